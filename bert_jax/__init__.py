@@ -1,0 +1,1 @@
+"""BERT, from raw text to a fine-tuned model, in JAX and Flax."""

@@ -1,0 +1,65 @@
+"""Multi-head self-attention (Vaswani et al. 2017, §3.2)."""
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jaxtyping import Array, Bool, Float
+
+from bert_jax.config import BertConfig
+from bert_jax.model.layers import dense, layer_norm
+
+
+def attention_probabilities(
+    query: Float[Array, "B T N H"],
+    key: Float[Array, "B S N H"],
+    visible: Bool[Array, "B #T S"],
+) -> Float[Array, "B N T S"]:
+    """What share of its attention each token gives to each key, in float32.
+
+    Hidden keys get the lowest finite score and not minus infinity: a row without any
+    visible key then attends evenly instead of yielding NaN.
+    """
+    scores = jnp.einsum(
+        "BTNH,BSNH->BNTS", query, key, preferred_element_type=jnp.float32
+    )
+    scores = scores / jnp.sqrt(query.shape[-1]).astype(jnp.float32)
+    lowest = jnp.finfo(jnp.float32).min
+    return jax.nn.softmax(jnp.where(visible[:, None], scores, lowest), axis=-1)
+
+
+def visible_keys(
+    attention_mask: Bool[Array, "B S"], causal: bool
+) -> Bool[Array, "B #T S"]:
+    """Which keys each token may look at: the real ones, and no later ones if causal."""
+    visible = attention_mask[:, None, :]
+    if causal:
+        length = attention_mask.shape[1]
+        visible = visible & jnp.tril(jnp.ones((length, length), bool))
+    return visible
+
+
+class SelfAttention(nn.Module):
+    """Attention with its dropouts, residual and LayerNorm."""
+
+    config: BertConfig
+
+    @nn.compact
+    def __call__(
+        self,
+        hidden: Float[Array, "B T D"],
+        visible: Bool[Array, "B #T T"],
+        deterministic: bool,
+    ) -> Float[Array, "B T D"]:
+        c = self.config
+        split = (*hidden.shape[:2], c.num_attention_heads, -1)
+        query, key, value = (
+            dense(c.hidden_size, c, name)(hidden).reshape(split)
+            for name in ("query", "key", "value")
+        )
+        probabilities = nn.Dropout(c.attention_probs_dropout_prob)(
+            attention_probabilities(query, key, visible), deterministic
+        )
+        mixed = jnp.einsum("BNTS,BSNH->BTNH", probabilities.astype(value.dtype), value)
+        output = dense(c.hidden_size, c, "output")(mixed.reshape(hidden.shape))
+        output = nn.Dropout(c.hidden_dropout_prob)(output, deterministic)
+        return layer_norm(c, "layer_norm")(hidden + output).astype(c.dtype)

@@ -1,0 +1,130 @@
+"""The BERT encoder (Devlin et al. 2018, §3): embeddings, then post-LN layers."""
+
+import jax.numpy as jnp
+from flax import linen as nn
+from jaxtyping import Array, Bool, Float, Int
+
+from bert_jax.config import BertConfig
+from bert_jax.model.attention import SelfAttention, visible_keys
+from bert_jax.model.layers import activation, dense, kernel_init, layer_norm
+
+
+class Embeddings(nn.Module):
+    """Token + position + segment, then LayerNorm and dropout."""
+
+    config: BertConfig
+
+    def setup(self) -> None:
+        c = self.config
+
+        def table(rows: int) -> nn.Embed:
+            return nn.Embed(rows, c.hidden_size, embedding_init=kernel_init(c))
+
+        self.token = table(c.vocab_size)
+        self.position = table(c.max_position_embeddings)
+        self.segment = table(c.type_vocab_size)
+        self.layer_norm = layer_norm(c)
+        self.dropout = nn.Dropout(c.hidden_dropout_prob)
+
+    def __call__(
+        self,
+        input_ids: Int[Array, "B T"],
+        segment_ids: Int[Array, "B T"],
+        deterministic: bool,
+    ) -> Float[Array, "B T D"]:
+        positions = jnp.arange(input_ids.shape[1])[None]
+        total = (
+            self.token(input_ids) + self.position(positions) + self.segment(segment_ids)
+        )
+        hidden = self.dropout(self.layer_norm(total), deterministic)
+        return hidden.astype(self.config.dtype)
+
+
+class FeedForward(nn.Module):
+    """Two dense layers with the activation between, dropout, residual, LayerNorm."""
+
+    config: BertConfig
+
+    @nn.compact
+    def __call__(
+        self, hidden: Float[Array, "B T D"], deterministic: bool
+    ) -> Float[Array, "B T D"]:
+        c = self.config
+        inner = activation(c)(dense(c.intermediate_size, c, "in")(hidden))
+        output = dense(c.hidden_size, c, "out")(inner)
+        output = nn.Dropout(c.hidden_dropout_prob)(output, deterministic)
+        return layer_norm(c, "layer_norm")(hidden + output).astype(c.dtype)
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then feed-forward."""
+
+    config: BertConfig
+
+    @nn.compact
+    def __call__(
+        self,
+        hidden: Float[Array, "B T D"],
+        visible: Bool[Array, "B #T T"],
+        deterministic: bool,
+    ) -> Float[Array, "B T D"]:
+        hidden = SelfAttention(self.config, name="attention")(
+            hidden, visible, deterministic
+        )
+        return FeedForward(self.config, name="feed_forward")(hidden, deterministic)
+
+
+class Encoder(nn.Module):
+    """Token ids to hidden states.
+
+    Example:
+        `Encoder(config).apply({"params": params["encoder"]}, ids, segments, mask)`
+    """
+
+    config: BertConfig
+
+    def setup(self) -> None:
+        self.embeddings = Embeddings(self.config)
+        self.layers = [
+            EncoderLayer(self.config, name=f"layer_{i}")
+            for i in range(self.config.num_hidden_layers)
+        ]
+
+    def __call__(
+        self,
+        input_ids: Int[Array, "B T"],
+        segment_ids: Int[Array, "B T"],
+        attention_mask: Bool[Array, "B T"] | Int[Array, "B T"],
+        deterministic: bool = True,
+    ) -> Float[Array, "B T D"]:
+        """The last layer's hidden states, in `config.dtype`.
+
+        Args:
+            input_ids: below `config.vocab_size`.
+            segment_ids: 0 for the first text, 1 for the second.
+            attention_mask: true (or 1) where a token is real, false (0) on padding.
+            deterministic: false to drop out, which takes the rng "dropout".
+        """
+        return self.hidden_states(
+            input_ids, segment_ids, attention_mask, deterministic
+        )[-1]
+
+    def hidden_states(
+        self,
+        input_ids: Int[Array, "B T"],
+        segment_ids: Int[Array, "B T"],
+        attention_mask: Bool[Array, "B T"] | Int[Array, "B T"],
+        deterministic: bool = True,
+    ) -> list[Float[Array, "B T D"]]:
+        """The embeddings and every layer's hidden states: L + 1 arrays."""
+        visible = visible_keys(
+            attention_mask.astype(bool), self.config.attention == "causal"
+        )
+        states = [self.embeddings(input_ids, segment_ids, deterministic)]
+        for layer in self.layers:
+            states.append(layer(states[-1], visible, deterministic))
+        return states
+
+    def token_table(self) -> Float[Array, "V D"]:
+        """The token embeddings, which the masked-LM head shares."""
+        return self.embeddings.token.embedding

@@ -1,0 +1,45 @@
+"""What a prepared row means to the model, worked out on the device.
+
+A row stores its tokens and, for each pair in it, where the pair begins, where its
+second segment begins, and where it ends (`data/records.py`). All else follows.
+"""
+
+import jax.numpy as jnp
+from flax import struct
+from jaxtyping import Array, Bool, Int
+
+
+@struct.dataclass
+class Inputs:
+    """What the encoder takes, beside which tokens may be masked."""
+
+    input_ids: Int[Array, "B T"]
+    segment_ids: Int[Array, "B T"]
+    attention_mask: Bool[Array, "B T"]
+    maskable: Bool[Array, "B T"]
+    """Real tokens other than [CLS] and [SEP]."""
+    length: Int[Array, " B"]
+    """Real tokens a row, [CLS] and [SEP] among them."""
+
+
+def inputs_of(batch: dict[str, Int[Array, "B *rest"]]) -> Inputs:
+    """Unfold rows with the fields `tokens`, `first`, `second` and `end`.
+
+    A pair is [CLS] A [SEP] B [SEP]: specials stand at `first`, `second` - 1 and
+    `end` - 1. A pair with `end` 0 is absent.
+    """
+    tokens = jnp.asarray(batch["tokens"], jnp.int32)
+    first, second, end = (
+        jnp.asarray(batch[name], jnp.int32)[:, :, None]
+        for name in ("first", "second", "end")
+    )
+    position = jnp.arange(tokens.shape[1])
+    inside = (position >= first) & (position < end)
+    special = (position == first) | (position == second - 1) | (position == end - 1)
+    return Inputs(
+        input_ids=tokens,
+        segment_ids=(inside & (position >= second)).any(1).astype(jnp.int32),
+        attention_mask=inside.any(1),
+        maskable=(inside & ~special).any(1),
+        length=inside.sum((1, 2)),
+    )

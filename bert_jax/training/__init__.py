@@ -1,0 +1,1 @@
+"""The one training loop and its parts: state, optimizer, step, report, faults."""
