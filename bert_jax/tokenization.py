@@ -1,0 +1,302 @@
+"""One Tokenizer over two libraries: `tokenizers` (WordPiece) and `sentencepiece`.
+
+A tokenizer is a directory of two files. `tokenizer_config.json` says `kind` and
+`cased`, and how the vocabulary was made; the vocabulary itself is `vocab.txt`, one
+token a line (BERT's own format), or sentencepiece's `tokenizer.model`. Casing stands
+in no vocabulary file and a wrong guess is silent, so the JSON is required.
+"""
+
+import collections
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
+from etils import epath
+from jaxtyping import Bool, Int32
+from tokenizers import Tokenizer as HuggingFaceTokenizer
+from tokenizers import models, normalizers, pre_tokenizers
+
+Kind = Literal["wordpiece", "unigram", "bpe"]
+
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+"""In the order of their ids in the vocabularies we train; elsewhere ids go by name."""
+MAX_WORD_CHARACTERS = 200
+"""Longer words are [UNK], as in the code of 2018 (Hugging Face's files say 100)."""
+
+_CONFIG = "tokenizer_config.json"
+_WORD_START = "\u2581"  # sentencepiece's mark on the first piece of a word
+
+
+@dataclasses.dataclass(frozen=True)
+class Encoding:
+    """The tokens of one text, without [CLS] and [SEP]."""
+
+    ids: Int32[np.ndarray, " T"]
+    offsets: Int32[np.ndarray, "T 2"]
+    """Start and end of each token in the original text, in characters."""
+    continues: Bool[np.ndarray, " T"]
+    """Whether the token continues the word that an earlier token began."""
+
+
+def bert_normalizer(cased: bool) -> normalizers.Normalizer:
+    """BERT's own cleaning; also spaces CJK, and uncased strips accents and case."""
+    return normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=True,
+        strip_accents=not cased,
+        lowercase=not cased,
+    )
+
+
+class _WordPiece:
+    def __init__(self, tokens: list[str], cased: bool, max_characters: int) -> None:
+        self.tokens = tokens
+        self.continuing = [token.startswith("##") for token in tokens]
+        ids = {token: i for i, token in enumerate(tokens)}
+        model = models.WordPiece(
+            ids, unk_token="[UNK]", max_input_chars_per_word=max_characters
+        )
+        self._tokenizer = HuggingFaceTokenizer(model)
+        # No added tokens: brackets are punctuation, so "[MASK]" in a text falls apart.
+        self._tokenizer.normalizer = bert_normalizer(cased)
+        self._tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+
+    def encode(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        return encoding.ids, encoding.offsets
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
+
+    def inside_word(self, token_id: int) -> int | None:
+        return (
+            token_id  # a special token ends a word in BERT: what follows is a new one
+        )
+
+    def decode(self, tokens: Iterable[str]) -> str:
+        return " ".join(tokens).replace(" ##", "")
+
+
+class _SentencePiece:
+    def __init__(self, model: bytes) -> None:
+        import sentencepiece  # only here: hosts that use WordPiece may lack it
+
+        self._processor = sentencepiece.SentencePieceProcessor()
+        self._processor.LoadFromSerializedProto(model)
+        size = len(self._processor)
+        self.tokens = [self._processor.id_to_piece(i) for i in range(size)]
+        self._ids = {token: i for i, token in enumerate(self.tokens)}
+        self.continuing = [
+            not token.startswith(_WORD_START) and token not in SPECIAL_TOKENS
+            for token in self.tokens
+        ]
+
+    def encode(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        found = self._processor.encode(text, return_type="offset_mapping")
+        return found["ids"], found["offsets"]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        ids: list[list[int]] = self._processor.encode(list(texts), num_threads=1)
+        return ids
+
+    def inside_word(self, token_id: int) -> int | None:
+        """The same piece without its mark; None where nothing but the mark is left."""
+        token = self.tokens[token_id]
+        if token == _WORD_START:
+            return None
+        return self._ids.get(token.removeprefix(_WORD_START), token_id)
+
+    def decode(self, tokens: Iterable[str]) -> str:
+        spaced = (f" {t} " if t in SPECIAL_TOKENS else t for t in tokens)
+        return " ".join("".join(spaced).replace(_WORD_START, " ").split())
+
+
+class Tokenizer:
+    """Text to ids and back, for every kind of vocabulary."""
+
+    def __init__(self, config: dict[str, Any], vocabulary: bytes) -> None:
+        """A tokenizer of `config` (`kind`, `cased`, …) and its vocabulary file's bytes.
+
+        Raises:
+            ValueError: `config` lacks a field or has a wrong one; the vocabulary is
+                damaged, has duplicate or blank lines, or lacks a special token.
+        """
+        _check_config(config)
+        self.kind: Kind = config["kind"]
+        self.cased: bool = config["cased"]
+        self._files = {
+            _CONFIG: (json.dumps(config, indent=2) + "\n").encode(),
+            vocabulary_file(self.kind): vocabulary,
+        }
+        self._backend = _backend(config, vocabulary)
+        self.vocab_size = len(self._backend.tokens)
+        self.special_ids = _special_ids(self._backend.tokens)
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
+            self.special_ids[name] for name in SPECIAL_TOKENS
+        )
+        self.continues_word: Bool[np.ndarray, " V"] = np.array(self._backend.continuing)
+        self.continues_word.flags.writeable = False
+
+    @classmethod
+    def load(cls, directory: epath.PathLike) -> "Tokenizer":
+        """Load the tokenizer in `directory`, or in `directory/tokenizer`.
+
+        Raises:
+            FileNotFoundError: the directory or one of its two files is missing.
+            ValueError: as the constructor, with the file's path.
+        """
+        root = epath.Path(directory)
+        if not (root / _CONFIG).exists() and (root / "tokenizer").is_dir():
+            root = root / "tokenizer"
+        config = _read_config(root)
+        path = root / vocabulary_file(config["kind"])
+        if not path.exists():
+            raise FileNotFoundError(
+                f"{path} is missing; a tokenizer of kind {config['kind']} is made of "
+                f"it and {_CONFIG}."
+            )
+        try:
+            tokenizer = cls(config, path.read_bytes())
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+        tokenizer._files[_CONFIG] = (root / _CONFIG).read_bytes()
+        return tokenizer
+
+    def save(self, directory: epath.PathLike) -> None:
+        """Write the files, with the bytes that were loaded; makes `directory`."""
+        root = epath.Path(directory)
+        root.mkdir(parents=True, exist_ok=True)
+        for name, content in self._files.items():
+            (root / name).write_bytes(content)
+
+    @property
+    def fingerprint(self) -> str:
+        """Hexadecimal sha256 over the names and bytes of the tokenizer's files."""
+        digest = hashlib.sha256()
+        for name, content in sorted(self._files.items()):
+            digest.update(f"{name} {len(content)}\n".encode() + content)
+        return digest.hexdigest()
+
+    def encode(self, text: str, mask_token: bool = False) -> Encoding:
+        """The tokens of `text` with their places in it; adds no special token.
+
+        With `mask_token` every "[MASK]" in the text is one token, the special one;
+        without, it is plain text like any other and never becomes a special id.
+        """
+        ids: list[int] = []
+        offsets: list[tuple[int, int]] = []
+        start = 0
+        for i, part in enumerate(text.split("[MASK]") if mask_token else [text]):
+            if i:
+                ids.append(self.mask_id)
+                offsets.append((start - len("[MASK]"), start))
+            found, places = self._backend.encode(part)
+            if i and found and not part[0].isspace():
+                # The library took the part's start for a word's start; it is not.
+                inside = self._backend.inside_word(found[0])
+                found[:1] = [] if inside is None else [inside]
+                places = places[len(places) - len(found) :]
+            ids += found
+            offsets += [(start + a, start + b) for a, b in places]
+            start += len(part) + len("[MASK]")
+        array = np.array(ids, np.int32)
+        return Encoding(
+            ids=array,
+            offsets=np.array(offsets, np.int32).reshape(-1, 2),
+            continues=self.continues_word[array],
+        )
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of many texts, fast; special tokens' names in them are plain text.
+
+        WordPiece uses as many threads as `TOKENIZERS_PARALLELISM` and
+        `RAYON_NUM_THREADS` allow, sentencepiece one.
+        """
+        return self._backend.encode_batch(texts)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Readable text; normalisation is not undone, special tokens show by name."""
+        return self._backend.decode(self.tokens(ids))
+
+    def token(self, token_id: int) -> str:
+        """The vocabulary's entry for an id."""
+        return self._backend.tokens[token_id]
+
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        """The vocabulary's entries for some ids."""
+        return [self._backend.tokens[i] for i in ids]
+
+
+def vocabulary_file(kind: Kind) -> str:
+    """Name of the file that holds a vocabulary of this kind."""
+    return "vocab.txt" if kind == "wordpiece" else "tokenizer.model"
+
+
+def _read_config(root: epath.Path) -> dict[str, Any]:
+    path = root / _CONFIG
+    if not root.is_dir():
+        raise FileNotFoundError(
+            f"{root} is not a directory; `bert-jax vocab` makes a tokenizer."
+        )
+    if not path.exists():
+        raise FileNotFoundError(
+            f"{path} is missing; for a plain vocab.txt write "
+            '{"kind": "wordpiece", "cased": false} into it, or true.'
+        )
+    try:
+        config = json.loads(path.read_bytes())
+        _check_config(config)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    return dict(config)
+
+
+def _check_config(config: Any) -> None:
+    if not isinstance(config, dict):
+        raise ValueError("must be a JSON object with kind and cased.")
+    for name, allowed in (("kind", get_args(Kind)), ("cased", (False, True))):
+        if config.get(name) not in allowed:
+            options = ", ".join(json.dumps(value) for value in allowed)
+            raise ValueError(f"{name}={config.get(name)!r} must be one of {options}.")
+
+
+def _backend(config: dict[str, Any], vocabulary: bytes) -> _WordPiece | _SentencePiece:
+    if config["kind"] == "wordpiece":
+        limit = config.get("max_input_chars_per_word", MAX_WORD_CHARACTERS)
+        return _WordPiece(_vocabulary_lines(vocabulary), config["cased"], limit)
+    try:
+        return _SentencePiece(vocabulary)
+    except RuntimeError as error:
+        raise ValueError(
+            "is not a sentencepiece model; train one by `bert-jax vocab`."
+        ) from error
+
+
+def _vocabulary_lines(vocabulary: bytes) -> list[str]:
+    """The entries of a vocab.txt."""
+    # Not splitlines: a token may be one of the rarer line breaks.
+    lines = vocabulary.decode().removesuffix("\n").split("\n")
+    tokens = [line.removesuffix("\r") for line in lines]
+    for number, token in enumerate(tokens, 1):
+        if not token.strip():
+            raise ValueError(f"line {number} is blank; each line must hold one token.")
+    token, count = collections.Counter(tokens).most_common(1)[0]
+    if count > 1:
+        first, second = [n for n, t in enumerate(tokens, 1) if t == token][:2]
+        raise ValueError(f"line {second} repeats {token!r} of line {first}; keep one.")
+    return tokens
+
+
+def _special_ids(tokens: list[str]) -> dict[str, int]:
+    ids = {token: i for i, token in enumerate(tokens) if token in SPECIAL_TOKENS}
+    missing = [name for name in SPECIAL_TOKENS if name not in ids]
+    if missing:
+        raise ValueError(
+            f"lacks {', '.join(missing)}; a vocabulary must hold each of "
+            f"{' '.join(SPECIAL_TOKENS)}."
+        )
+    return {name: ids[name] for name in SPECIAL_TOKENS}
