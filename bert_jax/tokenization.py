@@ -27,7 +27,7 @@ MAX_WORD_CHARACTERS = 200
 """Longer words are [UNK], as in the code of 2018 (Hugging Face's files say 100)."""
 
 _CONFIG = "tokenizer_config.json"
-_WORD_START = "\u2581"  # sentencepiece's mark on the first piece of a word
+_WORD_START = "\u2581"  # sentencepiece marks the first piece of a word with it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -248,11 +248,11 @@ def _read_config(root: epath.Path) -> dict[str, Any]:
             '{"kind": "wordpiece", "cased": false} into it, or true.'
         )
     try:
-        config = json.loads(path.read_bytes())
+        config: dict[str, Any] = json.loads(path.read_bytes())
         _check_config(config)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
-    return dict(config)
+    return config
 
 
 def _check_config(config: Any) -> None:

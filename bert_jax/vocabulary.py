@@ -1,0 +1,211 @@
+"""Train a vocabulary on text files, with the same bytes for the same text every time.
+
+WordPiece is learned by `wordpiece.py`, unigram and BPE by sentencepiece.
+"""
+
+import collections
+import functools
+import glob
+import io
+import os
+import random
+import sys
+import unicodedata
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from etils import epath
+from tokenizers import pre_tokenizers
+
+from bert_jax.config import VocabularyConfig
+from bert_jax.tokenization import (
+    MAX_WORD_CHARACTERS,
+    SPECIAL_TOKENS,
+    Tokenizer,
+    bert_normalizer,
+)
+from bert_jax.wordpiece import learn_pieces
+
+
+def train_vocabulary(config: VocabularyConfig) -> Tokenizer:
+    """Train on `config.input` and write the tokenizer to `config.output`, at once.
+
+    Raises:
+        FileNotFoundError: an input pattern matches no file.
+        FileExistsError: the output exists and is not an empty directory.
+        ValueError: the input holds no text, or too little or too much for the size.
+    """
+    output = epath.Path(config.output)
+    _check_output(output)
+    files = input_files(config.input)
+    train = _train_wordpiece if config.kind == "wordpiece" else _train_sentencepiece
+    tokenizer = train(config, read_lines(files))
+    unfinished = output.with_name(output.name + ".unfinished")
+    if unfinished.exists():
+        unfinished.rmtree()
+    tokenizer.save(unfinished)
+    if output.exists():
+        output.rmdir()
+    unfinished.rename(output)
+    return tokenizer
+
+
+def _check_output(output: epath.Path) -> None:
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise FileExistsError(
+            f"output={output} exists and is not an empty directory; "
+            "remove it or choose another."
+        )
+
+
+def input_files(patterns: Iterable[str]) -> list[str]:
+    """The files that the paths or glob patterns name, each once, sorted.
+
+    Raises:
+        FileNotFoundError: a pattern matches no file.
+    """
+    found: set[str] = set()
+    for pattern in patterns:
+        # A path may hold brackets of its own: what exists is no pattern.
+        matches = [pattern] if os.path.exists(pattern) else glob.glob(pattern)
+        files = [path for path in matches if os.path.isfile(path)]
+        if not files:
+            raise FileNotFoundError(
+                f"input {pattern!r} matches no file; give text files, "
+                "or a pattern such as 'text/*.txt'."
+            )
+        found.update(files)
+    return sorted(found)
+
+
+def read_lines(files: Iterable[str]) -> Iterator[str]:
+    """The files' lines that are not blank, stripped; bytes that are not UTF-8 become
+    U+FFFD, which every normaliser drops."""
+    for path in files:
+        with open(path, encoding="utf-8-sig", errors="replace") as file:
+            for line in file:
+                if stripped := line.strip():
+                    yield stripped
+
+
+def _no_text(config: VocabularyConfig) -> ValueError:
+    return ValueError(f"input {' '.join(config.input)} holds no text.")
+
+
+def _train_wordpiece(config: VocabularyConfig, lines: Iterable[str]) -> Tokenizer:
+    words = count_words(lines, config.cased)
+    if not words:
+        raise _no_text(config)
+    tokens = learn_pieces(words, config.vocab_size)
+    return Tokenizer(
+        {
+            "kind": "wordpiece",
+            "cased": config.cased,
+            "max_input_chars_per_word": MAX_WORD_CHARACTERS,
+            "training": {"words": sum(words.values()), "distinct_words": len(words)},
+        },
+        "".join(token + "\n" for token in tokens).encode(),
+    )
+
+
+def count_words(lines: Iterable[str], cased: bool) -> dict[str, int]:
+    """How often each word occurs, words being what encoding would see.
+
+    Normalising acts on each character alone and a space always parts words, so it is
+    enough to normalise the distinct strings between spaces. (Not what `str.split()`
+    gives: it also parts at control characters, which the normaliser deletes.)
+    """
+    raw: collections.Counter[str] = collections.Counter()
+    for line in lines:
+        raw.update(line.split(" "))
+    normalizer = bert_normalizer(cased)
+    pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    words: dict[str, int] = collections.defaultdict(int)
+    for text, count in raw.items():
+        normal = normalizer.normalize_str(text)
+        if normal.isalnum():  # the common case: no punctuation, nothing to part
+            words[normal] += count
+            continue
+        for word, _ in pre_tokenizer.pre_tokenize_str(normal):
+            words[word] += count
+    return dict(words)
+
+
+def _train_sentencepiece(config: VocabularyConfig, lines: Iterable[str]) -> Tokenizer:
+    import sentencepiece  # only here: hosts that use WordPiece may lack it
+
+    sample, seen = sample_lines(lines, config.sample_sentences, config.seed)
+    if not sample:
+        raise _no_text(config)
+    model = io.BytesIO()
+    pad, unk, cls, sep, mask = SPECIAL_TOKENS
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(sample),
+            model_writer=model,
+            model_type=config.kind,
+            vocab_size=config.vocab_size,
+            normalizer=_normalizer(config.cased),
+            # Control symbols have ids but are never found in text.
+            pad_id=0, pad_piece=pad, unk_id=1, unk_piece=unk, bos_id=2, bos_piece=cls,
+            eos_id=3, eos_piece=sep, control_symbols=[mask],
+            max_sentence_length=1 << 30,  # else longer lines are dropped in silence
+            num_threads=16,  # sums are taken thread by thread, so not the core count
+            minloglevel=2,
+        )  # fmt: skip
+    except RuntimeError as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(
+            f"vocab_size={config.vocab_size} does not fit the text: {reason}"
+        ) from error
+    sampling = {"lines": seen, "sampled_lines": len(sample), "seed": config.seed}
+    return Tokenizer(
+        {
+            "kind": config.kind,
+            "cased": config.cased,
+            "normalization": "nmt_nfkc" if config.cased else "nfkc_lower_no_accents",
+            "training": sampling,
+        },
+        model.getvalue(),
+    )
+
+
+def sample_lines(lines: Iterable[str], size: int, seed: int) -> tuple[list[str], int]:
+    """`size` lines drawn evenly (Vitter 1985, Algorithm R), and how many there were."""
+    generator = random.Random(seed)
+    sample: list[str] = []
+    seen = 0
+    for seen, line in enumerate(lines, 1):
+        if len(sample) < size:
+            sample.append(line)
+        elif (place := generator.randrange(seen)) < size:
+            sample[place] = line
+    return sample, seen
+
+
+@functools.cache
+def _normalizer(cased: bool) -> Any:
+    """sentencepiece's NFKC; uncased, our own map that also does what BERT's does."""
+    import sentencepiece
+
+    if cased:
+        return sentencepiece.SentencePieceNormalizer(rule_name="nmt_nfkc")
+    rules = [(c, fold(c)) for c in map(chr, range(1, sys.maxunicode + 1))]
+    return sentencepiece.SentencePieceNormalizer(
+        norm_map=[(c, folded) for c, folded in rules if c != folded]
+    )
+
+
+def fold(character: str) -> str:
+    """NFKC, lowercase, no accents; controls deleted, every white space a space."""
+    category = unicodedata.category(character)
+    if category.startswith("Z") or character in "\t\n\r":
+        return " "
+    if category in ("Cc", "Cf", "Mn") or character == "\ufffd":
+        return ""
+    if category == "Cs":
+        return character  # half of a pair: no text holds one
+    lower = unicodedata.normalize("NFKC", character).lower()
+    parts = unicodedata.normalize("NFD", lower)
+    kept = "".join(c for c in parts if unicodedata.category(c) != "Mn")
+    return unicodedata.normalize("NFC", kept)
