@@ -1,1 +1,75 @@
-"""BERT, from raw text to a fine-tuned model, in JAX and Flax."""
+"""BERT, from raw text to a fine-tuned model, in JAX and Flax.
+
+The names below are loaded when they are first used: `import bert_jax` alone loads
+neither JAX nor TensorFlow.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bert_jax.config import (
+        BertConfig,
+        DataConfig,
+        MaskingConfig,
+        MeshConfig,
+        OptimizerConfig,
+        PrepareConfig,
+        PretrainConfig,
+        VocabularyConfig,
+    )
+    from bert_jax.data.prepare import prepare
+    from bert_jax.masking import mask_tokens
+    from bert_jax.model.encoder import Encoder
+    from bert_jax.predict import Predictor, load
+    from bert_jax.run import pretrain
+    from bert_jax.tokenization import Tokenizer
+    from bert_jax.vocabulary import train_vocabulary
+
+_HOME = {
+    "BertConfig": "config",
+    "DataConfig": "config",
+    "MaskingConfig": "config",
+    "MeshConfig": "config",
+    "OptimizerConfig": "config",
+    "PrepareConfig": "config",
+    "PretrainConfig": "config",
+    "VocabularyConfig": "config",
+    "prepare": "data.prepare",
+    "mask_tokens": "masking",
+    "Encoder": "model.encoder",
+    "Predictor": "predict",
+    "load": "predict",
+    "pretrain": "run",
+    "Tokenizer": "tokenization",
+    "train_vocabulary": "vocabulary",
+}
+
+__all__ = [
+    "BertConfig",
+    "DataConfig",
+    "Encoder",
+    "MaskingConfig",
+    "MeshConfig",
+    "OptimizerConfig",
+    "Predictor",
+    "PrepareConfig",
+    "PretrainConfig",
+    "Tokenizer",
+    "VocabularyConfig",
+    "load",
+    "mask_tokens",
+    "prepare",
+    "pretrain",
+    "train_vocabulary",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'bert_jax' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"bert_jax.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,4 +1,4 @@
-"""Every configuration of the project: frozen dataclasses, their checks, JSON in and out.
+"""Every configuration: frozen dataclasses, their checks, JSON in and out.
 
 A configuration holds plain values only, so that it can be compared, written as JSON
 into a checkpoint, and offered field by field on the command line.
@@ -91,7 +91,7 @@ class BertConfig:
 
     @classmethod
     def miniature(cls, layers: int, hidden: int, **overrides: Any) -> "BertConfig":
-        """One of the 24 released miniatures (Turc et al. 2019, Table 1), or its kind."""
+        """One of the 24 released miniatures (Turc et al. 2019), or its kind."""
         shape = {
             "num_hidden_layers": layers,
             "hidden_size": hidden,
@@ -201,7 +201,7 @@ class MaskingConfig:
     """Which tokens the model must predict (Devlin et al. 2018, §3.1, Task #1)."""
 
     rate: float = 0.15
-    """Share of a sequence's tokens to predict, [CLS] and [SEP] counted in its length."""
+    """Share of a row's tokens to predict; its length counts [CLS] and [SEP]."""
     max_predictions: int = 20
     """Prediction slots P a row; rows due fewer fill the rest with weight 0."""
     mask_token_id: int | None = None
@@ -223,7 +223,7 @@ class DataConfig:
     sequence_length: int = 128
     """Tokens a row; must be the dataset's."""
     fingerprint: str = ""
-    """Of the dataset's content; filled in when a run starts, checked when it resumes."""
+    """Of the dataset's content; filled in at the start, checked on resuming."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -233,7 +233,7 @@ class OptimizerConfig:
     peak_learning_rate: float = 1e-4
     """Reached at the end of the warm-up."""
     warmup_steps: int = 10_000
-    """Steps from 0 to the peak; the learning rate is 0 at the run's last step."""
+    """Steps from 0 to the peak; then the rate falls to 0 at `num_steps`."""
     weight_decay: float = 0.01
     """On kernels and embeddings; biases and LayerNorm are not decayed."""
     beta1: float = 0.9

@@ -1,0 +1,218 @@
+"""Checkpoints: a thin layer over Orbax that knows when a checkpoint is whole.
+
+A step directory holds `state/` (the parameters), `optimizer/` (the rest of the training
+state), `config.json`, `tokenizer/`, and `manifest.json`, written last: Orbax alone
+would restore flipped bits, and name a newest step whose saving had failed.
+"""
+
+import json
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+from etils import epath
+from orbax.checkpoint import checkpoint_managers as policies
+
+from bert_jax.config import write_json
+from bert_jax.manifest import (
+    MANIFEST,
+    DamagedError,
+    describe_files,
+    read_manifest,
+    verify_files,
+)
+from bert_jax.sharding import path_name
+
+CHECKPOINTS = "checkpoints"
+
+
+def steps_in(directory: epath.Path) -> list[int]:
+    """The steps that have a directory, whole or not, the newest first."""
+    if not directory.exists():
+        return []
+    names = (path.name for path in directory.iterdir())
+    return sorted((int(name) for name in names if name.isdigit()), reverse=True)
+
+
+def verify(step_directory: epath.Path) -> None:
+    """Check that a checkpoint is whole.
+
+    Raises:
+        FileNotFoundError: it was never finished.
+        DamagedError: a file is missing or altered.
+    """
+    verify_files(step_directory, read_manifest(step_directory)["files"])
+
+
+def newest_whole(directory: epath.Path) -> tuple[int | None, list[str]]:
+    """The newest step that is whole, and what is wrong with the newer ones.
+
+    Raises:
+        DamagedError: checkpoints were finished, but none of them is whole any more.
+    """
+    problems: list[str] = []
+    damaged = False
+    for step in steps_in(directory):
+        try:
+            verify(directory / str(step))
+            return step, problems
+        except FileNotFoundError as error:
+            problems.append(str(error))
+        except DamagedError as error:
+            problems.append(str(error))
+            damaged = True
+    if damaged:
+        raise DamagedError(
+            f"No checkpoint in {directory} is whole: {' '.join(problems)} "
+            "Restore the files from a copy, or start in another workdir."
+        )
+    return None, problems
+
+
+def _shapes(tree: Any) -> dict[str, tuple[tuple[int, ...], str]]:
+    return {
+        path_name(path): (tuple(leaf.shape), str(leaf.dtype))
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }
+
+
+def _require_same_shapes(item: epath.Path, wanted: Any) -> None:
+    """Orbax casts and drops without a word; here every leaf must match."""
+    a = _shapes(ocp.PyTreeCheckpointHandler().metadata(item).tree)
+    b = _shapes(wanted)
+    wrong = [
+        f"{name} is {a.get(name, 'absent')} and should be {b.get(name, 'absent')}"
+        for name in sorted(a.keys() | b.keys())
+        if a.get(name) != b.get(name)
+    ]
+    if wrong:
+        raise ValueError(f"{item} does not fit this run: {'; '.join(wrong[:5])}.")
+
+
+class Checkpoints:
+    """The checkpoints of a run: saves in the background, keeps the newest and best."""
+
+    def __init__(
+        self,
+        directory: epath.Path,
+        keep: int,
+        config: dict[str, Any],
+        tokenizer_directory: epath.Path,
+    ) -> None:
+        """Open, or begin, the checkpoints under `directory`.
+
+        Args:
+            keep: how many of the newest to keep; the best by loss stays too.
+            config: what `config.json` shall hold.
+            tokenizer_directory: whose files every checkpoint shall hold.
+        """
+        self._directory = directory
+        self._config = config
+        self._tokenizer_directory = tokenizer_directory
+        self._thread = ThreadPoolExecutor(1)
+        self._completion: Future[None] | None = None
+        best = policies.BestN(
+            get_metric_fn=lambda metrics: metrics["loss"],
+            reverse=True,
+            n=1,
+            keep_checkpoints_without_metrics=False,
+        )
+        options = ocp.CheckpointManagerOptions(
+            preservation_policy=policies.AnyPreservationPolicy(
+                [policies.LatestN(n=keep), best]
+            ),
+            cleanup_tmp_directories=True,
+            save_root_metadata=False,
+        )
+        self._manager = ocp.CheckpointManager(directory, options=options)
+
+    def save(
+        self, step: int, params: Any, rest: Any, validation_loss: float | None
+    ) -> None:
+        """Begin to save; returns once the arrays may change.
+
+        Raises:
+            OSError: an earlier checkpoint could not be written.
+        """
+        self.wait()
+        metrics = None if validation_loss is None else {"loss": validation_loss}
+        items = ocp.args.Composite(
+            state=ocp.args.StandardSave(params), optimizer=ocp.args.StandardSave(rest)
+        )
+        self._manager.save(step, args=items, metrics=metrics)
+        self._completion = self._thread.submit(self._complete, step)
+
+    def _complete(self, step: int) -> None:
+        """Make a saved step whole: its config, its tokenizer, and last its manifest."""
+        self._manager.wait_until_finished()
+        if jax.process_index() != 0:
+            return
+        root = self._directory / str(step)
+        write_json(self._config, root / "config.json")
+        (root / "tokenizer").mkdir(exist_ok=True)
+        for path in self._tokenizer_directory.iterdir():
+            path.copy(root / "tokenizer" / path.name, overwrite=True)
+        names = [
+            str((folder / name).relative_to(root))
+            for folder, _, files in root.walk()
+            for name in files
+        ]
+        manifest = {"step": step, "files": describe_files(root, names)}
+        write_json(manifest, root / MANIFEST)
+
+    def restore(self, params: Any, rest: Any) -> tuple[Any, Any, list[str]] | None:
+        """The newest whole checkpoint, or None where none was ever finished.
+
+        Checkpoints newer than it are unfinished or damaged; they are removed, because
+        the run that goes on will write them again.
+
+        Args:
+            params: shapes, dtypes and shardings wanted of the parameters.
+            rest: the same of the rest of the training state.
+
+        Returns:
+            The parameters, the rest, and what was wrong with newer checkpoints.
+        """
+        step, problems = newest_whole(self._directory)
+        for newer in steps_in(self._directory):
+            if (step is None or newer > step) and jax.process_index() == 0:
+                (self._directory / str(newer)).rmtree()
+        self._manager.reload()
+        if step is None:
+            return None
+        _require_same_shapes(self._directory / str(step) / "state", params)
+        _require_same_shapes(self._directory / str(step) / "optimizer", rest)
+        items = ocp.args.Composite(
+            state=ocp.args.StandardRestore(params),
+            optimizer=ocp.args.StandardRestore(rest),
+        )
+        restored = self._manager.restore(step, args=items)
+        return restored["state"], restored["optimizer"], problems
+
+    def wait(self) -> None:
+        """Return when the last save is whole; raise what went wrong with it."""
+        if self._completion is not None:
+            self._completion.result()
+            self._completion = None
+
+    def close(self) -> None:
+        """Finish the last save and let go of the directory."""
+        self.wait()
+        self._thread.shutdown()
+        self._manager.close()
+
+
+def read_config(step_directory: epath.Path) -> dict[str, Any]:
+    """The `config.json` of a checkpoint."""
+    return json.loads((step_directory / "config.json").read_text())
+
+
+def read_params(step_directory: epath.Path) -> Any:
+    """The parameters of a checkpoint as a nested dict of NumPy arrays."""
+    handler, item = ocp.PyTreeCheckpointHandler(), step_directory / "state"
+    as_numpy = jax.tree.map(
+        lambda _: ocp.RestoreArgs(restore_type=np.ndarray), handler.metadata(item).tree
+    )
+    return handler.restore(item, args=ocp.args.PyTreeRestore(restore_args=as_numpy))

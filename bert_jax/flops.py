@@ -1,0 +1,50 @@
+"""How much arithmetic a training step needs, and how much a device can do.
+
+Model FLOPs count the matrix products that the model's definition asks for and nothing
+that an implementation adds (Chowdhery et al. 2022, appendix B).
+"""
+
+from bert_jax.config import BertConfig
+
+# Dense bfloat16 (or float16) FLOP/s by the start of JAX's device kind, as the vendors'
+# data sheets give them.
+_PEAKS: tuple[tuple[str, float], ...] = (
+    ("NVIDIA H200", 989e12),
+    ("NVIDIA H100 PCIe", 756e12),
+    ("NVIDIA H100", 989e12),
+    ("NVIDIA A100", 312e12),
+    ("NVIDIA L4", 121e12),
+    ("Tesla V100", 125e12),
+    ("Tesla T4", 65e12),
+    ("TPU v6", 918e12),
+    ("TPU v5p", 459e12),
+    ("TPU v5 lite", 197e12),
+    ("TPU v5", 459e12),
+    ("TPU v4", 275e12),
+    ("TPU v3", 123e12),
+)
+
+
+def peak_flops_per_second(device_kind: str) -> float | None:
+    """The device's peak in bfloat16, or None where it is not known."""
+    for prefix, peak in _PEAKS:
+        if device_kind.startswith(prefix):
+            return peak
+    return None
+
+
+def pretraining_flops(
+    config: BertConfig, batch_size: int, sequence_length: int, predictions: int
+) -> float:
+    """Model FLOPs of one pretraining step, forward and backward.
+
+    A parameter of a matrix product costs 2 operations a token forward and 4 backward.
+    Attention adds two products of T keys with D numbers a token and layer. The
+    masked-LM head works on the predicted positions only, the pooler on one a row.
+    """
+    d, f, t = config.hidden_size, config.intermediate_size, sequence_length
+    layer = 6 * (4 * d * d + 2 * d * f) + 12 * t * d
+    head = 6 * (d * d + d * config.vocab_size)
+    pooler = 6 * (d * d + 2 * d)
+    row = t * config.num_hidden_layers * layer + predictions * head + pooler
+    return float(batch_size * row)

@@ -1,0 +1,211 @@
+"""Use a trained model from Python: `load(path)` gives a `Predictor`."""
+
+import os
+import warnings
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from etils import epath
+from jaxtyping import Array, Bool, Float, Int
+
+from bert_jax.checkpoint import (
+    CHECKPOINTS,
+    newest_whole,
+    read_config,
+    read_params,
+    verify,
+)
+from bert_jax.config import BertConfig, from_dict
+from bert_jax.model.encoder import Encoder
+from bert_jax.model.heads import MaskedLM, NextSentence, Pooler
+from bert_jax.tokenization import Tokenizer
+
+_BATCH_SIZE = 32
+_LENGTH_STEP = 32
+
+
+def find_checkpoint(path: epath.Path) -> epath.Path:
+    """The whole checkpoint that `path` means: itself, or a workdir's newest.
+
+    Raises:
+        FileNotFoundError: there is none.
+        DamagedError: `path` is a damaged checkpoint, or all of its checkpoints are.
+    """
+    if (path / "state").exists():
+        verify(path)
+        return path
+    step, problems = newest_whole(path / CHECKPOINTS)
+    if step is None:
+        raise FileNotFoundError(
+            f"{path} holds no whole checkpoint; name a workdir of `bert-jax pretrain` "
+            "or one of its checkpoints/STEP directories."
+        )
+    for problem in problems:
+        warnings.warn(f"Passed over a newer checkpoint: {problem}", stacklevel=3)
+    return path / CHECKPOINTS / str(step)
+
+
+def load(path: str | os.PathLike[str]) -> "Predictor":
+    """Load the model in a workdir, or in one of its checkpoints, every file verified.
+
+    Raises:
+        FileNotFoundError: there is no whole checkpoint.
+        DamagedError: files are missing or altered.
+    """
+    directory = find_checkpoint(epath.Path(path))
+    config = from_dict(BertConfig, read_config(directory)["model"])
+    tokenizer = Tokenizer.load(directory / "tokenizer")
+    return Predictor(config, read_params(directory), tokenizer)
+
+
+class Predictor:
+    """A model and its tokenizer, ready for text.
+
+    Attributes:
+        config: the model's shape.
+        params: its parameters, a nested dict of arrays (docs/pretraining.md lists it).
+        tokenizer: text to ids and back.
+    """
+
+    def __init__(self, config: BertConfig, params: Any, tokenizer: Tokenizer) -> None:
+        self.config = config
+        self.params = jax.device_put(params)
+        self.tokenizer = tokenizer
+        self._encode = jax.jit(self._hidden)
+        self._score = jax.jit(self._token_probabilities)
+        self._follow = jax.jit(self._pair_probabilities)
+
+    def fill_mask(self, text: str, k: int = 5) -> list[tuple[str, float]]:
+        """The k likeliest tokens for the one `[MASK]` in `text`, with probabilities.
+
+        Raises:
+            ValueError: `text` does not hold exactly one [MASK], or is too long.
+        """
+        ids = self.tokenizer.encode(text, mask_token=True).ids.tolist()
+        masks = ids.count(self.tokenizer.mask_id)
+        if masks != 1:
+            raise ValueError(
+                f"The text holds {masks} [MASK] tokens; fill_mask takes exactly one."
+            )
+        batch = self._batch([self._join(ids)])
+        position = batch[0][0].tolist().index(self.tokenizer.mask_id)
+        probabilities = np.asarray(self._score(self.params, *batch, position))
+        best = np.argsort(-probabilities, kind="stable")[:k]
+        return [(self.tokenizer.token(int(i)), float(probabilities[i])) for i in best]
+
+    def next_sentence(self, first: str, second: str) -> float:
+        """The probability that `second` follows `first` in a text.
+
+        Raises:
+            ValueError: the two are too long together.
+        """
+        a, b = self.tokenizer.encode_batch([first, second])
+        batch = self._batch([self._join(a, b)])
+        return float(self._follow(self.params, *batch)[0, 0])
+
+    def embed(
+        self, texts: Sequence[str], pooling: Literal["mean", "cls"] = "mean"
+    ) -> Float[np.ndarray, "B D"]:
+        """One float32 vector a text, from the last layer.
+
+        Args:
+            pooling: mean over the real tokens, [CLS] and [SEP] among them, or the
+                hidden state of [CLS].
+
+        Raises:
+            ValueError: a text is too long, or `pooling` is neither.
+        """
+        if pooling not in ("mean", "cls"):
+            raise ValueError(f"pooling={pooling!r} must be 'mean' or 'cls'.")
+        rows = [self._join(ids) for ids in self.tokenizer.encode_batch(list(texts))]
+        vectors = np.zeros((len(rows), self.config.hidden_size), np.float32)
+        # Texts of like length share a batch, so that little of it is padding.
+        order = sorted(range(len(rows)), key=lambda i: len(rows[i][0]))
+        for start in range(0, len(order), _BATCH_SIZE):
+            chosen = order[start : start + _BATCH_SIZE]
+            batch = self._batch([rows[i] for i in chosen])
+            hidden = np.asarray(self._encode(self.params, *batch))[: len(chosen)]
+            weights = batch[2][: len(chosen), :, None].astype(np.float32)
+            mean = (hidden * weights).sum(1) / weights.sum(1)
+            vectors[chosen] = mean if pooling == "mean" else hidden[:, 0]
+        return vectors
+
+    def _join(
+        self, first: list[int], second: list[int] | None = None
+    ) -> tuple[list[int], int]:
+        """[CLS] first [SEP], or [CLS] first [SEP] second [SEP]; where second begins."""
+        t = self.tokenizer
+        ids = [t.cls_id, *first, t.sep_id]
+        boundary = len(ids)
+        if second is not None:
+            ids += [*second, t.sep_id]
+        if len(ids) > self.config.max_position_embeddings:
+            raise ValueError(
+                f"The text has {len(ids)} tokens, [CLS] and [SEP] among them; the "
+                f"model takes {self.config.max_position_embeddings}. Shorten it."
+            )
+        return ids, boundary
+
+    def _batch(
+        self, rows: Sequence[tuple[list[int], int]]
+    ) -> tuple[Int[np.ndarray, "B T"], Int[np.ndarray, "B T"], Bool[np.ndarray, "B T"]]:
+        """Ids, segments and mask, padded to few sizes so that few are compiled."""
+        longest = max(len(ids) for ids, _ in rows)
+        length = -(-longest // _LENGTH_STEP) * _LENGTH_STEP
+        length = min(length, self.config.max_position_embeddings)
+        size = 1 << (len(rows) - 1).bit_length()
+        input_ids = np.full((size, length), self.tokenizer.pad_id, np.int32)
+        segment_ids = np.zeros((size, length), np.int32)
+        attention_mask = np.zeros((size, length), bool)
+        for i, (ids, boundary) in enumerate(rows):
+            input_ids[i, : len(ids)] = ids
+            segment_ids[i, boundary : len(ids)] = 1
+            attention_mask[i, : len(ids)] = True
+        return input_ids, segment_ids, attention_mask
+
+    def _hidden(
+        self,
+        params: Any,
+        input_ids: Int[Array, "B T"],
+        segment_ids: Int[Array, "B T"],
+        attention_mask: Bool[Array, "B T"],
+    ) -> Float[Array, "B T D"]:
+        hidden: Any = Encoder(self.config).apply(
+            {"params": params["encoder"]}, input_ids, segment_ids, attention_mask
+        )
+        return hidden.astype(jnp.float32)
+
+    def _token_probabilities(
+        self,
+        params: Any,
+        input_ids: Int[Array, "B T"],
+        segment_ids: Int[Array, "B T"],
+        attention_mask: Bool[Array, "B T"],
+        position: Int[Array, ""],
+    ) -> Float[Array, " V"]:
+        hidden = self._hidden(params, input_ids, segment_ids, attention_mask)
+        scores: Any = MaskedLM(self.config).apply(
+            {"params": params["masked_lm"]},
+            hidden[:1, position][:, None].astype(self.config.dtype),
+            params["encoder"]["embeddings"]["token"]["embedding"],
+        )
+        return jax.nn.softmax(scores[0, 0])
+
+    def _pair_probabilities(
+        self,
+        params: Any,
+        input_ids: Int[Array, "B T"],
+        segment_ids: Int[Array, "B T"],
+        attention_mask: Bool[Array, "B T"],
+    ) -> Float[Array, "B 2"]:
+        hidden = self._hidden(params, input_ids, segment_ids, attention_mask)
+        pooled: Any = Pooler(self.config).apply(
+            {"params": params["pooler"]}, hidden[:, 0]
+        )
+        scores: Any = NextSentence(self.config).apply(
+            {"params": params["next_sentence"]}, pooled
+        )
+        return jax.nn.softmax(scores)

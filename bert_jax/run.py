@@ -1,0 +1,146 @@
+"""The story on one page: check what was asked for, build the task, fit."""
+
+import dataclasses
+import json
+import os
+
+import jax
+from etils import epath
+
+from bert_jax.checkpoint import CHECKPOINTS, steps_in
+from bert_jax.config import (
+    MaskingConfig,
+    PretrainConfig,
+    differences,
+    to_dict,
+    write_json,
+)
+from bert_jax.data.records import Dataset, open_dataset
+from bert_jax.tasks.pretraining import pretraining_task
+from bert_jax.training.loop import fit
+
+FREE_TO_CHANGE = (
+    "checkpoint_every",
+    "data.path",
+    "eval_every",
+    "keep_checkpoints",
+    "log_every",
+    "log_examples",
+    "mesh.data",
+)
+"""Fields that a run may be continued with another value of: none changes what is
+learned (`mesh.data` does in the last bits, by the order of sums)."""
+
+
+def resolve(config: PretrainConfig, dataset: Dataset) -> PretrainConfig:
+    """The configuration with all that the dataset says filled in.
+
+    Raises:
+        ValueError: configuration and dataset disagree.
+    """
+    tokenizer, path = dataset.tokenizer, dataset.path
+    if dataset.sequence_length != config.data.sequence_length:
+        raise ValueError(
+            f"data.sequence_length={config.data.sequence_length} but {path} was "
+            f"prepared with {dataset.sequence_length}; pass "
+            f"--data.sequence-length {dataset.sequence_length}, or prepare it again."
+        )
+    if tokenizer.vocab_size != config.model.vocab_size:
+        raise ValueError(
+            f"model.vocab_size={config.model.vocab_size} but the tokenizer of {path} "
+            f"has {tokenizer.vocab_size} tokens; pass "
+            f"--model.vocab-size {tokenizer.vocab_size}, or prepare it with another."
+        )
+    found = MaskingConfig(
+        mask_token_id=tokenizer.mask_id, vocab_size=tokenizer.vocab_size
+    )
+    for name in ("mask_token_id", "vocab_size"):
+        given, actual = getattr(config.masking, name), getattr(found, name)
+        if given not in (None, actual):
+            raise ValueError(
+                f"masking.{name}={given} but the tokenizer of {path} says {actual}; "
+                "leave the option out."
+            )
+    if config.data.fingerprint not in ("", dataset.fingerprint):
+        raise ValueError(
+            f"{path} is not the dataset that this run began with (fingerprint "
+            f"{dataset.fingerprint[:12]} instead of {config.data.fingerprint[:12]})."
+        )
+    if len(dataset.train) < config.batch_size:
+        raise ValueError(
+            f"{path} has {len(dataset.train)} training rows, fewer than "
+            f"batch_size={config.batch_size}; lower it, or prepare more text."
+        )
+    return dataclasses.replace(
+        config,
+        masking=dataclasses.replace(
+            config.masking,
+            mask_token_id=found.mask_token_id,
+            vocab_size=found.vocab_size,
+        ),
+        data=dataclasses.replace(config.data, fingerprint=dataset.fingerprint),
+    )
+
+
+def open_workdir(workdir: epath.Path, config: PretrainConfig) -> None:
+    """Begin `workdir` with the configuration, or check that it belongs to it.
+
+    Raises:
+        ValueError: the directory belongs to another configuration.
+    """
+    path = workdir / "config.json"
+    if path.exists():
+        old = json.loads(path.read_text())
+        changed = [
+            f"{name} was {before!r} and is {now!r}"
+            for name, before, now in differences(old, to_dict(config))
+            if name not in FREE_TO_CHANGE
+        ]
+        if changed:
+            raise ValueError(
+                f"{workdir} belongs to another run: {'; '.join(changed)}. Repeat its "
+                "options, or choose another --workdir."
+            )
+    elif steps_in(workdir / CHECKPOINTS):
+        raise ValueError(
+            f"{workdir} holds checkpoints but no config.json, so nobody can tell what "
+            "they belong to; choose another --workdir."
+        )
+    workdir.mkdir(parents=True, exist_ok=True)
+    write_json(to_dict(config), path)
+
+
+def open_for(config: PretrainConfig) -> tuple[Dataset, PretrainConfig]:
+    """The dataset that `config` names, verified, and the configuration completed by it.
+
+    Raises:
+        ValueError: no dataset is named, it is damaged, or the two disagree.
+    """
+    if not config.data.path:
+        raise ValueError(
+            "data.path is empty; pass --data.path with a directory that "
+            "`bert-jax prepare` made."
+        )
+    dataset = open_dataset(config.data.path, verify=True)
+    return dataset, resolve(config, dataset)
+
+
+def pretrain(
+    config: PretrainConfig, workdir: str | os.PathLike[str]
+) -> dict[str, float]:
+    """Pretrain in `workdir`; the same call again goes on where the last one stopped.
+
+    Returns:
+        The scores over the validation rows after the last step.
+
+    Raises:
+        ValueError: what was asked for does not fit together; one line says what.
+        InterruptedRun: stopped by a signal, with a whole checkpoint.
+        DivergedRun: gradients stayed non-finite.
+    """
+    dataset, config = open_for(config)
+    directory = epath.Path(workdir)
+    task = pretraining_task(config, dataset, jax.process_index(), jax.process_count())
+    open_workdir(directory, config)
+    dataset.tokenizer.save(directory / "tokenizer")
+    return fit(task, config, directory, directory / "tokenizer")

@@ -1,0 +1,43 @@
+"""What the training loop needs to know of anything that can be trained."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+from flax import linen as nn
+from jaxtyping import Array, Key
+
+from bert_jax.losses import Sum
+
+Batch = dict[str, np.ndarray[Any, Any]]
+"""One host's rows by field; the first axis of every field is the row."""
+Sums = dict[str, Sum]
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A model, its batches, and its losses. No task calls jit or names a mesh."""
+
+    model: nn.Module
+    initialise: Callable[[Key[Array, ""]], Any]
+    """Key → parameters."""
+    batch: Callable[[int], Batch]
+    """Step → this host's share of that step's rows."""
+    examples: Callable[[int], np.ndarray[Any, Any]]
+    """Step → the numbers of all hosts' rows of that step."""
+    loss: Callable[[Any, dict[str, jax.Array], Key[Array, ""]], Sums]
+    """Parameters, rows, key → sums and counts by name, with dropout."""
+    evaluate: Callable[[Any, dict[str, jax.Array]], Sums]
+    """Parameters, rows → the same, without dropout and with nothing left to chance."""
+    evaluation_batches: Callable[[], Iterator[Batch]]
+    """This host's share of the validation rows, each once, in batches of one shape."""
+    score: Callable[[dict[str, float]], dict[str, float]]
+    """Means over the validation rows → what is reported of them."""
+    objective: tuple[str, ...]
+    """The names whose means are added up to what is minimised."""
+    tokens: Callable[[Batch], int]
+    """How many real tokens a batch holds, padding left out."""
+    flops_per_step: float
+    """Floating-point operations that the model needs for one training step."""

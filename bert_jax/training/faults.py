@@ -1,0 +1,64 @@
+"""What ends a run early: signals, and gradients that stay non-finite."""
+
+import signal
+from types import FrameType
+from typing import Any
+
+MAX_SKIPPED_IN_A_ROW = 50
+
+
+class InterruptedRun(Exception):
+    """A signal ended the run, after a whole checkpoint was written."""
+
+    def __init__(self, signal_number: int, step: int) -> None:
+        name = signal.Signals(signal_number).name
+        super().__init__(
+            f"Stopped by {name} at step {step}, with a checkpoint; "
+            "start the same command again to go on."
+        )
+        self.exit_code = 128 + signal_number
+
+
+class DivergedRun(RuntimeError):
+    """The gradient was not finite for many steps in a row."""
+
+
+def check_finite(skipped_in_a_row: float, step: int) -> None:
+    """Refuse to go on without learning.
+
+    Raises:
+        DivergedRun: `MAX_SKIPPED_IN_A_ROW` updates were left out in a row.
+    """
+    if skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
+        raise DivergedRun(
+            f"The gradient was not finite for {int(skipped_in_a_row)} steps in a row "
+            f"up to step {step}; lower optimizer.peak_learning_rate, or compute in "
+            "float32, and start again from an earlier checkpoint."
+        )
+
+
+class StopSignals:
+    """While entered, SIGTERM and SIGINT are noted instead of ending the process."""
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> "StopSignals":
+        for number in (signal.SIGTERM, signal.SIGINT):
+            try:
+                self._previous[number] = signal.signal(number, self._note)
+            except ValueError:
+                # Only the main thread may handle signals; elsewhere the caller does.
+                break
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, _: FrameType | None) -> None:
+        # A second signal of the same kind means it: the first handler takes over.
+        if self.received == number:
+            signal.signal(number, self._previous[number])
+        self.received = number

@@ -1,0 +1,203 @@
+"""The only training loop."""
+
+import collections
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from typing import Any
+
+import jax
+import numpy as np
+from etils import epath
+from flax import serialization
+from jax.sharding import Mesh
+
+from bert_jax.checkpoint import CHECKPOINTS, Checkpoints
+from bert_jax.config import PretrainConfig, to_dict
+from bert_jax.data.pipeline import stream
+from bert_jax.flops import peak_flops_per_second
+from bert_jax.sharding import make_mesh, to_global, tree_shardings
+from bert_jax.tasks.task import Task
+from bert_jax.training.faults import InterruptedRun, StopSignals, check_finite
+from bert_jax.training.optimizer import learning_rate, make_optimizer
+from bert_jax.training.report import Report
+from bert_jax.training.state import TrainState, initial_state
+from bert_jax.training.step import make_eval_step, make_train_step
+
+_BATCHES_AHEAD = 2
+
+
+@dataclasses.dataclass
+class Clock:
+    """Rates between two log lines."""
+
+    flops_per_step: float
+    start: float = 0.0
+    steps: int = 0
+    tokens: int = 0
+    waited: float = 0.0
+
+    def restart(self) -> None:
+        """Begin a new interval now."""
+        self.start, self.steps, self.tokens, self.waited = time.monotonic(), 0, 0, 0.0
+
+    def rates(self) -> dict[str, float]:
+        """Real tokens a second over all hosts, share of waiting, MFU where known."""
+        seconds = time.monotonic() - self.start
+        rates = {
+            "tokens_per_second": self.tokens * jax.process_count() / seconds,
+            "data_wait": self.waited / seconds,
+        }
+        peak = peak_flops_per_second(jax.devices()[0].device_kind)
+        if peak is not None:
+            done = self.flops_per_step * self.steps / seconds
+            rates["mfu"] = done / (peak * jax.device_count())
+        return rates
+
+
+def device_batches(
+    task: Task, first_step: int, last_step: int, mesh: Mesh, clock: Clock
+) -> Iterator[dict[str, jax.Array]]:
+    """The batches of a range of steps, two of them on their way to the devices."""
+    ahead: collections.deque[tuple[int, dict[str, jax.Array]]] = collections.deque()
+    if first_step == last_step:
+        return
+    with closing(stream(task.batch, first_step, last_step)) as batches:
+        while True:
+            start = time.monotonic()
+            batch = next(batches, None)
+            clock.waited += time.monotonic() - start
+            if batch is not None:
+                ahead.append((task.tokens(batch), to_global(batch, mesh)))
+                if len(ahead) <= _BATCHES_AHEAD:
+                    continue
+            if not ahead:
+                return
+            tokens, arrays = ahead.popleft()
+            clock.steps, clock.tokens = clock.steps + 1, clock.tokens + tokens
+            yield arrays
+
+
+def evaluate(
+    task: Task,
+    eval_step: Callable[[Any, dict[str, jax.Array]], Any],
+    params: Any,
+    mesh: Mesh,
+) -> dict[str, float] | None:
+    """Scores over the validation rows, each counted once; None where there are none."""
+    totals: dict[str, Any] = {}
+    for batch in task.evaluation_batches():
+        sums = jax.device_get(eval_step(params, to_global(batch, mesh)))
+        for name, sum_and_count in sums.items():
+            totals[name] = totals.get(name, 0) + np.array(sum_and_count, np.float64)
+    if not totals:
+        return None
+    means = {name: total / max(count, 1.0) for name, (total, count) in totals.items()}
+    loss = sum(means[name] for name in task.objective)
+    return task.score({"loss": float(loss)} | {k: float(v) for k, v in means.items()})
+
+
+def restore_or_initialise(
+    task: Task, config: PretrainConfig, mesh: Mesh, checkpoints: Checkpoints
+) -> tuple[TrainState, TrainState, list[str]]:
+    """The state to go on from, its shardings, and what was wrong with checkpoints."""
+    optimizer = make_optimizer(config.optimizer, config.num_steps)
+
+    def new_state() -> TrainState:
+        key = jax.random.key(config.seed)
+        init_key, base_key = jax.random.split(key)
+        params = task.initialise(init_key)
+        return initial_state(params, optimizer, jax.random.key_data(base_key))
+
+    shapes = jax.eval_shape(new_state)
+    shardings = tree_shardings(mesh, shapes)
+    wanted = jax.tree.map(
+        lambda leaf, sharding: jax.ShapeDtypeStruct(
+            leaf.shape, leaf.dtype, sharding=sharding
+        ),
+        shapes,
+        shardings,
+    )
+    rest = serialization.to_state_dict(wanted)
+    restored = checkpoints.restore(rest.pop("params"), rest)
+    if restored is None:
+        return jax.jit(new_state, out_shardings=shardings)(), shardings, []
+    params, rest, problems = restored
+    state = serialization.from_state_dict(wanted, {"params": params, **rest})
+    return state, shardings, problems
+
+
+def fit(
+    task: Task,
+    config: PretrainConfig,
+    workdir: epath.Path,
+    tokenizer_directory: epath.Path,
+) -> dict[str, float]:
+    """Train `task` to `config.num_steps` in `workdir`, from its newest checkpoint on.
+
+    Returns:
+        The scores over the validation rows after the last step.
+
+    Raises:
+        InterruptedRun: SIGTERM or SIGINT came; a whole checkpoint was written.
+        DivergedRun: gradients stayed non-finite.
+        ValueError: the devices do not divide the batch, or a checkpoint does not fit.
+    """
+    mesh = make_mesh(config.mesh, config.batch_size)
+    schedule = learning_rate(config.optimizer, config.num_steps)
+    optimizer = make_optimizer(config.optimizer, config.num_steps)
+    checkpoints = Checkpoints(
+        workdir / CHECKPOINTS,
+        config.keep_checkpoints,
+        to_dict(config),
+        tokenizer_directory,
+    )
+    with ExitStack() as stack:
+        stack.callback(checkpoints.close)
+        state, shardings, problems = restore_or_initialise(
+            task, config, mesh, checkpoints
+        )
+        step = int(state.step)
+        report = stack.enter_context(
+            Report(workdir, step, config.num_steps, config.log_examples)
+        )
+        for problem in problems:
+            report.say(f"Passed over a newer checkpoint: {problem}")
+        if step:
+            report.say(f"Going on from the checkpoint at step {step}.")
+        train_step = make_train_step(task, optimizer, schedule, mesh, shardings)
+        eval_step = make_eval_step(task, mesh, shardings)
+        signals = stack.enter_context(StopSignals())
+        clock = Clock(task.flops_per_step)
+        clock.restart()
+        scores = None
+        for batch in device_batches(task, step, config.num_steps, mesh, clock):
+            state, scalars = train_step(state, batch)
+            if config.log_examples:
+                report.write_examples(step + 1, task.examples(step))
+            step += 1
+            last = step == config.num_steps
+            if last or step % config.log_every == 0:
+                values = {k: float(v) for k, v in jax.device_get(scalars).items()}
+                check_finite(values["skipped_in_a_row"], step)
+                report.write(step, "train", values | clock.rates())
+                clock.restart()
+            scores = None
+            if last or step % config.eval_every == 0:
+                scores = evaluate(task, eval_step, state.params, mesh)
+                if scores is not None:
+                    report.write(step, "validation", scores)
+                clock.restart()
+            if last or signals.received or step % config.checkpoint_every == 0:
+                report.flush()
+                rest = serialization.to_state_dict(state)
+                loss = None if scores is None else scores["loss"]
+                checkpoints.save(step, rest.pop("params"), rest, loss)
+            if signals.received and not last:
+                checkpoints.wait()
+                raise InterruptedRun(signals.received, step)
+        checkpoints.wait()
+        if scores is None:
+            scores = evaluate(task, eval_step, state.params, mesh)
+        return scores or {}

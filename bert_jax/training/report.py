@@ -1,0 +1,176 @@
+"""Where scalars go: metrics.jsonl (the truth), TensorBoard, the terminal."""
+
+import json
+import math
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from etils import epath
+
+METRICS = "metrics.jsonl"
+EXAMPLES = "examples.jsonl"
+_SHOWN = {
+    "loss": "loss {:.4f}",
+    "mlm_accuracy": "MLM {:.1%}",
+    "nsp_accuracy": "NSP {:.1%}",
+    "mlm_perplexity": "perplexity {:.1f}",
+    "tokens_per_second": "{:,.0f} tokens/s",
+    "mfu": "MFU {:.1%}",
+    "data_wait": "data wait {:.1%}",
+}
+"""Scalars that the terminal shows, in this order."""
+
+
+def keep_lines_until(path: epath.Path, step: int) -> None:
+    """Drop the lines after `step`, and a torn last one, so that each step stands once.
+
+    Raises:
+        ValueError: a line other than the last is not JSON.
+    """
+    if not path.exists():
+        return
+    kept = []
+    lines = path.read_text().split("\n")
+    for number, line in enumerate(lines, 1):
+        try:
+            if line and json.loads(line)["step"] <= step:
+                kept.append(line + "\n")
+        except (ValueError, KeyError, TypeError) as error:
+            if number < len(lines):
+                raise ValueError(
+                    f"{path}, line {number} is not a metrics line ({error}); repair or "
+                    "move the file away."
+                ) from error
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text("".join(kept))
+    temporary.replace(path)
+
+
+def shown(scalars: Mapping[str, float]) -> str:
+    """The scalars that a person watches, on one line."""
+    return "  ".join(
+        text.format(scalars[name])
+        for name, text in _SHOWN.items()
+        if math.isfinite(scalars.get(name, math.nan))
+    )
+
+
+class Report:
+    """Writes scalars as a run goes. Used on process 0 alone, within `with`."""
+
+    def __init__(
+        self, workdir: epath.Path, first_step: int, num_steps: int, examples: bool
+    ) -> None:
+        """Continue the files of a run at `first_step`; lines after it are dropped.
+
+        Args:
+            examples: whether row numbers will be written too.
+        """
+        for name in (METRICS, EXAMPLES):
+            keep_lines_until(workdir / name, first_step)
+        self._metrics = open(workdir / METRICS, "a")
+        self._examples = open(workdir / EXAMPLES, "a") if examples else None
+        self._tensorboard = _tensorboard(workdir / "tensorboard", first_step)
+        self._num_steps = num_steps
+        self._first_step, self._start = first_step, time.monotonic()
+        self._progress = _progress(first_step, num_steps)
+
+    def __enter__(self) -> "Report":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.flush()
+        self._metrics.close()
+        if self._examples:
+            self._examples.close()
+        if self._tensorboard:
+            self._tensorboard.close()
+        if self._progress:
+            self._progress.stop()
+
+    def write(self, step: int, split: str, scalars: Mapping[str, float]) -> None:
+        """One line of `metrics.jsonl`, its TensorBoard points, and a look at it."""
+        finite = {k: v if math.isfinite(v) else None for k, v in scalars.items()}
+        line = {"step": step, "split": split, **finite}
+        self._metrics.write(json.dumps(line) + "\n")
+        self._metrics.flush()
+        if self._tensorboard:
+            for name, value in scalars.items():
+                self._tensorboard.add_scalar(f"{split}/{name}", value, step)
+        self._show(step, split, scalars)
+
+    def write_examples(self, step: int, rows: Any) -> None:
+        """The row numbers that step `step` learned from."""
+        assert self._examples is not None
+        line = {"step": step, "rows": rows.tolist()}
+        self._examples.write(json.dumps(line) + "\n")
+
+    def say(self, message: str) -> None:
+        """A remark to whoever watches."""
+        if self._progress:
+            self._progress.console.print(message, markup=False, highlight=False)
+        else:
+            print(message, flush=True)
+
+    def flush(self) -> None:
+        """Put all that was written on disk."""
+        self._metrics.flush()
+        if self._examples:
+            self._examples.flush()
+        if self._tensorboard:
+            self._tensorboard.flush()
+
+    def _show(self, step: int, split: str, scalars: Mapping[str, float]) -> None:
+        if split == "train" and self._progress:
+            task = self._progress.task_ids[0]
+            self._progress.update(task, completed=step, scalars=shown(scalars))
+            return
+        eta = ""
+        if split == "train" and step > self._first_step:
+            passed = time.monotonic() - self._start
+            left = passed / (step - self._first_step) * (self._num_steps - step)
+            eta = f"  {_duration(left)} left"
+        self.say(f"step {step}/{self._num_steps}  {split}  {shown(scalars)}{eta}")
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}"
+
+
+def _tensorboard(directory: epath.Path, first_step: int) -> Any:
+    """A writer that hides points after `first_step`; None without tensorboardX."""
+    try:
+        from tensorboardX import SummaryWriter
+    except ImportError:
+        print("tensorboardX is not installed: metrics.jsonl only.", flush=True)
+        return None
+    return SummaryWriter(str(directory), purge_step=first_step + 1)
+
+
+def _progress(first_step: int, num_steps: int) -> Any:
+    """A live line on a terminal; None where the output is not one."""
+    if not sys.stdout.isatty():
+        return None
+    try:
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+    except ImportError:
+        return None
+    progress = Progress(
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[scalars]}"),
+        TimeRemainingColumn(),
+    )
+    progress.add_task("", total=num_steps, completed=first_step, scalars="compiling")
+    progress.start()
+    return progress

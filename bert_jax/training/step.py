@@ -1,0 +1,102 @@
+"""The compiled training and evaluation steps of any task."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, Float
+
+from bert_jax.sharding import batch_sharding
+from bert_jax.tasks.task import Sums, Task
+from bert_jax.training.optimizer import updates_made
+from bert_jax.training.state import TrainState
+
+Scalars = dict[str, Float[Array, ""]]
+
+
+def means(sums: Sums, objective: tuple[str, ...]) -> Scalars:
+    """Each total by its count, and `loss`: the sum of the means of the objective.
+
+    A count of zero has a mean of zero, so that a batch without any labelled pair is
+    trained on its masked tokens alone.
+    """
+    scalars = {
+        name: total / jnp.maximum(count, 1.0) for name, (total, count) in sums.items()
+    }
+    loss = jnp.stack([scalars[name] for name in objective]).sum()
+    return {"loss": loss, **scalars}
+
+
+def apply_gradients(
+    state: TrainState, grads: Any, optimizer: optax.GradientTransformation
+) -> tuple[TrainState, Scalars]:
+    """The next state: updated, or, if the gradient is not finite, only counted on."""
+    grad_norm = optax.global_norm(grads)
+    finite = jnp.isfinite(grad_norm)
+    updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
+    params = optax.apply_updates(state.params, updates)
+
+    def if_finite(new: Array, old: Array) -> Array:
+        return jnp.where(finite, new, old)
+
+    next_state = dataclasses.replace(
+        state,
+        step=state.step + 1,
+        params=jax.tree.map(if_finite, params, state.params),
+        opt_state=jax.tree.map(if_finite, opt_state, state.opt_state),
+        skipped_in_a_row=jnp.where(finite, 0, state.skipped_in_a_row + 1),
+    )
+    skipped = next_state.skipped_in_a_row.astype(jnp.float32)
+    return next_state, {"grad_norm": grad_norm, "skipped_in_a_row": skipped}
+
+
+def make_train_step(
+    task: Task,
+    optimizer: optax.GradientTransformation,
+    schedule: optax.Schedule,
+    mesh: Mesh,
+    state_shardings: TrainState,
+) -> Callable[[TrainState, dict[str, jax.Array]], tuple[TrainState, Scalars]]:
+    """State, global batch → next state, scalars of this step. The state is donated.
+
+    The gradient is of the mean over the global batch: the compiler sums it over the
+    devices before it is clipped.
+    """
+
+    def train_step(
+        state: TrainState, batch: dict[str, jax.Array]
+    ) -> tuple[TrainState, Scalars]:
+        key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.step)
+
+        def objective(params: Any) -> tuple[Float[Array, ""], Scalars]:
+            scalars = means(task.loss(params, batch, key), task.objective)
+            return scalars["loss"], scalars
+
+        grads, scalars = jax.grad(objective, has_aux=True)(state.params)
+        rate = schedule(updates_made(state.opt_state))
+        next_state, more = apply_gradients(state, grads, optimizer)
+        return next_state, scalars | more | {"learning_rate": rate}
+
+    everywhere = NamedSharding(mesh, P())
+    return jax.jit(
+        train_step,
+        in_shardings=(state_shardings, batch_sharding(mesh)),
+        out_shardings=(state_shardings, everywhere),
+        donate_argnums=0,
+    )
+
+
+def make_eval_step(
+    task: Task, mesh: Mesh, state_shardings: TrainState
+) -> Callable[[Any, dict[str, jax.Array]], Sums]:
+    """Parameters, global batch → sums and counts over all devices."""
+    return jax.jit(
+        task.evaluate,
+        in_shardings=(state_shardings.params, batch_sharding(mesh)),
+        out_shardings=NamedSharding(mesh, P()),
+    )
