@@ -20,6 +20,7 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 from tokenizers import models, normalizers, pre_tokenizers
 
 Kind = Literal["wordpiece", "unigram", "bpe"]
+TokenId = int | np.integer
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 """In the order of their ids in the vocabularies we train; elsewhere ids go by name."""
@@ -42,13 +43,8 @@ class Encoding:
 
 
 def bert_normalizer(cased: bool) -> normalizers.Normalizer:
-    """BERT's own cleaning; also spaces CJK, and uncased strips accents and case."""
-    return normalizers.BertNormalizer(
-        clean_text=True,
-        handle_chinese_chars=True,
-        strip_accents=not cased,
-        lowercase=not cased,
-    )
+    """BERT's own: deletes controls, spaces CJK; uncased strips accents and case."""
+    return normalizers.BertNormalizer(strip_accents=not cased, lowercase=not cased)
 
 
 class _WordPiece:
@@ -87,8 +83,9 @@ class _SentencePiece:
 
         self._processor = sentencepiece.SentencePieceProcessor()
         self._processor.LoadFromSerializedProto(model)
-        size = len(self._processor)
-        self.tokens = [self._processor.id_to_piece(i) for i in range(size)]
+        self.tokens = [
+            self._processor.id_to_piece(i) for i in range(len(self._processor))
+        ]
         self._ids = {token: i for i, token in enumerate(self.tokens)}
         self.continuing = [
             not token.startswith(_WORD_START) and token not in SPECIAL_TOKENS
@@ -156,8 +153,7 @@ class Tokenizer:
         path = root / vocabulary_file(config["kind"])
         if not path.exists():
             raise FileNotFoundError(
-                f"{path} is missing; a tokenizer of kind {config['kind']} is made of "
-                f"it and {_CONFIG}."
+                f"{path} is missing; kind {config['kind']} needs it beside {_CONFIG}."
             )
         try:
             tokenizer = cls(config, path.read_bytes())
@@ -218,15 +214,15 @@ class Tokenizer:
         """
         return self._backend.encode_batch(texts)
 
-    def decode(self, ids: Iterable[int]) -> str:
+    def decode(self, ids: Iterable[TokenId]) -> str:
         """Readable text; normalisation is not undone, special tokens show by name."""
         return self._backend.decode(self.tokens(ids))
 
-    def token(self, token_id: int) -> str:
+    def token(self, token_id: TokenId) -> str:
         """The vocabulary's entry for an id."""
         return self._backend.tokens[token_id]
 
-    def tokens(self, ids: Iterable[int]) -> list[str]:
+    def tokens(self, ids: Iterable[TokenId]) -> list[str]:
         """The vocabulary's entries for some ids."""
         return [self._backend.tokens[i] for i in ids]
 

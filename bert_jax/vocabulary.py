@@ -9,6 +9,7 @@ import glob
 import io
 import os
 import random
+import re
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator
@@ -25,6 +26,8 @@ from bert_jax.tokenization import (
     bert_normalizer,
 )
 from bert_jax.wordpiece import learn_pieces
+
+_UNASSIGNED = ("Cn", "Co", "Cs")  # not assigned, private, half of a pair
 
 
 def train_vocabulary(config: VocabularyConfig) -> Tokenizer:
@@ -134,6 +137,7 @@ def count_words(lines: Iterable[str], cased: bool) -> dict[str, int]:
 def _train_sentencepiece(config: VocabularyConfig, lines: Iterable[str]) -> Tokenizer:
     import sentencepiece  # only here: hosts that use WordPiece may lack it
 
+    sentencepiece.SetMinLogLevel(2)  # errors only, of the normaliser too
     sample, seen = sample_lines(lines, config.sample_sentences, config.seed)
     if not sample:
         raise _no_text(config)
@@ -154,10 +158,7 @@ def _train_sentencepiece(config: VocabularyConfig, lines: Iterable[str]) -> Toke
             minloglevel=2,
         )  # fmt: skip
     except RuntimeError as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(
-            f"vocab_size={config.vocab_size} does not fit the text: {reason}"
-        ) from error
+        raise _wrong_size(config.vocab_size, str(error)) from error
     sampling = {"lines": seen, "sampled_lines": len(sample), "seed": config.seed}
     return Tokenizer(
         {
@@ -168,6 +169,21 @@ def _train_sentencepiece(config: VocabularyConfig, lines: Iterable[str]) -> Toke
         },
         model.getvalue(),
     )
+
+
+def _wrong_size(size: int, message: str) -> ValueError:
+    """What sentencepiece says when the text and the size do not fit, in our words."""
+    if most := re.search(r"too high .* <= (\d+)\.", message):
+        return ValueError(
+            f"vocab_size={size} is more than the text can fill; "
+            f"use {most[1]} or less, or more text."
+        )
+    if least := re.search(r"required_chars\. \d+ vs (\d+)\.", message):
+        return ValueError(
+            f"vocab_size={size} is less than the {least[1]} special tokens and "
+            f"characters of the text; use at least {least[1]}."
+        )
+    return ValueError(f"sentencepiece cannot learn from the text: {message}")
 
 
 def sample_lines(lines: Iterable[str], size: int, seed: int) -> tuple[list[str], int]:
@@ -190,10 +206,10 @@ def _normalizer(cased: bool) -> Any:
 
     if cased:
         return sentencepiece.SentencePieceNormalizer(rule_name="nmt_nfkc")
-    rules = [(c, fold(c)) for c in map(chr, range(1, sys.maxunicode + 1))]
-    return sentencepiece.SentencePieceNormalizer(
-        norm_map=[(c, folded) for c, folded in rules if c != folded]
-    )
+    characters = map(chr, range(1, sys.maxunicode + 1))
+    assigned = (c for c in characters if unicodedata.category(c) not in _UNASSIGNED)
+    rules = [(c, folded) for c in assigned if (folded := fold(c)) != c]
+    return sentencepiece.SentencePieceNormalizer(norm_map=rules)
 
 
 def fold(character: str) -> str:
@@ -203,8 +219,6 @@ def fold(character: str) -> str:
         return " "
     if category in ("Cc", "Cf", "Mn") or character == "\ufffd":
         return ""
-    if category == "Cs":
-        return character  # half of a pair: no text holds one
     lower = unicodedata.normalize("NFKC", character).lower()
     parts = unicodedata.normalize("NFD", lower)
     kept = "".join(c for c in parts if unicodedata.category(c) != "Mn")
