@@ -123,6 +123,8 @@ class Checkpoints:
             preservation_policy=policies.AnyPreservationPolicy(
                 [policies.LatestN(n=keep), best]
             ),
+            # Without it Orbax would forget the metrics, and so the best, on a restart.
+            best_fn=best.get_metric_fn,
             cleanup_tmp_directories=True,
             save_root_metadata=False,
         )

@@ -1,5 +1,7 @@
 """Masked-LM inputs, drawn on the device (Devlin et al. 2018, §3.1, Task #1)."""
 
+from collections.abc import Mapping
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,14 +18,14 @@ MASK_SHARE, RANDOM_SHARE = 0.8, 0.1
 class MaskedBatch:
     """Rows ready for the model: inputs with masks in them, and what was under those."""
 
-    input_ids: Int[Array, "B T"]
-    segment_ids: Int[Array, "B T"]
-    attention_mask: Bool[Array, "B T"]
-    predicted: Int[Array, "B P"]
+    input_ids: Int[Array, "*B T"]
+    segment_ids: Int[Array, "*B T"]
+    attention_mask: Bool[Array, "*B T"]
+    predicted: Int[Array, "*B P"]
     """Positions to predict; distinct."""
-    labels: Int[Array, "B P"]
+    labels: Int[Array, "*B P"]
     """The tokens that stood there."""
-    weights: Float[Array, "B P"]
+    weights: Float[Array, "*B P"]
     """1 for a real prediction, 0 for an unused slot."""
 
 
@@ -74,7 +76,7 @@ def replacements(
 
 def mask_tokens(
     key: Key[Array, ""] | UInt32[Array, "2"],
-    batch: dict[str, Int[Array, "B *rest"]],
+    batch: Mapping[str, Int[Array, "B *rest"] | Int[np.ndarray, "B *rest"]],
     masking: MaskingConfig,
 ) -> MaskedBatch:
     """Hide a share of the tokens of each row, differently for every key.

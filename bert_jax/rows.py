@@ -4,7 +4,10 @@ A row stores its tokens and, for each pair in it, where the pair begins, where i
 second segment begins, and where it ends (`data/records.py`). All else follows.
 """
 
+from collections.abc import Mapping
+
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 from jaxtyping import Array, Bool, Int
 
@@ -22,7 +25,9 @@ class Inputs:
     """Real tokens a row, [CLS] and [SEP] among them."""
 
 
-def inputs_of(batch: dict[str, Int[Array, "B *rest"]]) -> Inputs:
+def inputs_of(
+    batch: Mapping[str, Int[Array, "B *rest"] | Int[np.ndarray, "B *rest"]],
+) -> Inputs:
     """Unfold rows with the fields `tokens`, `first`, `second` and `end`.
 
     A pair is [CLS] A [SEP] B [SEP]: specials stand at `first`, `second` - 1 and

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+from collections.abc import Iterator
 
 import jax
 from etils import epath
@@ -16,6 +17,7 @@ from bert_jax.config import (
     write_json,
 )
 from bert_jax.data.records import Dataset, open_dataset
+from bert_jax.plan import describe
 from bert_jax.tasks.pretraining import pretraining_task
 from bert_jax.training.loop import fit
 
@@ -144,3 +146,9 @@ def pretrain(
     open_workdir(directory, config)
     dataset.tokenizer.save(directory / "tokenizer")
     return fit(task, config, directory, directory / "tokenizer")
+
+
+def dry_run(config: PretrainConfig) -> Iterator[str]:
+    """What `pretrain` would train on what, line by line; nothing is trained."""
+    dataset, config = open_for(config)
+    return describe(config, dataset, pretraining_task(config, dataset))

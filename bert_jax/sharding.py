@@ -81,9 +81,7 @@ def batch_sharding(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, P("data"))
 
 
-def to_global(
-    batch: dict[str, np.ndarray[Any, Any]], mesh: Mesh
-) -> dict[str, jax.Array]:
+def to_global(batch: dict[str, np.ndarray], mesh: Mesh) -> dict[str, jax.Array]:
     """This host's rows, as its part of arrays that all hosts' devices share."""
     sharding = batch_sharding(mesh)
     return {

@@ -81,7 +81,7 @@ def pretraining_task(
     model = BertForPretraining(config.model)
     share = host_share(config.batch_size, host_index, host_count)
 
-    def examples(step: int) -> np.ndarray[Any, Any]:
+    def examples(step: int) -> np.ndarray:
         positions = step * config.batch_size + np.arange(config.batch_size)
         return row_numbers(len(dataset.train), config.seed, positions)
 

@@ -11,7 +11,7 @@ from jaxtyping import Array, Key
 
 from bert_jax.losses import Sum
 
-Batch = dict[str, np.ndarray[Any, Any]]
+Batch = dict[str, np.ndarray]
 """One host's rows by field; the first axis of every field is the row."""
 Sums = dict[str, Sum]
 
@@ -25,7 +25,7 @@ class Task:
     """Key → parameters."""
     batch: Callable[[int], Batch]
     """Step → this host's share of that step's rows."""
-    examples: Callable[[int], np.ndarray[Any, Any]]
+    examples: Callable[[int], np.ndarray]
     """Step → the numbers of all hosts' rows of that step."""
     loss: Callable[[Any, dict[str, jax.Array], Key[Array, ""]], Sums]
     """Parameters, rows, key → sums and counts by name, with dropout."""

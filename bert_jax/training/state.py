@@ -6,21 +6,24 @@ import jax
 import jax.numpy as jnp
 import optax
 from flax import struct
-from jaxtyping import Array, Int, UInt32
+from jaxtyping import Array, UInt32
 
 
 @struct.dataclass
 class TrainState:
-    """Arrays only; every one is saved."""
+    """Arrays only; every one is saved.
 
-    step: Int[Array, ""]
-    """Batches seen. A skipped update counts here, but not in the optimizer."""
+    The fields are typed Any because shapes and shardings come in the same tree.
+    """
+
+    step: Any
+    """int32[]: batches seen. A skipped update counts here, not in the optimizer."""
     params: Any
-    opt_state: optax.OptState
-    key: UInt32[Array, "2"]
-    """The run's base key; each step folds its number in."""
-    skipped_in_a_row: Int[Array, ""]
-    """Updates left out one after another because their gradient was not finite."""
+    opt_state: Any
+    key: Any
+    """uint32[2]: the run's base key; each step folds its number in."""
+    skipped_in_a_row: Any
+    """int32[]: updates left out in a row because their gradient was not finite."""
 
 
 def initial_state(

@@ -36,7 +36,7 @@ def apply_gradients(
     state: TrainState, grads: Any, optimizer: optax.GradientTransformation
 ) -> tuple[TrainState, Scalars]:
     """The next state: updated, or, if the gradient is not finite, only counted on."""
-    grad_norm = optax.global_norm(grads)
+    grad_norm = optax.tree.norm(grads)
     finite = jnp.isfinite(grad_norm)
     updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
     params = optax.apply_updates(state.params, updates)

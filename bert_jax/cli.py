@@ -1,0 +1,245 @@
+"""The command line: verbs that call the package, each importing only what it needs."""
+
+import contextlib
+import difflib
+import io
+import json
+import os
+import runpy
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, TypeVar
+
+ConfigT = TypeVar("ConfigT")
+
+USAGE = """\
+usage: bert-jax VERB [OPTIONS]        bert-jax VERB --help tells a verb's options
+
+  vocab       learn a vocabulary from text files
+  prepare     turn text files into a dataset of training rows
+  pretrain    pretrain a model on a dataset; again, to go on with it
+  benchmark   measure training, the input pipeline or preparation on this machine
+  demo        the whole story, offline, on the documentation of installed packages
+
+  --version   print the version
+  --debug     before or after a verb: show the traceback of an error
+"""
+
+
+class UsageError(ValueError):
+    """The command line cannot be understood."""
+
+
+def _parse(command: Callable[..., ConfigT], verb: str, args: Sequence[str]) -> ConfigT:
+    """Build the arguments of `command` from the command line, and call it.
+
+    `command` only gathers what it is given: tyro takes a ValueError that it raises for
+    a misprint, and draws a box around it. Where a configuration refuses a value, its
+    own line is the better answer, so that is raised on.
+    """
+    import tyro
+
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            return tyro.cli(
+                command,
+                prog=f"bert-jax {verb}",
+                args=list(args),
+                config=(tyro.conf.FlagCreatePairsOff,),
+            )
+    except SystemExit as stop:
+        failure = stop.__context__
+        # tyro names a part of the configuration by a string, an option otherwise.
+        if failure and isinstance(getattr(failure, "arg", None), str):
+            if isinstance(failure.__context__, ValueError):
+                raise failure.__context__ from None
+        print(complaint.getvalue(), end="", file=sys.stderr)
+        raise
+
+
+def vocab(arguments: Sequence[str]) -> int:
+    """Learn a vocabulary from text files."""
+    from bert_jax.config import VocabularyConfig
+
+    config = _parse(VocabularyConfig, "vocab", arguments)
+    from bert_jax.vocabulary import train_vocabulary
+
+    tokenizer = train_vocabulary(config)
+    print(
+        f"{config.output}: {tokenizer.kind}, {tokenizer.vocab_size} tokens, "
+        f"{'cased' if tokenizer.cased else 'uncased'}."
+    )
+    return 0
+
+
+def prepare(arguments: Sequence[str]) -> int:
+    """Turn text files into a dataset of training rows."""
+    from bert_jax.config import PrepareConfig
+
+    config = _parse(PrepareConfig, "prepare", arguments)
+    from bert_jax.data.prepare import prepare as run
+
+    run(config)
+    return 0
+
+
+def load_config(path: str) -> Any:
+    """The object that a configuration file binds to the name `config`.
+
+    Raises:
+        UsageError: the file is missing, fails, or does not bind `config`.
+    """
+    from bert_jax.config import PretrainConfig
+
+    if not Path(path).is_file():
+        raise UsageError(f"{path} is not a file; name a configuration file.")
+    try:
+        config = runpy.run_path(path).get("config")
+    except Exception as error:
+        raise UsageError(f"{path} fails: {type(error).__name__}: {error}") from error
+    if not isinstance(config, PretrainConfig):
+        raise UsageError(f"{path} must bind the name config to a PretrainConfig.")
+    return config
+
+
+def pretrain(arguments: Sequence[str]) -> int:
+    """Pretrain a model, or go on with a run."""
+    import tyro
+
+    from bert_jax.config import PretrainConfig, to_dict
+
+    default = PretrainConfig()
+    if arguments and not arguments[0].startswith("-"):
+        default, arguments = load_config(arguments[0]), arguments[1:]
+
+    def command(
+        config: Annotated[PretrainConfig, tyro.conf.arg(name="")] = default,
+        workdir: str = "",
+        dry_run: bool = False,
+        print_config: bool = False,
+    ) -> tuple[PretrainConfig, str, bool, bool]:
+        """Pretrain a model; `bert-jax pretrain CONFIG.py …` takes its defaults there.
+
+        Args:
+            config: the run.
+            workdir: directory of the run: checkpoints, metrics, tokenizer.
+            dry_run: print what would be trained on what, and train nothing.
+            print_config: print the configuration as JSON, and train nothing.
+        """
+        return config, workdir, dry_run, print_config
+
+    config, workdir, dry, show = _parse(command, "pretrain", arguments)
+    if show:
+        print(json.dumps(to_dict(config), indent=2))
+        return 0
+    if not (workdir or dry):
+        raise UsageError("--workdir is missing; name a directory for the run.")
+    from bert_jax import run
+
+    if dry:
+        for line in run.dry_run(config):
+            print(line)
+        return 0
+    scores = run.pretrain(config, workdir)
+    print(json.dumps({name: round(value, 4) for name, value in scores.items()}))
+    print(f'In Python: bert_jax.load("{workdir}")')
+    return 0
+
+
+def benchmark(arguments: Sequence[str]) -> int:
+    """Measure this machine."""
+    from bert_jax.benchmark import main as run
+
+    return run(arguments)
+
+
+def demo(arguments: Sequence[str]) -> int:
+    """The whole story on the embedded corpus."""
+
+    def command(workdir: str = "bert_jax_demo") -> str:
+        """Vocabulary, dataset, pretraining and predictions, offline.
+
+        Args:
+            workdir: directory for all that the demo makes.
+        """
+        return workdir
+
+    workdir = _parse(command, "demo", arguments)
+    from bert_jax.demo import demo as run
+
+    run(workdir)
+    return 0
+
+
+VERBS: dict[str, Callable[[Sequence[str]], int]] = {
+    "vocab": vocab,
+    "prepare": prepare,
+    "pretrain": pretrain,
+    "benchmark": benchmark,
+    "demo": demo,
+}
+
+
+def run_verb(arguments: Sequence[str]) -> int:
+    """Find the verb and run it.
+
+    Raises:
+        UsageError: there is no such verb.
+    """
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(USAGE, end="")
+        return 0
+    if arguments[0] == "--version":
+        from importlib.metadata import version
+
+        print(f"bert_jax {version('bert_jax')}")
+        return 0
+    verb, *rest = arguments
+    if verb not in VERBS:
+        near = difflib.get_close_matches(verb, VERBS, n=1)
+        hint = f"did you mean {near[0]}?" if near else "bert-jax --help lists them."
+        raise UsageError(f"{verb!r} is not a verb; {hint}")
+    return VERBS[verb](rest)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; what a user did wrong is one line, and exit code 2."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in arguments
+    arguments = [argument for argument in arguments if argument != "--debug"]
+    try:
+        return run_verb(arguments)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has seen enough, as in `bert-jax … | head`.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if debug:
+            raise
+        return _explain(error)
+
+
+def _explain(error: Exception) -> int:
+    """Say in one line what went wrong, and give the exit code for it."""
+    from bert_jax.training.faults import DivergedRun, InterruptedRun
+
+    message = " ".join(str(error).split())
+    if isinstance(error, InterruptedRun):
+        print(message, file=sys.stderr)
+        return error.exit_code
+    if isinstance(error, (ValueError, OSError)):
+        print(f"bert-jax: {message}", file=sys.stderr)
+        return 2
+    if isinstance(error, DivergedRun):
+        print(f"bert-jax: {message}", file=sys.stderr)
+        return 1
+    raise error
+
+
+def entry_point() -> NoReturn:
+    """What the `bert-jax` command runs."""
+    sys.exit(main())
