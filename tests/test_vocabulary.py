@@ -96,6 +96,13 @@ def test_another_sample_gives_another_vocabulary(text, tmp_path):
         assert fact in config
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_long_lines_are_learned_from(text, tmp_path, kind):
+    """sentencepiece by itself drops lines past 4,192 bytes."""
+    text.write_text(text.read_text().replace("\n", " "))
+    assert train(text, tmp_path / "out", kind=kind).vocab_size == 150
+
+
 def test_where_the_text_lies_does_not_matter(text, tmp_path):
     parts = text.read_text().splitlines(keepends=True)
     (tmp_path / "elsewhere").mkdir()
