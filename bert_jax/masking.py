@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jaxtyping import Array, Bool, Float, Int, Key, UInt32
+from jaxtyping import Array, Bool, Float, Int, Integer, Key, UInt32
 
 from bert_jax.config import MaskingConfig
 from bert_jax.rows import inputs_of
@@ -76,7 +76,7 @@ def replacements(
 
 def mask_tokens(
     key: Key[Array, ""] | UInt32[Array, "2"],
-    batch: Mapping[str, Int[Array, "B *rest"] | Int[np.ndarray, "B *rest"]],
+    batch: Mapping[str, Integer[Array, "B ..."] | Integer[np.ndarray, "B ..."]],
     masking: MaskingConfig,
 ) -> MaskedBatch:
     """Hide a share of the tokens of each row, differently for every key.

@@ -50,9 +50,7 @@ def describe(config: PretrainConfig, dataset: Dataset, task: Task) -> Iterator[s
         yield f"batch {name}: {list(values.shape)} {values.dtype}"
     # The mask key of step 0, as the training step derives it, needs the run's base
     # key; any key shows what masks look like.
-    masked = jax.device_get(
-        mask_tokens(jax.random.key(config.seed), batch, config.masking)
-    )
+    masked = mask_tokens(jax.random.key(config.seed), batch, config.masking)
     for row in range(min(_ROWS_SHOWN, config.batch_size)):
         text, predictions = decode_masked(masked, row, dataset.tokenizer)
         label = int(batch["next_sentence_label"][row, 0])

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Int, Integer
 
 
 @struct.dataclass
@@ -26,7 +26,7 @@ class Inputs:
 
 
 def inputs_of(
-    batch: Mapping[str, Int[Array, "B *rest"] | Int[np.ndarray, "B *rest"]],
+    batch: Mapping[str, Integer[Array, "B ..."] | Integer[np.ndarray, "B ..."]],
 ) -> Inputs:
     """Unfold rows with the fields `tokens`, `first`, `second` and `end`.
 

@@ -19,7 +19,7 @@ from bert_jax.model.pretraining import BertForPretraining
 from bert_jax.sharding import path_name, tree_shardings
 from bert_jax.tasks.pretraining import pretraining_losses
 from bert_jax.tasks.task import Task
-from bert_jax.training.optimizer import learning_rate, make_optimizer
+from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.state import initial_state, num_parameters
 from bert_jax.training.step import make_train_step
 
@@ -183,14 +183,15 @@ def test_fifty_steps_equal_pytorch():
         max_grad_norm=rules["clip_norm"],
     )
     mesh = jax.make_mesh((1,), ("data",), axis_types=(AxisType.Auto,))
-    optimizer = make_optimizer(config, rules["schedule_steps"])
-    schedule = learning_rate(config, rules["schedule_steps"])
-    key = jax.random.key_data(jax.random.key(0))
-    params = jax.tree.map(jnp.asarray, fixture["initial"])
-    state = initial_state(params, optimizer, key)
+    num_steps = rules["schedule_steps"]
+    state = initial_state(
+        lambda _: jax.tree.map(jnp.asarray, fixture["initial"]),
+        make_optimizer(config, num_steps),
+        seed=0,
+    )
     shardings = tree_shardings(mesh, state)
     task = premasked_task(BertConfig(**fixture["config"]))
-    step = make_train_step(task, optimizer, schedule, mesh, shardings)
+    step = make_train_step(task, config, num_steps, mesh, shardings)
     state = jax.device_put(state, shardings)
     names = {
         "loss": "loss",

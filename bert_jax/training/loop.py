@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -20,7 +21,7 @@ from bert_jax.flops import peak_flops_per_second
 from bert_jax.sharding import make_mesh, to_global, tree_shardings
 from bert_jax.tasks.task import Task
 from bert_jax.training.faults import InterruptedRun, StopSignals, check_finite
-from bert_jax.training.optimizer import learning_rate, make_optimizer
+from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.report import Report
 from bert_jax.training.state import TrainState, initial_state
 from bert_jax.training.step import make_eval_step, make_train_step
@@ -103,13 +104,9 @@ def restore_or_initialise(
 ) -> tuple[TrainState, TrainState, list[str]]:
     """The state to go on from, its shardings, and what was wrong with checkpoints."""
     optimizer = make_optimizer(config.optimizer, config.num_steps)
-
-    def new_state() -> TrainState:
-        key = jax.random.key(config.seed)
-        init_key, base_key = jax.random.split(key)
-        params = task.initialise(init_key)
-        return initial_state(params, optimizer, jax.random.key_data(base_key))
-
+    new_state = functools.partial(
+        initial_state, task.initialise, optimizer, config.seed
+    )
     shapes = jax.eval_shape(new_state)
     shardings = tree_shardings(mesh, shapes)
     wanted = jax.tree.map(
@@ -145,8 +142,6 @@ def fit(
         ValueError: the devices do not divide the batch, or a checkpoint does not fit.
     """
     mesh = make_mesh(config.mesh, config.batch_size)
-    schedule = learning_rate(config.optimizer, config.num_steps)
-    optimizer = make_optimizer(config.optimizer, config.num_steps)
     checkpoints = Checkpoints(
         workdir / CHECKPOINTS,
         config.keep_checkpoints,
@@ -166,7 +161,9 @@ def fit(
             report.say(f"Passed over a newer checkpoint: {problem}")
         if step:
             report.say(f"Going on from the checkpoint at step {step}.")
-        train_step = make_train_step(task, optimizer, schedule, mesh, shardings)
+        train_step = make_train_step(
+            task, config.optimizer, config.num_steps, mesh, shardings
+        )
         eval_step = make_eval_step(task, mesh, shardings)
         signals = stack.enter_context(StopSignals())
         clock = Clock(task.flops_per_step)

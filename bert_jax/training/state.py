@@ -1,12 +1,13 @@
 """What training carries from step to step, and all that a checkpoint must hold."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 from flax import struct
-from jaxtyping import Array, UInt32
+from jaxtyping import Array, Key
 
 
 @struct.dataclass
@@ -27,14 +28,22 @@ class TrainState:
 
 
 def initial_state(
-    params: Any, optimizer: optax.GradientTransformation, key: UInt32[Array, "2"]
+    initialise: Callable[[Key[Array, ""]], Any],
+    optimizer: optax.GradientTransformation,
+    seed: int,
 ) -> TrainState:
-    """The state before the first step."""
+    """The state before the first step: a function of the seed alone.
+
+    Args:
+        initialise: key → parameters.
+    """
+    init_key, base_key = jax.random.split(jax.random.key(seed))
+    params = initialise(init_key)
     return TrainState(
         step=jnp.zeros((), jnp.int32),
         params=params,
         opt_state=optimizer.init(params),
-        key=key,
+        key=jax.random.key_data(base_key),
         skipped_in_a_row=jnp.zeros((), jnp.int32),
     )
 

@@ -11,9 +11,14 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float
 
+from bert_jax.config import OptimizerConfig
 from bert_jax.sharding import batch_sharding
 from bert_jax.tasks.task import Sums, Task
-from bert_jax.training.optimizer import updates_made
+from bert_jax.training.optimizer import (
+    learning_rate,
+    make_optimizer,
+    updates_made,
+)
 from bert_jax.training.state import TrainState
 
 Scalars = dict[str, Float[Array, ""]]
@@ -57,8 +62,8 @@ def apply_gradients(
 
 def make_train_step(
     task: Task,
-    optimizer: optax.GradientTransformation,
-    schedule: optax.Schedule,
+    config: OptimizerConfig,
+    num_steps: int,
     mesh: Mesh,
     state_shardings: TrainState,
 ) -> Callable[[TrainState, dict[str, jax.Array]], tuple[TrainState, Scalars]]:
@@ -67,6 +72,8 @@ def make_train_step(
     The gradient is of the mean over the global batch: the compiler sums it over the
     devices before it is clipped.
     """
+    optimizer = make_optimizer(config, num_steps)
+    schedule = learning_rate(config, num_steps)
 
     def train_step(
         state: TrainState, batch: dict[str, jax.Array]

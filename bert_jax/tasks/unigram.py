@@ -1,0 +1,63 @@
+"""What a masked LM must beat: guessing each token by how often it occurs.
+
+The frequencies are those of the training rows; the guesses are scored on the very
+tokens that the model's validation masks hide.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from bert_jax.config import PretrainConfig
+from bert_jax.data.records import Dataset, columns
+from bert_jax.losses import Sum, accuracy, cross_entropy
+from bert_jax.rows import inputs_of
+from bert_jax.tasks.pretraining import mask_for_evaluation, validation_batches
+
+_ROWS_COUNTED = 1_000_000
+_ROWS_AT_ONCE = 8192
+
+
+def log_frequencies(dataset: Dataset, vocab_size: int) -> Float[np.ndarray, " V"]:
+    """The log share of each token among those of the training rows that masks may hide.
+
+    Every token counts once more than it occurs, so that none has probability 0. Of a
+    very large dataset the first million rows are counted; rows are in no order.
+    """
+    counts = np.ones(vocab_size, np.int64)
+    number = min(len(dataset.train), _ROWS_COUNTED)
+    maskable = jax.jit(lambda batch: inputs_of(batch).maskable)
+    for start in range(0, number, _ROWS_AT_ONCE):
+        rows = columns(
+            dataset.train.gather(
+                np.arange(start, min(start + _ROWS_AT_ONCE, number), dtype=np.int64)
+            )
+        )
+        tokens = rows["tokens"][np.asarray(maskable(rows))]
+        counts += np.bincount(tokens, minlength=vocab_size)
+    return np.log(counts / counts.sum()).astype(np.float32)
+
+
+def unigram_baseline(config: PretrainConfig, dataset: Dataset) -> dict[str, float]:
+    """`unigram_loss` in nats and `unigram_accuracy` over the masked validation tokens.
+
+    Args:
+        config: with `masking.vocab_size` and `masking.mask_token_id` set.
+    """
+    scores = jnp.asarray(log_frequencies(dataset, config.model.vocab_size))
+
+    @jax.jit
+    def sums(batch: dict[str, jax.Array]) -> dict[str, Sum]:
+        masked = mask_for_evaluation(batch, config)
+        same = jnp.broadcast_to(scores, (*masked.labels.shape, len(scores)))
+        return {
+            "unigram_loss": cross_entropy(same, masked.labels, masked.weights),
+            "unigram_accuracy": accuracy(same, masked.labels, masked.weights),
+        }
+
+    totals: dict[str, np.ndarray] = {}
+    for batch in validation_batches(dataset, config.batch_size, 0, 1):
+        for name, found in jax.device_get(sums(batch)).items():
+            totals[name] = totals.get(name, 0.0) + np.array(found, np.float64)
+    return {name: float(total / count) for name, (total, count) in totals.items()}
