@@ -1,0 +1,1 @@
+"""From raw text to batches of training rows, in NumPy; never imports JAX."""

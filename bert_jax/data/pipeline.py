@@ -1,0 +1,216 @@
+"""Which rows a step reads, and reading them ahead of it.
+
+The rows of a step are a pure function of (dataset, seed, step): position p of the
+endless stream over N rows is row π(p mod N), where π is the permutation of epoch p ÷ N.
+Resuming is starting the range of steps elsewhere; there is no state to save.
+"""
+
+import collections
+import concurrent.futures
+import contextlib
+import functools
+import importlib.util
+import os
+from collections.abc import Callable, Generator
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int, Int64, UInt64
+
+Batch = dict[str, np.ndarray]
+Read = Callable[[int], Batch]
+
+_ROUNDS = 6
+_PARALLEL_READS = 2
+_WORD = (1 << 64) - 1
+
+
+def _mix(value: int) -> int:
+    """splitmix64: the next well mixed 64 bits after state `value`."""
+    value = (value + 0x9E3779B97F4A7C15) & _WORD
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _WORD
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _WORD
+    return value ^ (value >> 31)
+
+
+def _mix_array(values: UInt64[np.ndarray, " B"]) -> UInt64[np.ndarray, " B"]:
+    """The finaliser of MurmurHash3 on each value."""
+    values = (values ^ (values >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
+    values = (values ^ (values >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
+    return values ^ (values >> np.uint64(33))
+
+
+def permute(
+    positions: Int[np.ndarray, " B"], size: int, key: int
+) -> Int64[np.ndarray, " B"]:
+    """Where the permutation of [0, size) drawn by `key` sends each position.
+
+    A balanced Feistel network permutes the next power of four; a value beyond `size`
+    is sent through it again until it falls inside (cycle walking), which keeps it a
+    bijection and needs no memory, whatever the size.
+    """
+    half = np.uint64(max(1, ((size - 1).bit_length() + 1) // 2))
+    mask = (np.uint64(1) << half) - np.uint64(1)
+    round_keys = [np.uint64(_mix(_mix(key) + number)) for number in range(_ROUNDS)]
+
+    def feistel(values: UInt64[np.ndarray, " M"]) -> UInt64[np.ndarray, " M"]:
+        left, right = values >> half, values & mask
+        for round_key in round_keys:
+            left, right = right, left ^ (_mix_array(right ^ round_key) & mask)
+        return (left << half) | right
+
+    values = feistel(positions.astype(np.uint64))
+    while len(outside := np.flatnonzero(values >= np.uint64(size))):
+        values[outside] = feistel(values[outside])
+    return values.astype(np.int64)
+
+
+def row_numbers(
+    size: int, seed: int, positions: Int[np.ndarray, " B"]
+) -> Int64[np.ndarray, " B"]:
+    """The row at each position of the endless stream over `size` rows.
+
+    Raises:
+        ValueError: there are no rows.
+    """
+    if size < 1:
+        raise ValueError(f"size={size}: a stream needs at least one row.")
+    epochs, places = np.divmod(positions, size)
+    numbers = np.empty(len(positions), np.int64)
+    for epoch in np.unique(epochs):
+        chosen = epochs == epoch
+        key = _mix(seed & _WORD) ^ int(epoch)
+        numbers[chosen] = permute(places[chosen], size, key)
+    return numbers
+
+
+def host_share(batch_size: int, host_index: int, host_count: int) -> slice:
+    """The contiguous part of a global batch that one host reads.
+
+    Raises:
+        ValueError: the hosts do not divide the batch.
+    """
+    if batch_size % host_count:
+        raise ValueError(
+            f"batch_size={batch_size} is not a multiple of the {host_count} hosts; "
+            f"{-(-batch_size // host_count) * host_count} would be."
+        )
+    share = batch_size // host_count
+    return slice(host_index * share, (host_index + 1) * share)
+
+
+def stream(
+    read: Read,
+    first_step: int,
+    last_step: int,
+    use_tensorflow: bool | None = None,
+    prefetch: int = 2,
+) -> Generator[Batch, None, None]:
+    """The batches `read(step)` of steps first_step … last_step - 1, read ahead.
+
+    By tf.data where TensorFlow is installed (`use_tensorflow` says otherwise), else
+    by a plain iterator: the same batches. `read` runs in other threads; what it raises
+    is raised here. All batches have the shapes and dtypes of the first. Arrays may be
+    read-only. Closing the iterator frees its threads and buffers.
+    """
+    if use_tensorflow is None:
+        use_tensorflow = importlib.util.find_spec("tensorflow") is not None
+    use_tensorflow &= first_step < last_step  # no step, no shapes to ask of `read`
+    read_ahead = _tensorflow_stream if use_tensorflow else _plain_stream
+    return read_ahead(read, first_step, last_step, prefetch)
+
+
+def _plain_stream(
+    read: Read, first_step: int, last_step: int, prefetch: int
+) -> Generator[Batch, None, None]:
+    threads = concurrent.futures.ThreadPoolExecutor(_PARALLEL_READS)
+    ahead: collections.deque[concurrent.futures.Future[Batch]] = collections.deque()
+    try:
+        for step in range(first_step, last_step):
+            ahead.append(threads.submit(read, step))
+            if len(ahead) > prefetch:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
+    finally:
+        threads.shutdown(wait=True, cancel_futures=True)
+
+
+def _tensorflow_stream(
+    read: Read, first_step: int, last_step: int, prefetch: int
+) -> Generator[Batch, None, None]:
+    # TensorFlow keeps the functions it is given until the process ends; this list,
+    # emptied at the end, keeps it from holding on to the rows that `read` reads.
+    reads = [read]
+    failures: dict[int, Exception] = {}
+
+    def read_noting_failure(step: int) -> Batch:
+        try:
+            return reads[0](step)
+        except Exception as error:
+            failures[step] = error
+            raise
+
+    try:
+        dataset = tensorflow_dataset(read_noting_failure, first_step, last_step)
+        batches = dataset.prefetch(prefetch).as_numpy_iterator()
+        for step in range(first_step, last_step):
+            try:
+                batch = next(batches)
+            except Exception:
+                # TensorFlow wraps what `read` raises in an error of its own.
+                if step in failures:
+                    raise failures[step] from None
+                raise
+            yield batch
+    finally:
+        reads.clear()
+
+
+def tensorflow_dataset(read: Read, first_step: int, last_step: int) -> Any:
+    """A tf.data.Dataset of `read(step)` for each step, in order, of static shapes.
+
+    `read(first_step)` is called once more beforehand, for shapes and dtypes.
+    """
+    tf = _tensorflow()
+    example = read(first_step)
+    shapes = {name: array.shape for name, array in example.items()}
+    dtypes = [array.dtype for array in example.values()]
+
+    def read_arrays(step: np.int64) -> list[np.ndarray]:
+        batch = read(int(step))
+        return [batch[name] for name in shapes]
+
+    def read_tensors(step: Any) -> dict[str, Any]:
+        tensors = tf.numpy_function(read_arrays, [step], dtypes)
+        return {
+            name: tf.ensure_shape(tensor, shape)
+            for (name, shape), tensor in zip(shapes.items(), tensors, strict=True)
+        }
+
+    options = tf.data.Options()
+    # Reading ahead is bounded by the numbers given here, not tuned behind our back.
+    options.autotune.enabled = False
+    as_it_is = tf.autograph.experimental.do_not_convert
+    return (
+        tf.data.Dataset.range(first_step, last_step)
+        .map(
+            as_it_is(read_tensors),
+            num_parallel_calls=_PARALLEL_READS,
+            deterministic=True,
+        )
+        .with_options(options)
+    )
+
+
+@functools.cache
+def _tensorflow() -> Any:
+    """TensorFlow, quiet, and kept off the accelerators, whose memory it would grab."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    # oneDNN, of no use to reading, announces itself whatever the log level.
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+    import tensorflow as tf
+
+    with contextlib.suppress(RuntimeError):  # the program has already placed them
+        tf.config.set_visible_devices([], "GPU")
+    return tf

@@ -1,0 +1,210 @@
+"""The row: one NumPy dtype, its memory-mapped shards, and the dataset they make.
+
+A dataset is a directory of `train-00000-of-00007.npy` … and `validation-….npy` shards,
+the tokenizer's files, and a `manifest.json` written last. A row holds unmasked text:
+
+    tokens [T]              ids, padded at the end
+    first [K]               where a pair's [CLS] stands
+    second [K]              where its second segment starts
+    end [K]                 one past its last [SEP]; 0: no pair
+    next_sentence_label [K] 0: the second segment follows the first; 1: it is random;
+                            -1: none
+
+T is the sequence length, K the most pairs a row. All else (segment ids, attention
+mask) follows from these on the device.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from etils import epath
+from jaxtyping import Int, Shaped
+
+from bert_jax.manifest import MANIFEST, DamagedError, read_manifest, verify_files
+from bert_jax.tokenization import Tokenizer
+
+FORMAT_VERSION = 1
+SPLITS = ("train", "validation")
+
+
+def row_dtype(
+    sequence_length: int, vocab_size: int, pairs_per_row: int = 1
+) -> np.dtype[np.void]:
+    """The packed little-endian dtype of a row."""
+    tokens = "<u2" if vocab_size <= 1 << 16 else "<u4"
+    return np.dtype(
+        [
+            ("tokens", tokens, (sequence_length,)),
+            ("first", "<u2", (pairs_per_row,)),
+            ("second", "<u2", (pairs_per_row,)),
+            ("end", "<u2", (pairs_per_row,)),
+            ("next_sentence_label", "i1", (pairs_per_row,)),
+        ]
+    )
+
+
+def dtype_to_json(dtype: np.dtype[np.void]) -> list[list[Any]]:
+    """The dtype as JSON values: [name, type, shape] of each field."""
+    return [[field[0], field[1], list(*field[2:])] for field in dtype.descr]
+
+
+def dtype_from_json(fields: list[list[Any]]) -> np.dtype[np.void]:
+    """The dtype that `dtype_to_json` turned into `fields`."""
+    return np.dtype([(name, kind, tuple(shape)) for name, kind, shape in fields])
+
+
+def shard_name(split: str, number: int, count: int) -> str:
+    """The file name of shard `number` of `count`."""
+    return f"{split}-{number:05d}-of-{count:05d}.npy"
+
+
+def write_shard(path: epath.Path, rows: Shaped[np.ndarray, " N"]) -> None:
+    """Write rows to a local `.npy` file, in one piece or not at all."""
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        with open(temporary, "wb") as file:
+            np.save(file, rows, allow_pickle=False)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+class Rows:
+    """The rows of one split, numbered through its shards, in memory maps."""
+
+    def __init__(self, dtype: np.dtype[np.void], shards: Sequence[np.ndarray]) -> None:
+        self.dtype = dtype
+        # An empty file cannot be mapped, and has no row to find.
+        self._shards = [shard for shard in shards if len(shard)]
+        self._ends = np.cumsum([len(shard) for shard in self._shards], dtype=np.int64)
+
+    def __len__(self) -> int:
+        return int(self._ends[-1]) if len(self._ends) else 0
+
+    def gather(self, numbers: Int[np.ndarray, " B"]) -> Shaped[np.ndarray, " B"]:
+        """The rows of these numbers, in this order, as one structured array.
+
+        Raises:
+            IndexError: a number is not in [0, len(self)).
+        """
+        if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(self):
+            raise IndexError(
+                f"rows {numbers.min()} to {numbers.max()} are not all among the "
+                f"{len(self)} rows."
+            )
+        rows = np.empty(len(numbers), self.dtype)
+        shard_numbers = np.searchsorted(self._ends, numbers, side="right")
+        order = np.argsort(shard_numbers, kind="stable")
+        bounds = np.flatnonzero(np.diff(shard_numbers[order])) + 1
+        for where in np.split(order, bounds) if len(order) else []:
+            shard_number = shard_numbers[where[0]]
+            shard = self._shards[shard_number]
+            start = self._ends[shard_number] - len(shard)
+            rows[where] = shard[numbers[where] - start]
+        return rows
+
+
+def columns(rows: Shaped[np.ndarray, " B"]) -> dict[str, np.ndarray]:
+    """The fields of a structured array, each contiguous: what a batch is made of."""
+    names = rows.dtype.names
+    assert names is not None
+    return {name: np.ascontiguousarray(rows[name]) for name in names}
+
+
+@dataclasses.dataclass(frozen=True)
+class Dataset:
+    """A prepared dataset, open for reading."""
+
+    path: epath.Path
+    manifest: dict[str, Any]
+    train: Rows
+    validation: Rows
+
+    @property
+    def sequence_length(self) -> int:
+        """Tokens a row."""
+        return int(self.manifest["sequence_length"])
+
+    @functools.cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer whose ids the rows hold."""
+        return Tokenizer.load(self.path / "tokenizer")
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """sha256 of the content: independent of where it lies and who prepared it."""
+        content = {
+            "row": self.manifest["row"],
+            "tokenizer": self.manifest["tokenizer"]["fingerprint"],
+            "shards": [[s["path"], s["sha256"]] for s in self.manifest["shards"]],
+        }
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+def open_dataset(path: str | os.PathLike[str], verify: bool = False) -> Dataset:
+    """Open the dataset that `bert-jax prepare` left in directory `path`.
+
+    Every shard must be there in its full size; `verify` also compares checksums.
+
+    Raises:
+        FileNotFoundError: no manifest, so the dataset is absent or unfinished.
+        DamagedError: a file is missing or is not what the manifest says.
+        ValueError: the dataset has another format version.
+    """
+    root = epath.Path(path)
+    manifest = read_manifest(root)
+    try:
+        version = manifest["format_version"]
+        if version != FORMAT_VERSION:
+            raise ValueError(
+                f"{root} has format version {version}, this is {FORMAT_VERSION}; "
+                "prepare it again."
+            )
+        dtype = dtype_from_json(manifest["row"])
+        if verify:
+            verify_files(root, [*manifest["shards"], *manifest["tokenizer"]["files"]])
+        splits = {
+            split: Rows(
+                dtype,
+                [
+                    _map_shard(root, entry, dtype)
+                    for entry in manifest["shards"]
+                    if entry["split"] == split
+                ],
+            )
+            for split in SPLITS
+        }
+    except (KeyError, TypeError) as error:
+        raise DamagedError(
+            f"{root / MANIFEST} is not a dataset's manifest: {error!r}."
+        ) from error
+    return Dataset(root, manifest, **splits)
+
+
+def _map_shard(
+    root: epath.Path, entry: dict[str, Any], dtype: np.dtype[np.void]
+) -> Shaped[np.ndarray, " N"]:
+    path = root / entry["path"]
+    if not path.exists():
+        raise DamagedError(f"{path} is missing.")
+    if (size := path.stat().length) != entry["size"]:
+        raise DamagedError(f"{path} has {size} bytes instead of {entry['size']}.")
+    if not entry["rows"]:
+        return np.empty(0, dtype)
+    try:
+        shard = np.load(path, mmap_mode="r", allow_pickle=False)
+    except ValueError as error:
+        raise DamagedError(f"{path} is not a shard: {error}.") from error
+    if shard.dtype != dtype or shard.shape != (entry["rows"],):
+        raise DamagedError(f"{path} holds other rows than its manifest says.")
+    # A plain view: np.memmap's own indexing is several times slower.
+    return shard.view(np.ndarray)
