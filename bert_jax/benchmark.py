@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 Figures = dict[str, Any]
 
 
-def peak_memory_mib() -> float:
-    """The largest resident set of this process so far, in MiB."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def peak_memory_mib(whose: int = resource.RUSAGE_SELF) -> float:
+    """The largest resident set so far of this process or a child of it, in MiB."""
+    peak = resource.getrusage(whose).ru_maxrss
     return peak / (1 << 20 if sys.platform == "darwin" else 1 << 10)
 
 
@@ -213,15 +213,13 @@ def benchmark_prepare(options: argparse.Namespace) -> Figures:
             )
         )
         prepare_seconds = time.monotonic() - start
-    children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     return {
         "megabytes": size / 1e6,
         "vocabulary_seconds": vocabulary_seconds,
         "prepare_seconds": prepare_seconds,
         "megabytes_per_second": size / 1e6 / prepare_seconds,
         "counts": manifest["counts"],
-        "largest_worker_mib": children
-        / (1 << 20 if sys.platform == "darwin" else 1024),
+        "largest_worker_mib": peak_memory_mib(resource.RUSAGE_CHILDREN),
     }
 
 
@@ -238,13 +236,13 @@ def parser() -> argparse.ArgumentParser:
         prog="bert-jax benchmark", description=(__doc__ or "").split("\n")[0]
     )
     whats = top.add_subparsers(dest="what", required=True)
-    commands = {}
+    commands: dict[str, argparse.ArgumentParser] = {}
     for name, function in WHAT.items():
         text = (function.__doc__ or "").split("\n")[0]
         commands[name] = command = whats.add_parser(name, help=text, description=text)
         command.add_argument("--sequence-length", type=int, default=128)
         command.add_argument("--json", type=Path, help="write the figures here too")
-    train, source, text = commands["train"], commands["input"], commands["prepare"]
+    train, source, prepare = commands["train"], commands["input"], commands["prepare"]
     train.add_argument("--model", choices=list(PRESETS), default="base")
     train.add_argument("--batch-size", type=int, default=8)
     train.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
@@ -252,8 +250,8 @@ def parser() -> argparse.ArgumentParser:
     source.add_argument("--batch-size", type=int, default=256)
     source.add_argument("--rows", type=int, default=500_000)
     source.add_argument("--repeats", type=int, default=5)
-    text.add_argument("--input", nargs="+", default=[], help="text files")
-    text.add_argument("--vocab-size", type=int, default=8192)
+    prepare.add_argument("--input", nargs="+", default=[], help="text files")
+    prepare.add_argument("--vocab-size", type=int, default=8192)
     return top
 
 

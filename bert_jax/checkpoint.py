@@ -15,7 +15,7 @@ import orbax.checkpoint as ocp
 from etils import epath
 from orbax.checkpoint import checkpoint_managers as policies
 
-from bert_jax.config import write_json
+from bert_jax.config_json import write_json
 from bert_jax.manifest import (
     MANIFEST,
     DamagedError,
@@ -71,6 +71,28 @@ def newest_whole(directory: epath.Path) -> tuple[int | None, list[str]]:
     return None, problems
 
 
+def find_checkpoint(path: epath.Path) -> tuple[epath.Path, list[str]]:
+    """The whole checkpoint that `path` means: itself, or a workdir's newest.
+
+    Returns:
+        Its directory, and what was wrong with newer ones.
+
+    Raises:
+        FileNotFoundError: there is none.
+        DamagedError: `path` is a damaged checkpoint, or all of its checkpoints are.
+    """
+    if (path / "state").exists():
+        verify(path)
+        return path, []
+    step, problems = newest_whole(path / CHECKPOINTS)
+    if step is None:
+        raise FileNotFoundError(
+            f"{path} holds no whole checkpoint; name a workdir of `bert-jax pretrain` "
+            "or one of its checkpoints/STEP directories."
+        )
+    return path / CHECKPOINTS / str(step), problems
+
+
 def _shapes(tree: Any) -> dict[str, tuple[tuple[int, ...], str]]:
     return {
         path_name(path): (tuple(leaf.shape), str(leaf.dtype))
@@ -89,6 +111,34 @@ def _require_same_shapes(item: epath.Path, wanted: Any) -> None:
     ]
     if wrong:
         raise ValueError(f"{item} does not fit this run: {'; '.join(wrong[:5])}.")
+
+
+def _restore_item(item: epath.Path, wanted: Any) -> Any:
+    _require_same_shapes(item, wanted)
+    return ocp.StandardCheckpointHandler().restore(
+        item, args=ocp.args.StandardRestore(wanted)
+    )
+
+
+def restore_params(step_directory: epath.Path, wanted: Any) -> Any:
+    """The parameters of one checkpoint, laid out over the devices.
+
+    Args:
+        wanted: their shapes, dtypes and shardings.
+
+    Raises:
+        ValueError: a shape or dtype differs, or a leaf is missing or too many.
+    """
+    return _restore_item(step_directory / "state", wanted)
+
+
+def restore_step(step_directory: epath.Path, params: Any, rest: Any) -> tuple[Any, Any]:
+    """The parameters and the rest of the training state of one checkpoint.
+
+    Arguments and errors are those of `restore_params`.
+    """
+    restored = restore_params(step_directory, params)
+    return restored, _restore_item(step_directory / "optimizer", rest)
 
 
 class Checkpoints:
@@ -184,14 +234,8 @@ class Checkpoints:
         self._manager.reload()
         if step is None:
             return None
-        _require_same_shapes(self._directory / str(step) / "state", params)
-        _require_same_shapes(self._directory / str(step) / "optimizer", rest)
-        items = ocp.args.Composite(
-            state=ocp.args.StandardRestore(params),
-            optimizer=ocp.args.StandardRestore(rest),
-        )
-        restored = self._manager.restore(step, args=items)
-        return restored["state"], restored["optimizer"], problems
+        params, rest = restore_step(self._directory / str(step), params, rest)
+        return params, rest, problems
 
     def wait(self) -> None:
         """Return when the last save is whole; raise what went wrong with it."""

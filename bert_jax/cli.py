@@ -9,7 +9,10 @@ import runpy
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+
+if TYPE_CHECKING:
+    from bert_jax.config import PretrainConfig
 
 ConfigT = TypeVar("ConfigT")
 
@@ -108,7 +111,7 @@ def pretrain(arguments: Sequence[str]) -> int:
     """Pretrain a model, or go on with a run."""
     import tyro
 
-    from bert_jax.config import PretrainConfig, to_dict
+    from bert_jax.config import PretrainConfig
 
     default = PretrainConfig()
     if arguments and not arguments[0].startswith("-"):
@@ -130,15 +133,22 @@ def pretrain(arguments: Sequence[str]) -> int:
         """
         return config, workdir, dry_run, print_config
 
-    config, workdir, dry, show = _parse(command, "pretrain", arguments)
-    if show:
+    return _pretrain(*_parse(command, "pretrain", arguments))
+
+
+def _pretrain(
+    config: "PretrainConfig", workdir: str, dry_run: bool, print_config: bool
+) -> int:
+    if print_config:
+        from bert_jax.config_json import to_dict
+
         print(json.dumps(to_dict(config), indent=2))
         return 0
-    if not (workdir or dry):
+    if not (workdir or dry_run):
         raise UsageError("--workdir is missing; name a directory for the run.")
     from bert_jax import run
 
-    if dry:
+    if dry_run:
         for line in run.dry_run(config):
             print(line)
         return 0

@@ -1,18 +1,12 @@
-"""Every configuration: frozen dataclasses, their checks, JSON in and out.
+"""Every configuration: frozen dataclasses and their checks.
 
-A configuration holds plain values only, so that it can be compared, written as JSON
-into a checkpoint, and offered field by field on the command line.
+They hold plain values only, to be compared, written as JSON, and offered as options.
 """
 
 import dataclasses
-import json
+import functools
 import math
-import typing
-from typing import Any, Literal, TypeVar
-
-from etils import epath
-
-ConfigT = TypeVar("ConfigT")
+from typing import Any, Literal
 
 
 def _require(holds: bool, message: str) -> None:
@@ -69,25 +63,15 @@ class BertConfig:
     """Of matrix products; parameters, softmax, LayerNorm and losses stay float32."""
 
     def __post_init__(self) -> None:
-        _require_positive(
-            self,
-            "vocab_size",
-            "hidden_size",
-            "num_hidden_layers",
-            "num_attention_heads",
-            "intermediate_size",
-            "max_position_embeddings",
-            "type_vocab_size",
-            "initializer_range",
-            "layer_norm_eps",
+        sizes = (
+            "vocab_size hidden_size num_hidden_layers num_attention_heads "
+            "intermediate_size max_position_embeddings type_vocab_size"
         )
+        _require_positive(self, *sizes.split(), "initializer_range", "layer_norm_eps")
         _require_share(self, "hidden_dropout_prob", "attention_probs_dropout_prob")
         d, n = self.hidden_size, self.num_attention_heads
-        _require(
-            d % n == 0,
-            f"hidden_size={d} is not a multiple of num_attention_heads={n}; "
-            f"{-(-d // n) * n} would be.",
-        )
+        rule = f"hidden_size={d} is not a multiple of num_attention_heads={n}"
+        _require(d % n == 0, f"{rule}; {-(-d // n) * n} would be.")
 
     @classmethod
     def miniature(cls, layers: int, hidden: int, **overrides: Any) -> "BertConfig":
@@ -100,35 +84,12 @@ class BertConfig:
         }
         return cls(**(shape | overrides))
 
-    @classmethod
-    def tiny(cls, **overrides: Any) -> "BertConfig":
-        """2 layers of 128."""
-        return cls.miniature(2, 128, **overrides)
-
-    @classmethod
-    def mini(cls, **overrides: Any) -> "BertConfig":
-        """4 layers of 256."""
-        return cls.miniature(4, 256, **overrides)
-
-    @classmethod
-    def small(cls, **overrides: Any) -> "BertConfig":
-        """4 layers of 512."""
-        return cls.miniature(4, 512, **overrides)
-
-    @classmethod
-    def medium(cls, **overrides: Any) -> "BertConfig":
-        """8 layers of 512."""
-        return cls.miniature(8, 512, **overrides)
-
-    @classmethod
-    def base(cls, **overrides: Any) -> "BertConfig":
-        """12 layers of 768: 109,482,240 parameters with the pooler."""
-        return cls.miniature(12, 768, **overrides)
-
-    @classmethod
-    def large(cls, **overrides: Any) -> "BertConfig":
-        """24 layers of 1024: 335,141,888 parameters with the pooler."""
-        return cls.miniature(24, 1024, **overrides)
+    tiny = functools.partialmethod(miniature, 2, 128)
+    mini = functools.partialmethod(miniature, 4, 256)
+    small = functools.partialmethod(miniature, 4, 512)
+    medium = functools.partialmethod(miniature, 8, 512)
+    base = functools.partialmethod(miniature, 12, 768)
+    large = functools.partialmethod(miniature, 24, 1024)
 
 
 PRESETS: dict[str, BertConfig] = {
@@ -224,6 +185,8 @@ class DataConfig:
     """Tokens a row; must be the dataset's."""
     fingerprint: str = ""
     """Of the dataset's content; filled in at the start, checked on resuming."""
+    first_step: int = 0
+    """Step at which the order of rows begins; filled in by keep_optimizer."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -233,7 +196,9 @@ class OptimizerConfig:
     peak_learning_rate: float = 1e-4
     """Reached at the end of the warm-up."""
     warmup_steps: int = 10_000
-    """Steps from 0 to the peak; then the rate falls to 0 at `num_steps`."""
+    """Steps from 0 to the peak."""
+    decay_steps: int = 0
+    """Step at which the learning rate is back at 0; 0: at num_steps."""
     weight_decay: float = 0.01
     """On kernels and embeddings; biases and LayerNorm are not decayed."""
     beta1: float = 0.9
@@ -248,19 +213,15 @@ class OptimizerConfig:
     def __post_init__(self) -> None:
         for name in ("peak_learning_rate", "epsilon", "max_grad_norm"):
             value = getattr(self, name)
-            _require(
-                math.isfinite(value) and value > 0,
-                f"{name}={value} must be finite and greater than 0.",
-            )
-        _require(
-            math.isfinite(self.weight_decay) and self.weight_decay >= 0,
-            f"weight_decay={self.weight_decay} must be finite and at least 0.",
-        )
+            holds = math.isfinite(value) and value > 0
+            _require(holds, f"{name}={value} must be finite and greater than 0.")
+        decay = self.weight_decay
+        holds = math.isfinite(decay) and decay >= 0
+        _require(holds, f"weight_decay={decay} must be finite and at least 0.")
         _require_share(self, "beta1", "beta2")
-        _require(
-            self.warmup_steps >= 0,
-            f"warmup_steps={self.warmup_steps} must be at least 0.",
-        )
+        for name in ("warmup_steps", "decay_steps"):
+            value = getattr(self, name)
+            _require(value >= 0, f"{name}={value} must be at least 0.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -268,7 +229,7 @@ class MeshConfig:
     """How the devices are arranged."""
 
     data: int = -1
-    """Devices that share a batch; -1: all there are."""
+    """Devices that share a batch, the first there are; -1: all of them."""
 
     def __post_init__(self) -> None:
         _require(
@@ -290,6 +251,10 @@ class PretrainConfig:
     """Optimizer steps to run to."""
     batch_size: int = 256
     """Rows an optimizer step, over all devices and hosts."""
+    init_from: str = ""
+    """Workdir or checkpoint to take the parameters from; empty: drawn by the seed."""
+    keep_optimizer: bool = False
+    """With init_from: take its optimizer and step too; the schedule counts on."""
     seed: int = 0
     """Of initialisation, data order, masks and dropout."""
     log_every: int = 100
@@ -304,70 +269,34 @@ class PretrainConfig:
     """Write the row numbers of each step to examples.jsonl."""
 
     def __post_init__(self) -> None:
-        _require_positive(
-            self,
-            "num_steps",
-            "batch_size",
-            "log_every",
-            "eval_every",
-            "checkpoint_every",
-            "keep_checkpoints",
+        numbers = (
+            "num_steps batch_size log_every eval_every checkpoint_every "
+            "keep_checkpoints"
         )
+        _require_positive(self, *numbers.split())
         _require(
             self.data.sequence_length <= self.model.max_position_embeddings,
             f"data.sequence_length={self.data.sequence_length} is more than "
             f"model.max_position_embeddings={self.model.max_position_embeddings}; "
             "prepare shorter rows or raise the latter.",
         )
+        end, warmup = self.schedule_steps, self.optimizer.warmup_steps
         _require(
-            self.optimizer.warmup_steps <= self.num_steps,
-            f"optimizer.warmup_steps={self.optimizer.warmup_steps} is more than "
-            f"num_steps={self.num_steps}; lower it to at most that.",
+            warmup <= end,
+            f"optimizer.warmup_steps={warmup} is more than the {end} steps of the "
+            "schedule; lower it to at most that.",
+        )
+        _require(
+            end >= self.num_steps,
+            f"optimizer.decay_steps={end} is less than num_steps={self.num_steps}; "
+            "the learning rate would be 0 before the end.",
+        )
+        _require(
+            bool(self.init_from) or not self.keep_optimizer,
+            "keep_optimizer needs init_from; name the run to go on from.",
         )
 
-
-def to_dict(config: Any) -> dict[str, Any]:
-    """The configuration as nested dicts of JSON values."""
-    return dataclasses.asdict(config)
-
-
-def from_dict(cls: type[ConfigT], values: dict[str, Any]) -> ConfigT:
-    """The configuration of class `cls` that `to_dict` turned into `values`.
-
-    Raises:
-        ValueError: a key that `cls` does not have, or a value it refuses.
-    """
-    hints = typing.get_type_hints(cls)
-    unknown = sorted(set(values) - set(hints))
-    _require(not unknown, f"{cls.__name__} has no field {', '.join(unknown)}.")
-    return cls(
-        **{
-            name: from_dict(hints[name], value)
-            if dataclasses.is_dataclass(hints[name])
-            else tuple(value)
-            if isinstance(value, list)
-            else value
-            for name, value in values.items()
-        }
-    )
-
-
-def write_json(values: Any, path: epath.Path) -> None:
-    """Write `values` as readable JSON, in one piece or not at all."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
-    temporary.replace(path)
-
-
-def differences(
-    old: dict[str, Any], new: dict[str, Any], prefix: str = ""
-) -> list[tuple[str, Any, Any]]:
-    """The fields in which two `to_dict` results differ: (dotted name, old, new)."""
-    found = []
-    for name in old.keys() | new.keys():
-        a, b = old.get(name), new.get(name)
-        if isinstance(a, dict) and isinstance(b, dict):
-            found += differences(a, b, f"{prefix}{name}.")
-        elif a != b:
-            found.append((prefix + name, a, b))
-    return sorted(found)
+    @property
+    def schedule_steps(self) -> int:
+        """The step at which the learning rate is back at 0."""
+        return self.optimizer.decay_steps or self.num_steps

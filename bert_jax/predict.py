@@ -11,41 +11,15 @@ import numpy as np
 from etils import epath
 from jaxtyping import Array, Bool, Float, Int
 
-from bert_jax.checkpoint import (
-    CHECKPOINTS,
-    newest_whole,
-    read_config,
-    read_params,
-    verify,
-)
-from bert_jax.config import BertConfig, from_dict
+from bert_jax.checkpoint import find_checkpoint, read_config, read_params
+from bert_jax.config import BertConfig
+from bert_jax.config_json import from_dict
 from bert_jax.model.encoder import Encoder
 from bert_jax.model.heads import MaskedLM, NextSentence, Pooler
 from bert_jax.tokenization import Tokenizer
 
 _BATCH_SIZE = 32
 _LENGTH_STEP = 32
-
-
-def find_checkpoint(path: epath.Path) -> epath.Path:
-    """The whole checkpoint that `path` means: itself, or a workdir's newest.
-
-    Raises:
-        FileNotFoundError: there is none.
-        DamagedError: `path` is a damaged checkpoint, or all of its checkpoints are.
-    """
-    if (path / "state").exists():
-        verify(path)
-        return path
-    step, problems = newest_whole(path / CHECKPOINTS)
-    if step is None:
-        raise FileNotFoundError(
-            f"{path} holds no whole checkpoint; name a workdir of `bert-jax pretrain` "
-            "or one of its checkpoints/STEP directories."
-        )
-    for problem in problems:
-        warnings.warn(f"Passed over a newer checkpoint: {problem}", stacklevel=3)
-    return path / CHECKPOINTS / str(step)
 
 
 def load(path: str | os.PathLike[str]) -> "Predictor":
@@ -55,7 +29,9 @@ def load(path: str | os.PathLike[str]) -> "Predictor":
         FileNotFoundError: there is no whole checkpoint.
         DamagedError: files are missing or altered.
     """
-    directory = find_checkpoint(epath.Path(path))
+    directory, problems = find_checkpoint(epath.Path(path))
+    for problem in problems:
+        warnings.warn(f"Passed over a newer checkpoint: {problem}", stacklevel=2)
     config = from_dict(BertConfig, read_config(directory)["model"])
     tokenizer = Tokenizer.load(directory / "tokenizer")
     return Predictor(config, read_params(directory), tokenizer)

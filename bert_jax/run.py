@@ -8,17 +8,15 @@ from collections.abc import Iterator
 import jax
 from etils import epath
 
-from bert_jax.checkpoint import CHECKPOINTS, steps_in
-from bert_jax.config import (
-    MaskingConfig,
-    PretrainConfig,
-    differences,
-    to_dict,
-    write_json,
-)
+from bert_jax.checkpoint import CHECKPOINTS, find_checkpoint, steps_in
+from bert_jax.config import PretrainConfig
+from bert_jax.config_json import differences, to_dict, write_json
 from bert_jax.data.records import Dataset, open_dataset
+from bert_jax.manifest import read_manifest
 from bert_jax.plan import describe
 from bert_jax.tasks.pretraining import pretraining_task
+from bert_jax.tasks.unigram import unigram_baseline
+from bert_jax.tokenization import Tokenizer
 from bert_jax.training.loop import fit
 
 FREE_TO_CHANGE = (
@@ -34,11 +32,11 @@ FREE_TO_CHANGE = (
 learned (`mesh.data` does in the last bits, by the order of sums)."""
 
 
-def resolve(config: PretrainConfig, dataset: Dataset) -> PretrainConfig:
-    """The configuration with all that the dataset says filled in.
+def check_fit(config: PretrainConfig, dataset: Dataset) -> None:
+    """Refuse a configuration and a dataset that do not belong together.
 
     Raises:
-        ValueError: configuration and dataset disagree.
+        ValueError: says what each of them has, and what to do.
     """
     tokenizer, path = dataset.tokenizer, dataset.path
     if dataset.sequence_length != config.data.sequence_length:
@@ -53,11 +51,9 @@ def resolve(config: PretrainConfig, dataset: Dataset) -> PretrainConfig:
             f"has {tokenizer.vocab_size} tokens; pass "
             f"--model.vocab-size {tokenizer.vocab_size}, or prepare it with another."
         )
-    found = MaskingConfig(
-        mask_token_id=tokenizer.mask_id, vocab_size=tokenizer.vocab_size
-    )
-    for name in ("mask_token_id", "vocab_size"):
-        given, actual = getattr(config.masking, name), getattr(found, name)
+    found = {"mask_token_id": tokenizer.mask_id, "vocab_size": tokenizer.vocab_size}
+    for name, actual in found.items():
+        given = getattr(config.masking, name)
         if given not in (None, actual):
             raise ValueError(
                 f"masking.{name}={given} but the tokenizer of {path} says {actual}; "
@@ -65,23 +61,31 @@ def resolve(config: PretrainConfig, dataset: Dataset) -> PretrainConfig:
             )
     if config.data.fingerprint not in ("", dataset.fingerprint):
         raise ValueError(
-            f"{path} is not the dataset that this run began with (fingerprint "
-            f"{dataset.fingerprint[:12]} instead of {config.data.fingerprint[:12]})."
+            f"data.fingerprint={config.data.fingerprint} but {path} has "
+            f"{dataset.fingerprint}; leave the option out, or name the dataset meant."
         )
     if len(dataset.train) < config.batch_size:
         raise ValueError(
             f"{path} has {len(dataset.train)} training rows, fewer than "
             f"batch_size={config.batch_size}; lower it, or prepare more text."
         )
-    return dataclasses.replace(
-        config,
-        masking=dataclasses.replace(
-            config.masking,
-            mask_token_id=found.mask_token_id,
-            vocab_size=found.vocab_size,
-        ),
-        data=dataclasses.replace(config.data, fingerprint=dataset.fingerprint),
+
+
+def resolve(config: PretrainConfig, dataset: Dataset) -> PretrainConfig:
+    """The configuration with all that the dataset says filled in.
+
+    Raises:
+        ValueError: the two do not belong together.
+    """
+    check_fit(config, dataset)
+    tokenizer = dataset.tokenizer
+    masking = dataclasses.replace(
+        config.masking,
+        mask_token_id=tokenizer.mask_id,
+        vocab_size=tokenizer.vocab_size,
     )
+    data = dataclasses.replace(config.data, fingerprint=dataset.fingerprint)
+    return dataclasses.replace(config, masking=masking, data=data)
 
 
 def open_workdir(workdir: epath.Path, config: PretrainConfig) -> None:
@@ -127,13 +131,43 @@ def open_for(config: PretrainConfig) -> tuple[Dataset, PretrainConfig]:
     return dataset, resolve(config, dataset)
 
 
+def open_source(
+    config: PretrainConfig, dataset: Dataset
+) -> tuple[epath.Path | None, PretrainConfig]:
+    """The checkpoint to begin from, and where in its count of steps this run begins.
+
+    Raises:
+        ValueError: its tokenizer is not the dataset's, or its last step is past ours.
+    """
+    if not config.init_from:
+        return None, config
+    source, _ = find_checkpoint(epath.Path(config.init_from))
+    theirs = Tokenizer.load(source / "tokenizer").fingerprint
+    if theirs != dataset.tokenizer.fingerprint:
+        raise ValueError(
+            f"{source} and {dataset.path} have different tokenizers; prepare the "
+            f"text again with --tokenizer {source / 'tokenizer'}."
+        )
+    if not config.keep_optimizer:
+        return source, config
+    step = int(read_manifest(source)["step"])
+    if step >= config.num_steps:
+        raise ValueError(
+            f"num_steps={config.num_steps} but {source} is at step {step} already; "
+            "with keep_optimizer, num_steps counts on from there."
+        )
+    data = dataclasses.replace(config.data, first_step=step)
+    return source, dataclasses.replace(config, data=data)
+
+
 def pretrain(
     config: PretrainConfig, workdir: str | os.PathLike[str]
 ) -> dict[str, float]:
     """Pretrain in `workdir`; the same call again goes on where the last one stopped.
 
     Returns:
-        The scores over the validation rows after the last step.
+        The scores over the validation rows after the last step, and, as `unigram_…`,
+        those of guessing each token by its frequency.
 
     Raises:
         ValueError: what was asked for does not fit together; one line says what.
@@ -141,11 +175,13 @@ def pretrain(
         DivergedRun: gradients stayed non-finite.
     """
     dataset, config = open_for(config)
+    source, config = open_source(config, dataset)
     directory = epath.Path(workdir)
     task = pretraining_task(config, dataset, jax.process_index(), jax.process_count())
     open_workdir(directory, config)
     dataset.tokenizer.save(directory / "tokenizer")
-    return fit(task, config, directory, directory / "tokenizer")
+    scores = fit(task, config, directory, directory / "tokenizer", source)
+    return scores | (unigram_baseline(config, dataset) if scores else {})
 
 
 def dry_run(config: PretrainConfig) -> Iterator[str]:

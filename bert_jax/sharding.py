@@ -25,24 +25,26 @@ RULES: tuple[tuple[str, P], ...] = (
 
 
 def make_mesh(config: MeshConfig, batch_size: int) -> Mesh:
-    """All devices, of every host, along the axis `data`.
+    """The devices of every host, or the first `config.data` of them, as axis `data`.
 
     Raises:
-        ValueError: the devices are not as many as asked for, or do not divide the
-            batch.
+        ValueError: more devices are asked for than there are, a host would be left
+            out, or the devices do not divide the batch.
     """
-    devices = jax.device_count()
-    if config.data not in (-1, devices):
+    devices = jax.devices()
+    size = len(devices) if config.data == -1 else config.data
+    if size > len(devices) or (size < len(devices) and jax.process_count() > 1):
         raise ValueError(
-            f"mesh.data={config.data} but {devices} devices are there; "
-            f"use {devices}, or -1 for all."
+            f"mesh.data={size} but {len(devices)} devices are there; "
+            f"use {len(devices)}, or -1 for all."
         )
-    if batch_size % devices:
+    if batch_size % size:
         raise ValueError(
-            f"batch_size={batch_size} is not a multiple of the {devices} devices; "
-            f"{-(-batch_size // devices) * devices} would be."
+            f"batch_size={batch_size} is not a multiple of the {size} devices; "
+            f"{-(-batch_size // size) * size} would be."
         )
-    return jax.make_mesh((devices,), ("data",), axis_types=(AxisType.Auto,))
+    types = (AxisType.Auto,)
+    return jax.make_mesh((size,), ("data",), types, devices=devices[:size])
 
 
 def path_name(path: tuple[Any, ...]) -> str:

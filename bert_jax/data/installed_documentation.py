@@ -24,7 +24,7 @@ from pathlib import Path
 
 from etils import epath
 
-from bert_jax.config import to_dict, write_json
+from bert_jax.config_json import to_dict, write_json
 from bert_jax.data.prose import fold, paragraphs
 
 DISTRIBUTIONS = (

@@ -1,5 +1,7 @@
 """Pretraining: masked LM and next sentence (Devlin et al. 2018, §3.1)."""
 
+import functools
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -70,6 +72,32 @@ def validation_batches(
         yield batch | {"row": numbers.astype(np.int32)}
 
 
+def initial_params(model: BertForPretraining, key: Key[Array, ""]) -> Any:
+    """Parameters drawn by `key`; their shapes do not depend on the inputs'."""
+    one = jnp.zeros((1, 8), jnp.int32)
+    return model.init(key, one, one, one > 0, one[:, :1], one[:, :1])["params"]
+
+
+def model_sums(
+    model: BertForPretraining,
+    params: Any,
+    rows: dict[str, jax.Array],
+    masked: MaskedBatch,
+    **dropout: Any,
+) -> Sums:
+    """The losses of masked rows under these parameters."""
+    scores: Any = model.apply(
+        {"params": params},
+        masked.input_ids,
+        masked.segment_ids,
+        masked.attention_mask,
+        masked.predicted,
+        rows["first"].astype(jnp.int32),
+        **dropout,
+    )
+    return pretraining_losses(scores, masked, rows["next_sentence_label"])
+
+
 def pretraining_task(
     config: PretrainConfig, dataset: Dataset, host_index: int = 0, host_count: int = 1
 ) -> Task:
@@ -79,61 +107,35 @@ def pretraining_task(
         config: with `masking.vocab_size` and `masking.mask_token_id` set.
     """
     model = BertForPretraining(config.model)
-    share = host_share(config.batch_size, host_index, host_count)
+    size, length = config.batch_size, config.data.sequence_length
+    share = host_share(size, host_index, host_count)
 
     def examples(step: int) -> np.ndarray:
-        positions = step * config.batch_size + np.arange(config.batch_size)
+        positions = (step - config.data.first_step) * size + np.arange(size)
         return row_numbers(len(dataset.train), config.seed, positions)
-
-    def batch(step: int) -> Batch:
-        return columns(dataset.train.gather(examples(step)[share]))
-
-    def initialise(key: Key[Array, ""]) -> Any:
-        one = jnp.zeros((1, config.data.sequence_length), jnp.int32)
-        return model.init(key, one, one, one, one[:, :1], one[:, :1])["params"]
-
-    def sums(
-        params: Any, rows: dict[str, jax.Array], masked: MaskedBatch, **dropout: Any
-    ) -> Sums:
-        scores: Any = model.apply(
-            {"params": params},
-            masked.input_ids,
-            masked.segment_ids,
-            masked.attention_mask,
-            masked.predicted,
-            rows["first"].astype(jnp.int32),
-            **dropout,
-        )
-        return pretraining_losses(scores, masked, rows["next_sentence_label"])
 
     def loss(params: Any, rows: dict[str, jax.Array], key: Key[Array, ""]) -> Sums:
         mask_key, dropout_key = jax.random.split(key)
         masked = mask_tokens(mask_key, rows, config.masking)
         rngs = {"dropout": dropout_key}
-        return sums(params, rows, masked, deterministic=False, rngs=rngs)
-
-    def evaluate(params: Any, rows: dict[str, jax.Array]) -> Sums:
-        return sums(params, rows, mask_for_evaluation(rows, config))
+        return model_sums(model, params, rows, masked, deterministic=False, rngs=rngs)
 
     return Task(
         model=model,
-        initialise=initialise,
-        batch=batch,
+        initialise=functools.partial(initial_params, model),
+        batch=lambda step: columns(dataset.train.gather(examples(step)[share])),
         examples=examples,
         loss=loss,
-        evaluate=evaluate,
-        evaluation_batches=lambda: validation_batches(
-            dataset, config.batch_size, host_index, host_count
+        evaluate=lambda params, rows: model_sums(
+            model, params, rows, mask_for_evaluation(rows, config)
         ),
-        score=lambda means: (
-            means | {"mlm_perplexity": float(np.exp(means["mlm_loss"]))}
+        evaluation_batches=functools.partial(
+            validation_batches, dataset, size, host_index, host_count
         ),
+        score=lambda means: means | {"mlm_perplexity": math.exp(means["mlm_loss"])},
         objective=("mlm_loss", "nsp_loss"),
         tokens=lambda rows: int(rows["end"].max(axis=1).sum(dtype=np.int64)),
         flops_per_step=pretraining_flops(
-            config.model,
-            config.batch_size,
-            config.data.sequence_length,
-            config.masking.max_predictions,
+            config.model, size, length, config.masking.max_predictions
         ),
     )

@@ -2,7 +2,6 @@
 
 import collections
 import dataclasses
-import functools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -15,15 +14,15 @@ from flax import serialization
 from jax.sharding import Mesh
 
 from bert_jax.checkpoint import CHECKPOINTS, Checkpoints
-from bert_jax.config import PretrainConfig, to_dict
+from bert_jax.config import PretrainConfig
+from bert_jax.config_json import to_dict
 from bert_jax.data.pipeline import stream
 from bert_jax.flops import peak_flops_per_second
-from bert_jax.sharding import make_mesh, to_global, tree_shardings
+from bert_jax.sharding import make_mesh, to_global
 from bert_jax.tasks.task import Task
 from bert_jax.training.faults import InterruptedRun, StopSignals, check_finite
-from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.report import Report
-from bert_jax.training.state import TrainState, initial_state
+from bert_jax.training.start import starting_state
 from bert_jax.training.step import make_eval_step, make_train_step
 
 _BATCHES_AHEAD = 2
@@ -99,39 +98,17 @@ def evaluate(
     return task.score({"loss": float(loss)} | {k: float(v) for k, v in means.items()})
 
 
-def restore_or_initialise(
-    task: Task, config: PretrainConfig, mesh: Mesh, checkpoints: Checkpoints
-) -> tuple[TrainState, TrainState, list[str]]:
-    """The state to go on from, its shardings, and what was wrong with checkpoints."""
-    optimizer = make_optimizer(config.optimizer, config.num_steps)
-    new_state = functools.partial(
-        initial_state, task.initialise, optimizer, config.seed
-    )
-    shapes = jax.eval_shape(new_state)
-    shardings = tree_shardings(mesh, shapes)
-    wanted = jax.tree.map(
-        lambda leaf, sharding: jax.ShapeDtypeStruct(
-            leaf.shape, leaf.dtype, sharding=sharding
-        ),
-        shapes,
-        shardings,
-    )
-    rest = serialization.to_state_dict(wanted)
-    restored = checkpoints.restore(rest.pop("params"), rest)
-    if restored is None:
-        return jax.jit(new_state, out_shardings=shardings)(), shardings, []
-    params, rest, problems = restored
-    state = serialization.from_state_dict(wanted, {"params": params, **rest})
-    return state, shardings, problems
-
-
 def fit(
     task: Task,
     config: PretrainConfig,
     workdir: epath.Path,
     tokenizer_directory: epath.Path,
+    source: epath.Path | None = None,
 ) -> dict[str, float]:
     """Train `task` to `config.num_steps` in `workdir`, from its newest checkpoint on.
+
+    Args:
+        source: checkpoint that a new run takes its parameters from.
 
     Returns:
         The scores over the validation rows after the last step.
@@ -150,8 +127,8 @@ def fit(
     )
     with ExitStack() as stack:
         stack.callback(checkpoints.close)
-        state, shardings, problems = restore_or_initialise(
-            task, config, mesh, checkpoints
+        state, shardings, problems = starting_state(
+            task, config, mesh, checkpoints, source
         )
         step = int(state.step)
         report = stack.enter_context(
@@ -162,7 +139,7 @@ def fit(
         if step:
             report.say(f"Going on from the checkpoint at step {step}.")
         train_step = make_train_step(
-            task, config.optimizer, config.num_steps, mesh, shardings
+            task, config.optimizer, config.schedule_steps, mesh, shardings
         )
         eval_step = make_eval_step(task, mesh, shardings)
         signals = stack.enter_context(StopSignals())

@@ -1,0 +1,58 @@
+"""Configurations as JSON: out, in again, and compared."""
+
+import dataclasses
+import json
+import typing
+from typing import Any, TypeVar
+
+from etils import epath
+
+ConfigT = TypeVar("ConfigT")
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """The configuration as nested dicts of JSON values."""
+    return dataclasses.asdict(config)
+
+
+def from_dict(cls: type[ConfigT], values: dict[str, Any]) -> ConfigT:
+    """The configuration of class `cls` that `to_dict` turned into `values`.
+
+    Raises:
+        ValueError: a key that `cls` does not have, or a value it refuses.
+    """
+    hints = typing.get_type_hints(cls)
+    unknown = sorted(set(values) - set(hints))
+    if unknown:
+        raise ValueError(f"{cls.__name__} has no field {', '.join(unknown)}.")
+    return cls(
+        **{
+            name: from_dict(hints[name], value)
+            if dataclasses.is_dataclass(hints[name])
+            else tuple(value)
+            if isinstance(value, list)
+            else value
+            for name, value in values.items()
+        }
+    )
+
+
+def write_json(values: Any, path: epath.Path) -> None:
+    """Write `values` as readable JSON, in one piece or not at all."""
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+    temporary.replace(path)
+
+
+def differences(
+    old: dict[str, Any], new: dict[str, Any], prefix: str = ""
+) -> list[tuple[str, Any, Any]]:
+    """The fields in which two `to_dict` results differ: (dotted name, old, new)."""
+    found = []
+    for name in old.keys() | new.keys():
+        a, b = old.get(name), new.get(name)
+        if isinstance(a, dict) and isinstance(b, dict):
+            found += differences(a, b, f"{prefix}{name}.")
+        elif a != b:
+            found.append((prefix + name, a, b))
+    return sorted(found)

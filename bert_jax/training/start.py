@@ -1,0 +1,58 @@
+"""The state that a run starts, or goes on, from."""
+
+import dataclasses
+import functools
+
+import jax
+from etils import epath
+from flax import serialization
+from jax.sharding import Mesh
+
+from bert_jax.checkpoint import Checkpoints, restore_params, restore_step
+from bert_jax.config import PretrainConfig
+from bert_jax.sharding import tree_shardings
+from bert_jax.tasks.task import Task
+from bert_jax.training.optimizer import make_optimizer
+from bert_jax.training.state import TrainState, initial_state
+
+
+def starting_state(
+    task: Task,
+    config: PretrainConfig,
+    mesh: Mesh,
+    checkpoints: Checkpoints,
+    source: epath.Path | None,
+) -> tuple[TrainState, TrainState, list[str]]:
+    """The state, its shardings, and what was wrong with checkpoints passed over.
+
+    That is the run's own newest checkpoint. A run without any takes the parameters,
+    and with `keep_optimizer` all else, from the checkpoint `source`, or draws them.
+    """
+    optimizer = make_optimizer(config.optimizer, config.schedule_steps)
+    new_state = functools.partial(
+        initial_state, task.initialise, optimizer, config.seed
+    )
+    shapes = jax.eval_shape(new_state)
+    shardings = tree_shardings(mesh, shapes)
+    wanted = jax.tree.map(
+        lambda leaf, sharding: jax.ShapeDtypeStruct(
+            leaf.shape, leaf.dtype, sharding=sharding
+        ),
+        shapes,
+        shardings,
+    )
+    wanted_rest = serialization.to_state_dict(wanted)
+    wanted_params = wanted_rest.pop("params")
+    problems: list[str] = []
+    if (own := checkpoints.restore(wanted_params, wanted_rest)) is not None:
+        params, rest, problems = own
+    elif source is not None and config.keep_optimizer:
+        params, rest = restore_step(source, wanted_params, wanted_rest)
+    else:
+        state = jax.jit(new_state, out_shardings=shardings)()
+        if source is not None:
+            params = restore_params(source, wanted_params)
+            state = dataclasses.replace(state, params=params)
+        return state, shardings, problems
+    state = serialization.from_state_dict(wanted, {"params": params, **rest})
+    return state, shardings, problems

@@ -1,0 +1,100 @@
+"""Fixtures that many tests share: text, a tokenizer, a dataset and a small run."""
+
+import os
+
+# Before JAX starts: tests of several devices run in the same processes as the rest.
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import random
+from pathlib import Path
+
+import pytest
+from bert_jax.data.prepare import prepare
+
+from bert_jax.config import (
+    BertConfig,
+    DataConfig,
+    MaskingConfig,
+    MeshConfig,
+    OptimizerConfig,
+    PrepareConfig,
+    PretrainConfig,
+    VocabularyConfig,
+)
+from bert_jax.data.records import Dataset, open_dataset
+from bert_jax.vocabulary import train_vocabulary
+
+SUBJECTS = "judge clerk baker sailor farmer teacher painter doctor".split()
+VERBS = "writes reads finds paints carries opens sells hides".split()
+OBJECTS = "letter book door basket picture candle bottle ladder".split()
+PLACES = "garden harbour kitchen market library tower valley station".split()
+SEQUENCE_LENGTH, VOCAB_SIZE = 32, 160
+
+
+def document(generator: random.Random) -> str:
+    """A few sentences about one person in one place, a paragraph a line."""
+    subject, place = generator.choice(SUBJECTS), generator.choice(PLACES)
+    sentences = [
+        f"The {subject} {generator.choice(VERBS)} the {generator.choice(OBJECTS)} "
+        f"in the {place}."
+        for _ in range(generator.randint(4, 12))
+    ]
+    half = len(sentences) // 2
+    return " ".join(sentences[:half]) + "\n" + " ".join(sentences[half:])
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with three text files of forty documents each."""
+    folder = tmp_path_factory.mktemp("corpus")
+    generator = random.Random(0)
+    for name in "abc":
+        documents = [document(generator) for _ in range(40)]
+        (folder / f"{name}.txt").write_text("\n\n".join(documents) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tokenizer_directory(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("tokenizer") / "vocabulary"
+    inputs = (str(corpus / "*.txt"),)
+    train_vocabulary(VocabularyConfig(inputs, str(output), vocab_size=VOCAB_SIZE))
+    return output
+
+
+@pytest.fixture(scope="session")
+def dataset(
+    corpus: Path, tokenizer_directory: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Dataset:
+    """A dataset with about a tenth of its documents held out."""
+    output = tmp_path_factory.mktemp("dataset") / "rows"
+    config = PrepareConfig(
+        input=(str(corpus / "*.txt"),),
+        tokenizer=str(tokenizer_directory),
+        output=str(output),
+        sequence_length=SEQUENCE_LENGTH,
+        validation_fraction=0.1,
+        workers=1,
+    )
+    prepare(config)
+    return open_dataset(output)
+
+
+@pytest.fixture(scope="session")
+def small_config(dataset: Dataset) -> PretrainConfig:
+    """Ten steps of a one-layer model on one device, with dropout."""
+    return PretrainConfig(
+        model=BertConfig.miniature(
+            1, 16, vocab_size=VOCAB_SIZE, max_position_embeddings=SEQUENCE_LENGTH
+        ),
+        data=DataConfig(path=str(dataset.path), sequence_length=SEQUENCE_LENGTH),
+        masking=MaskingConfig(max_predictions=5),
+        optimizer=OptimizerConfig(peak_learning_rate=1e-2, warmup_steps=2),
+        mesh=MeshConfig(data=1),
+        num_steps=10,
+        batch_size=8,
+        log_every=1,
+        eval_every=5,
+        checkpoint_every=4,
+    )

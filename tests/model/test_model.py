@@ -1,0 +1,149 @@
+"""The model's parts: what they hold, how they start, what they must not see."""
+
+import json
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.config import BertConfig
+from bert_jax.model.attention import attention_probabilities, visible_keys
+from bert_jax.model.encoder import Encoder
+from bert_jax.model.heads import gather_positions
+from bert_jax.model.pretraining import BertForPretraining
+from bert_jax.sharding import path_name
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "param_tree.json"
+CONFIG = BertConfig.miniature(2, 32, vocab_size=64, num_attention_heads=4)
+
+
+@pytest.fixture(scope="module")
+def params():
+    one = jnp.zeros((1, 8), jnp.int32)
+    return BertForPretraining(CONFIG).init(
+        jax.random.key(0), one, one, one > 0, one[:, :2], one[:, :1]
+    )["params"]
+
+
+def inputs(rows: int = 2, length: int = 12):
+    ids = jax.random.randint(jax.random.key(1), (rows, length), 5, 64)
+    return ids, jnp.zeros_like(ids), jnp.ones_like(ids)
+
+
+def encode(params, ids, segments, mask, config=CONFIG, **options):
+    return Encoder(config).apply(
+        {"params": params["encoder"]}, ids, segments, mask, **options
+    )
+
+
+def test_the_parameter_tree_is_the_promised_one(params):
+    """The names on disk and in `.params` are a promise to every other program.
+
+    A change of this file breaks the checkpoints and programs of users.
+    """
+    tree = {
+        path_name(path): list(leaf.shape)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(params)
+    }
+    assert tree == json.loads(GOLDEN.read_text())
+
+
+def test_how_parameters_start(params):
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        name = path_name(path)
+        if name.endswith("bias"):
+            assert not leaf.any(), name
+        elif name.endswith("scale"):
+            assert (leaf == 1).all(), name
+        else:
+            # Truncated at two standard deviations, and close to filling that range.
+            assert np.abs(leaf).max() <= 0.04 + 1e-6, name
+            if leaf.size > 500:
+                assert leaf.std() == pytest.approx(0.02 * 0.8796, rel=0.1), name
+
+
+def test_padding_does_not_change_real_tokens(params):
+    ids, segments, mask = inputs()
+    mask = mask.at[:, 8:].set(0)
+    one = encode(params, ids, segments, mask)
+    other = encode(params, ids.at[:, 8:].set(7), segments, mask)
+    np.testing.assert_array_equal(one[:, :8], other[:, :8])
+    seen = encode(params, ids.at[:, 7].set(7), segments, mask)
+    assert np.abs(one[:, 0] - seen[:, 0]).max() > 1e-6, "real tokens are attended to"
+
+
+def test_a_row_of_padding_is_finite(params):
+    ids, segments, _ = inputs()
+    assert jnp.isfinite(encode(params, ids, segments, jnp.zeros_like(ids))).all()
+
+
+def test_causal_attention_does_not_look_ahead(params):
+    causal = BertConfig.miniature(
+        2, 32, vocab_size=64, num_attention_heads=4, attention="causal"
+    )
+    ids, segments, mask = inputs()
+    changed = ids.at[:, 6].set(9)
+    one = encode(params, ids, segments, mask, causal)
+    other = encode(params, changed, segments, mask, causal)
+    np.testing.assert_array_equal(one[:, :6], other[:, :6])
+    assert np.abs(one[:, 6:] - other[:, 6:]).max() > 1e-4
+    both = encode(params, ids, segments, mask) - encode(params, changed, segments, mask)
+    assert np.abs(both[:, :6]).max() > 1e-5, "the default does look ahead"
+
+
+def test_attention_probabilities_by_hand():
+    """One head of width 4: scores q·k / 2, softmax over the visible keys."""
+    query = jnp.full((1, 1, 1, 4), 1.0)
+    key = jnp.stack([jnp.zeros(4), jnp.full(4, 0.5), jnp.full(4, 9.0)])[None, :, None]
+    visible = visible_keys(jnp.array([[True, True, False]]), causal=False)
+    found = attention_probabilities(query, key, visible)[0, 0, 0]
+    expected = np.exp([0.0, 1.0]) / np.exp([0.0, 1.0]).sum()
+    np.testing.assert_allclose(found, [*expected, 0.0], atol=1e-7)
+
+
+def test_dropout_acts_only_when_asked(params):
+    ids, segments, mask = inputs()
+    still = encode(params, ids, segments, mask)
+    np.testing.assert_array_equal(still, encode(params, ids, segments, mask))
+    one, other = (
+        encode(
+            params,
+            ids,
+            segments,
+            mask,
+            deterministic=False,
+            rngs={"dropout": jax.random.key(seed)},
+        )
+        for seed in (0, 1)
+    )
+    assert np.abs(one - other).max() > 0.01 and np.abs(one - still).max() > 0.01
+
+
+def test_bfloat16_computes_coarsely_and_keeps_float32_parameters():
+    config = BertConfig.miniature(
+        2, 32, vocab_size=64, num_attention_heads=4, dtype="bfloat16"
+    )
+    ids, segments, mask = inputs()
+    model = BertForPretraining(config)
+    first = jnp.zeros((2, 1), jnp.int32)
+    variables = model.init(
+        jax.random.key(0), ids, segments, mask > 0, ids[:, :2] % 12, first
+    )
+    kinds = {leaf.dtype for leaf in jax.tree.leaves(variables)}
+    assert kinds == {jnp.dtype("float32")}
+    hidden = encode(variables["params"], ids, segments, mask, config)
+    exact = encode(variables["params"], ids, segments, mask)
+    assert hidden.dtype == jnp.bfloat16
+    difference = np.abs(hidden.astype(jnp.float32) - exact).max()
+    assert 1e-4 < difference < 0.1
+    scores = model.apply(variables, ids, segments, mask > 0, ids[:, :2] % 12, first)
+    assert all(score.dtype == jnp.float32 for score in scores)
+
+
+def test_gather_positions_takes_the_very_rows():
+    hidden = jax.random.normal(jax.random.key(0), (2, 5, 3))
+    found = gather_positions(hidden, jnp.array([[4, 0], [2, 2]]))
+    np.testing.assert_array_equal(found[0], hidden[0, jnp.array([4, 0])])
+    np.testing.assert_array_equal(found[1], hidden[1, jnp.array([2, 2])])

@@ -1,0 +1,156 @@
+"""Configurations: what they refuse, their JSON, and that every field is read."""
+
+import ast
+import dataclasses
+import json
+import math
+import runpy
+from pathlib import Path
+
+import pytest
+from etils import epath
+
+from bert_jax import config as module
+from bert_jax.config import (
+    PRESETS,
+    BertConfig,
+    DataConfig,
+    MaskingConfig,
+    MeshConfig,
+    OptimizerConfig,
+    PrepareConfig,
+    PretrainConfig,
+    VocabularyConfig,
+)
+from bert_jax.config_json import differences, from_dict, to_dict, write_json
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: BertConfig(hidden_size=100), "hidden_size=100 is not a multiple.*108"),
+        (lambda: BertConfig(vocab_size=0), "vocab_size=0 must be greater than 0"),
+        (
+            lambda: BertConfig(hidden_dropout_prob=1.0),
+            "hidden_dropout_prob=1.0 must be at least 0 and less than 1",
+        ),
+        (
+            lambda: OptimizerConfig(peak_learning_rate=math.nan),
+            "peak_learning_rate=nan must be finite",
+        ),
+        (
+            lambda: OptimizerConfig(peak_learning_rate=-1e-4),
+            "peak_learning_rate=-0.0001 must be finite and greater than 0",
+        ),
+        (
+            lambda: OptimizerConfig(weight_decay=math.inf),
+            "weight_decay=inf must be finite",
+        ),
+        (lambda: OptimizerConfig(warmup_steps=-1), "warmup_steps=-1 must be"),
+        (lambda: MaskingConfig(rate=0.0), "rate=0.0 must be between 0 and 1"),
+        (lambda: MeshConfig(data=0), "data=0 must be greater than 0, or -1"),
+        (lambda: PretrainConfig(batch_size=0), "batch_size=0 must be"),
+        (lambda: PretrainConfig(keep_checkpoints=0), "keep_checkpoints=0 must be"),
+        (
+            lambda: PretrainConfig(data=DataConfig(sequence_length=1024)),
+            "data.sequence_length=1024 is more than model.max_position_embeddings=512",
+        ),
+        (
+            lambda: PretrainConfig(num_steps=5),
+            "optimizer.warmup_steps=10000 is more than the 5 steps",
+        ),
+        (
+            lambda: PrepareConfig((), "t", "o", sequence_length=4),
+            "sequence_length=4 must be from 8",
+        ),
+        (
+            lambda: PrepareConfig((), "t", "o", validation_fraction=1.0),
+            "validation_fraction=1.0 must be",
+        ),
+        (lambda: PrepareConfig((), "t", "o", workers=-1), "workers=-1 must be"),
+        (lambda: VocabularyConfig((), "o", vocab_size=-3), "vocab_size=-3 must be"),
+    ],
+)
+def test_refusals_name_value_and_rule(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()
+
+
+def test_json_gives_the_same_configuration_back():
+    config = PretrainConfig(
+        model=BertConfig.tiny(attention="causal"), masking=MaskingConfig(rate=0.3)
+    )
+    values = json.loads(json.dumps(to_dict(config)))
+    assert from_dict(PretrainConfig, values) == config
+    prepare = PrepareConfig(("a", "b"), "t", "o")
+    values = json.loads(json.dumps(to_dict(prepare)))
+    assert from_dict(PrepareConfig, values) == prepare
+
+
+def test_an_unknown_key_is_refused():
+    with pytest.raises(ValueError, match="BertConfig has no field hiden_size"):
+        from_dict(PretrainConfig, {"model": {"hiden_size": 3}})
+
+
+def test_differences_name_nested_fields():
+    old, new = PretrainConfig(), PretrainConfig(seed=1, model=BertConfig.large())
+    found = {name: (a, b) for name, a, b in differences(to_dict(old), to_dict(new))}
+    assert found["seed"] == (0, 1)
+    assert found["model.hidden_size"] == (768, 1024)
+    assert set(found) == {"seed"} | {
+        f"model.{name}"
+        for name in (
+            "hidden_size",
+            "num_hidden_layers",
+            "num_attention_heads",
+            "intermediate_size",
+        )
+    }
+
+
+def test_write_json_leaves_no_temporary_file(tmp_path):
+    write_json({"a": 1}, epath.Path(tmp_path) / "x.json")
+    assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
+    assert json.loads((tmp_path / "x.json").read_text()) == {"a": 1}
+
+
+def test_presets():
+    assert len(PRESETS) == 6 + 24
+    assert PRESETS["base"] == BertConfig()
+    large = PRESETS["large"]
+    assert (large.num_attention_heads, large.intermediate_size) == (16, 4096)
+    assert PRESETS["L2_H128"] == PRESETS["tiny"]
+
+
+def attributes_read(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text())
+    return {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+
+
+def test_every_field_is_read_somewhere():
+    """An option that nothing reads is a lie to whoever sets it."""
+    files = [
+        path
+        for path in (ROOT / "bert_jax").rglob("*.py")
+        if path.name not in ("config.py", "benchmark.py", "demo.py")
+    ]
+    read = set().union(*map(attributes_read, files))
+    classes = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and dataclasses.is_dataclass(value)
+    ]
+    assert len(classes) >= 8
+    for cls in classes:
+        unread = {field.name for field in dataclasses.fields(cls)} - read
+        assert not unread, f"{cls.__name__}: nothing reads {unread}"
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "configs").glob("*.py")), ids=lambda path: path.stem
+)
+def test_every_config_file_builds(path):
+    assert isinstance(runpy.run_path(str(path))["config"], PretrainConfig)
+    assert len(path.read_text().splitlines()) <= 40

@@ -1,0 +1,107 @@
+"""The order of the layers: a file imports only from those above it."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "bert_jax"
+
+# Modules from the top down. A line is a layer; within it, too, order holds.
+ORDER = """
+config config_json manifest tokenization wordpiece vocabulary
+data data.prose data.installed_documentation data.documents data.pairs data.packing \
+data.records data.prepare data.pipeline model model.layers model.attention \
+model.encoder model.heads model.pretraining flops rows masking losses sharding \
+checkpoint
+tasks tasks.task tasks.pretraining tasks.unigram
+training training.optimizer training.state training.start training.step \
+training.faults training.report training.loop
+plan predict benchmark
+run demo cli __main__
+""".split()
+
+NO_JAX = {"jax", "jaxlib", "flax", "optax", "orbax", "chex"}
+NO_TENSORFLOW = {"tensorflow", "tensorflow_datasets", "keras"}
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(path: Path) -> set[str]:
+    """Every module that a file imports, inside functions too."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: a relative import"
+            assert node.module
+            found.add(node.module)
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+FILES = {module_name(path): path for path in PACKAGE.rglob("*.py")}
+
+
+def test_every_file_has_its_place():
+    assert set(FILES) - {""} == set(ORDER)
+
+
+@pytest.mark.parametrize("name", ORDER)
+def test_imports_come_from_above(name):
+    ours = {
+        module.removeprefix("bert_jax.")
+        for module in imports(FILES[name])
+        if module.startswith("bert_jax.")
+    } & set(ORDER)
+    later = {module for module in ours if ORDER.index(module) >= ORDER.index(name)}
+    assert not later, f"{name} imports {later}, which come after it"
+
+
+@pytest.mark.parametrize("name", ORDER)
+def test_libraries_stay_where_they_belong(name):
+    roots = {module.split(".")[0] for module in imports(FILES[name])}
+    first_with_jax = ORDER.index("model")
+    if ORDER.index(name) < first_with_jax:
+        assert not roots & NO_JAX
+    if name != "data.pipeline":
+        assert not roots & NO_TENSORFLOW
+
+
+@pytest.mark.parametrize("name", ORDER)
+def test_files_and_functions_stay_small(name):
+    text = FILES[name].read_text()
+    assert len(text.splitlines()) <= 300
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef) and node.name != "fit":
+            last = node.end_lineno
+            assert last is not None
+            docstring = (ast.get_docstring(node) or "").splitlines()
+            lines = last - node.lineno + 1 - len(docstring)
+            assert lines <= 40, f"{name}.{node.name} has {lines} lines"
+
+
+def test_importing_the_package_loads_neither_jax_nor_tensorflow():
+    code = (
+        "import sys, bert_jax;"
+        "print([m for m in ('jax', 'tensorflow') if m in sys.modules])"
+    )
+    output = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert output.stdout.strip() == "[]"
+
+
+def test_public_names_are_all_there():
+    import bert_jax
+
+    for name in bert_jax.__all__:
+        assert getattr(bert_jax, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = bert_jax.nothing
