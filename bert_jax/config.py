@@ -15,14 +15,12 @@ def _require(holds: bool, message: str) -> None:
 
 
 def _require_positive(config: Any, *names: str) -> None:
-    for name in names:
-        value = getattr(config, name)
+    for name, value in ((name, getattr(config, name)) for name in names):
         _require(value > 0, f"{name}={value} must be greater than 0.")
 
 
 def _require_share(config: Any, *names: str) -> None:
-    for name in names:
-        value = getattr(config, name)
+    for name, value in ((name, getattr(config, name)) for name in names):
         _require(0 <= value < 1, f"{name}={value} must be at least 0 and less than 1.")
 
 

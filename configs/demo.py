@@ -1,0 +1,8 @@
+"""What `bert-jax demo` pretrains: two layers of 128 on rows of 64 tokens.
+
+bert-jax pretrain configs/demo.py --workdir runs/demo --data.path bert_jax_demo/data
+"""
+
+from bert_jax.demo import CONFIG as config
+
+__all__ = ["config"]

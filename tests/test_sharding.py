@@ -1,0 +1,67 @@
+"""The mesh and the rule table."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec as P
+
+from bert_jax.config import BertConfig, MeshConfig
+from bert_jax.model.pretraining import BertForPretraining
+from bert_jax.sharding import RULES, make_mesh, partition_of, path_name, to_global
+
+
+@pytest.fixture(scope="module")
+def paths() -> list[str]:
+    one = jnp.zeros((1, 8), jnp.int32)
+    params = jax.eval_shape(
+        lambda: BertForPretraining(BertConfig.tiny()).init(
+            jax.random.key(0), one, one, one > 0, one[:, :1], one[:, :1]
+        )
+    )["params"]
+    return [path_name(path) for path, _ in jax.tree_util.tree_leaves_with_path(params)]
+
+
+def test_every_parameter_has_a_rule(paths):
+    assert len(paths) == 2 * 16 + 5 + 5 + 2 + 2
+    assert {partition_of(path) for path in paths} == {P()}
+
+
+def test_every_rule_is_used(paths, monkeypatch):
+    """Taking a rule away leaves some parameter without one."""
+    for number in range(len(RULES)):
+        fewer = RULES[:number] + RULES[number + 1 :]
+        monkeypatch.setattr("bert_jax.sharding.RULES", fewer)
+        with pytest.raises(ValueError, match="No sharding rule matches parameter"):
+            for path in paths:
+                partition_of(path)
+
+
+def test_an_unknown_parameter_is_refused():
+    with pytest.raises(ValueError, match="No sharding rule matches parameter a/b"):
+        partition_of("a/b")
+
+
+def test_the_optimizers_moments_follow_their_parameter():
+    assert partition_of("opt_state/1/mu/encoder/layer_0/feed_forward/in/kernel") == P()
+
+
+@pytest.mark.parametrize(
+    ("data", "batch_size", "message"),
+    [
+        (-1, 12, "batch_size=12 is not a multiple of the 8 devices; 16 would be"),
+        (3, 8, "batch_size=8 is not a multiple of the 3 devices; 9 would be"),
+        (9, 9, "mesh.data=9 but 8 devices are there"),
+    ],
+)
+def test_what_a_mesh_refuses(data, batch_size, message):
+    with pytest.raises(ValueError, match=message):
+        make_mesh(MeshConfig(data=data), batch_size)
+
+
+def test_rows_are_spread_over_the_devices():
+    mesh = make_mesh(MeshConfig(data=4), 8)
+    values = np.arange(16).reshape(8, 2)
+    array = to_global({"x": values}, mesh)["x"]
+    np.testing.assert_array_equal(array, values)
+    assert [shard.data.shape for shard in array.addressable_shards] == [(2, 2)] * 4

@@ -1,0 +1,54 @@
+"""Metrics files: each step once, whatever happened before."""
+
+import json
+import math
+
+import pytest
+from etils import epath
+
+from bert_jax.training.report import Report, keep_lines_until, shown
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_later_and_torn_lines_go(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    whole = [json.dumps({"step": step, "split": "train"}) for step in (1, 2, 3)]
+    path.write_text("\n".join(whole) + '\n{"step": 4, "sp')
+    keep_lines_until(epath.Path(path), 2)
+    assert [line["step"] for line in lines(path)] == [1, 2]
+
+
+def test_a_broken_line_in_the_middle_is_not_ours_to_drop(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\nnonsense\n{"step": 2}\n')
+    with pytest.raises(ValueError, match="line 2 is not a metrics line"):
+        keep_lines_until(epath.Path(path), 2)
+    assert "nonsense" in path.read_text()
+
+
+def test_a_report_goes_on_where_the_run_does(tmp_path, capsys):
+    directory = epath.Path(tmp_path)
+    with Report(directory, 0, 4, examples=False) as report:
+        for step in (1, 2, 3):
+            report.write(step, "train", {"loss": 1.0 / step, "bad": math.nan})
+    with Report(directory, 2, 4, examples=False) as report:
+        report.write(3, "train", {"loss": 7.0})
+    found = lines(tmp_path / "metrics.jsonl")
+    assert [(line["step"], line["loss"]) for line in found] == [
+        (1, 1.0),
+        (2, 0.5),
+        (3, 7.0),
+    ]
+    # JSON knows no NaN.
+    assert found[0]["bad"] is None
+    output = capsys.readouterr().out
+    assert "step 3/4  train  loss 7.0000" in output and "left" in output
+
+
+def test_what_is_shown_on_one_line():
+    scalars = {"loss": 1.5, "mlm_accuracy": 0.25, "tokens_per_second": 12345.6}
+    assert shown(scalars) == "loss 1.5000  MLM 25.0%  12,346 tokens/s"
+    assert shown({"loss": math.nan}) == ""
