@@ -114,15 +114,15 @@ def show(
         f"{corpus['duplicates']:,} duplicate paragraphs dropped, "
         f"sha256 {corpus['sha256'][:16]}."
     )
+    print(f"Made in {minutes:.1f} minutes: {root}/corpus, vocabulary, data, model.")
     print(
-        f"Made in {minutes:.1f} minutes, under {root}: corpus, vocabulary, data, model."
-    )
-    print(
-        f"""
-Next, for instance:
-  tensorboard --logdir {root / "model" / "tensorboard"}
-  python -c 'import bert_jax; print(bert_jax.load("{root / "model"}").fill_mask("The [MASK] of the array."))'
-  bert-jax prepare --input 'YOUR/*.txt' --tokenizer {root / "vocabulary"} --output YOUR_DATA"""
+        "\nNext, for instance:\n"
+        f"  tensorboard --logdir {root}/model/tensorboard\n"
+        "  bert-jax vocab --input 'YOUR/*.txt' --output YOUR_VOCABULARY\n"
+        "  bert-jax pretrain --help\n"
+        "and in Python:\n"
+        f'  bert = bert_jax.load("{root}/model")\n'
+        '  bert.fill_mask("Return the [MASK] of the array.")'
     )
 
 
