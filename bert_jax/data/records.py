@@ -64,7 +64,7 @@ def shard_name(split: str, number: int, count: int) -> str:
     return f"{split}-{number:05d}-of-{count:05d}.npy"
 
 
-def write_shard(path: epath.Path, rows: Shaped[np.ndarray, " N"]) -> None:
+def write_rows(path: epath.Path, rows: Shaped[np.ndarray, " N"]) -> None:
     """Write rows to a local `.npy` file, in one piece or not at all."""
     temporary = path.with_name(path.name + ".tmp")
     try:

@@ -5,7 +5,7 @@ import pytest
 from etils import epath
 
 from bert_jax.data import records
-from bert_jax.data.records import open_dataset, row_dtype, shard_name, write_shard
+from bert_jax.data.records import open_dataset, row_dtype, shard_name, write_rows
 from bert_jax.manifest import MANIFEST, DamagedError, describe_files
 
 ROWS = {"train": (5, 0, 3, 7), "validation": (2,)}
@@ -26,7 +26,7 @@ def root(tmp_path):
             rows["second"], rows["end"] = 3, 8
             start += size
             name = shard_name(split, number, len(sizes))
-            write_shard(root / name, rows)
+            write_rows(root / name, rows)
             (entry,) = describe_files(root, [name])
             shards.append(entry | {"split": split, "rows": size})
     manifest = {
@@ -166,5 +166,5 @@ def test_a_shard_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
 
     monkeypatch.setattr(np, "save", full)
     with pytest.raises(OSError, match="No space left"):
-        write_shard(epath.Path(tmp_path) / "a.npy", np.zeros(3, row_dtype(8, 100)))
+        write_rows(epath.Path(tmp_path) / "a.npy", np.zeros(3, row_dtype(8, 100)))
     assert list(tmp_path.iterdir()) == []

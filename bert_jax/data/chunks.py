@@ -1,0 +1,209 @@
+"""The corpus in chunks: which documents go together, and the shard each chunk becomes.
+
+What a chunk holds depends on the input and the seed alone. Random segments come from
+the same chunk, so the shuffle of the whole corpus is what lets them come from anywhere.
+"""
+
+import collections
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from etils import epath
+from jaxtyping import Bool, Int32, Int64
+
+from bert_jax.config import PrepareConfig
+from bert_jax.config_json import write_json
+from bert_jax.data.documents import Documents, read_text, split_sentences
+from bert_jax.data.packing import pack
+from bert_jax.data.pairs import make_pairs
+from bert_jax.data.records import SPLITS, row_dtype, shard_name, write_rows
+from bert_jax.manifest import DamagedError, describe_files, verify_files
+from bert_jax.tokenization import Tokenizer
+
+CHUNK_BYTES = 1 << 22
+"""Text of one chunk: some 200 chapters to draw random segments from."""
+UNFINISHED = "unfinished"
+"""Subdirectory of an output that is not finished: its plan, the chunks done so far."""
+
+_SENTENCES_A_CALL = 1024
+
+
+@dataclasses.dataclass(frozen=True)
+class Chunk:
+    """Documents that become one shard."""
+
+    name: str
+    split: str
+    seed: tuple[int, ...]
+    documents: Documents
+
+
+def plan_chunks(
+    config: PrepareConfig, documents: Documents, sources: list[dict[str, Any]]
+) -> list[Chunk]:
+    """The chunks of both splits, from a shuffle of the whole corpus.
+
+    Raises:
+        ValueError: there are too few documents.
+    """
+    where = " ".join(config.input)
+    if not len(documents):
+        raise ValueError(f"input {where} holds no text.")
+    if len(documents) == 1:
+        raise ValueError(
+            f"input {where} is a single document, but next sentence prediction needs "
+            "two or more; part documents by a blank line."
+        )
+    held_out = _held_out(config, documents, sources)
+    order = np.random.default_rng(config.seed).permutation(len(documents))
+    chunks = []
+    for split_number, split in enumerate(SPLITS):
+        chosen = order[held_out[order] == (split == "validation")]
+        parts = _cut(chosen, documents.length)
+        chunks += [
+            Chunk(
+                shard_name(split, number, len(parts)),
+                split,
+                (config.seed, split_number, number),
+                documents.take(part),
+            )
+            for number, part in enumerate(parts)
+        ]
+    return chunks
+
+
+def _held_out(
+    config: PrepareConfig, documents: Documents, sources: list[dict[str, Any]]
+) -> Bool[np.ndarray, " N"]:
+    """Which documents are for validation: at least two, unless none were asked for.
+
+    A document's fate hangs on its source's name and its number in it, not on the rest
+    of the corpus.
+    """
+    count, fraction = len(documents), config.validation_fraction
+    if not fraction:
+        return np.zeros(count, bool)
+    if count >= 4:
+        draws = np.array(list(_draws(config.seed, documents, sources)))
+        held_out = draws <= max(fraction, np.partition(draws, 1)[1])
+        if count - held_out.sum() >= 2:
+            return held_out
+    raise ValueError(
+        f"validation_fraction={fraction} of {count} documents does not leave at least "
+        "two for training and two for validation; add documents, or set it to 0."
+    )
+
+
+def _draws(
+    seed: int, documents: Documents, sources: list[dict[str, Any]]
+) -> Iterator[float]:
+    """A number in [0, 1) for each document, from a hash."""
+    first = np.searchsorted(documents.file, documents.file)
+    for number, file in enumerate(documents.file):
+        identity = f"{seed} {number - first[number]} {sources[file]['name']}"
+        digest = hashlib.blake2b(identity.encode(), digest_size=8).digest()
+        yield int.from_bytes(digest) / 2**64
+
+
+def _cut(
+    order: Int64[np.ndarray, " N"], length: Int64[np.ndarray, " M"]
+) -> list[Int64[np.ndarray, " _"]]:
+    """Cut documents into chunks of CHUNK_BYTES of text and at least two documents."""
+    ends, start, size = [], 0, 0
+    for number, document in enumerate(order, 1):
+        size += length[document]
+        if size >= CHUNK_BYTES and number - start >= 2:
+            ends.append(number)
+            start, size = number, 0
+    # What is left joins the chunk before it, unless it makes a decent one.
+    if ends and (len(order) - start < 2 or size < CHUNK_BYTES // 2):
+        ends.pop()
+    return np.split(order, ends) if len(order) else []
+
+
+def write_shard(
+    chunk: Chunk, config: PrepareConfig, files: Sequence[str], tokenizer: Tokenizer
+) -> dict[str, Any]:
+    """Write a chunk's shard, and beside the plan what is to be said of it."""
+    tokens, bounds, counts, dropped = _tokenize(chunk, config, files, tokenizer)
+    rng = np.random.default_rng(chunk.seed)
+    pairs = make_pairs(
+        bounds, config.sequence_length, config.short_sequence_probability, rng
+    )
+    dtype = row_dtype(config.sequence_length, tokenizer.vocab_size)
+    rows = pack(
+        tokens, pairs, dtype, tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id
+    )
+    output = epath.Path(config.output)
+    write_rows(output / chunk.name, rows)
+    (shard,) = describe_files(output, [chunk.name])
+    counts["pairs"] = len(rows)
+    counts["random_pairs"] = int(pairs.label.sum())
+    counts["tokens"] = int(rows["end"].sum(dtype=np.int64))
+    counts["padding"] = rows["tokens"].size - counts["tokens"]
+    result = {
+        "shard": shard | {"split": chunk.split, "rows": len(rows)},
+        "counts": counts,
+        "dropped": dropped | pairs.dropped,
+    }
+    write_json(result, output / UNFINISHED / f"{chunk.name}.json")
+    return result
+
+
+def _tokenize(
+    chunk: Chunk, config: PrepareConfig, files: Sequence[str], tokenizer: Tokenizer
+) -> tuple[Int32[np.ndarray, " M"], list[list[int]], dict[str, int], dict[str, int]]:
+    """A chunk's tokens, the bounds of each document's sentences, counts, what is lost.
+
+    Raises:
+        ValueError: the tokenizer gave an id beyond its vocabulary.
+    """
+    pieces: list[Int32[np.ndarray, " _"]] = []
+    documents: list[list[int]] = []
+    dropped: collections.Counter[str] = collections.Counter()
+    end = 0
+    places = chunk.documents
+    for file, offset, length in zip(
+        places.file, places.offset, places.length, strict=True
+    ):
+        text, undecodable = read_text(files[file], int(offset), int(length))
+        dropped["undecodable bytes"] += undecodable
+        sentences = split_sentences(text, config.sentences)
+        bounds = [end]
+        for start in range(0, len(sentences), _SENTENCES_A_CALL):
+            called = sentences[start : start + _SENTENCES_A_CALL]
+            for ids in tokenizer.encode_batch(called):
+                if ids:
+                    pieces.append(np.array(ids, np.int32))
+                    end += len(ids)
+                    bounds.append(end)
+        dropped["sentences without a token"] += len(sentences) - len(bounds) + 1
+        if len(bounds) > 1:
+            documents.append(bounds)
+        else:
+            dropped["documents without a token"] += 1
+    tokens = np.concatenate(pieces or [np.empty(0, np.int32)])
+    if len(tokens) and tokens.max() >= tokenizer.vocab_size:
+        raise ValueError(
+            f"the tokenizer gave id {tokens.max()}, beyond its {tokenizer.vocab_size}."
+        )
+    sentences_kept = sum(len(bounds) - 1 for bounds in documents)
+    counts = {"documents": len(documents), "sentences": sentences_kept}
+    return tokens, documents, counts, {k: n for k, n in dropped.items() if n}
+
+
+def result_of(output: epath.Path, chunk: Chunk) -> dict[str, Any] | None:
+    """What an earlier run noted of this chunk, if its shard is whole."""
+    path = output / UNFINISHED / f"{chunk.name}.json"
+    if not path.exists():
+        return None
+    try:
+        result: dict[str, Any] = json.loads(path.read_text())
+        verify_files(output, [result["shard"]])
+    except DamagedError:
+        return None
+    return result
