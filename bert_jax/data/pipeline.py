@@ -143,27 +143,25 @@ def _tensorflow_stream(
     # emptied at the end, keeps it from holding on to the rows that `read` reads.
     reads = [read]
     failures: dict[int, Exception] = {}
+    blank = {name: np.zeros_like(array) for name, array in read(first_step).items()}
 
     def read_noting_failure(step: int) -> Batch:
+        # TensorFlow would wrap the error in one of its own, and log it besides.
         try:
             return reads[0](step)
         except Exception as error:
             failures[step] = error
-            raise
+            return blank
 
+    dataset = tensorflow_dataset(read_noting_failure, first_step, last_step)
+    batches = dataset.prefetch(prefetch).as_numpy_iterator()
     try:
-        dataset = tensorflow_dataset(read_noting_failure, first_step, last_step)
-        batches = dataset.prefetch(prefetch).as_numpy_iterator()
-        for step in range(first_step, last_step):
-            try:
-                batch = next(batches)
-            except Exception:
-                # TensorFlow wraps what `read` raises in an error of its own.
-                if step in failures:
-                    raise failures[step] from None
-                raise
+        for step, batch in zip(range(first_step, last_step), batches, strict=True):
+            if step in failures:
+                raise failures[step]
             yield batch
     finally:
+        del batches  # ends the threads that read ahead, and waits for them
         reads.clear()
 
 
