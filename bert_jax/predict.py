@@ -3,7 +3,7 @@
 import os
 import warnings
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -83,7 +83,7 @@ class Predictor:
         return float(self._follow(self.params, *batch)[0, 0])
 
     def embed(
-        self, texts: Sequence[str], pooling: Literal["mean", "cls"] = "mean"
+        self, texts: Sequence[str], pooling: str = "mean"
     ) -> Float[np.ndarray, "B D"]:
         """One float32 vector a text, from the last layer.
 

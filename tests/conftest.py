@@ -1,16 +1,21 @@
 """Fixtures that many tests share: text, a tokenizer, a dataset and a small run."""
 
 import os
+import tempfile
 
 # Before JAX starts: tests of several devices run in the same processes as the rest.
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# Many tests compile the same small programs, and some do so in processes of their own.
+_cache = tempfile.TemporaryDirectory(prefix="bert_jax_tests_")
+os.environ["JAX_COMPILATION_CACHE_DIR"] = _cache.name
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "0"
 
 import random
 from pathlib import Path
 
 import pytest
-from bert_jax.data.prepare import prepare
 
 from bert_jax.config import (
     BertConfig,
@@ -22,6 +27,7 @@ from bert_jax.config import (
     PretrainConfig,
     VocabularyConfig,
 )
+from bert_jax.data.prepare import prepare
 from bert_jax.data.records import Dataset, open_dataset
 from bert_jax.vocabulary import train_vocabulary
 

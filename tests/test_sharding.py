@@ -32,13 +32,13 @@ def test_every_rule_is_used(paths, monkeypatch):
     for number in range(len(RULES)):
         fewer = RULES[:number] + RULES[number + 1 :]
         monkeypatch.setattr("bert_jax.sharding.RULES", fewer)
-        with pytest.raises(ValueError, match="No sharding rule matches parameter"):
+        with pytest.raises(ValueError, match="No sharding rule matches the parameter"):
             for path in paths:
                 partition_of(path)
 
 
 def test_an_unknown_parameter_is_refused():
-    with pytest.raises(ValueError, match="No sharding rule matches parameter a/b"):
+    with pytest.raises(ValueError, match="No sharding rule matches the parameter a/b"):
         partition_of("a/b")
 
 
