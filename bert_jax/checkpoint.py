@@ -114,6 +114,7 @@ def _require_same_shapes(item: epath.Path, wanted: Any) -> None:
 
 
 def _restore_item(item: epath.Path, wanted: Any) -> Any:
+    item = item.absolute()
     _require_same_shapes(item, wanted)
     return ocp.StandardCheckpointHandler().restore(
         item, args=ocp.args.StandardRestore(wanted)
@@ -158,7 +159,8 @@ class Checkpoints:
             config: what `config.json` shall hold.
             tokenizer_directory: whose files every checkpoint shall hold.
         """
-        self._directory = directory
+        # Orbax takes absolute paths only.
+        self._directory = directory = directory.absolute()
         self._config = config
         self._tokenizer_directory = tokenizer_directory
         self._thread = ThreadPoolExecutor(1)
@@ -237,6 +239,11 @@ class Checkpoints:
         params, rest = restore_step(self._directory / str(step), params, rest)
         return params, rest, problems
 
+    def check(self) -> None:
+        """Raise what went wrong with the last save, if it has ended."""
+        if self._completion is not None and self._completion.done():
+            self.wait()
+
     def wait(self) -> None:
         """Return when the last save is whole; raise what went wrong with it."""
         if self._completion is not None:
@@ -257,7 +264,8 @@ def read_config(step_directory: epath.Path) -> dict[str, Any]:
 
 def read_params(step_directory: epath.Path) -> Any:
     """The parameters of a checkpoint as a nested dict of NumPy arrays."""
-    handler, item = ocp.PyTreeCheckpointHandler(), step_directory / "state"
+    handler = ocp.PyTreeCheckpointHandler()
+    item = step_directory.absolute() / "state"
     as_numpy = jax.tree.map(
         lambda _: ocp.RestoreArgs(restore_type=np.ndarray), handler.metadata(item).tree
     )

@@ -4,6 +4,7 @@ import contextlib
 import difflib
 import io
 import json
+import logging
 import os
 import runpy
 import sys
@@ -218,6 +219,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; what a user did wrong is one line, and exit code 2."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
+    if not debug:
+        # Orbax logs tracebacks of errors that it raises as well.
+        logging.getLogger("absl").setLevel(logging.CRITICAL)
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
         return run_verb(arguments)

@@ -10,9 +10,11 @@ from bert_jax.run import pretrain
 
 @pytest.fixture(scope="module")
 def bert(small_config, tmp_path_factory) -> Predictor:
-    workdir = tmp_path_factory.mktemp("run")
-    pretrain(small_config, workdir)
-    return bert_jax.load(workdir)
+    """Trained and loaded by a relative path, as on a command line."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("here"))
+        pretrain(small_config, "runs/a")
+        return bert_jax.load("runs/a")
 
 
 def test_fill_mask(bert):

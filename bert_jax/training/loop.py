@@ -155,6 +155,7 @@ def fit(
             if last or step % config.log_every == 0:
                 values = {k: float(v) for k, v in jax.device_get(scalars).items()}
                 check_finite(values["skipped_in_a_row"], step)
+                checkpoints.check()
                 report.write(step, "train", values | clock.rates())
                 clock.restart()
             scores = None
