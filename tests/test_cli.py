@@ -1,6 +1,7 @@
 """The command line as a user meets it: one line for a mistake, exit code 2."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -39,9 +40,8 @@ def options(config: PretrainConfig, **changes: str) -> list[str]:
         "num-steps": 10,
         "batch-size": 8,
     }
-    flat |= {
-        name.replace("__", ".").replace("_", "-"): v for name, v in changes.items()
-    }
+    for name, value in changes.items():
+        flat[name.replace("__", ".").replace("_", "-")] = value
     return [word for name, value in flat.items() for word in (f"--{name}", str(value))]
 
 
@@ -132,13 +132,11 @@ def test_refused_configuration_files(text, message, capsys, tmp_path):
         ({"init_from": "nowhere"}, "nowhere holds no whole checkpoint"),
     ],
 )
-def test_runs_that_do_not_fit_together(
-    changes, message, capsys, tmp_path, small_config
-):
+def test_runs_that_do_not_fit(changes, message, capsys, tmp_path, small_config):
     workdir = tmp_path / "run"
     arguments = options(small_config, workdir=str(workdir), **changes)
     line = refused(capsys, "pretrain", *arguments)
-    assert __import__("re").search(message, line), line
+    assert re.search(message, line), line
     assert not (workdir / "checkpoints").exists()
 
 
@@ -193,7 +191,7 @@ def test_dry_run_tells_and_trains_nothing(capsys, small_config, tmp_path, monkey
         ("prepare", ["--input", "none*.txt", "--output", "d"], "none*.txt"),
         ("prepare", ["--input", "empty.txt", "--output", "d"], "empty.txt"),
         ("prepare", ["--input", "one.txt", "--output", "d"], "single document"),
-        ("prepare", ["--input", "one.txt", "--output", "taken"], "taken"),
+        ("prepare", ["--input", "two.txt", "--output", "taken"], "taken"),
     ],
 )
 def test_refused_input(
@@ -202,6 +200,7 @@ def test_refused_input(
     monkeypatch.chdir(tmp_path)
     Path("empty.txt").write_text("\n \n")
     Path("one.txt").write_text("A single document. It has two sentences.\n")
+    Path("two.txt").write_text("A first document.\n\nA second one.\n" * 4)
     Path("taken").mkdir()
     Path("taken/file").write_text("mine")
     before = sorted(Path(".").rglob("*"))

@@ -51,34 +51,41 @@ def make_pairs(
     dropped: collections.Counter[str] = collections.Counter()
     found: list[tuple[int, int, int, int, int]] = []
     for number, bounds in enumerate(documents):
-        last, begin = len(bounds) - 1, 0
-        while begin < last:
+        begin = 0
+        while begin < len(bounds) - 1:
             target = limit
             if rng.random() < short_probability:
                 target = int(rng.integers(2, limit, endpoint=True))
-            reached = bisect.bisect_left(bounds, bounds[begin] + target, begin + 1)
-            end = min(reached, last)
+            end = _until(bounds, begin, target)
             middle = begin + 1
-            if end - begin > 1:
-                middle += int(rng.random() * (end - begin - 1))
+            if end > middle:
+                middle += int(rng.random() * (end - middle))
             first = bounds[begin], bounds[middle]
             if len(documents) > 1 and (middle == end or rng.random() < 0.5):
                 wanted = target - (first[1] - first[0])
                 other = _another(documents, number, rng)
                 found.append((*first, *_random_segment(other, wanted, rng), 1))
                 begin = middle
-            elif middle < end:
+                continue
+            if middle < end:
                 found.append((*first, bounds[middle], bounds[end], 0))
-                begin = end
             else:
                 dropped["sentences without another document"] += 1
-                begin = end
+            begin = end
     spans = np.array(found, np.int64).reshape(-1, 5)
-    truncated = _truncate(spans, limit, rng)
-    if truncated:
+    if truncated := _truncate(spans, limit, rng):
         dropped["tokens truncated from pairs"] = truncated
-    first_start, first_end, second_start, second_end, label = spans.T.copy()
-    return Pairs(first_start, first_end, second_start, second_end, label, dict(dropped))
+    a, b, c, d, label = spans.T.copy()
+    return Pairs(a, b, c, d, label, dict(dropped))
+
+
+def _until(bounds: Sequence[int], begin: int, wanted: int) -> int:
+    """The end of the sentences from `begin` on that reach `wanted` tokens, or of all.
+
+    There is at least one of them.
+    """
+    reached = bisect.bisect_left(bounds, bounds[begin] + wanted, begin + 1)
+    return min(reached, len(bounds) - 1)
 
 
 def _another(
@@ -94,8 +101,7 @@ def _random_segment(
 ) -> tuple[int, int]:
     """Sentences from a random one on, until `wanted` tokens or the document's end."""
     start = int(rng.random() * (len(bounds) - 1))
-    end = bisect.bisect_left(bounds, bounds[start] + wanted, start + 1)
-    return bounds[start], bounds[min(end, len(bounds) - 1)]
+    return bounds[start], bounds[_until(bounds, start, wanted)]
 
 
 def _truncate(
