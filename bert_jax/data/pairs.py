@@ -8,7 +8,7 @@ and no token is moved before a row is written.
 import bisect
 import collections
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from jaxtyping import Int64
@@ -49,34 +49,48 @@ def make_pairs(
     """
     limit = sequence_length - NUM_SPECIAL
     dropped: collections.Counter[str] = collections.Counter()
-    found: list[tuple[int, int, int, int, int]] = []
-    for number, bounds in enumerate(documents):
-        begin = 0
-        while begin < len(bounds) - 1:
-            target = limit
-            if rng.random() < short_probability:
-                target = int(rng.integers(2, limit, endpoint=True))
-            end = _until(bounds, begin, target)
-            middle = begin + 1
-            if end > middle:
-                middle += int(rng.random() * (end - middle))
-            first = bounds[begin], bounds[middle]
-            if len(documents) > 1 and (middle == end or rng.random() < 0.5):
-                wanted = target - (first[1] - first[0])
-                other = _another(documents, number, rng)
-                found.append((*first, *_random_segment(other, wanted, rng), 1))
-                begin = middle
-                continue
-            if middle < end:
-                found.append((*first, bounds[middle], bounds[end], 0))
-            else:
-                dropped["sentences without another document"] += 1
-            begin = end
+    found = [
+        pair
+        for number in range(len(documents))
+        for pair in _pairs_of(documents, number, limit, short_probability, rng, dropped)
+    ]
     spans = np.array(found, np.int64).reshape(-1, 5)
     if truncated := _truncate(spans, limit, rng):
         dropped["tokens truncated from pairs"] = truncated
     a, b, c, d, label = spans.T.copy()
     return Pairs(a, b, c, d, label, dict(dropped))
+
+
+def _pairs_of(
+    documents: Sequence[Sequence[int]],
+    number: int,
+    limit: int,
+    short_probability: float,
+    rng: np.random.Generator,
+    dropped: collections.Counter[str],
+) -> Iterator[tuple[int, int, int, int, int]]:
+    """The pairs that begin in one document, before truncation."""
+    bounds, begin = documents[number], 0
+    while begin < len(bounds) - 1:
+        target = limit
+        if rng.random() < short_probability:
+            target = int(rng.integers(2, limit, endpoint=True))
+        end = _until(bounds, begin, target)
+        middle = begin + 1
+        if end > middle:
+            middle += int(rng.random() * (end - middle))
+        first = bounds[begin], bounds[middle]
+        if len(documents) > 1 and (middle == end or rng.random() < 0.5):
+            wanted = target - (first[1] - first[0])
+            other = _another(documents, number, rng)
+            yield *first, *_random_segment(other, wanted, rng), 1
+            begin = middle  # what was not used is put back
+            continue
+        if middle < end:
+            yield *first, bounds[middle], bounds[end], 0
+        else:
+            dropped["sentences without another document"] += 1
+        begin = end
 
 
 def _until(bounds: Sequence[int], begin: int, wanted: int) -> int:
