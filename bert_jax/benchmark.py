@@ -147,7 +147,7 @@ def benchmark_input(options: argparse.Namespace) -> Figures:
     The plain iterator, used where TensorFlow is not installed, runs alternately.
     """
     from bert_jax.data.pipeline import row_numbers, stream
-    from bert_jax.data.records import Rows, columns, write_shard
+    from bert_jax.data.records import Rows, columns, write_rows
 
     number = options.rows
     table = synthetic_rows(number, options.sequence_length, vocab_size=30522)
@@ -157,7 +157,7 @@ def benchmark_input(options: argparse.Namespace) -> Figures:
     rates: dict[bool, list[float]] = {kind: [] for kind in kinds}
     with tempfile.TemporaryDirectory() as folder:
         path = epath.Path(folder) / "rows.npy"
-        write_shard(path, table)
+        write_rows(path, table)
         rows = Rows(table.dtype, [np.load(path, mmap_mode="r")])
 
         def read(step: int) -> dict[str, np.ndarray]:
@@ -184,17 +184,16 @@ def benchmark_prepare(options: argparse.Namespace) -> Figures:
 
     The text is `--input`, or else the documentation of the installed packages.
     """
-    from bert_jax.data.documents import find_files
     from bert_jax.data.installed_documentation import write_corpus
     from bert_jax.data.prepare import prepare
-    from bert_jax.vocabulary import train_vocabulary
+    from bert_jax.vocabulary import input_files, train_vocabulary
 
     with tempfile.TemporaryDirectory() as folder:
         inputs = tuple(options.input)
         if not inputs:
             write_corpus(Path(folder) / "corpus")
             inputs = (str(Path(folder) / "corpus" / "*.txt"),)
-        size = sum(Path(path).stat().st_size for path in find_files(inputs))
+        size = sum(Path(path).stat().st_size for path in input_files(inputs))
         tokenizer, output = f"{folder}/vocab", f"{folder}/data"
         start = time.monotonic()
         train_vocabulary(

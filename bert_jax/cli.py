@@ -248,7 +248,7 @@ def _explain(error: Exception) -> int:
     if isinstance(error, (ValueError, OSError)):
         print(f"bert-jax: {message}", file=sys.stderr)
         return 2
-    if isinstance(error, DivergedRun):
+    if isinstance(error, DivergedRun) or type(error) is RuntimeError:
         print(f"bert-jax: {message}", file=sys.stderr)
         return 1
     raise error

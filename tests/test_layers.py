@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "bert_jax"
 ORDER = """
 config config_json manifest tokenization wordpiece vocabulary
 data data.prose data.installed_documentation data.documents data.pairs data.packing \
-data.records data.prepare data.pipeline model model.layers model.attention \
+data.records data.chunks data.prepare data.pipeline model model.layers model.attention \
 model.encoder model.heads model.pretraining flops rows masking losses sharding \
 checkpoint
 tasks tasks.task tasks.pretraining tasks.unigram
