@@ -15,14 +15,26 @@ def kernel_init(config: BertConfig) -> jax.nn.initializers.Initializer:
     return nn.initializers.truncated_normal(config.initializer_range)
 
 
-def dense(features: int, config: BertConfig, name: str) -> nn.Dense:
-    """A dense layer that computes in `config.dtype` and keeps float32 parameters."""
-    return nn.Dense(
+def dense(
+    features: int, config: BertConfig, name: str
+) -> Callable[[Float[Array, "*shape D"]], Float[Array, "*shape F"]]:
+    """A dense layer that computes in `config.dtype` and keeps float32 parameters.
+
+    It sees its input as one matrix: on a CPU the gradient of the kernel then takes half
+    the time that it takes with several axes to sum over.
+    """
+    layer = nn.Dense(
         features,
         dtype=jnp.dtype(config.dtype),
         kernel_init=kernel_init(config),
         name=name,
     )
+
+    def apply(inputs: Float[Array, "*shape D"]) -> Float[Array, "*shape F"]:
+        matrix = inputs.reshape(-1, inputs.shape[-1])
+        return layer(matrix).reshape(*inputs.shape[:-1], features)
+
+    return apply
 
 
 def layer_norm(config: BertConfig, name: str | None = None) -> nn.LayerNorm:
