@@ -158,7 +158,7 @@ def benchmark_input(options: argparse.Namespace) -> Figures:
     with tempfile.TemporaryDirectory() as folder:
         path = epath.Path(folder) / "rows.npy"
         write_rows(path, table)
-        rows = Rows(table.dtype, [np.load(path, mmap_mode="r")])
+        rows = Rows(table.dtype, [np.load(path, mmap_mode="r").view(np.ndarray)])
 
         def read(step: int) -> dict[str, np.ndarray]:
             size = options.batch_size

@@ -49,11 +49,14 @@ def verify(step_directory: epath.Path) -> None:
 def newest_whole(directory: epath.Path) -> tuple[int | None, list[str]]:
     """The newest step that is whole, and what is wrong with the newer ones.
 
+    A single step that was never finished is a run killed in its first save, and no
+    loss: None then.
+
     Raises:
-        DamagedError: checkpoints were finished, but none of them is whole any more.
+        DamagedError: there were checkpoints, and none of them is whole.
     """
     problems: list[str] = []
-    damaged = False
+    damaged = 0
     for step in steps_in(directory):
         try:
             verify(directory / str(step))
@@ -62,8 +65,8 @@ def newest_whole(directory: epath.Path) -> tuple[int | None, list[str]]:
             problems.append(str(error))
         except DamagedError as error:
             problems.append(str(error))
-            damaged = True
-    if damaged:
+            damaged += 1
+    if damaged or len(problems) > 1:
         raise DamagedError(
             f"No checkpoint in {directory} is whole: {' '.join(problems)} "
             "Restore the files from a copy, or start in another workdir."
@@ -100,9 +103,15 @@ def _shapes(tree: Any) -> dict[str, tuple[tuple[int, ...], str]]:
     }
 
 
-def _require_same_shapes(item: epath.Path, wanted: Any) -> None:
-    """Orbax casts and drops without a word; here every leaf must match."""
-    a = _shapes(ocp.PyTreeCheckpointHandler().metadata(item).tree)
+def require_same_shapes(item: epath.Path, wanted: Any) -> None:
+    """Refuse a saved tree that is not like `wanted`, leaf by leaf.
+
+    Orbax would cast and drop without a word.
+
+    Raises:
+        ValueError: a shape or dtype differs, or a leaf is missing or too many.
+    """
+    a = _shapes(ocp.PyTreeCheckpointHandler().metadata(item.absolute()).tree)
     b = _shapes(wanted)
     wrong = [
         f"{name} is {a.get(name, 'absent')} and should be {b.get(name, 'absent')}"
@@ -110,14 +119,16 @@ def _require_same_shapes(item: epath.Path, wanted: Any) -> None:
         if a.get(name) != b.get(name)
     ]
     if wrong:
-        raise ValueError(f"{item} does not fit this run: {'; '.join(wrong[:5])}.")
+        raise ValueError(
+            f"{item} does not fit this run: {'; '.join(wrong[:2])}; {len(wrong)} in "
+            "all differ. Repeat the options that it was made with."
+        )
 
 
 def _restore_item(item: epath.Path, wanted: Any) -> Any:
-    item = item.absolute()
-    _require_same_shapes(item, wanted)
+    require_same_shapes(item, wanted)
     return ocp.StandardCheckpointHandler().restore(
-        item, args=ocp.args.StandardRestore(wanted)
+        item.absolute(), args=ocp.args.StandardRestore(wanted)
     )
 
 
@@ -173,7 +184,8 @@ class Checkpoints:
         )
         options = ocp.CheckpointManagerOptions(
             preservation_policy=policies.AnyPreservationPolicy(
-                [policies.LatestN(n=keep), best]
+                # Orbax deletes before the new checkpoint has its manifest.
+                [policies.LatestN(n=max(keep, 2)), best]
             ),
             # Without it Orbax would forget the metrics, and so the best, on a restart.
             best_fn=best.get_metric_fn,
@@ -188,7 +200,7 @@ class Checkpoints:
         """Begin to save; returns once the arrays may change.
 
         Raises:
-            OSError: an earlier checkpoint could not be written.
+            RuntimeError: an earlier checkpoint could not be written.
         """
         self.wait()
         metrics = None if validation_loss is None else {"loss": validation_loss}
@@ -245,10 +257,21 @@ class Checkpoints:
             self.wait()
 
     def wait(self) -> None:
-        """Return when the last save is whole; raise what went wrong with it."""
-        if self._completion is not None:
-            self._completion.result()
-            self._completion = None
+        """Return when the last save is whole.
+
+        Raises:
+            RuntimeError: it could not be written.
+        """
+        completion, self._completion = self._completion, None
+        if completion is None:
+            return
+        try:
+            completion.result()
+        except Exception as error:
+            raise RuntimeError(
+                f"A checkpoint in {self._directory} could not be written: {error} "
+                "Mend that and start the same command again."
+            ) from error
 
     def close(self) -> None:
         """Finish the last save and let go of the directory."""

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import runpy
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -51,14 +52,15 @@ def _parse(command: Callable[..., ConfigT], verb: str, args: Sequence[str]) -> C
                 command,
                 prog=f"bert-jax {verb}",
                 args=list(args),
-                config=(tyro.conf.FlagCreatePairsOff,),
             )
     except SystemExit as stop:
         failure = stop.__context__
-        # tyro names a part of the configuration by a string, an option otherwise.
-        if failure and isinstance(getattr(failure, "arg", None), str):
-            if isinstance(failure.__context__, ValueError):
-                raise failure.__context__ from None
+        # tyro wraps what a part of the configuration refuses, naming the part by a
+        # string; what the whole refuses it does not, and it names an option otherwise.
+        if isinstance(getattr(failure, "arg", None), str):
+            failure = failure.__context__ if failure else None
+        if isinstance(failure, ValueError):
+            raise failure from None
         print(complaint.getvalue(), end="", file=sys.stderr)
         raise
 
@@ -150,7 +152,7 @@ def _pretrain(
     from bert_jax import run
 
     if dry_run:
-        for line in run.dry_run(config):
+        for line in run.dry_run(config, workdir):
             print(line)
         return 0
     scores = run.pretrain(config, workdir)
@@ -228,9 +230,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # Whoever read our output has seen enough, as in `bert-jax … | head`.
+        # Whoever read our output has gone, as in `bert-jax … | head`: end as SIGPIPE
+        # would end us, without a further complaint when Python closes the stream.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return 128 + signal.SIGPIPE
     except Exception as error:
         if debug:
             raise

@@ -5,23 +5,16 @@ They hold plain values only, to be compared, written as JSON, and offered as opt
 
 import dataclasses
 import functools
-import math
 from typing import Any, Literal
 
-
-def _require(holds: bool, message: str) -> None:
-    if not holds:
-        raise ValueError(message)
-
-
-def _require_positive(config: Any, *names: str) -> None:
-    for name, value in ((name, getattr(config, name)) for name in names):
-        _require(value > 0, f"{name}={value} must be greater than 0.")
-
-
-def _require_share(config: Any, *names: str) -> None:
-    for name, value in ((name, getattr(config, name)) for name in names):
-        _require(0 <= value < 1, f"{name}={value} must be at least 0 and less than 1.")
+from bert_jax.checks import (
+    require,
+    require_not_negative,
+    require_positive,
+    require_seed,
+    require_share,
+    require_types,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,15 +54,16 @@ class BertConfig:
     """Of matrix products; parameters, softmax, LayerNorm and losses stay float32."""
 
     def __post_init__(self) -> None:
+        require_types(self)
         sizes = (
             "vocab_size hidden_size num_hidden_layers num_attention_heads "
             "intermediate_size max_position_embeddings type_vocab_size"
         )
-        _require_positive(self, *sizes.split(), "initializer_range", "layer_norm_eps")
-        _require_share(self, "hidden_dropout_prob", "attention_probs_dropout_prob")
+        require_positive(self, *sizes.split(), "initializer_range", "layer_norm_eps")
+        require_share(self, "hidden_dropout_prob", "attention_probs_dropout_prob")
         d, n = self.hidden_size, self.num_attention_heads
         rule = f"hidden_size={d} is not a multiple of num_attention_heads={n}"
-        _require(d % n == 0, f"{rule}; {-(-d // n) * n} would be.")
+        require(d % n == 0, f"{rule}; {-(-d // n) * n} would be.")
 
     @classmethod
     def miniature(cls, layers: int, hidden: int, **overrides: Any) -> "BertConfig":
@@ -120,7 +114,9 @@ class VocabularyConfig:
     """Of the sample of lines."""
 
     def __post_init__(self) -> None:
-        _require_positive(self, "vocab_size", "sample_sentences")
+        require_types(self)
+        require_positive(self, "vocab_size", "sample_sentences")
+        require_seed(self)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,12 +143,14 @@ class PrepareConfig:
     """Of the order of documents and of the pairs."""
 
     def __post_init__(self) -> None:
-        _require_share(self, "short_sequence_probability", "validation_fraction")
-        _require(
+        require_types(self)
+        require_share(self, "short_sequence_probability", "validation_fraction")
+        require(
             8 <= self.sequence_length <= 65_535,
             f"sequence_length={self.sequence_length} must be from 8 to 65535.",
         )
-        _require(self.workers >= 0, f"workers={self.workers} must be at least 0.")
+        require_not_negative(self, "workers")
+        require_seed(self)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,8 +167,9 @@ class MaskingConfig:
     """Random replacements are drawn from so many ids; None: as the tokenizer says."""
 
     def __post_init__(self) -> None:
-        _require(0 < self.rate < 1, f"rate={self.rate} must be between 0 and 1.")
-        _require_positive(self, "max_predictions")
+        require_types(self)
+        require(0 < self.rate < 1, f"rate={self.rate} must be between 0 and 1.")
+        require_positive(self, "max_predictions")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,6 +184,11 @@ class DataConfig:
     """Of the dataset's content; filled in at the start, checked on resuming."""
     first_step: int = 0
     """Step at which the order of rows begins; filled in by keep_optimizer."""
+
+    def __post_init__(self) -> None:
+        require_types(self)
+        require_positive(self, "sequence_length")
+        require_not_negative(self, "first_step")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,17 +213,10 @@ class OptimizerConfig:
     """The global gradient is scaled down to this norm."""
 
     def __post_init__(self) -> None:
-        for name in ("peak_learning_rate", "epsilon", "max_grad_norm"):
-            value = getattr(self, name)
-            holds = math.isfinite(value) and value > 0
-            _require(holds, f"{name}={value} must be finite and greater than 0.")
-        decay = self.weight_decay
-        holds = math.isfinite(decay) and decay >= 0
-        _require(holds, f"weight_decay={decay} must be finite and at least 0.")
-        _require_share(self, "beta1", "beta2")
-        for name in ("warmup_steps", "decay_steps"):
-            value = getattr(self, name)
-            _require(value >= 0, f"{name}={value} must be at least 0.")
+        require_types(self)
+        require_positive(self, "peak_learning_rate", "epsilon", "max_grad_norm")
+        require_not_negative(self, "weight_decay", "warmup_steps", "decay_steps")
+        require_share(self, "beta1", "beta2")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,7 +227,8 @@ class MeshConfig:
     """Devices that share a batch, the first there are; -1: all of them."""
 
     def __post_init__(self) -> None:
-        _require(
+        require_types(self)
+        require(
             self.data == -1 or self.data > 0,
             f"data={self.data} must be greater than 0, or -1 for every device.",
         )
@@ -267,29 +265,31 @@ class PretrainConfig:
     """Write the row numbers of each step to examples.jsonl."""
 
     def __post_init__(self) -> None:
+        require_types(self)
         numbers = (
             "num_steps batch_size log_every eval_every checkpoint_every "
             "keep_checkpoints"
         )
-        _require_positive(self, *numbers.split())
-        _require(
+        require_positive(self, *numbers.split())
+        require_seed(self)
+        require(
             self.data.sequence_length <= self.model.max_position_embeddings,
             f"data.sequence_length={self.data.sequence_length} is more than "
             f"model.max_position_embeddings={self.model.max_position_embeddings}; "
             "prepare shorter rows or raise the latter.",
         )
         end, warmup = self.schedule_steps, self.optimizer.warmup_steps
-        _require(
+        require(
             warmup <= end,
             f"optimizer.warmup_steps={warmup} is more than the {end} steps of the "
             "schedule; lower it to at most that.",
         )
-        _require(
+        require(
             end >= self.num_steps,
             f"optimizer.decay_steps={end} is less than num_steps={self.num_steps}; "
             "the learning rate would be 0 before the end.",
         )
-        _require(
+        require(
             bool(self.init_from) or not self.keep_optimizer,
             "keep_optimizer needs init_from; name the run to go on from.",
         )

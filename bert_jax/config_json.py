@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import typing
 from typing import Any, TypeVar
 
@@ -40,7 +41,11 @@ def from_dict(cls: type[ConfigT], values: dict[str, Any]) -> ConfigT:
 def write_json(values: Any, path: epath.Path) -> None:
     """Write `values` as readable JSON, in one piece or not at all."""
     temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+    with temporary.open("w") as file:
+        file.write(json.dumps(values, indent=2) + "\n")
+        file.flush()
+        if hasattr(file, "fileno"):  # an object store has none, and needs none
+            os.fsync(file.fileno())
     temporary.replace(path)
 
 

@@ -59,7 +59,9 @@ def verify_files(root: epath.Path, entries: Iterable[dict[str, Any]]) -> None:
     with ThreadPoolExecutor() as threads:
         problems = [p for p in threads.map(problem, entries) if p]
     if problems:
-        raise DamagedError("; ".join(problems) + ".")
+        raise DamagedError(
+            "; ".join(problems) + f". Restore {root} from a copy, or make it again."
+        )
 
 
 def read_manifest(root: epath.Path) -> dict[str, Any]:

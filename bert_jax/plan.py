@@ -9,9 +9,10 @@ from bert_jax.config import PretrainConfig
 from bert_jax.data.records import Dataset
 from bert_jax.masking import MaskedBatch, mask_tokens
 from bert_jax.sharding import path_name
+from bert_jax.tasks.pretraining import split_step_key
 from bert_jax.tasks.task import Task
 from bert_jax.tokenization import Tokenizer
-from bert_jax.training.state import num_parameters
+from bert_jax.training.state import num_parameters, split_seed
 
 _ROWS_SHOWN = 2
 
@@ -45,12 +46,13 @@ def describe(config: PretrainConfig, dataset: Dataset, task: Task) -> Iterator[s
         f"{steps * config.batch_size / rows:.2f} epochs"
     )
     yield f"validation rows: {len(dataset.validation):,}"
-    batch = task.batch(0)
+    first = config.data.first_step
+    batch = task.batch(first)
     for name, values in batch.items():
         yield f"batch {name}: {list(values.shape)} {values.dtype}"
-    # The mask key of step 0, as the training step derives it, needs the run's base
-    # key; any key shows what masks look like.
-    masked = mask_tokens(jax.random.key(config.seed), batch, config.masking)
+    _, base_key = split_seed(config.seed)
+    mask_key, _ = split_step_key(jax.random.fold_in(base_key, first))
+    masked = mask_tokens(mask_key, batch, config.masking)
     for row in range(min(_ROWS_SHOWN, config.batch_size)):
         text, predictions = decode_masked(masked, row, dataset.tokenizer)
         label = int(batch["next_sentence_label"][row, 0])

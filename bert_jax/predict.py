@@ -92,8 +92,11 @@ class Predictor:
                 hidden state of [CLS].
 
         Raises:
-            ValueError: a text is too long, or `pooling` is neither.
+            ValueError: a text is too long, `texts` is one string, or `pooling` is
+                neither.
         """
+        if isinstance(texts, str):
+            raise ValueError("texts is one string; pass a list of them, as in [text].")
         if pooling not in ("mean", "cls"):
             raise ValueError(f"pooling={pooling!r} must be 'mean' or 'cls'.")
         rows = [self._join(ids) for ids in self.tokenizer.encode_batch(list(texts))]

@@ -8,12 +8,18 @@ from collections.abc import Iterator
 import jax
 from etils import epath
 
-from bert_jax.checkpoint import CHECKPOINTS, find_checkpoint, steps_in
+from bert_jax.checkpoint import (
+    CHECKPOINTS,
+    find_checkpoint,
+    require_same_shapes,
+    steps_in,
+)
 from bert_jax.config import PretrainConfig
 from bert_jax.config_json import differences, to_dict, write_json
 from bert_jax.data.records import Dataset, open_dataset
 from bert_jax.manifest import read_manifest
 from bert_jax.plan import describe
+from bert_jax.sharding import make_mesh
 from bert_jax.tasks.pretraining import pretraining_task
 from bert_jax.tasks.unigram import unigram_baseline
 from bert_jax.tokenization import Tokenizer
@@ -88,32 +94,36 @@ def resolve(config: PretrainConfig, dataset: Dataset) -> PretrainConfig:
     return dataclasses.replace(config, masking=masking, data=data)
 
 
-def open_workdir(workdir: epath.Path, config: PretrainConfig) -> None:
-    """Begin `workdir` with the configuration, or check that it belongs to it.
+def check_workdir(workdir: epath.Path, config: PretrainConfig) -> None:
+    """Refuse a workdir that belongs to another configuration.
+
+    One without a checkpoint belongs to none yet: its run never got anywhere.
 
     Raises:
-        ValueError: the directory belongs to another configuration.
+        ValueError: says what differs.
     """
+    if workdir.exists() and not workdir.is_dir():
+        raise ValueError(f"workdir={workdir} is a file; name a directory.")
+    if not steps_in(workdir / CHECKPOINTS):
+        return
     path = workdir / "config.json"
-    if path.exists():
-        old = json.loads(path.read_text())
-        changed = [
-            f"{name} was {before!r} and is {now!r}"
-            for name, before, now in differences(old, to_dict(config))
-            if name not in FREE_TO_CHANGE
-        ]
-        if changed:
-            raise ValueError(
-                f"{workdir} belongs to another run: {'; '.join(changed)}. Repeat its "
-                "options, or choose another --workdir."
-            )
-    elif steps_in(workdir / CHECKPOINTS):
+    if not path.exists():
         raise ValueError(
             f"{workdir} holds checkpoints but no config.json, so nobody can tell what "
             "they belong to; choose another --workdir."
         )
-    workdir.mkdir(parents=True, exist_ok=True)
-    write_json(to_dict(config), path)
+    changed = [
+        f"{name} was {before!r} and is {now!r}"
+        for name, before, now in differences(
+            json.loads(path.read_text()), to_dict(config)
+        )
+        if name not in FREE_TO_CHANGE
+    ]
+    if changed:
+        raise ValueError(
+            f"{workdir} belongs to another run: {'; '.join(changed)}. Repeat its "
+            "options, or choose another --workdir."
+        )
 
 
 def open_for(config: PretrainConfig) -> tuple[Dataset, PretrainConfig]:
@@ -132,15 +142,20 @@ def open_for(config: PretrainConfig) -> tuple[Dataset, PretrainConfig]:
 
 
 def open_source(
-    config: PretrainConfig, dataset: Dataset
+    config: PretrainConfig, dataset: Dataset, workdir: epath.Path
 ) -> tuple[epath.Path | None, PretrainConfig]:
     """The checkpoint to begin from, and where in its count of steps this run begins.
+
+    A run that has checkpoints of its own needs the source no more.
 
     Raises:
         ValueError: its tokenizer is not the dataset's, or its last step is past ours.
     """
     if not config.init_from:
         return None, config
+    if steps_in(workdir / CHECKPOINTS) and (workdir / "config.json").exists():
+        begun = json.loads((workdir / "config.json").read_text())
+        return None, _beginning_at(begun["data"]["first_step"], config)
     source, _ = find_checkpoint(epath.Path(config.init_from))
     theirs = Tokenizer.load(source / "tokenizer").fingerprint
     if theirs != dataset.tokenizer.fingerprint:
@@ -156,8 +171,12 @@ def open_source(
             f"num_steps={config.num_steps} but {source} is at step {step} already; "
             "with keep_optimizer, num_steps counts on from there."
         )
+    return source, _beginning_at(step, config)
+
+
+def _beginning_at(step: int, config: PretrainConfig) -> PretrainConfig:
     data = dataclasses.replace(config.data, first_step=step)
-    return source, dataclasses.replace(config, data=data)
+    return dataclasses.replace(config, data=data)
 
 
 def pretrain(
@@ -174,17 +193,25 @@ def pretrain(
         InterruptedRun: stopped by a signal, with a whole checkpoint.
         DivergedRun: gradients stayed non-finite.
     """
-    dataset, config = open_for(config)
-    source, config = open_source(config, dataset)
     directory = epath.Path(workdir)
+    dataset, config = open_for(config)
+    source, config = open_source(config, dataset, directory)
+    mesh = make_mesh(config.mesh, config.batch_size)
     task = pretraining_task(config, dataset, jax.process_index(), jax.process_count())
-    open_workdir(directory, config)
+    check_workdir(directory, config)
+    if source is not None:
+        shapes = jax.eval_shape(task.initialise, jax.random.key(config.seed))
+        require_same_shapes(source / "state", shapes)
+    directory.mkdir(parents=True, exist_ok=True)
+    write_json(to_dict(config), directory / "config.json")
     dataset.tokenizer.save(directory / "tokenizer")
-    scores = fit(task, config, directory, directory / "tokenizer", source)
+    scores = fit(task, config, mesh, directory, directory / "tokenizer", source)
     return scores | (unigram_baseline(config, dataset) if scores else {})
 
 
-def dry_run(config: PretrainConfig) -> Iterator[str]:
+def dry_run(config: PretrainConfig, workdir: str | os.PathLike[str]) -> Iterator[str]:
     """What `pretrain` would train on what, line by line; nothing is trained."""
     dataset, config = open_for(config)
+    _, config = open_source(config, dataset, epath.Path(workdir))
+    make_mesh(config.mesh, config.batch_size)
     return describe(config, dataset, pretraining_task(config, dataset))

@@ -91,7 +91,7 @@ def test_a_typo_in_an_option(capsys):
     [
         (["--optimizer.peak-learning-rate", "nan"], "peak_learning_rate=nan must be"),
         (["--optimizer.peak-learning-rate", "-1"], "peak_learning_rate=-1.0 must be"),
-        (["--batch-size", "0"], "batch_size=0 must be greater than 0"),
+        (["--batch-size", "0"], "batch_size=0 must be finite and greater than 0"),
         (["--model.hidden-size", "770"], "hidden_size=770 is not a multiple"),
         (["--num-steps", "5"], "optimizer.warmup_steps=10000 is more than the 5"),
         (["--keep-optimizer"], "keep_optimizer needs init_from"),
@@ -130,14 +130,15 @@ def test_refused_configuration_files(text, message, capsys, tmp_path):
         ({"batch_size": "5000"}, "training rows, fewer than batch_size=5000"),
         ({"masking__mask_token_id": "9"}, "masking.mask_token_id=9 but the tokenizer"),
         ({"init_from": "nowhere"}, "nowhere holds no whole checkpoint"),
+        ({"workdir": __file__}, "test_cli.py is a file; name a directory"),
     ],
 )
 def test_runs_that_do_not_fit(changes, message, capsys, tmp_path, small_config):
     workdir = tmp_path / "run"
-    arguments = options(small_config, workdir=str(workdir), **changes)
+    arguments = options(small_config, **{"workdir": str(workdir)} | changes)
     line = refused(capsys, "pretrain", *arguments)
     assert re.search(message, line), line
-    assert not (workdir / "checkpoints").exists()
+    assert not workdir.exists(), "nothing is left behind"
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "missing", "tokenizer"])
@@ -208,6 +209,44 @@ def test_refused_input(
         arguments = [*arguments, "--tokenizer", str(tokenizer_directory)]
     assert message in refused(capsys, verb, *arguments)
     assert sorted(Path(".").rglob("*")) == before, "nothing half-written"
+
+
+@pytest.mark.parametrize(
+    ("verb", "option", "message"),
+    [
+        ("vocab", "--vocab-size=-5", "vocab_size=-5 must be"),
+        ("prepare", "--sequence-length=4", "sequence_length=4 must be from 8"),
+        ("prepare", "--seed=-1", "seed=-1 must be from 0"),
+    ],
+)
+def test_refused_values(verb, option, message, capsys, tmp_path):
+    arguments = ["--input", "a", "--output", str(tmp_path / "out"), option]
+    if verb == "prepare":
+        arguments += ["--tokenizer", "t"]
+    assert message in refused(capsys, verb, *arguments)
+
+
+def test_text_without_a_pair_leaves_nothing(capsys, tmp_path, tokenizer_directory):
+    text, output = tmp_path / "text.txt", tmp_path / "out"
+    text.write_text("\x00\n\n\x00\n\n\x00\n\n\x00\n\n\x00\n")
+    line = refused(
+        capsys,
+        "prepare",
+        *("--input", str(text), "--tokenizer", str(tokenizer_directory)),
+        *("--output", str(output), "--workers", "1"),
+    )
+    assert "no pair of sentences" in line
+    assert not output.exists()
+
+
+def test_a_reader_that_leaves_is_no_success(tmp_path, small_config):
+    """Exit code 0 means that the last step was reached."""
+    command = [sys.executable, "-m", "bert_jax", "pretrain", *options(small_config)]
+    command += ["--workdir", str(tmp_path / "run"), "--log-every", "1"]
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert run.stdout is not None
+    run.stdout.close()
+    assert run.wait(timeout=300) == 141
 
 
 def test_a_tokenizer_without_mask(capsys, tmp_path, corpus, tokenizer_directory):

@@ -31,7 +31,10 @@ ROOT = Path(__file__).parent.parent
     ("build", "message"),
     [
         (lambda: BertConfig(hidden_size=100), "hidden_size=100 is not a multiple.*108"),
-        (lambda: BertConfig(vocab_size=0), "vocab_size=0 must be greater than 0"),
+        (
+            lambda: BertConfig(vocab_size=0),
+            "vocab_size=0 must be finite and greater than 0",
+        ),
         (
             lambda: BertConfig(hidden_dropout_prob=1.0),
             "hidden_dropout_prob=1.0 must be at least 0 and less than 1",
@@ -70,6 +73,10 @@ ROOT = Path(__file__).parent.parent
             "validation_fraction=1.0 must be",
         ),
         (lambda: PrepareConfig((), "t", "o", workers=-1), "workers=-1 must be"),
+        (lambda: PrepareConfig((), "t", "o", seed=-1), "seed=-1 must be from 0 to"),
+        (lambda: PretrainConfig(seed=1 << 32), "seed=4294967296 must be from 0 to"),
+        (lambda: PretrainConfig(num_steps=1e6), "num_steps=1000000.0 must be a whole"),
+        (lambda: BertConfig(vocab_size=True), "vocab_size=True must be a whole"),
         (lambda: VocabularyConfig((), "o", vocab_size=-3), "vocab_size=-3 must be"),
     ],
 )

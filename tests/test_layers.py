@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parent.parent / "bert_jax"
 
 # Modules from the top down. A line is a layer; within it, too, order holds.
 ORDER = """
-config config_json manifest tokenization wordpiece vocabulary
+checks config config_json manifest tokenization wordpiece vocabulary
 data data.prose data.installed_documentation data.documents data.pairs data.packing \
 data.records data.chunks data.prepare data.pipeline model model.layers model.attention \
 model.encoder model.heads model.pretraining flops rows masking losses sharding \

@@ -251,6 +251,7 @@ def _finish(
             share = added["random_pairs"] / max(added["pairs"], 1)
             counts[split] = dict(added) | {"random_share": round(share, 6)}
     if not counts["train"]["pairs"]:
+        output.rmtree()
         raise ValueError(f"output={output}: the text gives no pair of sentences.")
     dropped: collections.Counter[str] = collections.Counter()
     for result in results:

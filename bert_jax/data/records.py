@@ -158,7 +158,10 @@ def open_dataset(path: str | os.PathLike[str], verify: bool = False) -> Dataset:
         ValueError: the dataset has another format version.
     """
     root = epath.Path(path)
-    manifest = read_manifest(root)
+    try:
+        manifest = read_manifest(root)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{error} Make it with `bert-jax prepare`.") from error
     try:
         version = manifest["format_version"]
         if version != FORMAT_VERSION:
@@ -192,9 +195,12 @@ def _map_shard(
 ) -> Shaped[np.ndarray, " N"]:
     path = root / entry["path"]
     if not path.exists():
-        raise DamagedError(f"{path} is missing.")
+        raise DamagedError(f"{path} is missing; prepare the dataset again.")
     if (size := path.stat().length) != entry["size"]:
-        raise DamagedError(f"{path} has {size} bytes instead of {entry['size']}.")
+        raise DamagedError(
+            f"{path} has {size} bytes instead of {entry['size']}; prepare the dataset "
+            "again."
+        )
     if not entry["rows"]:
         return np.empty(0, dtype)
     try:

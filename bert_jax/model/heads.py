@@ -15,10 +15,12 @@ def gather_positions(
     """The hidden states at the given positions.
 
     By a product with one-hot rows: its gradient is a product too, where that of an
-    index would be a scatter.
+    index would be a scatter. At the highest precision, since nothing is computed.
     """
     chosen = jax.nn.one_hot(positions, hidden.shape[1], dtype=hidden.dtype)
-    return jnp.einsum("BPT,BTD->BPD", chosen, hidden)
+    return jnp.einsum(
+        "BPT,BTD->BPD", chosen, hidden, precision=jax.lax.Precision.HIGHEST
+    )
 
 
 class Pooler(nn.Module):

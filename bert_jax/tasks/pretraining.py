@@ -72,6 +72,14 @@ def validation_batches(
         yield batch | {"row": numbers.astype(np.int32)}
 
 
+def split_step_key(
+    key: Key[Array, ""],
+) -> tuple[Key[Array, ""], Key[Array, ""]]:
+    """The keys of a step's masks and of its dropout."""
+    mask_key, dropout_key = jax.random.split(key)
+    return mask_key, dropout_key
+
+
 def initial_params(model: BertForPretraining, key: Key[Array, ""]) -> Any:
     """Parameters drawn by `key`; their shapes do not depend on the inputs'."""
     one = jnp.zeros((1, 8), jnp.int32)
@@ -115,7 +123,7 @@ def pretraining_task(
         return row_numbers(len(dataset.train), config.seed, positions)
 
     def loss(params: Any, rows: dict[str, jax.Array], key: Key[Array, ""]) -> Sums:
-        mask_key, dropout_key = jax.random.split(key)
+        mask_key, dropout_key = split_step_key(key)
         masked = mask_tokens(mask_key, rows, config.masking)
         rngs = {"dropout": dropout_key}
         return model_sums(model, params, rows, masked, deterministic=False, rngs=rngs)
@@ -132,7 +140,10 @@ def pretraining_task(
         evaluation_batches=functools.partial(
             validation_batches, dataset, size, host_index, host_count
         ),
-        score=lambda means: means | {"mlm_perplexity": math.exp(means["mlm_loss"])},
+        score=lambda means: (
+            # Beyond e^700 a float has no room.
+            means | {"mlm_perplexity": math.exp(min(means["mlm_loss"], 700.0))}
+        ),
         objective=("mlm_loss", "nsp_loss"),
         tokens=lambda rows: int(rows["end"].max(axis=1).sum(dtype=np.int64)),
         flops_per_step=pretraining_flops(

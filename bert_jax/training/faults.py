@@ -32,8 +32,8 @@ def check_finite(skipped_in_a_row: float, step: int) -> None:
     if skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
         raise DivergedRun(
             f"The gradient was not finite for {int(skipped_in_a_row)} steps in a row "
-            f"up to step {step}; lower optimizer.peak_learning_rate, or compute in "
-            "float32, and start again from an earlier checkpoint."
+            f"up to step {step}; lower optimizer.peak_learning_rate or compute in "
+            "float32, in another workdir, with --init-from an earlier checkpoint."
         )
 
 
@@ -58,7 +58,9 @@ class StopSignals:
             signal.signal(number, handler)
 
     def _note(self, number: int, _: FrameType | None) -> None:
-        # A second signal of the same kind means it: the first handler takes over.
-        if self.received == number:
+        if self.received is None:
+            self.received = number
+        elif self.received == number:
+            # A second one means it: the handler from before takes over at once.
             signal.signal(number, self._previous[number])
-        self.received = number
+            signal.raise_signal(number)

@@ -18,7 +18,7 @@ from bert_jax.config import PretrainConfig
 from bert_jax.config_json import to_dict
 from bert_jax.data.pipeline import stream
 from bert_jax.flops import peak_flops_per_second
-from bert_jax.sharding import make_mesh, to_global
+from bert_jax.sharding import to_global
 from bert_jax.tasks.task import Task
 from bert_jax.training.faults import InterruptedRun, StopSignals, check_finite
 from bert_jax.training.report import Report
@@ -33,6 +33,7 @@ class Clock:
     """Rates between two log lines."""
 
     flops_per_step: float
+    devices: int
     start: float = 0.0
     steps: int = 0
     tokens: int = 0
@@ -44,6 +45,8 @@ class Clock:
 
     def rates(self) -> dict[str, float]:
         """Real tokens a second over all hosts, share of waiting, MFU where known."""
+        if not self.steps:
+            return {}
         seconds = time.monotonic() - self.start
         rates = {
             "tokens_per_second": self.tokens * jax.process_count() / seconds,
@@ -52,7 +55,7 @@ class Clock:
         peak = peak_flops_per_second(jax.devices()[0].device_kind)
         if peak is not None:
             done = self.flops_per_step * self.steps / seconds
-            rates["mfu"] = done / (peak * jax.device_count())
+            rates["mfu"] = done / (peak * self.devices)
         return rates
 
 
@@ -101,6 +104,7 @@ def evaluate(
 def fit(
     task: Task,
     config: PretrainConfig,
+    mesh: Mesh,
     workdir: epath.Path,
     tokenizer_directory: epath.Path,
     source: epath.Path | None = None,
@@ -116,9 +120,9 @@ def fit(
     Raises:
         InterruptedRun: SIGTERM or SIGINT came; a whole checkpoint was written.
         DivergedRun: gradients stayed non-finite.
-        ValueError: the devices do not divide the batch, or a checkpoint does not fit.
+        ValueError: a checkpoint does not fit the model.
+        RuntimeError: a checkpoint could not be written.
     """
-    mesh = make_mesh(config.mesh, config.batch_size)
     checkpoints = Checkpoints(
         workdir / CHECKPOINTS,
         config.keep_checkpoints,
@@ -130,7 +134,7 @@ def fit(
         state, shardings, problems = starting_state(
             task, config, mesh, checkpoints, source
         )
-        step = int(state.step)
+        step = first_step = int(state.step)
         report = stack.enter_context(
             Report(workdir, step, config.num_steps, config.log_examples)
         )
@@ -143,11 +147,15 @@ def fit(
         )
         eval_step = make_eval_step(task, mesh, shardings)
         signals = stack.enter_context(StopSignals())
-        clock = Clock(task.flops_per_step)
+        clock = Clock(task.flops_per_step, mesh.size)
         clock.restart()
         scores = None
         for batch in device_batches(task, step, config.num_steps, mesh, clock):
             state, scalars = train_step(state, batch)
+            if step == first_step:
+                # The first step is mostly compilation, and no measure of the rest.
+                jax.block_until_ready(scalars)
+                clock.restart()
             if config.log_examples:
                 report.write_examples(step + 1, task.examples(step))
             step += 1
@@ -175,4 +183,6 @@ def fit(
         checkpoints.wait()
         if scores is None:
             scores = evaluate(task, eval_step, state.params, mesh)
+        if scores is None:
+            report.say("There are no validation rows to evaluate on.")
         return scores or {}

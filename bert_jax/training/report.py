@@ -74,7 +74,7 @@ class Report:
         self._examples = open(workdir / EXAMPLES, "a") if examples else None
         self._tensorboard = _tensorboard(workdir / "tensorboard", first_step)
         self._num_steps = num_steps
-        self._first_step, self._start = first_step, time.monotonic()
+        self._first_shown: tuple[int, float] | None = None
         self._progress = _progress(first_step, num_steps)
 
     def __enter__(self) -> "Report":
@@ -115,7 +115,7 @@ class Report:
             print(message, flush=True)
 
     def flush(self) -> None:
-        """Put all that was written on disk."""
+        """Hand all that was written to the operating system."""
         self._metrics.flush()
         if self._examples:
             self._examples.flush()
@@ -128,9 +128,13 @@ class Report:
             self._progress.update(task, completed=step, scalars=shown(scalars))
             return
         eta = ""
-        if split == "train" and step > self._first_step:
-            passed = time.monotonic() - self._start
-            left = passed / (step - self._first_step) * (self._num_steps - step)
+        if split == "train":
+            # What came before the first line was mostly compilation.
+            self._first_shown = self._first_shown or (step, time.monotonic())
+            since, start = self._first_shown
+        if split == "train" and step > since:
+            passed = time.monotonic() - start
+            left = passed / (step - since) * (self._num_steps - step)
             eta = f"  {_duration(left)} left"
         self.say(f"step {step}/{self._num_steps}  {split}  {shown(scalars)}{eta}")
 

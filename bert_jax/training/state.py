@@ -27,6 +27,12 @@ class TrainState:
     """int32[]: updates left out in a row because their gradient was not finite."""
 
 
+def split_seed(seed: int) -> tuple[Key[Array, ""], Key[Array, ""]]:
+    """The key that draws the parameters, and the base key that each step folds in."""
+    init_key, base_key = jax.random.split(jax.random.key(seed))
+    return init_key, base_key
+
+
 def initial_state(
     initialise: Callable[[Key[Array, ""]], Any],
     optimizer: optax.GradientTransformation,
@@ -37,7 +43,7 @@ def initial_state(
     Args:
         initialise: key → parameters.
     """
-    init_key, base_key = jax.random.split(jax.random.key(seed))
+    init_key, base_key = split_seed(seed)
     params = initialise(init_key)
     return TrainState(
         step=jnp.zeros((), jnp.int32),

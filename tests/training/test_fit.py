@@ -17,8 +17,15 @@ from etils import epath
 
 import bert_jax
 from bert_jax.checkpoint import newest_whole, read_params, steps_in
-from bert_jax.config import MeshConfig, OptimizerConfig, PretrainConfig
+from bert_jax.config import (
+    DataConfig,
+    MeshConfig,
+    OptimizerConfig,
+    PrepareConfig,
+    PretrainConfig,
+)
 from bert_jax.config_json import to_dict
+from bert_jax.data.prepare import prepare
 from bert_jax.manifest import DamagedError
 from bert_jax.run import pretrain
 from bert_jax.tasks import pretraining
@@ -155,7 +162,7 @@ def test_stopping_and_going_on_is_bit_identical(
 
 
 KILLED = """
-import json, os, signal, sys
+import json, os, signal, sys, time
 from bert_jax.config import PretrainConfig
 from bert_jax.config_json import from_dict
 from bert_jax.run import pretrain
@@ -168,6 +175,8 @@ def write_and_die(self, step, split, scalars):
     if step == 7 and split == "train":
         self._metrics.write('{"step": 8, "spl')  # a torn line, as a crash leaves it
         self._metrics.flush()
+        while not os.path.exists(sys.argv[2] + "/checkpoints/4/manifest.json"):
+            time.sleep(0.05)
         os.kill(os.getpid(), signal.SIGKILL)
 
 Report.write = write_and_die
@@ -175,13 +184,15 @@ pretrain(from_dict(PretrainConfig, json.loads(sys.argv[1])), sys.argv[2])
 """
 
 
-def test_a_killed_run_goes_on_bit_identically(whole, small_config, tmp_path):
+def test_a_killed_run_goes_on_bit_identically(whole, small_config, tmp_path, capsys):
     command = [sys.executable, "-c", KILLED, json.dumps(to_dict(small_config))]
     killed = subprocess.run([*command, str(tmp_path)], capture_output=True, timeout=300)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()[-2000:]
     text = (tmp_path / "metrics.jsonl").read_text()
     assert text.endswith('{"step": 8, "spl')
+    assert newest_whole(epath.Path(tmp_path) / "checkpoints") == (4, [])
     pretrain(small_config, tmp_path)
+    assert "Going on from the checkpoint at step 4" in capsys.readouterr().out
     assert_same_run(whole, tmp_path)
 
 
@@ -215,6 +226,25 @@ def test_when_no_checkpoint_is_whole_nothing_starts_afresh(
         (workdir / "checkpoints" / str(step) / "config.json").unlink()
     with pytest.raises(DamagedError, match="No checkpoint in .* is whole: .*missing"):
         pretrain(small_config, workdir)
+
+
+def test_lost_manifests_do_not_start_a_run_afresh(whole, small_config, tmp_path):
+    workdir = tmp_path / "run"
+    shutil.copytree(whole, workdir)
+    for path in (workdir / "checkpoints").glob("*/manifest.json"):
+        path.unlink()
+    with pytest.raises(DamagedError, match="No checkpoint in .* is whole"):
+        pretrain(small_config, workdir)
+    assert steps_in(epath.Path(workdir) / "checkpoints") == [10, 8]
+
+
+def test_a_run_killed_in_its_first_save_starts_again(whole, small_config, tmp_path):
+    workdir = tmp_path / "run"
+    shutil.copytree(whole, workdir)
+    shutil.rmtree(workdir / "checkpoints" / "10")
+    (workdir / "checkpoints" / "8" / "manifest.json").unlink()
+    pretrain(small_config, workdir)
+    assert_same_run(whole, workdir)
 
 
 def test_a_finished_run_is_left_as_it_is(whole, small_config, tmp_path):
@@ -276,6 +306,7 @@ def test_the_second_phase_counts_on(whole, small_config, tmp_path):
     pretrain(first, tmp_path / "first")
     second = dataclasses.replace(
         first,
+        checkpoint_every=2,
         num_steps=14,
         init_from=str(tmp_path / "first"),
         keep_optimizer=True,
@@ -286,6 +317,11 @@ def test_the_second_phase_counts_on(whole, small_config, tmp_path):
     assert [line["step"] for line in train] == [11, 12, 13, 14]
     rates = [line["learning_rate"] for line in train]
     np.testing.assert_allclose(rates, np.array([4, 3, 2, 1]) / 12 * 1e-2, rtol=1e-5)
+    # With checkpoints of its own, the second phase needs the first no more.
+    shutil.rmtree(tmp_path / "first")
+    shutil.rmtree(tmp_path / "second" / "checkpoints" / "14")
+    pretrain(second, tmp_path / "second")
+    assert [x for x in metrics(tmp_path / "second") if x["split"] == "train"] == train
     rows = (tmp_path / "second" / "examples.jsonl").read_text().splitlines()
     original = (whole / "examples.jsonl").read_text().splitlines()
     assert json.loads(rows[0])["rows"] == json.loads(original[0])["rows"]
@@ -319,3 +355,34 @@ def test_loading_needs_nothing_but_the_checkpoint(whole, tmp_path):
         {"params": bert.params["encoder"]}, ids, ids * 0, ids * 0 + 1
     )
     assert hidden.shape == (1, 4, 16) and jnp.isfinite(hidden).all()
+
+
+def test_without_validation_rows_training_goes_on(
+    small_config, corpus, tokenizer_directory, tmp_path, capsys
+):
+    prepare(
+        PrepareConfig(
+            input=(str(corpus / "*.txt"),),
+            tokenizer=str(tokenizer_directory),
+            output=str(tmp_path / "data"),
+            sequence_length=32,
+            validation_fraction=0.0,
+            workers=1,
+        )
+    )
+    data = DataConfig(path=str(tmp_path / "data"), sequence_length=32)
+    config = dataclasses.replace(small_config, data=data, num_steps=3)
+    assert pretrain(config, tmp_path / "run") == {}
+    assert "There are no validation rows" in capsys.readouterr().out
+    assert [line["split"] for line in metrics(tmp_path / "run")] == ["train"] * 3
+
+
+def test_a_checkpoint_that_cannot_be_written_is_the_runs_failure(
+    small_config, tmp_path, monkeypatch
+):
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("bert_jax.checkpoint.describe_files", full)
+    with pytest.raises(RuntimeError, match="could not be written: .*No space left"):
+        pretrain(small_config, tmp_path)

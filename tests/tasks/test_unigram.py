@@ -1,0 +1,39 @@
+"""The yardstick of every run, against counts by hand."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from bert_jax.data.records import Dataset, Rows
+from bert_jax.run import resolve
+from bert_jax.tasks.pretraining import mask_for_evaluation, validation_batches
+from bert_jax.tasks.unigram import log_frequencies, unigram_baseline
+
+
+def test_frequencies_by_hand(dataset):
+    """Two rows of [CLS] a [SEP] b b [SEP]: only a, b, b may be masked."""
+    rows = np.zeros(2, dataset.train.dtype)
+    rows["tokens"][:, :6] = [2, 7, 3, 8, 8, 3]
+    rows["second"], rows["end"] = 3, 6
+    small = Dataset(dataset.path, {}, Rows(rows.dtype, [rows]), dataset.validation)
+    counts = np.ones(10)
+    counts[7] += 2
+    counts[8] += 4
+    np.testing.assert_allclose(
+        log_frequencies(small, 10), np.log(counts / 16), rtol=1e-6
+    )
+
+
+def test_the_baseline_is_scored_on_the_very_masks_of_evaluation(dataset, small_config):
+    config = resolve(small_config, dataset)
+    frequencies = log_frequencies(dataset, config.model.vocab_size)
+    labels = []
+    for batch in validation_batches(dataset, 5, 0, 1):
+        masked = mask_for_evaluation(batch, config)
+        labels += np.asarray(masked.labels)[np.asarray(masked.weights) > 0].tolist()
+    found = unigram_baseline(dataclasses.replace(config, batch_size=16), dataset)
+    assert found["unigram_loss"] == pytest.approx(-frequencies[labels].mean(), rel=1e-5)
+    commonest = (np.array(labels) == frequencies.argmax()).mean()
+    assert found["unigram_accuracy"] == pytest.approx(commonest)
+    assert 0 < found["unigram_accuracy"] < 0.5
