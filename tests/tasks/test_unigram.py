@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -30,7 +31,8 @@ def test_the_baseline_is_scored_on_the_very_masks_of_evaluation(dataset, small_c
     frequencies = log_frequencies(dataset, config.model.vocab_size)
     labels = []
     for batch in validation_batches(dataset, 5, 0, 1):
-        masked = mask_for_evaluation(batch, config)
+        rows = {name: jnp.asarray(values) for name, values in batch.items()}
+        masked = mask_for_evaluation(rows, config)
         labels += np.asarray(masked.labels)[np.asarray(masked.weights) > 0].tolist()
     found = unigram_baseline(dataclasses.replace(config, batch_size=16), dataset)
     assert found["unigram_loss"] == pytest.approx(-frequencies[labels].mean(), rel=1e-5)
