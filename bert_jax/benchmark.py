@@ -229,6 +229,14 @@ WHAT: dict[str, Callable[[argparse.Namespace], Figures]] = {
 }
 
 
+def positive(text: str) -> int:
+    """The option's value as a whole number of at least 1."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} must be at least 1")
+    return number
+
+
 def parser() -> argparse.ArgumentParser:
     """The options; argparse, so that it runs where tyro is not installed."""
     top = argparse.ArgumentParser(
@@ -239,18 +247,18 @@ def parser() -> argparse.ArgumentParser:
     for name, function in WHAT.items():
         text = (function.__doc__ or "").split("\n")[0]
         commands[name] = command = whats.add_parser(name, help=text, description=text)
-        command.add_argument("--sequence-length", type=int, default=128)
+        command.add_argument("--sequence-length", type=positive, default=128)
         command.add_argument("--json", type=Path, help="write the figures here too")
     train, source, prepare = commands["train"], commands["input"], commands["prepare"]
     train.add_argument("--model", choices=list(PRESETS), default="base")
-    train.add_argument("--batch-size", type=int, default=8)
+    train.add_argument("--batch-size", type=positive, default=8)
     train.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
-    train.add_argument("--repeats", type=int, default=10)
-    source.add_argument("--batch-size", type=int, default=256)
-    source.add_argument("--rows", type=int, default=500_000)
-    source.add_argument("--repeats", type=int, default=5)
+    train.add_argument("--repeats", type=positive, default=10)
+    source.add_argument("--batch-size", type=positive, default=256)
+    source.add_argument("--rows", type=positive, default=500_000)
+    source.add_argument("--repeats", type=positive, default=5)
     prepare.add_argument("--input", nargs="+", default=[], help="text files")
-    prepare.add_argument("--vocab-size", type=int, default=8192)
+    prepare.add_argument("--vocab-size", type=positive, default=8192)
     return top
 
 
