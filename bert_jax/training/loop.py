@@ -172,14 +172,16 @@ def fit(
                 if scores is not None:
                     report.write(step, "validation", scores)
                 clock.restart()
-            if last or signals.received or step % config.checkpoint_every == 0:
+            # Read once: a signal that comes between the two would find no checkpoint.
+            stop = signals.received
+            if last or stop or step % config.checkpoint_every == 0:
                 report.flush()
                 rest = serialization.to_state_dict(state)
                 loss = None if scores is None else scores["loss"]
                 checkpoints.save(step, rest.pop("params"), rest, loss)
-            if signals.received and not last:
+            if stop and not last:
                 checkpoints.wait()
-                raise InterruptedRun(signals.received, step)
+                raise InterruptedRun(stop, step)
         checkpoints.wait()
         if scores is None:
             scores = evaluate(task, eval_step, state.params, mesh)
