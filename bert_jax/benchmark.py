@@ -67,7 +67,7 @@ def synthetic_task(options: argparse.Namespace) -> tuple[PretrainConfig, "Task"]
     model = dataclasses.replace(PRESETS[options.model], dtype=options.dtype)
     config = PretrainConfig(
         model=model,
-        data=DataConfig(sequence_length=options.sequence_length),
+        data=DataConfig(sequence_length=options.sequence_length, pairs="nsp"),
         masking=MaskingConfig(
             # The paper's slots: 20 at 128 tokens, 80 at 512.
             max_predictions=-(-options.sequence_length * 5 // 32),
@@ -100,7 +100,7 @@ def benchmark_train(options: argparse.Namespace) -> Figures:
         functools.partial(initial_state, task.initialise, optimizer, config.seed)
     )()
     shardings = tree_shardings(mesh, state)
-    step = make_train_step(task, config.optimizer, config.num_steps, mesh, shardings)
+    step = make_train_step(task, config, mesh, shardings)
     state, rows = jax.device_put(state, shardings), task.batch(0)
     batch = to_global(rows, mesh)
     seconds = []
@@ -186,14 +186,13 @@ def benchmark_prepare(options: argparse.Namespace) -> Figures:
     """
     from bert_jax.data.installed_documentation import write_corpus
     from bert_jax.data.prepare import prepare
-    from bert_jax.vocabulary import input_files, train_vocabulary
+    from bert_jax.vocabulary import train_vocabulary
 
     with tempfile.TemporaryDirectory() as folder:
         inputs = tuple(options.input)
         if not inputs:
             write_corpus(Path(folder) / "corpus")
             inputs = (str(Path(folder) / "corpus" / "*.txt"),)
-        size = sum(Path(path).stat().st_size for path in input_files(inputs))
         tokenizer, output = f"{folder}/vocab", f"{folder}/data"
         start = time.monotonic()
         train_vocabulary(
@@ -212,6 +211,7 @@ def benchmark_prepare(options: argparse.Namespace) -> Figures:
             )
         )
         prepare_seconds = time.monotonic() - start
+    size = sum(source["size"] for source in manifest["sources"])
     return {
         "megabytes": size / 1e6,
         "vocabulary_seconds": vocabulary_seconds,

@@ -1,6 +1,7 @@
 """The command line: verbs that call the package, each importing only what it needs."""
 
 import contextlib
+import dataclasses
 import difflib
 import io
 import json
@@ -81,10 +82,16 @@ def vocab(arguments: Sequence[str]) -> int:
 
 
 def prepare(arguments: Sequence[str]) -> int:
-    """Turn text files into a dataset of training rows."""
+    """Turn text into a dataset of training rows; what follows -- is for Apache Beam."""
     from bert_jax.config import PrepareConfig
 
-    config = _parse(PrepareConfig, "prepare", arguments)
+    ours, beams = list(arguments), []
+    if "--" in ours:
+        place = ours.index("--")
+        ours, beams = ours[:place], ours[place + 1 :]
+    config = _parse(PrepareConfig, "prepare", ours)
+    if beams:
+        config = dataclasses.replace(config, beam_options=tuple(beams))
     from bert_jax.data.prepare import prepare as run
 
     run(config)

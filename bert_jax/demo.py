@@ -70,10 +70,17 @@ def demo(workdir: str | os.PathLike[str]) -> None:
         write_corpus(corpus)
     print("2/4  Vocabulary.", flush=True)
     if not vocabulary.exists():
-        train_vocabulary(VocabularyConfig(text, str(vocabulary), vocab_size=VOCAB_SIZE))
+        train_vocabulary(
+            VocabularyConfig(input=text, output=str(vocabulary), vocab_size=VOCAB_SIZE)
+        )
     print("3/4  Dataset.", flush=True)
     prepare(
-        PrepareConfig(text, str(vocabulary), str(data), sequence_length=SEQUENCE_LENGTH)
+        PrepareConfig(
+            input=text,
+            tokenizer=str(vocabulary),
+            output=str(data),
+            sequence_length=SEQUENCE_LENGTH,
+        )
     )
     print("4/4  Pretraining.", flush=True)
     config = dataclasses.replace(

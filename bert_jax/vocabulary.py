@@ -1,13 +1,12 @@
-"""Train a vocabulary on text files, with the same bytes for the same text every time.
+"""Train a vocabulary on text, with the same bytes for the same text every time.
 
 WordPiece is learned by `wordpiece.py`, unigram and BPE by sentencepiece.
 """
 
+import codecs
 import collections
 import functools
-import glob
 import io
-import os
 import random
 import re
 import sys
@@ -19,6 +18,9 @@ from etils import epath
 from tokenizers import pre_tokenizers
 
 from bert_jax.config import VocabularyConfig
+from bert_jax.data.documents import split_lines
+from bert_jax.data.sources import Source, find_sources, read_pieces
+from bert_jax.data.structured import read_records
 from bert_jax.tokenization import (
     MAX_WORD_CHARACTERS,
     SPECIAL_TOKENS,
@@ -36,13 +38,14 @@ def train_vocabulary(config: VocabularyConfig) -> Tokenizer:
     Raises:
         FileNotFoundError: an input pattern matches no file.
         FileExistsError: the output exists and is not an empty directory.
-        ValueError: the input holds no text, or too little or too much for the size.
+        ValueError: the input holds no text, or too little or too much for the size; a
+            source cannot be read as it should.
     """
     output = epath.Path(config.output)
     _check_output(output)
-    files = input_files(config.input)
+    sources = find_sources(config.input)
     train = _train_wordpiece if config.kind == "wordpiece" else _train_sentencepiece
-    tokenizer = train(config, read_lines(files))
+    tokenizer = train(config, read_lines(sources, config))
     unfinished = output.with_name(output.name + ".unfinished")
     if unfinished.exists():
         unfinished.rmtree()
@@ -61,34 +64,37 @@ def _check_output(output: epath.Path) -> None:
         )
 
 
-def input_files(patterns: Iterable[str]) -> list[str]:
-    """The files that the paths or glob patterns name, each once, sorted.
-
-    Raises:
-        FileNotFoundError: a pattern matches no file.
-    """
-    found: set[str] = set()
-    for pattern in patterns:
-        # A path may hold brackets of its own: what exists is no pattern.
-        matches = [pattern] if os.path.exists(pattern) else glob.glob(pattern)
-        files = [path for path in matches if os.path.isfile(path)]
-        if not files:
-            raise FileNotFoundError(
-                f"input {pattern!r} matches no file; give text files, "
-                "or a pattern such as 'text/*.txt'."
-            )
-        found.update(files)
-    return sorted(found)
-
-
-def read_lines(files: Iterable[str]) -> Iterator[str]:
-    """The files' lines that are not blank, stripped; bytes that are not UTF-8 become
+def read_lines(sources: Iterable[Source], config: VocabularyConfig) -> Iterator[str]:
+    """The sources' lines that are not blank, stripped; bytes that are not UTF-8 become
     U+FFFD, which every normaliser drops."""
-    for path in files:
-        with open(path, encoding="utf-8-sig", errors="replace") as file:
-            for line in file:
-                if stripped := line.strip():
-                    yield stripped
+    for source in sources:
+        if source.holds_records:
+            # A line does not go on in the next record.
+            records = read_records(source, config, collections.Counter())
+            texts = _decode(record + b"\n" for record in records)
+        else:
+            texts = _decode(read_pieces(source, config.strict))
+        for line in _lines(texts):
+            if stripped := line.strip():
+                yield stripped
+
+
+def _decode(pieces: Iterable[bytes]) -> Iterator[str]:
+    decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
+    yield from map(decoder.decode, pieces)
+    yield decoder.decode(b"", final=True)
+
+
+def _lines(texts: Iterable[str]) -> Iterator[str]:
+    """The lines of a text that comes in parts, wherever these end."""
+    parts: list[str] = []
+    for text in texts:
+        first, *others = split_lines(text)
+        parts.append(first)
+        for line in others:
+            yield "".join(parts)
+            parts = [line]
+    yield "".join(parts)
 
 
 def _no_text(config: VocabularyConfig) -> ValueError:

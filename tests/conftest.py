@@ -65,7 +65,9 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tokenizer_directory(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("tokenizer") / "vocabulary"
     inputs = (str(corpus / "*.txt"),)
-    train_vocabulary(VocabularyConfig(inputs, str(output), vocab_size=VOCAB_SIZE))
+    train_vocabulary(
+        VocabularyConfig(input=inputs, output=str(output), vocab_size=VOCAB_SIZE)
+    )
     return output
 
 

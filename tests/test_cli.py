@@ -126,7 +126,9 @@ def test_refused_configuration_files(text, message, capsys, tmp_path):
         ({"model__vocab_size": "100"}, "model.vocab_size=100 but the tokenizer of"),
         ({"data__sequence_length": "64"}, "data.sequence_length=64 but .* 32"),
         ({"batch_size": "10", "mesh__data": "4"}, "batch_size=10 is not a multiple"),
-        ({"mesh__data": "99"}, "mesh.data=99 but 8 devices"),
+        ({"mesh__data": "99"}, "mesh.data=99, .* do not make 8 devices"),
+        ({"mesh__tensor": "8"}, "mesh.tensor=8 does not divide model.num_attention"),
+        ({"microbatches": "3"}, "1 devices x 3 microbatches; 9 would be"),
         ({"batch_size": "5000"}, "training rows, fewer than batch_size=5000"),
         ({"masking__mask_token_id": "9"}, "masking.mask_token_id=9 but the tokenizer"),
         ({"init_from": "nowhere"}, "nowhere holds no whole checkpoint"),
@@ -276,9 +278,15 @@ def test_another_tokenizer_than_the_source(
     pretrain(small_config, tmp_path / "source")
     text = (str(corpus / "*.txt"),)
     other = str(tmp_path / "other")
-    train_vocabulary(VocabularyConfig(text, other, vocab_size=160, cased=True))
+    train_vocabulary(
+        VocabularyConfig(input=text, output=other, vocab_size=160, cased=True)
+    )
     data = str(tmp_path / "data")
-    prepare(PrepareConfig(text, other, data, sequence_length=32, workers=1))
+    prepare(
+        PrepareConfig(
+            input=text, tokenizer=other, output=data, sequence_length=32, workers=1
+        )
+    )
     capsys.readouterr()
     arguments = options(
         small_config,

@@ -21,7 +21,9 @@ def train(kind, directory):
     text = directory / "text.txt"
     text.write_text("".join(f"Word {i}, wording {i * 7} words\n" for i in range(99)))
     return train_vocabulary(
-        VocabularyConfig((str(text),), str(directory / "out"), kind, vocab_size=50)
+        VocabularyConfig(
+            input=(str(text),), output=str(directory / "out"), kind=kind, vocab_size=50
+        )
     )
 
 

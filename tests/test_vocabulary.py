@@ -1,7 +1,9 @@
 """Training a vocabulary on text files."""
 
 import collections
+import gzip
 import hashlib
+import json
 import os
 import random
 import subprocess
@@ -13,11 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_jax.config import VocabularyConfig
+from bert_jax.data import sources
+from bert_jax.data.sources import find_sources
 from bert_jax.tokenization import Tokenizer, bert_normalizer
 from bert_jax.vocabulary import (
     count_words,
     fold,
-    input_files,
     read_lines,
     sample_lines,
     train_vocabulary,
@@ -70,8 +73,8 @@ def test_same_bytes_in_every_process(text, tmp_path):
         "import sys; from bert_jax.config import VocabularyConfig as C\n"
         "from bert_jax.vocabulary import train_vocabulary\n"
         "for kind in ('wordpiece', 'unigram', 'bpe'):\n"
-        "    train_vocabulary(C((sys.argv[1],), sys.argv[2] + kind, kind=kind,\n"
-        "                       vocab_size=150, sample_sentences=300))\n"
+        "    train_vocabulary(C(input=(sys.argv[1],), output=sys.argv[2] + kind,\n"
+        "                       kind=kind, vocab_size=150, sample_sentences=300))\n"
     )
     for seed in ("1", "2"):
         ran = subprocess.run(
@@ -163,18 +166,60 @@ def test_empty_output_and_rests_of_a_killed_run_are_no_hindrance(text, tmp_path)
     assert not (tmp_path / "out.unfinished").exists()
 
 
-def test_input_files_are_sorted_and_unique(tmp_path):
-    for name in ("b.txt", "a.txt", "[c].txt"):
-        (tmp_path / name).write_text(name)
-    patterns = [f"{tmp_path}/*.txt", f"{tmp_path}/b.txt", f"{tmp_path}/[c].txt"]
-    names = [os.path.basename(path) for path in input_files(patterns)]
-    assert names == ["[c].txt", "a.txt", "b.txt"]
+def lines_of(*paths, **options):
+    config = VocabularyConfig(input=tuple(map(str, paths)), output="", **options)
+    return list(read_lines(find_sources(config.input), config))
 
 
 def test_lines_are_read_whatever_their_bytes(tmp_path):
-    (tmp_path / "a").write_bytes(b"\xef\xbb\xbfone\r\n\n  two \xff three\n\tfour")
-    lines = list(read_lines([str(tmp_path / "a")]))
-    assert lines == ["one", "two \ufffd three", "four"]
+    content = b"\xef\xbb\xbfone\r\n\n  two \xff three\n\tfour\r\rfive\0\xe2\x80\xa8\xc3"
+    (tmp_path / "a").write_bytes(content)
+    (tmp_path / "a.gz").write_bytes(gzip.compress(content))
+    for name in ("a", "a.gz"):
+        lines = lines_of(tmp_path / name)
+        assert lines == ["one", "two \ufffd three", "four", "five\0\u2028\ufffd"]
+        with pytest.raises(ValueError, match=f"{name}: byte 0xff at 15 is not UTF-8"):
+            lines_of(tmp_path / name, strict=True)
+
+
+@given(st.text("ab\ré \n", max_size=60), st.integers(1, 9))
+def test_lines_do_not_depend_on_the_pieces_read(tmp_path_factory, text, size):
+    path = tmp_path_factory.mktemp("text") / "a.txt"
+    path.write_bytes(text.encode())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sources, "PIECE", size)
+        found = lines_of(path)
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    assert found == [line.strip() for line in lines if line.strip()]
+
+
+def test_lines_of_records_are_those_of_each_text(tmp_path):
+    (tmp_path / "b.txt").write_text("five")
+    texts = ["one\n\ntwo", "three ", "", "four"]
+    records = "".join(json.dumps({"body": text}) + "\n" for text in texts)
+    (tmp_path / "a.jsonl").write_text(records)
+    lines = lines_of(tmp_path / "*", text_field="body")
+    assert lines == ["one", "two", "three", "four", "five"]
+    with pytest.raises(ValueError, match=r"a\.jsonl:1: there is no 'text', but body"):
+        lines_of(tmp_path / "a.jsonl")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_kind_of_source_gives_the_same_vocabulary(text, tmp_path, kind):
+    plain = train(text, tmp_path / "plain", kind=kind)
+    (tmp_path / "a.gz").write_bytes(gzip.compress(text.read_bytes()))
+    record = json.dumps({"text": text.read_text()})
+    (tmp_path / "a.jsonl").write_text(record)
+    for name in ("a.gz", "a.jsonl"):
+        trained = train(tmp_path / name, tmp_path / f"{name}.out", kind=kind)
+        assert trained.fingerprint == plain.fingerprint
+
+
+def test_a_damaged_source_leaves_no_vocabulary(text, tmp_path):
+    (tmp_path / "a.gz").write_bytes(gzip.compress(text.read_bytes())[:-1])
+    with pytest.raises(ValueError, match=r"a\.gz is damaged or not gzip"):
+        train(tmp_path / "a.gz", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 @settings(deadline=None)  # machines are shared

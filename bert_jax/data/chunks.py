@@ -6,20 +6,21 @@ the same chunk, so the shuffle of the whole corpus is what lets them come from a
 
 import collections
 import dataclasses
-import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from etils import epath
-from jaxtyping import Bool, Int32, Int64
+from jaxtyping import Int32, Int64
 
 from bert_jax.config import PrepareConfig
 from bert_jax.config_json import write_json
+from bert_jax.data.corpus import Corpus
 from bert_jax.data.documents import Documents, read_text, split_sentences
 from bert_jax.data.packing import pack
 from bert_jax.data.pairs import make_pairs
+from bert_jax.data.passes import held_out, passes, shuffle
 from bert_jax.data.records import SPLITS, row_dtype, shard_name, write_rows
 from bert_jax.manifest import DamagedError, describe_files, verify_files
 from bert_jax.tokenization import Tokenizer
@@ -29,7 +30,10 @@ CHUNK_BYTES = 1 << 22
 UNFINISHED = "unfinished"
 """Subdirectory of an output that is not finished: its plan, the chunks done so far."""
 
-_SENTENCES_A_CALL = 1024
+LABEL_1 = {"nsp": "random", "sop": "swapped"}
+"""What pairs with the label 1 are."""
+
+_CHARACTERS_A_CALL = 1 << 17
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,28 +46,31 @@ class Chunk:
     documents: Documents
 
 
-def plan_chunks(
-    config: PrepareConfig, documents: Documents, sources: list[dict[str, Any]]
-) -> list[Chunk]:
-    """The chunks of both splits, from a shuffle of the whole corpus.
+def plan_chunks(config: PrepareConfig, corpus: Corpus) -> list[Chunk]:
+    """The chunks of both splits, from shuffles of the whole corpus.
+
+    The training documents are gone through in passes, each with a shuffle and chunks of
+    its own, so that no chunk holds a document twice. Validation documents come once.
 
     Raises:
         ValueError: there are too few documents.
     """
-    where = " ".join(config.input)
+    where, documents = " ".join(config.input), corpus.documents
     if not len(documents):
         raise ValueError(f"input {where} holds no text.")
-    if len(documents) == 1:
+    if len(documents) == 1 and config.pairs == "nsp":
         raise ValueError(
             f"input {where} is a single document, but next sentence prediction needs "
-            "two or more; part documents by a blank line."
+            "two or more; part documents by a blank line, or choose other --pairs."
         )
-    held_out = _held_out(config, documents, sources)
-    order = np.random.default_rng(config.seed).permutation(len(documents))
+    for_validation = held_out(config, corpus)
+    orders = {
+        "train": passes(config, corpus, ~for_validation),
+        "validation": [shuffle(config, 0, for_validation)],
+    }
     chunks = []
     for split_number, split in enumerate(SPLITS):
-        chosen = order[held_out[order] == (split == "validation")]
-        parts = _cut(chosen, documents.length)
+        parts = [part for o in orders[split] for part in _cut(o, documents.length)]
         chunks += [
             Chunk(
                 shard_name(split, number, len(parts)),
@@ -74,39 +81,6 @@ def plan_chunks(
             for number, part in enumerate(parts)
         ]
     return chunks
-
-
-def _held_out(
-    config: PrepareConfig, documents: Documents, sources: list[dict[str, Any]]
-) -> Bool[np.ndarray, " N"]:
-    """Which documents are for validation: at least two, unless none were asked for.
-
-    A document's fate hangs on its source's name and its number in it, not on the rest
-    of the corpus.
-    """
-    count, fraction = len(documents), config.validation_fraction
-    if not fraction:
-        return np.zeros(count, bool)
-    if count >= 4:
-        draws = np.array(list(_draws(config.seed, documents, sources)))
-        held_out = draws <= max(fraction, np.partition(draws, 1)[1])
-        if count - held_out.sum() >= 2:
-            return held_out
-    raise ValueError(
-        f"validation_fraction={fraction} of {count} documents does not leave at least "
-        "two for training and two for validation; add documents, or set it to 0."
-    )
-
-
-def _draws(
-    seed: int, documents: Documents, sources: list[dict[str, Any]]
-) -> Iterator[float]:
-    """A number in [0, 1) for each document, from a hash."""
-    first = np.searchsorted(documents.file, documents.file)
-    for number, file in enumerate(documents.file):
-        identity = f"{seed} {number - first[number]} {sources[file]['name']}"
-        digest = hashlib.blake2b(identity.encode(), digest_size=8).digest()
-        yield int.from_bytes(digest) / 2**64
 
 
 def _cut(
@@ -132,7 +106,11 @@ def write_shard(
     tokens, bounds, counts, dropped = _tokenize(chunk, config, files, tokenizer)
     rng = np.random.default_rng(chunk.seed)
     pairs = make_pairs(
-        bounds, config.sequence_length, config.short_sequence_probability, rng
+        bounds,
+        config.sequence_length,
+        config.short_sequence_probability,
+        rng,
+        config.pairs,
     )
     dtype = row_dtype(config.sequence_length, tokenizer.vocab_size)
     rows = pack(
@@ -142,7 +120,8 @@ def write_shard(
     write_rows(output / chunk.name, rows)
     (shard,) = describe_files(output, [chunk.name])
     counts["pairs"] = len(rows)
-    counts["random_pairs"] = int(pairs.label.sum())
+    if config.pairs != "none":
+        counts[f"{LABEL_1[config.pairs]}_pairs"] = int(pairs.label.sum())
     counts["tokens"] = int(rows["end"].sum(dtype=np.int64))
     counts["padding"] = rows["tokens"].size - counts["tokens"]
     result = {
@@ -172,10 +151,9 @@ def _tokenize(
     ):
         text, undecodable = read_text(files[file], int(offset), int(length))
         dropped["undecodable bytes"] += undecodable
-        sentences = split_sentences(text, config.sentences)
+        sentences = split_sentences(text, config.sentences, config.language)
         bounds = [end]
-        for start in range(0, len(sentences), _SENTENCES_A_CALL):
-            called = sentences[start : start + _SENTENCES_A_CALL]
+        for called in _calls(sentences):
             for ids in tokenizer.encode_batch(called):
                 if ids:
                     pieces.append(np.array(ids, np.int32))
@@ -194,6 +172,16 @@ def _tokenize(
     sentences_kept = sum(len(bounds) - 1 for bounds in documents)
     counts = {"documents": len(documents), "sentences": sentences_kept}
     return tokens, documents, counts, {k: n for k, n in dropped.items() if n}
+
+
+def _calls(sentences: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The sentences, by as many as are tokenized at once: tokens take much memory."""
+    start = size = 0
+    for number, sentence in enumerate(sentences, 1):
+        size += len(sentence)
+        if size >= _CHARACTERS_A_CALL or number == len(sentences):
+            yield sentences[start:number]
+            start, size = number, 0
 
 
 def result_of(output: epath.Path, chunk: Chunk) -> dict[str, Any] | None:

@@ -1,26 +1,38 @@
-"""Text files → an index of documents, and the sentences of each.
+"""Where documents lie in text files, and the sentences of each.
 
 A document is a run of lines that are not blank. The index holds places, not text, so
 that a corpus larger than memory can be shuffled as a whole.
 """
 
-import array
 import dataclasses
-import hashlib
-import os
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO, Literal
+from collections.abc import Iterable, Iterator
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Int64
 
-_PIECE = 1 << 22
-_BOM = b"\xef\xbb\xbf"
+from bert_jax.data.sources import BOM
+
 # White space of ASCII, and what many editors leave: no-break and ideographic space.
-_BLANK = rb"(?:[ \t\r\f\v]|\xc2\xa0|\xe3\x80\x80)*"
+# Nothing is given back (*+): a failed match would try, and remember, every length.
+_BLANK = rb"(?:[ \t\f\v]++|\xc2\xa0|\xe3\x80\x80)*+"
 _BLANK_LINES = re.compile(rb"\n(?:" + _BLANK + rb"\n)+")
 _ONLY_BLANK = re.compile(_BLANK)
+_LONGEST = 10_000  # characters that the sentence splitter is given at once
+_UP_TO_BREAK = re.compile(r".*[\s。！？]", re.DOTALL)
+# sentencex 1.0.32 panics at an initial, such a space that is not ASCII, and a stop.
+_SPACE_BEFORE_STOP = re.compile(r"(?<!\s)\s++(?=\.)")
+# ISO 639-1. The sentence splitter takes any other code for English, silently.
+_LANGUAGES = """
+aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu
+cv cy da de dv dz ee el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi
+ho hr ht hu hy hz ia id ie ig ii ik io is it iu ja jv ka kg ki kj kk kl km kn ko kr ks
+ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb nd ne ng nl
+nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl
+sm sn so sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve
+vi vo wa wo xh yi yo za zh zu
+""".split()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,56 +51,37 @@ class Documents:
         return Documents(self.file[numbers], self.offset[numbers], self.length[numbers])
 
 
-def index_documents(files: Sequence[str]) -> tuple[Documents, list[dict[str, Any]]]:
-    """Every document of the files, in order, and the name, size, sha256 of each file.
+def find_documents(pieces: Iterable[bytes]) -> Iterator[tuple[int, int]]:
+    """Start and end of each document of a text, in bytes.
 
-    A source's name is its base name: a dataset does not say where it was made.
+    The text comes in pieces that end anywhere but between CR and LF; a line that was
+    cut goes on in the next piece.
     """
-    numbers, bounds = array.array("q"), array.array("q")  # compact, unlike lists
-    sources = []
-    for number, path in enumerate(files):
-        digest = hashlib.sha256()
-        with open(path, "rb") as file:
-            for span in _spans(_lines_in_pieces(file, digest)):
-                numbers.append(number)
-                bounds.extend(span)
-            size = file.tell()
-        name = os.path.basename(path)
-        sources.append({"name": name, "size": size, "sha256": digest.hexdigest()})
-    start, end = np.array(bounds, np.int64).reshape(-1, 2).T
-    return Documents(np.array(numbers, np.int64), start, end - start), sources
-
-
-def _lines_in_pieces(file: BinaryIO, digest: Any) -> Iterator[bytes]:
-    """The file's bytes in bounded pieces that end where a line does.
-
-    Only a line of more than two pieces is cut inside.
-    """
-    while piece := file.read(_PIECE):
-        piece += file.readline(_PIECE)
-        digest.update(piece)
-        yield piece
-
-
-def _spans(pieces: Iterator[bytes]) -> Iterator[tuple[int, int]]:
-    """Start and end of each document, in bytes."""
-    offset = 0  # of the piece in the file
+    offset = 0  # of the piece in the text
     start: int | None = None  # of the document that the last piece left open
+    # The line break before a piece, so that a blank first line is found; none inside a
+    # line that is already known not to be blank.
+    before = b"\n"
     for piece in pieces:
-        if not offset and piece.startswith(_BOM):
-            offset, piece = len(_BOM), piece[len(_BOM) :]
+        if not offset and piece.startswith(BOM):
+            offset, piece = len(BOM), piece[len(BOM) :]
+        if b"\r" in piece:
+            piece = piece.replace(b"\r\n", b" \n").replace(b"\r", b"\n")
         place = 0
-        # The line break before the piece, so that a blank first line is found.
-        for blank in _BLANK_LINES.finditer(b"\n" + piece):
-            end = blank.start()  # in the piece, of the line before the blank ones
+        for blank in _BLANK_LINES.finditer(before + piece):
+            # In the piece: where the line before the blank ones ends.
+            end = blank.start() + 1 - len(before)
             if start is None and end > place:
                 start = offset + place
             if start is not None:
                 yield start, offset + end
-            start, place = None, blank.end() - 1
+            start, place = None, blank.end() - len(before)
         if start is None and not _ONLY_BLANK.fullmatch(piece, place):
             start = offset + place
         offset += len(piece)
+        end = piece.rfind(b"\n")
+        if before or end >= 0:  # else the piece is inside a line that is not blank
+            before = b"\n" if _ONLY_BLANK.fullmatch(piece, end + 1) else b""
     if start is not None:
         yield start, offset
 
@@ -102,14 +95,68 @@ def read_text(path: str, offset: int, length: int) -> tuple[str, int]:
     return text, text.count("\ufffd") - content.count(b"\xef\xbf\xbd")
 
 
-def split_sentences(text: str, mode: Literal["split", "lines"]) -> list[str]:
+def split_lines(text: str) -> list[str]:
+    """The lines, however they end: by LF, CR LF or CR."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+
+
+def require_language(code: str) -> None:
+    """Refuse what is no ISO 639-1 code.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if code not in _LANGUAGES:
+        raise ValueError(
+            f"language={code!r} is not an ISO 639-1 code, such as en, de or ja; for a "
+            "language without one, give one that ends its sentences alike."
+        )
+
+
+def split_sentences(
+    text: str, mode: Literal["split", "lines"], language: str = "en"
+) -> list[str]:
     """The sentences of a document, stripped; what is blank is left out.
 
-    split: each line is prose and is cut by sentencex; lines: each line is a sentence.
+    split: each line is prose and is cut by sentencex, by the rules of `language` where
+    it has some; lines: each line is a sentence. A sentence of prose ends after 10,000
+    characters at the latest, at the white space before.
     """
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    lines = split_lines(text)
     if mode == "split":
-        import sentencex
-
-        lines = [part for line in lines for part in sentencex.segment("en", line)]
+        lines = [part for line in lines for part in _cut(line, language)]
     return [sentence for line in lines if (sentence := line.strip())]
+
+
+def _cut(line: str, language: str) -> list[str]:
+    """The sentences of a line of prose, by bounded parts of it.
+
+    The time of sentencex grows with the square of the length where there are no spaces,
+    as in Chinese, or a quotation is never closed: a line of 1 MB would take an hour.
+    """
+    found: list[str] = []
+    start = 0
+    line = line if line.isascii() else _SPACE_BEFORE_STOP.sub(" ", line)
+    while len(line) - start > _LONGEST:
+        part = line[start : start + _LONGEST]
+        if up_to_break := _UP_TO_BREAK.match(part):
+            part = up_to_break[0]
+        sentences = _segment(part, language)
+        start += len(part)
+        if len(sentences) > 1:  # the last may go on: the next part begins with it
+            start -= len(sentences.pop())
+        found += sentences
+    return found + _segment(line[start:], language)
+
+
+def _segment(text: str, language: str) -> list[str]:
+    import sentencex
+
+    try:
+        sentences: list[str] = sentencex.segment(language, text)
+    except BaseException as error:
+        # What a defect of its Rust code raises is not even an Exception.
+        if type(error).__name__ != "PanicException":
+            raise
+        return [text]
+    return sentences

@@ -30,7 +30,7 @@ from bert_jax.data.prose import fold, paragraphs
 DISTRIBUTIONS = (
     "jax flax optax orbax-checkpoint tensorflow tensorflow-cpu tensorflow-datasets"
     " sentencepiece tokenizers sentencex tyro rich tensorboardX scikit-learn jaxtyping"
-    " safetensors"
+    " safetensors pyarrow importlib-resources"
 ).split()
 """These and whatever they require, as far as it is installed, make the corpus."""
 

@@ -1,4 +1,7 @@
-"""Pairs → rows of fixed width, one pair a row: [CLS] A [SEP] B [SEP] [PAD] …"""
+"""Pairs → rows of fixed width, one pair a row: [CLS] A [SEP] B [SEP] [PAD] …
+
+A pair without a second segment is [CLS] A [SEP].
+"""
 
 import numpy as np
 from jaxtyping import Integer, Shaped
@@ -18,7 +21,8 @@ def pack(
     rows = np.zeros(len(pairs.label), dtype)
     position = np.arange(dtype["tokens"].shape[0], dtype=np.int32)
     second = pairs.first_end - pairs.first_start + 2
-    end = second + pairs.second_end - pairs.second_start + 1
+    alone = pairs.label == -1
+    end = second + pairs.second_end - pairs.second_start + ~alone
     assert not len(end) or end.max() <= len(position)
     # Where in `tokens` each position of a row reads from, were there no special ones.
     source = np.where(

@@ -1,4 +1,4 @@
-"""Text files → a dataset: the corpus is cut into chunks, and each becomes a shard.
+"""Text → a dataset: the corpus is cut into chunks, and each becomes a shard.
 
 What a chunk holds and how it turns out depends on the input and the seed alone, so
 chunks may be written by any number of processes, in any order, in several runs.
@@ -10,35 +10,43 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import functools
-import json
 import multiprocessing
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
 from typing import Any
 
 from etils import epath
 
 from bert_jax.config import PrepareConfig
-from bert_jax.config_json import differences, write_json
+from bert_jax.config_json import write_json
 from bert_jax.data import records
+from bert_jax.data.beam import write_by_beam
 from bert_jax.data.chunks import (
+    LABEL_1,
     UNFINISHED,
     Chunk,
     plan_chunks,
     result_of,
     write_shard,
 )
-from bert_jax.data.documents import index_documents
-from bert_jax.manifest import MANIFEST, describe_files, read_manifest
+from bert_jax.data.corpus import Corpus, read_corpus, spool_folder
+from bert_jax.data.documents import require_language
+from bert_jax.data.passes import num_passes
+from bert_jax.data.sources import find_sources
+from bert_jax.data.unfinished import begin, is_finished, require_ours
+from bert_jax.manifest import MANIFEST, describe_files
 from bert_jax.tokenization import Tokenizer
-from bert_jax.vocabulary import input_files
 
 _SECONDS_BETWEEN_REPORTS = 2
 # Options that the manifest gives elsewhere, or that change nothing in the dataset.
-_NOT_RECORDED = ("input", "tokenizer", "output", "sequence_length", "workers")
+_NOT_RECORDED = (
+    "input tokenizer output sequence_length pairs workers engine beam_options "
+    "tfds_data_dir strict"
+).split()
 
 
 def prepare(
@@ -54,31 +62,34 @@ def prepare(
     Raises:
         FileNotFoundError: an input pattern matches no file; there is no tokenizer.
         FileExistsError: the output holds something else.
-        ValueError: too few documents.
+        ValueError: too few documents; a source that cannot be read as it should.
         RuntimeError: a worker process died.
     """
+    require_language(config.language)
     tokenizer = Tokenizer.load(config.tokenizer)
-    files = input_files(config.input)
-    documents, sources = index_documents(files)
-    chunks = plan_chunks(config, documents, sources)
-    plan = _describe_plan(config, tokenizer, sources)
+    sources = find_sources(config.input)
     output = epath.Path(config.output)
-    if _is_finished(output, plan):
-        report(f"{output} is already complete.")
-        manifest = records.open_dataset(output).manifest
-    else:
-        _begin(output, plan)
-        tokenizer.save(output / "tokenizer")
-        results = _write_all(config, files, chunks, report)
-        manifest = _finish(output, plan, tokenizer, results)
-        report(_summary(output, manifest))
+    require_ours(output)
+    with spool_folder(Path(config.output) / UNFINISHED) as folder:
+        corpus = read_corpus(config, sources, folder, report)
+        chunks = plan_chunks(config, corpus)
+        plan = _describe_plan(config, tokenizer, corpus)
+        if is_finished(output, plan):
+            report(f"{output} is already complete.")
+            manifest = records.open_dataset(output).manifest
+        else:
+            begin(output, plan)
+            tokenizer.save(output / "tokenizer")
+            results = _write_all(config, corpus.files, chunks, report)
+            manifest = _finish(output, plan, tokenizer, results, corpus.dropped)
+            report(_summary(output, manifest))
     if (output / UNFINISHED).exists():
         (output / UNFINISHED).rmtree()
     return manifest
 
 
 def _describe_plan(
-    config: PrepareConfig, tokenizer: Tokenizer, sources: list[dict[str, Any]]
+    config: PrepareConfig, tokenizer: Tokenizer, corpus: Corpus
 ) -> dict[str, Any]:
     """Everything that the dataset's bytes depend on."""
     dtype = records.row_dtype(config.sequence_length, tokenizer.vocab_size)
@@ -90,54 +101,12 @@ def _describe_plan(
         "row": records.dtype_to_json(dtype),
         "sequence_length": config.sequence_length,
         "vocab_size": tokenizer.vocab_size,
-        "pairs": "nsp",
-        "options": options,
+        "pairs": config.pairs,
+        "options": options | {"weights": list(config.weights)},
+        "passes": num_passes(config),
         "tokenizer": {"fingerprint": tokenizer.fingerprint},
-        "sources": sources,
+        "sources": corpus.sources,
     }
-
-
-def _is_finished(output: epath.Path, plan: dict[str, Any]) -> bool:
-    """Whether the output is the finished dataset of this very plan."""
-    if not (output / MANIFEST).exists():
-        return False
-    manifest = read_manifest(output)
-    tokenizer = {"fingerprint": manifest.get("tokenizer", {}).get("fingerprint")}
-    finished = {name: manifest.get(name) for name in plan} | {"tokenizer": tokenizer}
-    _require_same(output, finished, plan)
-    return True
-
-
-def _begin(output: epath.Path, plan: dict[str, Any]) -> None:
-    """Make the output's directory, or check that it can be continued."""
-    path = output / UNFINISHED / "plan.json"
-    if path.exists():
-        _require_same(output, json.loads(path.read_text()), plan)
-        return
-    if output.exists() and (
-        not output.is_dir()
-        or any(entry.name != UNFINISHED for entry in output.iterdir())
-    ):
-        raise FileExistsError(
-            f"output={output} exists and is not a dataset; choose another."
-        )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(plan, path)
-
-
-def _require_same(output: epath.Path, old: dict[str, Any], new: dict[str, Any]) -> None:
-    found = [
-        f"other {name}"  # too long for a line
-        if isinstance(before, list)
-        else f"{name.removeprefix('options.')}={before!r} before, {after!r} now"
-        for name, before, after in differences(old, new)
-        if name != "row"  # it follows from the others
-    ]
-    if found:
-        raise FileExistsError(
-            f"output={output} was begun differently: {'; '.join(found)}. "
-            "Remove it, choose another, or repeat what began it."
-        )
 
 
 def _write_all(
@@ -152,6 +121,9 @@ def _write_all(
     if results:
         report(f"{len(results)} of {len(chunks)} chunks are already done.")
     todo = [chunk for chunk in chunks if chunk.name not in results]
+    if config.engine == "beam":
+        results |= write_by_beam(config, files, todo)
+        return [results[chunk.name] for chunk in chunks]
     total = sum(int(chunk.documents.length.sum()) for chunk in todo)
     start = shown = time.monotonic()
     size = 0
@@ -235,6 +207,7 @@ def _finish(
     plan: dict[str, Any],
     tokenizer: Tokenizer,
     results: list[dict[str, Any]],
+    dropped_before: dict[str, int],
 ) -> dict[str, Any]:
     """Add up the chunks' results and write the manifest, which ends the work.
 
@@ -248,12 +221,14 @@ def _finish(
             if result["shard"]["split"] == split:
                 added.update(result["counts"])
         if added:
-            share = added["random_pairs"] / max(added["pairs"], 1)
-            counts[split] = dict(added) | {"random_share": round(share, 6)}
+            counts[split] = dict(added)
+        if added and (kind := LABEL_1.get(plan["pairs"])):
+            share = added[f"{kind}_pairs"] / max(added["pairs"], 1)
+            counts[split][f"{kind}_share"] = round(share, 6)
     if not counts["train"]["pairs"]:
         output.rmtree()
         raise ValueError(f"output={output}: the text gives no pair of sentences.")
-    dropped: collections.Counter[str] = collections.Counter()
+    dropped = collections.Counter(dropped_before)
     for result in results:
         dropped.update(result["dropped"])
     names = [f"tokenizer/{path.name}" for path in (output / "tokenizer").iterdir()]
@@ -271,10 +246,11 @@ def _summary(output: epath.Path, manifest: dict[str, Any]) -> str:
     counts = manifest["counts"]
     train = counts["train"]
     cells = train["tokens"] + train["padding"]
+    shares = [f"{train['padding'] / cells:.1%} padding"]
+    if kind := LABEL_1.get(manifest["pairs"]):
+        shares.append(f"{train[f'{kind}_share']:.1%} {kind} pairs")
     return (
         f"{output}: {train['pairs']} rows for training, "
         f"{counts.get('validation', {}).get('pairs', 0)} for validation; "
-        f"{train['tokens'] / 1e6:.1f} M tokens, "
-        f"{train['padding'] / cells:.1%} padding, "
-        f"{train['random_share']:.1%} random pairs."
+        f"{train['tokens'] / 1e6:.1f} M tokens, {', '.join(shares)}."
     )

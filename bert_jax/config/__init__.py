@@ -1,0 +1,27 @@
+"""Every configuration: frozen dataclasses and their checks.
+
+They hold plain values only, to be compared, written as JSON, and offered as options.
+"""
+
+from bert_jax.config.data import PrepareConfig, TextConfig, VocabularyConfig
+from bert_jax.config.model import PRESETS, BertConfig
+from bert_jax.config.training import (
+    DataConfig,
+    MaskingConfig,
+    MeshConfig,
+    OptimizerConfig,
+    PretrainConfig,
+)
+
+__all__ = [
+    "PRESETS",
+    "BertConfig",
+    "DataConfig",
+    "MaskingConfig",
+    "MeshConfig",
+    "OptimizerConfig",
+    "PrepareConfig",
+    "PretrainConfig",
+    "TextConfig",
+    "VocabularyConfig",
+]

@@ -1,0 +1,87 @@
+"""The shape of the model, and the sizes that were released."""
+
+import dataclasses
+import functools
+from typing import Any, Literal
+
+from bert_jax.checks import require, require_positive, require_share, require_types
+
+
+@dataclasses.dataclass(frozen=True)
+class BertConfig:
+    """The shape of the model: the fields of `bert_config.json`, and ours beside them.
+
+    Defaults are BERT base, uncased English (Devlin et al. 2018, §3).
+    """
+
+    vocab_size: int = 30522
+    """Number of entries in the token embedding table."""
+    hidden_size: int = 768
+    """Width D of the residual stream."""
+    num_hidden_layers: int = 12
+    """Number of encoder layers."""
+    num_attention_heads: int = 12
+    """Attention heads a layer; must divide hidden_size."""
+    intermediate_size: int = 3072
+    """Width F of the feed-forward layer."""
+    hidden_act: Literal["gelu", "gelu_new", "relu"] = "gelu"
+    """gelu: by the error function; gelu_new: its tanh approximation."""
+    hidden_dropout_prob: float = 0.1
+    """Dropout on the embeddings and on each sublayer's output."""
+    attention_probs_dropout_prob: float = 0.1
+    """Dropout on the attention probabilities."""
+    max_position_embeddings: int = 512
+    """Longest sequence that the position table holds."""
+    type_vocab_size: int = 2
+    """Number of segments."""
+    initializer_range: float = 0.02
+    """Standard deviation of the truncated normal that fills kernels and embeddings."""
+    layer_norm_eps: float = 1e-12
+    """Added to the variance in LayerNorm."""
+    attention: Literal["bidirectional", "causal"] = "bidirectional"
+    """Which tokens a token may look at."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Of matrix products; parameters, softmax, LayerNorm and losses stay float32."""
+    remat: Literal["none", "attention", "layer"] = "none"
+    """What the backward pass computes again instead of keeping: the attention scores,
+    or all inside a layer (Chen et al. 2016; Korthikanti et al. 2022, §4)."""
+
+    def __post_init__(self) -> None:
+        require_types(self)
+        sizes = (
+            "vocab_size hidden_size num_hidden_layers num_attention_heads "
+            "intermediate_size max_position_embeddings type_vocab_size"
+        )
+        require_positive(self, *sizes.split(), "initializer_range", "layer_norm_eps")
+        require_share(self, "hidden_dropout_prob", "attention_probs_dropout_prob")
+        d, n = self.hidden_size, self.num_attention_heads
+        rule = f"hidden_size={d} is not a multiple of num_attention_heads={n}"
+        require(d % n == 0, f"{rule}; {-(-d // n) * n} would be.")
+
+    @classmethod
+    def miniature(cls, layers: int, hidden: int, **overrides: Any) -> "BertConfig":
+        """One of the 24 released miniatures (Turc et al. 2019), or its kind."""
+        shape = {
+            "num_hidden_layers": layers,
+            "hidden_size": hidden,
+            "num_attention_heads": max(1, hidden // 64),
+            "intermediate_size": 4 * hidden,
+        }
+        return cls(**(shape | overrides))
+
+    tiny = functools.partialmethod(miniature, 2, 128)
+    mini = functools.partialmethod(miniature, 4, 256)
+    small = functools.partialmethod(miniature, 4, 512)
+    medium = functools.partialmethod(miniature, 8, 512)
+    base = functools.partialmethod(miniature, 12, 768)
+    large = functools.partialmethod(miniature, 24, 1024)
+
+
+PRESETS: dict[str, BertConfig] = {
+    name: getattr(BertConfig, name)()
+    for name in ("tiny", "mini", "small", "medium", "base", "large")
+} | {
+    f"L{layers}_H{hidden}": BertConfig.miniature(layers, hidden)
+    for layers in (2, 4, 6, 8, 10, 12)
+    for hidden in (128, 256, 512, 768)
+}

@@ -1,0 +1,203 @@
+"""Records that hold a text: JSON lines, Parquet, TensorFlow Datasets.
+
+The text is UTF-8 as far as the source has it so; other bytes are passed on as they are.
+"""
+
+import collections
+import contextlib
+import json
+import os
+import re
+import textwrap
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from bert_jax.config import TextConfig
+from bert_jax.data.sources import BOM, TFDS, Source, open_file
+
+Record = tuple[str, bytes]
+"""Where it stands, and its text."""
+
+_ROWS_A_BATCH = 256
+_KINDS = {
+    type(None): "null",
+    bool: "a truth value",
+    float: "a number",
+    list: "an array",
+    dict: "an object",
+}
+_SURROGATE = re.compile("[\ud800-\udfff]")
+# But for those that stand for bytes, by Python's error handler "surrogateescape".
+_OTHER_SURROGATE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+
+
+def read_records(
+    source: Source, config: TextConfig, dropped: collections.Counter[str]
+) -> Iterator[bytes]:
+    """The text of each record; those without any are counted in `dropped`.
+
+    Raises:
+        ValueError: the source is damaged, lacks the field, or holds no text in it; the
+            text is not UTF-8 and `config.strict`.
+    """
+    read = {"jsonl": _read_jsonl, "parquet": _read_parquet, "tfds": _read_tfds}
+    for where, text in read[source.kind](source, config):
+        if not text.strip():
+            dropped["records without text"] += 1
+            continue
+        if config.strict:
+            _require_utf8(text, where, config.text_field)
+        yield text
+
+
+def _require_utf8(text: bytes, where: str, field: str) -> None:
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{where}: {field!r} is not UTF-8 at its byte {error.start}; mend it, or "
+            "without --strict such bytes are replaced and counted."
+        ) from error
+
+
+def _read_jsonl(source: Source, config: TextConfig) -> Iterator[Record]:
+    with open_file(source) as file:
+        for number, line in enumerate(file, 1):
+            line = (line.removeprefix(BOM) if number == 1 else line).strip()
+            if line:
+                where = f"{source.path}:{number}"
+                try:
+                    yield where, _json_text(line, config.text_field)
+                except ValueError as error:
+                    raise ValueError(f"{where}: {error}") from error
+
+
+def _json_text(line: bytes, field: str) -> bytes:
+    try:
+        content, surrogate = line.decode(), _SURROGATE
+    except UnicodeDecodeError:
+        content, surrogate = line.decode(errors="surrogateescape"), _OTHER_SURROGATE
+    try:
+        # No number is asked for, and Python refuses whole ones of 4,300 digits.
+        record = json.loads(content, parse_int=float)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON ({error.msg}, column {error.colno}).") from error
+    except RecursionError as error:
+        raise ValueError("not JSON that can be read: it is nested too deep.") from error
+    if not isinstance(record, dict):
+        raise ValueError('not an object; each line must be one, such as {"text": "…"}.')
+    if field not in record:
+        raise ValueError(_no_field(field, record))
+    if not isinstance(text := record[field], str):
+        raise ValueError(f"{field!r} holds {_KINDS[type(text)]}; it must be a string.")
+    # Half of a pair is no character: it becomes a byte that no UTF-8 has.
+    return surrogate.sub("\udcff", text).encode(errors="surrogateescape")
+
+
+def _no_field(field: str, names: Iterable[str]) -> str:
+    there = _list(names) or "nothing"
+    return f"there is no {field!r}, but {there}; choose by --text-field."
+
+
+def _list(names: Iterable[str]) -> str:
+    return textwrap.shorten(", ".join(names), 200, placeholder=" …")
+
+
+def _read_parquet(source: Source, config: TextConfig) -> Iterator[Record]:
+    import pyarrow
+    from pyarrow import parquet
+
+    number = 0
+    try:
+        with parquet.ParquetFile(source.path, page_checksum_verification=True) as file:
+            _require_text_column(file.schema_arrow, source, config.text_field)
+            for batch in file.iter_batches(_ROWS_A_BATCH, columns=[config.text_field]):
+                column = batch.column(0)
+                if pyarrow.types.is_dictionary(column.type):
+                    column = column.dictionary_decode()
+                # As bytes: nothing has checked yet that they are UTF-8.
+                for text in column.cast(pyarrow.large_binary(), safe=False):
+                    number += 1
+                    yield f"{source.path}: row {number}", text.as_py() or b""
+    except (pyarrow.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise ValueError(
+            f"{source.path} is damaged or not Parquet ({_first_line(error)}); "
+            "get it again or leave it out."
+        ) from error
+
+
+def _require_text_column(schema: Any, source: Source, field: str) -> None:
+    from pyarrow import types
+
+    columns = [f"{column.name} ({column.type})" for column in schema]
+    if schema.names.count(field) != 1:
+        raise ValueError(f"{source.path}: {_no_field(field, columns)}")
+    kind = schema.field(field).type
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    tests = (types.is_string, types.is_large_string, types.is_string_view)
+    if not any(test(kind) for test in tests):
+        raise ValueError(
+            f"{source.path}: column {field!r} must be a string; the columns are "
+            f"{_list(columns)}; choose by --text-field."
+        )
+
+
+def _read_tfds(source: Source, config: TextConfig) -> Iterator[Record]:
+    tfds, field = _tensorflow_datasets(), config.text_field
+    with _explained(f"{source.path} cannot be found"):
+        builder = tfds.builder(
+            source.path.removeprefix(TFDS), data_dir=config.tfds_data_dir or None
+        )
+    features = builder.info.features
+    if not (hasattr(features, "keys") and field in features):
+        names = features.keys() if hasattr(features, "keys") else ()
+        raise ValueError(f"{source.path}: {_no_field(field, names)}")
+    if not isinstance(features[field], tfds.features.Text):
+        kinds = (f"{name} ({type(kind).__name__})" for name, kind in features.items())
+        raise ValueError(
+            f"{source.path}: {field!r} must be a Text; the features are "
+            f"{_list(kinds)}; choose by --text-field."
+        )
+    with _explained(f"{source.path} cannot be downloaded and prepared"):
+        builder.download_and_prepare()
+    split = config.tfds_split
+    with _explained(f"{source.path} cannot be read, tfds_split={split!r}"):
+        dataset = builder.as_dataset(
+            split=split,
+            shuffle_files=False,
+            # In the order of the files, and one after another.
+            read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
+            decoders=tfds.decode.PartialDecoding({field: True}),
+        )
+        for number, example in enumerate(tfds.as_numpy(dataset), 1):
+            yield f"{source.path}: example {number} of {split}", example[field]
+
+
+def _tensorflow_datasets() -> Any:
+    """The library without its progress bars, and TensorFlow as `pipeline.py` has it."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+    import tensorflow as tf
+    import tensorflow_datasets as tfds
+
+    with contextlib.suppress(RuntimeError):  # the program has already placed them
+        tf.config.set_visible_devices([], "GPU")
+    tfds.disable_progress_bar()
+    return tfds
+
+
+@contextlib.contextmanager
+def _explained(what: str) -> Iterator[None]:
+    """Whatever TFDS raises, in one line: its errors are of all classes and lengths."""
+    try:
+        yield
+    except Exception as error:
+        raise ValueError(f"{what}: {_first_line(error)}.") from error
+
+
+def _first_line(error: Exception) -> str:
+    # TensorFlow puts the name of an operation before what it says, and behind.
+    message = re.sub(r"^{{.*?}}|\[Op:.*", "", str(error).strip())
+    return (message or type(error).__name__).splitlines()[0].strip(" .:!")

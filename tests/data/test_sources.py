@@ -1,0 +1,177 @@
+"""What --input names, and text in pieces."""
+
+import functools
+import gzip
+import os
+from pathlib import Path
+
+import pyarrow
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bert_jax.data import sources
+from bert_jax.data.installed_documentation import library, write_corpus
+from bert_jax.data.sources import Source, find_sources, read_pieces
+
+
+def zstd(content):
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(content)
+    return sink.getvalue().to_pybytes()
+
+
+PACK = {"gz": gzip.compress, "zst": zstd}
+
+
+def make(folder, *names):
+    for name in names:
+        (folder / name).write_text(name)
+    return str(folder)
+
+
+def test_the_kind_goes_by_the_name(tmp_path):
+    names = "a.txt b c.GZ d.txt.zst e.jsonl f.jsonl.gz g.JSONL.zst h.parquet".split()
+    make(tmp_path, *names)
+    found = find_sources([f"{tmp_path}/*"])
+    assert [(s.name, s.kind, s.compression, s.in_place) for s in found] == [
+        ("a.txt", "text", "", True),
+        ("b", "text", "", True),
+        ("c.GZ", "text", "gzip", False),
+        ("d.txt.zst", "text", "zstd", False),
+        ("e.jsonl", "jsonl", "", False),
+        ("f.jsonl.gz", "jsonl", "gzip", False),
+        ("g.JSONL.zst", "jsonl", "zstd", False),
+        ("h.parquet", "parquet", "", False),
+    ]
+    assert [s.holds_records for s in found] == [s.kind != "text" for s in found]
+    tfds, documentation = find_sources(["tfds:lm1b", "installed-documentation"])[::-1]
+    assert (tfds.kind, tfds.name, tfds.holds_records) == ("tfds", "tfds:lm1b", True)
+    assert (documentation.kind, documentation.in_place) == ("documentation", False)
+
+
+def test_sources_are_sorted_and_belong_to_the_first_input_that_names_them(
+    tmp_path, monkeypatch
+):
+    make(tmp_path, "b.txt", "a.txt", "[c].txt", "d.txt")
+    monkeypatch.chdir(tmp_path)
+    inputs = ["tfds:x", "b.txt", f"{tmp_path}/./*.txt", "[c].txt", "tfds:x", "./b.txt"]
+    found = [(s.name, s.input) for s in find_sources(inputs)]
+    assert sorted(found) == [
+        ("[c].txt", 2),
+        ("a.txt", 2),
+        ("b.txt", 1),
+        ("d.txt", 2),
+        ("tfds:x", 0),
+    ]
+    order = [s.path for s in find_sources([f"{tmp_path}/d.txt", f"{tmp_path}/*.txt"])]
+    assert order == sorted(order)
+
+
+@pytest.mark.parametrize(
+    ("entry", "error"),
+    [
+        ("https://host/a.txt", "'https://host/a.txt' is an address; download it first"),
+        ("gs://bucket/*.txt", "is an address"),
+        ("none*.txt", r"'none\*.txt' matches no file; give text files"),
+        (".", "'.' matches no file"),
+        ("a.txt.bz2", "'a.txt.bz2' is of a kind that is not read; unpack it"),
+        ("A.TAR.GZ", "'A.TAR.GZ' is of a kind"),
+        ("a.parquet.gz", "is of a kind"),
+    ],
+)
+def test_what_is_not_read_is_refused(tmp_path, monkeypatch, entry, error):
+    monkeypatch.chdir(tmp_path)
+    make(tmp_path, "a.txt.bz2", "A.TAR.GZ", "a.parquet.gz")
+    with pytest.raises((ValueError, FileNotFoundError), match=error):
+        find_sources([entry])
+
+
+def source_of(path):
+    (found,) = find_sources([str(path)])
+    return found
+
+
+@given(st.text("ab\r\né", max_size=80), st.integers(1, 9))
+def test_pieces_are_the_text_and_end_as_lines_do(tmp_path_factory, text, size):
+    path = tmp_path_factory.mktemp("text") / "a.txt"
+    path.write_bytes(text.encode())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sources, "PIECE", size)
+        pieces = list(read_pieces(source_of(path), strict=True))
+    assert b"".join(pieces) == text.encode()
+    for piece, after in zip(pieces, pieces[1:], strict=False):
+        assert piece.endswith(b"\n") or len(piece) >= 2 * size
+        assert not (piece.endswith(b"\r") and after.startswith(b"\n"))
+
+
+@pytest.mark.parametrize("suffix", PACK)
+def test_compressed_text_is_read_through_all_its_members(tmp_path, suffix):
+    pack, path = PACK[suffix], tmp_path / f"a.txt.{suffix}"
+    content = os.urandom(200_000).hex().encode()
+    path.write_bytes(pack(content[:1000]) + pack(b"") + pack(content[1000:]))
+    assert b"".join(read_pieces(source_of(path), strict=False)) == content
+
+
+@pytest.mark.parametrize("suffix", PACK)
+def test_damaged_files_are_named(tmp_path, suffix):
+    path, whole = tmp_path / f"a.{suffix}", PACK[suffix](os.urandom(50_000))
+    cuts = {
+        whole[:-1]: "Truncated compressed stream",
+        whole[:30_000]: "Truncated compressed stream",
+        b"": "it is empty",
+        b"plain text" * 9: "(incorrect header|Unknown frame)",
+        whole + b"more": "",
+    }
+    for content, error in cuts.items():
+        path.write_bytes(content)
+        match = rf"a\.{suffix} is damaged or not \w+ \(.*{error}.*\); get it again"
+        with pytest.raises(ValueError, match=match) as caught:
+            list(read_pieces(source_of(path), strict=False))
+        assert "\n" not in str(caught.value)
+
+
+def test_an_unreadable_file_keeps_the_systems_words(tmp_path):
+    for name in ("a.txt", "a.gz"):
+        source = source_of(make(tmp_path, name) + "/" + name)
+        (tmp_path / name).unlink()
+        (tmp_path / name).mkdir()
+        with pytest.raises(IsADirectoryError, match=rf"Is a directory.*{name}"):
+            list(read_pieces(source, strict=False))
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [
+        (b"caf\xe9 au lait\n", "byte 0xe9 at 3 is not UTF-8; convert"),
+        ("né\n".encode() * 5 + b"\xc3\n\xa9\n", "byte 0xc3 at 20 "),
+        (b"ab\n\n" + "é".encode()[:1], "byte 0xc3 at 4 "),
+        (b"\xed\xa0\x80", "byte 0xed at 0 "),  # a surrogate
+    ],
+)
+@pytest.mark.parametrize("size", [1, 2, 1 << 20])
+def test_strict_tells_where_it_is_not_utf8(tmp_path, content, error, size, monkeypatch):
+    monkeypatch.setattr(sources, "PIECE", size)
+    for name, packed in (("a.txt", content), ("a.gz", gzip.compress(content))):
+        (tmp_path / name).write_bytes(packed)
+        source = source_of(tmp_path / name)
+        assert b"".join(read_pieces(source, strict=False)) == content
+        with pytest.raises(ValueError, match=f"{name}: {error}"):
+            list(read_pieces(source, strict=True))
+
+
+def test_the_documentation_of_what_is_installed_is_text(tmp_path, monkeypatch):
+    root = Path(pytest.__file__).parent
+    small = library("pytest", "1", root, ["__init__.py", "_code.py"])
+    prose = "This sentence is here so that there is some prose for the corpus to hold."
+    (tmp_path / "m.py").write_text(f'"""{prose}\n\n{prose[5:]}"""')
+    other = library("other", "1", tmp_path, ["m.py"])
+    write = functools.partial(write_corpus, libraries=[small, other], workers=1)
+    monkeypatch.setattr(sources, "write_corpus", write)
+    source = Source(
+        "installed-documentation", "installed-documentation", "documentation"
+    )
+    first, *_ = pieces = list(read_pieces(source, strict=True))
+    assert prose.encode() in first
+    assert all(piece.endswith(b"\n\n") for piece in pieces)
