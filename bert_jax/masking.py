@@ -6,12 +6,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jaxtyping import Array, Bool, Float, Int, Integer, Key, UInt32
+from jaxtyping import Array, Bool, Float, Int, Integer
 
 from bert_jax.config import MaskingConfig
-from bert_jax.rows import inputs_of
+from bert_jax.masking_units import (
+    Chosen,
+    PRNGKey,
+    choose_spans,
+    choose_tokens,
+    choose_words,
+    span_starts,
+    word_starts,
+)
+from bert_jax.rows import Inputs, inputs_of
 
-MASK_SHARE, RANDOM_SHARE = 0.8, 0.1
+VocabularyTable = Bool[Array, " V"] | Bool[np.ndarray, " V"]
 
 
 @struct.dataclass
@@ -42,65 +51,90 @@ def prediction_counts(sequence_length: int, masking: MaskingConfig) -> list[int]
 
 
 def choose_positions(
-    key: Key[Array, ""] | UInt32[Array, "2"],
-    maskable: Bool[Array, "B T"],
-    count: Int[Array, " B"],
-    slots: int,
-) -> tuple[Int[Array, "B P"], Bool[Array, "B P"]]:
-    """`count` of the maskable positions, each set equally likely; which slots are used.
-
-    The exact top of uniform noise: distinct by construction.
-    """
-    noise = jnp.where(maskable, jax.random.uniform(key, maskable.shape), -1.0)
-    _, positions = jax.lax.top_k(noise, slots)
-    count = jnp.minimum(count, maskable.sum(1))
-    return positions, jnp.arange(slots) < count[:, None]
+    key: PRNGKey,
+    inputs: Inputs,
+    masking: MaskingConfig,
+    continues_word: VocabularyTable | None,
+) -> Chosen:
+    """The positions to predict, whichever unit they are chosen by."""
+    length, maskable = inputs.input_ids.shape[1], inputs.maskable
+    slots = min(masking.max_predictions, length)
+    count = jnp.asarray(prediction_counts(length, masking))[inputs.length]
+    if masking.unit == "token":
+        return choose_tokens(key, maskable, count, slots)
+    if continues_word is None:
+        raise ValueError(
+            f"masking.unit={masking.unit} needs continues_word, which is None; "
+            "pass `Tokenizer.continues_word`."
+        )
+    words = word_starts(maskable, jnp.asarray(continues_word)[inputs.input_ids])
+    if masking.unit == "whole_word":
+        return choose_words(key, maskable, words, count, slots)
+    cut_key, order_key = jax.random.split(key)
+    chance, most = masking.span_probability, masking.max_span
+    starts = span_starts(cut_key, maskable, words, chance, most)
+    return choose_spans(order_key, maskable, starts, count, slots)
 
 
 def replacements(
-    key: Key[Array, ""] | UInt32[Array, "2"],
+    key: PRNGKey,
     labels: Int[Array, "B P"],
+    leads: Bool[Array, "B P"],
     masking: MaskingConfig,
 ) -> Int[Array, "B P"]:
-    """What to show instead of each label: 80 % [MASK], 10 % any token, 10 % itself."""
+    """What to show instead of each label: [MASK], any token, or itself.
+
+    Args:
+        leads: whether a slot draws which of the three, or has that of the slot before.
+    """
     assert masking.vocab_size is not None and masking.mask_token_id is not None
     kind_key, token_key = jax.random.split(key)
+    leader = jax.lax.cummax(jnp.where(leads, jnp.arange(labels.shape[1]), 0), axis=1)
     kind = jax.random.uniform(kind_key, labels.shape)
+    kind = jnp.take_along_axis(kind, leader, axis=1)
     random_tokens = jax.random.randint(token_key, labels.shape, 0, masking.vocab_size)
     return jnp.where(
-        kind < MASK_SHARE,
+        kind < masking.mask_share,
         masking.mask_token_id,
-        jnp.where(kind < MASK_SHARE + RANDOM_SHARE, random_tokens, labels),
+        jnp.where(
+            kind < masking.mask_share + masking.random_share, random_tokens, labels
+        ),
     )
 
 
 def mask_tokens(
-    key: Key[Array, ""] | UInt32[Array, "2"],
+    key: PRNGKey,
     batch: Mapping[str, Integer[Array, "B ..."] | Integer[np.ndarray, "B ..."]],
     masking: MaskingConfig,
+    continues_word: VocabularyTable | None = None,
 ) -> MaskedBatch:
     """Hide a share of the tokens of each row, differently for every key.
 
     Args:
         batch: rows with the fields of `data/records.py`, unmasked.
         masking: with `mask_token_id` and `vocab_size` set.
+        continues_word: of each id of the vocabulary, whether it continues a word that
+            an earlier token began (`Tokenizer.continues_word`); unit token needs none.
 
     Returns:
-        The masked rows. A row of n tokens has min(P, max(1, round(rate · n)))
-        predictions, or none if it is empty.
+        The masked rows. A row of n tokens is due min(P, max(1, round(rate · n)))
+        predictions, none if it is empty. It has so many, or all its tokens; whole words
+        may come to fewer, where no word left out fits into the rest.
+
+    Raises:
+        ValueError: `continues_word` is None, and the unit is another than token.
     """
     inputs = inputs_of(batch)
-    slots = min(masking.max_predictions, inputs.input_ids.shape[1])
-    counts = np.array(prediction_counts(inputs.input_ids.shape[1], masking))
     position_key, replacement_key = jax.random.split(key)
-    positions, used = choose_positions(
-        position_key, inputs.maskable, jnp.asarray(counts)[inputs.length], slots
-    )
+    chosen = choose_positions(position_key, inputs, masking, continues_word)
+    positions, used = chosen.positions, chosen.used
     labels = jnp.take_along_axis(inputs.input_ids, positions, axis=1)
-    shown = jnp.where(used, replacements(replacement_key, labels, masking), labels)
+    shown = replacements(replacement_key, labels, chosen.leads, masking)
     rows = jnp.arange(labels.shape[0])[:, None]
     return MaskedBatch(
-        input_ids=inputs.input_ids.at[rows, positions].set(shown),
+        input_ids=inputs.input_ids.at[rows, positions].set(
+            jnp.where(used, shown, labels)
+        ),
         segment_ids=inputs.segment_ids,
         attention_mask=inputs.attention_mask,
         predicted=positions,
