@@ -32,9 +32,10 @@ def load(path: str | os.PathLike[str]) -> "Predictor":
     directory, problems = find_checkpoint(epath.Path(path))
     for problem in problems:
         warnings.warn(f"Passed over a newer checkpoint: {problem}", stacklevel=2)
-    config = from_dict(BertConfig, read_config(directory)["model"])
+    stored = read_config(directory)
+    config = from_dict(BertConfig, stored["model"])
     tokenizer = Tokenizer.load(directory / "tokenizer")
-    return Predictor(config, read_params(directory), tokenizer)
+    return Predictor(config, read_params(directory), tokenizer, stored["data"]["pairs"])
 
 
 class Predictor:
@@ -44,12 +45,20 @@ class Predictor:
         config: the model's shape.
         params: its parameters, a nested dict of arrays (docs/pretraining.md lists it).
         tokenizer: text to ids and back.
+        pairs: what the model learned of pairs: nsp, sop, or none.
     """
 
-    def __init__(self, config: BertConfig, params: Any, tokenizer: Tokenizer) -> None:
+    def __init__(
+        self,
+        config: BertConfig,
+        params: Any,
+        tokenizer: Tokenizer,
+        pairs: str = "nsp",
+    ) -> None:
         self.config = config
         self.params = jax.device_put(params)
         self.tokenizer = tokenizer
+        self.pairs = pairs
         self._encode = jax.jit(self._hidden)
         self._score = jax.jit(self._token_probabilities)
         self._follow = jax.jit(self._pair_probabilities)
@@ -76,8 +85,14 @@ class Predictor:
         """The probability that `second` follows `first` in a text.
 
         Raises:
-            ValueError: the two are too long together.
+            ValueError: the two are too long together, or the model learned something
+                else of pairs.
         """
+        if self.pairs != "nsp":
+            raise ValueError(
+                f"The model was pretrained with pairs={self.pairs} and never saw a "
+                "random second segment; next_sentence needs one trained with nsp."
+            )
         a, b = self.tokenizer.encode_batch([first, second])
         batch = self._batch([self._join(a, b)])
         return float(self._follow(self.params, *batch)[0, 0])

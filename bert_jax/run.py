@@ -33,9 +33,14 @@ FREE_TO_CHANGE = (
     "log_every",
     "log_examples",
     "mesh.data",
+    "mesh.fsdp",
+    "mesh.tensor",
+    "microbatches",
+    "model.remat",
 )
 """Fields that a run may be continued with another value of: none changes what is
-learned (`mesh.data` does in the last bits, by the order of sums)."""
+learned (the mesh and `microbatches` do in the last bits, by the order of sums, and the
+latter draws other dropout)."""
 
 
 def check_fit(config: PretrainConfig, dataset: Dataset) -> None:
@@ -65,6 +70,11 @@ def check_fit(config: PretrainConfig, dataset: Dataset) -> None:
                 f"masking.{name}={given} but the tokenizer of {path} says {actual}; "
                 "leave the option out."
             )
+    if config.data.pairs not in ("", dataset.manifest["pairs"]):
+        raise ValueError(
+            f"data.pairs={config.data.pairs} but {path} was prepared with "
+            f"{dataset.manifest['pairs']}; leave the option out, or prepare it again."
+        )
     if config.data.fingerprint not in ("", dataset.fingerprint):
         raise ValueError(
             f"data.fingerprint={config.data.fingerprint} but {path} has "
@@ -90,7 +100,11 @@ def resolve(config: PretrainConfig, dataset: Dataset) -> PretrainConfig:
         mask_token_id=tokenizer.mask_id,
         vocab_size=tokenizer.vocab_size,
     )
-    data = dataclasses.replace(config.data, fingerprint=dataset.fingerprint)
+    data = dataclasses.replace(
+        config.data,
+        fingerprint=dataset.fingerprint,
+        pairs=dataset.manifest["pairs"],
+    )
     return dataclasses.replace(config, masking=masking, data=data)
 
 
@@ -196,7 +210,7 @@ def pretrain(
     directory = epath.Path(workdir)
     dataset, config = open_for(config)
     source, config = open_source(config, dataset, directory)
-    mesh = make_mesh(config.mesh, config.batch_size)
+    mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
     task = pretraining_task(config, dataset, jax.process_index(), jax.process_count())
     check_workdir(directory, config)
     if source is not None:
@@ -213,5 +227,5 @@ def dry_run(config: PretrainConfig, workdir: str | os.PathLike[str]) -> Iterator
     """What `pretrain` would train on what, line by line; nothing is trained."""
     dataset, config = open_for(config)
     _, config = open_source(config, dataset, epath.Path(workdir))
-    make_mesh(config.mesh, config.batch_size)
+    make_mesh(config.mesh, config.batch_size, config.microbatches)
     return describe(config, dataset, pretraining_task(config, dataset))

@@ -9,15 +9,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import AxisType
 
-from bert_jax.config import PRESETS, BertConfig, OptimizerConfig
+from bert_jax.config import (
+    PRESETS,
+    BertConfig,
+    DataConfig,
+    MeshConfig,
+    OptimizerConfig,
+    PretrainConfig,
+)
 from bert_jax.masking import MaskedBatch
 from bert_jax.model.encoder import Encoder
 from bert_jax.model.heads import Pooler
 from bert_jax.model.pretraining import BertForPretraining
-from bert_jax.sharding import path_name, tree_shardings
-from bert_jax.tasks.pretraining import pretraining_losses
+from bert_jax.sharding import make_mesh, path_name, tree_shardings
+from bert_jax.tasks.pretraining import (
+    DrawnRows,
+    apply_model,
+    pretraining_losses,
+)
 from bert_jax.tasks.task import Task
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.state import initial_state, num_parameters
@@ -124,7 +134,7 @@ def premasked_task(config: BertConfig) -> Task:
     """Pretraining on batches that are masked beforehand, without dropout."""
     model = BertForPretraining(config)
 
-    def loss(params, batch, key):
+    def draw(batch, key):
         masked = MaskedBatch(
             input_ids=batch["input_ids"],
             segment_ids=batch["segment_ids"],
@@ -133,17 +143,13 @@ def premasked_task(config: BertConfig) -> Task:
             labels=batch["masked_lm_labels"],
             weights=batch["masked_lm_weights"],
         )
-        first = jnp.zeros((batch["input_ids"].shape[0], 1), jnp.int32)
-        scores = model.apply(
-            {"params": params},
-            masked.input_ids,
-            masked.segment_ids,
-            masked.attention_mask,
-            masked.predicted,
-            first,
-        )
         labels = batch["next_sentence_labels"][:, None]
-        return pretraining_losses(scores, masked, labels)
+        drawn = DrawnRows(masked, jnp.zeros_like(labels), labels)
+        counts = masked.weights.sum(), jnp.float32(labels.size)
+        return drawn, dict(zip(("mlm_loss", "nsp_loss"), counts, strict=True))
+
+    def loss(params, rows, key):
+        return pretraining_losses(apply_model(model, params, rows), rows, "nsp")
 
     def unused(*_: Any) -> Any:
         raise AssertionError("the training step alone is under test")
@@ -153,6 +159,7 @@ def premasked_task(config: BertConfig) -> Task:
         initialise=unused,
         batch=unused,
         examples=unused,
+        draw=draw,
         loss=loss,
         evaluate=unused,
         evaluation_batches=unused,
@@ -173,7 +180,7 @@ def test_fifty_steps_equal_pytorch():
     rules = fixture["hyperparameters"]
     clipped = (fixture["grad_norm"] > rules["clip_norm"]).sum()
     assert 0 < clipped < rules["num_steps"], "the fixture must clip some steps only"
-    config = OptimizerConfig(
+    optimizer = OptimizerConfig(
         peak_learning_rate=rules["peak_learning_rate"],
         warmup_steps=rules["warmup_steps"],
         weight_decay=rules["weight_decay"],
@@ -182,16 +189,22 @@ def test_fifty_steps_equal_pytorch():
         epsilon=rules["epsilon"],
         max_grad_norm=rules["clip_norm"],
     )
-    mesh = jax.make_mesh((1,), ("data",), axis_types=(AxisType.Auto,))
-    num_steps = rules["schedule_steps"]
+    config = PretrainConfig(
+        model=BertConfig(**fixture["config"]),
+        data=DataConfig(sequence_length=8),
+        optimizer=optimizer,
+        num_steps=rules["schedule_steps"],
+        batch_size=1,
+    )
+    mesh = make_mesh(MeshConfig(data=1), config.batch_size)
     state = initial_state(
         lambda _: jax.tree.map(jnp.asarray, fixture["initial"]),
-        make_optimizer(config, num_steps),
+        make_optimizer(optimizer, config.schedule_steps),
         seed=0,
     )
     shardings = tree_shardings(mesh, state)
-    task = premasked_task(BertConfig(**fixture["config"]))
-    step = make_train_step(task, config, num_steps, mesh, shardings)
+    task = premasked_task(config.model)
+    step = make_train_step(task, config, mesh, shardings)
     state = jax.device_put(state, shardings)
     names = {
         "loss": "loss",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from bert_jax.config import BertConfig, MeshConfig
+from bert_jax.config import BertConfig, MeshConfig, PretrainConfig
 from bert_jax.model.pretraining import BertForPretraining
 from bert_jax.sharding import RULES, make_mesh, partition_of, path_name, to_global
 
@@ -24,7 +24,9 @@ def paths() -> list[str]:
 
 def test_every_parameter_has_a_rule(paths):
     assert len(paths) == 2 * 16 + 5 + 5 + 2 + 2
-    assert {partition_of(path) for path in paths} == {P()}
+    everywhere = {path for path in paths if partition_of(path) == P()}
+    for path in everywhere:
+        assert path.endswith(("bias", "scale")), f"{path} is a matrix on every device"
 
 
 def test_every_rule_is_used(paths, monkeypatch):
@@ -43,7 +45,9 @@ def test_an_unknown_parameter_is_refused():
 
 
 def test_the_optimizers_moments_follow_their_parameter():
-    assert partition_of("opt_state/1/mu/encoder/layer_0/feed_forward/in/kernel") == P()
+    path = "encoder/layer_0/feed_forward/in/kernel"
+    assert partition_of(path) == P("fsdp", "tensor")
+    assert partition_of(f"opt_state/1/mu/{path}") == P("fsdp", "tensor")
 
 
 @pytest.mark.parametrize(
@@ -51,12 +55,31 @@ def test_the_optimizers_moments_follow_their_parameter():
     [
         (-1, 12, "batch_size=12 is not a multiple of the 8 devices; 16 would be"),
         (3, 8, "batch_size=8 is not a multiple of the 3 devices; 9 would be"),
-        (9, 9, "mesh.data=9 but 8 devices are there"),
+        (9, 9, "mesh.data=9, mesh.fsdp=1 and mesh.tensor=1 do not make 8 devices"),
     ],
 )
 def test_what_a_mesh_refuses(data, batch_size, message):
     with pytest.raises(ValueError, match=message):
         make_mesh(MeshConfig(data=data), batch_size)
+
+
+def test_the_rest_of_the_devices_are_data():
+    assert dict(make_mesh(MeshConfig(fsdp=2, tensor=2), 8).shape) == {
+        "data": 2,
+        "fsdp": 2,
+        "tensor": 2,
+    }
+    with pytest.raises(ValueError, match="fsdp=3 and mesh.tensor=1 do not make 8"):
+        make_mesh(MeshConfig(fsdp=3), 8)
+    with pytest.raises(ValueError, match="8 devices x 3 microbatches; 48 would be"):
+        make_mesh(MeshConfig(), 32, microbatches=3)
+
+
+def test_what_does_not_divide_the_model_is_refused():
+    with pytest.raises(ValueError, match="tensor=8 does not divide .*heads=12; 4 wou"):
+        PretrainConfig(mesh=MeshConfig(tensor=8))
+    with pytest.raises(ValueError, match="fsdp=5 does not divide model.hidden_size"):
+        PretrainConfig(mesh=MeshConfig(fsdp=5))
 
 
 def test_rows_are_spread_over_the_devices():

@@ -1,5 +1,6 @@
 """The BERT encoder (Devlin et al. 2018, §3): embeddings, then post-LN layers."""
 
+import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Bool, Float, Int
@@ -56,6 +57,23 @@ class FeedForward(nn.Module):
         return layer_norm(c, "layer_norm")(hidden + output).astype(c.dtype)
 
 
+def rematerialised(module: type[nn.Module], config: BertConfig) -> type[nn.Module]:
+    """`module`, or a version that computes again, on the way back, what it would keep.
+
+    Args:
+        module: called with hidden states, mask and `deterministic`.
+    """
+    if (module, config.remat) == (SelfAttention, "attention"):
+        # The projections are kept; the scores of T × T, and what follows from them,
+        # take the most memory and the least time (Korthikanti et al. 2022, §4).
+        policy = jax.checkpoint_policies.dots_with_no_batch_dims_saveable
+    elif (module, config.remat) == (EncoderLayer, "layer"):
+        policy = None  # only the layer's input is kept (Chen et al. 2016)
+    else:
+        return module
+    return nn.remat(module, policy=policy, static_argnums=(3,))
+
+
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward."""
 
@@ -68,7 +86,8 @@ class EncoderLayer(nn.Module):
         visible: Bool[Array, "B #T T"],
         deterministic: bool,
     ) -> Float[Array, "B T D"]:
-        hidden = SelfAttention(self.config, name="attention")(
+        attention = rematerialised(SelfAttention, self.config)
+        hidden = attention(self.config, name="attention")(
             hidden, visible, deterministic
         )
         return FeedForward(self.config, name="feed_forward")(hidden, deterministic)
@@ -85,8 +104,9 @@ class Encoder(nn.Module):
 
     def setup(self) -> None:
         self.embeddings = Embeddings(self.config)
+        layer = rematerialised(EncoderLayer, self.config)
         self.layers = [
-            EncoderLayer(self.config, name=f"layer_{i}")
+            layer(self.config, name=f"layer_{i}")
             for i in range(self.config.num_hidden_layers)
         ]
 

@@ -7,13 +7,14 @@ from typing import Any
 import jax
 import numpy as np
 from flax import linen as nn
-from jaxtyping import Array, Key
+from jaxtyping import Array, Float, Key
 
 from bert_jax.losses import Sum
 
 Batch = dict[str, np.ndarray]
 """One host's rows by field; the first axis of every field is the row."""
 Sums = dict[str, Sum]
+Counts = dict[str, Float[Array, ""]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,8 +28,13 @@ class Task:
     """Step → this host's share of that step's rows."""
     examples: Callable[[int], np.ndarray]
     """Step → the numbers of all hosts' rows of that step."""
-    loss: Callable[[Any, dict[str, jax.Array], Key[Array, ""]], Sums]
-    """Parameters, rows, key → sums and counts by name, with dropout."""
+    draw: Callable[[dict[str, jax.Array], Key[Array, ""]], tuple[Any, Counts]]
+    """Rows, key → what `loss` takes, with all that is left to chance drawn except
+    dropout, and the count of each objective in it. Every array's first axis is the row.
+    """
+    loss: Callable[[Any, Any, Key[Array, ""]], Sums]
+    """Parameters, drawn rows or a part of them, key → sums and counts by name, with
+    dropout."""
     evaluate: Callable[[Any, dict[str, jax.Array]], Sums]
     """Parameters, rows → the same, without dropout and with nothing left to chance."""
     evaluation_batches: Callable[[], Iterator[Batch]]

@@ -11,7 +11,11 @@ from jaxtyping import Float
 from bert_jax.config import PretrainConfig
 from bert_jax.data.records import Dataset, columns
 from bert_jax.rows import inputs_of
-from bert_jax.tasks.pretraining import mask_for_evaluation, validation_batches
+from bert_jax.tasks.pretraining import (
+    mask_for_evaluation,
+    validation_batches,
+    word_table,
+)
 
 _ROWS_COUNTED = 1_000_000
 _ROWS_AT_ONCE = 8192
@@ -44,8 +48,9 @@ def unigram_baseline(config: PretrainConfig, dataset: Dataset) -> dict[str, floa
         config: with `masking.vocab_size` and `masking.mask_token_id` set.
     """
     scores = log_frequencies(dataset, config.model.vocab_size)
+    words = word_table(config.masking, dataset)
     commonest = scores.argmax()
-    mask = jax.jit(lambda batch: mask_for_evaluation(batch, config))
+    mask = jax.jit(lambda batch: mask_for_evaluation(batch, config.masking, words))
     loss = hits = count = 0.0
     for batch in validation_batches(dataset, config.batch_size, 0, 1):
         masked = mask(batch)

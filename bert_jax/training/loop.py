@@ -142,9 +142,7 @@ def fit(
             report.say(f"Passed over a newer checkpoint: {problem}")
         if step:
             report.say(f"Going on from the checkpoint at step {step}.")
-        train_step = make_train_step(
-            task, config.optimizer, config.schedule_steps, mesh, shardings
-        )
+        train_step = make_train_step(task, config, mesh, shardings)
         eval_step = make_eval_step(task, mesh, shardings)
         signals = stack.enter_context(StopSignals())
         clock = Clock(task.flops_per_step, mesh.size)

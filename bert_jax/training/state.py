@@ -33,6 +33,14 @@ def split_seed(seed: int) -> tuple[Key[Array, ""], Key[Array, ""]]:
     return init_key, base_key
 
 
+def split_step_key(
+    key: Key[Array, ""],
+) -> tuple[Key[Array, ""], Key[Array, ""]]:
+    """The keys of what a step draws of its rows, as masks, and of its dropout."""
+    draw_key, dropout_key = jax.random.split(key)
+    return draw_key, dropout_key
+
+
 def initial_state(
     initialise: Callable[[Key[Array, ""]], Any],
     optimizer: optax.GradientTransformation,

@@ -11,15 +11,16 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float
 
-from bert_jax.config import OptimizerConfig
+from bert_jax.config import PretrainConfig
 from bert_jax.sharding import batch_sharding
 from bert_jax.tasks.task import Sums, Task
+from bert_jax.training.gradients import make_gradient
 from bert_jax.training.optimizer import (
     learning_rate,
     make_optimizer,
     updates_made,
 )
-from bert_jax.training.state import TrainState
+from bert_jax.training.state import TrainState, split_step_key
 
 Scalars = dict[str, Float[Array, ""]]
 
@@ -61,32 +62,28 @@ def apply_gradients(
 
 
 def make_train_step(
-    task: Task,
-    config: OptimizerConfig,
-    num_steps: int,
-    mesh: Mesh,
-    state_shardings: TrainState,
+    task: Task, config: PretrainConfig, mesh: Mesh, state_shardings: TrainState
 ) -> Callable[[TrainState, dict[str, jax.Array]], tuple[TrainState, Scalars]]:
     """State, global batch → next state, scalars of this step. The state is donated.
 
-    The gradient is of the mean over the global batch: the compiler sums it over the
-    devices before it is clipped.
+    The gradient is that of the means over the global batch, summed over the devices
+    before it is clipped.
     """
-    optimizer = make_optimizer(config, num_steps)
-    schedule = learning_rate(config, num_steps)
+    optimizer = make_optimizer(config.optimizer, config.schedule_steps)
+    schedule = learning_rate(config.optimizer, config.schedule_steps)
+    partitions = jax.tree.map(lambda sharding: sharding.spec, state_shardings.params)
+    gradient = make_gradient(task, mesh, partitions, config.microbatches)
 
     def train_step(
         state: TrainState, batch: dict[str, jax.Array]
     ) -> tuple[TrainState, Scalars]:
         key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.step)
-
-        def objective(params: Any) -> tuple[Float[Array, ""], Scalars]:
-            scalars = means(task.loss(params, batch, key), task.objective)
-            return scalars["loss"], scalars
-
-        grads, scalars = jax.grad(objective, has_aux=True)(state.params)
+        draw_key, dropout_key = split_step_key(key)
+        rows, counts = task.draw(batch, draw_key)
+        grads, sums = gradient(state.params, rows, counts, dropout_key)
         rate = schedule(updates_made(state.opt_state))
         next_state, more = apply_gradients(state, grads, optimizer)
+        scalars = means(sums, task.objective)
         return next_state, scalars | more | {"learning_rate": rate}
 
     everywhere = NamedSharding(mesh, P())

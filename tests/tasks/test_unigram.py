@@ -32,7 +32,7 @@ def test_the_baseline_is_scored_on_the_very_masks_of_evaluation(dataset, small_c
     labels = []
     for batch in validation_batches(dataset, 5, 0, 1):
         rows = {name: jnp.asarray(values) for name, values in batch.items()}
-        masked = mask_for_evaluation(rows, config)
+        masked = mask_for_evaluation(rows, config.masking)
         labels += np.asarray(masked.labels)[np.asarray(masked.weights) > 0].tolist()
     found = unigram_baseline(dataclasses.replace(config, batch_size=16), dataset)
     assert found["unigram_loss"] == pytest.approx(-frequencies[labels].mean(), rel=1e-5)

@@ -47,9 +47,7 @@ class Training:
         state = initial_state(task.initialise, optimizer, config.seed)
         self.shardings = tree_shardings(self.mesh, state)
         self.state = jax.device_put(state, self.shardings)
-        self.step = make_train_step(
-            task, config.optimizer, config.schedule_steps, self.mesh, self.shardings
-        )
+        self.step = make_train_step(task, config, self.mesh, self.shardings)
 
     def run(self, batch: dict[str, np.ndarray]) -> dict[str, float]:
         self.state, scalars = self.step(self.state, to_global(batch, self.mesh))
@@ -90,13 +88,18 @@ def test_the_state_is_donated(task, config):
 
 
 def nan_on_the_second_batch(task: Task) -> Task:
-    def loss(params: Any, rows: dict[str, jax.Array], key: Any) -> Any:
-        sums = task.loss(params, rows, key)
-        total, count = sums["mlm_loss"]
-        broken = jnp.where(rows["broken"][0] > 0, jnp.nan, 0.0)
-        return sums | {"mlm_loss": (total + broken * total, count)}
+    def draw(rows: dict[str, jax.Array], key: Any) -> Any:
+        drawn, counts = task.draw(rows, key)
+        return (drawn, rows["broken"]), counts
 
-    return dataclasses.replace(task, loss=loss)
+    def loss(params: Any, rows: Any, key: Any) -> Any:
+        drawn, broken = rows
+        sums = task.loss(params, drawn, key)
+        total, count = sums["mlm_loss"]
+        factor = jnp.where(broken[0] > 0, jnp.nan, 1.0)
+        return sums | {"mlm_loss": (factor * total, count)}
+
+    return dataclasses.replace(task, draw=draw, loss=loss)
 
 
 def test_a_gradient_that_is_not_finite_is_left_out(task, config):

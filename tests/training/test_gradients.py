@@ -1,0 +1,203 @@
+"""One gradient, however the devices and microbatches share the batch."""
+
+import dataclasses
+import re
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.config import (
+    BertConfig,
+    DataConfig,
+    MaskingConfig,
+    MeshConfig,
+    PretrainConfig,
+)
+from bert_jax.data.records import Dataset
+from bert_jax.run import resolve
+from bert_jax.sharding import make_mesh, to_global, tree_shardings
+from bert_jax.tasks.pretraining import pretraining_task
+from bert_jax.training.optimizer import make_optimizer
+from bert_jax.training.state import initial_state, num_parameters
+from bert_jax.training.step import make_train_step
+
+MESHES = [(8, 1, 1), (1, 8, 1), (2, 2, 2), (1, 1, 2), (2, 1, 4)]
+
+
+@pytest.fixture(scope="module")
+def config(small_config: PretrainConfig, dataset: Dataset) -> PretrainConfig:
+    """Two layers that eight devices can share, without dropout."""
+    model = BertConfig.miniature(
+        2,
+        16,
+        vocab_size=small_config.model.vocab_size,
+        num_attention_heads=4,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    return resolve(
+        dataclasses.replace(small_config, model=model, batch_size=16), dataset
+    )
+
+
+def train(
+    config: PretrainConfig, dataset: Dataset, steps: int
+) -> tuple[list[dict[str, float]], Any]:
+    """The scalars of the first steps, and the parameters after them."""
+    mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
+    task = pretraining_task(config, dataset)
+    optimizer = make_optimizer(config.optimizer, config.schedule_steps)
+    state = initial_state(task.initialise, optimizer, config.seed)
+    shardings = tree_shardings(mesh, state)
+    state = jax.device_put(state, shardings)
+    step = make_train_step(task, config, mesh, shardings)
+    lines = []
+    for number in range(steps):
+        state, scalars = step(state, to_global(task.batch(number), mesh))
+        lines.append({name: float(value) for name, value in scalars.items()})
+    return lines, jax.device_get(state.params)
+
+
+@pytest.fixture(scope="module")
+def on_one_device(config: PretrainConfig, dataset: Dataset) -> list[dict[str, float]]:
+    longer = dataclasses.replace(config, num_steps=20)
+    lines, _ = train(longer, dataset, 20)
+    assert lines[-1]["loss"] < lines[0]["loss"] - 0.1, "the model must be learning"
+    return lines
+
+
+@pytest.mark.parametrize("shape", MESHES)
+def test_meshes_agree_with_one_device(shape, config, dataset, on_one_device):
+    """Twenty steps: the losses differ by the order of sums alone."""
+    meshed = dataclasses.replace(config, mesh=MeshConfig(*shape), num_steps=20)
+    lines, _ = train(meshed, dataset, 20)
+    for one, many in zip(on_one_device, lines, strict=True):
+        assert many["loss"] == pytest.approx(one["loss"], rel=1e-5)
+
+
+@pytest.mark.parametrize(("microbatches", "data"), [(2, 1), (4, 1), (16, 1), (4, 2)])
+def test_microbatches_make_the_same_update(microbatches, data, config, dataset):
+    """The rows are of unequal length, so that a mean of means would be another."""
+    batch = dataset.train.gather(np.arange(config.batch_size))
+    assert len(set(batch["end"][:, 0].tolist())) > 2
+    whole, params = train(config, dataset, 3)
+    changed = dataclasses.replace(
+        config, microbatches=microbatches, mesh=MeshConfig(data)
+    )
+    parts, other_params = train(changed, dataset, 3)
+    for one, many in zip(whole, parts, strict=True):
+        for name, value in one.items():
+            assert many[name] == pytest.approx(value, rel=1e-6, abs=1e-7), name
+    for a, b in zip(
+        jax.tree.leaves(params), jax.tree.leaves(other_params), strict=True
+    ):
+        np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+def test_dropout_differs_between_microbatches_and_devices(config, dataset):
+    """Equal rows everywhere: only dropout can tell the parts from one another."""
+    model = dataclasses.replace(config.model, hidden_dropout_prob=0.5)
+    dropping = dataclasses.replace(config, model=model)
+    losses = {
+        train(dataclasses.replace(dropping, **change), dataset, 1)[0][0]["loss"]
+        for change in ({}, {"microbatches": 4}, {"mesh": MeshConfig(4)})
+    }
+    assert len(losses) == 3
+
+
+@pytest.mark.parametrize("remat", ["attention", "layer"])
+def test_rematerialisation_changes_memory_alone(remat, config, dataset):
+    """Dropout is on: what is computed again must draw the same masks."""
+    model = dataclasses.replace(
+        config.model, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1
+    )
+    plain = dataclasses.replace(config, model=model)
+    again = dataclasses.replace(plain, model=dataclasses.replace(model, remat=remat))
+    for one, other in zip(
+        train(plain, dataset, 3)[0], train(again, dataset, 3)[0], strict=True
+    ):
+        assert other == pytest.approx(one, rel=1e-5)
+
+
+def compiled_base(shape: tuple[int, int, int], dataset: Dataset) -> tuple[str, int]:
+    """BERT base's training step on eight devices as XLA leaves it; its parameters."""
+    config = PretrainConfig(
+        mesh=MeshConfig(*shape),
+        data=DataConfig(pairs="nsp"),
+        masking=MaskingConfig(mask_token_id=103, vocab_size=30522),
+        batch_size=8,
+    )
+    mesh = make_mesh(config.mesh, config.batch_size)
+    task = pretraining_task(config, dataset)  # of which nothing is read
+    optimizer = make_optimizer(config.optimizer, config.schedule_steps)
+    state = jax.eval_shape(lambda: initial_state(task.initialise, optimizer, 0))
+    shardings = tree_shardings(mesh, state)
+    step = make_train_step(task, config, mesh, shardings)
+    of_pairs = {
+        "first": jnp.uint16,
+        "second": jnp.uint16,
+        "end": jnp.uint16,
+        "next_sentence_label": jnp.int8,
+    }
+    batch = {"tokens": jax.ShapeDtypeStruct((8, 128), jnp.uint16)} | {
+        name: jax.ShapeDtypeStruct((8, 1), dtype) for name, dtype in of_pairs.items()
+    }
+    # What is looked at are the collectives: the machine code need not be fast.
+    fast = {
+        "xla_backend_optimization_level": 0,
+        "xla_llvm_disable_expensive_passes": True,
+    }
+    compiled = step.lower(state, batch).compile(compiler_options=fast)
+    for path, array in jax.tree_util.tree_leaves_with_path(
+        compiled.output_shardings[0]
+    ):
+        assert array.spec == tree_sharding_at(shardings, path)
+    return compiled.as_text(), num_parameters(state.params)
+
+
+def tree_sharding_at(shardings: Any, path: Any) -> Any:
+    found = dict(jax.tree_util.tree_leaves_with_path(shardings))
+    return found[path].spec
+
+
+def collectives(text: str) -> dict[str, list[int]]:
+    """How many numbers each collective of a compiled program gives, by its kind."""
+    found: dict[str, list[int]] = {}
+    kinds = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"
+    for result, kind in re.findall(rf"= (\([^)]*\)|\S+) ({kinds})(?:-start)?\(", text):
+        shapes = re.findall(r"\w+\[([\d,]*)\]", result)
+        sizes = [int(np.prod([int(n) for n in s.split(",") if n])) for s in shapes]
+        found.setdefault(kind, []).append(sum(sizes))
+    return found
+
+
+def test_data_parallel_base_reduces_its_gradient_once(dataset):
+    text, parameters = compiled_base((8, 1, 1), dataset)
+    found = collectives(text)
+    large = {
+        kind: [size for size in sizes if size > 100_000]
+        for kind, sizes in found.items()
+    }
+    assert {kind: sizes for kind, sizes in large.items() if sizes}.keys() == {
+        "all-reduce"
+    }
+    (reduction,) = large["all-reduce"]
+    # Beside the gradients only the sums of the losses and the accuracies.
+    assert parameters <= reduction <= parameters + 16
+
+
+def test_fsdp_base_gathers_parameters_and_scatters_gradients(dataset):
+    text, parameters = compiled_base((1, 8, 1), dataset)
+    found = collectives(text)
+    assert sum(found["all-gather"]) < 2.1 * parameters
+    assert sum(found["reduce-scatter"]) == pytest.approx(parameters / 8, rel=0.02)
+    # Without scattering, the whole gradient would be reduced everywhere.
+    assert sum(found["all-reduce"]) < 0.2 * parameters
+
+
+def test_base_compiles_on_all_three_axes(dataset):
+    text, parameters = compiled_base((2, 2, 2), dataset)
+    assert sum(collectives(text)["reduce-scatter"]) < 0.6 * parameters
