@@ -16,7 +16,13 @@ import pytest
 from etils import epath
 
 import bert_jax
-from bert_jax.checkpoint import newest_whole, read_params, steps_in
+from bert_jax.checkpoint import (
+    Checkpoints,
+    find_checkpoint,
+    newest_whole,
+    read_params,
+    steps_in,
+)
 from bert_jax.config import (
     DataConfig,
     MeshConfig,
@@ -28,10 +34,12 @@ from bert_jax.config_json import to_dict
 from bert_jax.data.prepare import prepare
 from bert_jax.manifest import DamagedError
 from bert_jax.run import pretrain
+from bert_jax.sharding import make_mesh
 from bert_jax.tasks import pretraining
 from bert_jax.training import loop
 from bert_jax.training.faults import InterruptedRun
 from bert_jax.training.report import Report
+from bert_jax.training.start import starting_state
 
 RATES = ("tokens_per_second", "data_wait", "mfu")
 # After ten steps of the small run; a change of it means that the same seed and data
@@ -167,6 +175,7 @@ from bert_jax.config import PretrainConfig
 from bert_jax.config_json import from_dict
 from bert_jax.run import pretrain
 from bert_jax.training.report import Report
+from bert_jax.training.start import starting_state
 
 write = Report.write
 
@@ -348,6 +357,55 @@ def test_the_second_phase_counts_on(whole, small_config, tmp_path):
     rows = (tmp_path / "second" / "examples.jsonl").read_text().splitlines()
     original = (whole / "examples.jsonl").read_text().splitlines()
     assert json.loads(rows[0])["rows"] == json.loads(original[0])["rows"]
+
+
+def test_a_phase_of_longer_rows_begins_with_the_whole_state(
+    small_config, corpus, tokenizer_directory, tmp_path
+):
+    """As from 128 tokens to 512: parameters, moments, schedule, step and key."""
+    prepare(
+        PrepareConfig(
+            input=(str(corpus / "*.txt"),),
+            tokenizer=str(tokenizer_directory),
+            output=str(tmp_path / "long"),
+            sequence_length=64,
+            workers=1,
+        )
+    )
+    model = dataclasses.replace(small_config.model, max_position_embeddings=64)
+    schedule = dataclasses.replace(small_config.optimizer, decay_steps=8)
+    first = dataclasses.replace(
+        small_config, model=model, optimizer=schedule, num_steps=6
+    )
+    pretrain(first, tmp_path / "first")
+    second = dataclasses.replace(
+        first,
+        data=DataConfig(path=str(tmp_path / "long"), sequence_length=64),
+        num_steps=8,
+        init_from=str(tmp_path / "first"),
+        keep_optimizer=True,
+    )
+    source, _ = find_checkpoint(epath.Path(tmp_path / "first"))
+    dataset, resolved = bert_jax.run.open_for(second)
+    task = pretraining.pretraining_task(resolved, dataset)
+    mesh = make_mesh(second.mesh, second.batch_size)
+    none_of_its_own = Checkpoints(
+        epath.Path(tmp_path / "none"), 1, {}, dataset.path / "tokenizer"
+    )
+    state, _, _ = starting_state(task, second, mesh, none_of_its_own, source)
+    none_of_its_own.close()
+    assert int(state.step) == int(state.opt_state[-1].count) == 6
+    moments = state.opt_state[1]
+    assert int(moments.count) == 6
+    written = final_params(tmp_path / "first")
+    for leaf, kept in zip(jax.tree.leaves(state.params), written, strict=True):
+        np.testing.assert_array_equal(leaf, kept)
+    for moment in (moments.mu, moments.nu):
+        assert all(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(moment))
+    pretrain(second, tmp_path / "second")
+    train = [x for x in metrics(tmp_path / "second") if x["split"] == "train"]
+    rates = [line["learning_rate"] for line in train]
+    np.testing.assert_allclose(rates, np.array([2, 1]) / 6 * 1e-2, rtol=1e-5)
 
 
 def test_the_loop_reads_through_tf_data(whole, small_config, tmp_path, monkeypatch):
