@@ -1,9 +1,7 @@
 """The command line: verbs that call the package, each importing only what it needs."""
 
-import contextlib
 import dataclasses
 import difflib
-import io
 import json
 import logging
 import os
@@ -12,12 +10,12 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+from bert_jax.command import UsageError, parse_options
 
 if TYPE_CHECKING:
     from bert_jax.config import PretrainConfig
-
-ConfigT = TypeVar("ConfigT")
 
 USAGE = """\
 usage: bert-jax VERB [OPTIONS]        bert-jax VERB --help tells a verb's options
@@ -25,6 +23,7 @@ usage: bert-jax VERB [OPTIONS]        bert-jax VERB --help tells a verb's option
   vocab       learn a vocabulary from text files
   prepare     turn text files into a dataset of training rows
   pretrain    pretrain a model on a dataset; again, to go on with it
+  convert     import a model of another library, or export one
   benchmark   measure training, the input pipeline or preparation on this machine
   demo        the whole story, offline, on the documentation of installed packages
 
@@ -33,44 +32,11 @@ usage: bert-jax VERB [OPTIONS]        bert-jax VERB --help tells a verb's option
 """
 
 
-class UsageError(ValueError):
-    """The command line cannot be understood."""
-
-
-def _parse(command: Callable[..., ConfigT], verb: str, args: Sequence[str]) -> ConfigT:
-    """Build the arguments of `command` from the command line, and call it.
-
-    `command` only gathers what it is given: tyro takes a ValueError that it raises for
-    a misprint, and draws a box around it. Where a configuration refuses a value, its
-    own line is the better answer, so that is raised on.
-    """
-    import tyro
-
-    complaint = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(complaint):
-            return tyro.cli(
-                command,
-                prog=f"bert-jax {verb}",
-                args=list(args),
-            )
-    except SystemExit as stop:
-        failure = stop.__context__
-        # tyro wraps what a part of the configuration refuses, naming the part by a
-        # string; what the whole refuses it does not, and it names an option otherwise.
-        if isinstance(getattr(failure, "arg", None), str):
-            failure = failure.__context__ if failure else None
-        if isinstance(failure, ValueError):
-            raise failure from None
-        print(complaint.getvalue(), end="", file=sys.stderr)
-        raise
-
-
 def vocab(arguments: Sequence[str]) -> int:
     """Learn a vocabulary from text files."""
     from bert_jax.config import VocabularyConfig
 
-    config = _parse(VocabularyConfig, "vocab", arguments)
+    config = parse_options(VocabularyConfig, "vocab", arguments)
     from bert_jax.vocabulary import train_vocabulary
 
     tokenizer = train_vocabulary(config)
@@ -89,7 +55,7 @@ def prepare(arguments: Sequence[str]) -> int:
     if "--" in ours:
         place = ours.index("--")
         ours, beams = ours[:place], ours[place + 1 :]
-    config = _parse(PrepareConfig, "prepare", ours)
+    config = parse_options(PrepareConfig, "prepare", ours)
     if beams:
         config = dataclasses.replace(config, beam_options=tuple(beams))
     from bert_jax.data.prepare import prepare as run
@@ -143,7 +109,7 @@ def pretrain(arguments: Sequence[str]) -> int:
         """
         return config, workdir, dry_run, print_config
 
-    return _pretrain(*_parse(command, "pretrain", arguments))
+    return _pretrain(*parse_options(command, "pretrain", arguments))
 
 
 def _pretrain(
@@ -168,6 +134,13 @@ def _pretrain(
     return 0
 
 
+def convert(arguments: Sequence[str]) -> int:
+    """A model from or to another library."""
+    from bert_jax.convert.verbs import convert as run
+
+    return run(arguments)
+
+
 def benchmark(arguments: Sequence[str]) -> int:
     """Measure this machine."""
     from bert_jax.benchmark import main as run
@@ -186,7 +159,7 @@ def demo(arguments: Sequence[str]) -> int:
         """
         return workdir
 
-    workdir = _parse(command, "demo", arguments)
+    workdir = parse_options(command, "demo", arguments)
     from bert_jax.demo import demo as run
 
     run(workdir)
@@ -197,6 +170,7 @@ VERBS: dict[str, Callable[[Sequence[str]], int]] = {
     "vocab": vocab,
     "prepare": prepare,
     "pretrain": pretrain,
+    "convert": convert,
     "benchmark": benchmark,
     "demo": demo,
 }

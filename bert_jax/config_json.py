@@ -13,7 +13,15 @@ ConfigT = TypeVar("ConfigT")
 
 def to_dict(config: Any) -> dict[str, Any]:
     """The configuration as nested dicts of JSON values."""
-    return dataclasses.asdict(config)
+    values: dict[str, Any] = _as_read_back(dataclasses.asdict(config))
+    return values
+
+
+def _as_read_back(value: Any) -> Any:
+    """JSON has lists alone, where a configuration has tuples."""
+    if isinstance(value, dict):
+        return {name: _as_read_back(part) for name, part in value.items()}
+    return list(value) if isinstance(value, (list, tuple)) else value
 
 
 def from_dict(cls: type[ConfigT], values: dict[str, Any]) -> ConfigT:

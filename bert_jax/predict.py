@@ -1,19 +1,16 @@
 """Use a trained model from Python: `load(path)` gives a `Predictor`."""
 
 import os
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from etils import epath
 from jaxtyping import Array, Bool, Float, Int
 
-from bert_jax.checkpoint import find_checkpoint, read_config, read_params
 from bert_jax.config import BertConfig
-from bert_jax.config_json import from_dict
+from bert_jax.convert.opening import open_model
 from bert_jax.model.encoder import Encoder
 from bert_jax.model.heads import MaskedLM, NextSentence, Pooler
 from bert_jax.tokenization import Tokenizer
@@ -23,19 +20,19 @@ _LENGTH_STEP = 32
 
 
 def load(path: str | os.PathLike[str]) -> "Predictor":
-    """Load the model in a workdir, or in one of its checkpoints, every file verified.
+    """Load a model, every file verified.
+
+    Args:
+        path: a workdir, one of its checkpoints, an imported checkpoint, a directory
+            that Hugging Face's transformers saved, or hf:OWNER/NAME@REVISION.
 
     Raises:
-        FileNotFoundError: there is no whole checkpoint.
+        FileNotFoundError: there is no model, or no whole one.
         DamagedError: files are missing or altered.
+        ValueError: the model is none that we compute.
     """
-    directory, problems = find_checkpoint(epath.Path(path))
-    for problem in problems:
-        warnings.warn(f"Passed over a newer checkpoint: {problem}", stacklevel=2)
-    stored = read_config(directory)
-    config = from_dict(BertConfig, stored["model"])
-    tokenizer = Tokenizer.load(directory / "tokenizer")
-    return Predictor(config, read_params(directory), tokenizer, stored["data"]["pairs"])
+    model = open_model(os.fspath(path))
+    return Predictor(model.config, model.params, model.tokenizer, model.pairs)
 
 
 class Predictor:
@@ -67,8 +64,10 @@ class Predictor:
         """The k likeliest tokens for the one `[MASK]` in `text`, with probabilities.
 
         Raises:
-            ValueError: `text` does not hold exactly one [MASK], or is too long.
+            ValueError: `text` does not hold exactly one [MASK], or is too long, or
+                the model has no masked-LM head.
         """
+        self._require("masked_lm", "fill_mask")
         ids = self.tokenizer.encode(text, mask_token=True).ids.tolist()
         masks = ids.count(self.tokenizer.mask_id)
         if masks != 1:
@@ -85,9 +84,10 @@ class Predictor:
         """The probability that `second` follows `first` in a text.
 
         Raises:
-            ValueError: the two are too long together, or the model learned something
-                else of pairs.
+            ValueError: the two are too long together, or the model has no
+                next-sentence head, or learned something else of pairs.
         """
+        self._require("next_sentence", "next_sentence")
         if self.pairs != "nsp":
             raise ValueError(
                 f"The model was pretrained with pairs={self.pairs} and never saw a "
@@ -126,6 +126,14 @@ class Predictor:
             mean = (hidden * weights).sum(1) / weights.sum(1)
             vectors[chosen] = mean if pooling == "mean" else hidden[:, 0]
         return vectors
+
+    def _require(self, head: str, what: str) -> None:
+        """Refuse what takes a head that the model lacks."""
+        if head not in self.params:
+            raise ValueError(
+                f"The model has no {head} head (head={self.config.head}), which {what} "
+                "takes; load a pretrained model that has one."
+            )
 
     def _join(
         self, first: list[int], second: list[int] | None = None

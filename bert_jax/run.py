@@ -8,21 +8,15 @@ from collections.abc import Iterator
 import jax
 from etils import epath
 
-from bert_jax.checkpoint import (
-    CHECKPOINTS,
-    find_checkpoint,
-    require_same_shapes,
-    steps_in,
-)
+from bert_jax.checkpoint import CHECKPOINTS, steps_in
 from bert_jax.config import PretrainConfig
 from bert_jax.config_json import differences, to_dict, write_json
 from bert_jax.data.records import Dataset, open_dataset
-from bert_jax.manifest import read_manifest
+from bert_jax.init_from import check_source, open_source
 from bert_jax.plan import describe
 from bert_jax.sharding import make_mesh
 from bert_jax.tasks.pretraining import pretraining_task
 from bert_jax.tasks.unigram import unigram_baseline
-from bert_jax.tokenization import Tokenizer
 from bert_jax.training.loop import fit
 
 FREE_TO_CHANGE = (
@@ -155,44 +149,6 @@ def open_for(config: PretrainConfig) -> tuple[Dataset, PretrainConfig]:
     return dataset, resolve(config, dataset)
 
 
-def open_source(
-    config: PretrainConfig, dataset: Dataset, workdir: epath.Path
-) -> tuple[epath.Path | None, PretrainConfig]:
-    """The checkpoint to begin from, and where in its count of steps this run begins.
-
-    A run that has checkpoints of its own needs the source no more.
-
-    Raises:
-        ValueError: its tokenizer is not the dataset's, or its last step is past ours.
-    """
-    if not config.init_from:
-        return None, config
-    if steps_in(workdir / CHECKPOINTS) and (workdir / "config.json").exists():
-        begun = json.loads((workdir / "config.json").read_text())
-        return None, _beginning_at(begun["data"]["first_step"], config)
-    source, _ = find_checkpoint(epath.Path(config.init_from))
-    theirs = Tokenizer.load(source / "tokenizer").fingerprint
-    if theirs != dataset.tokenizer.fingerprint:
-        raise ValueError(
-            f"{source} and {dataset.path} have different tokenizers; prepare the "
-            f"text again with --tokenizer {source / 'tokenizer'}."
-        )
-    if not config.keep_optimizer:
-        return source, config
-    step = int(read_manifest(source)["step"])
-    if step >= config.num_steps:
-        raise ValueError(
-            f"num_steps={config.num_steps} but {source} is at step {step} already; "
-            "with keep_optimizer, num_steps counts on from there."
-        )
-    return source, _beginning_at(step, config)
-
-
-def _beginning_at(step: int, config: PretrainConfig) -> PretrainConfig:
-    data = dataclasses.replace(config.data, first_step=step)
-    return dataclasses.replace(config, data=data)
-
-
 def pretrain(
     config: PretrainConfig, workdir: str | os.PathLike[str]
 ) -> dict[str, float]:
@@ -215,7 +171,9 @@ def pretrain(
     check_workdir(directory, config)
     if source is not None:
         shapes = jax.eval_shape(task.initialise, jax.random.key(config.seed))
-        require_same_shapes(source / "state", shapes)
+        note = check_source(config, source, shapes)
+        if note and jax.process_index() == 0:
+            print(note, flush=True)
     directory.mkdir(parents=True, exist_ok=True)
     write_json(to_dict(config), directory / "config.json")
     dataset.tokenizer.save(directory / "tokenizer")

@@ -29,8 +29,8 @@ RULES: tuple[tuple[str, P], ...] = (
     (r"feed_forward/in/bias", P("tensor")),
     (r"feed_forward/out/kernel", P("tensor", "fsdp")),
     (r"feed_forward/out/bias", P()),
-    (r"(pooler|masked_lm|next_sentence)/dense/kernel", P("fsdp")),
-    (r"(pooler|masked_lm|next_sentence)/dense/bias", P()),
+    (r"(pooler|masked_lm|next_sentence|classifier)/dense/kernel", P("fsdp")),
+    (r"(pooler|masked_lm|next_sentence|classifier)/dense/bias", P()),
     (r"masked_lm/bias", P()),
 )
 """Pattern of the end of a parameter's path → its partition; the first match holds.

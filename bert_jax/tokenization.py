@@ -28,6 +28,8 @@ MAX_WORD_CHARACTERS = 200
 """Longer words are [UNK], as in the code of 2018 (Hugging Face's files say 100)."""
 
 _CONFIG = "tokenizer_config.json"
+# Optional there; Hugging Face's names.
+_ACCENTS, _CHINESE = "strip_accents", "tokenize_chinese_chars"
 _WORD_START = "\u2581"  # sentencepiece marks the first piece of a word with it
 
 
@@ -42,22 +44,26 @@ class Encoding:
     """Whether the token continues the word that an earlier token began."""
 
 
-def bert_normalizer(cased: bool) -> normalizers.Normalizer:
+def bert_normalizer(
+    cased: bool, strip_accents: bool | None = None, chinese: bool = True
+) -> normalizers.Normalizer:
     """BERT's own: deletes controls, spaces CJK; uncased strips accents and case."""
-    return normalizers.BertNormalizer(strip_accents=not cased, lowercase=not cased)
+    return normalizers.BertNormalizer(True, chinese, strip_accents, not cased)
 
 
 class _WordPiece:
-    def __init__(self, tokens: list[str], cased: bool, max_characters: int) -> None:
+    def __init__(self, tokens: list[str], config: dict[str, Any]) -> None:
         self.tokens = tokens
         self.continuing = [token.startswith("##") for token in tokens]
         ids = {token: i for i, token in enumerate(tokens)}
-        model = models.WordPiece(
-            ids, unk_token="[UNK]", max_input_chars_per_word=max_characters
+        limit = config.get("max_input_chars_per_word", MAX_WORD_CHARACTERS)
+        self._tokenizer = HuggingFaceTokenizer(
+            models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=limit)
         )
-        self._tokenizer = HuggingFaceTokenizer(model)
         # No added tokens: brackets are punctuation, so "[MASK]" in a text falls apart.
-        self._tokenizer.normalizer = bert_normalizer(cased)
+        self._tokenizer.normalizer = bert_normalizer(
+            config["cased"], config.get(_ACCENTS), config.get(_CHINESE, True)
+        )
         self._tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
 
     def encode(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
@@ -69,9 +75,7 @@ class _WordPiece:
         return [encoding.ids for encoding in encodings]
 
     def inside_word(self, token_id: int) -> int | None:
-        return (
-            token_id  # a special token ends a word in BERT: what follows is a new one
-        )
+        return token_id  # [MASK] ends a word in BERT: what follows is a new one
 
     def decode(self, tokens: Iterable[str]) -> str:
         return " ".join(tokens).replace(" ##", "")
@@ -125,7 +129,8 @@ class Tokenizer:
         _check_config(config)
         self.kind: Kind = config["kind"]
         self.cased: bool = config["cased"]
-        self._files = {
+        self.config = config
+        self.files = {
             _CONFIG: (json.dumps(config, indent=2) + "\n").encode(),
             vocabulary_file(self.kind): vocabulary,
         }
@@ -159,21 +164,21 @@ class Tokenizer:
             tokenizer = cls(config, path.read_bytes())
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
-        tokenizer._files[_CONFIG] = (root / _CONFIG).read_bytes()
+        tokenizer.files[_CONFIG] = (root / _CONFIG).read_bytes()
         return tokenizer
 
     def save(self, directory: epath.PathLike) -> None:
         """Write the files, with the bytes that were loaded; makes `directory`."""
         root = epath.Path(directory)
         root.mkdir(parents=True, exist_ok=True)
-        for name, content in self._files.items():
+        for name, content in self.files.items():
             (root / name).write_bytes(content)
 
     @property
     def fingerprint(self) -> str:
         """Hexadecimal sha256 over the names and bytes of the tokenizer's files."""
         digest = hashlib.sha256()
-        for name, content in sorted(self._files.items()):
+        for name, content in sorted(self.files.items()):
             digest.update(f"{name} {len(content)}\n".encode() + content)
         return digest.hexdigest()
 
@@ -199,12 +204,8 @@ class Tokenizer:
             ids += found
             offsets += [(start + a, start + b) for a, b in places]
             start += len(part) + len("[MASK]")
-        array = np.array(ids, np.int32)
-        return Encoding(
-            ids=array,
-            offsets=np.array(offsets, np.int32).reshape(-1, 2),
-            continues=self.continues_word[array],
-        )
+        array, spans = np.array(ids, np.int32), np.array(offsets, np.int32)
+        return Encoding(array, spans.reshape(-1, 2), self.continues_word[array])
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of many texts, fast; special tokens' names in them are plain text.
@@ -254,7 +255,9 @@ def _read_config(root: epath.Path) -> dict[str, Any]:
 def _check_config(config: Any) -> None:
     if not isinstance(config, dict):
         raise ValueError("must be a JSON object with kind and cased.")
-    for name, allowed in (("kind", get_args(Kind)), ("cased", (False, True))):
+    choices = {"kind": get_args(Kind), "cased": (False, True)}
+    choices |= {name: (False, True) for name in (_ACCENTS, _CHINESE) if name in config}
+    for name, allowed in choices.items():
         if config.get(name) not in allowed:
             options = ", ".join(json.dumps(value) for value in allowed)
             raise ValueError(f"{name}={config.get(name)!r} must be one of {options}.")
@@ -262,14 +265,12 @@ def _check_config(config: Any) -> None:
 
 def _backend(config: dict[str, Any], vocabulary: bytes) -> _WordPiece | _SentencePiece:
     if config["kind"] == "wordpiece":
-        limit = config.get("max_input_chars_per_word", MAX_WORD_CHARACTERS)
-        return _WordPiece(_vocabulary_lines(vocabulary), config["cased"], limit)
+        return _WordPiece(_vocabulary_lines(vocabulary), config)
     try:
         return _SentencePiece(vocabulary)
     except RuntimeError as error:
-        raise ValueError(
-            "is not a sentencepiece model; train one by `bert-jax vocab`."
-        ) from error
+        message = "is not a sentencepiece model; train one by `bert-jax vocab`."
+        raise ValueError(message) from error
 
 
 def _vocabulary_lines(vocabulary: bytes) -> list[str]:
@@ -278,7 +279,7 @@ def _vocabulary_lines(vocabulary: bytes) -> list[str]:
     lines = vocabulary.decode().removesuffix("\n").split("\n")
     tokens = [line.removesuffix("\r") for line in lines]
     for number, token in enumerate(tokens, 1):
-        if not token.strip():
+        if not token.strip(" \t"):  # rarer white space may be a token
             raise ValueError(f"line {number} is blank; each line must hold one token.")
     token, count = collections.Counter(tokens).most_common(1)[0]
     if count > 1:

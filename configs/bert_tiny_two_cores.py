@@ -2,8 +2,8 @@
 
 bert-jax pretrain configs/bert_tiny_two_cores.py --workdir runs/tiny --data.path DATA
 
-What a small budget teaches (docs/pretraining.md): two wide heads, many masks, no dropout,
-and a learning rate that is not yet low when the run ends.
+What a small budget teaches (docs/pretraining.md): two wide heads, many masks, no
+dropout, and a learning rate that is not yet low when the run ends.
 """
 
 from bert_jax import BertConfig, MaskingConfig, OptimizerConfig, PretrainConfig

@@ -50,15 +50,18 @@ def test_help_lists_every_verb(capsys):
     usage = capsys.readouterr().out
     assert main(["--help"]) == 0
     assert capsys.readouterr().out == usage
-    for verb in ("vocab", "prepare", "pretrain", "benchmark", "demo"):
+    for verb in ("vocab", "prepare", "pretrain", "convert", "benchmark", "demo"):
         assert f"  {verb} " in usage
 
 
-@pytest.mark.parametrize("verb", ["vocab", "prepare", "pretrain", "benchmark", "demo"])
+@pytest.mark.parametrize(
+    "verb",
+    "vocab,prepare,pretrain,convert,convert import,benchmark,demo".split(","),
+)
 def test_help_of_a_verb_loads_neither_jax_nor_tensorflow(verb):
     code = (
         "import sys\nfrom bert_jax.cli import main\n"
-        f"try:\n    main(['{verb}', '--help'])\nexcept SystemExit: pass\n"
+        f"try:\n    main([*{verb.split()}, '--help'])\nexcept SystemExit: pass\n"
         "assert not {'jax', 'tensorflow'} & set(sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -7,6 +7,7 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 from bert_jax.config import BertConfig, MeshConfig, PretrainConfig
+from bert_jax.model.finetuning import CLASSIFIERS, BertForFinetuning
 from bert_jax.model.pretraining import BertForPretraining
 from bert_jax.sharding import RULES, make_mesh, partition_of, path_name, to_global
 
@@ -27,6 +28,22 @@ def test_every_parameter_has_a_rule(paths):
     everywhere = {path for path in paths if partition_of(path) == P()}
     for path in everywhere:
         assert path.endswith(("bias", "scale")), f"{path} is a matrix on every device"
+
+
+@pytest.mark.parametrize("head", CLASSIFIERS)
+def test_the_heads_of_fine_tuning_have_rules(head):
+    labels = ("a", "b", "c") if head.endswith("_classification") else ()
+    config = BertConfig.tiny(head=head, labels=labels)
+    one = jnp.zeros((1, 8), jnp.int32)
+    params = jax.eval_shape(
+        lambda: BertForFinetuning(config).init(jax.random.key(0), one, one, one > 0)
+    )["params"]
+    found = {
+        path_name(path): partition_of(path_name(path))
+        for path, _ in jax.tree_util.tree_leaves_with_path(params)
+    }
+    assert found["classifier/dense/kernel"] == P("fsdp")
+    assert found["classifier/dense/bias"] == P()
 
 
 def test_every_rule_is_used(paths, monkeypatch):

@@ -46,6 +46,22 @@ class BertConfig:
     """What the backward pass computes again instead of keeping: the attention scores,
     or all inside a layer (Chen et al. 2016; Korthikanti et al. 2022, §4)."""
 
+    head: Literal[
+        "pretraining",
+        "masked_lm",
+        "encoder",
+        "sequence_classification",
+        "token_classification",
+        "question_answering",
+        "multiple_choice",
+    ] = "pretraining"
+    """What stands on the encoder."""
+    labels: tuple[str, ...] = ()
+    """Names of the classes of a head that has some, in the order of its outputs."""
+    pooling: Literal["cls", "mean"] = "cls"
+    """What a sequence classifier or embedding sees: the tanh layer on [CLS], or the
+    mean of the real tokens' hidden states."""
+
     def __post_init__(self) -> None:
         require_types(self)
         sizes = (

@@ -143,7 +143,8 @@ class PretrainConfig:
     """Parts that a batch is worked through in, one after another, to save memory; the
     update is that of the whole batch."""
     init_from: str = ""
-    """Workdir or checkpoint to take the parameters from; empty: drawn by the seed."""
+    """Workdir, checkpoint, Hugging Face directory or hf:OWNER/NAME@REVISION to take the
+    parameters from; empty: drawn by the seed."""
     keep_optimizer: bool = False
     """With init_from: take its optimizer and step too; the schedule counts on."""
     seed: int = 0
@@ -185,9 +186,17 @@ class PretrainConfig:
             "the learning rate would be 0 before the end.",
         )
         require(
+            self.model.head == "pretraining",
+            f"model.head={self.model.head} has nothing to pretrain; leave it out.",
+        )
+        require(
             bool(self.init_from) or not self.keep_optimizer,
             "keep_optimizer needs init_from; name the run to go on from.",
         )
+        self._check_mesh()
+
+    def _check_mesh(self) -> None:
+        """The axes must divide what lies over them."""
         for axis, width in (
             ("fsdp", "hidden_size"),
             ("tensor", "num_attention_heads"),

@@ -170,7 +170,7 @@ def tensorflow_dataset(read: Read, first_step: int, last_step: int) -> Any:
 
     `read(first_step)` is called once more beforehand, for shapes and dtypes.
     """
-    tf = _tensorflow()
+    tf = quiet_tensorflow()
     example = read(first_step)
     shapes = {name: array.shape for name, array in example.items()}
     dtypes = [array.dtype for array in example.values()]
@@ -202,7 +202,7 @@ def tensorflow_dataset(read: Read, first_step: int, last_step: int) -> Any:
 
 
 @functools.cache
-def _tensorflow() -> Any:
+def quiet_tensorflow() -> Any:
     """TensorFlow, quiet, and kept off the accelerators, whose memory it would grab."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     # oneDNN, of no use to reading, announces itself whatever the log level.

@@ -1,9 +1,9 @@
-"""What stands on the encoder: pooler, masked LM and next sentence."""
+"""What stands on the encoder: the pretraining heads, and those of fine-tuning."""
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from bert_jax.config import BertConfig
 from bert_jax.model.layers import activation, dense, layer_norm
@@ -62,3 +62,90 @@ class NextSentence(nn.Module):
     @nn.compact
     def __call__(self, pooled: Float[Array, "*shape D"]) -> Float[Array, "*shape 2"]:
         return dense(2, self.config, "dense")(pooled).astype(jnp.float32)
+
+
+def mean_of_tokens(
+    hidden: Float[Array, "B T D"], attention_mask: Bool[Array, "B T"]
+) -> Float[Array, "B D"]:
+    """The mean of the real tokens' hidden states, [CLS] and [SEP] among them."""
+    weights = attention_mask.astype(jnp.float32)[:, :, None]
+    total = (hidden.astype(jnp.float32) * weights).sum(1)
+    return (total / jnp.maximum(weights.sum(1), 1.0)).astype(hidden.dtype)
+
+
+def num_outputs(config: BertConfig) -> int:
+    """How many scores the head gives: of a text, of a token, or of a choice.
+
+    Raises:
+        ValueError: the head has no classes, or nobody named them.
+    """
+    fixed = {"question_answering": 2, "multiple_choice": 1}
+    if config.head in fixed:
+        return fixed[config.head]
+    if not config.head.endswith("_classification"):
+        raise ValueError(f"head={config.head} has no classes; choose one that has.")
+    if not config.labels:
+        raise ValueError(
+            f"labels is empty and head={config.head}; name its classes in labels."
+        )
+    return len(config.labels)
+
+
+def _scores(
+    config: BertConfig, inputs: Float[Array, "*shape D"], deterministic: bool
+) -> Float[Array, "*shape C"]:
+    """Dropout, then the one dense layer of the module that calls."""
+    inputs = nn.Dropout(config.hidden_dropout_prob)(inputs, deterministic)
+    scores = dense(num_outputs(config), config, "dense")(inputs)
+    return scores.astype(jnp.float32)
+
+
+class SequenceClassifier(nn.Module):
+    """A pooled text to float32 scores of the classes (Devlin et al. 2018, §4.1)."""
+
+    config: BertConfig
+
+    @nn.compact
+    def __call__(
+        self, pooled: Float[Array, "B D"], deterministic: bool = True
+    ) -> Float[Array, "B C"]:
+        return _scores(self.config, pooled, deterministic)
+
+
+class TokenClassifier(nn.Module):
+    """Each hidden state to float32 scores of the tags (Devlin et al. 2018, §5.3)."""
+
+    config: BertConfig
+
+    @nn.compact
+    def __call__(
+        self, hidden: Float[Array, "B T D"], deterministic: bool = True
+    ) -> Float[Array, "B T C"]:
+        return _scores(self.config, hidden, deterministic)
+
+
+class QuestionAnswering(nn.Module):
+    """Each hidden state to float32 scores: an answer starts, or ends, here (§4.2).
+
+    Without dropout, as in the code of 2018.
+    """
+
+    config: BertConfig
+
+    @nn.compact
+    def __call__(
+        self, hidden: Float[Array, "B T D"], deterministic: bool = True
+    ) -> Float[Array, "B T 2"]:
+        return _scores(self.config, hidden, deterministic=True)
+
+
+class MultipleChoice(nn.Module):
+    """A pooled choice to one float32 score; the softmax is over the choices (§4.4)."""
+
+    config: BertConfig
+
+    @nn.compact
+    def __call__(
+        self, pooled: Float[Array, "B D"], deterministic: bool = True
+    ) -> Float[Array, "B 1"]:
+        return _scores(self.config, pooled, deterministic)

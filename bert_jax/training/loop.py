@@ -22,7 +22,7 @@ from bert_jax.sharding import to_global
 from bert_jax.tasks.task import Task
 from bert_jax.training.faults import InterruptedRun, StopSignals, check_finite
 from bert_jax.training.report import Report
-from bert_jax.training.start import starting_state
+from bert_jax.training.start import Source, starting_state
 from bert_jax.training.step import make_eval_step, make_train_step
 
 _BATCHES_AHEAD = 2
@@ -107,12 +107,12 @@ def fit(
     mesh: Mesh,
     workdir: epath.Path,
     tokenizer_directory: epath.Path,
-    source: epath.Path | None = None,
+    source: Source | None = None,
 ) -> dict[str, float]:
     """Train `task` to `config.num_steps` in `workdir`, from its newest checkpoint on.
 
     Args:
-        source: checkpoint that a new run takes its parameters from.
+        source: what a new run takes its parameters from.
 
     Returns:
         The scores over the validation rows after the last step.

@@ -2,18 +2,41 @@
 
 import dataclasses
 import functools
+from typing import Any, TypeAlias
 
 import jax
+import numpy as np
 from etils import epath
 from flax import serialization
 from jax.sharding import Mesh
 
 from bert_jax.checkpoint import Checkpoints, restore_params, restore_step
 from bert_jax.config import PretrainConfig
-from bert_jax.sharding import tree_shardings
+from bert_jax.sharding import path_name, tree_shardings
 from bert_jax.tasks.task import Task
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.state import TrainState, initial_state
+
+Source: TypeAlias = epath.Path | dict[str, Any]
+"""A run's checkpoint; or parameters in memory, a nested dict that may lack heads."""
+
+
+def with_given(params: Any, given: dict[str, Any]) -> Any:
+    """`params`, laid out over the devices as they are, with the values in `given`."""
+    found = {
+        path_name(path): np.asarray(leaf)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(given)
+    }
+
+    def choose(path: tuple[Any, ...], drawn: jax.Array) -> jax.Array:
+        values = found.get(path_name(path))
+        if values is None:
+            return drawn
+        return jax.make_array_from_callback(
+            drawn.shape, drawn.sharding, lambda part: values[part]
+        )
+
+    return jax.tree_util.tree_map_with_path(choose, params)
 
 
 def starting_state(
@@ -21,12 +44,12 @@ def starting_state(
     config: PretrainConfig,
     mesh: Mesh,
     checkpoints: Checkpoints,
-    source: epath.Path | None,
+    source: Source | None,
 ) -> tuple[TrainState, TrainState, list[str]]:
     """The state, its shardings, and what was wrong with checkpoints passed over.
 
     That is the run's own newest checkpoint. A run without any takes the parameters,
-    and with `keep_optimizer` all else, from the checkpoint `source`, or draws them.
+    and with `keep_optimizer` all else, from `source`, or draws them.
     """
     optimizer = make_optimizer(config.optimizer, config.schedule_steps)
     new_state = functools.partial(
@@ -46,12 +69,15 @@ def starting_state(
     problems: list[str] = []
     if (own := checkpoints.restore(wanted_params, wanted_rest)) is not None:
         params, rest, problems = own
-    elif source is not None and config.keep_optimizer:
+    elif isinstance(source, epath.Path) and config.keep_optimizer:
         params, rest = restore_step(source, wanted_params, wanted_rest)
     else:
         state = jax.jit(new_state, out_shardings=shardings)()
-        if source is not None:
+        if isinstance(source, epath.Path):
             params = restore_params(source, wanted_params)
+            state = dataclasses.replace(state, params=params)
+        elif source is not None:
+            params = with_given(state.params, source)
             state = dataclasses.replace(state, params=params)
         return state, shardings, problems
     state = serialization.from_state_dict(wanted, {"params": params, **rest})

@@ -214,6 +214,6 @@ def test_tensorflow_is_used_where_it_is_installed_with_static_shapes(monkeypatch
 def test_without_tensorflow_the_plain_stream_is_used(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(
-        pipeline, "_tensorflow", lambda: pytest.fail("TensorFlow was asked for")
+        pipeline, "quiet_tensorflow", lambda: pytest.fail("TensorFlow was asked for")
     )
     assert_same(list(stream(read, 0, 3)), [read(s) for s in range(3)])

@@ -92,6 +92,11 @@ def build_model(
             attn_implementation="eager",
         )
     )
+    return draw_weights(model, scales, seed)
+
+
+def draw_weights(model: Any, scales: Scales, seed: int) -> Any:
+    """`model` with random weights, without dropout."""
     rng = np.random.default_rng(seed)
     with torch.no_grad():
         for name, parameter in model.named_parameters():

@@ -1,0 +1,1 @@
+"""Models from and to other libraries, with a receipt for every tensor."""

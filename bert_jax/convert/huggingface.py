@@ -1,0 +1,249 @@
+"""Models as Hugging Face's transformers saves them: config.json and safetensors."""
+
+from typing import Any
+
+import numpy as np
+from etils import epath
+from jaxtyping import Float
+
+from bert_jax.config import BertConfig
+from bert_jax.convert.huggingface_config import read_bert_config
+from bert_jax.convert.names import Name, names_of, shape_of
+from bert_jax.convert.receipts import Imported, Leaf, nested
+from bert_jax.convert.tensor_files import (
+    INDEX,
+    PARAMETER_DTYPES,
+    PICKLES,
+    SINGLE,
+    Tensor,
+    open_tensors,
+    read_json,
+)
+from bert_jax.convert.tokenizers import from_huggingface
+from bert_jax.manifest import describe_files
+
+CONFIG = "config.json"
+BUFFERS = ("bert.embeddings.position_ids", "bert.embeddings.token_type_ids")
+"""No parameters: 0, 1, 2, … and zeros, which old versions saved beside them."""
+TIED = {
+    "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
+    "cls.predictions.decoder.bias": "cls.predictions.bias",
+}
+"""Tensors that may be written out, and what each must equal."""
+WITH_TABLE = ("pretraining", "masked_lm")
+"""Heads whose output layer is the table of embeddings."""
+TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
+
+
+def is_huggingface(path: epath.Path) -> bool:
+    """Whether a directory holds a model as transformers saves it."""
+    if (path / "state").exists() or not (path / CONFIG).exists():
+        return False
+    return any((path / name).exists() for name in (SINGLE, INDEX, *PICKLES))
+
+
+def read_huggingface(path: epath.Path, allow_extra: bool = False) -> Imported:
+    """Read a model directory; every tensor is taken, or named.
+
+    Args:
+        path: holds config.json, model.safetensors (or its shards and their index) and
+            the tokenizer's files.
+        allow_extra: leave tensors aside that the architecture does not have.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: a file is damaged, the files do not belong together, or the model
+            is none that we compute; one line says which and what.
+    """
+    files, found = open_tensors(path)
+    tensors = _by_canonical_name(path, found)
+    config = _read_config(path, tensors)
+    copies = _take_tied(path, tensors) if config.head in WITH_TABLE else {}
+    names = names_of(config, pooler="bert.pooler.dense.weight" in tensors)
+    _check_missing(path, config, tensors, names)
+    left_over = _left_over(path, config, tensors, names, allow_extra)
+    _check_shapes(path, config, tensors, names)
+    tokenizer = from_huggingface(path)
+    if tokenizer.vocab_size != config.vocab_size:
+        raise ValueError(
+            f"{path}: the vocabulary has {tokenizer.vocab_size} tokens and the table "
+            f"of embeddings {config.vocab_size} rows; put the vocabulary there that "
+            "the model was trained with."
+        )
+    present = [name for name in TOKENIZER_FILES if (path / name).exists()]
+    taken = [(tensors[name.huggingface], name) for name in names]
+    both = {name.huggingface: name for name in names}
+    again = [(copy, both[original]) for original, copy in copies.items()]
+    return Imported(
+        config=config,
+        params=_read_params(path, taken),
+        tokenizer=tokenizer,
+        leaves=tuple(_leaf(tensor, name) for tensor, name in [*taken, *again]),
+        fresh=(),
+        left_over=tuple(sorted(left_over)),
+        sources=tuple(describe_files(path, [CONFIG, *files, *present])),
+    )
+
+
+def canonical(name: str, prefix: bool) -> str:
+    """A tensor's name in today's files of the classes with a head.
+
+    Args:
+        prefix: whether the file's names lack `bert.`, as those of BertModel do.
+    """
+    if prefix and name.startswith(("embeddings.", "encoder.", "pooler.")):
+        name = f"bert.{name}"
+    if name.endswith(".LayerNorm.gamma"):
+        return name.removesuffix("gamma") + "weight"
+    if name.endswith(".LayerNorm.beta"):
+        return name.removesuffix("beta") + "bias"
+    return name
+
+
+def _by_canonical_name(path: epath.Path, found: list[Tensor]) -> dict[str, Tensor]:
+    prefix = not any(tensor.name.startswith("bert.") for tensor in found)
+    tensors: dict[str, Tensor] = {}
+    for tensor in found:
+        name = canonical(tensor.name, prefix)
+        if name in tensors:
+            raise ValueError(
+                f"{path}: {tensors[name].name} and {tensor.name} are two tensors for "
+                "one parameter; keep one."
+            )
+        tensors[name] = tensor
+    return tensors
+
+
+def _read_config(path: epath.Path, tensors: dict[str, Tensor]) -> BertConfig:
+    """The configuration, of as many layers as there are tensors for."""
+    values = read_json(path / CONFIG)
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    try:
+        config = read_bert_config(values, shapes)
+    except ValueError as error:
+        raise ValueError(f"{path / CONFIG}: {error}") from error
+    start = "bert.encoder.layer."
+    layers = {name.split(".")[3] for name in tensors if name.startswith(start)}
+    # Before the parameters of each layer are listed: the file may say a billion.
+    if len(layers) != config.num_hidden_layers:
+        raise ValueError(
+            f"{path / CONFIG} says num_hidden_layers={config.num_hidden_layers} and "
+            f"there are tensors of {len(layers)}; put the file there that belongs to "
+            "them."
+        )
+    untied = values.get("tie_word_embeddings") is False
+    if untied and config.head in WITH_TABLE and not TIED.keys() <= tensors.keys():
+        raise ValueError(
+            f"{path / CONFIG} says tie_word_embeddings=False, but {path} lacks "
+            f"{' or '.join(TIED)}; put the file there that belongs to the tensors."
+        )
+    return config
+
+
+def _take_tied(path: epath.Path, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Takes copies of what the output layer shares out of `tensors`, by the original.
+
+    Raises:
+        ValueError: the output layer is another than the table of embeddings.
+    """
+    copies = {}
+    for copy, original in TIED.items():
+        if copy not in tensors:
+            continue
+        one = tensors.pop(copy)
+        other = tensors.setdefault(original, one)
+        same = (one.dtype, one.shape) == (other.dtype, other.shape)
+        if not same or one.read_bytes() != other.read_bytes():
+            raise ValueError(
+                f"{path}: {one.name} differs from {other.name}; bert_jax has one "
+                "array for both, so such a model cannot be taken."
+            )
+        if one is not other:
+            copies[original] = one
+    return copies
+
+
+def _check_missing(
+    path: epath.Path, config: BertConfig, tensors: dict[str, Tensor], names: list[Name]
+) -> None:
+    missing = [name.huggingface for name in names if name.huggingface not in tensors]
+    if missing:
+        raise ValueError(
+            f"{path} lacks {', '.join(missing)}; a model with the head {config.head} "
+            "has them."
+        )
+
+
+def _left_over(
+    path: epath.Path,
+    config: BertConfig,
+    tensors: dict[str, Tensor],
+    names: list[Name],
+    allow_extra: bool,
+) -> list[str]:
+    """The tensors that are not taken, which must be buffers unless more are allowed."""
+    wanted = {name.huggingface for name in names}
+    left = [name for name in tensors if name not in wanted]
+    extra = sorted(tensors[name].name for name in left if name not in BUFFERS)
+    if extra and not allow_extra:
+        raise ValueError(
+            f"{path} holds {', '.join(extra)}, which a model with the head "
+            f"{config.head} does not have; `bert-jax convert import --allow-extra` "
+            "leaves them aside."
+        )
+    return [tensors[name].name for name in left]
+
+
+def _check_shapes(
+    path: epath.Path,
+    config: BertConfig,
+    tensors: dict[str, Tensor],
+    names: list[Name],
+) -> None:
+    wrong = []
+    for name in names:
+        tensor, shape = tensors[name.huggingface], shape_of(config, name.ours)
+        if name.huggingface_transposed:
+            shape = shape[::-1]
+        if tensor.shape != shape:
+            wrong.append(f"{tensor.name} is {_by(tensor.shape)}, not {_by(shape)}")
+    if wrong:
+        raise ValueError(
+            f"{path}: {'; '.join(wrong)}, as {CONFIG} has it; put the file there that "
+            "belongs to the tensors."
+        )
+
+
+def _by(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape)) or "a scalar"
+
+
+def _leaf(tensor: Tensor, name: Name) -> Leaf:
+    return Leaf(
+        source=tensor.name,
+        target=name.ours,
+        shape=tensor.shape,
+        dtype=PARAMETER_DTYPES[tensor.dtype],
+        transposed=name.huggingface_transposed,
+    )
+
+
+def _read_params(path: epath.Path, taken: list[tuple[Tensor, Name]]) -> dict[str, Any]:
+    """The nested parameters; refuses those that are not finite."""
+    params: dict[str, Float[np.ndarray, ...]] = {}
+    for tensor, name in taken:
+        values = tensor.read()
+        params[name.ours] = np.ascontiguousarray(
+            values.T if name.huggingface_transposed else values
+        )
+    broken = [
+        tensor.name
+        for tensor, name in taken
+        if not np.isfinite(params[name.ours]).all()
+    ]
+    if broken:
+        raise ValueError(
+            f"{path}: {', '.join(broken)} hold NaN or infinity; the model is damaged, "
+            "so fetch it again or take an earlier one."
+        )
+    return nested(params)

@@ -1,0 +1,117 @@
+"""A model from wherever one may lie: a run, a checkpoint, Hugging Face's files."""
+
+import dataclasses
+import re
+import warnings
+from typing import Any
+
+from etils import epath
+
+from bert_jax.checkpoint import find_checkpoint, read_config, read_params
+from bert_jax.config import BertConfig
+from bert_jax.config_json import from_dict
+from bert_jax.convert.huggingface import (
+    CONFIG,
+    TOKENIZER_FILES,
+    is_huggingface,
+    read_huggingface,
+)
+from bert_jax.convert.tensor_files import INDEX, SINGLE
+from bert_jax.tokenization import Tokenizer
+
+HUB = "hf:"
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """A model in memory, and what it was trained on."""
+
+    config: BertConfig
+    params: dict[str, Any]
+    """A nested dict of float32 NumPy arrays."""
+    tokenizer: Tokenizer
+    pairs: str
+    """What the model learned of pairs: nsp, sop, or none."""
+    directory: epath.Path
+    """The checkpoint, or directory of Hugging Face's files, that it was read from."""
+    imported: bool
+    """Whether it was never trained here, so that no optimizer belongs to it."""
+
+
+def as_directory(path: str) -> epath.Path:
+    """The path itself, or where `hf:OWNER/NAME@REVISION` was downloaded to."""
+    return download(path) if path.startswith(HUB) else epath.Path(path)
+
+
+def locate(path: str) -> tuple[epath.Path, bool]:
+    """The directory that `path` means, and whether its model was never trained here.
+
+    Arguments and errors are those of `open_model`.
+    """
+    directory = as_directory(path)
+    if is_huggingface(directory):
+        return directory, True
+    directory, problems = find_checkpoint(directory)
+    for problem in problems:
+        warnings.warn(f"Passed over a newer checkpoint: {problem}", stacklevel=4)
+    # The configuration of an imported checkpoint is of the model alone.
+    return directory, "data" not in read_config(directory)
+
+
+def open_model(path: str) -> Model:
+    """Read the model that `path` means, every file verified.
+
+    Args:
+        path: a workdir (its newest whole checkpoint), one of its checkpoints, an
+            imported checkpoint, a Hugging Face directory, or hf:OWNER/NAME@REVISION.
+
+    Raises:
+        FileNotFoundError: there is no model.
+        ValueError: files are missing or altered, or of no model that we compute.
+    """
+    directory, imported = locate(path)
+    if is_huggingface(directory):
+        found = read_huggingface(directory)
+        config, params, tokenizer = found.config, found.params, found.tokenizer
+    else:
+        config = from_dict(BertConfig, read_config(directory)["model"])
+        params = read_params(directory)
+        tokenizer = Tokenizer.load(directory / "tokenizer")
+    pairs = "nsp" if "next_sentence" in params else "none"
+    if not imported:
+        pairs = read_config(directory)["data"]["pairs"]
+    return Model(config, params, tokenizer, pairs, directory, imported)
+
+
+def download(name: str) -> epath.Path:
+    """Fetch `hf:OWNER/NAME@REVISION` into Hugging Face's cache, or find it there.
+
+    Only safetensors, configuration and vocabulary are fetched.
+
+    Raises:
+        ValueError: `name` is no such name, or it cannot be fetched.
+    """
+    match = re.fullmatch(r"hf:([\w.-]+(?:/[\w.-]+)?)@([\w./-]+)", name)
+    if match is None:
+        raise ValueError(
+            f"{name!r} must be hf:OWNER/NAME@REVISION, as in "
+            "hf:google-bert/bert-base-uncased@main."
+        )
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError as error:
+        raise ValueError(
+            f"{name} needs huggingface_hub; install it by `pip install "
+            "huggingface_hub`, or name a directory."
+        ) from error
+    files = [CONFIG, SINGLE, INDEX, "model-*.safetensors", *TOKENIZER_FILES]
+    try:
+        found = snapshot_download(match[1], revision=match[2], allow_patterns=files)
+    except Exception as error:
+        # The library, and the one that it fetches by, raise errors of many kinds.
+        reason = " ".join(str(error).split())[:200]
+        raise ValueError(
+            f"{name} cannot be fetched: {reason} Download it elsewhere and name the "
+            "directory."
+        ) from error
+    return epath.Path(found)

@@ -1,0 +1,117 @@
+"""What a conversion did with each tensor, and the checkpoint that an import writes."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+from etils import epath
+from jaxtyping import Float
+
+from bert_jax.config import BertConfig
+from bert_jax.config_json import to_dict, write_json
+from bert_jax.convert.whole import files_below, whole_directory
+from bert_jax.manifest import MANIFEST, describe_files
+from bert_jax.tokenization import Tokenizer
+
+RECEIPT = "conversion.json"
+
+_NAMED = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Leaf:
+    """Where one tensor came from, or went to."""
+
+    source: str
+    target: str
+    shape: tuple[int, ...]
+    """At the source."""
+    dtype: str
+    """At the source."""
+    transposed: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Imported:
+    """A model as it was read, with everything that was done to read it."""
+
+    config: BertConfig
+    params: dict[str, Any]
+    """A nested dict of float32 NumPy arrays, as `.params` of a Predictor is."""
+    tokenizer: Tokenizer
+    leaves: tuple[Leaf, ...]
+    fresh: tuple[str, ...]
+    """Leaves that the source lacks and that were drawn anew."""
+    left_over: tuple[str, ...]
+    """Tensors of the source that were not taken."""
+    sources: tuple[dict[str, Any], ...]
+    """Path, size and sha256 of each file read."""
+
+
+def nested(leaves: dict[str, Float[np.ndarray, "..."]]) -> dict[str, Any]:
+    """{"a/b": x} as {"a": {"b": x}}."""
+    tree: dict[str, Any] = {}
+    for path, leaf in leaves.items():
+        *parents, last = path.split("/")
+        node = tree
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        node[last] = leaf
+    return tree
+
+
+def receipt(imported: Imported) -> dict[str, Any]:
+    """What `conversion.json` holds of an import."""
+    return {
+        "sources": list(imported.sources),
+        "tensors": [dataclasses.asdict(leaf) for leaf in imported.leaves],
+        "fresh": list(imported.fresh),
+        "left_over": list(imported.left_over),
+    }
+
+
+def summary(imported: Imported) -> str:
+    """An import in one line: tensors by number, some of those not taken by name."""
+    size = sum(leaf.size for leaf in jax.tree.leaves(imported.params))
+    named = ", ".join(imported.left_over[:_NAMED])
+    if len(imported.left_over) > _NAMED:
+        named += f" and more, all in {RECEIPT}"
+    left_over = f" ({named})" if named else ""
+    return (
+        f"{size:,} parameters, head {imported.config.head}; "
+        f"{len(imported.leaves)} tensors taken, {len(imported.fresh)} fresh, "
+        f"{len(imported.left_over)} left over{left_over}."
+    )
+
+
+def write_imported(imported: Imported, output: epath.Path) -> None:
+    """Write an imported model as a checkpoint; errors as `write_checkpoint`."""
+    said = receipt(imported)
+    write_checkpoint(imported.config, imported.params, imported.tokenizer, said, output)
+
+
+def write_checkpoint(
+    config: BertConfig,
+    params: dict[str, Any],
+    tokenizer: Tokenizer,
+    said: dict[str, Any],
+    output: epath.Path,
+) -> None:
+    """Write a checkpoint without an optimizer, whole or not at all.
+
+    Args:
+        said: what `conversion.json` shall hold.
+
+    Raises:
+        FileExistsError: `output` is there and not an empty directory.
+    """
+    with whole_directory(output) as directory:
+        with ocp.StandardCheckpointer() as checkpointer:
+            checkpointer.save(directory / "state", jax.tree.map(np.asarray, params))
+        write_json({"model": to_dict(config)}, directory / "config.json")
+        write_json(said, directory / RECEIPT)
+        tokenizer.save(directory / "tokenizer")
+        files = describe_files(directory, files_below(directory))
+        write_json({"step": 0, "files": files}, directory / MANIFEST)

@@ -1,0 +1,169 @@
+"""A model as StableHLO, to be run by JAX without this package or its modules."""
+
+import importlib.util
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from etils import epath
+from flax.traverse_util import flatten_dict, unflatten_dict
+from jax import export
+from jaxtyping import Array, Float, Int
+
+from bert_jax.config import BertConfig
+from bert_jax.config_json import to_dict, write_json
+from bert_jax.convert.export import receipt, write_safetensors
+from bert_jax.convert.opening import open_model
+from bert_jax.convert.receipts import RECEIPT, Leaf
+from bert_jax.convert.whole import whole_directory
+from bert_jax.model.apply import head_outputs
+
+PROGRAM, PARAMS, LOADER = "model.stablehlo", "params.safetensors", "load.py"
+PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
+"""What the program is lowered for; one file serves all."""
+
+_LOADER = f'''\
+"""{{title}} Needs jax, flatbuffers and numpy alone.
+
+`outputs(input_ids, segment_ids, attention_mask)` takes integers {{shape}}; the mask
+is 1 where a token is real. It gives, by name:
+
+{{names}}
+"""
+
+import json
+import pathlib
+
+import jax.export
+import numpy as np
+
+_here = pathlib.Path(__file__).parent
+_model = jax.export.deserialize((_here / "{PROGRAM}").read_bytes())
+_bytes = np.memmap(_here / "{PARAMS}", np.uint8, "r")
+_start = 8 + int.from_bytes(_bytes[:8].tobytes(), "little")
+_header = json.loads(_bytes[8:_start].tobytes())
+_header.pop("__metadata__", None)
+params = {{{{
+    name: _bytes[_start:][slice(*tensor["data_offsets"])].view("<f4")
+    for name, tensor in _header.items()
+}}}}
+params = jax.device_put(
+    {{{{name: x.reshape(_header[name]["shape"]) for name, x in params.items()}}}}
+)
+
+
+def outputs(input_ids, segment_ids, attention_mask):
+    inputs = (input_ids, segment_ids, attention_mask)
+    return _model.call(params, *(np.asarray(x, np.int32) for x in inputs))
+'''
+
+
+def export_stablehlo(
+    source: str,
+    output: epath.Path,
+    batch_size: int | None = None,
+    sequence_length: int = 128,
+) -> tuple[str, ...]:
+    """Write a model's program, its parameters and a loader, whole or not at all.
+
+    Args:
+        source: what `open_model` takes.
+        output: a directory that is new or empty.
+        batch_size: the only one that the program shall take; None: any.
+        sequence_length: tokens a row, padding among them.
+
+    Returns:
+        The names of the outputs.
+
+    Raises:
+        FileNotFoundError: there is no model.
+        FileExistsError: `output` is there and not an empty directory.
+        ValueError: the source is damaged, a size is not one of the model's, or
+            flatbuffers is missing.
+    """
+    if importlib.util.find_spec("flatbuffers") is None:
+        raise ValueError(
+            "StableHLO is written by jax and flatbuffers, and the latter is missing; "
+            "`pip install flatbuffers`."
+        )
+    model = open_model(source)
+    require_sizes(model.config, batch_size, sequence_length)
+    params = flatten_dict(model.params, sep="/")
+    program = lower(model.config, params, batch_size, sequence_length)
+    outputs = jax.tree.unflatten(program.out_tree, program.out_avals)
+    leaves = tuple(
+        Leaf(name, name, values.shape, str(values.dtype), transposed=False)
+        for name, values in params.items()
+    )
+    with whole_directory(output) as directory:
+        (directory / PROGRAM).write_bytes(program.serialize())
+        write_safetensors(params, directory / PARAMS)
+        model.tokenizer.save(directory / "tokenizer")
+        write_json({"model": to_dict(model.config)}, directory / "config.json")
+        loader = _LOADER.format(
+            title=f"BERT, head {model.config.head}, as StableHLO.",
+            shape=f"[{batch_size or 'any'}, {sequence_length}]",
+            names="\n".join(
+                f"    {name} [{', '.join(map(str, outputs[name].shape))}]"
+                for name in outputs
+            ),
+        )
+        (directory / LOADER).write_text(loader)
+        write_json(receipt(model, leaves, directory), directory / RECEIPT)
+    return tuple(outputs)
+
+
+def require_sizes(
+    config: BertConfig, batch_size: int | None, sequence_length: int
+) -> None:
+    """Refuse a batch or a length that the model cannot take.
+
+    Raises:
+        ValueError: says which.
+    """
+    longest = config.max_position_embeddings
+    if not 0 < sequence_length <= longest:
+        raise ValueError(
+            f"sequence_length={sequence_length} must be from 1 to "
+            f"max_position_embeddings={longest}."
+        )
+    if batch_size is not None and batch_size < 1:
+        raise ValueError(
+            f"batch_size={batch_size} must be at least 1; leave it out for any."
+        )
+
+
+def lower(
+    config: BertConfig,
+    params: dict[str, Float[np.ndarray, "..."]],
+    batch_size: int | None,
+    sequence_length: int,
+) -> export.Exported:
+    """The model's outputs as a program of its flat parameters and three inputs."""
+    rows = batch_size or export.symbolic_shape("batch")[0]
+    inputs = jax.ShapeDtypeStruct((rows, sequence_length), jnp.int32)
+    shapes = jax.eval_shape(lambda: params)
+    lowered = export.export(jax.jit(_outputs_of(config)), platforms=PLATFORMS)
+    return lowered(shapes, inputs, inputs, inputs)
+
+
+def _outputs_of(config: BertConfig) -> Callable[..., dict[str, Any]]:
+    def outputs(
+        params: dict[str, Float[Array, "..."]],
+        input_ids: Int[Array, "B T"],
+        segment_ids: Int[Array, "B T"],
+        attention_mask: Int[Array, "B T"],
+    ) -> dict[str, Float[Array, "..."]]:
+        found = head_outputs(
+            config,
+            unflatten_dict(params, sep="/"),
+            input_ids,
+            segment_ids,
+            attention_mask > 0,
+        )
+        # All layers' would be the largest output by far, and few ask for them.
+        return {"hidden": found.pop("hidden_states")[-1], **found}
+
+    return outputs

@@ -1,0 +1,160 @@
+"""`bert-jax convert`: models from and to other libraries."""
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Literal
+
+from bert_jax.command import UsageError, parse_options
+
+USAGE = """\
+usage: bert-jax convert VERB [OPTIONS]    bert-jax convert VERB --help tells its options
+
+  import   a checkpoint from a model of Hugging Face's or of TensorFlow 1
+  export   a model to the files of Hugging Face's, or to StableHLO
+  extend   a model with more words or positions, to train on from
+"""
+
+
+def import_model(arguments: Sequence[str]) -> int:
+    """Make a checkpoint of another library's model."""
+    import tyro
+
+    def command(
+        source: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SRC")],
+        kind: Annotated[Literal["huggingface", "tf1"], tyro.conf.arg(name="from")],
+        output: str,
+        allow_extra: bool = False,
+    ) -> tuple[str, str, str, bool]:
+        """Make a checkpoint of another library's model.
+
+        Args:
+            source: directory of the model, or hf:OWNER/NAME@REVISION.
+            kind: whose files they are.
+            output: directory to make, of the checkpoint.
+            allow_extra: leave tensors aside that the model does not have.
+        """
+        return source, kind, output, allow_extra
+
+    return _import_model(*parse_options(command, "convert import", arguments))
+
+
+def _import_model(source: str, kind: str, output: str, allow_extra: bool) -> int:
+    from etils import epath
+
+    from bert_jax.convert.receipts import Imported, summary, write_imported
+
+    imported: Imported
+    if kind == "tf1":
+        from bert_jax.convert.tf1 import read_tf1
+
+        imported = read_tf1(epath.Path(source), allow_extra=allow_extra)
+    else:
+        from bert_jax.convert.huggingface import read_huggingface
+        from bert_jax.convert.opening import as_directory
+
+        imported = read_huggingface(as_directory(source), allow_extra=allow_extra)
+    write_imported(imported, epath.Path(output))
+    print(f"{output}: {summary(imported)}")
+    return 0
+
+
+def export_model(arguments: Sequence[str]) -> int:
+    """Write a model for another library."""
+    import tyro
+
+    def command(
+        source: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="MODEL")],
+        kind: Annotated[Literal["huggingface", "stablehlo"], tyro.conf.arg(name="to")],
+        output: str,
+        batch_size: int | None = None,
+        sequence_length: int | None = None,
+    ) -> tuple[str, str, str, dict[str, int]]:
+        """Write a model for another library.
+
+        Args:
+            source: a workdir, a checkpoint, a Hugging Face directory, or
+                hf:OWNER/NAME@REVISION.
+            kind: what to write: files for transformers, or a program for JAX alone.
+            output: directory to make.
+            batch_size: of stablehlo: the only one that the program takes; else any.
+            sequence_length: of stablehlo: tokens a row; else 128.
+        """
+        sizes = {"batch_size": batch_size, "sequence_length": sequence_length}
+        given = {name: size for name, size in sizes.items() if size is not None}
+        return source, kind, output, given
+
+    return _export_model(*parse_options(command, "convert export", arguments))
+
+
+def _export_model(source: str, kind: str, output: str, sizes: dict[str, int]) -> int:
+    from etils import epath
+
+    if kind == "stablehlo":
+        from bert_jax.convert.stablehlo import export_stablehlo
+
+        outputs = export_stablehlo(source, epath.Path(output), **sizes)
+        print(f"{output}: load.py gives {', '.join(outputs)}.")
+        return 0
+    for name, size in sizes.items():
+        raise UsageError(f"{name}={size} is of --to stablehlo alone; leave it out.")
+    from bert_jax.convert.export import export_huggingface
+
+    leaves = export_huggingface(source, epath.Path(output))
+    print(f"{output}: {len(leaves)} tensors; conversion.json lists them.")
+    return 0
+
+
+def extend_model(arguments: Sequence[str]) -> int:
+    """Add words or positions to a model."""
+    import tyro
+
+    def command(
+        source: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="MODEL")],
+        output: str,
+        words: str = "",
+        positions: int | None = None,
+    ) -> tuple[str, str, str, int | None]:
+        """Add words or positions to a model, as a checkpoint to train on from.
+
+        Args:
+            source: a workdir, a checkpoint, a Hugging Face directory, or
+                hf:OWNER/NAME@REVISION.
+            output: directory to make, of the checkpoint.
+            words: file of new words, one a line; each begins as its pieces' mean.
+            positions: the longest row that the model shall take.
+        """
+        return source, output, words, positions
+
+    return _extend_model(*parse_options(command, "convert extend", arguments))
+
+
+def _extend_model(source: str, output: str, words: str, positions: int | None) -> int:
+    from etils import epath
+
+    from bert_jax.convert.extend import extend, read_words
+
+    found = read_words(words) if words else []
+    print(extend(source, epath.Path(output), found, positions))
+    return 0
+
+
+VERBS: dict[str, Callable[[Sequence[str]], int]] = {
+    "import": import_model,
+    "export": export_model,
+    "extend": extend_model,
+}
+
+
+def convert(arguments: Sequence[str]) -> int:
+    """Find the verb and run it.
+
+    Raises:
+        UsageError: there is no such verb.
+    """
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(USAGE, end="")
+        return 0
+    verb, *rest = arguments
+    if verb not in VERBS:
+        known = ", ".join(VERBS)
+        raise UsageError(f"convert {verb!r} must be convert {known}.")
+    return VERBS[verb](rest)

@@ -1,0 +1,41 @@
+"""A directory that is written whole or not at all."""
+
+import contextlib
+from collections.abc import Iterator
+
+from etils import epath
+
+
+@contextlib.contextmanager
+def whole_directory(output: epath.Path) -> Iterator[epath.Path]:
+    """A directory to write into, which becomes `output` if the block succeeds.
+
+    Raises:
+        FileExistsError: `output` is there and not an empty directory.
+    """
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise FileExistsError(
+            f"output={output} exists and is not an empty directory; "
+            "remove it or choose another."
+        )
+    unfinished = output.with_name(output.name + ".unfinished").absolute()
+    if unfinished.exists():
+        unfinished.rmtree()
+    unfinished.mkdir(parents=True)
+    try:
+        yield unfinished
+        if output.exists():
+            output.rmdir()
+        unfinished.rename(output)
+    except BaseException:
+        unfinished.rmtree(missing_ok=True)
+        raise
+
+
+def files_below(directory: epath.Path) -> list[str]:
+    """The paths of all files in a directory, relative to it."""
+    return [
+        str((folder / name).relative_to(directory))
+        for folder, _, files in directory.walk()
+        for name in files
+    ]

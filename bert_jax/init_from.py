@@ -1,0 +1,141 @@
+"""What `init_from` names: a run to go on from, or parameters from elsewhere."""
+
+import dataclasses
+import json
+from typing import Any
+
+import jax
+from etils import epath
+
+from bert_jax.checkpoint import (
+    CHECKPOINTS,
+    require_same_shapes,
+    steps_in,
+)
+from bert_jax.config import PretrainConfig
+from bert_jax.convert.opening import Model, locate, open_model
+from bert_jax.data.records import Dataset
+from bert_jax.manifest import read_manifest
+from bert_jax.sharding import path_name
+from bert_jax.tokenization import Tokenizer
+from bert_jax.training.start import Source
+
+SAME_FIELDS = ("num_attention_heads", "hidden_act", "layer_norm_eps", "attention")
+"""Fields of the model that no parameter's shape shows, and that change its output."""
+
+
+def open_source(
+    config: PretrainConfig, dataset: Dataset, workdir: epath.Path
+) -> tuple[Source | None, PretrainConfig]:
+    """What to begin from, and where in its count of steps this run begins.
+
+    A run that has checkpoints of its own needs the source no more.
+
+    Raises:
+        ValueError: its tokenizer is not the dataset's, its last step is past ours, or
+            it has no optimizer to keep.
+    """
+    if not config.init_from:
+        return None, config
+    if steps_in(workdir / CHECKPOINTS) and (workdir / "config.json").exists():
+        begun = json.loads((workdir / "config.json").read_text())
+        return None, _beginning_at(begun["data"]["first_step"], config)
+    source, imported = locate(config.init_from)
+    if imported:
+        return _imported_params(config, dataset), config
+    _check_tokenizer(source, Tokenizer.load(source / "tokenizer"), dataset)
+    if not config.keep_optimizer:
+        return source, config
+    step = int(read_manifest(source)["step"])
+    if step >= config.num_steps:
+        raise ValueError(
+            f"num_steps={config.num_steps} but {source} is at step {step} already; "
+            "with keep_optimizer, num_steps counts on from there."
+        )
+    return source, _beginning_at(step, config)
+
+
+def _beginning_at(step: int, config: PretrainConfig) -> PretrainConfig:
+    data = dataclasses.replace(config.data, first_step=step)
+    return dataclasses.replace(config, data=data)
+
+
+def _check_tokenizer(
+    source: epath.Path, tokenizer: Tokenizer, dataset: Dataset
+) -> None:
+    if tokenizer.fingerprint == dataset.tokenizer.fingerprint:
+        return
+    where = source / "tokenizer"
+    remedy = f"prepare the text again with --tokenizer {where}."
+    if not where.exists():
+        remedy = (
+            f"make a checkpoint of {source} by `bert-jax convert import`, and "
+            "prepare the text again with --tokenizer CHECKPOINT/tokenizer."
+        )
+    raise ValueError(f"{source} and {dataset.path} have different tokenizers; {remedy}")
+
+
+def _imported_params(config: PretrainConfig, dataset: Dataset) -> dict[str, Any]:
+    """The parameters of a model that was imported, checked against the run."""
+    model = open_model(config.init_from)
+    if config.keep_optimizer:
+        raise ValueError(
+            f"keep_optimizer=True but {model.directory} was imported and has no "
+            "optimizer; leave the option out."
+        )
+    _check_tokenizer(model.directory, model.tokenizer, dataset)
+    _check_fields(config, model)
+    return model.params
+
+
+def _check_fields(config: PretrainConfig, model: Model) -> None:
+    for name in SAME_FIELDS:
+        ours, theirs = getattr(config.model, name), getattr(model.config, name)
+        if ours != theirs:
+            raise ValueError(
+                f"model.{name}={ours} but {model.directory} was trained with "
+                f"{theirs}; pass --model.{name.replace('_', '-')} {theirs}."
+            )
+
+
+def check_source(config: PretrainConfig, source: Source, shapes: Any) -> str:
+    """Refuse parameters that are not those of the run, but for whole heads.
+
+    Args:
+        shapes: the parameters' shapes and dtypes.
+
+    Returns:
+        A line that says which heads are drawn anew and which are left aside, if any.
+
+    Raises:
+        ValueError: a shape or dtype differs, or a leaf is missing or too many.
+    """
+    if isinstance(source, epath.Path):
+        require_same_shapes(source / "state", shapes)
+        return ""
+    wanted, given = _shapes(shapes), _shapes(source)
+    fresh, unused = shapes.keys() - source.keys(), source.keys() - shapes.keys()
+    wrong = [
+        f"{name} is {given.get(name, 'absent')} and should be "
+        f"{wanted.get(name, 'absent')}"
+        for name in sorted(wanted.keys() | given.keys())
+        if wanted.get(name) != given.get(name)
+        and (name.split("/")[0] not in fresh | unused or "encoder" in fresh)
+    ]
+    if wrong:
+        raise ValueError(
+            f"{config.init_from} does not fit this run: {'; '.join(wrong[:2])}; "
+            f"{len(wrong)} in all differ. Give the run the model's own shape."
+        )
+    said = {f"drawn by seed {config.seed}": fresh, "left aside": unused}
+    parts = [
+        f"{what}: {', '.join(sorted(names))}" for what, names in said.items() if names
+    ]
+    return f"From {config.init_from}; {'; '.join(parts)}." if parts else ""
+
+
+def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:
+    return {
+        path_name(path): tuple(leaf.shape)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }

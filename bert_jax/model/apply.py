@@ -1,0 +1,58 @@
+"""All that a model computes of a batch, from its plain tree of parameters."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from bert_jax.config import BertConfig
+from bert_jax.model.encoder import Encoder
+from bert_jax.model.finetuning import CLASSIFIERS, SEE_ONE_VECTOR
+from bert_jax.model.heads import MaskedLM, NextSentence, Pooler, mean_of_tokens
+
+
+def head_outputs(
+    config: BertConfig,
+    params: Any,
+    input_ids: Int[Array, "B T"],
+    segment_ids: Int[Array, "B T"],
+    attention_mask: Bool[Array, "B T"],
+) -> dict[str, Float[Array, "..."]]:
+    """What the model with `config.head` computes, without dropout.
+
+    Returns:
+        `hidden_states` [L+1, B, T, D], the embeddings first; where there is a pooler,
+        `pooled` [B, D]; of the pretraining heads `token_scores` [B, T, V] and
+        `pair_scores` [B, 2]; of another `scores`, as `BertForFinetuning` gives them.
+    """
+    states: Any = Encoder(config).apply(
+        {"params": params["encoder"]},
+        input_ids,
+        segment_ids,
+        attention_mask,
+        method="hidden_states",
+    )
+    hidden = states[-1]
+    outputs: dict[str, Any] = {"hidden_states": jnp.stack(states)}
+    if "pooler" in params:
+        pooler = {"params": params["pooler"]}
+        outputs["pooled"] = Pooler(config).apply(pooler, hidden[:, 0])
+    if config.head in CLASSIFIERS:
+        seen = hidden
+        if config.head in SEE_ONE_VECTOR:
+            mean = config.pooling == "mean"
+            seen = mean_of_tokens(hidden, attention_mask) if mean else outputs["pooled"]
+        classifier = CLASSIFIERS[config.head](config)
+        outputs["scores"] = classifier.apply({"params": params["classifier"]}, seen)
+    if config.head in ("pretraining", "masked_lm"):
+        outputs["token_scores"] = MaskedLM(config).apply(
+            {"params": params["masked_lm"]},
+            hidden,
+            jnp.asarray(params["encoder"]["embeddings"]["token"]["embedding"]),
+        )
+    if config.head == "pretraining":
+        next_sentence = {"params": params["next_sentence"]}
+        outputs["pair_scores"] = NextSentence(config).apply(
+            next_sentence, outputs["pooled"]
+        )
+    return outputs
