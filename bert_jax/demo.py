@@ -34,11 +34,11 @@ EXAMPLES, WORDS_OF_CONTEXT = 5, 12
 
 # What a few minutes on two cores teach most, by measurement (docs/pretraining.md): no
 # dropout, since hardly a row is seen twice; more masks than 15 %, since each is a
-# lesson (Wettig et al. 2022); wider initialisation and shorter memory of Adam's.
+# lesson (Wettig et al. 2022); wider initialisation and shorter memory of Adam's; two
+# heads, wide enough to tell the positions of a row apart.
 CONFIG = PretrainConfig(
     model=BertConfig.tiny(
         vocab_size=VOCAB_SIZE,
-        num_attention_heads=4,
         max_position_embeddings=SEQUENCE_LENGTH,
         initializer_range=0.05,
         hidden_dropout_prob=0.0,
