@@ -64,7 +64,7 @@ def export_stablehlo(
     source: str,
     output: epath.Path,
     batch_size: int | None = None,
-    sequence_length: int = 128,
+    sequence_length: int | None = None,
 ) -> tuple[str, ...]:
     """Write a model's program, its parameters and a loader, whole or not at all.
 
@@ -72,7 +72,8 @@ def export_stablehlo(
         source: what `open_model` takes.
         output: a directory that is new or empty.
         batch_size: the only one that the program shall take; None: any.
-        sequence_length: tokens a row, padding among them.
+        sequence_length: tokens a row, padding among them; None: 128, or as many as
+            the model takes.
 
     Returns:
         The names of the outputs.
@@ -89,6 +90,8 @@ def export_stablehlo(
             "`pip install flatbuffers`."
         )
     model = open_model(source)
+    if sequence_length is None:
+        sequence_length = min(128, model.config.max_position_embeddings)
     require_sizes(model.config, batch_size, sequence_length)
     params = flatten_dict(model.params, sep="/")
     program = lower(model.config, params, batch_size, sequence_length)

@@ -76,7 +76,8 @@ def export_model(arguments: Sequence[str]) -> int:
             kind: what to write: files for transformers, or a program for JAX alone.
             output: directory to make.
             batch_size: of stablehlo: the only one that the program takes; else any.
-            sequence_length: of stablehlo: tokens a row; else 128.
+            sequence_length: of stablehlo: tokens a row; else 128, or all that the
+                model takes.
         """
         sizes = {"batch_size": batch_size, "sequence_length": sequence_length}
         given = {name: size for name, size in sizes.items() if size is not None}
