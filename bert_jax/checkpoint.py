@@ -20,6 +20,7 @@ from bert_jax.manifest import (
     MANIFEST,
     DamagedError,
     describe_files,
+    files_below,
     read_manifest,
     verify_files,
 )
@@ -220,12 +221,8 @@ class Checkpoints:
         (root / "tokenizer").mkdir(exist_ok=True)
         for path in self._tokenizer_directory.iterdir():
             path.copy(root / "tokenizer" / path.name, overwrite=True)
-        names = [
-            str((folder / name).relative_to(root))
-            for folder, _, files in root.walk()
-            for name in files
-        ]
-        manifest = {"step": step, "files": describe_files(root, names)}
+        files = describe_files(root, files_below(root))
+        manifest = {"step": step, "files": files}
         write_json(manifest, root / MANIFEST)
 
     def restore(self, params: Any, rest: Any) -> tuple[Any, Any, list[str]] | None:

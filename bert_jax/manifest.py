@@ -28,6 +28,15 @@ def sha256_of(path: epath.Path) -> str:
     return digest.hexdigest()
 
 
+def files_below(directory: epath.Path) -> list[str]:
+    """The paths of all files in a directory, relative to it."""
+    return [
+        str((folder / name).relative_to(directory))
+        for folder, _, files in directory.walk()
+        for name in files
+    ]
+
+
 def describe_files(root: epath.Path, names: Iterable[str]) -> list[dict[str, Any]]:
     """One entry a file: path relative to `root`, size in bytes, sha256."""
 

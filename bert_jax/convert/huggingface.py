@@ -4,12 +4,13 @@ from typing import Any
 
 import numpy as np
 from etils import epath
+from flax.traverse_util import unflatten_dict
 from jaxtyping import Float
 
 from bert_jax.config import BertConfig
 from bert_jax.convert.huggingface_config import read_bert_config
 from bert_jax.convert.names import Name, names_of, shape_of
-from bert_jax.convert.receipts import Imported, Leaf, nested
+from bert_jax.convert.receipts import Imported, Leaf
 from bert_jax.convert.tensor_files import (
     INDEX,
     PARAMETER_DTYPES,
@@ -246,4 +247,4 @@ def _read_params(path: epath.Path, taken: list[tuple[Tensor, Name]]) -> dict[str
             f"{path}: {', '.join(broken)} hold NaN or infinity; the model is damaged, "
             "so fetch it again or take an earlier one."
         )
-    return nested(params)
+    return unflatten_dict(params, sep="/")

@@ -7,12 +7,11 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 from etils import epath
-from jaxtyping import Float
 
 from bert_jax.config import BertConfig
 from bert_jax.config_json import to_dict, write_json
-from bert_jax.convert.whole import files_below, whole_directory
-from bert_jax.manifest import MANIFEST, describe_files
+from bert_jax.convert.whole import whole_directory
+from bert_jax.manifest import MANIFEST, describe_files, files_below
 from bert_jax.tokenization import Tokenizer
 
 RECEIPT = "conversion.json"
@@ -48,18 +47,6 @@ class Imported:
     """Tensors of the source that were not taken."""
     sources: tuple[dict[str, Any], ...]
     """Path, size and sha256 of each file read."""
-
-
-def nested(leaves: dict[str, Float[np.ndarray, "..."]]) -> dict[str, Any]:
-    """{"a/b": x} as {"a": {"b": x}}."""
-    tree: dict[str, Any] = {}
-    for path, leaf in leaves.items():
-        *parents, last = path.split("/")
-        node = tree
-        for parent in parents:
-            node = node.setdefault(parent, {})
-        node[last] = leaf
-    return tree
 
 
 def receipt(imported: Imported) -> dict[str, Any]:

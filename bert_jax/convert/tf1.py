@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 from etils import epath
+from flax.traverse_util import unflatten_dict
 
 from bert_jax.config import BertConfig
 from bert_jax.convert.huggingface_config import HEADS, SIZES, read_bert_config
 from bert_jax.convert.names import Name, names_of, shape_of
-from bert_jax.convert.receipts import Imported, Leaf, nested
+from bert_jax.convert.receipts import Imported, Leaf
 from bert_jax.convert.tensor_files import read_json
 from bert_jax.convert.tf1_files import INDEX, Checkpoint, find_prefix, open_checkpoint
 from bert_jax.manifest import describe_files
@@ -221,4 +222,4 @@ def _read_params(checkpoint: Checkpoint, names: list[Name]) -> dict[str, Any]:
             f"{checkpoint.prefix}: {', '.join(broken)} hold NaN or infinity; the "
             "model is broken, so choose an earlier checkpoint."
         )
-    return nested(params)
+    return unflatten_dict(params, sep="/")

@@ -30,12 +30,3 @@ def whole_directory(output: epath.Path) -> Iterator[epath.Path]:
     except BaseException:
         unfinished.rmtree(missing_ok=True)
         raise
-
-
-def files_below(directory: epath.Path) -> list[str]:
-    """The paths of all files in a directory, relative to it."""
-    return [
-        str((folder / name).relative_to(directory))
-        for folder, _, files in directory.walk()
-        for name in files
-    ]
