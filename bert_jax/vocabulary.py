@@ -27,6 +27,7 @@ from bert_jax.tokenization import (
     Tokenizer,
     bert_normalizer,
 )
+from bert_jax.whole import require_empty, whole_directory
 from bert_jax.wordpiece import learn_pieces
 
 _UNASSIGNED = ("Cn", "Co", "Cs")  # not assigned, private, half of a pair
@@ -42,26 +43,13 @@ def train_vocabulary(config: VocabularyConfig) -> Tokenizer:
             source cannot be read as it should.
     """
     output = epath.Path(config.output)
-    _check_output(output)
+    require_empty(output)
     sources = find_sources(config.input)
     train = _train_wordpiece if config.kind == "wordpiece" else _train_sentencepiece
     tokenizer = train(config, read_lines(sources, config))
-    unfinished = output.with_name(output.name + ".unfinished")
-    if unfinished.exists():
-        unfinished.rmtree()
-    tokenizer.save(unfinished)
-    if output.exists():
-        output.rmdir()
-    unfinished.rename(output)
+    with whole_directory(output) as directory:
+        tokenizer.save(directory)
     return tokenizer
-
-
-def _check_output(output: epath.Path) -> None:
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise FileExistsError(
-            f"output={output} exists and is not an empty directory; "
-            "remove it or choose another."
-        )
 
 
 def read_lines(sources: Iterable[Source], config: VocabularyConfig) -> Iterator[str]:

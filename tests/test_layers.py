@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parent.parent / "bert_jax"
 # Modules from the top down. A line is a layer; within it, too, order holds.
 ORDER = """
 checks command config.model config.data config.training config config_json manifest \
-tokenization wordpiece
+whole tokenization wordpiece
 data data.prose data.installed_documentation data.sources data.structured \
 data.documents vocabulary data.duplicates data.corpus data.pairs data.packing \
 data.records data.passes data.chunks data.beam data.unfinished data.prepare \
@@ -22,7 +22,7 @@ losses sharding checkpoint
 tasks tasks.task tasks.pretraining tasks.unigram
 training training.optimizer training.state training.start training.gradients \
 training.step training.faults training.report training.loop
-convert convert.names convert.whole convert.receipts convert.tokenizers \
+convert convert.names convert.receipts convert.tokenizers \
 convert.tensor_files convert.huggingface_config convert.huggingface convert.opening \
 convert.extend convert.tf1_files convert.tf1 convert.model_card convert.export \
 convert.stablehlo

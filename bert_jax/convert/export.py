@@ -19,9 +19,9 @@ from bert_jax.convert.opening import Model, open_model
 from bert_jax.convert.receipts import RECEIPT, Leaf
 from bert_jax.convert.tensor_files import INDEX, SINGLE
 from bert_jax.convert.tokenizers import to_huggingface
-from bert_jax.convert.whole import whole_directory
 from bert_jax.manifest import MANIFEST, describe_files, files_below, read_manifest
 from bert_jax.model.finetuning import SEE_ONE_VECTOR
+from bert_jax.whole import whole_directory
 
 README = "README.md"
 

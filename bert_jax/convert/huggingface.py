@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from bert_jax.config import BertConfig
 from bert_jax.convert.huggingface_config import read_bert_config
-from bert_jax.convert.names import Name, names_of, shape_of
+from bert_jax.convert.names import Name, by, names_of, shape_of
 from bert_jax.convert.receipts import Imported, Leaf
 from bert_jax.convert.tensor_files import (
     INDEX,
@@ -207,16 +207,12 @@ def _check_shapes(
         if name.huggingface_transposed:
             shape = shape[::-1]
         if tensor.shape != shape:
-            wrong.append(f"{tensor.name} is {_by(tensor.shape)}, not {_by(shape)}")
+            wrong.append(f"{tensor.name} is {by(tensor.shape)}, not {by(shape)}")
     if wrong:
         raise ValueError(
             f"{path}: {'; '.join(wrong)}, as {CONFIG} has it; put the file there that "
             "belongs to the tensors."
         )
-
-
-def _by(shape: tuple[int, ...]) -> str:
-    return "x".join(map(str, shape)) or "a scalar"
 
 
 def _leaf(tensor: Tensor, name: Name) -> Leaf:

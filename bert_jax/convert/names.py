@@ -144,6 +144,11 @@ def names_of(config: BertConfig, pooler: bool = True) -> list[Name]:
     return names
 
 
+def by(shape: tuple[int, ...]) -> str:
+    """A shape as messages have it."""
+    return "x".join(map(str, shape)) or "a scalar"
+
+
 def shape_of(config: BertConfig, ours: str) -> tuple[int, ...]:
     """The shape of the parameter `ours`, one of `names_of`."""
     c = config

@@ -10,9 +10,9 @@ from etils import epath
 
 from bert_jax.config import BertConfig
 from bert_jax.config_json import to_dict, write_json
-from bert_jax.convert.whole import whole_directory
 from bert_jax.manifest import MANIFEST, describe_files, files_below
 from bert_jax.tokenization import Tokenizer
+from bert_jax.whole import whole_directory
 
 RECEIPT = "conversion.json"
 

@@ -17,8 +17,8 @@ from bert_jax.config_json import to_dict, write_json
 from bert_jax.convert.export import receipt, write_safetensors
 from bert_jax.convert.opening import open_model
 from bert_jax.convert.receipts import RECEIPT, Leaf
-from bert_jax.convert.whole import whole_directory
 from bert_jax.model.apply import head_outputs
+from bert_jax.whole import whole_directory
 
 PROGRAM, PARAMS, LOADER = "model.stablehlo", "params.safetensors", "load.py"
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")

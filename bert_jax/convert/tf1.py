@@ -9,7 +9,7 @@ from flax.traverse_util import unflatten_dict
 
 from bert_jax.config import BertConfig
 from bert_jax.convert.huggingface_config import HEADS, SIZES, read_bert_config
-from bert_jax.convert.names import Name, names_of, shape_of
+from bert_jax.convert.names import Name, by, names_of, shape_of
 from bert_jax.convert.receipts import Imported, Leaf
 from bert_jax.convert.tensor_files import read_json
 from bert_jax.convert.tf1_files import INDEX, Checkpoint, find_prefix, open_checkpoint
@@ -128,7 +128,7 @@ def _check_complete(
         shape, wanted = checkpoint.shapes[name.tf1], shape_of(config, name.ours)
         wanted = wanted[::-1] if name.tf1_transposed else wanted
         if shape != wanted:
-            wrong.append(f"{name.tf1} is {_by(shape)}, not {_by(wanted)}")
+            wrong.append(f"{name.tf1} is {by(shape)}, not {by(wanted)}")
         elif checkpoint.dtypes[name.tf1] not in PARAMETER_DTYPES:
             wrong.append(f"{name.tf1} is of {checkpoint.dtypes[name.tf1]}, no float")
     if wrong:
@@ -136,10 +136,6 @@ def _check_complete(
             f"{checkpoint.prefix}: {'; '.join(wrong)}, as {CONFIG} has it; put the "
             "file there that belongs to the tensors."
         )
-
-
-def _by(shape: tuple[int, ...]) -> str:
-    return "x".join(map(str, shape)) or "a scalar"
 
 
 def _left_over(

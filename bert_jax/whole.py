@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from etils import epath
 
 
-@contextlib.contextmanager
-def whole_directory(output: epath.Path) -> Iterator[epath.Path]:
-    """A directory to write into, which becomes `output` if the block succeeds.
+def require_empty(output: epath.Path) -> None:
+    """Refuse an output that holds something.
 
     Raises:
         FileExistsError: `output` is there and not an empty directory.
@@ -18,6 +17,16 @@ def whole_directory(output: epath.Path) -> Iterator[epath.Path]:
             f"output={output} exists and is not an empty directory; "
             "remove it or choose another."
         )
+
+
+@contextlib.contextmanager
+def whole_directory(output: epath.Path) -> Iterator[epath.Path]:
+    """A directory to write into, which becomes `output` if the block succeeds.
+
+    Raises:
+        FileExistsError: `output` is there and not an empty directory.
+    """
+    require_empty(output)
     unfinished = output.with_name(output.name + ".unfinished").absolute()
     if unfinished.exists():
         unfinished.rmtree()
