@@ -18,7 +18,7 @@ data.documents vocabulary data.duplicates data.corpus data.pairs data.packing \
 data.records data.passes data.chunks data.beam data.unfinished data.prepare \
 data.pipeline model model.layers model.attention model.encoder model.heads \
 model.pretraining model.finetuning model.apply flops rows masking_units masking \
-losses sharding checkpoint
+losses metrics squad_metrics entity_metrics sharding checkpoint
 tasks tasks.task tasks.pretraining tasks.unigram
 training training.optimizer training.state training.start training.gradients \
 training.step training.faults training.report training.loop

@@ -1,0 +1,1 @@
+"""Entities in tag sequences, scored by the rules of conlleval."""

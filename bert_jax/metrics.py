@@ -1,0 +1,1 @@
+"""Scores of classification and regression over host arrays, in float64."""
