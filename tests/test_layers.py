@@ -16,7 +16,8 @@ whole tokenization wordpiece
 data data.prose data.installed_documentation data.sources data.structured \
 data.documents vocabulary data.duplicates data.corpus data.pairs data.packing \
 data.records data.passes data.chunks data.beam data.unfinished data.prepare \
-data.pipeline model model.layers model.attention model.encoder model.heads \
+data.pipeline data.buckets \
+model model.layers model.attention model.encoder model.heads \
 model.pretraining model.finetuning model.apply flops rows masking_units masking \
 losses metrics squad_metrics entity_metrics sharding checkpoint
 tasks tasks.task tasks.pretraining tasks.unigram
