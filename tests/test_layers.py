@@ -16,11 +16,11 @@ whole tokenization wordpiece
 data data.prose data.installed_documentation data.sources data.structured \
 data.documents vocabulary data.duplicates data.corpus data.pairs data.packing \
 data.records data.passes data.chunks data.beam data.unfinished data.prepare \
-data.pipeline data.buckets \
+data.pipeline data.buckets data.examples \
 model model.layers model.attention model.encoder model.heads \
 model.pretraining model.finetuning model.apply flops rows masking_units masking \
 losses metrics squad_metrics entity_metrics sharding checkpoint
-tasks tasks.task tasks.pretraining tasks.unigram
+tasks tasks.task tasks.problem tasks.pretraining tasks.unigram
 training training.optimizer training.state training.start training.gradients \
 training.step training.faults training.report training.loop
 convert convert.names convert.receipts convert.tokenizers \

@@ -4,6 +4,7 @@ They hold plain values only, to be compared, written as JSON, and offered as opt
 """
 
 from bert_jax.config.data import PrepareConfig, TextConfig, VocabularyConfig
+from bert_jax.config.finetuning import ExamplesConfig, FinetuneConfig
 from bert_jax.config.model import PRESETS, BertConfig
 from bert_jax.config.training import (
     DataConfig,
@@ -11,17 +12,21 @@ from bert_jax.config.training import (
     MeshConfig,
     OptimizerConfig,
     PretrainConfig,
+    RunConfig,
 )
 
 __all__ = [
     "PRESETS",
     "BertConfig",
     "DataConfig",
+    "ExamplesConfig",
+    "FinetuneConfig",
     "MaskingConfig",
     "MeshConfig",
     "OptimizerConfig",
     "PrepareConfig",
     "PretrainConfig",
+    "RunConfig",
     "TextConfig",
     "VocabularyConfig",
 ]

@@ -58,6 +58,11 @@ class BertConfig:
     """What stands on the encoder."""
     labels: tuple[str, ...] = ()
     """Names of the classes of a head that has some, in the order of its outputs."""
+    problem_type: Literal[
+        "single_label_classification", "multi_label_classification", "regression"
+    ] = "single_label_classification"
+    """What the scores of a sequence classifier mean: one class of several, each class
+    by itself, or a number."""
     pooling: Literal["cls", "mean"] = "cls"
     """What a sequence classifier or embedding sees: the tanh layer on [CLS], or the
     mean of the real tokens' hidden states."""

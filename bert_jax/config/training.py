@@ -85,6 +85,8 @@ class OptimizerConfig:
     """Reached at the end of the warm-up."""
     warmup_steps: int = 10_000
     """Steps from 0 to the peak."""
+    warmup_share: float = 0.0
+    """With warmup_steps=0: the share of the schedule from 0 to the peak."""
     decay_steps: int = 0
     """Step at which the learning rate is back at 0; 0: at num_steps."""
     weight_decay: float = 0.01
@@ -97,12 +99,20 @@ class OptimizerConfig:
     """Added to the root of the second moment."""
     max_grad_norm: float = 1.0
     """The global gradient is scaled down to this norm."""
+    layer_decay: float = 1.0
+    """Each layer learns at this multiple of the rate of the one above it; the heads at
+    the full rate, the embeddings below the first layer (Clark et al. 2020, A)."""
+    frozen_layers: int = 0
+    """So many of the lowest layers, and the embeddings with them, stay as they are."""
 
     def __post_init__(self) -> None:
         require_types(self)
         require_positive(self, "peak_learning_rate", "epsilon", "max_grad_norm")
         require_not_negative(self, "weight_decay", "warmup_steps", "decay_steps")
-        require_share(self, "beta1", "beta2")
+        require_not_negative(self, "frozen_layers")
+        require_share(self, "beta1", "beta2", "warmup_share")
+        share = self.layer_decay
+        require(0 < share <= 1, f"layer_decay={share} must be above 0 and at most 1.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,12 +137,10 @@ class MeshConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class PretrainConfig:
-    """A pretraining run. Defaults are the paper's first phase, except its hardware."""
+class RunConfig:
+    """What every training run is told."""
 
     model: BertConfig = BertConfig()
-    data: DataConfig = DataConfig()
-    masking: MaskingConfig = MaskingConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     mesh: MeshConfig = MeshConfig()
     num_steps: int = 900_000
@@ -145,8 +153,6 @@ class PretrainConfig:
     init_from: str = ""
     """Workdir, checkpoint, Hugging Face directory or hf:OWNER/NAME@REVISION to take the
     parameters from; empty: drawn by the seed."""
-    keep_optimizer: bool = False
-    """With init_from: take its optimizer and step too; the schedule counts on."""
     seed: int = 0
     """Of initialisation, data order, masks and dropout."""
     log_every: int = 100
@@ -162,18 +168,15 @@ class PretrainConfig:
 
     def __post_init__(self) -> None:
         require_types(self)
-        numbers = (
-            "num_steps batch_size microbatches log_every eval_every checkpoint_every "
-            "keep_checkpoints"
-        )
-        require_positive(self, *numbers.split())
+        require_positive(self, "batch_size", "microbatches", "log_every")
+        require_positive(self, "keep_checkpoints")
+        require_not_negative(self, "num_steps", "eval_every", "checkpoint_every")
         require_seed(self)
-        require(
-            self.data.sequence_length <= self.model.max_position_embeddings,
-            f"data.sequence_length={self.data.sequence_length} is more than "
-            f"model.max_position_embeddings={self.model.max_position_embeddings}; "
-            "prepare shorter rows or raise the latter.",
-        )
+        if self.num_steps:
+            self._check_schedule()
+        self._check_mesh()
+
+    def _check_schedule(self) -> None:
         end, warmup = self.schedule_steps, self.optimizer.warmup_steps
         require(
             warmup <= end,
@@ -185,15 +188,6 @@ class PretrainConfig:
             f"optimizer.decay_steps={end} is less than num_steps={self.num_steps}; "
             "the learning rate would be 0 before the end.",
         )
-        require(
-            self.model.head == "pretraining",
-            f"model.head={self.model.head} has nothing to pretrain; leave it out.",
-        )
-        require(
-            bool(self.init_from) or not self.keep_optimizer,
-            "keep_optimizer needs init_from; name the run to go on from.",
-        )
-        self._check_mesh()
 
     def _check_mesh(self) -> None:
         """The axes must divide what lies over them."""
@@ -213,3 +207,31 @@ class PretrainConfig:
     def schedule_steps(self) -> int:
         """The step at which the learning rate is back at 0."""
         return self.optimizer.decay_steps or self.num_steps
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainConfig(RunConfig):
+    """A pretraining run. Defaults are the paper's first phase, except its hardware."""
+
+    data: DataConfig = DataConfig()
+    masking: MaskingConfig = MaskingConfig()
+    keep_optimizer: bool = False
+    """With init_from: take its optimizer and step too; the schedule counts on."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_positive(self, "num_steps", "eval_every", "checkpoint_every")
+        require(
+            self.data.sequence_length <= self.model.max_position_embeddings,
+            f"data.sequence_length={self.data.sequence_length} is more than "
+            f"model.max_position_embeddings={self.model.max_position_embeddings}; "
+            "prepare shorter rows or raise the latter.",
+        )
+        require(
+            self.model.head == "pretraining",
+            f"model.head={self.model.head} has nothing to pretrain; leave it out.",
+        )
+        require(
+            bool(self.init_from) or not self.keep_optimizer,
+            "keep_optimizer needs init_from; name the run to go on from.",
+        )
