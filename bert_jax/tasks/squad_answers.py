@@ -1,0 +1,1 @@
+"""Start and end scores → the best answers, cut from the documents themselves."""

@@ -1,0 +1,1 @@
+"""Questions and documents → rows of tokens, documents in overlapping windows."""
