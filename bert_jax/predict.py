@@ -10,13 +10,14 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from bert_jax.config import BertConfig
+from bert_jax.convert.embedding import Embedding
 from bert_jax.convert.opening import open_model
+from bert_jax.data.buckets import batches_by_bucket, bucket_lengths
 from bert_jax.model.encoder import Encoder
-from bert_jax.model.heads import MaskedLM, NextSentence, Pooler
+from bert_jax.model.heads import MaskedLM, NextSentence, Pooler, mean_of_tokens
 from bert_jax.tokenization import Tokenizer
 
-_BATCH_SIZE = 32
-_LENGTH_STEP = 32
+_LEAST_NORM = 1e-12  # a vector of zeros stays one, as in sentence-transformers
 
 
 def load(path: str | os.PathLike[str]) -> "Predictor":
@@ -32,7 +33,9 @@ def load(path: str | os.PathLike[str]) -> "Predictor":
         ValueError: the model is none that we compute.
     """
     model = open_model(os.fspath(path))
-    return Predictor(model.config, model.params, model.tokenizer, model.pairs)
+    return Predictor(
+        model.config, model.params, model.tokenizer, model.pairs, model.embedding
+    )
 
 
 class Predictor:
@@ -43,6 +46,7 @@ class Predictor:
         params: its parameters, a nested dict of arrays (docs/pretraining.md lists it).
         tokenizer: text to ids and back.
         pairs: what the model learned of pairs: nsp, sop, or none.
+        embedding: how `embed` makes a vector where nobody says otherwise.
     """
 
     def __init__(
@@ -51,12 +55,14 @@ class Predictor:
         params: Any,
         tokenizer: Tokenizer,
         pairs: str = "nsp",
+        embedding: Embedding | None = None,
     ) -> None:
         self.config = config
         self.params = jax.device_put(params)
         self.tokenizer = tokenizer
         self.pairs = pairs
-        self._encode = jax.jit(self._hidden)
+        self.embedding = embedding or Embedding()
+        self._embed = jax.jit(self._vectors, static_argnames=("pooling", "normalize"))
         self._score = jax.jit(self._token_probabilities)
         self._follow = jax.jit(self._pair_probabilities)
 
@@ -98,34 +104,59 @@ class Predictor:
         return float(self._follow(self.params, *batch)[0, 0])
 
     def embed(
-        self, texts: Sequence[str], pooling: str = "mean"
+        self,
+        texts: Sequence[str],
+        pooling: str | None = None,
+        normalize: bool | None = None,
+        batch_size: int = 32,
     ) -> Float[np.ndarray, "B D"]:
         """One float32 vector a text, from the last layer.
 
+        A vector depends on its text alone; the batch it is in adds rounding at most.
+
         Args:
-            pooling: mean over the real tokens, [CLS] and [SEP] among them, or the
-                hidden state of [CLS].
+            pooling: mean over the real tokens, [CLS] and [SEP] among them, or cls,
+                the hidden state of [CLS]; None: as the model's files say, or mean.
+            normalize: divide each vector by its L2 norm; None: as the model's files
+                say, or not.
+            batch_size: texts that are computed at once.
 
         Raises:
-            ValueError: a text is too long, `texts` is one string, or `pooling` is
-                neither.
+            ValueError: a text is too long, `texts` is one string, `pooling` is
+                neither, or the model's files ask for what we do not compute and
+                `pooling` or `normalize` is None.
         """
         if isinstance(texts, str):
             raise ValueError("texts is one string; pass a list of them, as in [text].")
+        pooling, normalize = self._how_to_embed(pooling, normalize)
+        rows = [self._join(ids) for ids in self.tokenizer.encode_batch(list(texts))]
+        lengths = np.array([len(ids) for ids, _ in rows], np.int64)
+        buckets = bucket_lengths(lengths, self.config.max_position_embeddings)
+        vectors = np.zeros((len(rows), self.config.hidden_size), np.float32)
+        for _, numbers in batches_by_bucket(buckets, batch_size):
+            # Filled up to few sizes, so that few programs are compiled.
+            size = min(batch_size, 1 << (len(numbers) - 1).bit_length())
+            batch = self._batch([rows[i] for i in numbers], size)
+            found = self._embed(
+                self.params, *batch, pooling=pooling, normalize=normalize
+            )
+            vectors[numbers] = np.asarray(found)[: len(numbers)]
+        return vectors
+
+    def _how_to_embed(
+        self, pooling: str | None, normalize: bool | None
+    ) -> tuple[str, bool]:
+        """What is asked for, and the model's own way where nothing is."""
+        own = self.embedding
+        if own.unsupported and (pooling is None or normalize is None):
+            raise ValueError(
+                f"The model's files ask for {own.unsupported}, which embed does not "
+                "compute; pass both pooling and normalize for another vector."
+            )
+        pooling = own.pooling if pooling is None else pooling
         if pooling not in ("mean", "cls"):
             raise ValueError(f"pooling={pooling!r} must be 'mean' or 'cls'.")
-        rows = [self._join(ids) for ids in self.tokenizer.encode_batch(list(texts))]
-        vectors = np.zeros((len(rows), self.config.hidden_size), np.float32)
-        # Texts of like length share a batch, so that little of it is padding.
-        order = sorted(range(len(rows)), key=lambda i: len(rows[i][0]))
-        for start in range(0, len(order), _BATCH_SIZE):
-            chosen = order[start : start + _BATCH_SIZE]
-            batch = self._batch([rows[i] for i in chosen])
-            hidden = np.asarray(self._encode(self.params, *batch))[: len(chosen)]
-            weights = batch[2][: len(chosen), :, None].astype(np.float32)
-            mean = (hidden * weights).sum(1) / weights.sum(1)
-            vectors[chosen] = mean if pooling == "mean" else hidden[:, 0]
-        return vectors
+        return pooling, own.normalize if normalize is None else normalize
 
     def _require(self, head: str, what: str) -> None:
         """Refuse what takes a head that the model lacks."""
@@ -152,13 +183,11 @@ class Predictor:
         return ids, boundary
 
     def _batch(
-        self, rows: Sequence[tuple[list[int], int]]
+        self, rows: Sequence[tuple[list[int], int]], size: int = 1
     ) -> tuple[Int[np.ndarray, "B T"], Int[np.ndarray, "B T"], Bool[np.ndarray, "B T"]]:
-        """Ids, segments and mask, padded to few sizes so that few are compiled."""
-        longest = max(len(ids) for ids, _ in rows)
-        length = -(-longest // _LENGTH_STEP) * _LENGTH_STEP
-        length = min(length, self.config.max_position_embeddings)
-        size = 1 << (len(rows) - 1).bit_length()
+        """Ids, segments and mask, of rows of one bucket and empty ones up to `size`."""
+        most = np.array([max(len(ids) for ids, _ in rows)])
+        length = int(bucket_lengths(most, self.config.max_position_embeddings)[0])
         input_ids = np.full((size, length), self.tokenizer.pad_id, np.int32)
         segment_ids = np.zeros((size, length), np.int32)
         attention_mask = np.zeros((size, length), bool)
@@ -167,6 +196,24 @@ class Predictor:
             segment_ids[i, boundary : len(ids)] = 1
             attention_mask[i, : len(ids)] = True
         return input_ids, segment_ids, attention_mask
+
+    def _vectors(
+        self,
+        params: Any,
+        input_ids: Int[Array, "B T"],
+        segment_ids: Int[Array, "B T"],
+        attention_mask: Bool[Array, "B T"],
+        *,
+        pooling: str,
+        normalize: bool,
+    ) -> Float[Array, "B D"]:
+        hidden = self._hidden(params, input_ids, segment_ids, attention_mask)
+        mean = pooling == "mean"
+        vectors = mean_of_tokens(hidden, attention_mask) if mean else hidden[:, 0]
+        if normalize:
+            norms = jnp.linalg.norm(vectors, axis=1, keepdims=True)
+            vectors = vectors / jnp.maximum(norms, _LEAST_NORM)
+        return vectors
 
     def _hidden(
         self,

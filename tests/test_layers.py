@@ -19,13 +19,13 @@ data.records data.passes data.chunks data.beam data.unfinished data.prepare \
 data.pipeline data.buckets data.examples \
 model model.layers model.attention model.encoder model.heads \
 model.pretraining model.finetuning model.apply flops rows masking_units masking \
-losses metrics squad_metrics entity_metrics sharding checkpoint
+losses metrics squad_metrics entity_metrics sharding whole_steps checkpoint
 tasks tasks.task tasks.problem tasks.squad_rows tasks.squad_answers tasks.squad \
 tasks.conll tasks.ner tasks.multiple_choice tasks.pretraining tasks.unigram
 training training.optimizer training.state training.start training.gradients \
 training.step training.faults training.report training.loop
-convert convert.names convert.receipts convert.tokenizers \
-convert.tensor_files convert.huggingface_config convert.huggingface convert.opening \
+convert convert.names convert.tensor_files convert.embedding convert.receipts \
+convert.tokenizers convert.huggingface_config convert.huggingface convert.opening \
 convert.extend convert.tf1_files convert.tf1 convert.model_card convert.export \
 convert.stablehlo
 plan predict benchmark init_from convert.verbs

@@ -1,5 +1,6 @@
 """The predictor: what it answers, what it refuses, and that batches do not matter."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -46,17 +47,57 @@ def test_embeddings_do_not_depend_on_the_batch(bert):
     for i in (0, 1, 2, 79):
         np.testing.assert_allclose(together[i], bert.embed([texts[i]])[0], atol=1e-5)
     assert np.abs(together[0] - together[1]).max() > 1e-3
-    cls = bert.embed(texts[:2], pooling="cls")
-    assert np.abs(cls - together[:2]).max() > 1e-3
+    for batch_size in (1, 3, 64):
+        again = bert.embed(texts, batch_size=batch_size)
+        np.testing.assert_allclose(again, together, atol=1e-5)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_embeddings_are_those_of_the_hidden_states(bert, pooling):
+    """Against the encoder on each text alone, without padding."""
+    texts = ["The judge writes.", "in the garden in the garden", "door"]
+    found = bert.embed(texts, pooling=pooling)
+    for text, vector in zip(texts, found, strict=True):
+        t = bert.tokenizer
+        ids = jnp.array([[t.cls_id, *t.encode(text).ids, t.sep_id]])
+        hidden = bert_jax.Encoder(bert.config).apply(
+            {"params": bert.params["encoder"]}, ids, 0 * ids, ids >= 0
+        )[0]
+        expected = hidden.mean(0) if pooling == "mean" else hidden[0]
+        np.testing.assert_allclose(vector, expected, atol=1e-5)
+
+
+def test_normalized_embeddings(bert):
+    texts = ["The judge writes.", "door"]
+    plain, unit = bert.embed(texts), bert.embed(texts, normalize=True)
+    norms = np.linalg.norm(plain, axis=1, keepdims=True)
+    assert np.abs(norms - 1).min() > 0.1
+    np.testing.assert_allclose(unit, plain / norms, atol=1e-6)
+
+
+def test_few_shapes_are_compiled(bert):
+    """Two buckets; of each, full batches of 4 and one batch of 1 or 2."""
+    fresh = Predictor(bert.config, bert.params, bert.tokenizer)
+    texts = ["door"] * 9 + ["The judge writes the letter. " * 3] * 6
+    lengths = [len(ids) + 2 for ids in bert.tokenizer.encode_batch(texts)]
+    assert lengths[0] <= 16 < lengths[-1]
+    fresh.embed(texts, batch_size=4)
+    assert fresh._embed._cache_size() == 4
+    fresh.embed(texts[:8] + texts[10:14], batch_size=4)
+    assert fresh._embed._cache_size() == 4
 
 
 def test_embedding_nothing(bert):
     assert bert.embed([]).shape == (0, 16)
 
 
-def test_pooling_is_checked(bert):
+def test_what_embed_refuses(bert):
     with pytest.raises(ValueError, match="pooling='max' must be 'mean' or 'cls'"):
         bert.embed(["a"], pooling="max")
+    with pytest.raises(ValueError, match="batch_size=0 must be at least 1"):
+        bert.embed(["a"], batch_size=0)
+    with pytest.raises(ValueError, match="texts is one string; pass a list"):
+        bert.embed("a")
 
 
 def test_texts_over_the_limit_are_refused(bert):

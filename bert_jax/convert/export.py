@@ -11,6 +11,7 @@ from jaxtyping import Float32
 
 from bert_jax.config import BertConfig
 from bert_jax.config_json import write_json
+from bert_jax.convert.embedding import embedding_files, write_embedding
 from bert_jax.convert.huggingface import CONFIG, TOKENIZER_FILES
 from bert_jax.convert.huggingface_config import HEADS, RATES, SIZES
 from bert_jax.convert.model_card import model_card
@@ -49,6 +50,8 @@ def export_huggingface(source: str, output: epath.Path) -> tuple[Leaf, ...]:
         config = huggingface_config(model.config, model.tokenizer.pad_id)
         write_json(config, directory / CONFIG)
         to_huggingface(model.tokenizer, directory, model.config.max_position_embeddings)
+        if model.embedding is not None and not model.embedding.unsupported:
+            write_embedding(model.embedding, directory, model.config)
         card = model_card(model, architecture(model.config))
         (directory / README).write_text(card)
         write_json(receipt(model, leaves, directory), directory / RECEIPT)
@@ -161,6 +164,5 @@ def _source_files(directory: epath.Path) -> list[dict[str, Any]]:
     names = (path.name for path in directory.iterdir())
     read = {CONFIG, SINGLE, INDEX, *TOKENIZER_FILES}
     shard = re.compile(r"model-.*\.safetensors")
-    return describe_files(
-        directory, [name for name in names if name in read or shard.fullmatch(name)]
-    )
+    found = [name for name in names if name in read or shard.fullmatch(name)]
+    return describe_files(directory, [*found, *embedding_files(directory)])

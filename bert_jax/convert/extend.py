@@ -134,7 +134,9 @@ def extend(
             "now": larger.config.max_position_embeddings,
         },
     }
-    write_checkpoint(larger.config, larger.params, larger.tokenizer, said, output)
+    write_checkpoint(
+        larger.config, larger.params, larger.tokenizer, model.embedding, said, output
+    )
     return (
         f"{output}: {len(pieces)} words more, {larger.config.vocab_size:,} tokens; "
         f"{larger.config.max_position_embeddings:,} positions. Train it on, since what "

@@ -8,6 +8,7 @@ from flax.traverse_util import unflatten_dict
 from jaxtyping import Float
 
 from bert_jax.config import BertConfig
+from bert_jax.convert.embedding import embedding_files, read_embedding
 from bert_jax.convert.huggingface_config import read_bert_config
 from bert_jax.convert.names import Name, by, names_of, shape_of
 from bert_jax.convert.receipts import Imported, Leaf
@@ -72,6 +73,7 @@ def read_huggingface(path: epath.Path, allow_extra: bool = False) -> Imported:
             "the model was trained with."
         )
     present = [name for name in TOKENIZER_FILES if (path / name).exists()]
+    present += embedding_files(path)
     taken = [(tensors[name.huggingface], name) for name in names]
     both = {name.huggingface: name for name in names}
     again = [(copy, both[original]) for original, copy in copies.items()]
@@ -83,6 +85,7 @@ def read_huggingface(path: epath.Path, allow_extra: bool = False) -> Imported:
         fresh=(),
         left_over=tuple(sorted(left_over)),
         sources=tuple(describe_files(path, [CONFIG, *files, *present])),
+        embedding=read_embedding(path, tokenizer.cased),
     )
 
 

@@ -5,10 +5,11 @@ from typing import Any
 
 from etils import epath
 
-from bert_jax.checkpoint import CHECKPOINTS, read_config
+from bert_jax.convert.embedding import Embedding
 from bert_jax.convert.opening import Model
 from bert_jax.manifest import read_manifest
 from bert_jax.training.report import METRICS
+from bert_jax.whole_steps import CHECKPOINTS, read_config
 
 PIPELINES = {
     "pretraining": "fill-mask",
@@ -39,6 +40,8 @@ def model_card(model: Model, architecture: str) -> str:
         facts["Learned of pairs"] = _PAIRS[model.pairs]
     if c.head == "encoder" and "pooler" not in model.params:
         facts["Pooler"] = "none; transformers draws one anew when it loads the model"
+    if model.embedding is not None:
+        facts["Vectors of texts"] = _vectors(model.embedding)
     if c.labels:
         facts["Classes"] = " ".join(", ".join(c.labels).replace("|", r"\|").split())
     rows = "\n".join(f"| {name} | {value} |" for name, value in facts.items())
@@ -62,6 +65,12 @@ A model of bert_jax, exported to the files of transformers:
 |---|---|
 {rows}
 """
+
+
+def _vectors(embedding: Embedding) -> str:
+    if embedding.unsupported:
+        return f"{embedding.unsupported}, which bert_jax neither computes nor exports"
+    return f"{embedding.pooling} pooling{', of length 1' * embedding.normalize}"
 
 
 def _title(directory: epath.Path) -> str:

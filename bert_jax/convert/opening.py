@@ -7,9 +7,10 @@ from typing import Any
 
 from etils import epath
 
-from bert_jax.checkpoint import find_checkpoint, read_config, read_params
+from bert_jax.checkpoint import read_params
 from bert_jax.config import BertConfig
 from bert_jax.config_json import from_dict
+from bert_jax.convert.embedding import MODULES, OTHERS, POOLING_CONFIG, Embedding
 from bert_jax.convert.huggingface import (
     CONFIG,
     TOKENIZER_FILES,
@@ -18,6 +19,7 @@ from bert_jax.convert.huggingface import (
 )
 from bert_jax.convert.tensor_files import INDEX, SINGLE
 from bert_jax.tokenization import Tokenizer
+from bert_jax.whole_steps import find_checkpoint, read_config
 
 HUB = "hf:"
 
@@ -36,6 +38,8 @@ class Model:
     """The checkpoint, or directory of Hugging Face's files, that it was read from."""
     imported: bool
     """Whether it was never trained here, so that no optimizer belongs to it."""
+    embedding: Embedding | None
+    """How it makes one vector of a text, where its files say."""
 
 
 def as_directory(path: str) -> epath.Path:
@@ -73,14 +77,18 @@ def open_model(path: str) -> Model:
     if is_huggingface(directory):
         found = read_huggingface(directory)
         config, params, tokenizer = found.config, found.params, found.tokenizer
+        embedding = found.embedding
     else:
-        config = from_dict(BertConfig, read_config(directory)["model"])
+        values = read_config(directory)
+        config = from_dict(BertConfig, values["model"])
+        stated = "embedding" in values
+        embedding = from_dict(Embedding, values["embedding"]) if stated else None
         params = read_params(directory)
         tokenizer = Tokenizer.load(directory / "tokenizer")
     pairs = "nsp" if "next_sentence" in params else "none"
     if not imported:
         pairs = read_config(directory)["data"]["pairs"]
-    return Model(config, params, tokenizer, pairs, directory, imported)
+    return Model(config, params, tokenizer, pairs, directory, imported, embedding)
 
 
 def download(name: str) -> epath.Path:
@@ -105,6 +113,7 @@ def download(name: str) -> epath.Path:
             "huggingface_hub`, or name a directory."
         ) from error
     files = [CONFIG, SINGLE, INDEX, "model-*.safetensors", *TOKENIZER_FILES]
+    files += [MODULES, POOLING_CONFIG, *OTHERS]
     try:
         found = snapshot_download(match[1], revision=match[2], allow_patterns=files)
     except Exception as error:

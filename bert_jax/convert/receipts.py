@@ -10,6 +10,7 @@ from etils import epath
 
 from bert_jax.config import BertConfig
 from bert_jax.config_json import to_dict, write_json
+from bert_jax.convert.embedding import Embedding
 from bert_jax.manifest import MANIFEST, describe_files, files_below
 from bert_jax.tokenization import Tokenizer
 from bert_jax.whole import whole_directory
@@ -47,6 +48,8 @@ class Imported:
     """Tensors of the source that were not taken."""
     sources: tuple[dict[str, Any], ...]
     """Path, size and sha256 of each file read."""
+    embedding: Embedding | None = None
+    """How it makes one vector of a text, where its files say."""
 
 
 def receipt(imported: Imported) -> dict[str, Any]:
@@ -76,19 +79,28 @@ def summary(imported: Imported) -> str:
 def write_imported(imported: Imported, output: epath.Path) -> None:
     """Write an imported model as a checkpoint; errors as `write_checkpoint`."""
     said = receipt(imported)
-    write_checkpoint(imported.config, imported.params, imported.tokenizer, said, output)
+    write_checkpoint(
+        imported.config,
+        imported.params,
+        imported.tokenizer,
+        imported.embedding,
+        said,
+        output,
+    )
 
 
 def write_checkpoint(
     config: BertConfig,
     params: dict[str, Any],
     tokenizer: Tokenizer,
+    embedding: Embedding | None,
     said: dict[str, Any],
     output: epath.Path,
 ) -> None:
     """Write a checkpoint without an optimizer, whole or not at all.
 
     Args:
+        embedding: how it makes one vector of a text, if that is known.
         said: what `conversion.json` shall hold.
 
     Raises:
@@ -97,7 +109,10 @@ def write_checkpoint(
     with whole_directory(output) as directory:
         with ocp.StandardCheckpointer() as checkpointer:
             checkpointer.save(directory / "state", jax.tree.map(np.asarray, params))
-        write_json({"model": to_dict(config)}, directory / "config.json")
+        values = {"model": to_dict(config)}
+        if embedding is not None:
+            values["embedding"] = to_dict(embedding)
+        write_json(values, directory / "config.json")
         write_json(said, directory / RECEIPT)
         tokenizer.save(directory / "tokenizer")
         files = describe_files(directory, files_below(directory))
