@@ -143,7 +143,7 @@ def test_one_and_two_examples():
 
 def test_a_spread_that_the_mean_dwarfs_still_counts():
     labels = np.array([1.0, 2.0, 4.0])
-    assert regression_scores(labels, labels + 1e12)["pearson"] == pytest.approx(1)
+    assert regression_scores(labels, labels + 4e12)["pearson"] == pytest.approx(1)
 
 
 def test_float32_is_scored_in_float64():
