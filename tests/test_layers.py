@@ -20,8 +20,9 @@ data.pipeline data.buckets data.examples \
 model model.layers model.attention model.encoder model.heads \
 model.pretraining model.finetuning model.apply flops rows masking_units masking \
 losses metrics squad_metrics entity_metrics sharding whole_steps checkpoint
-tasks tasks.task tasks.problem tasks.squad_rows tasks.squad_answers tasks.squad \
-tasks.conll tasks.ner tasks.multiple_choice tasks.pretraining tasks.unigram
+tasks tasks.task tasks.problem tasks.squad_rows tasks.squad_answers \
+tasks.squad_files tasks.squad tasks.conll tasks.ner tasks.multiple_choice \
+tasks.pretraining tasks.unigram
 training training.optimizer training.state training.start training.gradients \
 training.step training.faults training.report training.loop
 convert convert.names convert.tensor_files convert.embedding convert.receipts \

@@ -1,0 +1,210 @@
+"""The files of SQuAD, good and bad."""
+
+import dataclasses
+import json
+
+import pytest
+from squad_texts import CONTEXT, ask, perfect_outputs, qa, squad_json, tokenizer
+
+from bert_jax.config import BertConfig, ExamplesConfig
+from bert_jax.tasks.squad_answers import LABELS, predict
+from bert_jax.tasks.squad_files import question_of, read, write
+from bert_jax.tasks.squad_rows import Record, encode
+from bert_jax.tasks.tables import Row
+
+CONFIG = ExamplesConfig(max_length=64, max_query_length=8, document_stride=16)
+
+
+def test_both_releases_are_read(tmp_path):
+    other = {"text": "in Warsaw", "answer_start": 21}
+    first = qa(answers=[qa()["answers"][0], other])
+    none = qa("q2", is_impossible=True, answers=[], plausible_answers=[other])
+    records = read(squad_json(tmp_path / "a.json", [first, none]), CONFIG)
+    assert [dataclasses.astuple(record) for record in records] == [
+        ("q1", "Curie", "Where?", CONTEXT, (("Warsaw", 24), ("in Warsaw", 21)), False),
+        ("q2", "Curie", "Where?", CONTEXT, (), True),
+    ]
+    assert all(record.labelled for record in records)
+
+
+def test_questions_without_answers_are_read_to_be_answered(tmp_path):
+    bare = {"id": "q1", "question": "Where?"}
+    (record,) = read(squad_json(tmp_path / "a.json", [bare]), CONFIG)
+    assert not record.labelled and not record.misplaced and not record.impossible
+
+
+def test_a_misplaced_answer_is_marked(tmp_path):
+    wrong = [{"text": "Warsaw", "answer_start": 25}]
+    path = squad_json(tmp_path / "a.json", [qa(answers=wrong), qa("q2")])
+    assert [record.misplaced for record in read(path, CONFIG)] == [True, False]
+
+
+@pytest.mark.parametrize("version", ["v1.1", "v2.0"])
+def test_a_published_directory(tmp_path, version):
+    squad_json(tmp_path / f"train-{version}.json", [qa("t")])
+    squad_json(tmp_path / f"dev-{version}.json", [qa("v")])
+    config = dataclasses.replace(CONFIG, path=str(tmp_path))
+    assert [read(part, config)[0].id for part in ("train", "validation")] == ["t", "v"]
+    own = squad_json(tmp_path / "own.json", [qa("o")])
+    assert read(own, config)[0].id == "o"
+    with pytest.raises(FileNotFoundError, match="has no test file"):
+        read("test", config)
+
+
+def test_a_directory_of_both_releases(tmp_path):
+    squad_json(tmp_path / "train-v1.1.json", [qa()])
+    squad_json(tmp_path / "dev-v2.0.json", [qa()])
+    config = dataclasses.replace(CONFIG, path=str(tmp_path))
+    message = r"holds train-v1.1.json, dev-v2.0.json, of two releases; keep one"
+    with pytest.raises(ValueError, match=message):
+        read("train", config)
+
+
+def test_a_directory_without_its_part(tmp_path):
+    config = dataclasses.replace(CONFIG, path=str(tmp_path))
+    message = "has no train file; looked for train-v1.1.json, train-v2.0.json"
+    with pytest.raises(FileNotFoundError, match=message):
+        read("train", config)
+
+
+def test_tfds_is_not_read():
+    config = dataclasses.replace(CONFIG, path="tfds:squad")
+    with pytest.raises(ValueError, match=r"path=tfds:squad is not read .* JSON files"):
+        read("train", config)
+
+
+ONE = "question 'q1': "
+UNLABELLED = {"id": "q2", "question": "Who?"}
+BAD_QUESTIONS = {
+    "no id": ([{"question": "Where?"}], r"qas\[0\]: there is no 'id', but 'question'"),
+    "a number as id": ([qa(7)], r"qas\[0\]: 'id' holds a whole number; it must be a s"),
+    "not an object": (["Where?"], r"\.qas\[0\]: a string stands where an object with"),
+    "no question": ([{"id": "q1"}], ONE + "there is no 'question', but 'id'"),
+    "an empty question": ([qa(question=" ")], ONE + "'question' is empty"),
+    "answers no array": ([qa(answers={})], ONE + "'answers' holds an object; it must"),
+    "empty answers": ([qa(answers=[])], ONE + 'answers is empty; add "is_impossible"'),
+    "no answer_start": (
+        [qa(answers=[{"text": "x"}])],
+        ONE + "there is no 'answer_start', but 'text'",
+    ),
+    "a start in quotes": (
+        [qa(answers=[{"text": "x", "answer_start": "1"}])],
+        ONE + "'answer_start' holds a string; it must be a whole number",
+    ),
+    "a truth value as start": (
+        [qa(answers=[{"text": "x", "answer_start": True}])],
+        ONE + "'answer_start' holds a truth value",
+    ),
+    "impossible in quotes": (
+        [qa(is_impossible="no")],
+        ONE + "'is_impossible' holds a string; it must be a truth value",
+    ),
+    "impossible, answered": (
+        [qa(is_impossible=True)],
+        ONE + "is_impossible is true and there are answers; one must go",
+    ),
+    "half a character": (
+        [qa(question="\ud800?")],
+        ONE + r"'question' holds '\\ud800' at character 0, which is half of a char",
+    ),
+    "twice": ([qa(), qa()], "'q1' stands there twice; predictions go by id"),
+    "unlabelled last": ([qa(), UNLABELLED], "'q2' has no 'answers', and others have"),
+    "unlabelled first": ([UNLABELLED, qa()], "'q2' has no 'answers', and others have"),
+    "nothing": ([], "there is no question"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_QUESTIONS)
+def test_bad_questions(tmp_path, name):
+    qas, message = BAD_QUESTIONS[name]
+    path = squad_json(tmp_path / "bad.json", qas)
+    with pytest.raises(ValueError, match=message) as error:
+        read(path, CONFIG)
+    assert str(error.value).startswith(path + ": ") and "\n" not in str(error.value)
+
+
+def test_an_empty_context(tmp_path):
+    path = squad_json(tmp_path / "bad.json", [qa()], context="\n")
+    with pytest.raises(ValueError, match=r"paragraphs\[0\]: 'context' is empty"):
+        read(path, CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", r"not JSON, as SQuAD's files are \(Expecting value"),
+        (b'{"a": 1}\n{"a": 2}\n', r"not JSON, .* \(Extra data: line 2 column 1"),
+        (b'{"data": "\xff"}', "not JSON, .*utf-8"),
+        (b"[" * 100_000, "not JSON that can be read: nested too deep"),
+        (b'{"data": [' + b"1" * 5000 + b"]}", "not JSON, .*4300 digits"),
+        (b"[]", "an array stands where an object with 'data' must"),
+        (b'{"questions": []}', "there is no 'data', but 'questions'"),
+        (b'{"data": {}}', "'data' holds an object; it must be an array"),
+        (b'{"data": [null]}', r"data\[0\]: null stands where an object"),
+        (b'{"data": []}', "there is no question"),
+    ],
+)
+def test_bad_files(tmp_path, content, message):
+    path = tmp_path / "bad.json"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=message) as error:
+        read(str(path), CONFIG)
+    assert str(error.value).startswith(str(path)) and "\n" not in str(error.value)
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path):
+    path = tmp_path / "a.json"
+    squad_json(path, [qa()])
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert read(str(path), CONFIG)[0].id == "q1"
+
+
+def test_a_question_of_a_user():
+    values = {"question": "Where?", "context": CONTEXT}
+    record = question_of(Row(values, "line 1"), CONFIG)
+    assert record == Record("line 1", "", "Where?", CONTEXT) and not record.labelled
+    assert question_of(Row(values | {"id": 7}, "line 1"), CONFIG).id == "7"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"question": "Where?"}, "line 1: there is no 'context', but 'question'"),
+        ({"question": "", "context": "x"}, "line 1: 'question' is empty"),
+        ({"question": ["x"], "context": "x"}, "line 1: 'question' holds an array"),
+        (
+            {"question": "x", "context": "\udc00"},
+            "line 1: 'context' holds .* is half of",
+        ),
+    ],
+)
+def test_a_bad_question_of_a_user(values, message):
+    with pytest.raises(ValueError, match=message):
+        question_of(Row(values, "line 1"), CONFIG)
+
+
+@pytest.mark.parametrize("labels", [(), LABELS])
+def test_the_official_files(tmp_path, labels):
+    records = [ask("Warsaw", id="a"), ask("Paris", id="b")]
+    if labels:
+        records.append(ask(None, id="c"))
+    model = BertConfig(head="question_answering", labels=labels)
+    examples = encode(records, tokenizer(), model, CONFIG)
+    found = predict(records, examples, perfect_outputs(examples), model, CONFIG)
+    names = write(records, found, model, CONFIG, tmp_path)
+    files = {name: json.loads((tmp_path / name).read_text()) for name in names}
+    assert set(files) == {path.name for path in tmp_path.iterdir()}
+    answers = {"a": "Warsaw", "b": "Paris"} | ({"c": ""} if labels else {})
+    assert files["predictions.json"] == answers
+    best = files["nbest_predictions.json"]
+    assert list(best) == list(answers)
+    for name, entries in best.items():
+        assert entries[0]["text"] == answers[name]
+        for entry in entries:
+            keys = ["text", "probability", "start_logit", "end_logit"]
+            assert list(entry) == keys
+    if labels:
+        null_odds = files["null_odds.json"]
+        assert null_odds["c"] > 0 > null_odds["a"]
+    else:
+        assert "null_odds.json" not in files
