@@ -110,6 +110,7 @@ def benchmark_train(options: argparse.Namespace) -> Figures:
         seconds.append(time.monotonic() - start)
     compile_seconds, *seconds = seconds
     median = statistics.median(seconds)
+    flops = task.flops(rows)
     return {
         "parameters": num_parameters(state.params),
         "compile_seconds": compile_seconds,
@@ -118,9 +119,9 @@ def benchmark_train(options: argparse.Namespace) -> Figures:
         "step_seconds_slowest": max(seconds),
         "tokens_per_second": task.tokens(rows) / median,
         "sequences_per_second": config.batch_size / median,
-        "model_flops_per_second": task.flops_per_step / median,
+        "model_flops_per_second": flops / median,
         "loss": float(scalars["loss"]),
-        **device_figures(task.flops_per_step / median),
+        **device_figures(flops / median),
     }
 
 

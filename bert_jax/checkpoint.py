@@ -5,7 +5,6 @@ state), `config.json`, `tokenizer/`, and `manifest.json`, written last: Orbax al
 would restore flipped bits, and name a newest step whose saving had failed.
 """
 
-import json
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -16,85 +15,9 @@ from etils import epath
 from orbax.checkpoint import checkpoint_managers as policies
 
 from bert_jax.config_json import write_json
-from bert_jax.manifest import (
-    MANIFEST,
-    DamagedError,
-    describe_files,
-    files_below,
-    read_manifest,
-    verify_files,
-)
+from bert_jax.manifest import MANIFEST, describe_files, files_below
 from bert_jax.sharding import path_name
-
-CHECKPOINTS = "checkpoints"
-
-
-def steps_in(directory: epath.Path) -> list[int]:
-    """The steps that have a directory, whole or not, the newest first."""
-    if not directory.exists():
-        return []
-    names = (path.name for path in directory.iterdir())
-    return sorted((int(name) for name in names if name.isdigit()), reverse=True)
-
-
-def verify(step_directory: epath.Path) -> None:
-    """Check that a checkpoint is whole.
-
-    Raises:
-        FileNotFoundError: it was never finished.
-        DamagedError: a file is missing or altered.
-    """
-    verify_files(step_directory, read_manifest(step_directory)["files"])
-
-
-def newest_whole(directory: epath.Path) -> tuple[int | None, list[str]]:
-    """The newest step that is whole, and what is wrong with the newer ones.
-
-    A single step that was never finished is a run killed in its first save, and no
-    loss: None then.
-
-    Raises:
-        DamagedError: there were checkpoints, and none of them is whole.
-    """
-    problems: list[str] = []
-    damaged = 0
-    for step in steps_in(directory):
-        try:
-            verify(directory / str(step))
-            return step, problems
-        except FileNotFoundError as error:
-            problems.append(str(error))
-        except DamagedError as error:
-            problems.append(str(error))
-            damaged += 1
-    if damaged or len(problems) > 1:
-        raise DamagedError(
-            f"No checkpoint in {directory} is whole: {' '.join(problems)} "
-            "Restore the files from a copy, or start in another workdir."
-        )
-    return None, problems
-
-
-def find_checkpoint(path: epath.Path) -> tuple[epath.Path, list[str]]:
-    """The whole checkpoint that `path` means: itself, or a workdir's newest.
-
-    Returns:
-        Its directory, and what was wrong with newer ones.
-
-    Raises:
-        FileNotFoundError: there is none.
-        DamagedError: `path` is a damaged checkpoint, or all of its checkpoints are.
-    """
-    if (path / "state").exists():
-        verify(path)
-        return path, []
-    step, problems = newest_whole(path / CHECKPOINTS)
-    if step is None:
-        raise FileNotFoundError(
-            f"{path} holds no whole checkpoint; name a workdir of `bert-jax pretrain` "
-            "or one of its checkpoints/STEP directories."
-        )
-    return path / CHECKPOINTS / str(step), problems
+from bert_jax.whole_steps import newest_whole, steps_in
 
 
 def _shapes(tree: Any) -> dict[str, tuple[tuple[int, ...], str]]:
@@ -167,7 +90,7 @@ class Checkpoints:
         """Open, or begin, the checkpoints under `directory`.
 
         Args:
-            keep: how many of the newest to keep; the best by loss stays too.
+            keep: how many of the newest to keep; that of most merit stays too.
             config: what `config.json` shall hold.
             tokenizer_directory: whose files every checkpoint shall hold.
         """
@@ -178,8 +101,7 @@ class Checkpoints:
         self._thread = ThreadPoolExecutor(1)
         self._completion: Future[None] | None = None
         best = policies.BestN(
-            get_metric_fn=lambda metrics: metrics["loss"],
-            reverse=True,
+            get_metric_fn=lambda metrics: metrics["merit"],
             n=1,
             keep_checkpoints_without_metrics=False,
         )
@@ -195,23 +117,24 @@ class Checkpoints:
         )
         self._manager = ocp.CheckpointManager(directory, options=options)
 
-    def save(
-        self, step: int, params: Any, rest: Any, validation_loss: float | None
-    ) -> None:
+    def save(self, step: int, params: Any, rest: Any, merit: float | None) -> None:
         """Begin to save; returns once the arrays may change.
+
+        Args:
+            merit: what the best checkpoint has most of; None: not known of this step.
 
         Raises:
             RuntimeError: an earlier checkpoint could not be written.
         """
         self.wait()
-        metrics = None if validation_loss is None else {"loss": validation_loss}
+        metrics = None if merit is None else {"merit": merit}
         items = ocp.args.Composite(
             state=ocp.args.StandardSave(params), optimizer=ocp.args.StandardSave(rest)
         )
         self._manager.save(step, args=items, metrics=metrics)
-        self._completion = self._thread.submit(self._complete, step)
+        self._completion = self._thread.submit(self._complete, step, merit)
 
-    def _complete(self, step: int) -> None:
+    def _complete(self, step: int, merit: float | None) -> None:
         """Make a saved step whole: its config, its tokenizer, and last its manifest."""
         self._manager.wait_until_finished()
         if jax.process_index() != 0:
@@ -222,7 +145,7 @@ class Checkpoints:
         for path in self._tokenizer_directory.iterdir():
             path.copy(root / "tokenizer" / path.name, overwrite=True)
         files = describe_files(root, files_below(root))
-        manifest = {"step": step, "files": files}
+        manifest = {"step": step, "merit": merit, "files": files}
         write_json(manifest, root / MANIFEST)
 
     def restore(self, params: Any, rest: Any) -> tuple[Any, Any, list[str]] | None:
@@ -275,11 +198,6 @@ class Checkpoints:
         self.wait()
         self._thread.shutdown()
         self._manager.close()
-
-
-def read_config(step_directory: epath.Path) -> dict[str, Any]:
-    """The `config.json` of a checkpoint."""
-    return json.loads((step_directory / "config.json").read_text())
 
 
 def read_params(step_directory: epath.Path) -> Any:

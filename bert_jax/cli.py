@@ -5,14 +5,12 @@ import difflib
 import json
 import logging
 import os
-import runpy
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
-from bert_jax.command import UsageError, parse_options
+from bert_jax.command import UsageError, load_config, parse_options
 
 if TYPE_CHECKING:
     from bert_jax.config import PretrainConfig
@@ -23,6 +21,9 @@ usage: bert-jax VERB [OPTIONS]        bert-jax VERB --help tells a verb's option
   vocab       learn a vocabulary from text files
   prepare     turn text files into a dataset of training rows
   pretrain    pretrain a model on a dataset; again, to go on with it
+  finetune    fine-tune a model on a task; again, to go on with it
+  evaluate    score a fine-tuned model on a file, and write its predictions
+  predict     a fine-tuned model's answers for a file or standard input
   convert     import a model of another library, or export one
   benchmark   measure training, the input pipeline or preparation on this machine
   demo        the whole story, offline, on the documentation of installed packages
@@ -64,25 +65,6 @@ def prepare(arguments: Sequence[str]) -> int:
     return 0
 
 
-def load_config(path: str) -> Any:
-    """The object that a configuration file binds to the name `config`.
-
-    Raises:
-        UsageError: the file is missing, fails, or does not bind `config`.
-    """
-    from bert_jax.config import PretrainConfig
-
-    if not Path(path).is_file():
-        raise UsageError(f"{path} is not a file; name a configuration file.")
-    try:
-        config = runpy.run_path(path).get("config")
-    except Exception as error:
-        raise UsageError(f"{path} fails: {type(error).__name__}: {error}") from error
-    if not isinstance(config, PretrainConfig):
-        raise UsageError(f"{path} must bind the name config to a PretrainConfig.")
-    return config
-
-
 def pretrain(arguments: Sequence[str]) -> int:
     """Pretrain a model, or go on with a run."""
     import tyro
@@ -91,7 +73,8 @@ def pretrain(arguments: Sequence[str]) -> int:
 
     default = PretrainConfig()
     if arguments and not arguments[0].startswith("-"):
-        default, arguments = load_config(arguments[0]), arguments[1:]
+        default = load_config(arguments[0], PretrainConfig)
+        arguments = arguments[1:]
 
     def command(
         config: Annotated[PretrainConfig, tyro.conf.arg(name="")] = default,
@@ -134,6 +117,27 @@ def _pretrain(
     return 0
 
 
+def finetune(arguments: Sequence[str]) -> int:
+    """Fine-tune a model on a task, or go on with a run."""
+    from bert_jax.finetuning_verbs import finetune as run
+
+    return run(arguments)
+
+
+def evaluate(arguments: Sequence[str]) -> int:
+    """Score a fine-tuned model on a file."""
+    from bert_jax.finetuning_verbs import evaluate as run
+
+    return run(arguments)
+
+
+def predict(arguments: Sequence[str]) -> int:
+    """A fine-tuned model's predictions for a file or standard input."""
+    from bert_jax.finetuning_verbs import predict as run
+
+    return run(arguments)
+
+
 def convert(arguments: Sequence[str]) -> int:
     """A model from or to another library."""
     from bert_jax.convert.verbs import convert as run
@@ -170,6 +174,9 @@ VERBS: dict[str, Callable[[Sequence[str]], int]] = {
     "vocab": vocab,
     "prepare": prepare,
     "pretrain": pretrain,
+    "finetune": finetune,
+    "evaluate": evaluate,
+    "predict": predict,
     "convert": convert,
     "benchmark": benchmark,
     "demo": demo,

@@ -2,8 +2,10 @@
 
 import contextlib
 import io
+import runpy
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 ConfigT = TypeVar("ConfigT")
@@ -42,3 +44,20 @@ def parse_options(
             raise failure from None
         print(complaint.getvalue(), end="", file=sys.stderr)
         raise
+
+
+def load_config(path: str, kind: type[ConfigT]) -> ConfigT:
+    """The object that a configuration file binds to the name `config`.
+
+    Raises:
+        UsageError: the file is missing, fails, or does not bind `config` to a `kind`.
+    """
+    if not Path(path).is_file():
+        raise UsageError(f"{path} is not a file; name a configuration file.")
+    try:
+        config = runpy.run_path(path).get("config")
+    except Exception as error:
+        raise UsageError(f"{path} fails: {type(error).__name__}: {error}") from error
+    if not isinstance(config, kind):
+        raise UsageError(f"{path} must bind the name config to a {kind.__name__}.")
+    return config

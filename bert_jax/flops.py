@@ -33,18 +33,31 @@ def peak_flops_per_second(device_kind: str) -> float | None:
     return None
 
 
+def _encoder_flops(config: BertConfig, sequence_length: int) -> float:
+    """Of one row, forward and backward.
+
+    A parameter of a matrix product costs 2 operations a token forward and 4 backward.
+    Attention adds two products of T keys with D numbers a token and layer.
+    """
+    d, f, t = config.hidden_size, config.intermediate_size, sequence_length
+    layer = 6 * (4 * d * d + 2 * d * f) + 12 * t * d
+    return float(t * config.num_hidden_layers * layer)
+
+
 def pretraining_flops(
     config: BertConfig, batch_size: int, sequence_length: int, predictions: int
 ) -> float:
     """Model FLOPs of one pretraining step, forward and backward.
 
-    A parameter of a matrix product costs 2 operations a token forward and 4 backward.
-    Attention adds two products of T keys with D numbers a token and layer. The
-    masked-LM head works on the predicted positions only, the pooler on one a row.
+    The masked-LM head works on the predicted positions only, the pooler on one a row.
     """
-    d, f, t = config.hidden_size, config.intermediate_size, sequence_length
-    layer = 6 * (4 * d * d + 2 * d * f) + 12 * t * d
+    d = config.hidden_size
     head = 6 * (d * d + d * config.vocab_size)
     pooler = 6 * (d * d + 2 * d)
-    row = t * config.num_hidden_layers * layer + predictions * head + pooler
+    row = _encoder_flops(config, sequence_length) + predictions * head + pooler
     return float(batch_size * row)
+
+
+def finetuning_flops(config: BertConfig, num_rows: int, sequence_length: int) -> float:
+    """Model FLOPs of one fine-tuning step; the head, some thousandths, is left out."""
+    return num_rows * _encoder_flops(config, sequence_length)

@@ -7,18 +7,15 @@ from typing import Any
 import jax
 from etils import epath
 
-from bert_jax.checkpoint import (
-    CHECKPOINTS,
-    require_same_shapes,
-    steps_in,
-)
-from bert_jax.config import PretrainConfig
+from bert_jax.checkpoint import read_params, require_same_shapes
+from bert_jax.config import PretrainConfig, RunConfig
 from bert_jax.convert.opening import Model, locate, open_model
 from bert_jax.data.records import Dataset
 from bert_jax.manifest import read_manifest
 from bert_jax.sharding import path_name
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.start import Source
+from bert_jax.whole_steps import CHECKPOINTS, steps_in
 
 SAME_FIELDS = ("num_attention_heads", "hidden_act", "layer_norm_eps", "attention")
 """Fields of the model that no parameter's shape shows, and that change its output."""
@@ -45,7 +42,7 @@ def open_source(
         return _imported_params(config, dataset), config
     _check_tokenizer(source, Tokenizer.load(source / "tokenizer"), dataset)
     if not config.keep_optimizer:
-        return source, config
+        return read_params(source), config
     step = int(read_manifest(source)["step"])
     if step >= config.num_steps:
         raise ValueError(
@@ -98,7 +95,7 @@ def _check_fields(config: PretrainConfig, model: Model) -> None:
             )
 
 
-def check_source(config: PretrainConfig, source: Source, shapes: Any) -> str:
+def check_source(config: RunConfig, source: Source, shapes: Any) -> str:
     """Refuse parameters that are not those of the run, but for whole heads.
 
     Args:

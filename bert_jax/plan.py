@@ -38,7 +38,9 @@ def describe(config: PretrainConfig, dataset: Dataset, task: Task) -> Iterator[s
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):
         yield f"{path_name(path)}  {list(leaf.shape)} {leaf.dtype}"
     yield f"parameters: {num_parameters(params):,}"
-    yield f"model FLOPs a step: {task.flops_per_step:.4g}"
+    first = config.data.first_step
+    batch = task.batch(first)
+    yield f"model FLOPs a step: {task.flops(batch):.4g}"
     rows = len(dataset.train)
     steps = config.num_steps
     yield (
@@ -46,8 +48,6 @@ def describe(config: PretrainConfig, dataset: Dataset, task: Task) -> Iterator[s
         f"{steps * config.batch_size / rows:.2f} epochs"
     )
     yield f"validation rows: {len(dataset.validation):,}"
-    first = config.data.first_step
-    batch = task.batch(first)
     for name, values in batch.items():
         yield f"batch {name}: {list(values.shape)} {values.dtype}"
     _, base_key = split_seed(config.seed)

@@ -8,20 +8,25 @@ from collections.abc import Iterator
 import jax
 from etils import epath
 
-from bert_jax.checkpoint import CHECKPOINTS, steps_in
-from bert_jax.config import PretrainConfig
+from bert_jax.config import FinetuneConfig, PretrainConfig, RunConfig
 from bert_jax.config_json import differences, to_dict, write_json
 from bert_jax.data.records import Dataset, open_dataset
 from bert_jax.init_from import check_source, open_source
 from bert_jax.plan import describe
 from bert_jax.sharding import make_mesh
+from bert_jax.tasks.finetuning import finetuning_task
 from bert_jax.tasks.pretraining import pretraining_task
 from bert_jax.tasks.unigram import unigram_baseline
+from bert_jax.tokenization import Tokenizer
 from bert_jax.training.loop import fit
+from bert_jax.training.report import METRICS
+from bert_jax.tuning import prepare_tuning, without_head, without_top
+from bert_jax.whole_steps import CHECKPOINTS, best_whole, steps_in
 
 FREE_TO_CHANGE = (
     "checkpoint_every",
     "data.path",
+    "data.train",
     "eval_every",
     "keep_checkpoints",
     "log_every",
@@ -102,7 +107,7 @@ def resolve(config: PretrainConfig, dataset: Dataset) -> PretrainConfig:
     return dataclasses.replace(config, masking=masking, data=data)
 
 
-def check_workdir(workdir: epath.Path, config: PretrainConfig) -> None:
+def check_workdir(workdir: epath.Path, config: RunConfig) -> None:
     """Refuse a workdir that belongs to another configuration.
 
     One without a checkpoint belongs to none yet: its run never got anywhere.
@@ -174,11 +179,16 @@ def pretrain(
         note = check_source(config, source, shapes)
         if note and jax.process_index() == 0:
             print(note, flush=True)
-    directory.mkdir(parents=True, exist_ok=True)
-    write_json(to_dict(config), directory / "config.json")
-    dataset.tokenizer.save(directory / "tokenizer")
+    begin(directory, config, dataset.tokenizer)
     scores = fit(task, config, mesh, directory, directory / "tokenizer", source)
     return scores | (unigram_baseline(config, dataset) if scores else {})
+
+
+def begin(workdir: epath.Path, config: RunConfig, tokenizer: Tokenizer) -> None:
+    """Write what a run is into its workdir."""
+    workdir.mkdir(parents=True, exist_ok=True)
+    write_json(to_dict(config), workdir / "config.json")
+    tokenizer.save(workdir / "tokenizer")
 
 
 def dry_run(config: PretrainConfig, workdir: str | os.PathLike[str]) -> Iterator[str]:
@@ -187,3 +197,54 @@ def dry_run(config: PretrainConfig, workdir: str | os.PathLike[str]) -> Iterator
     _, config = open_source(config, dataset, epath.Path(workdir))
     make_mesh(config.mesh, config.batch_size, config.microbatches)
     return describe(config, dataset, pretraining_task(config, dataset))
+
+
+def finetune(
+    config: FinetuneConfig, workdir: str | os.PathLike[str]
+) -> dict[str, float]:
+    """Fine-tune in `workdir`; the same call again goes on where the last one stopped.
+
+    Returns:
+        The scores of the best checkpoint over the validation examples, its `step`, and,
+        under its own name, what a rule without learning scores.
+
+    Raises:
+        ValueError: what was asked for does not fit together; one line says what.
+        InterruptedRun: stopped by a signal, with a whole checkpoint.
+        DivergedRun: gradients stayed non-finite.
+    """
+    directory = epath.Path(workdir)
+    tuning = prepare_tuning(config, directory)
+    config, records = tuning.config, tuning.validation.records
+    mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
+    task = finetuning_task(
+        tuning.problem,
+        config,
+        tuning.train,
+        tuning.validation,
+        jax.process_index(),
+        jax.process_count(),
+    )
+    check_workdir(directory, config)
+    source = tuning.source
+    if source is not None:
+        shapes = jax.eval_shape(task.initialise, jax.random.key(config.seed))
+        source = without_head(source, shapes)
+        note = check_source(config, source, shapes)
+        source = without_top(source, config)
+        if note and jax.process_index() == 0:
+            print(note, flush=True)
+    begin(directory, config, tuning.tokenizer)
+    fit(task, config, mesh, directory, directory / "tokenizer", source)
+    rule, value = tuning.problem.baseline(tuning.train.records, records)
+    return best_scores(directory) | {rule: value}
+
+
+def best_scores(workdir: epath.Path) -> dict[str, float]:
+    """What `metrics.jsonl` says of the best checkpoint, and its step."""
+    best, _ = best_whole(workdir / CHECKPOINTS)
+    lines = map(json.loads, (workdir / METRICS).read_text().splitlines())
+    for line in lines:
+        if line["split"] == "validation" and line["step"] == best:
+            return {name: value for name, value in line.items() if name != "split"}
+    return {}

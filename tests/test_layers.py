@@ -20,17 +20,20 @@ data.pipeline data.buckets data.examples \
 model model.layers model.attention model.encoder model.heads \
 model.pretraining model.finetuning model.apply flops rows masking_units masking \
 losses metrics squad_metrics entity_metrics sharding whole_steps checkpoint
-tasks tasks.task tasks.problem tasks.squad_rows tasks.squad_answers \
-tasks.squad_files tasks.squad tasks.conll tasks.ner tasks.multiple_choice \
-tasks.pretraining tasks.unigram
+tasks tasks.task tasks.tables tasks.files tasks.problem tasks.glue tasks.texts \
+tasks.text_classification tasks.squad_rows tasks.squad_answers tasks.squad_files \
+tasks.squad tasks.conll tasks.ner_rows tasks.ner tasks.multiple_choice \
+tasks.problems tasks.finetuning tasks.pretraining tasks.unigram
 training training.optimizer training.state training.start training.gradients \
 training.step training.faults training.report training.loop
-convert convert.names convert.tensor_files convert.embedding convert.receipts \
-convert.tokenizers convert.huggingface_config convert.huggingface convert.opening \
+convert convert.names convert.tensor_files convert.embedding \
+convert.huggingface_config convert.comparison convert.receipts convert.tokenizers \
+convert.huggingface convert.opening \
 convert.extend convert.tf1_files convert.tf1 convert.model_card convert.export \
 convert.stablehlo
-plan predict benchmark init_from convert.verbs
-run demo cli __main__
+plan inference predict benchmark init_from tuning \
+evaluation prediction_lines convert.verbs
+run demo finetuning_verbs cli __main__
 """.split()
 
 NO_JAX = {"jax", "jaxlib", "flax", "optax", "orbax", "chex"}

@@ -155,7 +155,6 @@ def premasked_task(config: BertConfig) -> Task:
         raise AssertionError("the training step alone is under test")
 
     return Task(
-        model=model,
         initialise=unused,
         batch=unused,
         examples=unused,
@@ -164,9 +163,10 @@ def premasked_task(config: BertConfig) -> Task:
         evaluate=unused,
         evaluation_batches=unused,
         score=unused,
+        merit=unused,
         objective=("mlm_loss", "nsp_loss"),
         tokens=unused,
-        flops_per_step=0.0,
+        flops=unused,
     )
 
 

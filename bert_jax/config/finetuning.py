@@ -72,7 +72,9 @@ class ExamplesConfig:
             "max_answer_length num_best"
         )
         require_positive(self, *numbers.split())
-        require(self.max_length >= 8, f"max_length={self.max_length} must be at least 8.")
+        require(
+            self.max_length >= 8, f"max_length={self.max_length} must be at least 8."
+        )
         require_share(self, "validation_fraction")
         require(
             len(self.text_columns) <= 2,

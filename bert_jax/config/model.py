@@ -6,6 +6,19 @@ from typing import Any, Literal
 
 from bert_jax.checks import require, require_positive, require_share, require_types
 
+Head = Literal[
+    "pretraining",
+    "masked_lm",
+    "encoder",
+    "sequence_classification",
+    "token_classification",
+    "question_answering",
+    "multiple_choice",
+]
+ProblemType = Literal[
+    "single_label_classification", "multi_label_classification", "regression"
+]
+
 
 @dataclasses.dataclass(frozen=True)
 class BertConfig:
@@ -46,21 +59,11 @@ class BertConfig:
     """What the backward pass computes again instead of keeping: the attention scores,
     or all inside a layer (Chen et al. 2016; Korthikanti et al. 2022, §4)."""
 
-    head: Literal[
-        "pretraining",
-        "masked_lm",
-        "encoder",
-        "sequence_classification",
-        "token_classification",
-        "question_answering",
-        "multiple_choice",
-    ] = "pretraining"
+    head: Head = "pretraining"
     """What stands on the encoder."""
     labels: tuple[str, ...] = ()
     """Names of the classes of a head that has some, in the order of its outputs."""
-    problem_type: Literal[
-        "single_label_classification", "multi_label_classification", "regression"
-    ] = "single_label_classification"
+    problem_type: ProblemType = "single_label_classification"
     """What the scores of a sequence classifier mean: one class of several, each class
     by itself, or a number."""
     pooling: Literal["cls", "mean"] = "cls"

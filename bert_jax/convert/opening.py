@@ -87,7 +87,8 @@ def open_model(path: str) -> Model:
         tokenizer = Tokenizer.load(directory / "tokenizer")
     pairs = "nsp" if "next_sentence" in params else "none"
     if not imported:
-        pairs = read_config(directory)["data"]["pairs"]
+        # A fine-tuned model learned nothing of pairs.
+        pairs = read_config(directory)["data"].get("pairs", "none")
     return Model(config, params, tokenizer, pairs, directory, imported, embedding)
 
 

@@ -5,6 +5,8 @@ import dataclasses
 import numpy as np
 from jaxtyping import Int, Int32, Int64
 
+from bert_jax.tokenization import Tokenizer
+
 Batch = dict[str, np.ndarray]
 
 
@@ -53,7 +55,8 @@ class Examples:
 
         Returns:
             `tokens` [B, T], or [B, C, T] of several choices; `second` and `end`, int32,
-            without T; `row` [B], the numbers; and `label`.
+            without T; `row` [B], the numbers; and `label`, which of nobody is -1, or
+            not a number.
         """
         rows = numbers[:, None] * self.choices + np.arange(self.choices)
         shape = rows.shape
@@ -76,7 +79,9 @@ class Examples:
         if self.choices == 1:
             batch = {name: values[:, 0] for name, values in batch.items()}
         if "label" in self.by_example:
-            batch["label"] = self.by_example["label"][numbers]
+            label = self.by_example["label"][numbers]
+            label[numbers < 0] = -1 if label.dtype.kind == "i" else np.nan
+            batch["label"] = label
         return batch | {"row": numbers.astype(np.int32)}
 
 
@@ -98,3 +103,29 @@ def from_rows(
         by_token=by_token or {},
         choices=choices,
     )
+
+
+def join(
+    tokenizer: Tokenizer,
+    first: list[int],
+    second: list[int] | None = None,
+    *,
+    most: int,
+) -> tuple[list[int], int]:
+    """[CLS] first [SEP], or [CLS] first [SEP] second [SEP], of `most` ids at most.
+
+    What is too long is cut at the end, the longer text until both are as long, as in
+    the code of 2018.
+
+    Returns:
+        The ids, and where the second segment starts.
+    """
+    if second is None:
+        ids = [tokenizer.cls_id, *first[: most - 2], tokenizer.sep_id]
+        return ids, len(ids)
+    room = most - 3
+    kept = len(first)
+    if len(first) + len(second) > room:
+        kept = min(len(first), max(room - len(second), (room + 1) // 2))
+    ids = [tokenizer.cls_id, *first[:kept], tokenizer.sep_id]
+    return [*ids, *second[: room - kept], tokenizer.sep_id], len(ids)

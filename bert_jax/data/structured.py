@@ -145,12 +145,9 @@ def _require_text_column(schema: Any, source: Source, field: str) -> None:
 
 
 def _read_tfds(source: Source, config: TextConfig) -> Iterator[Record]:
-    tfds, field = _tensorflow_datasets(), config.text_field
-    with _explained(f"{source.path} cannot be found"):
-        builder = tfds.builder(
-            source.path.removeprefix(TFDS), data_dir=config.tfds_data_dir or None
-        )
-    features = builder.info.features
+    field, name = config.text_field, source.path.removeprefix(TFDS)
+    builder = _tfds_builder(name, config.tfds_data_dir)
+    tfds, features = _tensorflow_datasets(), builder.info.features
     if not (hasattr(features, "keys") and field in features):
         names = features.keys() if hasattr(features, "keys") else ()
         raise ValueError(f"{source.path}: {_no_field(field, names)}")
@@ -160,19 +157,45 @@ def _read_tfds(source: Source, config: TextConfig) -> Iterator[Record]:
             f"{source.path}: {field!r} must be a Text; the features are "
             f"{_list(kinds)}; choose by --text-field."
         )
-    with _explained(f"{source.path} cannot be downloaded and prepared"):
+    split, decoders = config.tfds_split, tfds.decode.PartialDecoding({field: True})
+    examples = _tfds_examples(builder, source.path, split, decoders)
+    for number, example in enumerate(examples, 1):
+        yield f"{source.path}: example {number} of {split}", example[field]
+
+
+def tfds_rows(name: str, split: str) -> Iterator[dict[str, Any]]:
+    """The examples of a dataset of TFDS, texts as str, numbers as Python's own.
+
+    Raises:
+        ValueError: it cannot be found, prepared or read.
+    """
+    for example in _tfds_examples(
+        _tfds_builder(name, ""), f"{TFDS}{name}", split, None
+    ):
+        yield {
+            field: value.decode() if isinstance(value, bytes) else value.item()
+            for field, value in example.items()
+        }
+
+
+def _tfds_builder(name: str, data_dir: str) -> Any:
+    with _explained(f"{TFDS}{name} cannot be found"):
+        return _tensorflow_datasets().builder(name, data_dir=data_dir or None)
+
+
+def _tfds_examples(builder: Any, name: str, split: str, decoders: Any) -> Iterator[Any]:
+    """The examples in the order of the files, one after another."""
+    tfds = _tensorflow_datasets()
+    with _explained(f"{name} cannot be downloaded and prepared"):
         builder.download_and_prepare()
-    split = config.tfds_split
-    with _explained(f"{source.path} cannot be read, tfds_split={split!r}"):
+    with _explained(f"{name} cannot be read, tfds_split={split!r}"):
         dataset = builder.as_dataset(
             split=split,
             shuffle_files=False,
-            # In the order of the files, and one after another.
             read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
-            decoders=tfds.decode.PartialDecoding({field: True}),
+            decoders=decoders,
         )
-        for number, example in enumerate(tfds.as_numpy(dataset), 1):
-            yield f"{source.path}: example {number} of {split}", example[field]
+        yield from tfds.as_numpy(dataset)
 
 
 def _tensorflow_datasets() -> Any:

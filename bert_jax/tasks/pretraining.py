@@ -152,12 +152,14 @@ class Objective:
         scores = apply_model(self.model, params, rows, **dropout)
         return pretraining_losses(scores, rows, self.pairs)
 
-    def evaluate(self, params: Any, rows: dict[str, jax.Array]) -> Sums:
-        """The sums over rows under masks that are always the same."""
+    def evaluate(
+        self, params: Any, rows: dict[str, jax.Array]
+    ) -> tuple[Sums, dict[str, jax.Array]]:
+        """The sums over rows under masks that are always the same, and no more."""
         masked = mask_for_evaluation(rows, self.masking, self.words)
         drawn = self._with_pairs(masked, rows)
         scores = apply_model(self.model, params, drawn)
-        return pretraining_losses(scores, drawn, self.pairs)
+        return pretraining_losses(scores, drawn, self.pairs), {}
 
     def _with_pairs(self, masked: MaskedBatch, rows: dict[str, jax.Array]) -> DrawnRows:
         first, labels = rows["first"], rows["next_sentence_label"]
@@ -182,8 +184,10 @@ def pretraining_task(
         positions = (step - config.data.first_step) * size + np.arange(size)
         return row_numbers(len(dataset.train), config.seed, positions)
 
+    flops = pretraining_flops(
+        config.model, size, length, config.masking.max_predictions
+    )
     return Task(
-        model=model,
         initialise=functools.partial(initial_params, model),
         batch=lambda step: columns(dataset.train.gather(examples(step)[share])),
         examples=examples,
@@ -193,13 +197,12 @@ def pretraining_task(
         evaluation_batches=functools.partial(
             validation_batches, dataset, size, host_index, host_count
         ),
-        score=lambda means: (
+        score=lambda means, _: (
             # Beyond e^700 a float has no room.
             means | {"mlm_perplexity": math.exp(min(means["mlm_loss"], 700.0))}
         ),
+        merit=lambda scores: -scores["loss"],
         objective=objective.names,
         tokens=lambda rows: int(rows["end"].max(axis=1).sum(dtype=np.int64)),
-        flops_per_step=pretraining_flops(
-            config.model, size, length, config.masking.max_predictions
-        ),
+        flops=lambda _: flops,
     )

@@ -9,8 +9,10 @@ import jax
 import numpy as np
 
 from bert_jax.config import BertConfig, ExamplesConfig
+from bert_jax.config.model import Head
 from bert_jax.data.examples import Examples
 from bert_jax.losses import Sum
+from bert_jax.tasks.tables import Row
 from bert_jax.tokenization import Tokenizer
 
 Record = Any
@@ -31,7 +33,7 @@ class Problem:
     `outputs` on the device; `predict` → predictions; `score`, `write`.
     """
 
-    head: str
+    head: Head
     """As `BertConfig.head`."""
     read: Callable[[str, ExamplesConfig], list[Record]]
     """File, or name of a part ("train", "validation", "test") of `config.path` →
@@ -75,3 +77,9 @@ class Problem:
     baseline: Callable[[Sequence[Record], Sequence[Record]], tuple[str, float]]
     """Training and validation records → what a model must beat: its name, and its value
     of the first score."""
+    record: Callable[[Row, ExamplesConfig], Record]
+    """A row of fields that a user asks about, without a label → a record."""
+    labelled: Callable[[Record], bool]
+    """Whether it is known what should be predicted of a record."""
+    group: Callable[[Record], object] = id
+    """Record → what records must have in common to be held out together."""

@@ -6,7 +6,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from flax import linen as nn
 from jaxtyping import Array, Float, Key
 
 from bert_jax.losses import Sum
@@ -19,9 +18,8 @@ Counts = dict[str, Float[Array, ""]]
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """A model, its batches, and its losses. No task calls jit or names a mesh."""
+    """Batches, and what is computed of them. No task calls jit or names a mesh."""
 
-    model: nn.Module
     initialise: Callable[[Key[Array, ""]], Any]
     """Key → parameters."""
     batch: Callable[[int], Batch]
@@ -35,15 +33,22 @@ class Task:
     loss: Callable[[Any, Any, Key[Array, ""]], Sums]
     """Parameters, drawn rows or a part of them, key → sums and counts by name, with
     dropout."""
-    evaluate: Callable[[Any, dict[str, jax.Array]], Sums]
-    """Parameters, rows → the same, without dropout and with nothing left to chance."""
+    evaluate: Callable[[Any, dict[str, jax.Array]], tuple[Sums, dict[str, jax.Array]]]
+    """Parameters, rows → the same, without dropout and with nothing left to chance; and
+    what `score` needs of each row."""
     evaluation_batches: Callable[[], Iterator[Batch]]
-    """This host's share of the validation rows, each once, in batches of one shape."""
-    score: Callable[[dict[str, float]], dict[str, float]]
-    """Means over the validation rows → what is reported of them."""
+    """This host's share of the validation rows, each once."""
+    score: Callable[[dict[str, float], list[Batch]], dict[str, float]]
+    """Means over the validation rows, and what `evaluate` gave of each batch of them →
+    what is reported."""
+    merit: Callable[[dict[str, float]], float]
+    """Scores → what the best checkpoint has most of."""
     objective: tuple[str, ...]
     """The names whose means are added up to what is minimised."""
     tokens: Callable[[Batch], int]
     """How many real tokens a batch holds, padding left out."""
-    flops_per_step: float
-    """Floating-point operations that the model needs for one training step."""
+    flops: Callable[[Batch], float]
+    """Floating-point operations that the model needs to train on a batch of all hosts
+    whose share here is this one."""
+    one_shape: bool = True
+    """Whether all batches have the same shape."""

@@ -13,8 +13,8 @@ from etils import epath
 from flax import serialization
 from jax.sharding import Mesh
 
-from bert_jax.checkpoint import CHECKPOINTS, Checkpoints
-from bert_jax.config import PretrainConfig
+from bert_jax.checkpoint import Checkpoints
+from bert_jax.config import RunConfig
 from bert_jax.config_json import to_dict
 from bert_jax.data.pipeline import stream
 from bert_jax.flops import peak_flops_per_second
@@ -24,6 +24,7 @@ from bert_jax.training.faults import InterruptedRun, StopSignals, check_finite
 from bert_jax.training.report import Report
 from bert_jax.training.start import Source, starting_state
 from bert_jax.training.step import make_eval_step, make_train_step
+from bert_jax.whole_steps import CHECKPOINTS
 
 _BATCHES_AHEAD = 2
 
@@ -32,20 +33,20 @@ _BATCHES_AHEAD = 2
 class Clock:
     """Rates between two log lines."""
 
-    flops_per_step: float
     devices: int
     start: float = 0.0
-    steps: int = 0
     tokens: int = 0
+    flops: float = 0.0
     waited: float = 0.0
 
     def restart(self) -> None:
         """Begin a new interval now."""
-        self.start, self.steps, self.tokens, self.waited = time.monotonic(), 0, 0, 0.0
+        self.start = time.monotonic()
+        self.tokens, self.flops, self.waited = 0, 0.0, 0.0
 
     def rates(self) -> dict[str, float]:
         """Real tokens a second over all hosts, share of waiting, MFU where known."""
-        if not self.steps:
+        if not self.tokens:
             return {}
         seconds = time.monotonic() - self.start
         rates = {
@@ -54,8 +55,7 @@ class Clock:
         }
         peak = peak_flops_per_second(jax.devices()[0].device_kind)
         if peak is not None:
-            done = self.flops_per_step * self.steps / seconds
-            rates["mfu"] = done / (peak * self.devices)
+            rates["mfu"] = self.flops / seconds / (peak * self.devices)
         return rates
 
 
@@ -63,22 +63,27 @@ def device_batches(
     task: Task, first_step: int, last_step: int, mesh: Mesh, clock: Clock
 ) -> Iterator[dict[str, jax.Array]]:
     """The batches of a range of steps, two of them on their way to the devices."""
-    ahead: collections.deque[tuple[int, dict[str, jax.Array]]] = collections.deque()
+    ahead: collections.deque[tuple[int, float, dict[str, jax.Array]]]
+    ahead = collections.deque()
     if first_step == last_step:
         return
-    with closing(stream(task.batch, first_step, last_step)) as batches:
+    # tf.data would take batches of many shapes as well, but reads ahead no better.
+    with_tensorflow = None if task.one_shape else False
+    reading = stream(task.batch, first_step, last_step, with_tensorflow)
+    with closing(reading) as batches:
         while True:
             start = time.monotonic()
             batch = next(batches, None)
             clock.waited += time.monotonic() - start
             if batch is not None:
-                ahead.append((task.tokens(batch), to_global(batch, mesh)))
+                work = task.tokens(batch), task.flops(batch)
+                ahead.append((*work, to_global(batch, mesh)))
                 if len(ahead) <= _BATCHES_AHEAD:
                     continue
             if not ahead:
                 return
-            tokens, arrays = ahead.popleft()
-            clock.steps, clock.tokens = clock.steps + 1, clock.tokens + tokens
+            tokens, flops, arrays = ahead.popleft()
+            clock.tokens, clock.flops = clock.tokens + tokens, clock.flops + flops
             yield arrays
 
 
@@ -90,20 +95,23 @@ def evaluate(
 ) -> dict[str, float] | None:
     """Scores over the validation rows, each counted once; None where there are none."""
     totals: dict[str, Any] = {}
+    outputs = []
     for batch in task.evaluation_batches():
-        sums = jax.device_get(eval_step(params, to_global(batch, mesh)))
+        sums, of_rows = jax.device_get(eval_step(params, to_global(batch, mesh)))
+        outputs.append(of_rows)
         for name, sum_and_count in sums.items():
             totals[name] = totals.get(name, 0) + np.array(sum_and_count, np.float64)
     if not totals:
         return None
     means = {name: total / max(count, 1.0) for name, (total, count) in totals.items()}
     loss = sum(means[name] for name in task.objective)
-    return task.score({"loss": float(loss)} | {k: float(v) for k, v in means.items()})
+    floats = {"loss": float(loss)} | {k: float(v) for k, v in means.items()}
+    return task.score(floats, outputs)
 
 
 def fit(
     task: Task,
-    config: PretrainConfig,
+    config: RunConfig,
     mesh: Mesh,
     workdir: epath.Path,
     tokenizer_directory: epath.Path,
@@ -145,7 +153,7 @@ def fit(
         train_step = make_train_step(task, config, mesh, shardings)
         eval_step = make_eval_step(task, mesh, shardings)
         signals = stack.enter_context(StopSignals())
-        clock = Clock(task.flops_per_step, mesh.size)
+        clock = Clock(mesh.size)
         clock.restart()
         scores = None
         for batch in device_batches(task, step, config.num_steps, mesh, clock):
@@ -175,8 +183,8 @@ def fit(
             if last or stop or step % config.checkpoint_every == 0:
                 report.flush()
                 rest = serialization.to_state_dict(state)
-                loss = None if scores is None else scores["loss"]
-                checkpoints.save(step, rest.pop("params"), rest, loss)
+                merit = None if scores is None else task.merit(scores)
+                checkpoints.save(step, rest.pop("params"), rest, merit)
             if stop and not last:
                 checkpoints.wait()
                 raise InterruptedRun(stop, step)

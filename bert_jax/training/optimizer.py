@@ -14,7 +14,8 @@ def learning_rate(config: OptimizerConfig, num_steps: int) -> optax.Schedule:
 
     The first update is made with a learning rate of 0.
     """
-    peak, warmup = config.peak_learning_rate, config.warmup_steps
+    peak = config.peak_learning_rate
+    warmup = config.warmup_steps or round(config.warmup_share * num_steps)
     return optax.join_schedules(
         [
             optax.linear_schedule(0.0, peak, warmup),
@@ -31,6 +32,47 @@ def decayed(params: Any) -> Any:
     )
 
 
+def depths(params: Any) -> Any:
+    """How far up each parameter is: 0 embeddings, i + 1 in layer i, L + 1 in a head."""
+    names = {name for name in params["encoder"] if name.startswith("layer_")}
+
+    def depth(path: tuple[Any, ...], _: Any) -> int:
+        if path[0].key != "encoder":
+            return len(names) + 1
+        name = path[1].key
+        return int(name.removeprefix("layer_")) + 1 if name in names else 0
+
+    return jax.tree_util.tree_map_with_path(depth, params)
+
+
+def by_layer(config: OptimizerConfig) -> optax.GradientTransformation:
+    """Updates scaled down from layer to layer, and none at all where frozen."""
+
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        places = depths(updates)
+        top = max(jax.tree.leaves(places))
+
+        def scaled(values: Array, depth: int) -> Array:
+            frozen = config.frozen_layers and depth <= config.frozen_layers
+            return values * (0.0 if frozen else config.layer_decay ** (top - depth))
+
+        return jax.tree.map(scaled, updates, places), state
+
+    return optax.GradientTransformation(lambda _: optax.EmptyState(), update)
+
+
+def without_gradient(params: Any, config: OptimizerConfig) -> Any:
+    """`params`, the frozen ones as constants, so that nothing is differentiated by
+    them."""
+    return jax.tree.map(
+        lambda values, depth: (
+            jax.lax.stop_gradient(values) if depth <= config.frozen_layers else values
+        ),
+        params,
+        depths(params),
+    )
+
+
 def make_optimizer(
     config: OptimizerConfig, num_steps: int
 ) -> optax.GradientTransformation:
@@ -43,6 +85,7 @@ def make_optimizer(
         optax.clip_by_global_norm(config.max_grad_norm),
         optax.scale_by_adam(b1=config.beta1, b2=config.beta2, eps=config.epsilon),
         optax.add_decayed_weights(config.weight_decay, mask=decayed),
+        by_layer(config),
         optax.scale_by_learning_rate(learning_rate(config, num_steps)),
     )
 

@@ -20,7 +20,15 @@ _SHOWN = {
     "mfu": "MFU {:.1%}",
     "data_wait": "data wait {:.1%}",
 }
-"""Scalars that the terminal shows, in this order."""
+"""How the terminal shows a scalar, where not by its name."""
+_HIDDEN = {
+    "mlm_loss",
+    "nsp_loss",
+    "sop_loss",
+    "grad_norm",
+    "learning_rate",
+    "skipped_in_a_row",
+}
 
 
 def keep_lines_until(path: epath.Path, step: int) -> None:
@@ -51,9 +59,9 @@ def keep_lines_until(path: epath.Path, step: int) -> None:
 def shown(scalars: Mapping[str, float]) -> str:
     """The scalars that a person watches, on one line."""
     return "  ".join(
-        text.format(scalars[name])
-        for name, text in _SHOWN.items()
-        if math.isfinite(scalars.get(name, math.nan))
+        _SHOWN.get(name, f"{name} {{:.4f}}").format(value)
+        for name, value in scalars.items()
+        if name not in _HIDDEN and math.isfinite(value)
     )
 
 

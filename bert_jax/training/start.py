@@ -10,15 +10,16 @@ from etils import epath
 from flax import serialization
 from jax.sharding import Mesh
 
-from bert_jax.checkpoint import Checkpoints, restore_params, restore_step
-from bert_jax.config import PretrainConfig
+from bert_jax.checkpoint import Checkpoints, restore_step
+from bert_jax.config import RunConfig
 from bert_jax.sharding import path_name, tree_shardings
 from bert_jax.tasks.task import Task
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.state import TrainState, initial_state
 
 Source: TypeAlias = epath.Path | dict[str, Any]
-"""A run's checkpoint; or parameters in memory, a nested dict that may lack heads."""
+"""A run's checkpoint, to go on from with its optimizer and step; or parameters in
+memory, a nested dict that may lack some."""
 
 
 def with_given(params: Any, given: dict[str, Any]) -> Any:
@@ -41,15 +42,15 @@ def with_given(params: Any, given: dict[str, Any]) -> Any:
 
 def starting_state(
     task: Task,
-    config: PretrainConfig,
+    config: RunConfig,
     mesh: Mesh,
     checkpoints: Checkpoints,
     source: Source | None,
 ) -> tuple[TrainState, TrainState, list[str]]:
     """The state, its shardings, and what was wrong with checkpoints passed over.
 
-    That is the run's own newest checkpoint. A run without any takes the parameters,
-    and with `keep_optimizer` all else, from `source`, or draws them.
+    That is the run's own newest checkpoint. A run without any takes the parameters, or
+    all of the state, from `source`, or draws them.
     """
     optimizer = make_optimizer(config.optimizer, config.schedule_steps)
     new_state = functools.partial(
@@ -69,14 +70,11 @@ def starting_state(
     problems: list[str] = []
     if (own := checkpoints.restore(wanted_params, wanted_rest)) is not None:
         params, rest, problems = own
-    elif isinstance(source, epath.Path) and config.keep_optimizer:
+    elif isinstance(source, epath.Path):
         params, rest = restore_step(source, wanted_params, wanted_rest)
     else:
         state = jax.jit(new_state, out_shardings=shardings)()
-        if isinstance(source, epath.Path):
-            params = restore_params(source, wanted_params)
-            state = dataclasses.replace(state, params=params)
-        elif source is not None:
+        if source is not None:
             params = with_given(state.params, source)
             state = dataclasses.replace(state, params=params)
         return state, shardings, problems

@@ -11,7 +11,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float
 
-from bert_jax.config import PretrainConfig
+from bert_jax.config import RunConfig
 from bert_jax.sharding import batch_sharding
 from bert_jax.tasks.task import Sums, Task
 from bert_jax.training.gradients import make_gradient
@@ -19,6 +19,7 @@ from bert_jax.training.optimizer import (
     learning_rate,
     make_optimizer,
     updates_made,
+    without_gradient,
 )
 from bert_jax.training.state import TrainState, split_step_key
 
@@ -62,7 +63,7 @@ def apply_gradients(
 
 
 def make_train_step(
-    task: Task, config: PretrainConfig, mesh: Mesh, state_shardings: TrainState
+    task: Task, config: RunConfig, mesh: Mesh, state_shardings: TrainState
 ) -> Callable[[TrainState, dict[str, jax.Array]], tuple[TrainState, Scalars]]:
     """State, global batch → next state, scalars of this step. The state is donated.
 
@@ -70,6 +71,13 @@ def make_train_step(
     before it is clipped.
     """
     optimizer = make_optimizer(config.optimizer, config.schedule_steps)
+    if config.optimizer.frozen_layers:
+        task = dataclasses.replace(
+            task,
+            loss=lambda params, rows, key: task.loss(
+                without_gradient(params, config.optimizer), rows, key
+            ),
+        )
     schedule = learning_rate(config.optimizer, config.schedule_steps)
     partitions = jax.tree.map(lambda sharding: sharding.spec, state_shardings.params)
     gradient = make_gradient(task, mesh, partitions, config.microbatches)
@@ -97,8 +105,9 @@ def make_train_step(
 
 def make_eval_step(
     task: Task, mesh: Mesh, state_shardings: TrainState
-) -> Callable[[Any, dict[str, jax.Array]], Sums]:
-    """Parameters, global batch → sums and counts over all devices."""
+) -> Callable[[Any, dict[str, jax.Array]], tuple[Sums, dict[str, jax.Array]]]:
+    """Parameters, global batch → sums and counts over all devices, and of each row
+    what the task's score needs, on every host."""
     return jax.jit(
         task.evaluate,
         in_shardings=(state_shardings.params, batch_sharding(mesh)),

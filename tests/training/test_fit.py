@@ -16,13 +16,7 @@ import pytest
 from etils import epath
 
 import bert_jax
-from bert_jax.checkpoint import (
-    Checkpoints,
-    find_checkpoint,
-    newest_whole,
-    read_params,
-    steps_in,
-)
+from bert_jax.checkpoint import Checkpoints, read_params
 from bert_jax.config import (
     DataConfig,
     MeshConfig,
@@ -40,6 +34,7 @@ from bert_jax.training import loop
 from bert_jax.training.faults import InterruptedRun
 from bert_jax.training.report import Report
 from bert_jax.training.start import starting_state
+from bert_jax.whole_steps import find_checkpoint, newest_whole, steps_in
 
 RATES = ("tokens_per_second", "data_wait", "mfu")
 # After ten steps of the small run; a change of it means that the same seed and data
@@ -322,7 +317,7 @@ def test_evaluation_does_not_depend_on_the_batch_size(whole, small_config, datas
         totals: dict[str, np.ndarray] = {}
         evaluate = jax.jit(task.evaluate)
         for batch in task.evaluation_batches():
-            for name, sums in evaluate(params, batch).items():
+            for name, sums in evaluate(params, batch)[0].items():
                 totals[name] = totals.get(name, 0) + np.array(sums, np.float64)
         found.append(totals)
     assert found[0]["nsp_loss"][1] == len(dataset.validation)
@@ -420,7 +415,7 @@ def test_the_loop_reads_through_tf_data(whole, small_config, tmp_path, monkeypat
 
     monkeypatch.setattr(loop, "stream", noting)
     pretrain(small_config, tmp_path / "one")
-    monkeypatch.setattr(loop, "stream", lambda *a: original(*a, use_tensorflow=False))
+    monkeypatch.setattr(loop, "stream", lambda *a: original(*a[:3], False))
     pretrain(small_config, tmp_path / "other")
     assert kinds == ["_tensorflow_stream"]
     assert_same_run(tmp_path / "one", tmp_path / "other")

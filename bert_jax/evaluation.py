@@ -1,0 +1,98 @@
+"""Scores and prediction files of a fine-tuned model."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from etils import epath
+
+from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig
+from bert_jax.config_json import from_dict
+from bert_jax.convert.opening import locate, open_model
+from bert_jax.inference import predictions_for, task_of
+from bert_jax.tasks.problem import Problem, Record
+from bert_jax.tasks.problems import problem_of
+from bert_jax.tuning import hold_out
+from bert_jax.whole_steps import read_config
+
+
+def examples_config(directory: epath.Path) -> ExamplesConfig:
+    """How a checkpoint's examples became rows; of an imported one, as is usual.
+
+    Args:
+        directory: the checkpoint, or a directory of Hugging Face's files.
+    """
+    values = read_config(directory)
+    if "task" in values:
+        return from_dict(FinetuneConfig, values).data
+    model = from_dict(BertConfig, values["model"]) if "model" in values else None
+    most = model.max_position_embeddings if model else 512
+    return ExamplesConfig(max_length=most)
+
+
+def records_of(problem: Problem, data: ExamplesConfig, part: str) -> list[Record]:
+    """The records of the file that `data` names.
+
+    Args:
+        part: of `data.path`: train, validation or test.
+
+    Raises:
+        ValueError: no file is named, or it cannot be read.
+    """
+    if data.path:
+        return problem.read(part, data)
+    if data.validation:
+        return problem.read(data.validation, data)
+    if not data.train:
+        raise ValueError(
+            "data.validation is empty; pass --data.validation with the file to score."
+        )
+    records = problem.read(data.train, data)
+    return hold_out(problem, records, data.validation_fraction)[1]
+
+
+def evaluate(
+    checkpoint: str | os.PathLike[str],
+    data: ExamplesConfig | None = None,
+    output: str | os.PathLike[str] = "",
+    part: str = "validation",
+) -> tuple[dict[str, float], list[str]]:
+    """Score a fine-tuned model on a file, and write its predictions.
+
+    Args:
+        checkpoint: as `load` takes.
+        data: with the file; None: the one that it was validated on.
+        output: directory for the official prediction files; empty: none are written.
+        part: of `data.path`: validation or test.
+
+    Returns:
+        The official scores (none where the file has no labels), and the paths of the
+        files written.
+
+    Raises:
+        ValueError: the model was never fine-tuned, or the file is not of its task.
+    """
+    model = open_model(os.fspath(checkpoint))
+    problem = problem_of(task_of(model.config))
+    data = data or examples_config(model.directory)
+    records = records_of(problem, data, part)
+    problem.check(records, model.config, data.validation or data.path or data.train)
+    found = predictions_for(model.config, model.params, model.tokenizer, records, data)
+    scores = {}
+    if _labelled(problem, records):
+        scores = problem.score(records, found, model.config, data)
+    if not output:
+        return scores, []
+    directory = Path(output)
+    directory.mkdir(parents=True, exist_ok=True)
+    names = problem.write(records, found, model.config, data, directory)
+    return scores, [str(directory / name) for name in names]
+
+
+def _labelled(problem: Problem, records: Sequence[Record]) -> bool:
+    return all(problem.labelled(record) for record in records)
+
+
+def located_config(checkpoint: str) -> ExamplesConfig:
+    """`examples_config` of what `load` would find at `checkpoint`."""
+    return examples_config(locate(checkpoint)[0])

@@ -1,0 +1,162 @@
+"""`bert-jax finetune`, `evaluate` and `predict`."""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, get_args
+
+from bert_jax.command import UsageError, load_config, parse_options
+from bert_jax.config import ExamplesConfig, FinetuneConfig
+from bert_jax.config.finetuning import GlueName, TaskName
+
+TASKS: tuple[str, ...] = get_args(TaskName)
+GLUE: tuple[str, ...] = tuple(name for name in get_args(GlueName) if name)
+
+
+def usual_config(task: str) -> FinetuneConfig:
+    """The paper's way to learn a task, or one of GLUE's.
+
+    Raises:
+        UsageError: there is no such task.
+    """
+    if task in GLUE:
+        kind: Any = "text-regression" if task == "stsb" else "text-classification"
+        data = ExamplesConfig(glue=task)  # type: ignore[arg-type]
+        return FinetuneConfig(task=kind, data=data)
+    if task not in TASKS:
+        raise UsageError(
+            f"{task!r} is neither a task ({', '.join(TASKS)}), one of GLUE's "
+            f"({', '.join(GLUE)}), nor a configuration file."
+        )
+    config = FinetuneConfig(task=task)  # type: ignore[arg-type]
+    if task == "question-answering":  # Devlin et al. 2018, §4.2, and its code
+        data = dataclasses.replace(config.data, max_length=384)
+        return dataclasses.replace(config, data=data, num_epochs=2.0)
+    return config
+
+
+def finetune(arguments: Sequence[str]) -> int:
+    """Fine-tune a model, or go on with a run."""
+    import tyro
+
+    if not arguments or arguments[0].startswith("-") and "--help" not in arguments:
+        raise UsageError(
+            "finetune needs a task or a configuration file first, as in `bert-jax "
+            f"finetune text-classification`; tasks are {', '.join(TASKS + GLUE)}."
+        )
+    default = FinetuneConfig()
+    if not arguments[0].startswith("-"):
+        name, arguments = arguments[0], arguments[1:]
+        is_file = name.endswith(".py")
+        default = load_config(name, FinetuneConfig) if is_file else usual_config(name)
+
+    def command(
+        config: Annotated[FinetuneConfig, tyro.conf.arg(name="")] = default,
+        workdir: str = "",
+        print_config: bool = False,
+    ) -> tuple[FinetuneConfig, str, bool]:
+        """Fine-tune a model: `bert-jax finetune TASK|CONFIG.py --init-from MODEL …`.
+
+        Args:
+            config: the run.
+            workdir: directory of the run: checkpoints, metrics, tokenizer.
+            print_config: print the configuration as JSON, and train nothing.
+        """
+        return config, workdir, print_config
+
+    return _finetune(*parse_options(command, "finetune TASK", arguments))
+
+
+def _finetune(config: FinetuneConfig, workdir: str, print_config: bool) -> int:
+    if print_config:
+        from bert_jax.config_json import to_dict
+
+        print(json.dumps(to_dict(config), indent=2))
+        return 0
+    if not workdir:
+        raise UsageError("--workdir is missing; name a directory for the run.")
+    from bert_jax import run
+
+    scores = run.finetune(config, workdir)
+    print(json.dumps({name: round(value, 4) for name, value in scores.items()}))
+    print(f'In Python: bert_jax.load("{workdir}")')
+    return 0
+
+
+def evaluate(arguments: Sequence[str]) -> int:
+    """Score a fine-tuned model on a file."""
+    default = _examples_of(arguments)
+
+    def command(
+        checkpoint: str,
+        data: ExamplesConfig = default,
+        output: str = "",
+        part: Literal["validation", "test"] = "validation",
+    ) -> tuple[str, ExamplesConfig, str, str]:
+        """Score a fine-tuned model, and write its predictions.
+
+        Args:
+            checkpoint: workdir of `bert-jax finetune`, or one of its checkpoints.
+            data: the file to score, and how it is read; else as in training.
+            output: directory for the task's official prediction files.
+            part: which part of data.path to score.
+        """
+        return checkpoint, data, output, part
+
+    options = parse_options(command, "evaluate", arguments)
+    from bert_jax.evaluation import evaluate as run
+
+    scores, files = run(*options)
+    print(json.dumps({name: round(value, 4) for name, value in scores.items()}))
+    for file in files:
+        print(file)
+    return 0
+
+
+def _examples_of(arguments: Sequence[str]) -> ExamplesConfig:
+    """How the checkpoint that is named had its examples; a file replaces its path."""
+    named = _value(arguments, "--checkpoint")
+    if named is None:
+        return ExamplesConfig()
+    from bert_jax.evaluation import located_config
+
+    found = located_config(named)
+    if _value(arguments, "--data.validation") is not None:
+        found = dataclasses.replace(found, path="", glue="", train="")
+    if _value(arguments, "--data.path") is not None:
+        found = dataclasses.replace(found, train="", validation="")
+    return found
+
+
+def _value(arguments: Sequence[str], option: str) -> str | None:
+    """What follows an option, or stands behind its =; None where it is not there."""
+    for i, argument in enumerate(arguments):
+        if argument.startswith(f"{option}="):
+            return argument.removeprefix(f"{option}=")
+        if argument == option and i + 1 < len(arguments):
+            return arguments[i + 1]
+    return None
+
+
+def predict(arguments: Sequence[str]) -> int:
+    """A fine-tuned model's predictions for a file or standard input."""
+
+    def command(
+        checkpoint: str, input: str = "-", batch_size: int = 32
+    ) -> tuple[str, str, int]:
+        """Predictions as JSON, one a line, in the order of the input.
+
+        Args:
+            checkpoint: workdir of `bert-jax finetune`, or one of its checkpoints.
+            input: .csv, .tsv or .jsonl file, or any other with a text a line; -: lines
+                of JSON or of text from standard input.
+            batch_size: examples that are computed at once.
+        """
+        return checkpoint, input, batch_size
+
+    checkpoint, source, batch_size = parse_options(command, "predict", arguments)
+    from bert_jax.prediction_lines import prediction_lines
+
+    for line in prediction_lines(checkpoint, source, batch_size):
+        print(line)
+    return 0

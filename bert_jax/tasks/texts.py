@@ -1,0 +1,171 @@
+"""Records of texts with classes or numbers: a user's table, or GLUE's files."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from bert_jax.config import BertConfig, ExamplesConfig
+from bert_jax.tasks.glue import GLUE, read_glue
+from bert_jax.tasks.tables import Row, read_table, text_of
+
+USUAL_COLUMNS = (
+    ("text",),
+    ("sentence",),
+    ("sentence1", "sentence2"),
+    ("premise", "hypothesis"),
+    ("question", "sentence"),
+)
+"""Looked for, in this order, where text_columns is not given."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TextRecord:
+    """A text or a pair, and what is to be said of it."""
+
+    texts: tuple[str, ...]
+    label: str | float | tuple[str, ...] | None = None
+    """A class, a number, or several classes; None: not known."""
+    where: str = ""
+    """File and line."""
+    group: str = ""
+    """Part of the file that has scores of its own."""
+
+
+def read(name: str, config: ExamplesConfig, number: bool) -> list[TextRecord]:
+    """The records of a table, or of a part of GLUE's data.
+
+    Args:
+        number: whether labels are numbers.
+    """
+    if config.glue:
+        task = GLUE[config.glue]
+        columns = dataclasses.replace(
+            config, text_columns=task.texts, label_column=task.label
+        )
+        rows = read_glue(config.glue, config.path, name)
+        return [record(row, columns, number, group) for row, group in rows]
+    if config.path:
+        raise ValueError(
+            f"data.path={config.path} but no task of GLUE is named; name one, as in "
+            "`bert-jax finetune mrpc`, or give the files by --data.train and "
+            "--data.validation."
+        )
+    return [record(row, config, number) for row in read_table(name)]
+
+
+def columns_of(row: Row, config: ExamplesConfig) -> tuple[str, ...]:
+    """The columns with the text.
+
+    Raises:
+        ValueError: none are named, and none have a usual name.
+    """
+    if config.text_columns:
+        return config.text_columns
+    for columns in USUAL_COLUMNS:
+        if set(columns) <= row.values.keys():
+            return columns
+    raise ValueError(
+        f"{row.where} has the columns {', '.join(row.values)}; say which hold the text "
+        "by --data.text-columns."
+    )
+
+
+def record(
+    row: Row, config: ExamplesConfig, number: bool = False, group: str = ""
+) -> TextRecord:
+    """A row's texts and label, which may be absent.
+
+    Raises:
+        ValueError: a column is missing or empty, or a label is of the wrong kind.
+    """
+    texts = tuple(text_of(row, column) for column in columns_of(row, config))
+    value = row.values.get(config.label_column)
+    label: Any = None
+    if value is None or value == "" and not config.multi_label:
+        if config.label_column in row.values:
+            raise ValueError(f"{row.where}: {config.label_column} is empty.")
+    elif number:
+        label = _number(value, row.where, config.label_column)
+    elif config.multi_label:
+        names = (
+            value
+            if isinstance(value, list)
+            else str(value).split(config.label_separator)
+        )
+        label = tuple(str(name) for name in names if name != "")
+    else:
+        label = str(value)
+    return TextRecord(texts, label, row.where, group)
+
+
+def _number(value: Any, where: str, column: str) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"{where}: {column}={value!r} must be a finite number.")
+    return number
+
+
+def classes_in(record: TextRecord) -> tuple[str, ...]:
+    """The classes that a record names."""
+    if record.label is None or isinstance(record.label, float):
+        return ()
+    return (record.label,) if isinstance(record.label, str) else record.label
+
+
+def classes(records: Sequence[TextRecord], config: ExamplesConfig) -> tuple[str, ...]:
+    """The classes of the training records.
+
+    Raises:
+        ValueError: records lack a label, or all have the same.
+    """
+    require_labels(records, config)
+    if config.labels or config.glue:
+        return config.labels or GLUE[config.glue].labels
+    found = sorted({name for record in records for name in classes_in(record)})
+    if len(found) < 2 and not config.multi_label:
+        raise ValueError(
+            f"{records[0].where}: {config.label_column} is {found[0]!r} in all "
+            f"{len(records)} rows; there must be two classes to tell apart."
+        )
+    if not found:
+        raise ValueError(f"{records[0].where}: no row names a class.")
+    return tuple(found)
+
+
+def one_number(
+    records: Sequence[TextRecord], config: ExamplesConfig
+) -> tuple[str, ...]:
+    """The single output of a regression, under its column's name."""
+    require_labels(records, config)
+    if len({record.label for record in records}) < 2:
+        raise ValueError(
+            f"{records[0].where}: {config.label_column} is {records[0].label} in all "
+            f"{len(records)} rows; there is nothing to tell apart."
+        )
+    return (GLUE[config.glue].label if config.glue else config.label_column,)
+
+
+def require_labels(records: Sequence[TextRecord], config: ExamplesConfig) -> None:
+    """Refuse records to learn from that lack a label."""
+    for each in records:
+        if each.label is None:
+            raise ValueError(
+                f"{each.where} has no {config.label_column}; name the column with the "
+                "labels by --data.label-column."
+            )
+
+
+def check(records: Sequence[TextRecord], model: BertConfig, file: str) -> None:
+    """Refuse classes that the model does not have."""
+    for each in records:
+        for name in classes_in(each):
+            if name not in model.labels:
+                raise ValueError(
+                    f"{each.where}: {name!r} is none of the classes that the model has "
+                    f"({', '.join(model.labels)}); mend it, or train with "
+                    "--data.labels naming all."
+                )

@@ -1,0 +1,226 @@
+"""What a fine-tuning run is made of, worked out before it starts."""
+
+import dataclasses
+import hashlib
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from etils import epath
+
+from bert_jax.config import BertConfig, FinetuneConfig
+from bert_jax.config.model import ProblemType
+from bert_jax.config_json import from_dict
+from bert_jax.convert.opening import open_model
+from bert_jax.data.pipeline import permute
+from bert_jax.tasks.finetuning import Part
+from bert_jax.tasks.problem import Problem, Record
+from bert_jax.tasks.problems import problem_of
+from bert_jax.tokenization import Tokenizer
+from bert_jax.whole_steps import CHECKPOINTS, read_config, steps_in
+
+OURS = (
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "dtype",
+    "remat",
+    "pooling",
+)
+"""Fields of the model that a fine-tuning run chooses; the others are the source's."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Tuning:
+    """A run, ready to start."""
+
+    problem: Problem
+    config: FinetuneConfig
+    """With all that the files and the source say filled in."""
+    tokenizer: Tokenizer
+    train: Part
+    validation: Part
+    source: dict[str, Any] | None
+    """Parameters to begin from; None: the run has checkpoints, or draws them all."""
+
+
+def read_parts(
+    problem: Problem, config: FinetuneConfig
+) -> tuple[list[Record], list[Record]]:
+    """Training and validation records.
+
+    Raises:
+        ValueError: no training file is named, or one cannot be read.
+    """
+    data = config.data
+    if data.path:
+        return problem.read("train", data), problem.read("validation", data)
+    if not data.train:
+        raise ValueError(
+            "data.train is empty; pass --data.train with a file, or --data.path with "
+            "the directory of a published dataset."
+        )
+    records = problem.read(data.train, data)
+    if data.validation:
+        return records, problem.read(data.validation, data)
+    return hold_out(problem, records, data.validation_fraction)
+
+
+def hold_out(
+    problem: Problem, records: Sequence[Record], fraction: float
+) -> tuple[list[Record], list[Record]]:
+    """Records to learn from, and to score on: always the same of the same file.
+
+    Raises:
+        ValueError: one of the two would be empty.
+    """
+    groups = list(dict.fromkeys(problem.group(r) for r in records))
+    order = permute(np.arange(len(groups)), len(groups), key=0)
+    held = {groups[i] for i in order[: math.ceil(fraction * len(groups))]}
+    parts: tuple[list[Record], list[Record]] = ([], [])
+    for record in records:
+        parts[problem.group(record) in held].append(record)
+    if not all(parts):
+        raise ValueError(
+            f"data.validation_fraction={fraction} leaves {len(parts[0])} of "
+            f"{len(records)} examples to learn from and {len(parts[1])} to score on; "
+            "name a file by --data.validation."
+        )
+    return parts
+
+
+def adopt(config: FinetuneConfig, source: BertConfig, where: str) -> BertConfig:
+    """The source's shape with the run's own choices.
+
+    Raises:
+        ValueError: the run asks for another shape.
+    """
+    usual = BertConfig()
+    for field in dataclasses.fields(BertConfig):
+        ours, theirs = getattr(config.model, field.name), getattr(source, field.name)
+        told = ours != getattr(usual, field.name)
+        if field.name not in OURS and told and ours != theirs:
+            raise ValueError(
+                f"model.{field.name}={ours} but {where} has {theirs}; leave the option "
+                "out."
+            )
+    chosen = {name: getattr(config.model, name) for name in OURS}
+    return dataclasses.replace(source, **chosen)
+
+
+def problem_type(config: FinetuneConfig) -> ProblemType:
+    """What the scores of a sequence classifier will mean."""
+    if config.task == "text-regression":
+        return "regression"
+    if config.data.multi_label:
+        return "multi_label_classification"
+    return "single_label_classification"
+
+
+def fingerprint(records: Sequence[Record]) -> str:
+    """Hexadecimal sha256 over the records."""
+    digest = hashlib.sha256()
+    for record in records:
+        digest.update(repr(record).encode() + b"\n")
+    return digest.hexdigest()
+
+
+def open_start(
+    config: FinetuneConfig, workdir: epath.Path
+) -> tuple[BertConfig, Tokenizer, dict[str, Any] | None]:
+    """The model to begin from; of a run that has begun, its own.
+
+    Raises:
+        ValueError: none is named, or it is none.
+    """
+    if steps_in(workdir / CHECKPOINTS) and (workdir / "config.json").exists():
+        begun = from_dict(BertConfig, read_config(workdir)["model"])
+        return begun, Tokenizer.load(workdir / "tokenizer"), None
+    if not config.init_from:
+        raise ValueError(
+            "init_from is empty; pass --init-from with a workdir of `bert-jax "
+            "pretrain`, a checkpoint, a Hugging Face directory or "
+            "hf:OWNER/NAME@REVISION."
+        )
+    model = open_model(config.init_from)
+    return model.config, model.tokenizer, model.params
+
+
+def with_steps(config: FinetuneConfig, num_examples: int) -> FinetuneConfig:
+    """The configuration with its numbers of steps."""
+    epoch = max(1, num_examples // config.batch_size)
+    steps = config.num_steps or math.ceil(
+        config.num_epochs * num_examples / config.batch_size
+    )
+    return dataclasses.replace(
+        config,
+        num_steps=steps,
+        eval_every=config.eval_every or epoch,
+        checkpoint_every=config.checkpoint_every or config.eval_every or epoch,
+    )
+
+
+def prepare_tuning(config: FinetuneConfig, workdir: epath.Path) -> Tuning:
+    """Read the files and the model, and fill the configuration in.
+
+    Raises:
+        ValueError: something does not fit; one line says what.
+    """
+    problem = problem_of(config.task)
+    source, tokenizer, params = open_start(config, workdir)
+    train, validation = read_parts(problem, config)
+    labels = problem.labels(train, config.data)
+    model = adopt(config, source, config.init_from or str(workdir))
+    model = dataclasses.replace(
+        model, head=problem.head, labels=labels, problem_type=problem_type(config)
+    )
+    if config.data.max_length > model.max_position_embeddings:
+        raise ValueError(
+            f"data.max_length={config.data.max_length} but the model has "
+            f"{model.max_position_embeddings} positions; pass at most that."
+        )
+    for records in (train, validation):
+        problem.check(records, model, config.data.validation or config.data.path)
+    parts = tuple(
+        Part(records, problem.encode(records, tokenizer, model, config.data))
+        for records in (train, validation)
+    )
+    data = dataclasses.replace(config.data, fingerprint=fingerprint(train))
+    if config.data.fingerprint not in ("", data.fingerprint):
+        raise ValueError(
+            f"data.fingerprint={config.data.fingerprint} but the training examples "
+            f"have {data.fingerprint}; leave the option out, or name the file meant."
+        )
+    config = dataclasses.replace(config, model=model, data=data)
+    config = with_steps(config, len(parts[0].examples))
+    taken = None if config.from_scratch else params
+    return Tuning(problem, config, tokenizer, parts[0], parts[1], taken)
+
+
+def without_head(params: dict[str, Any], shapes: dict[str, Any]) -> dict[str, Any]:
+    """The parameters, but for a classifier of another number of classes."""
+    given, wanted = params.get("classifier"), shapes["classifier"]
+    if given is None:
+        return params
+    same = given["dense"]["kernel"].shape == wanted["dense"]["kernel"].shape
+    return params if same else {k: v for k, v in params.items() if k != "classifier"}
+
+
+def without_top(params: dict[str, Any], config: FinetuneConfig) -> dict[str, Any]:
+    """The parameters, but for the pooler and topmost layers to be drawn anew.
+
+    Raises:
+        ValueError: there are fewer layers.
+    """
+    number, layers = config.reinitialise_layers, config.model.num_hidden_layers
+    if not number:
+        return params
+    if number > layers:
+        raise ValueError(
+            f"reinitialise_layers={number} but the model has {layers} layers; at most "
+            "those can be drawn anew."
+        )
+    top = {f"layer_{i}" for i in range(layers - number, layers)}
+    encoder = {k: v for k, v in params["encoder"].items() if k not in top}
+    kept = {k: v for k, v in params.items() if k != "pooler"}
+    return kept | {"encoder": encoder}
