@@ -1,0 +1,141 @@
+#!/usr/bin/env bash
+# Several processes on one host, joined by jax.distributed over loopback.
+#
+#   DATA_128=… DATA_512=… WORKDIR=runs/base launch/local.sh [--dry-run]
+#
+# Start it again to go on. docs/launch/local.md tells the rest.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+PROCESSES=${PROCESSES:-2}
+DEVICES=${DEVICES:-cpu}              # cpu: one device a process; gpu: process i has GPU i
+PORT=${PORT:-8476}                   # any free one
+MAX_RESTARTS=${MAX_RESTARTS:-3}      # when a process was ended by a SIGTERM not from here
+GRACE_SECONDS=${GRACE_SECONDS:-120}  # for a checkpoint, before the rest is killed
+POLL_SECONDS=${POLL_SECONDS:-1}
+# And DATA_128, DATA_512 and WORKDIR, as launch/phases.sh tells.
+for name in DATA_128 DATA_512 WORKDIR; do
+  if [ -z "${!name:-}" ]; then
+    echo "local.sh: $name is not set." >&2
+    exit 2
+  fi
+  export "${name?}"
+done
+
+usage() {
+  echo "usage: launch/local.sh [--dry-run]" >&2
+  exit 2
+}
+dry_run=0
+case $# in
+  0) ;;
+  1) if [ "$1" = --dry-run ]; then dry_run=1; else usage; fi ;;
+  *) usage ;;
+esac
+
+pids=() codes=() signalled=0
+
+# Each trainer takes a second signal to mean "now, without a checkpoint": it gets one.
+terminate() {
+  local pid
+  for pid in ${pids[@]+"${pids[@]}"}; do kill -TERM "$pid" 2>/dev/null || true; done
+}
+trap 'if ((!signalled)); then signalled=143; terminate; fi' TERM
+trap 'if ((!signalled)); then signalled=130; terminate; fi' INT
+
+start() {
+  local phase=$1 i command
+  pids=() codes=()
+  for ((i = 0; i < PROCESSES; i++)); do
+    command=(env "PHASES=$phase" FORWARD_TERM=1
+      "BERT_JAX_COORDINATOR=127.0.0.1:$PORT" "BERT_JAX_NUM_PROCESSES=$PROCESSES"
+      "BERT_JAX_PROCESS_ID=$i")
+    case $DEVICES in
+      gpu) command+=("CUDA_VISIBLE_DEVICES=$i") ;;
+      # Several CPU devices in each of several processes can deadlock.
+      cpu) command+=(JAX_PLATFORMS=cpu JAX_NUM_CPU_DEVICES=1) ;;
+      *)
+        echo "local.sh: DEVICES=$DEVICES: cpu or gpu." >&2
+        exit 2
+        ;;
+    esac
+    command+=(bash "$root/launch/phases.sh")
+    if ((dry_run)); then
+      printf '%q ' "${command[@]}"
+      echo
+    else
+      # Job control gives it a process group of its own, out of reach of Ctrl-C.
+      set -m
+      "${command[@]}" &
+      set +m
+      pids+=("$!")
+    fi
+  done
+  # A signal may have come before all were in the list; each passes on one only.
+  if ((signalled)); then terminate; fi
+}
+
+# Collect exit codes until all have ended, or one has failed and the others, which now
+# wait for it in a collective, have had their time.
+collect() {
+  local i ended failed=0 deadline=0
+  while :; do
+    ended=0
+    for i in "${!pids[@]}"; do
+      if [ -z "${codes[i]:-}" ] && ! kill -0 "${pids[i]}" 2>/dev/null; then
+        codes[i]=0
+        wait "${pids[i]}" || codes[i]=$?
+        if ((codes[i])); then failed=1; fi
+      fi
+      if [ -n "${codes[i]:-}" ]; then ended=$((ended + 1)); fi
+    done
+    if ((ended == ${#pids[@]})); then return; fi
+    if ((failed || signalled)); then
+      if ((!deadline)); then deadline=$((SECONDS + GRACE_SECONDS)); fi
+      if ((SECONDS >= deadline)); then return; fi
+    fi
+    sleep "$POLL_SECONDS" || true
+  done
+}
+
+# What is still there hangs: end its whole group.
+sweep() {
+  local i
+  for i in "${!pids[@]}"; do
+    if [ -n "${codes[i]:-}" ]; then continue; fi
+    kill -KILL -- "-${pids[i]}" 2>/dev/null || true
+    wait "${pids[i]}" 2>/dev/null || true
+  done
+}
+
+# 2 before all: nothing is gained by another try. 143 before the rest: those who lost
+# their peer fail in some way of their own.
+verdict() {
+  local code other=0
+  for code in ${codes[@]+"${codes[@]}"}; do
+    case $code in
+      0) ;;
+      2) echo 2 && return ;;
+      143) other=143 ;;
+      *) if ((other == 0)); then other=$code; fi ;;
+    esac
+  done
+  echo "$other"
+}
+
+restarts=0
+for phase in 128 512; do
+  while :; do
+    start "$phase"
+    if ((dry_run)); then break; fi
+    collect
+    sweep
+    code=$(verdict)
+    if ((signalled)); then exit "$signalled"; fi
+    if ((code == 0)); then break; fi
+    if ((code != 143)); then exit "$code"; fi
+    restarts=$((restarts + 1))
+    if ((restarts > MAX_RESTARTS)); then exit "$code"; fi
+    echo "local.sh: phase $phase was stopped; start $restarts of $MAX_RESTARTS again." >&2
+  done
+done

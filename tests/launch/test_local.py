@@ -1,0 +1,136 @@
+"""launch/local.sh and launch/phases.sh, with a fake trainer."""
+
+import os
+import shlex
+import signal
+from collections import Counter
+from typing import Any
+
+import pytest
+
+
+def trained(world: Any) -> list[tuple[str, str]]:
+    """Phase and process of every start."""
+    return [(call["phase"], call["process"]) for call in world.calls("bert-jax")]
+
+
+def test_every_process_is_told_who_it_is(world):
+    code, _, errors = world.launch("local.sh", PROCESSES="3", PORT="1234")
+    assert code == 0, errors
+    calls = world.calls("bert-jax")
+    assert [call["phase"] for call in calls] == ["128"] * 3 + ["512"] * 3
+    for phase in ("128", "512"):
+        one = sorted(
+            (call["environment"] for call in calls if call["phase"] == phase),
+            key=lambda environment: environment["BERT_JAX_PROCESS_ID"],
+        )
+        assert one == [
+            {
+                "BERT_JAX_COORDINATOR": "127.0.0.1:1234",
+                "BERT_JAX_NUM_PROCESSES": "3",
+                "BERT_JAX_PROCESS_ID": str(process),
+                "JAX_PLATFORMS": "cpu",
+                "JAX_NUM_CPU_DEVICES": "1",
+            }
+            for process in range(3)
+        ]
+    assert calls[-1]["arguments"][2:] == [
+        *("--workdir", "gs://bucket/run/512", "--data.path", "gs://bucket/data512"),
+        *("--init-from", "gs://bucket/run/128", "--keep-optimizer"),
+    ]
+
+
+def test_each_process_has_a_gpu_of_its_own(world):
+    code, _, errors = world.launch("local.sh", DEVICES="gpu")
+    assert code == 0, errors
+    for call in world.calls("bert-jax"):
+        assert call["environment"]["CUDA_VISIBLE_DEVICES"] == call["process"]
+        assert "JAX_PLATFORMS" not in call["environment"]
+
+
+def test_143_starts_all_processes_of_the_phase_again(world):
+    world.tell("plan", {"512": [{"0": 143, "1": "hang"}, 0]})
+    code, _, errors = world.launch("local.sh", GRACE_SECONDS="0")
+    assert code == 0, errors
+    assert Counter(trained(world)) == {
+        ("128", "0"): 1,
+        ("128", "1"): 1,
+        ("512", "0"): 2,
+        ("512", "1"): 2,
+    }
+    assert "phase 512 was stopped; start 1 of 3" in errors
+
+
+def test_the_number_of_restarts_is_bounded(world):
+    world.tell("plan", {"128": [143]})
+    assert world.launch("local.sh", MAX_RESTARTS="1")[0] == 143
+    assert len(trained(world)) == 4
+
+
+@pytest.mark.parametrize(
+    ("ends", "code"), [({"0": 143, "1": 2}, 2), ({"0": 0, "1": 1}, 1)]
+)
+def test_mistakes_and_failures_get_no_other_try(world, ends, code):
+    world.tell("plan", {"128": [ends]})
+    assert world.launch("local.sh")[0] == code
+    assert len(trained(world)) == 2
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "to_group"),
+    [
+        (signal.SIGTERM, 143, False),
+        (signal.SIGTERM, 143, True),
+        (signal.SIGINT, 130, True),
+    ],
+)
+def test_each_trainer_gets_one_signal_however_it_comes(world, number, code, to_group):
+    world.tell("plan", {"128": ["term"]})
+    launcher = world.start("local.sh")
+    for process in "01":
+        world.wait_for(f"ready-128-{process}-0.json")
+    (os.killpg if to_group else os.kill)(launcher.pid, number)
+    # One who is impatient makes no difference.
+    os.kill(launcher.pid, number)
+    _, errors = launcher.communicate(timeout=60)
+    assert launcher.returncode == code, errors
+    assert [call["signals"] for call in world.calls("checkpoint")] == [1, 1]
+    assert len(trained(world)) == 2
+
+
+def test_a_dry_run_prints_every_command_and_calls_none(world):
+    code, output, _ = world.launch("local.sh", "--dry-run")
+    assert code == 0
+    assert world.calls() == []
+    lines = [shlex.split(line) for line in output.splitlines()]
+    assert [line[:2] for line in lines] == [
+        *[["env", "PHASES=128"]] * 2,
+        *[["env", "PHASES=512"]] * 2,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"DATA_128": ""}, "DATA_128 is not set"),
+        ({"BERT_JAX": "no-such-program"}, "no command no-such-program"),
+        ({"PHASES": "128 256"}, "phases are 128 and 512"),
+    ],
+)
+def test_a_mistake_in_the_variables_ends_with_2(world, variables, message):
+    code, _, errors = world.launch("phases.sh", **variables)
+    assert code == 2 and message in errors
+    assert "512" not in [phase for phase, _ in trained(world)]
+
+
+def test_a_stop_between_the_phases_begins_no_other(world):
+    # SIGTERM that this shell alone gets, and that it is told to keep to itself.
+    world.tell("plan", {"128": ["go"]})
+    process = world.start("phases.sh")
+    world.wait_for("ready-128-0-0.json")
+    for _ in range(2):
+        os.kill(process.pid, signal.SIGTERM)
+    (world.folder / "go").touch()
+    process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert trained(world) == [("128", "0")]
