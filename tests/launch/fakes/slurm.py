@@ -1,0 +1,16 @@
+"""Stands for srun, which runs its command once, and for sbatch and scontrol."""
+
+import os
+import subprocess
+import sys
+
+from world import log
+
+program, sys.argv[1:] = sys.argv[1], sys.argv[2:]
+log(program)
+if program == "srun":
+    command = sys.argv[1:]
+    while command[0].startswith("--"):
+        command = command[1:]
+    environment = os.environ | {"SLURM_PROCID": "0", "SLURM_LOCALID": "0"}
+    sys.exit(subprocess.run(command, env=environment).returncode)
