@@ -1,0 +1,84 @@
+# shellcheck shell=bash
+# How launch/tpu_pod.sh, which reads this file and sets its variables, talks to Google
+# Cloud.
+# shellcheck disable=SC2153,SC2154
+
+say() { echo "tpu_pod.sh: $*" >&2; }
+
+# With --dry-run the command is printed on the script's own output, also from within $().
+run() {
+  if ((dry_run)); then
+    printf '%q ' "$@" >&3
+    echo >&3
+  else
+    "$@"
+  fi
+}
+
+tpus() { run gcloud compute tpus "$@" --zone "$ZONE" ${PROJECT:+--project "$PROJECT"}; }
+
+# A worker that is preempted may fall silent without closing the connection: ask it.
+ssh_to() {
+  tpus tpu-vm ssh "$NAME" "--worker=$1" --ssh-flag=-oServerAliveInterval=15 \
+    "--command=$2"
+}
+
+# The workers' own shell parses the command once more, hence %q.
+on_workers() {
+  local worker=$1 command=env name
+  shift
+  for name in DATA_128 DATA_512 WORKDIR CONFIG_128 CONFIG_512 TRAIN_OPTIONS LOG_LINES \
+    PYTHON_VERSION STOP_SECONDS; do
+    if [ -n "${!name:-}" ]; then command+=" $(printf '%q' "$name=${!name}")"; fi
+  done
+  ssh_to "$worker" "$command bash bert_jax/launch/tpu_worker.sh$(printf ' %q' "$@")"
+}
+
+# A line for each worker; fails where one does not answer. $1: what a dry run pretends.
+statuses() {
+  on_workers all status | { grep '^worker ' || ((dry_run)); } || return
+  if ((dry_run)); then echo "worker 0 $1"; fi
+}
+
+# The state of the queued resource: NONE where there is none, UNKNOWN where we could not
+# ask. The two are worlds apart: the first is created, about the second nothing is done.
+state() {
+  if tpus queued-resources describe "$NAME" '--format=value(state.state)' \
+    2>"$scratch/errors"; then
+    if ((dry_run)); then echo "$pretended"; fi
+  elif grep -q NOT_FOUND "$scratch/errors"; then
+    echo NONE
+  else
+    cat "$scratch/errors" >&2
+    echo UNKNOWN
+  fi
+}
+
+create() {
+  local options=()
+  if ((SPOT)); then options+=(--spot); fi
+  if [ -n "$VALID_UNTIL_DURATION" ]; then
+    options+=(--valid-until-duration "$VALID_UNTIL_DURATION")
+  fi
+  say "asking for $NAME, $ACCELERATOR_TYPE in $ZONE"
+  tpus queued-resources create "$NAME" --node-id "$NAME" \
+    --accelerator-type "$ACCELERATOR_TYPE" --runtime-version "$RUNTIME_VERSION" \
+    ${options[@]+"${options[@]}"} || return
+  pretended=ACTIVE
+}
+
+# --force takes the node along. Ends the script where it does not succeed: a pod that
+# nobody watches costs money.
+delete() {
+  local tries=0
+  while [ "$(state)" != NONE ]; do
+    if ((tries >= MAX_SSH_FAILURES)); then
+      say "$NAME could not be deleted, and may still COST MONEY; delete it by hand."
+      exit 1
+    fi
+    if ((tries)); then sleep "$POLL_SECONDS"; fi
+    tries=$((tries + 1))
+    tpus queued-resources delete "$NAME" --force --quiet || true
+    pretended=NONE
+  done
+}
