@@ -1,0 +1,13 @@
+"""Stands for kubectl: keeps what is applied, tells one of `states` a question."""
+
+import sys
+
+from world import WORLD, log, read, write
+
+log("kubectl")
+if "apply" in sys.argv:
+    (WORLD / "applied.yaml").write_text(sys.stdin.read())
+elif any("terminalState" in argument for argument in sys.argv):
+    states = read("states", ["Completed"])
+    print(states[0], end="")
+    write("states", states[1:] or states)

