@@ -143,9 +143,9 @@ def _prediction(
 
 
 def decide(prediction: Prediction, threshold: float) -> Prediction:
-    """The prediction with the answer that `threshold` on `null_odds` leaves it.
+    """The prediction, with no answer where `null_odds` exceeds `threshold`.
 
-    Only where no answer is among `nbest`, as the model allows it or not.
+    One of a model that was taught answers alone keeps its answer.
     """
     nbest = prediction["nbest"]
     none = next((entry for entry in nbest if not entry["text"]), None)

@@ -107,17 +107,16 @@ def test_a_text_stands_once_among_the_best():
 
 
 def test_windows_are_put_together():
-    record = ask("ab", context="ab cd ef", question="who")
-    options = {"max_length": 10, "max_query_length": 1, "document_stride": 2}
-    config = dataclasses.replace(CONFIG, **(options | {"max_length": 8}))
-    examples = encode([record], TOKENIZER, MODEL, config)
+    options = {"max_length": 8, "max_query_length": 1, "document_stride": 2}
+    config = dataclasses.replace(CONFIG, **options)
+    examples = encode([RECORD], TOKENIZER, MODEL, config)
     assert len(examples) == 2
     # "c" stands in both windows, at 5 and at 3: with more context in the first.
     most = [examples.token_values("max_context", i) for i in range(2)]
     assert most[0][5] and not most[1][3]
     high = scored({0: 1.0, 3: 9.0}, {0: 1.0, 4: 9.0})
     low = scored({0: 2.0, 5: 2.0}, {0: 2.5, 6: 2.0})
-    found = predict([record], examples, [low, high], MODEL, config)[0]
+    found = predict([RECORD], examples, [low, high], MODEL, config)[0]
     assert found["answer"] == "cd" and found["nbest"][0]["start_logit"] == 2.0
     # No answer: the window that speaks most against it.
     assert found["null_odds"] == pytest.approx(2.0 - 4.0)
@@ -138,6 +137,50 @@ def test_scores_that_are_no_numbers(value):
         answers([scored({FIRST: value}, {FIRST: 1.0})])
     # Padding is not looked at.
     assert answers([scored({12: value, FIRST: 1.0}, {FIRST: 1.0})])["answer"] == "a"
+
+
+def best_by_search(record, examples, outputs, config):
+    """The texts of the best answers and their scores, from all pairs of all windows."""
+    best = {}
+    for i, output in enumerate(outputs):
+        offset = examples.token_values("offset", i)
+        document = [t for t in range(len(offset)) if offset[t, 0] >= 0]
+        most = [t for t in document if examples.token_values("max_context", i)[t]]
+        starts = sorted(most, key=lambda t: -output["start"][t])[: config.num_best]
+        ends = sorted(document, key=lambda t: -output["end"][t])[: config.num_best]
+        for start in starts:
+            for end in ends:
+                if start <= end < start + config.max_answer_length:
+                    text = record.context[offset[start, 0] : offset[end, 1]]
+                    total = float(output["start"][start]) + float(output["end"][end])
+                    best[text] = max(total, best.get(text, -np.inf))
+    order = sorted(best, key=lambda text: -best[text])[: config.num_best]
+    return [(text, best[text]) for text in order]
+
+
+@given(st.integers(0, 1 << 32), st.integers(1, 20), st.integers(1, 8))
+def test_the_best_are_those_that_a_search_finds(seed, num_best, max_answer_length):
+    options = {"max_length": 24, "max_query_length": 1, "document_stride": 7}
+    limits = {"num_best": num_best, "max_answer_length": max_answer_length}
+    config = dataclasses.replace(CONFIG, **options, **limits)
+    record = ask("ab", context="ab cd ef, gh ij. ab ef gh, cd", question="who")
+    examples = encode([record], TOKENIZER, MODEL2, config)
+    assert len(examples) == 2
+    generator = np.random.default_rng(seed)
+    outputs = [
+        dict(zip(("start", "end"), generator.normal(size=(2, 24)), strict=True))
+        for _ in range(len(examples))
+    ]
+    found = predict([record], examples, outputs, MODEL2, config)[0]
+    wanted = best_by_search(record, examples, outputs, config)
+    entries = [entry for entry in found["nbest"] if entry["text"]]
+    assert [entry["text"] for entry in entries] == [text for text, _ in wanted]
+    totals = [entry["start_logit"] + entry["end_logit"] for entry in entries]
+    np.testing.assert_allclose(totals, [total for _, total in wanted])
+    null = min(output["start"][0] + output["end"][0] for output in outputs)
+    if wanted:
+        assert found["null_odds"] == pytest.approx(null - wanted[0][1])
+        assert (found["answer"] == "") == (null > wanted[0][1])
 
 
 WORDS = st.lists(
