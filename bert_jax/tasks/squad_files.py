@@ -94,9 +94,13 @@ def _file(name: str, directory: str) -> str:
 
 
 def _parse(file: str) -> Any:
-    content = epath.Path(file).read_bytes()
+    if not os.path.isfile(file):
+        raise FileNotFoundError(
+            f"{file} is not a file; give one of SQuAD's JSON format, or its directory "
+            "as path."
+        )
     try:
-        return json.loads(content)
+        return json.loads(Path(file).read_bytes())
     except RecursionError as error:
         raise ValueError(f"{file}: not JSON that can be read: nested too deep.") from (
             error

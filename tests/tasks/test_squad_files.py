@@ -152,6 +152,12 @@ def test_bad_files(tmp_path, content, message):
     assert str(error.value).startswith(str(path)) and "\n" not in str(error.value)
 
 
+def test_no_file(tmp_path):
+    for path in (tmp_path, tmp_path / "none.json"):
+        with pytest.raises(FileNotFoundError, match=f"{path} is not a file; give one"):
+            read(str(path), CONFIG)
+
+
 def test_a_byte_order_mark_is_no_text(tmp_path):
     path = tmp_path / "a.json"
     squad_json(path, [qa()])
