@@ -1,1 +1,299 @@
 """Multiple choice: which of a few endings follows (Devlin et al. 2018, §4.4)."""
+
+import csv
+import dataclasses
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from bert_jax.config import BertConfig, ExamplesConfig
+from bert_jax.data.examples import Examples, from_rows, join
+from bert_jax.losses import Sum, cross_entropy
+from bert_jax.tasks.files import part_file
+from bert_jax.tasks.problem import Outputs, Prediction, Problem, Rows
+from bert_jax.tasks.tables import Row, read_lines, read_table, text_of
+from bert_jax.tokenization import Tokenizer
+
+PUBLISHED = (
+    ("train.csv", "val.csv", "test.csv"),
+    ("train.jsonl", "validation.jsonl", "test.jsonl"),
+    ("full_data.tsv", "", ""),
+)
+"""SWAG, JSON lines, CODAH: names of the training, validation and test file."""
+
+_ENDING = re.compile("ending[0-9]+")
+_CODAH = "category, question, four answers, number of the right one"
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """A text, and what may follow it."""
+
+    context: str
+    choices: tuple[str, ...]
+    question: str = ""
+    """What stands before each choice, in the second segment."""
+    label: int | None = None
+    """The right one's number, from 0; None: not known."""
+    where: str = ""
+    """File and line."""
+
+
+def read(name: str, config: ExamplesConfig) -> list[Choice]:
+    """As `Problem.read`.
+
+    A .csv file has SWAG's columns: `sent1` is the context, and `sent2` the start of
+    the sentence that `ending0`, `ending1`… would end. A .tsv file is CODAH's, without a
+    header: category, question, four answers, the right one's number. A .jsonl file has
+    `context`, `choices`, and if need be `question`. The label is a number from 0.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: a row lacks a column or a text, a label is no number, or rows
+            differ in their number of choices.
+    """
+    path = part_file(name, config.path, PUBLISHED)
+    if Path(path).suffix == ".tsv":
+        records = _read_codah(path)
+    else:
+        of = _of_object if Path(path).suffix == ".jsonl" else _of_swag
+        records = [of(row, config.label_column) for row in read_table(path)]
+    if not records:
+        raise ValueError(f"{path} has no rows; it must have one at least.")
+    number = len(records[0].choices)
+    for record in records:
+        if len(record.choices) != number:
+            raise ValueError(
+                f"{record.where} has {len(record.choices)} choices, and the first "
+                f"{number}; all must have the same number."
+            )
+    return records
+
+
+def _read_codah(path: str) -> list[Choice]:
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"{path} is not a file; name a .csv, .tsv or .jsonl.")
+    records = []
+    for line, fields in read_lines(Path(path), quoted=False):
+        row = Row({}, f"{path}, line {line}")
+        if len(fields) != 7:
+            raise ValueError(
+                f"{row.where} has {len(fields)} fields; it must have 7: {_CODAH}."
+            )
+        _, context, *choices, label = fields
+        records.append(_choice(row, context, choices, label))
+    return records
+
+
+def _of_swag(row: Row, label_column: str) -> Choice:
+    endings = [name for name in row.values if _ENDING.fullmatch(name)]
+    missing = [name for name in ("sent1", "sent2") if name not in row.values]
+    if missing or len(endings) < 2:
+        raise ValueError(
+            f"{row.where} has the columns {', '.join(row.values)}; it must have sent1, "
+            "sent2, ending0, ending1 and so on, as SWAG's files do."
+        )
+    choices = [text_of(row, name) for name in endings]
+    label = row.values.get(label_column)
+    return _choice(row, text_of(row, "sent1"), choices, label, row.values["sent2"])
+
+
+def _of_object(row: Row, label_column: str) -> Choice:
+    choices = row.values.get("choices")
+    if not isinstance(choices, list) or len(choices) < 2:
+        raise ValueError(
+            f"{row.where}: choices={choices!r:.40} must be a list of two texts or more."
+        )
+    question = text_of(row, "question") if "question" in row.values else ""
+    label = row.values.get(label_column)
+    return _choice(row, text_of(row, "context"), choices, label, question)
+
+
+def _choice(
+    row: Row, context: str, choices: Sequence[Any], label: Any, question: str = ""
+) -> Choice:
+    for i, text in enumerate([context, *choices]):
+        if not isinstance(text, str) or not text.strip():
+            what = f"choice {i - 1}" if i else "the context"
+            raise ValueError(f"{row.where}: {what} is {text!r:.40}; it must be a text.")
+    number = None if label is None or label == "" else _number(label, row.where)
+    return Choice(context, tuple(choices), question, number, row.where)
+
+
+def _number(label: Any, where: str) -> int:
+    if isinstance(label, str) and re.fullmatch(r"\s*[0-9]{1,9}\s*", label):
+        return int(label)
+    if type(label) is int:
+        return label
+    raise ValueError(
+        f"{where}: label={label!r:.40} must be the number of the right choice, from 0."
+    )
+
+
+def labels(records: Sequence[Choice], config: ExamplesConfig) -> tuple[str, ...]:
+    """None: a choice has a score, and no name."""
+    for record in records:
+        if record.label is None:
+            raise ValueError(
+                f"{record.where} has no label; to learn, each row must have one. Name "
+                "its column by --data.label-column."
+            )
+        _check_range(record)
+    return ()
+
+
+def check(records: Sequence[Choice], model: BertConfig, path: str) -> None:
+    """Raise ValueError where a label is the number of no choice."""
+    for record in records:
+        _check_range(record)
+
+
+def _check_range(record: Choice) -> None:
+    if record.label is not None and not 0 <= record.label < len(record.choices):
+        raise ValueError(
+            f"{record.where}: label={record.label} must be from 0 to "
+            f"{len(record.choices) - 1}, the number of the right choice."
+        )
+
+
+def encode(
+    records: Sequence[Choice],
+    tokenizer: Tokenizer,
+    model: BertConfig,
+    config: ExamplesConfig,
+) -> Examples:
+    """As `Problem.encode`: a row [CLS] context [SEP] choice [SEP] for each choice, with
+    `label` by example, int32, and -1 where it is not known.
+
+    The choice begins with the question, if there is one. What is longer than
+    `max_length` is cut, the longer of the two first.
+    """
+    most = min(config.max_length, model.max_position_embeddings)
+    contexts = tokenizer.encode_batch([record.context for record in records])
+    endings = tokenizer.encode_batch(
+        [
+            f"{record.question} {choice}" if record.question else choice
+            for record in records
+            for choice in record.choices
+        ]
+    )
+    number = len(records[0].choices)
+    rows = [
+        join(tokenizer, contexts[i // number], ending, most=most)
+        for i, ending in enumerate(endings)
+    ]
+    known = [-1 if record.label is None else record.label for record in records]
+    return from_rows(
+        rows,
+        np.arange(len(records), dtype=np.int32),
+        by_example={"label": np.array(known, np.int32)},
+        choices=number,
+    )
+
+
+def loss(model: BertConfig, scores: Float[Array, "B C"], rows: Rows) -> Sum:
+    """Cross-entropy in nats over the questions with a label, and their number."""
+    label = rows["label"]
+    weights = (label >= 0).astype(jnp.float32)
+    return cross_entropy(scores, jnp.maximum(label, 0), weights)
+
+
+def outputs(
+    model: BertConfig, scores: Float[Array, "B C"], rows: Rows
+) -> dict[str, jax.Array]:
+    """`probabilities` [B, C] of the choices."""
+    return {"probabilities": jax.nn.softmax(scores)}
+
+
+def predict(
+    records: Sequence[Choice],
+    examples: Examples,
+    outputs: Sequence[Outputs],
+    model: BertConfig,
+    config: ExamplesConfig,
+) -> list[Prediction]:
+    """The likeliest `choice`, from 0, and the `probabilities` of all."""
+    found = [output["probabilities"] for output in outputs]
+    return [
+        {"choice": int(each.argmax()), "probabilities": each.tolist()} for each in found
+    ]
+
+
+def score(
+    records: Sequence[Choice],
+    predictions: Sequence[Prediction],
+    model: BertConfig,
+    config: ExamplesConfig,
+) -> dict[str, float]:
+    """`accuracy` over the questions with a label."""
+    return {"accuracy": _accuracy(records, [each["choice"] for each in predictions])}
+
+
+def _accuracy(records: Sequence[Choice], choices: Sequence[int]) -> float:
+    hits = [
+        record.label == choice
+        for record, choice in zip(records, choices, strict=True)
+        if record.label is not None
+    ]
+    if not hits:
+        raise ValueError(
+            f"{records[0].where} and all others have no label; there is nothing to "
+            "score by."
+        )
+    return sum(hits) / len(hits)
+
+
+def write(
+    records: Sequence[Choice],
+    predictions: Sequence[Prediction],
+    model: BertConfig,
+    config: ExamplesConfig,
+    directory: Path,
+) -> list[str]:
+    """Write predictions.csv, what SWAG's leaderboard takes: a column `pred` with the
+    number of the choice, from 0, a line for each row of the file and in its order."""
+    name = "predictions.csv"
+    with open(directory / name, "w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["pred"])
+        writer.writerows([each["choice"]] for each in predictions)
+    return [name]
+
+
+def baseline(
+    train: Sequence[Choice], validation: Sequence[Choice]
+) -> tuple[str, float]:
+    """Accuracy of a guess, or of the place that is right most often in training, if
+    that is higher."""
+    chance = 1 / len(validation[0].choices)
+    counts = Counter(record.label for record in train if record.label is not None)
+    if counts:
+        place = min(counts, key=lambda label: (-counts[label], label))
+        share = _accuracy(validation, [place] * len(validation))
+        if share > chance:
+            return f"majority position ({place})", share
+    return "chance", chance
+
+
+MULTIPLE_CHOICE = Problem(
+    head="multiple_choice",
+    read=read,
+    labels=labels,
+    check=check,
+    encode=encode,
+    loss=loss,
+    outputs=outputs,
+    predict=predict,
+    score=score,
+    write=write,
+    baseline=baseline,
+    record=lambda row, config: _of_object(row, config.label_column),
+    labelled=lambda record: record.label is not None,
+)
