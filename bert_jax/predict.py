@@ -1,23 +1,26 @@
 """Use a trained model from Python: `load(path)` gives a `Predictor`."""
 
+import dataclasses
+import functools
 import os
 from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
-from bert_jax.config import BertConfig
+from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.convert.embedding import Embedding
 from bert_jax.convert.opening import open_model
 from bert_jax.data.buckets import batches_by_bucket, bucket_lengths
-from bert_jax.model.encoder import Encoder
-from bert_jax.model.heads import MaskedLM, NextSentence, Pooler, mean_of_tokens
+from bert_jax.evaluation import examples_config
+from bert_jax.inference import predictions_for, task_of
+from bert_jax.model.apply import pair_probabilities, token_probabilities, vectors
+from bert_jax.tasks.problem import Prediction
+from bert_jax.tasks.problems import problem_of
+from bert_jax.tasks.tables import Row
 from bert_jax.tokenization import Tokenizer
-
-_LEAST_NORM = 1e-12  # a vector of zeros stays one, as in sentence-transformers
 
 
 def load(path: str | os.PathLike[str]) -> "Predictor":
@@ -34,7 +37,12 @@ def load(path: str | os.PathLike[str]) -> "Predictor":
     """
     model = open_model(os.fspath(path))
     return Predictor(
-        model.config, model.params, model.tokenizer, model.pairs, model.embedding
+        model.config,
+        model.params,
+        model.tokenizer,
+        model.pairs,
+        model.embedding,
+        examples_config(model.directory),
     )
 
 
@@ -47,6 +55,7 @@ class Predictor:
         tokenizer: text to ids and back.
         pairs: what the model learned of pairs: nsp, sop, or none.
         embedding: how `embed` makes a vector where nobody says otherwise.
+        data: how the examples that it was fine-tuned on became rows.
     """
 
     def __init__(
@@ -56,15 +65,18 @@ class Predictor:
         tokenizer: Tokenizer,
         pairs: str = "nsp",
         embedding: Embedding | None = None,
+        data: ExamplesConfig | None = None,
     ) -> None:
         self.config = config
         self.params = jax.device_put(params)
         self.tokenizer = tokenizer
         self.pairs = pairs
         self.embedding = embedding or Embedding()
-        self._embed = jax.jit(self._vectors, static_argnames=("pooling", "normalize"))
-        self._score = jax.jit(self._token_probabilities)
-        self._follow = jax.jit(self._pair_probabilities)
+        self.data = data or ExamplesConfig(max_length=config.max_position_embeddings)
+        how = ("pooling", "normalize")
+        self._embed = jax.jit(functools.partial(vectors, config), static_argnames=how)
+        self._score = jax.jit(functools.partial(token_probabilities, config))
+        self._follow = jax.jit(functools.partial(pair_probabilities, config))
 
     def fill_mask(self, text: str, k: int = 5) -> list[tuple[str, float]]:
         """The k likeliest tokens for the one `[MASK]` in `text`, with probabilities.
@@ -132,7 +144,7 @@ class Predictor:
         rows = [self._join(ids) for ids in self.tokenizer.encode_batch(list(texts))]
         lengths = np.array([len(ids) for ids, _ in rows], np.int64)
         buckets = bucket_lengths(lengths, self.config.max_position_embeddings)
-        vectors = np.zeros((len(rows), self.config.hidden_size), np.float32)
+        embedded = np.zeros((len(rows), self.config.hidden_size), np.float32)
         for _, numbers in batches_by_bucket(buckets, batch_size):
             # Filled up to few sizes, so that few programs are compiled.
             size = min(batch_size, 1 << (len(numbers) - 1).bit_length())
@@ -140,8 +152,71 @@ class Predictor:
             found = self._embed(
                 self.params, *batch, pooling=pooling, normalize=normalize
             )
-            vectors[numbers] = np.asarray(found)[: len(numbers)]
-        return vectors
+            embedded[numbers] = np.asarray(found)[: len(numbers)]
+        return embedded
+
+    def classify(self, texts: Sequence[str | tuple[str, str]]) -> list[Prediction]:
+        """What a fine-tuned model says of each text, or pair of texts.
+
+        Returns:
+            Of one class: `label` and `probabilities`; of several: `labels` and the
+            same; of a number: `value`.
+
+        Raises:
+            ValueError: the model was not fine-tuned on texts, or `texts` is one string.
+        """
+        if isinstance(texts, str):
+            raise ValueError("texts is one string; pass a list of them, as in [text].")
+        parts = [(text,) if isinstance(text, str) else tuple(text) for text in texts]
+        columns = ("first", "second")[: max(map(len, parts), default=1)]
+        rows = [dict(zip(columns, each, strict=True)) for each in parts]
+        data = dataclasses.replace(self.data, text_columns=columns)
+        return self._predict(rows, "text-", "classify", data)
+
+    def tag(self, texts: Sequence[str]) -> list[Prediction]:
+        """The `entities` in each text, with their `start` and `end` in it.
+
+        Raises:
+            ValueError: the model was not fine-tuned to tag, or `texts` is one string.
+        """
+        if isinstance(texts, str):
+            raise ValueError("texts is one string; pass a list of them, as in [text].")
+        rows = [{"text": text} for text in texts]
+        return self._predict(rows, "token-classification", "tag", self.data)
+
+    def answer(self, question: str, context: str) -> Prediction:
+        """The `answer` to a question in a text, its `start` and `end` there, and more.
+
+        Raises:
+            ValueError: the model was not fine-tuned on questions.
+        """
+        row = {"question": question, "context": context}
+        return self._predict([row], "question-answering", "answer", self.data)[0]
+
+    def choose(self, context: str, choices: Sequence[str]) -> Prediction:
+        """The number of the likeliest `choice` after a text, and all `probabilities`.
+
+        Raises:
+            ValueError: the model was not fine-tuned to choose.
+        """
+        row = {"context": context, "choices": list(choices)}
+        return self._predict([row], "multiple-choice", "choose", self.data)[0]
+
+    def _predict(
+        self, rows: list[dict[str, Any]], kind: str, what: str, data: ExamplesConfig
+    ) -> list[Prediction]:
+        task = task_of(self.config)
+        if not task.startswith(kind):
+            raise ValueError(
+                f"The model was fine-tuned on {task}, and {what} is of another task; "
+                "load one that was fine-tuned on it."
+            )
+        problem = problem_of(task)
+        records = [
+            problem.record(Row(row, f"text {number}"), data)
+            for number, row in enumerate(rows)
+        ]
+        return predictions_for(self.config, self.params, self.tokenizer, records, data)
 
     def _how_to_embed(
         self, pooling: str | None, normalize: bool | None
@@ -196,65 +271,3 @@ class Predictor:
             segment_ids[i, boundary : len(ids)] = 1
             attention_mask[i, : len(ids)] = True
         return input_ids, segment_ids, attention_mask
-
-    def _vectors(
-        self,
-        params: Any,
-        input_ids: Int[Array, "B T"],
-        segment_ids: Int[Array, "B T"],
-        attention_mask: Bool[Array, "B T"],
-        *,
-        pooling: str,
-        normalize: bool,
-    ) -> Float[Array, "B D"]:
-        hidden = self._hidden(params, input_ids, segment_ids, attention_mask)
-        mean = pooling == "mean"
-        vectors = mean_of_tokens(hidden, attention_mask) if mean else hidden[:, 0]
-        if normalize:
-            norms = jnp.linalg.norm(vectors, axis=1, keepdims=True)
-            vectors = vectors / jnp.maximum(norms, _LEAST_NORM)
-        return vectors
-
-    def _hidden(
-        self,
-        params: Any,
-        input_ids: Int[Array, "B T"],
-        segment_ids: Int[Array, "B T"],
-        attention_mask: Bool[Array, "B T"],
-    ) -> Float[Array, "B T D"]:
-        hidden: Any = Encoder(self.config).apply(
-            {"params": params["encoder"]}, input_ids, segment_ids, attention_mask
-        )
-        return hidden.astype(jnp.float32)
-
-    def _token_probabilities(
-        self,
-        params: Any,
-        input_ids: Int[Array, "B T"],
-        segment_ids: Int[Array, "B T"],
-        attention_mask: Bool[Array, "B T"],
-        position: Int[Array, ""],
-    ) -> Float[Array, " V"]:
-        hidden = self._hidden(params, input_ids, segment_ids, attention_mask)
-        scores: Any = MaskedLM(self.config).apply(
-            {"params": params["masked_lm"]},
-            hidden[:1, position][:, None].astype(self.config.dtype),
-            params["encoder"]["embeddings"]["token"]["embedding"],
-        )
-        return jax.nn.softmax(scores[0, 0])
-
-    def _pair_probabilities(
-        self,
-        params: Any,
-        input_ids: Int[Array, "B T"],
-        segment_ids: Int[Array, "B T"],
-        attention_mask: Bool[Array, "B T"],
-    ) -> Float[Array, "B 2"]:
-        hidden = self._hidden(params, input_ids, segment_ids, attention_mask)
-        pooled: Any = Pooler(self.config).apply(
-            {"params": params["pooler"]}, hidden[:, 0]
-        )
-        scores: Any = NextSentence(self.config).apply(
-            {"params": params["next_sentence"]}, pooled
-        )
-        return jax.nn.softmax(scores)

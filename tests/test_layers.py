@@ -31,8 +31,8 @@ convert.huggingface_config convert.comparison convert.receipts convert.tokenizer
 convert.huggingface convert.opening \
 convert.extend convert.tf1_files convert.tf1 convert.model_card convert.export \
 convert.stablehlo
-plan inference predict benchmark init_from tuning \
-evaluation prediction_lines convert.verbs
+plan init_from tuning inference evaluation predict prediction_lines benchmark \
+convert.verbs
 run demo finetuning_verbs cli __main__
 """.split()
 

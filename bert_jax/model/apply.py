@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
@@ -9,6 +10,8 @@ from bert_jax.config import BertConfig
 from bert_jax.model.encoder import Encoder
 from bert_jax.model.finetuning import CLASSIFIERS, SEE_ONE_VECTOR
 from bert_jax.model.heads import MaskedLM, NextSentence, Pooler, mean_of_tokens
+
+_LEAST_NORM = 1e-12  # a vector of zeros stays one, as in sentence-transformers
 
 
 def head_outputs(
@@ -56,3 +59,71 @@ def head_outputs(
             next_sentence, outputs["pooled"]
         )
     return outputs
+
+
+def _hidden(
+    config: BertConfig,
+    params: Any,
+    input_ids: Int[Array, "B T"],
+    segment_ids: Int[Array, "B T"],
+    attention_mask: Bool[Array, "B T"],
+) -> Float[Array, "B T D"]:
+    hidden: Any = Encoder(config).apply(
+        {"params": params["encoder"]}, input_ids, segment_ids, attention_mask
+    )
+    return hidden
+
+
+def vectors(
+    config: BertConfig,
+    params: Any,
+    input_ids: Int[Array, "B T"],
+    segment_ids: Int[Array, "B T"],
+    attention_mask: Bool[Array, "B T"],
+    *,
+    pooling: str,
+    normalize: bool,
+) -> Float[Array, "B D"]:
+    """One float32 vector a row: the real tokens' mean, or the hidden state of [CLS]."""
+    hidden = _hidden(config, params, input_ids, segment_ids, attention_mask)
+    hidden = hidden.astype(jnp.float32)
+    mean = pooling == "mean"
+    found = mean_of_tokens(hidden, attention_mask) if mean else hidden[:, 0]
+    if normalize:
+        norms = jnp.linalg.norm(found, axis=1, keepdims=True)
+        found = found / jnp.maximum(norms, _LEAST_NORM)
+    return found
+
+
+def token_probabilities(
+    config: BertConfig,
+    params: Any,
+    input_ids: Int[Array, "1 T"],
+    segment_ids: Int[Array, "1 T"],
+    attention_mask: Bool[Array, "1 T"],
+    position: Int[Array, ""],
+) -> Float[Array, " V"]:
+    """What stands at a position, by the masked-LM head."""
+    hidden = _hidden(config, params, input_ids, segment_ids, attention_mask)
+    scores: Any = MaskedLM(config).apply(
+        {"params": params["masked_lm"]},
+        hidden[:, position][:, None],
+        params["encoder"]["embeddings"]["token"]["embedding"],
+    )
+    return jax.nn.softmax(scores[0, 0])
+
+
+def pair_probabilities(
+    config: BertConfig,
+    params: Any,
+    input_ids: Int[Array, "B T"],
+    segment_ids: Int[Array, "B T"],
+    attention_mask: Bool[Array, "B T"],
+) -> Float[Array, "B 2"]:
+    """Whether the second segment follows or is random, by the next-sentence head."""
+    hidden = _hidden(config, params, input_ids, segment_ids, attention_mask)
+    pooled: Any = Pooler(config).apply({"params": params["pooler"]}, hidden[:, 0])
+    scores: Any = NextSentence(config).apply(
+        {"params": params["next_sentence"]}, pooled
+    )
+    return jax.nn.softmax(scores)
