@@ -11,6 +11,7 @@ from jaxtyping import Float32
 
 from bert_jax.config import BertConfig
 from bert_jax.config_json import write_json
+from bert_jax.convert.comparison import Comparison, compare
 from bert_jax.convert.embedding import embedding_files, write_embedding
 from bert_jax.convert.huggingface import CONFIG, TOKENIZER_FILES
 from bert_jax.convert.huggingface_config import HEADS, RATES, SIZES
@@ -27,7 +28,9 @@ from bert_jax.whole import whole_directory
 README = "README.md"
 
 
-def export_huggingface(source: str, output: epath.Path) -> tuple[Leaf, ...]:
+def export_huggingface(
+    source: str, output: epath.Path
+) -> tuple[tuple[Leaf, ...], Comparison]:
     """Write a model for transformers, whole or not at all.
 
     Args:
@@ -35,7 +38,7 @@ def export_huggingface(source: str, output: epath.Path) -> tuple[Leaf, ...]:
         output: a directory that is new or empty.
 
     Returns:
-        What became of each parameter.
+        What became of each parameter, and how far transformers' outputs are apart.
 
     Raises:
         FileNotFoundError: there is no model.
@@ -54,8 +57,10 @@ def export_huggingface(source: str, output: epath.Path) -> tuple[Leaf, ...]:
             write_embedding(model.embedding, directory, model.config)
         card = model_card(model, architecture(model.config))
         (directory / README).write_text(card)
-        write_json(receipt(model, leaves, directory), directory / RECEIPT)
-    return leaves
+        comparison = compare(directory, model.config, model.params)
+        said = {"comparison": dataclasses.asdict(comparison)}
+        write_json(said | receipt(model, leaves, directory), directory / RECEIPT)
+    return leaves, comparison
 
 
 def require_expressible(config: BertConfig) -> None:

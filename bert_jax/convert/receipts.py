@@ -10,6 +10,7 @@ from etils import epath
 
 from bert_jax.config import BertConfig
 from bert_jax.config_json import to_dict, write_json
+from bert_jax.convert.comparison import NOT_COMPARED, Comparison
 from bert_jax.convert.embedding import Embedding
 from bert_jax.manifest import MANIFEST, describe_files, files_below
 from bert_jax.tokenization import Tokenizer
@@ -52,9 +53,10 @@ class Imported:
     """How it makes one vector of a text, where its files say."""
 
 
-def receipt(imported: Imported) -> dict[str, Any]:
+def receipt(imported: Imported, comparison: Comparison) -> dict[str, Any]:
     """What `conversion.json` holds of an import."""
     return {
+        "comparison": dataclasses.asdict(comparison),
         "sources": list(imported.sources),
         "tensors": [dataclasses.asdict(leaf) for leaf in imported.leaves],
         "fresh": list(imported.fresh),
@@ -76,9 +78,13 @@ def summary(imported: Imported) -> str:
     )
 
 
-def write_imported(imported: Imported, output: epath.Path) -> None:
+def write_imported(
+    imported: Imported,
+    output: epath.Path,
+    comparison: Comparison = NOT_COMPARED,
+) -> None:
     """Write an imported model as a checkpoint; errors as `write_checkpoint`."""
-    said = receipt(imported)
+    said = receipt(imported, comparison)
     write_checkpoint(
         imported.config,
         imported.params,

@@ -1,5 +1,6 @@
 """`bert-jax convert`: models from and to other libraries."""
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Annotated, Literal
 
@@ -40,21 +41,30 @@ def import_model(arguments: Sequence[str]) -> int:
 def _import_model(source: str, kind: str, output: str, allow_extra: bool) -> int:
     from etils import epath
 
-    from bert_jax.convert.receipts import Imported, summary, write_imported
+    from bert_jax.convert.comparison import Comparison, compare
+    from bert_jax.convert.receipts import summary, write_imported
 
-    imported: Imported
     if kind == "tf1":
         from bert_jax.convert.tf1 import read_tf1
 
         imported = read_tf1(epath.Path(source), allow_extra=allow_extra)
+        comparison = Comparison(reason="no library here runs the checkpoint itself")
     else:
         from bert_jax.convert.huggingface import read_huggingface
         from bert_jax.convert.opening import as_directory
 
-        imported = read_huggingface(as_directory(source), allow_extra=allow_extra)
-    write_imported(imported, epath.Path(output))
+        directory = as_directory(source)
+        imported = read_huggingface(directory, allow_extra=allow_extra)
+        comparison = compare(directory, imported.config, imported.params)
+    write_imported(imported, epath.Path(output), comparison)
     print(f"{output}: {summary(imported)}")
+    _warn(output, comparison.warning)
     return 0
+
+
+def _warn(output: str, warning: str) -> None:
+    if warning:
+        print(f"bert-jax: warning: {output}: {warning}", file=sys.stderr)
 
 
 def export_model(arguments: Sequence[str]) -> int:
@@ -99,8 +109,9 @@ def _export_model(source: str, kind: str, output: str, sizes: dict[str, int]) ->
         raise UsageError(f"{name}={size} is of --to stablehlo alone; leave it out.")
     from bert_jax.convert.export import export_huggingface
 
-    leaves = export_huggingface(source, epath.Path(output))
+    leaves, comparison = export_huggingface(source, epath.Path(output))
     print(f"{output}: {len(leaves)} tensors; conversion.json lists them.")
+    _warn(output, comparison.warning)
     return 0
 
 
