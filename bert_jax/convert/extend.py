@@ -18,9 +18,16 @@ def read_words(path: str) -> list[str]:
     """The words of a file, one a line; blank lines are skipped.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is none, or the file is not UTF-8.
     """
-    lines = epath.Path(path).read_text().splitlines()
+    try:
+        lines = epath.Path(path).read_bytes().decode().splitlines()
+    except UnicodeDecodeError as error:
+        wrong = error.object[error.start]
+        raise ValueError(
+            f"{path}: byte {error.start} is 0x{wrong:02x}, which is not UTF-8; words "
+            "must be in UTF-8, so convert the file, as by iconv."
+        ) from error
     words = list(dict.fromkeys(line.strip() for line in lines if line.strip()))
     if not words:
         raise ValueError(f"{path} holds no word; write one a line.")
