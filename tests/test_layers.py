@@ -22,7 +22,7 @@ model.pretraining model.finetuning model.apply flops rows masking_units masking 
 losses metrics squad_metrics entity_metrics sharding whole_steps checkpoint
 tasks tasks.task tasks.tables tasks.files tasks.problem tasks.glue tasks.texts \
 tasks.text_classification tasks.squad_rows tasks.squad_answers tasks.squad_files \
-tasks.squad tasks.conll tasks.ner_rows tasks.ner tasks.multiple_choice \
+tasks.squad tasks.conll tasks.ner_rows tasks.ner tasks.choices tasks.multiple_choice \
 tasks.problems tasks.finetuning tasks.pretraining tasks.unigram
 training training.optimizer training.state training.start training.gradients \
 training.step training.faults training.report training.loop

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_jax.config import BertConfig, ExamplesConfig
+from bert_jax.tasks.choices import Choice
 from bert_jax.tasks.multiple_choice import MULTIPLE_CHOICE as PROBLEM
-from bert_jax.tasks.multiple_choice import Choice
 from bert_jax.tasks.tables import Row
 from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer
 
@@ -136,6 +136,11 @@ def test_lines_of_json(tmp_path):
             '{"context": "a", "choices": ["b", 1]}',
             "line 1: choice 1 is 1; it",
         ),
+        (
+            "a.jsonl",
+            '{"context": "a", "choices": ["b", "\\ud83d"]}',
+            "line 1: choice 1 is",
+        ),
         ("a.jsonl", '{"choices": ["b", "c"]}', "line 1 has no context; its columns"),
         (
             "a.jsonl",
@@ -222,6 +227,7 @@ def test_what_a_user_asks_about():
     found = PROBLEM.record(row, ExamplesConfig())
     assert found == Choice("a", ("b", "c"), "d", None, "line 1")
     assert PROBLEM.labelled(Choice("a", ("b", "c"), label=0))
+    assert PROBLEM.group(found) == "a"
 
 
 def test_loss_is_summed_over_questions_with_a_label():
