@@ -188,10 +188,10 @@ def from_row(row: Row) -> Sentence:
     words = _strings(row, "tokens")
     # Written in columns, they must be told apart again.
     for word in words:
-        if not word.strip(_BLANKS) or re.search("[\t\r\n]", word):
+        if not word.strip(_BLANKS) or re.search("[\t\r\n\ud800-\udfff]", word):
             raise ValueError(
                 f"{row.where}: token {word!r} must hold something besides blanks, and "
-                "no tab or line break; leave it out, and its tag."
+                "no tab, line break or half of a character; leave it out, and its tag."
             )
     tags = _strings(row, "tags") if "tags" in row.values else None
     if tags is not None and len(tags) != len(words):

@@ -146,6 +146,7 @@ def test_columns_that_are_refused(tmp_path, text, message):
         ),
         ('{"tokens": [" "]}', "a.jsonl, line 1: token ' ' must hold something"),
         ('{"tokens": ["a\\tb"]}', "a.jsonl, line 1: token 'a\\\\tb' must .* no tab"),
+        ('{"tokens": ["\\ud83d"]}', "a.jsonl, line 1: token .* half of a character"),
         (
             '{"tokens": ["a"], "tags": ["O"]}\n{"tokens": ["a"]}',
             "a.jsonl, line 2 has no tags, unlike line 1; all lines must, or none",
