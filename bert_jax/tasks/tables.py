@@ -4,12 +4,13 @@ import csv
 import dataclasses
 import io
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-
 TABLES = (".csv", ".tsv", ".jsonl")
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,6 +120,8 @@ def json_row(line: str, where: str) -> Row:
     """
     try:
         values = json.loads(line)
+    except RecursionError as error:
+        raise ValueError(f"{where} is nested too deep to be read.") from error
     except ValueError as error:
         raise ValueError(f"{where} is not JSON: {error}.") from error
     if not isinstance(values, dict):
@@ -141,4 +144,9 @@ def text_of(row: Row, column: str) -> str:
         raise ValueError(f"{row.where}: {column}={text!r} must be a text.")
     if not text.strip():
         raise ValueError(f"{row.where}: {column} is empty; write a text, or drop it.")
+    if _HALF.search(text):
+        raise ValueError(
+            f"{row.where}: {column} holds half of a surrogate pair, which is no "
+            "character; mend it."
+        )
     return text

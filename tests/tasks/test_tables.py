@@ -1,0 +1,158 @@
+"""Tables of text: what is read of them, and what each refusal says."""
+
+import csv
+import io
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bert_jax.tasks.tables import Row, json_row, read_table, text_of
+
+
+def rows(tmp_path, name, content):
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return read_table(str(path))
+
+
+def values(tmp_path, name, content):
+    return [row.values for row in rows(tmp_path, name, content)]
+
+
+def lines(found):
+    return [int(row.where.rsplit(" ", 1)[1]) for row in found]
+
+
+def test_fields_of_csv_may_be_quoted(tmp_path):
+    found = rows(
+        tmp_path,
+        "a.csv",
+        'text,label\n"one, two",a\n"She said ""no""",b\n"two\nlines",c\n\nlast,d\n',
+    )
+    assert [row.values for row in found] == [
+        {"text": "one, two", "label": "a"},
+        {"text": 'She said "no"', "label": "b"},
+        {"text": "two\nlines", "label": "c"},
+        {"text": "last", "label": "d"},
+    ]
+    assert lines(found) == [2, 3, 4, 7], "where each row begins"
+    assert found[0].where == f"{tmp_path}/a.csv, line 2"
+
+
+def test_quotes_are_characters_in_tsv(tmp_path):
+    found = values(tmp_path, "a.tsv", 'text\tlabel\n"half a quote\t"a"\n""\t,\n')
+    assert found == [
+        {"text": '"half a quote', "label": '"a"'},
+        {"text": '""', "label": ","},
+    ]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: b"\xef\xbb\xbf" + text,
+        lambda text: text.replace(b"\n", b"\r\n"),
+        lambda text: text.rstrip(b"\n"),
+        lambda text: text.replace(b"\n", b"\n\n"),
+    ],
+    ids=["BOM", "CRLF", "no last line break", "blank lines"],
+)
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", b"text,label\ngood,a\nbad,b\n"),
+        ("a.tsv", b"text\tlabel\ngood\ta\nbad\tb\n"),
+        ("a.jsonl", b'{"text":"good","label":"a"}\n{"text":"bad","label":"b"}\n'),
+    ],
+)
+def test_ways_to_write_the_same_table(change, name, content, tmp_path):
+    assert values(tmp_path, name, change(content)) == [
+        {"text": "good", "label": "a"},
+        {"text": "bad", "label": "b"},
+    ]
+
+
+def test_json_lines_end_at_line_feeds_alone(tmp_path):
+    text = "a\u2028b\u0085c\u000bd"
+    content = json.dumps({"text": text}, ensure_ascii=False) + '\n\n{"text": "e"}'
+    found = rows(tmp_path, "a.jsonl", content)
+    assert [row.values["text"] for row in found] == [text, "e"]
+    assert lines(found) == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("a.csv", "a,b\n1,2\n\n3\n", r"a.csv, line 4 has 1 fields; .* has 2: a, b\."),
+        ("a.csv", 'a,b\n"1\n2",2\n1,2,3\n', r"a.csv, line 4 has 3 fields"),
+        ("a.csv", 'a,b\n1,"2\n3,4\n', r"a.csv, line 2: unexpected end .* be quoted"),
+        ("a.csv", 'a,b\n1,2\n"x" y,2\n', r"a.csv, line 3: ',' expected after '\"'"),
+        ("a.tsv", "a\tb\n1\t2\t3\n", r"a.tsv, line 2 has 3 fields"),
+        ("a.tsv", "a\tb\ta\n1\t2\t3\n", r"a.tsv, line 1 names a twice; each column"),
+        ("a.csv", "", r"a.csv has no rows; it must have one at least\."),
+        ("a.csv", "a,b\n", r"a.csv has no rows"),
+        ("a.jsonl", "\n \n", r"a.jsonl has no rows"),
+        ("a.csv", b"a\n\xe9t\xe9\n", r"a.csv: byte 0xe9 at 2 is not UTF-8; convert"),
+        ("a.jsonl", '{"a": 1}\n{"a":', r"a.jsonl, line 2 is not JSON: Expecting"),
+        ("a.jsonl", '{"a": 1}\n\n[1]', r"a.jsonl, line 3 must be a JSON object"),
+        ("a.jsonl", '{"a":' + "[" * 200_000, r"a.jsonl, line 1 is nested too deep"),
+        ("a.txt", "text\n", r"a.txt ends in .txt; it must be .csv, .tsv or .jsonl"),
+        ("a", "text\n", r"a ends in nothing; it must be"),
+    ],
+)
+def test_refused_tables(name, content, says, tmp_path):
+    with pytest.raises(ValueError, match=says):
+        rows(tmp_path, name, content)
+
+
+def test_no_such_table(tmp_path):
+    for path in (tmp_path / "none.csv", tmp_path):
+        with pytest.raises(FileNotFoundError, match=f"{path} is not a file; name a"):
+            read_table(str(path))
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"body": "x", "label": "a"}, "f, line 3 has no text; .* are body, label"),
+        ({"text": ""}, "f, line 3: text is empty; write a text, or drop it"),
+        ({"text": " \t\u2003"}, "f, line 3: text is empty"),
+        ({"text": 3}, "f, line 3: text=3 must be a text"),
+        ({"text": None}, "f, line 3: text=None must be a text"),
+        ({"text": "a \ud83d b"}, "f, line 3: text holds half of a surrogate pair"),
+    ],
+)
+def test_refused_texts(fields, says):
+    with pytest.raises(ValueError, match=says):
+        text_of(Row(fields, "f, line 3"), "text")
+
+
+def test_a_text_is_taken_as_it_is():
+    row = json_row('{"text": " \\ud83d\\ude00 a\\u0000b "}', "f, line 1")
+    assert text_of(row, "text") == " \U0001f600 a\0b "
+
+
+# All that can stand in a file of UTF-8, line breaks, quotes and NUL among it.
+ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+@given(st.lists(st.tuples(ANY_TEXT, ANY_TEXT), min_size=1, max_size=8))
+def test_what_a_csv_writer_wrote_is_read_back(tmp_path_factory, pairs):
+    written = io.StringIO()
+    csv.writer(written).writerows([("first", "second"), *pairs])
+    path = tmp_path_factory.getbasetemp() / "any.csv"
+    path.write_bytes(written.getvalue().encode())
+    found = [tuple(row.values.values()) for row in read_table(str(path))]
+    assert found == pairs
+
+
+@given(st.lists(ANY_TEXT, min_size=1, max_size=8), st.booleans())
+def test_what_a_json_writer_wrote_is_read_back(tmp_path_factory, texts, ascii_only):
+    written = "\n".join(
+        json.dumps({"text": text}, ensure_ascii=ascii_only) for text in texts
+    )
+    path = tmp_path_factory.getbasetemp() / "any.jsonl"
+    path.write_bytes(written.encode())
+    assert [row.values["text"] for row in read_table(str(path))] == texts
