@@ -1,6 +1,7 @@
 """The nine tasks of GLUE as their official files have them (Wang et al. 2018)."""
 
 import dataclasses
+import warnings
 from pathlib import Path
 
 from bert_jax.data.sources import TFDS
@@ -93,8 +94,9 @@ def submission(name: str, group: str) -> str:
 def read_glue(name: str, path: str, part: str) -> list[tuple[Row, str]]:
     """The rows of a part of a task's data, each with its group's name.
 
-    Columns are named as `GLUE[name]` names them. Rows of QQP that lack a text, of which
-    the official file has some, are left out.
+    Columns are named as `GLUE[name]` names them. Rows of QQP that lack a field or a
+    text, of which the official files have some, are left out with a warning that counts
+    them; never of the test, which is answered row by row.
 
     Args:
         path: the task's folder, that of all tasks, or tfds:glue/NAME.
@@ -126,19 +128,29 @@ def _official_rows(name: str, path: Path, part: str) -> list[Row]:
     header = list(task.header)
     if not header or part == "test":
         _, header = next(lines, (1, []))
-    rows = []
+    rows, broken = [], []
     for number, fields in lines:
-        if len(fields) != len(header):
-            if name == "qqp":
+        values = dict(zip(header, fields, strict=False))
+        whole = len(fields) == len(header)
+        if name == "qqp" and part != "test":
+            whole = whole and all(values.get(text, "?").strip() for text in task.texts)
+            if not whole:
+                broken.append(number)
                 continue
+        if not whole:
             raise ValueError(
                 f"{path}, line {number} has {len(fields)} fields and must have "
                 f"{len(header)}: {', '.join(header)}."
             )
-        values = dict(zip(header, fields, strict=True))
-        if name == "qqp" and not all(values.get(text) for text in task.texts):
-            continue
         rows.append(Row(values, f"{path}, line {number}"))
+    if broken:
+        warnings.warn(
+            f"{path}: {len(broken)} rows lack a field or a text and are left out; the "
+            f"first is line {broken[0]}.",
+            stacklevel=2,
+        )
+    if not rows:
+        raise ValueError(f"{path} has no rows; it must have one at least.")
     return rows
 
 

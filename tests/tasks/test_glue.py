@@ -1,0 +1,306 @@
+"""GLUE in its official layout and in that of TFDS, with the quirks of each file."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bert_jax.config import BertConfig, ExamplesConfig
+from bert_jax.config.finetuning import GlueName
+from bert_jax.finetuning_verbs import GLUE as NAMES
+from bert_jax.tasks import glue
+from bert_jax.tasks.glue import GLUE, read_glue
+from bert_jax.tasks.text_classification import TEXT_CLASSIFICATION, TEXT_REGRESSION
+from bert_jax.tasks.texts import TextRecord
+
+PARSES = "sentence1_binary_parse sentence2_binary_parse sentence1_parse sentence2_parse"
+MNLI = f"index promptID pairID genre {PARSES} sentence1 sentence2"
+STSB = "index genre filename year old_index source1 source2 sentence1 sentence2"
+TEXTS = {
+    "cola": [("The cat sat.",), ('He said "go.',)],
+    "sst2": [("hide new secretions ",), ("a `` fine '' film",)],
+    "mrpc": [('He said "no.', "He declined."), ("It rose 3 %.", "It fell.")],
+    "qqp": [("How do I?", 'What is a "cat"?'), ("Who?", "Why?")],
+    "stsb": [("A man eats.", 'A "man" eats.'), ("A dog.", "A cat.")],
+    "mnli": [("It rains.", "It is wet."), ('"Yes"', "No")],
+    "qnli": [("When?", "In 1990."), ("Who?", 'By "him".')],
+    "rte": [("Oil is dear.", "Oil costs."), ("He won.", '"He" lost.')],
+    "wnli": [("It fell on it.", "The tree fell."), ("A b.", "B a.")],
+}
+LABELS: dict[str, list[Any]] = {
+    "cola": ["1", "0"],
+    "sst2": ["0", "1"],
+    "mrpc": ["1", "0"],
+    "qqp": ["0", "1"],
+    "stsb": [5.0, 1.25],
+    "mnli": ["neutral", "contradiction"],
+    "qnli": ["entailment", "not_entailment"],
+    "rte": ["not_entailment", "entailment"],
+    "wnli": ["1", "0"],
+}
+TRAIN_HEADERS = {
+    "cola": "",
+    "sst2": "sentence label",
+    "mrpc": "Quality #1_ID #2_ID #1_String #2_String",
+    "qqp": "id qid1 qid2 question1 question2 is_duplicate",
+    "stsb": f"{STSB} score",
+    "mnli": f"{MNLI} label1 gold_label",
+    "qnli": "index question sentence label",
+    "rte": "index sentence1 sentence2 label",
+    "wnli": "index sentence1 sentence2 label",
+}
+DEV_HEADERS = TRAIN_HEADERS | {
+    "mnli": f"{MNLI} label1 label2 label3 label4 label5 gold_label"
+}
+TEST_HEADERS = {
+    "cola": "index sentence",
+    "sst2": "index sentence",
+    "mrpc": "index #1_ID #2_ID #1_String #2_String",
+    "qqp": "id question1 question2",
+    "stsb": STSB,
+    "mnli": MNLI,
+    "qnli": "index question sentence",
+    "rte": "index sentence1 sentence2",
+    "wnli": "index sentence1 sentence2",
+}
+COLA = "source label mark sentence"
+
+
+def table(name: str, header: str, labelled: bool) -> str:
+    """Two rows; what stands in other columns is a label of none."""
+    columns = [each.replace("_S", " S").replace("_I", " I") for each in header.split()]
+    lines = ["\t".join(columns)] if columns else []
+    columns = columns or COLA.split()
+    for texts, label in zip(TEXTS[name], LABELS[name], strict=True):
+        values = dict.fromkeys(columns, "x")
+        values |= dict(zip(GLUE[name].texts, texts, strict=True))
+        if labelled:
+            values[GLUE[name].label] = str(label)
+        lines.append("\t".join(values.values()))
+    return "\n".join(lines) + "\n"
+
+
+def files_of(name: str, part: str) -> list[str]:
+    if name == "mnli" and part != "train":
+        return [f"{part}_matched.tsv", f"{part}_mismatched.tsv"]
+    return [f"{part}.tsv"]
+
+
+@pytest.fixture(scope="session")
+def official(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All nine tasks as the official download has them."""
+    root = tmp_path_factory.mktemp("glue")
+    for name, task in GLUE.items():
+        folder = root / task.folder
+        folder.mkdir()
+        headers = {"train": TRAIN_HEADERS, "dev": DEV_HEADERS, "test": TEST_HEADERS}
+        for part, of_task in headers.items():
+            text = table(name, of_task[name], part != "test")
+            mark = "\ufeff" if name == "mrpc" else ""
+            for file in files_of(name, part):
+                (folder / file).write_text(mark + text, "utf-8")
+    return root
+
+
+def problem(name):
+    return TEXT_REGRESSION if name == "stsb" else TEXT_CLASSIFICATION
+
+
+def read(name, path, part):
+    config = ExamplesConfig(path=str(path), glue=name)
+    return problem(name).read(part, config)
+
+
+def test_there_are_nine_tasks():
+    assert set(NAMES) == set(GLUE) == set(GlueName.__args__) - {""}
+    assert len(GLUE) == 9
+
+
+@pytest.mark.parametrize("name", GLUE)
+@pytest.mark.parametrize("part", ["train", "validation", "test"])
+@pytest.mark.parametrize("of_all", [True, False])
+def test_the_official_layout(name, part, of_all, official):
+    path = official if of_all else official / GLUE[name].folder
+    found = read(name, path, part)
+    groups = [""] if name != "mnli" or part == "train" else ["", "mismatched"]
+    assert [each.texts for each in found] == TEXTS[name] * len(groups)
+    known = LABELS[name] if part != "test" else [None, None]
+    assert [each.label for each in found] == known * len(groups)
+    assert [each.group for each in found] == [g for g in groups for _ in range(2)]
+    first = 1 if name == "cola" and part != "test" else 2
+    assert found[0].where.endswith(f"line {first}")
+    assert problem(name).labelled(found[0]) == (part != "test")
+
+
+@pytest.mark.parametrize("name", GLUE)
+def test_classes_in_the_order_of_glue(name, official):
+    config = ExamplesConfig(path=str(official), glue=name)
+    labels = problem(name).labels(read(name, official, "train"), config)
+    assert labels == {
+        "stsb": ("score",),
+        "mnli": ("contradiction", "entailment", "neutral"),
+        "qnli": ("entailment", "not_entailment"),
+        "rte": ("entailment", "not_entailment"),
+    }.get(name, ("0", "1"))
+
+
+def model_of(name):
+    kind = "regression" if name == "stsb" else "single_label_classification"
+    return BertConfig.tiny(
+        head="sequence_classification",
+        labels=GLUE[name].labels or ("score",),
+        problem_type=kind,
+    )
+
+
+def right(record: TextRecord) -> dict[str, Any]:
+    key = "value" if isinstance(record.label, float) else "label"
+    return {key: record.label}
+
+
+@pytest.mark.parametrize(
+    ("name", "scores"),
+    [
+        ("cola", ["mcc"]),
+        ("sst2", ["accuracy"]),
+        ("mrpc", ["f1", "accuracy"]),
+        ("qqp", ["f1", "accuracy"]),
+        ("stsb", ["pearson", "spearman"]),
+        ("mnli", ["accuracy", "accuracy_mismatched"]),
+        ("qnli", ["accuracy"]),
+        ("rte", ["accuracy"]),
+        ("wnli", ["accuracy"]),
+    ],
+)
+def test_the_official_scores_in_their_order(name, scores, official):
+    config = ExamplesConfig(path=str(official), glue=name)
+    records = read(name, official, "validation")
+    found = problem(name).score(
+        records, [right(each) for each in records], model_of(name), config
+    )
+    assert list(found) == scores
+    assert list(found.values()) == pytest.approx([1.0] * len(scores))
+
+
+def test_mnli_scores_each_half_by_itself(official):
+    config = ExamplesConfig(path=str(official), glue="mnli")
+    records = read("mnli", official, "validation")
+    said = [right(each) for each in records]
+    said[2] = {"label": "entailment"}  # of the mismatched half
+    found = TEXT_CLASSIFICATION.score(records, said, model_of("mnli"), config)
+    assert found == {"accuracy": 1.0, "accuracy_mismatched": 0.5}
+
+
+SUBMISSIONS = {
+    "cola": {"CoLA.tsv": ["1", "0"]},
+    "sst2": {"SST-2.tsv": ["0", "1"]},
+    "mrpc": {"MRPC.tsv": ["1", "0"]},
+    "qqp": {"QQP.tsv": ["0", "1"]},
+    "stsb": {"STS-B.tsv": ["5.0000", "1.2500"]},
+    "mnli": {
+        "MNLI-m.tsv": ["neutral", "contradiction"],
+        "MNLI-mm.tsv": ["neutral", "contradiction"],
+    },
+    "qnli": {"QNLI.tsv": ["entailment", "not_entailment"]},
+    "rte": {"RTE.tsv": ["not_entailment", "entailment"]},
+    "wnli": {"WNLI.tsv": ["1", "0"]},
+}
+
+
+@pytest.mark.parametrize("name", GLUE)
+def test_submission_files(name, official, tmp_path):
+    config = ExamplesConfig(path=str(official), glue=name)
+    said = [right(each) for each in read(name, official, "validation")]
+    records = read(name, official, "test")
+    names = problem(name).write(records, said, model_of(name), config, tmp_path)
+    assert sorted(names) == sorted(path.name for path in tmp_path.iterdir())
+    for file, cells in SUBMISSIONS[name].items():
+        lines = ["index\tprediction", *(f"{i}\t{c}" for i, c in enumerate(cells))]
+        assert (tmp_path / file).read_text() == "\n".join(lines) + "\n"
+    assert set(names) == set(SUBMISSIONS[name])
+
+
+def test_broken_rows_of_qqp_are_left_out_and_counted(official, tmp_path):
+    text = (official / "QQP" / "train.tsv").read_text()
+    broken = "9\t1\t2\tcut off\n10\t1\t2\t\tNo first?\t0\n11\t1\t2\tWho?\t \t1\n"
+    (tmp_path / "train.tsv").write_text(text + broken)
+    with pytest.warns(UserWarning, match=r"train.tsv: 3 rows lack .* is line 4\."):
+        found = read("qqp", tmp_path, "train")
+    assert [each.texts for each in found] == TEXTS["qqp"]
+
+
+def test_no_row_of_a_test_is_left_out(official, tmp_path):
+    """The server counts the rows, and takes the answer of each by its number."""
+    text = (official / "QQP" / "test.tsv").read_text()
+    path = tmp_path / "test.tsv"
+    path.write_text(text + "2\tcut off\n")
+    with pytest.raises(ValueError, match="test.tsv, line 4 has 2 fields"):
+        read("qqp", tmp_path, "test")
+    path.write_text(text + "2\t\tNo first?\n")
+    with pytest.raises(ValueError, match="test.tsv, line 4: question1 is empty"):
+        read("qqp", tmp_path, "test")
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "says"),
+    [
+        ("sst2", lambda t: t + "no label\n", "train.tsv, line 4 has 1 fields and must"),
+        ("rte", lambda t: t.replace("label", "lbl"), "line 2 has no label; name the"),
+        ("rte", lambda t: t.replace("sentence2", "s"), "line 2 has no sentence2; its"),
+        ("qqp", lambda t: t.replace("question1", "q"), "line 2 has no question1; its"),
+        ("cola", lambda t: "", "train.tsv has no rows"),
+        ("stsb", lambda t: t.replace("1.25", "good"), "score='good' must be a finite"),
+        ("wnli", lambda t: t.replace("\t0\n", "\t\n"), "line 3: label is empty"),
+        ("mnli", lambda t: t.replace("neutral\n", "-\n"), "'-' is none of the classes"),
+    ],
+)
+def test_broken_files(name, change, says, official, tmp_path):
+    file = official / GLUE[name].folder / "train.tsv"
+    (tmp_path / "train.tsv").write_text(change(file.read_text()))
+    config = ExamplesConfig(path=str(tmp_path), glue=name)
+    with pytest.raises(ValueError, match=says):
+        records = read(name, tmp_path, "train")
+        problem(name).labels(records, config)
+        problem(name).check(records, model_of(name), str(tmp_path))
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    says = "has neither RTE/train.tsv nor train.tsv; it must be the folder of rte or"
+    for path in (tmp_path, tmp_path / "none"):
+        with pytest.raises(FileNotFoundError, match=says):
+            read_glue("rte", str(path), "train")
+
+
+def test_a_path_without_a_task(tmp_path):
+    with pytest.raises(ValueError, match="no task of GLUE is named; name one, as in"):
+        TEXT_CLASSIFICATION.read("train", ExamplesConfig(path=str(tmp_path)))
+
+
+@pytest.mark.parametrize("name", GLUE)
+def test_tfds(name, monkeypatch):
+    """Rows as TFDS has them: numbers for classes, -1 where they are not public."""
+    columns = {"mnli": ("premise", "hypothesis"), "mrpc": ("sentence1", "sentence2")}
+    order = {"mnli": ("entailment", "neutral", "contradiction")}
+    asked = []
+
+    def rows(dataset, split):
+        asked.append((dataset, split))
+        for texts, label in zip(TEXTS[name], LABELS[name], strict=True):
+            classes = order.get(name, GLUE[name].labels)
+            number = classes.index(label) if classes else np.float32(label).item()
+            label = number if "test" not in split else -1
+            names = columns.get(name, GLUE[name].texts)
+            yield dict(zip(names, texts, strict=True)) | {"label": label, "idx": 0}
+
+    monkeypatch.setattr(glue, "tfds_rows", rows)
+    for part in ("train", "validation", "test"):
+        asked.clear()
+        found = read(name, f"tfds:glue/{name}", part)
+        ends = ["_matched", "_mismatched"] if name == "mnli" else [""]
+        ends = ends if part != "train" else [""]
+        assert asked == [(f"glue/{name}", part + end) for end in ends]
+        known = LABELS[name] if part != "test" else [None, None]
+        assert [each.label for each in found] == known * len(ends)
+        assert [each.texts for each in found] == TEXTS[name] * len(ends)
+        assert found[1].where == f"tfds:glue/{name}, example 2 of {part + ends[0]}"
