@@ -53,21 +53,28 @@ def finetune(arguments: Sequence[str]) -> int:
     def command(
         config: Annotated[FinetuneConfig, tyro.conf.arg(name="")] = default,
         workdir: str = "",
+        seeds: int = 1,
+        sweep: bool = False,
         print_config: bool = False,
-    ) -> tuple[FinetuneConfig, str, bool]:
+    ) -> tuple[FinetuneConfig, str, int, bool, bool]:
         """Fine-tune a model: `bert-jax finetune TASK|CONFIG.py --init-from MODEL …`.
 
         Args:
             config: the run.
             workdir: directory of the run: checkpoints, metrics, tokenizer.
+            seeds: do it with so many seeds, and keep the best.
+            sweep: do it with each learning rate, batch size and number of epochs of
+                the paper's grid (A.3), and keep the best.
             print_config: print the configuration as JSON, and train nothing.
         """
-        return config, workdir, print_config
+        return config, workdir, seeds, sweep, print_config
 
     return _finetune(*parse_options(command, "finetune TASK", arguments))
 
 
-def _finetune(config: FinetuneConfig, workdir: str, print_config: bool) -> int:
+def _finetune(
+    config: FinetuneConfig, workdir: str, seeds: int, sweep: bool, print_config: bool
+) -> int:
     if print_config:
         from bert_jax.config_json import to_dict
 
@@ -75,10 +82,20 @@ def _finetune(config: FinetuneConfig, workdir: str, print_config: bool) -> int:
         return 0
     if not workdir:
         raise UsageError("--workdir is missing; name a directory for the run.")
-    from bert_jax import run
+    if seeds < 1:
+        raise UsageError(f"--seeds={seeds} must be at least 1.")
+    if seeds > 1 or sweep:
+        from rich.console import Console
 
-    scores = run.finetune(config, workdir)
-    print(json.dumps({name: round(value, 4) for name, value in scores.items()}))
+        from bert_jax.sweeps import finetune_runs, runs_table
+
+        runs = finetune_runs(config, workdir, seeds, sweep)
+        Console(highlight=False).print(runs_table(runs))
+    else:
+        from bert_jax.run import finetune
+
+        scores = finetune(config, workdir)
+        print(json.dumps({name: round(value, 4) for name, value in scores.items()}))
     print(f'In Python: bert_jax.load("{workdir}")')
     return 0
 

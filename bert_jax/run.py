@@ -200,9 +200,15 @@ def dry_run(config: PretrainConfig, workdir: str | os.PathLike[str]) -> Iterator
 
 
 def finetune(
-    config: FinetuneConfig, workdir: str | os.PathLike[str]
+    config: FinetuneConfig,
+    workdir: str | os.PathLike[str],
+    cache: str | os.PathLike[str] | None = None,
 ) -> dict[str, float]:
     """Fine-tune in `workdir`; the same call again goes on where the last one stopped.
+
+    Args:
+        cache: directory for tokenized examples, which runs may share; None: in
+            `workdir`.
 
     Returns:
         The scores of the best checkpoint over the validation examples, its `step`, and,
@@ -214,7 +220,8 @@ def finetune(
         DivergedRun: gradients stayed non-finite.
     """
     directory = epath.Path(workdir)
-    tuning = prepare_tuning(config, directory)
+    examples = directory / "examples" if cache is None else epath.Path(cache)
+    tuning = prepare_tuning(config, directory, examples)
     config, records = tuning.config, tuning.validation.records
     mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
     task = finetuning_task(

@@ -1,7 +1,9 @@
 """What a fine-tuning run is made of, worked out before it starts."""
 
 import dataclasses
+import functools
 import hashlib
+import importlib.metadata
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -13,6 +15,7 @@ from bert_jax.config import BertConfig, FinetuneConfig
 from bert_jax.config.model import ProblemType
 from bert_jax.config_json import from_dict
 from bert_jax.convert.opening import open_model
+from bert_jax.data.example_cache import cached_examples, content_key
 from bert_jax.data.pipeline import permute
 from bert_jax.tasks.finetuning import Part
 from bert_jax.tasks.problem import Problem, Record
@@ -160,8 +163,41 @@ def with_steps(config: FinetuneConfig, num_examples: int) -> FinetuneConfig:
     )
 
 
-def prepare_tuning(config: FinetuneConfig, workdir: epath.Path) -> Tuning:
+def encoded(
+    problem: Problem,
+    tokenizer: Tokenizer,
+    model: BertConfig,
+    config: FinetuneConfig,
+    cache: epath.Path,
+    records: Sequence[Record],
+) -> Part:
+    """Records and their examples, tokenized once for all runs that share `cache`."""
+    nowhere = dataclasses.replace(
+        config.data, train="", validation="", path="", fingerprint=""
+    )
+    key = content_key(
+        fingerprint(records),
+        tokenizer.fingerprint,
+        config.task,
+        dataclasses.asdict(nowhere),
+        [model.max_position_embeddings, model.labels, model.problem_type],
+        importlib.metadata.version("bert_jax"),
+    )
+    examples = cached_examples(
+        cache, key, lambda: problem.encode(records, tokenizer, model, config.data)
+    )
+    for notice in problem.notices(records, examples, config.data):
+        print(notice, flush=True)
+    return Part(records, examples)
+
+
+def prepare_tuning(
+    config: FinetuneConfig, workdir: epath.Path, cache: epath.Path
+) -> Tuning:
     """Read the files and the model, and fill the configuration in.
+
+    Args:
+        cache: directory for tokenized examples.
 
     Raises:
         ValueError: something does not fit; one line says what.
@@ -181,10 +217,7 @@ def prepare_tuning(config: FinetuneConfig, workdir: epath.Path) -> Tuning:
         )
     for records in (train, validation):
         problem.check(records, model, config.data.validation or config.data.path)
-    parts = tuple(
-        Part(records, problem.encode(records, tokenizer, model, config.data))
-        for records in (train, validation)
-    )
+    encode = functools.partial(encoded, problem, tokenizer, model, config, cache)
     data = dataclasses.replace(config.data, fingerprint=fingerprint(train))
     if config.data.fingerprint not in ("", data.fingerprint):
         raise ValueError(
@@ -192,9 +225,10 @@ def prepare_tuning(config: FinetuneConfig, workdir: epath.Path) -> Tuning:
             f"have {data.fingerprint}; leave the option out, or name the file meant."
         )
     config = dataclasses.replace(config, model=model, data=data)
-    config = with_steps(config, len(parts[0].examples))
+    learned = encode(train)
+    config = with_steps(config, len(learned.examples))
     taken = None if config.from_scratch else params
-    return Tuning(problem, config, tokenizer, parts[0], parts[1], taken)
+    return Tuning(problem, config, tokenizer, learned, encode(validation), taken)
 
 
 def without_head(params: dict[str, Any], shapes: dict[str, Any]) -> dict[str, Any]:

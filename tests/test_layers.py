@@ -11,12 +11,12 @@ PACKAGE = Path(__file__).parent.parent / "bert_jax"
 
 # Modules from the top down. A line is a layer; within it, too, order holds.
 ORDER = """
-checks command config.model config.data config.training config config_json manifest \
-whole tokenization wordpiece
+checks command config.model config.data config.training config.finetuning config \
+config_json manifest whole tokenization wordpiece
 data data.prose data.installed_documentation data.sources data.structured \
 data.documents vocabulary data.duplicates data.corpus data.pairs data.packing \
 data.records data.passes data.chunks data.beam data.unfinished data.prepare \
-data.pipeline data.buckets data.examples \
+data.pipeline data.buckets data.examples data.example_cache \
 model model.layers model.attention model.encoder model.heads \
 model.pretraining model.finetuning model.apply flops rows masking_units masking \
 losses metrics squad_metrics entity_metrics sharding whole_steps checkpoint
@@ -33,7 +33,7 @@ convert.extend convert.tf1_files convert.tf1 convert.model_card convert.export \
 convert.stablehlo
 plan init_from tuning inference evaluation predict prediction_lines benchmark \
 convert.verbs
-run demo finetuning_verbs cli __main__
+run sweeps demo finetuning_verbs cli __main__
 """.split()
 
 NO_JAX = {"jax", "jaxlib", "flax", "optax", "orbax", "chex"}

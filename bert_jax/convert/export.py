@@ -102,6 +102,8 @@ def huggingface_config(config: BertConfig, pad_id: int) -> dict[str, Any]:
     if config.labels:
         values["id2label"] = {str(i): name for i, name in enumerate(config.labels)}
         values["label2id"] = {name: i for i, name in enumerate(config.labels)}
+    if config.head == "sequence_classification":
+        values["problem_type"] = config.problem_type
     return values
 
 

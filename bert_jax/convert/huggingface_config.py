@@ -1,8 +1,10 @@
 """Hugging Face's `config.json` as a BertConfig, or what in it we cannot compute."""
 
-from typing import Any
+from typing import Any, get_args
 
 from bert_jax.config import BertConfig
+from bert_jax.config.model import ProblemType
+from bert_jax.tasks.squad_answers import LABELS
 
 HEADS = {
     "BertModel": "encoder",
@@ -28,6 +30,7 @@ SIZES = (
     "max_position_embeddings",
     "type_vocab_size",
 )
+PROBLEM_TYPES: tuple[str, ...] = get_args(ProblemType)
 RATES = (
     "hidden_dropout_prob",
     "attention_probs_dropout_prob",
@@ -83,8 +86,25 @@ def read_bert_config(
         raise ValueError(f"hidden_act={_short(act)} must be one of {known}.")
     head = _head(values.get("architectures"), shapes)
     labels = _labels(values) if head.endswith("_classification") else ()
+    if head == "question_answering" and values.get("id2label") is not None:
+        # Without a meaning there, but for models of ours that may say "no answer".
+        labels = LABELS if _labels(values) == LABELS else ()
     fields |= {"hidden_act": ACTIVATIONS[act], "head": head, "labels": labels}
-    return BertConfig(**fields)
+    return BertConfig(**fields, problem_type=_problem_type(values, head, labels))
+
+
+def _problem_type(values: dict[str, Any], head: str, labels: tuple[str, ...]) -> Any:
+    """What the scores mean; where it is not said, as transformers guesses."""
+    if head != "sequence_classification":
+        return PROBLEM_TYPES[0]
+    kind = values.get("problem_type")
+    if kind is None:
+        return "regression" if len(labels) == 1 else PROBLEM_TYPES[0]
+    if kind not in PROBLEM_TYPES:
+        raise ValueError(
+            f"problem_type={_short(kind)} must be one of {', '.join(PROBLEM_TYPES)}."
+        )
+    return kind
 
 
 def _number(name: str, value: Any) -> float:

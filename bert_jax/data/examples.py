@@ -19,8 +19,8 @@ class Examples:
 
     tokens: Int32[np.ndarray, " S"]
     """The ids of all rows, end to end."""
-    starts: Int64[np.ndarray, " R+1"]
-    """Where each row starts in `tokens`, and last S; R is N times C."""
+    starts: Int64[np.ndarray, " _"]
+    """R + 1: where each row starts in `tokens`, and last S; R is N times C."""
     second: Int32[np.ndarray, " R"]
     """Where in its row the second segment starts; the row's length if there is none."""
     record: Int32[np.ndarray, " N"]

@@ -83,3 +83,7 @@ class Problem:
     """Whether it is known what should be predicted of a record."""
     group: Callable[[Record], object] = id
     """Record → what records must have in common to be held out together."""
+    notices: Callable[[Sequence[Record], Examples, ExamplesConfig], list[str]] = (
+        lambda records, examples, config: []
+    )
+    """What was left out of the records' examples, or cut, a line each."""

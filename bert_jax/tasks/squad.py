@@ -205,5 +205,6 @@ QUESTION_ANSWERING = Problem(
     baseline=baseline,
     record=question_of,
     labelled=lambda record: record.labelled,
+    notices=notices,
     group=lambda record: record.title or record.context,
 )

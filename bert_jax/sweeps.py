@@ -1,0 +1,137 @@
+"""Several fine-tuning runs: over seeds, and over the paper's grid."""
+
+import dataclasses
+import itertools
+import json
+import os
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+from etils import epath
+
+from bert_jax.config import FinetuneConfig
+from bert_jax.config_json import to_dict, write_json
+from bert_jax.run import finetune
+from bert_jax.tasks.finetuning import main_score
+from bert_jax.whole_steps import CHECKPOINTS, RUNS
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+LEARNING_RATES = (5e-5, 3e-5, 2e-5)
+BATCH_SIZES = (16, 32)
+NUM_EPOCHS = (2.0, 3.0, 4.0)
+"""The values that worked well across all tasks (Devlin et al. 2018, A.3)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One of several runs."""
+
+    name: str
+    """Of its directory."""
+    setting: str
+    """What it shares with the runs that differ by the seed alone."""
+    config: FinetuneConfig
+
+
+def grid(config: FinetuneConfig, seeds: int, sweep: bool) -> Iterator[Run]:
+    """The runs: each seed of each setting."""
+    settings: Sequence[Any] = [
+        (config.optimizer.peak_learning_rate, config.batch_size, config.num_epochs)
+    ]
+    if sweep:
+        settings = list(itertools.product(LEARNING_RATES, BATCH_SIZES, NUM_EPOCHS))
+    for rate, batch_size, epochs in settings:
+        setting = f"rate {rate:g}, batch {batch_size}, epochs {epochs:g}"
+        for seed in range(config.seed, config.seed + seeds):
+            name = f"rate_{rate:g}_batch_{batch_size}_epochs_{epochs:g}_seed_{seed}"
+            optimizer = dataclasses.replace(config.optimizer, peak_learning_rate=rate)
+            changed = {"batch_size": batch_size, "num_epochs": epochs, "seed": seed}
+            told = dataclasses.replace(config, optimizer=optimizer, **changed)
+            yield Run(name, setting, told)
+
+
+def finetune_runs(
+    config: FinetuneConfig,
+    workdir: str | os.PathLike[str],
+    seeds: int,
+    sweep: bool = False,
+) -> list[dict[str, Any]]:
+    """Fine-tune once for each seed, and with `sweep` for each setting of the grid.
+
+    Each run has a directory in `workdir`; only the best keeps its checkpoints, and
+    `load(workdir)` gives that. The same call again goes on where the last one stopped.
+
+    Returns:
+        Of each run its name, setting, seed and scores; what `runs.json` holds.
+
+    Raises:
+        ValueError: `workdir` holds the runs of another configuration, or as `finetune`.
+    """
+    root = epath.Path(workdir)
+    done = read_runs(root, config)
+    # The programs of runs that differ in a seed are the same.
+    jax.config.update("jax_compilation_cache_dir", str(root.absolute() / "compiled"))
+    for run in grid(config, seeds, sweep):
+        if run.name in {each["name"] for each in done}:
+            continue
+        print(f"{run.setting}, seed {run.config.seed}", flush=True)
+        scores = finetune(run.config, root / run.name, root / "examples")
+        seed = run.config.seed
+        done.append(
+            {"name": run.name, "setting": run.setting, "seed": seed, "scores": scores}
+        )
+        best = max(done, key=lambda each: merit_of(each["scores"]))["name"]
+        told = {"config": to_dict(config), "best": best, "runs": done}
+        write_json(told, root / RUNS)
+        for each in done:
+            checkpoints = root / each["name"] / CHECKPOINTS
+            if each["name"] != best and checkpoints.exists():
+                checkpoints.rmtree()
+    return done
+
+
+def read_runs(root: epath.Path, config: FinetuneConfig) -> list[dict[str, Any]]:
+    """The runs that were finished.
+
+    Raises:
+        ValueError: they are of another configuration.
+    """
+    path = root / RUNS
+    if not path.exists():
+        return []
+    told = json.loads(path.read_text())
+    if told["config"] != to_dict(config):
+        raise ValueError(
+            f"{path} tells of runs with other options; repeat those, or choose another "
+            "--workdir."
+        )
+    runs: list[dict[str, Any]] = told["runs"]
+    return runs
+
+
+def merit_of(scores: dict[str, float]) -> float:
+    """The first official score."""
+    return main_score({k: v for k, v in scores.items() if k != "step"})
+
+
+def runs_table(runs: Sequence[dict[str, Any]]) -> "Table":
+    """Mean ± standard deviation of each score over the seeds of each setting."""
+    from rich.table import Table
+
+    names = [name for name in runs[0]["scores"] if name not in ("step", "loss")]
+    table = Table(title="Best checkpoint of each run, mean ± standard deviation")
+    for heading in ("setting", "seeds", *names):
+        table.add_column(heading)
+    for setting in dict.fromkeys(run["setting"] for run in runs):
+        chosen = [run["scores"] for run in runs if run["setting"] == setting]
+        cells = []
+        for name in names:
+            values = np.array([scores[name] for scores in chosen])
+            spread = f" ± {values.std(ddof=1):.4f}" if len(values) > 1 else ""
+            cells.append(f"{values.mean():.4f}{spread}")
+        table.add_row(setting, str(len(chosen)), *cells)
+    return table
