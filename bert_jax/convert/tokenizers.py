@@ -251,8 +251,9 @@ def to_huggingface(
     """
     if tokenizer.kind != "wordpiece":
         raise ValueError(
-            f"kind={tokenizer.kind!r} cannot be exported, as Hugging Face's library "
-            "drops signs that sentencepiece keeps; only wordpiece can."
+            f"kind={tokenizer.kind!r} cannot be exported: Hugging Face's library would "
+            "give other ids to some texts (docs/interop.md); only wordpiece can, so "
+            "use `bert-jax convert export --to stablehlo`."
         )
     whole = _whole(tokenizer)
     limit = whole.model.max_input_chars_per_word
