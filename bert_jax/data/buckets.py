@@ -107,19 +107,23 @@ def training_batch(
     """The padded length and the row numbers of a step: a function of (seed, step).
 
     The endless stream of `pipeline.row_numbers`, each row once an epoch, is cut into
-    windows of batches; a window's rows are sorted by the length that they are padded
-    to, cut into batches, and the batches shuffled.
+    windows of batches, anew where an epoch begins, so that no row meets itself; a
+    window's rows are sorted by the length that they are padded to, cut into batches,
+    and the batches shuffled.
 
     Args:
         buckets: the tokens that each row is padded to.
         num_steps: where the stream ends, and the last window with it.
     """
-    window, place = divmod(step, _WINDOW)
-    first = window * _WINDOW
-    batches = min(_WINDOW, num_steps - first)
+    size = len(buckets)
+    epoch = step * batch_size // size
+    start, end = -(-epoch * size // batch_size), -(-(epoch + 1) * size // batch_size)
+    window, place = divmod(step - start, _WINDOW)
+    first = start + window * _WINDOW
+    batches = min(_WINDOW, min(end, num_steps) - first)
     positions = first * batch_size + np.arange(batches * batch_size)
-    numbers = row_numbers(len(buckets), seed, positions)
+    numbers = row_numbers(size, seed, positions)
     numbers = numbers[np.argsort(buckets[numbers], kind="stable")]
-    chosen = int(permute(np.array([place]), batches, seed ^ (window << 32))[0])
+    chosen = int(permute(np.array([place]), batches, seed ^ (first << 32))[0])
     rows = numbers[chosen * batch_size : (chosen + 1) * batch_size]
     return int(buckets[rows].max()), rows

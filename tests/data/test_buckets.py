@@ -1,11 +1,20 @@
 """Buckets: which length a row is padded to, and that each row is in one batch."""
 
+import itertools
+import math
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bert_jax.data.buckets import LENGTHS, batches_by_bucket, bucket_lengths
+from bert_jax.data.buckets import (
+    LENGTHS,
+    batches_by_bucket,
+    bucket_lengths,
+    choose_ladder,
+    training_batch,
+)
 
 
 def test_the_smallest_bucket_that_holds_a_row():
@@ -68,3 +77,109 @@ def test_each_row_once_and_padded_by_its_own_length_alone(lengths, batch_size):
             assert bucket_lengths(rows[[number]], 900).tolist() == [length]
         seen += numbers.tolist()
     assert sorted(seen) == list(range(len(lengths)))
+
+
+def waste(lengths: np.ndarray, ladder: tuple[int, ...]) -> int:
+    return int((bucket_lengths(lengths, ladder[-1], ladder) - lengths).sum())
+
+
+@given(
+    st.lists(st.integers(1, 70), min_size=1, max_size=12),
+    st.integers(1, 4),
+)
+def test_no_other_ladder_wastes_less(lengths, number):
+    rows = np.array(lengths, np.int64)
+    found = choose_ladder(rows, number, 128)
+    end = -(-int(rows.max()) // 8) * 8
+    assert found[-1] == end and list(found) == sorted(set(found))
+    assert len(found) <= number
+    least = min(
+        waste(rows, (*shorter, end))
+        for size in range(number)
+        for shorter in itertools.combinations(range(8, end, 8), size)
+    )
+    assert waste(rows, found) == least
+
+
+def test_a_ladder_by_hand():
+    lengths = np.array([5] * 10 + [20] * 10 + [61])
+    assert choose_ladder(lengths, 1, 128) == (64,)
+    assert choose_ladder(lengths, 2, 128) == (24, 64)
+    assert choose_ladder(lengths, 3, 128) == (8, 24, 64)
+    assert choose_ladder(lengths, 9, 128) == (8, 24, 64), "more would be of no use"
+
+
+def test_a_ladder_never_ends_above_what_the_model_takes():
+    assert choose_ladder(np.array([3, 9, 30]), 4, 30) == (8, 16, 30)
+    assert choose_ladder(np.array([9, 12]), 4, 12) == (12,)
+
+
+def epochs(
+    buckets: np.ndarray, seed: int, num_steps: int, batch_size: int
+) -> list[np.ndarray]:
+    return [
+        training_batch(buckets, seed, step, num_steps, batch_size)[1]
+        for step in range(num_steps)
+    ]
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.sampled_from([8, 16, 32]), min_size=1, max_size=24),
+    st.integers(1, 8),
+    st.integers(0, 2**32 - 1),
+)
+def test_training_takes_each_row_once_an_epoch(lengths, batch_size, seed):
+    """And over several epochs, if only all of them together fill the batches."""
+    buckets = np.array(lengths)
+    num_steps = math.lcm(len(buckets), batch_size) // batch_size
+    batches = epochs(buckets, seed, num_steps, batch_size)
+    counts = np.bincount(np.concatenate(batches), minlength=len(buckets))
+    assert set(counts) == {num_steps * batch_size // len(buckets)}
+    if len(buckets) % batch_size == 0:
+        assert sorted(np.concatenate(batches)) == list(range(len(buckets)))
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.sampled_from([8, 16, 32]), min_size=1, max_size=24),
+    st.integers(1, 8),
+    st.integers(1, 9),
+)
+def test_a_row_never_meets_itself(lengths, batch_size, num_steps):
+    """But where an epoch ends within a batch, or is smaller than one."""
+    buckets = np.array(lengths)
+    for step, rows in enumerate(epochs(buckets, 0, num_steps, batch_size)):
+        assert len(rows) == batch_size
+        if len(buckets) % batch_size == 0:
+            assert len(set(rows)) == batch_size, step
+
+
+def test_a_training_batch_is_a_function_of_seed_and_step():
+    buckets = np.random.default_rng(0).choice([8, 16, 32], 600)
+    order = np.random.default_rng(1).permutation(150)
+    found = {step: training_batch(buckets, 5, int(step), 150, 8) for step in order}
+    for step, rows in enumerate(epochs(buckets, 5, 150, 8)):
+        np.testing.assert_array_equal(found[step][1], rows)
+        assert found[step][0] == buckets[rows].max(), "padded to its longest row"
+    other = epochs(buckets, 6, 150, 8)
+    assert any((rows != found[step][1]).any() for step, rows in enumerate(other))
+    halves = (
+        {frozenset(found[step][1].tolist()) for step in range(75)},
+        {frozenset(found[step][1].tolist()) for step in range(75, 150)},
+    )
+    assert not halves[0] & halves[1], "another epoch has other batches"
+
+
+def test_batches_hold_rows_of_like_length():
+    """Less padding than random batches: only windows' seams mix two lengths."""
+    lengths = np.random.default_rng(0).integers(3, 64, 1600)
+    buckets = bucket_lengths(lengths, 64, choose_ladder(lengths, 4, 64))
+    batches = epochs(buckets, 0, 100, 16)
+    mixed = sum(len(set(buckets[rows])) > 1 for rows in batches)
+    assert mixed <= 2 * 3, "two windows an epoch, three seams in each"
+    real = sum(lengths[rows].sum() for rows in batches)
+    padded = sum(buckets[rows].max() * 16 for rows in batches)
+    shuffled = np.random.default_rng(1).permutation(1600).reshape(-1, 16)
+    at_random = sum(buckets[rows].max() * 16 for rows in shuffled)
+    assert 1 - real / padded < 0.25 < 0.4 < 1 - real / at_random
