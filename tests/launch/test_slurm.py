@@ -60,14 +60,22 @@ def test_143_goes_back_to_the_queue_and_the_next_start_resumes(world):
     world.tell("plan", {"128": [0], "512": [143, 0]})
     code, _, errors = world.launch("slurm.sbatch", **JOB)
     assert code == 143 and "requeued" in errors
-    assert called(world) == ["srun", "128", "srun", "512", "scontrol"]
+    assert called(world) == ["srun", "128", "srun", "512", "squeue", "scontrol"]
     assert world.calls("scontrol")[0]["arguments"] == ["requeue", "7"]
     # Slurm starts the same script again.
     code, _, errors = world.launch("slurm.sbatch", **JOB, SLURM_RESTART_COUNT="1")
     assert code == 0, errors
-    assert called(world)[5:] == ["srun", "128", "srun", "512"]
+    assert called(world)[6:] == ["srun", "128", "srun", "512"]
     stopped, resumed = [c for c in world.calls("bert-jax") if c["phase"] == "512"]
     assert stopped["arguments"] == resumed["arguments"]
+
+
+@pytest.mark.parametrize("state", ["CANCELLED", "COMPLETING"])
+def test_a_cancelled_job_does_not_come_back(world, state):
+    world.tell("plan", {"128": [143]})
+    world.tell("job_state", state)
+    assert world.launch("slurm.sbatch", **JOB)[0] == 143
+    assert called(world) == ["srun", "128", "squeue"]
 
 
 @pytest.mark.parametrize("code", [1, 2, 137])
@@ -109,7 +117,7 @@ def test_a_dry_run_prints_every_command_and_calls_none(world):
     assert world.calls() == []
     lines = [shlex.split(line, comments=True) for line in output.splitlines()]
     assert [line[0] for line in lines if line] == [
-        *("sbatch", "srun", "srun", "srun", "env", "env", "scontrol")
+        *("sbatch", "srun", "srun", "srun", "env", "env", "squeue", "scontrol")
     ]
 
 

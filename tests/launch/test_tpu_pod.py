@@ -119,6 +119,7 @@ def test_a_hanging_peer_is_ended_before_the_next_start(world):
     assert code == 0, errors
     again = ["describe", "status", "stop", *SETUP, "status"]
     assert names(world) == ["describe", "create", *BEGIN, *again]
+    assert not world.calls("outlived")
     assert trained(world, "1") == ["128", "128", "512"]
 
 

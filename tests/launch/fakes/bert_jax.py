@@ -43,4 +43,5 @@ for _ in range(1500):
         time.sleep(0.2)  # the checkpoint, during which a second SIGTERM would do harm
         log("checkpoint", process=process, signals=len(received))
         sys.exit(143)
+log("outlived", process=process)
 sys.exit(99)
