@@ -27,12 +27,12 @@ from bert_jax.tasks.glue import GLUE, submission
 from bert_jax.tasks.problem import Outputs, Prediction, Problem, Rows
 from bert_jax.tasks.texts import (
     TextRecord,
+    asked,
     check,
     classes,
     classes_in,
     one_number,
     read,
-    record,
 )
 from bert_jax.tokenization import Tokenizer
 
@@ -43,7 +43,17 @@ def encode(
     model: BertConfig,
     config: ExamplesConfig,
 ) -> Examples:
-    """One row a record, cut to `max_length`, the longer text of a pair first."""
+    """One row a record, cut to `max_length`, the longer text of a pair first.
+
+    Raises:
+        ValueError: some records are pairs, and some are not.
+    """
+    for each in records:
+        if len(each.texts) != len(records[0].texts):
+            raise ValueError(
+                f"{each.where} has {len(each.texts)} texts and {records[0].where} has "
+                f"{len(records[0].texts)}; all rows must have as many."
+            )
     most = min(config.max_length, model.max_position_embeddings)
     sides = [
         tokenizer.encode_batch([record.texts[i] for record in records])
@@ -170,7 +180,7 @@ def write(
         )
         groups.setdefault(name, []).append(_cell(prediction, config))
     for name, cells in groups.items():
-        with open(directory / name, "w", newline="") as file:
+        with open(directory / name, "w", encoding="utf-8", newline="") as file:
             table = csv.writer(file, delimiter="\t", lineterminator="\n")
             table.writerow(["index", "prediction"])
             table.writerows(enumerate(cells))
@@ -214,7 +224,7 @@ TEXT_CLASSIFICATION = Problem(
     score=score,
     write=write,
     baseline=majority,
-    record=record,
+    record=asked,
     labelled=lambda record: record.label is not None,
 )
 TEXT_REGRESSION = Problem(
@@ -229,6 +239,6 @@ TEXT_REGRESSION = Problem(
     score=score,
     write=write,
     baseline=constant,
-    record=record,
+    record=asked,
     labelled=lambda record: record.label is not None,
 )

@@ -10,11 +10,12 @@ from bert_jax.tasks.glue import GLUE, read_glue
 from bert_jax.tasks.tables import Row, read_table, text_of
 
 USUAL_COLUMNS = (
-    ("text",),
-    ("sentence",),
     ("sentence1", "sentence2"),
     ("premise", "hypothesis"),
+    ("question1", "question2"),
     ("question", "sentence"),
+    ("text",),
+    ("sentence",),
 )
 """Looked for, in this order, where text_columns is not given."""
 
@@ -26,8 +27,8 @@ class TextRecord:
     texts: tuple[str, ...]
     label: str | float | tuple[str, ...] | None = None
     """A class, a number, or several classes; None: not known."""
-    where: str = ""
-    """File and line."""
+    where: str = dataclasses.field(default="", repr=False)
+    """File and line; left out where records are told apart, as files move."""
     group: str = ""
     """Part of the file that has scores of its own."""
 
@@ -62,13 +63,24 @@ def columns_of(row: Row, config: ExamplesConfig) -> tuple[str, ...]:
     """
     if config.text_columns:
         return config.text_columns
-    for columns in USUAL_COLUMNS:
+    own = (GLUE[config.glue].texts,) if config.glue else ()
+    for columns in own + USUAL_COLUMNS:
         if set(columns) <= row.values.keys():
             return columns
     raise ValueError(
         f"{row.where} has the columns {', '.join(row.values)}; say which hold the text "
         "by --data.text-columns."
     )
+
+
+def asked(row: Row, config: ExamplesConfig) -> TextRecord:
+    """A row's texts, whatever it holds beside them.
+
+    Raises:
+        ValueError: a column is missing or empty.
+    """
+    texts = tuple(text_of(row, column) for column in columns_of(row, config))
+    return TextRecord(texts, where=row.where)
 
 
 def record(
@@ -79,33 +91,40 @@ def record(
     Raises:
         ValueError: a column is missing or empty, or a label is of the wrong kind.
     """
-    texts = tuple(text_of(row, column) for column in columns_of(row, config))
-    value = row.values.get(config.label_column)
     label: Any = None
+    if config.label_column in row.values:
+        label = _label(row, config, number)
+    return dataclasses.replace(asked(row, config), label=label, group=group)
+
+
+def _label(
+    row: Row, config: ExamplesConfig, number: bool
+) -> str | float | tuple[str, ...]:
+    value = row.values[config.label_column]
+    what = f"{row.where}: {config.label_column}"
     if value is None or value == "" and not config.multi_label:
-        if config.label_column in row.values:
-            raise ValueError(f"{row.where}: {config.label_column} is empty.")
-    elif number:
-        label = _number(value, row.where, config.label_column)
-    elif config.multi_label:
-        names = (
-            value
-            if isinstance(value, list)
-            else str(value).split(config.label_separator)
+        raise ValueError(f"{what} is empty; fill it in, or leave the row out.")
+    if number:
+        return _number(value, what)
+    if config.multi_label:
+        listed = isinstance(value, list)
+        names = value if listed else str(value).split(config.label_separator)
+        return tuple(str(name) for name in names if name != "")
+    if isinstance(value, list | dict):
+        raise ValueError(
+            f"{what}={value} must be a single class; several in a list take "
+            "--data.multi-label."
         )
-        label = tuple(str(name) for name in names if name != "")
-    else:
-        label = str(value)
-    return TextRecord(texts, label, row.where, group)
+    return str(value)
 
 
-def _number(value: Any, where: str, column: str) -> float:
+def _number(value: Any, what: str) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
-        raise ValueError(f"{where}: {column}={value!r} must be a finite number.")
+        raise ValueError(f"{what}={value!r} must be a finite number.")
     return number
 
 
@@ -123,6 +142,11 @@ def classes(records: Sequence[TextRecord], config: ExamplesConfig) -> tuple[str,
         ValueError: records lack a label, or all have the same.
     """
     require_labels(records, config)
+    if len(config.labels) == 1 and not config.multi_label:
+        raise ValueError(
+            f"data.labels names {config.labels[0]!r} alone; there must be two classes "
+            "to tell apart."
+        )
     if config.labels or config.glue:
         return config.labels or GLUE[config.glue].labels
     found = sorted({name for record in records for name in classes_in(record)})
@@ -132,7 +156,10 @@ def classes(records: Sequence[TextRecord], config: ExamplesConfig) -> tuple[str,
             f"{len(records)} rows; there must be two classes to tell apart."
         )
     if not found:
-        raise ValueError(f"{records[0].where}: no row names a class.")
+        raise ValueError(
+            f"{records[0].where}: neither this nor any other row names a class in "
+            f"{config.label_column}; there is nothing to learn."
+        )
     return tuple(found)
 
 
