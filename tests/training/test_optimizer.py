@@ -1,0 +1,160 @@
+"""Layers that learn slower, or not at all, and a warm-up given as a share."""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.config import BertConfig, OptimizerConfig
+from bert_jax.sharding import path_name
+from bert_jax.tasks.finetuning import initial_params
+from bert_jax.training.optimizer import (
+    depths,
+    learning_rate,
+    make_optimizer,
+    without_gradient,
+)
+
+MODEL = BertConfig.miniature(
+    3,
+    16,
+    vocab_size=30,
+    max_position_embeddings=16,
+    head="sequence_classification",
+    labels=("a", "b"),
+)
+
+
+def leaves() -> dict[str, Any]:
+    values = np.array([0.5, -1.0, 2.0], np.float32)
+    dense = {"dense": {"kernel": values, "bias": values + 1}}
+    return dense | {"layer_norm": {"scale": values - 3}}
+
+
+@pytest.fixture(scope="module")
+def params() -> Any:
+    """A few leaves of each kind, of one shape, so that little is compiled."""
+    embeddings = {"token": {"embedding": np.array([1.0, -2.0, 3.0], np.float32)}}
+    layers = {f"layer_{i}": leaves() for i in range(3)}
+    return jax.tree.map(
+        jnp.asarray,
+        {
+            "encoder": {"embeddings": embeddings, **layers},
+            "pooler": leaves(),
+            "classifier": leaves(),
+        },
+    )
+
+
+def by_name(tree: Any) -> dict[str, Any]:
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {path_name(path): leaf for path, leaf in leaves}
+
+
+def updates(params: Any, **options: float) -> dict[str, np.ndarray]:
+    """The first update at a constant rate of 1, from a gradient of ones."""
+    config = OptimizerConfig(peak_learning_rate=1.0, warmup_steps=0, **options)
+    optimizer = make_optimizer(config, num_steps=1)
+    ones = jax.tree.map(jnp.ones_like, params)
+    found, _ = optimizer.update(ones, optimizer.init(params), params)
+    return {name: np.asarray(leaf) for name, leaf in by_name(found).items()}
+
+
+def level(name: str) -> int:
+    """0 embeddings, 1…3 layers, 4 pooler and classifier, from the name alone."""
+    parts = name.split("/")
+    if parts[0] != "encoder":
+        return 4
+    return int(parts[1][-1]) + 1 if parts[1].startswith("layer_") else 0
+
+
+def test_depths_go_from_embeddings_to_heads():
+    draw = functools.partial(initial_params, MODEL)
+    found = by_name(depths(jax.eval_shape(draw, jax.random.key(0))))
+    assert found == {name: level(name) for name in found}
+    assert set(found.values()) == {0, 1, 2, 3, 4}
+
+
+def test_each_layer_moves_a_share_of_the_one_above(params):
+    """Adam's first update is 1 everywhere, whatever the size of the gradient."""
+    found = updates(params, layer_decay=0.5, weight_decay=0.0)
+    for name, update in found.items():
+        np.testing.assert_allclose(update, -(0.5 ** (4 - level(name))), rtol=1e-3)
+
+
+def test_weight_decay_is_scaled_with_its_layer(params):
+    plain = updates(params, layer_decay=0.5, weight_decay=0.0)
+    found = updates(params, layer_decay=0.5, weight_decay=0.25)
+    values = by_name(params)
+    for name, update in found.items():
+        decayed = name.endswith(("kernel", "embedding"))
+        share = 0.5 ** (4 - level(name)) * 0.25 * decayed
+        np.testing.assert_allclose(
+            update, plain[name] - share * values[name], rtol=1e-5, atol=1e-7
+        )
+
+
+def test_a_decay_of_one_changes_nothing(params):
+    for name, update in updates(params, weight_decay=0.0).items():
+        np.testing.assert_allclose(update, -1.0, rtol=1e-3, err_msg=name)
+
+
+@pytest.mark.parametrize("frozen", [1, 2, 3])
+def test_frozen_layers_stay_bit_by_bit(frozen, params):
+    """Weight decay would move them too."""
+    found = updates(params, frozen_layers=frozen, weight_decay=0.1)
+    for name, update in found.items():
+        if level(name) <= frozen:
+            np.testing.assert_array_equal(update, 0.0, err_msg=name)
+        else:
+            assert (update != 0).all(), name
+
+
+def test_frozen_layers_are_left_out_of_the_gradient(params):
+    def loss(values: Any) -> Any:
+        kept = without_gradient(values, OptimizerConfig(frozen_layers=2))
+        return sum(jnp.sum(leaf) for leaf in jax.tree.leaves(kept))
+
+    for name, gradient in by_name(jax.grad(loss)(params)).items():
+        np.testing.assert_array_equal(gradient, float(level(name) > 2), err_msg=name)
+
+
+def rates(num_steps: int, **options: float) -> list[float]:
+    config = OptimizerConfig(peak_learning_rate=1.0, **options)
+    schedule = learning_rate(config, num_steps)
+    return [float(schedule(step)) for step in range(num_steps + 1)]
+
+
+def test_a_warm_up_by_its_share():
+    share = {"warmup_steps": 0, "warmup_share": 0.2}
+    assert rates(10, **share) == pytest.approx(
+        [0, 1 / 2, 1, *(i / 8 for i in range(7, -1, -1))]
+    )
+    assert rates(10, **share) == rates(10, warmup_steps=2)
+    assert rates(10, **share | {"warmup_steps": 5})[:6] == pytest.approx(
+        [i / 5 for i in range(6)]
+    ), "steps that are given go before the share"
+
+
+def test_a_share_of_no_whole_step_is_no_warm_up():
+    assert rates(4, warmup_steps=0, warmup_share=0.1) == pytest.approx(
+        [1, 0.75, 0.5, 0.25, 0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"layer_decay": 0.0}, "layer_decay=0.0 must be above 0 and at most 1"),
+        ({"layer_decay": 1.1}, "layer_decay=1.1 must be above 0 and at most 1"),
+        ({"frozen_layers": -1}, "frozen_layers=-1 must be"),
+        ({"warmup_share": 1.0}, "warmup_share=1.0 must be"),
+    ],
+)
+def test_refused_options(options, says):
+    with pytest.raises(ValueError, match=says):
+        dataclasses.replace(OptimizerConfig(), **options)
