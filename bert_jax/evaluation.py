@@ -77,9 +77,10 @@ def evaluate(
     data = data or examples_config(model.directory)
     records = records_of(problem, data, part)
     problem.check(records, model.config, data.validation or data.path or data.train)
+    labelled = _labelled(problem, records)
     found = predictions_for(model.config, model.params, model.tokenizer, records, data)
     scores = {}
-    if _labelled(problem, records):
+    if labelled:
         scores = problem.score(records, found, model.config, data)
     if not output:
         return scores, []
@@ -90,7 +91,19 @@ def evaluate(
 
 
 def _labelled(problem: Problem, records: Sequence[Record]) -> bool:
-    return all(problem.labelled(record) for record in records)
+    """Whether the file has labels.
+
+    Raises:
+        ValueError: some records have one, and some do not.
+    """
+    known = [problem.labelled(record) for record in records]
+    if any(known) and not all(known):
+        first = records[known.index(False)]
+        raise ValueError(
+            f"{getattr(first, 'where', first)} has no label, and other rows have; to "
+            "score them, each must have one."
+        )
+    return all(known)
 
 
 def located_config(checkpoint: str) -> ExamplesConfig:

@@ -1,14 +1,17 @@
-"""`bert-jax predict`: lines of a file or of standard input to lines of JSON."""
+"""`bert-jax predict` and `features`: lines in, predictions or hidden states out."""
 
+import contextlib
+import functools
 import itertools
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from bert_jax.config import ExamplesConfig
 from bert_jax.convert.opening import open_model
 from bert_jax.evaluation import examples_config
+from bert_jax.features import features, write_features
 from bert_jax.inference import predictions_for, task_of
 from bert_jax.tasks.problems import problem_of
 from bert_jax.tasks.tables import TABLES, Row, json_row, read_table
@@ -43,15 +46,51 @@ def rows_of(source: str, data: ExamplesConfig) -> Iterator[Row]:
     elif Path(source).suffix in TABLES:
         yield from read_table(source)
     else:
-        with open(source, encoding="utf-8") as lines:
+        with open(source, encoding="utf-8-sig") as lines:
             yield from _line_rows(lines, source, data)
 
 
 def _line_rows(lines: Iterable[str], name: str, data: ExamplesConfig) -> Iterator[Row]:
     column = data.text_columns[0] if data.text_columns else "text"
-    for number, line in enumerate(lines, 1):
-        where = f"{name}, line {number}"
-        if line.lstrip().startswith("{"):
-            yield json_row(line, where)
-        else:
-            yield Row({column: line.rstrip("\r\n")}, where)
+    number = 0
+    try:
+        for number, line in enumerate(lines, 1):
+            where = f"{name}, line {number}"
+            if line.lstrip().startswith("{"):
+                yield json_row(line, where)
+            else:
+                yield Row({column: line.rstrip("\r\n")}, where)
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{name}, after line {number}: a byte is not UTF-8; convert the file."
+        ) from error
+
+
+def feature_file(
+    path: str,
+    source: str,
+    output: str,
+    layers: Sequence[int],
+    combine: str,
+    batch_size: int,
+) -> str:
+    """Write the features of each line of `source`; says how many there were."""
+    model = open_model(path)
+    name = "standard input" if source == "-" else source
+    with contextlib.ExitStack() as stack:
+        lines: Iterable[str] = sys.stdin
+        if source != "-":
+            lines = stack.enter_context(open(source, encoding="utf-8"))
+        texts = (line.rstrip("\r\n") for line in lines)
+        compute = functools.partial(
+            features,
+            model.config,
+            model.params,
+            model.tokenizer,
+            layers=layers,
+            combine=combine,
+            batch_size=batch_size,
+        )
+        chunks = map(compute, iter(lambda: list(itertools.islice(texts, _AT_ONCE)), []))
+        number = write_features(chunks, Path(output))
+    return f"{output}: features of {number} lines of {name}."
