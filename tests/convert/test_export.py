@@ -7,6 +7,7 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import ml_dtypes
 import numpy as np
 import pytest
 import safetensors.numpy
@@ -68,6 +69,23 @@ def test_import_and_export_give_the_same_bytes(tmp_path, head):
     shared = (theirs.keys() & ours.keys()) - {"pad_token_id", "id2label", "label2id"}
     assert {name: theirs[name] for name in shared} == {n: ours[n] for n in shared}
     assert ours["architectures"] == [head] and ours["pad_token_id"] == 0
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_half_precision_comes_back_by_the_recorded_dtype(tmp_path, dtype):
+    files = stored("BertForMaskedLM")
+    files.tensors = {name: x.astype(dtype) for name, x in files.tensors.items()}
+    found = read_huggingface(epath.Path(files.write(tmp_path / "saved")))
+    write_imported(found, epath.Path(tmp_path / "a"))
+    said = json.loads((tmp_path / "a" / "conversion.json").read_text())["tensors"]
+    recorded = {leaf["source"]: np.dtype(leaf["dtype"]) for leaf in said}
+    after = safetensors.numpy.load_file(
+        export(tmp_path / "a", tmp_path / "out") / "model.safetensors"
+    )
+    for name, values in after.items():
+        assert values.dtype == np.float32 and recorded[name] == dtype
+        before = files.tensors[name].tobytes()
+        assert values.astype(recorded[name]).tobytes() == before, name
 
 
 def test_labels_stand_both_ways(tmp_path):
