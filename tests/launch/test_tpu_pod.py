@@ -168,7 +168,7 @@ def test_a_launcher_that_was_killed_finds_its_trainer_at_work(world):
     launcher.communicate()
     before = len(launched(world))
     second = world.start("tpu_pod.sh", "all")
-    while len(launched(world)) < before + 3:
+    while len(launched(world)) < before + 3 and second.poll() is None:
         time.sleep(0.02)
     (world.folder / "go").touch()
     _, errors = second.communicate(timeout=60)
