@@ -184,10 +184,12 @@ def test_document_starts_are_as_wide_as_words(tmp_path):
 
 
 def test_sentences_taken_out_of_a_file_stay_apart(tmp_path):
-    one, two, three = read_sentences(written(tmp_path, "a O\n\nb O\n\nc O\n"))
+    one, two, three = read_sentences(written(tmp_path, "a O\n\nb O\n\nc O\n\n"))
     output = tmp_path / "predictions.txt"
     write_sentences([three, one], [["O"], ["O"]], output)
     assert output.read_text() == "\nc O O\n\na O O\n"
+    write_sentences([one, one], [["O"], ["O"]], output)
+    assert output.read_text() == "a O O\n\na O O\n"
 
 
 def test_sentences_that_were_in_no_columns_get_some(tmp_path):

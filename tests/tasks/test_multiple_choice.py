@@ -231,8 +231,8 @@ def test_what_a_user_asks_about():
 
 
 def test_loss_is_summed_over_questions_with_a_label():
-    scores = jnp.log(jnp.array([[0.5, 0.25, 0.25], [0.1, 0.8, 0.1], [1, 1, 1]]))
-    total, count = PROBLEM.loss(MODEL, scores, {"label": jnp.array([2, 1, -1])})
+    scores = jnp.log(jnp.array([[0.5, 0.25, 0.25], [0.8, 0.1, 0.1], [1, 1, 1]]))
+    total, count = PROBLEM.loss(MODEL, scores, {"label": jnp.array([2, 0, -1])})
     assert total == pytest.approx(np.log(4) - np.log(0.8), rel=1e-6)
     assert count == 2
 
