@@ -24,6 +24,7 @@ usage: bert-jax VERB [OPTIONS]        bert-jax VERB --help tells a verb's option
   finetune    fine-tune a model on a task; again, to go on with it
   evaluate    score a fine-tuned model on a file, and write its predictions
   predict     a fine-tuned model's answers for a file or standard input
+  features    hidden states of each token of a file's lines
   convert     import a model of another library, or export one
   benchmark   measure training, the input pipeline or preparation on this machine
   demo        the whole story, offline, on the documentation of installed packages
@@ -138,6 +139,13 @@ def predict(arguments: Sequence[str]) -> int:
     return run(arguments)
 
 
+def features(arguments: Sequence[str]) -> int:
+    """Hidden states of the tokens of a file's lines."""
+    from bert_jax.finetuning_verbs import features as run
+
+    return run(arguments)
+
+
 def convert(arguments: Sequence[str]) -> int:
     """A model from or to another library."""
     from bert_jax.convert.verbs import convert as run
@@ -177,6 +185,7 @@ VERBS: dict[str, Callable[[Sequence[str]], int]] = {
     "finetune": finetune,
     "evaluate": evaluate,
     "predict": predict,
+    "features": features,
     "convert": convert,
     "benchmark": benchmark,
     "demo": demo,

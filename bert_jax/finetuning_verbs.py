@@ -177,3 +177,34 @@ def predict(arguments: Sequence[str]) -> int:
     for line in prediction_lines(checkpoint, source, batch_size):
         print(line)
     return 0
+
+
+def features(arguments: Sequence[str]) -> int:
+    """Hidden states of the tokens of a file's lines."""
+
+    def command(
+        model: str,
+        input: str,
+        output: str,
+        layers: tuple[int, ...] = (-1,),
+        combine: Literal["concatenate", "sum"] = "concatenate",
+        batch_size: int = 32,
+    ) -> tuple[str, str, str, tuple[int, ...], str, int]:
+        """Hidden states of each token, with its place in the text.
+
+        Args:
+            model: workdir, checkpoint, Hugging Face directory or
+                hf:OWNER/NAME@REVISION.
+            input: file with a text a line; -: standard input.
+            output: .npz or .jsonl file to write.
+            layers: which: 0 the embeddings, 1 the first, -1 the last layer.
+            combine: several layers side by side, or their sum.
+            batch_size: texts that are computed at once.
+        """
+        return model, input, output, layers, combine, batch_size
+
+    options = parse_options(command, "features", arguments)
+    from bert_jax.prediction_lines import feature_file
+
+    print(feature_file(*options))
+    return 0

@@ -15,6 +15,7 @@ from bert_jax.convert.embedding import Embedding
 from bert_jax.convert.opening import open_model
 from bert_jax.data.buckets import batches_by_bucket, bucket_lengths
 from bert_jax.evaluation import examples_config
+from bert_jax.features import Features, features
 from bert_jax.inference import predictions_for, task_of
 from bert_jax.model.apply import pair_probabilities, token_probabilities, vectors
 from bert_jax.tasks.problem import Prediction
@@ -201,6 +202,24 @@ class Predictor:
         """
         row = {"context": context, "choices": list(choices)}
         return self._predict([row], "multiple-choice", "choose", self.data)[0]
+
+    def features(
+        self,
+        texts: Sequence[str],
+        layers: Sequence[int] = (-1,),
+        combine: str = "concatenate",
+    ) -> list[Features]:
+        """Each text's tokens with their places in it, and hidden states of `layers`.
+
+        Args:
+            layers: 0 for the embeddings, 1 … L, or from behind: -1 for the last.
+            combine: concatenate or sum, of several layers.
+
+        Raises:
+            ValueError: a text is too long, or there is no such layer.
+        """
+        model = self.config, self.params, self.tokenizer
+        return features(*model, texts, layers, combine)
 
     def _predict(
         self, rows: list[dict[str, Any]], kind: str, what: str, data: ExamplesConfig

@@ -42,6 +42,9 @@ learned (the mesh and `microbatches` do in the last bits, by the order of sums, 
 latter draws other dropout)."""
 
 
+BASELINE = "baseline: "
+
+
 def check_fit(config: PretrainConfig, dataset: Dataset) -> None:
     """Refuse a configuration and a dataset that do not belong together.
 
@@ -211,8 +214,8 @@ def finetune(
             `workdir`.
 
     Returns:
-        The scores of the best checkpoint over the validation examples, its `step`, and,
-        under its own name, what a rule without learning scores.
+        The scores of the best checkpoint over the validation examples, its `step`, and
+        what a rule without learning scores, as "baseline: " and what it does.
 
     Raises:
         ValueError: what was asked for does not fit together; one line says what.
@@ -244,7 +247,7 @@ def finetune(
     begin(directory, config, tuning.tokenizer)
     fit(task, config, mesh, directory, directory / "tokenizer", source)
     rule, value = tuning.problem.baseline(tuning.train.records, records)
-    return best_scores(directory) | {rule: value}
+    return best_scores(directory) | {f"{BASELINE}{rule}": value}
 
 
 def best_scores(workdir: epath.Path) -> dict[str, float]:

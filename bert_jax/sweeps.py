@@ -13,7 +13,7 @@ from etils import epath
 
 from bert_jax.config import FinetuneConfig
 from bert_jax.config_json import to_dict, write_json
-from bert_jax.run import finetune
+from bert_jax.run import BASELINE, finetune
 from bert_jax.tasks.finetuning import main_score
 from bert_jax.whole_steps import CHECKPOINTS, RUNS
 
@@ -122,8 +122,14 @@ def runs_table(runs: Sequence[dict[str, Any]]) -> "Table":
     """Mean ± standard deviation of each score over the seeds of each setting."""
     from rich.table import Table
 
-    names = [name for name in runs[0]["scores"] if name not in ("step", "loss")]
-    table = Table(title="Best checkpoint of each run, mean ± standard deviation")
+    scores = runs[0]["scores"]
+    names = [name for name in scores if name not in ("step", "loss")]
+    rules = [name for name in names if name.startswith(BASELINE)]
+    names = [name for name in names if name not in rules]
+    caption = "; ".join(f"{rule} {scores[rule]:.4f}" for rule in rules)
+    table = Table(
+        title="Best checkpoint of each run, mean ± deviation", caption=caption
+    )
     for heading in ("setting", "seeds", *names):
         table.add_column(heading)
     for setting in dict.fromkeys(run["setting"] for run in runs):

@@ -151,7 +151,7 @@ def open_start(
 
 def with_steps(config: FinetuneConfig, num_examples: int) -> FinetuneConfig:
     """The configuration with its numbers of steps."""
-    epoch = max(1, num_examples // config.batch_size)
+    epoch = math.ceil(num_examples / config.batch_size)
     steps = config.num_steps or math.ceil(
         config.num_epochs * num_examples / config.batch_size
     )

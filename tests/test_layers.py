@@ -31,7 +31,7 @@ convert.huggingface_config convert.comparison convert.receipts convert.tokenizer
 convert.huggingface convert.opening \
 convert.extend convert.tf1_files convert.tf1 convert.model_card convert.export \
 convert.stablehlo
-plan init_from tuning inference evaluation predict prediction_lines benchmark \
+plan init_from tuning inference evaluation features predict prediction_lines benchmark \
 convert.verbs
 run sweeps demo finetuning_verbs cli __main__
 """.split()

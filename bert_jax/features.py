@@ -1,0 +1,196 @@
+"""Hidden states of each token as features (Devlin et al. 2018, §5.3)."""
+
+import dataclasses
+import functools
+import itertools
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Float32, Int, Int32
+
+from bert_jax.config import BertConfig
+from bert_jax.data.buckets import batches_by_bucket, bucket_lengths
+from bert_jax.data.examples import from_rows
+from bert_jax.model.encoder import Encoder
+from bert_jax.rows import inputs_of
+from bert_jax.tokenization import Tokenizer
+
+COMBINATIONS = ("concatenate", "sum")
+
+
+@dataclasses.dataclass(frozen=True)
+class Features:
+    """Of one text, [CLS] first and [SEP] last."""
+
+    tokens: list[str]
+    offsets: Int32[np.ndarray, "T 2"]
+    """Start and end in the text, in characters; (-1, -1) of [CLS] and [SEP]."""
+    vectors: Float32[np.ndarray, "T _"]
+    """Of D numbers, or of D times the number of layers."""
+
+
+def check_layers(layers: Sequence[int], combine: str, config: BertConfig) -> None:
+    """Refuse layers that the model does not have.
+
+    Raises:
+        ValueError: one is outside -L-1 … L, or there is none.
+    """
+    most = config.num_hidden_layers
+    for layer in layers:
+        if not -most - 1 <= layer <= most:
+            raise ValueError(
+                f"layer {layer} is none of the model's: 0 is the embeddings, {most} or "
+                f"-1 the last layer."
+            )
+    if not layers:
+        raise ValueError("layers is empty; name one at least, such as -1.")
+    if combine not in COMBINATIONS:
+        raise ValueError(f"combine={combine!r} must be {' or '.join(COMBINATIONS)}.")
+
+
+def combined(
+    config: BertConfig,
+    layers: tuple[int, ...],
+    combine: str,
+    params: Any,
+    input_ids: Int[Array, "B T"],
+    segment_ids: Int[Array, "B T"],
+    attention_mask: Bool[Array, "B T"],
+) -> Float[Array, "B T _"]:
+    """The hidden states of some layers, added up or side by side, in float32."""
+    states: Any = Encoder(config).apply(
+        {"params": params["encoder"]},
+        input_ids,
+        segment_ids,
+        attention_mask,
+        method="hidden_states",
+    )
+    chosen = [states[layer].astype(jnp.float32) for layer in layers]
+    return sum(chosen) if combine == "sum" else jnp.concatenate(chosen, axis=-1)
+
+
+def features(
+    config: BertConfig,
+    params: Any,
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    layers: Sequence[int] = (-1,),
+    combine: str = "concatenate",
+    batch_size: int = 32,
+) -> list[Features]:
+    """The features of each text's tokens, in the texts' order.
+
+    Args:
+        layers: 0 for the embeddings, 1 … L, or from behind: -1 for the last.
+        combine: concatenate or sum, of several layers.
+
+    Raises:
+        ValueError: a text is too long, or there is no such layer.
+    """
+    check_layers(layers, combine, config)
+    encodings = [tokenizer.encode(text) for text in texts]
+    rows = [
+        ([tokenizer.cls_id, *each.ids.tolist(), tokenizer.sep_id], len(each.ids) + 2)
+        for each in encodings
+    ]
+    examples = from_rows(rows, np.arange(len(rows), dtype=np.int32))
+    longest = config.max_position_embeddings
+    buckets = bucket_lengths(examples.lengths, longest)
+    compute = _compiled(config, tuple(layers), combine)
+    found: list[Features | None] = [None] * len(rows)
+    for length, chosen in batches_by_bucket(buckets, batch_size):
+        size = min(batch_size, 1 << (len(chosen) - 1).bit_length())
+        numbers = np.full(size, -1, np.int64)
+        numbers[: len(chosen)] = chosen
+        vectors = jax.device_get(compute(params, examples.gather(numbers, length)))
+        for place, number in enumerate(chosen):
+            ids, _ = rows[number]
+            offsets = np.full((len(ids), 2), -1, np.int32)
+            offsets[1:-1] = encodings[number].offsets
+            found[number] = Features(
+                tokenizer.tokens(ids), offsets, vectors[place, : len(ids)]
+            )
+    return [each for each in found if each is not None]
+
+
+@functools.cache
+def _compiled(config: BertConfig, layers: tuple[int, ...], combine: str) -> Any:
+    def compute(params: Any, rows: dict[str, Any]) -> Float[Array, "B T _"]:
+        end = jnp.asarray(rows["end"])[:, None]
+        inputs = inputs_of(
+            {
+                "tokens": rows["tokens"],
+                "first": jnp.zeros_like(end),
+                "second": rows["second"][:, None],
+                "end": end,
+            }
+        )
+        return combined(
+            config,
+            layers,
+            combine,
+            params,
+            inputs.input_ids,
+            inputs.segment_ids,
+            inputs.attention_mask,
+        )
+
+    return jax.jit(compute)
+
+
+def write_features(chunks: Iterable[Sequence[Features]], path: Path) -> int:
+    """Write the features of many texts to .npz or .jsonl, whole or not at all.
+
+    In .npz, all in memory until the end: `tokens` [S], `offsets` [S, 2], `vectors`
+    [S, …] of all texts end to end, and `starts` [N + 1]. In .jsonl a line a text, with
+    the first three.
+
+    Returns:
+        The number of texts.
+
+    Raises:
+        ValueError: the name ends otherwise.
+    """
+    if path.suffix not in (".npz", ".jsonl"):
+        raise ValueError(f"{path} must end in .npz or .jsonl, which says the format.")
+    temporary = path.with_name(f"{path.name}.tmp")
+    write = _write_npz if path.suffix == ".npz" else _write_jsonl
+    try:
+        number = write(chunks, temporary)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return number
+
+
+def _write_npz(chunks: Iterable[Sequence[Features]], path: Path) -> int:
+    found = list(itertools.chain.from_iterable(chunks))
+    lengths = [len(each.tokens) for each in found]
+    with path.open("wb") as file:
+        np.savez(
+            file,
+            tokens=np.concatenate([np.array(each.tokens) for each in found]),
+            offsets=np.concatenate([each.offsets for each in found]),
+            vectors=np.concatenate([each.vectors for each in found]),
+            starts=np.concatenate([[0], np.cumsum(lengths)]),
+        )
+    return len(found)
+
+
+def _write_jsonl(chunks: Iterable[Sequence[Features]], path: Path) -> int:
+    number = 0
+    with path.open("w", encoding="utf-8") as file:
+        for each in itertools.chain.from_iterable(chunks):
+            line = {
+                "tokens": each.tokens,
+                "offsets": each.offsets.tolist(),
+                "vectors": each.vectors.tolist(),
+            }
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+            number += 1
+    return number
