@@ -127,9 +127,8 @@ def runs_table(runs: Sequence[dict[str, Any]]) -> "Table":
     rules = [name for name in names if name.startswith(BASELINE)]
     names = [name for name in names if name not in rules]
     caption = "; ".join(f"{rule} {scores[rule]:.4f}" for rule in rules)
-    table = Table(
-        title="Best checkpoint of each run, mean ± deviation", caption=caption
-    )
+    title = "Best checkpoint of each run, mean ± standard deviation"
+    table = Table(title=title, caption=caption)
     for heading in ("setting", "seeds", *names):
         table.add_column(heading)
     for setting in dict.fromkeys(run["setting"] for run in runs):
