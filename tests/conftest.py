@@ -29,6 +29,7 @@ from bert_jax.config import (
 )
 from bert_jax.data.prepare import prepare
 from bert_jax.data.records import Dataset, open_dataset
+from bert_jax.run import pretrain
 from bert_jax.vocabulary import train_vocabulary
 
 SUBJECTS = "judge clerk baker sailor farmer teacher painter doctor".split()
@@ -106,3 +107,13 @@ def small_config(dataset: Dataset) -> PretrainConfig:
         eval_every=5,
         checkpoint_every=4,
     )
+
+
+@pytest.fixture(scope="session")
+def pretrained(
+    small_config: PretrainConfig, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The workdir of a small run: a model to load, or to fine-tune."""
+    workdir = tmp_path_factory.mktemp("pretrained") / "run"
+    pretrain(small_config, workdir)
+    return workdir

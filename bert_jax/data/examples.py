@@ -129,3 +129,14 @@ def join(
         kept = min(len(first), max(room - len(second), (room + 1) // 2))
     ids = [tokenizer.cls_id, *first[:kept], tokenizer.sep_id]
     return [*ids, *second[: room - kept], tokenizer.sep_id], len(ids)
+
+
+def too_long(*parts: list[int], most: int) -> bool:
+    """Whether `join` would cut."""
+    return sum(map(len, parts)) + len(parts) + 1 > most
+
+
+def cut_notice(examples: Examples, what: str, most: int) -> list[str]:
+    """A line on how many were cut, by `by_example["cut"]`; none if none were."""
+    number = int(examples.by_example["cut"].sum())
+    return [f"cut to {most} tokens: {number} of {len(examples)} {what}"] * (number > 0)

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from bert_jax.config import BertConfig, ExamplesConfig
-from bert_jax.data.examples import Examples, from_rows, join
+from bert_jax.data.examples import Examples, cut_notice, from_rows, join, too_long
 from bert_jax.losses import Sum, cross_entropy
 from bert_jax.tasks.choices import Choice, of_object, read
 from bert_jax.tasks.problem import Outputs, Prediction, Problem, Rows
@@ -66,17 +66,26 @@ def encode(
         ]
     )
     number = len(records[0].choices)
-    rows = [
-        join(tokenizer, contexts[i // number], ending, most=most)
-        for i, ending in enumerate(endings)
-    ]
+    pairs = [(contexts[i // number], ending) for i, ending in enumerate(endings)]
+    rows = [join(tokenizer, *parts, most=most) for parts in pairs]
+    cut = np.array([too_long(*parts, most=most) for parts in pairs], bool)
     known = [-1 if record.label is None else record.label for record in records]
     return from_rows(
         rows,
         np.arange(len(records), dtype=np.int32),
-        by_example={"label": np.array(known, np.int32)},
+        by_example={
+            "label": np.array(known, np.int32),
+            "cut": np.any(cut.reshape(-1, number), axis=1),
+        },
         choices=number,
     )
+
+
+def notices(
+    records: Sequence[Choice], examples: Examples, config: ExamplesConfig
+) -> list[str]:
+    """How many questions were cut."""
+    return cut_notice(examples, "questions", config.max_length)
 
 
 def loss(model: BertConfig, scores: Float[Array, "B C"], rows: Rows) -> Sum:
@@ -177,5 +186,6 @@ MULTIPLE_CHOICE = Problem(
     baseline=baseline,
     record=lambda row, config: of_object(row, config.label_column),
     labelled=lambda record: record.label is not None,
+    notices=notices,
     group=lambda record: record.context,
 )

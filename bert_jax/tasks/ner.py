@@ -256,6 +256,15 @@ def _written_tags(
     ]
 
 
+def notices(
+    records: Sequence[Sentence], examples: Examples, config: ExamplesConfig
+) -> list[str]:
+    """How many sentences were spread over several rows."""
+    spread = int((np.bincount(examples.record) > 1).sum())
+    where = f"rows of {config.max_length} tokens: {spread} of {len(records)} sentences"
+    return [f"spread over several {where}"] * (spread > 0)
+
+
 TOKEN_CLASSIFICATION = Problem(
     head="token_classification",
     read=read,
@@ -270,4 +279,5 @@ TOKEN_CLASSIFICATION = Problem(
     baseline=baseline,
     record=record,
     labelled=lambda record: record.tags is not None,
+    notices=notices,
 )

@@ -16,7 +16,7 @@ import optax
 from jaxtyping import Array
 
 from bert_jax.config import BertConfig, ExamplesConfig
-from bert_jax.data.examples import Examples, from_rows, join
+from bert_jax.data.examples import Examples, cut_notice, from_rows, join, too_long
 from bert_jax.losses import Sum, cross_entropy, weighted_sum
 from bert_jax.metrics import (
     classification_scores,
@@ -59,11 +59,19 @@ def encode(
         tokenizer.encode_batch([record.texts[i] for record in records])
         for i in range(len(records[0].texts))
     ]
-    rows = [join(tokenizer, *parts, most=most) for parts in zip(*sides, strict=True)]
-    label = {}
+    pairs = list(zip(*sides, strict=True))
+    rows = [join(tokenizer, *parts, most=most) for parts in pairs]
+    of_each = {"cut": np.array([too_long(*parts, most=most) for parts in pairs])}
     if all(each.label is not None for each in records):
-        label["label"] = label_array(records, model)
-    return from_rows(rows, np.arange(len(records), dtype=np.int32), label)
+        of_each["label"] = label_array(records, model)
+    return from_rows(rows, np.arange(len(records), dtype=np.int32), of_each)
+
+
+def notices(
+    records: Sequence[TextRecord], examples: Examples, config: ExamplesConfig
+) -> list[str]:
+    """How many texts were cut."""
+    return cut_notice(examples, "texts", config.max_length)
 
 
 def label_array(records: Sequence[TextRecord], model: BertConfig) -> np.ndarray:
@@ -226,6 +234,7 @@ TEXT_CLASSIFICATION = Problem(
     baseline=majority,
     record=asked,
     labelled=lambda record: record.label is not None,
+    notices=notices,
 )
 TEXT_REGRESSION = Problem(
     head="sequence_classification",
@@ -241,4 +250,5 @@ TEXT_REGRESSION = Problem(
     baseline=constant,
     record=asked,
     labelled=lambda record: record.label is not None,
+    notices=notices,
 )
