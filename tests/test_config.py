@@ -16,14 +16,18 @@ from bert_jax.config import (
     PRESETS,
     BertConfig,
     DataConfig,
+    ExamplesConfig,
+    FinetuneConfig,
     MaskingConfig,
     MeshConfig,
     OptimizerConfig,
     PrepareConfig,
     PretrainConfig,
+    RunConfig,
     VocabularyConfig,
 )
 from bert_jax.config_json import differences, from_dict, to_dict, write_json
+from bert_jax.finetuning_verbs import GLUE, usual_config
 
 ROOT = Path(__file__).parent.parent
 
@@ -190,7 +194,7 @@ def test_every_field_is_read_somewhere():
         for value in vars(module).values()
         if isinstance(value, type) and dataclasses.is_dataclass(value)
     ]
-    assert len(classes) >= 8
+    assert {ExamplesConfig, FinetuneConfig} < set(classes) and len(classes) >= 10
     for cls in classes:
         unread = {field.name for field in dataclasses.fields(cls)} - read
         assert not unread, f"{cls.__name__}: nothing reads {unread}"
@@ -200,5 +204,62 @@ def test_every_field_is_read_somewhere():
     "path", sorted((ROOT / "configs").glob("*.py")), ids=lambda path: path.stem
 )
 def test_every_config_file_builds(path):
-    assert isinstance(runpy.run_path(str(path))["config"], PretrainConfig)
+    assert isinstance(runpy.run_path(str(path))["config"], RunConfig)
     assert len(path.read_text().splitlines()) <= 40
+
+
+TUNED = "squad_v1 squad_v2 conll2003 swag".split()
+
+
+@pytest.mark.parametrize("name", [*GLUE, *TUNED])
+def test_every_task_of_the_paper_has_its_numbers(name):
+    """Devlin et al. 2018, §4 and A.3: the grid, warm-up over 10 %, no warm-up steps."""
+    config = runpy.run_path(str(ROOT / "configs" / f"{name}.py"))["config"]
+    assert isinstance(config, FinetuneConfig)
+    optimizer = config.optimizer
+    assert optimizer.peak_learning_rate in (2e-5, 3e-5, 4e-5, 5e-5)
+    assert (optimizer.warmup_steps, optimizer.warmup_share) == (0, 0.1)
+    assert config.num_epochs in (2.0, 3.0, 4.0) and config.num_steps == 0
+    assert config.batch_size in (16, 32, 48) and config.init_from == ""
+    assert config.data.max_length == (384 if name.startswith("squad") else 128)
+    if name in GLUE:
+        assert config.data.glue == name
+        assert (config.task == "text-regression") == (name == "stsb")
+        assert usual_config(name).task == config.task
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: ExamplesConfig(max_length=7), "max_length=7 must be at least 8"),
+        (lambda: ExamplesConfig(num_buckets=0), "num_buckets=0 must be"),
+        (
+            lambda: ExamplesConfig(validation_fraction=1.0),
+            "validation_fraction=1.0 must be",
+        ),
+        (
+            lambda: ExamplesConfig(text_columns=("a", "b", "c")),
+            "text_columns names 3 columns; BERT takes one text or a pair",
+        ),
+        (lambda: ExamplesConfig(labels=("a", "a")), "labels names a class twice"),
+        (
+            lambda: ExamplesConfig(path="d", validation="f"),
+            "path=d is given beside files; give either",
+        ),
+        (lambda: FinetuneConfig(num_epochs=0.0), "num_epochs=0.0 must be"),
+        (
+            lambda: FinetuneConfig(reinitialise_layers=-1),
+            "reinitialise_layers=-1 must be",
+        ),
+    ],
+)
+def test_refusals_of_fine_tuning(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()
+
+
+def test_a_fine_tuning_run_as_json():
+    data = ExamplesConfig(labels=("a", "b"), text_columns=("t",), multi_label=True)
+    config = FinetuneConfig(data=data, task="text-classification")
+    values = json.loads(json.dumps(to_dict(config)))
+    assert from_dict(FinetuneConfig, values) == config

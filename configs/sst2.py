@@ -1,0 +1,24 @@
+"""SST-2: is a film liked? (Socher et al. 2013)
+
+bert-jax finetune configs/sst2.py --workdir runs/sst2 --init-from MODEL \
+    --data.path GLUE_DIR
+
+The paper (Devlin et al. 2018, §4.1 and A.3): batches of 32, 3 epochs, the best of four
+learning rates from 2e-5 to 5e-5 on the validation set. Its code: rows of 128 tokens,
+warm-up over the first 10 %, linear decay. Ours: which of the four and evaluating every
+1,000 steps.
+"""
+
+from bert_jax.config import ExamplesConfig, FinetuneConfig, OptimizerConfig
+
+config = FinetuneConfig(
+    task="text-classification",
+    data=ExamplesConfig(path="glue", glue="sst2"),
+    optimizer=OptimizerConfig(
+        peak_learning_rate=2e-5, warmup_steps=0, warmup_share=0.1
+    ),
+    batch_size=32,
+    num_epochs=3.0,
+    eval_every=1_000,
+    checkpoint_every=1_000,
+)
