@@ -72,9 +72,10 @@ def make_train_step(
     """
     optimizer = make_optimizer(config.optimizer, config.schedule_steps)
     if config.optimizer.frozen_layers:
+        whole_loss = task.loss
         task = dataclasses.replace(
             task,
-            loss=lambda params, rows, key: task.loss(
+            loss=lambda params, rows, key: whole_loss(
                 without_gradient(params, config.optimizer), rows, key
             ),
         )
