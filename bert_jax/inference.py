@@ -50,9 +50,8 @@ def _compiled(config: BertConfig, task: TaskName) -> Callable[[Any, Batch], Any]
     """Parameters, batch → what predictions are made of."""
     learning = Learning(problem_of(task), config)
 
-    def outputs(params: Any, rows: Batch) -> dict[str, jax.Array]:
-        on_device = {name: jax.numpy.asarray(values) for name, values in rows.items()}
-        return learning.outputs(head_scores(config, params, on_device), on_device)
+    def outputs(params: Any, rows: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        return learning.outputs(head_scores(config, params, rows), rows)
 
     return jax.jit(outputs)
 

@@ -214,8 +214,8 @@ def finetune(
             `workdir`.
 
     Returns:
-        The scores of the best checkpoint over the validation examples, its `step`, and
-        what a rule without learning scores, as "baseline: " and what it does.
+        The scores of the best checkpoint over the validation examples, and what a rule
+        without learning scores, as "baseline: " and what it does.
 
     Raises:
         ValueError: what was asked for does not fit together; one line says what.
@@ -251,10 +251,10 @@ def finetune(
 
 
 def best_scores(workdir: epath.Path) -> dict[str, float]:
-    """What `metrics.jsonl` says of the best checkpoint, and its step."""
+    """What `metrics.jsonl` says of the best checkpoint."""
     best, _ = best_whole(workdir / CHECKPOINTS)
-    lines = map(json.loads, (workdir / METRICS).read_text().splitlines())
-    for line in lines:
+    for line in map(json.loads, (workdir / METRICS).read_text().splitlines()):
         if line["split"] == "validation" and line["step"] == best:
-            return {name: value for name, value in line.items() if name != "split"}
+            print(f"The best checkpoint is that of step {best}.", flush=True)
+            return {k: v for k, v in line.items() if k not in ("step", "split")}
     return {}

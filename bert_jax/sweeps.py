@@ -84,7 +84,7 @@ def finetune_runs(
         done.append(
             {"name": run.name, "setting": run.setting, "seed": seed, "scores": scores}
         )
-        best = max(done, key=lambda each: merit_of(each["scores"]))["name"]
+        best = max(done, key=lambda each: main_score(each["scores"]))["name"]
         told = {"config": to_dict(config), "best": best, "runs": done}
         write_json(told, root / RUNS)
         for each in done:
@@ -113,17 +113,12 @@ def read_runs(root: epath.Path, config: FinetuneConfig) -> list[dict[str, Any]]:
     return runs
 
 
-def merit_of(scores: dict[str, float]) -> float:
-    """The first official score."""
-    return main_score({k: v for k, v in scores.items() if k != "step"})
-
-
 def runs_table(runs: Sequence[dict[str, Any]]) -> "Table":
     """Mean ± standard deviation of each score over the seeds of each setting."""
     from rich.table import Table
 
     scores = runs[0]["scores"]
-    names = [name for name in scores if name not in ("step", "loss")]
+    names = [name for name in scores if name != "loss"]
     rules = [name for name in names if name.startswith(BASELINE)]
     names = [name for name in names if name not in rules]
     caption = "; ".join(f"{rule} {scores[rule]:.4f}" for rule in rules)

@@ -2,6 +2,7 @@
 
 import json
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -21,7 +22,7 @@ def bert(pretrained):
 def hidden_states(bert, text):
     """[L + 1, T, D] of a text alone, without any padding."""
     t = bert.tokenizer
-    ids = np.array([[t.cls_id, *t.encode(text).ids, t.sep_id]], np.int32)
+    ids = jnp.array([[t.cls_id, *t.encode(text).ids, t.sep_id]], jnp.int32)
     outputs = head_outputs(bert.config, bert.params, ids, ids * 0, ids > -1)
     return np.asarray(outputs["hidden_states"])[:, 0]
 

@@ -15,6 +15,7 @@ from bert_jax.data.examples import Examples
 
 _ARRAYS = ("tokens", "starts", "second", "record")
 _GROUPS = ("by_example", "by_token")
+_DAMAGED = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile)
 
 
 def content_key(*parts: Any) -> str:
@@ -32,7 +33,7 @@ def cached_examples(
     """
     path = directory / f"{key}.npz"
     # A file that cannot be read is made again: it holds nothing that is not elsewhere.
-    with contextlib.suppress(OSError, ValueError, KeyError, zipfile.BadZipFile):
+    with contextlib.suppress(*_DAMAGED):
         return _read(path)
     examples = make()
     directory.mkdir(parents=True, exist_ok=True)
