@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from bert_jax.config import (
         BertConfig,
         DataConfig,
+        ExamplesConfig,
+        FinetuneConfig,
         MaskingConfig,
         MeshConfig,
         OptimizerConfig,
@@ -19,16 +21,20 @@ if TYPE_CHECKING:
         VocabularyConfig,
     )
     from bert_jax.data.prepare import prepare
+    from bert_jax.evaluation import evaluate
     from bert_jax.masking import mask_tokens
     from bert_jax.model.encoder import Encoder
     from bert_jax.predict import Predictor, load
-    from bert_jax.run import pretrain
+    from bert_jax.run import finetune, pretrain
+    from bert_jax.sweeps import finetune_runs
     from bert_jax.tokenization import Tokenizer
     from bert_jax.vocabulary import train_vocabulary
 
 _HOME = {
     "BertConfig": "config",
     "DataConfig": "config",
+    "ExamplesConfig": "config",
+    "FinetuneConfig": "config",
     "MaskingConfig": "config",
     "MeshConfig": "config",
     "OptimizerConfig": "config",
@@ -36,11 +42,14 @@ _HOME = {
     "PretrainConfig": "config",
     "VocabularyConfig": "config",
     "prepare": "data.prepare",
+    "evaluate": "evaluation",
     "mask_tokens": "masking",
     "Encoder": "model.encoder",
     "Predictor": "predict",
     "load": "predict",
+    "finetune": "run",
     "pretrain": "run",
+    "finetune_runs": "sweeps",
     "Tokenizer": "tokenization",
     "train_vocabulary": "vocabulary",
 }
@@ -49,6 +58,8 @@ __all__ = [
     "BertConfig",
     "DataConfig",
     "Encoder",
+    "ExamplesConfig",
+    "FinetuneConfig",
     "MaskingConfig",
     "MeshConfig",
     "OptimizerConfig",
@@ -57,6 +68,9 @@ __all__ = [
     "PretrainConfig",
     "Tokenizer",
     "VocabularyConfig",
+    "evaluate",
+    "finetune",
+    "finetune_runs",
     "load",
     "mask_tokens",
     "prepare",
