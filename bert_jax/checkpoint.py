@@ -16,6 +16,7 @@ from orbax.checkpoint import checkpoint_managers as policies
 
 from bert_jax.config_json import write_json
 from bert_jax.manifest import MANIFEST, describe_files, files_below
+from bert_jax.processes import from_first, is_first, together
 from bert_jax.sharding import path_name
 from bert_jax.whole_steps import newest_whole, steps_in
 
@@ -137,7 +138,8 @@ class Checkpoints:
     def _complete(self, step: int, merit: float | None) -> None:
         """Make a saved step whole: its config, its tokenizer, and last its manifest."""
         self._manager.wait_until_finished()
-        if jax.process_index() != 0:
+        # Orbax has waited, in its own thread, until every process had written its part.
+        if not is_first():
             return
         root = self._directory / str(step)
         write_json(self._config, root / "config.json")
@@ -161,27 +163,44 @@ class Checkpoints:
         Returns:
             The parameters, the rest, and what was wrong with newer checkpoints.
         """
-        step, problems = newest_whole(self._directory)
-        for newer in steps_in(self._directory):
-            if (step is None or newer > step) and jax.process_index() == 0:
-                (self._directory / str(newer)).rmtree()
+        step, problems = self._settle()
         self._manager.reload()
         if step is None:
             return None
         params, rest = restore_step(self._directory / str(step), params, rest)
         return params, rest, problems
 
-    def check(self) -> None:
-        """Raise what went wrong with the last save, if it has ended."""
-        if self._completion is not None and self._completion.done():
-            self.wait()
+    def _settle(self) -> tuple[int | None, list[str]]:
+        """The newest whole step, decided by one process for all, and what was newer."""
+        found: tuple[int | None, list[str]] = None, []
+        with together():
+            if is_first():
+                found = newest_whole(self._directory)
+        step, problems = from_first(found)
+        # By now no process is reading the directory; and none goes on before this ends.
+        with together():
+            if is_first():
+                for newer in steps_in(self._directory):
+                    if step is None or newer > step:
+                        (self._directory / str(newer)).rmtree()
+        return step, problems
+
+    @property
+    def failed(self) -> bool:
+        """Whether the last save has ended badly on this process; `wait` says how."""
+        save = self._completion
+        return save is not None and save.done() and save.exception() is not None
 
     def wait(self) -> None:
-        """Return when the last save is whole.
+        """Return when the last save is whole, on all processes together.
 
         Raises:
             RuntimeError: it could not be written.
         """
+        with together():
+            self._wait_here()
+
+    def _wait_here(self) -> None:
         completion, self._completion = self._completion, None
         if completion is None:
             return
@@ -194,8 +213,11 @@ class Checkpoints:
             ) from error
 
     def close(self) -> None:
-        """Finish the last save and let go of the directory."""
-        self.wait()
+        """Finish the last save and let go of the directory.
+
+        Other processes are not waited for: they may have failed.
+        """
+        self._wait_here()
         self._thread.shutdown()
         self._manager.close()
 

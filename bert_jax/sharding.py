@@ -4,6 +4,7 @@ The steps are `jax.jit` with `NamedSharding`: what used to be called pjit.
 """
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -15,6 +16,7 @@ from bert_jax.config import MeshConfig
 
 AXES = ("data", "fsdp", "tensor")
 ROW_AXES = ("data", "fsdp")
+_TYPES = (AxisType.Auto,) * len(AXES)
 ROWS = P(ROW_AXES)
 """How the rows of a batch lie: devices of one `tensor` group see the same ones."""
 
@@ -69,8 +71,59 @@ def make_mesh(config: MeshConfig, batch_size: int, microbatches: int = 1) -> Mes
             f"batch_size={batch_size} is not a multiple of the {across}; "
             f"{-(-batch_size // parts) * parts} would be."
         )
-    types = (AxisType.Auto,) * len(AXES)
-    return jax.make_mesh((data, fsdp, tensor), AXES, types, devices=devices[:size])
+    shape = (data, fsdp, tensor)
+    arranged = np.array(by_process(near_each_other(devices[:size], shape)))
+    return Mesh(arranged.reshape(shape), AXES, axis_types=_TYPES)
+
+
+def near_each_other(
+    devices: Sequence[jax.Device], shape: tuple[int, int, int]
+) -> list[jax.Device]:
+    """The devices in an order in which neighbours on the mesh have short links."""
+    slices = [getattr(device, "slice_index", 0) for device in devices]
+    if len(set(slices)) > 1:
+        # GPUs of several hosts are, and jax.make_mesh refuses them.
+        ordered = sorted(zip(slices, devices, strict=True), key=_slice_and_id)
+        return [device for _, device in ordered]
+    mesh = jax.make_mesh(shape, AXES, _TYPES, devices=devices)
+    return list(mesh.devices.flat)
+
+
+def _slice_and_id(item: tuple[int, jax.Device]) -> tuple[int, int]:
+    return item[0], item[1].id
+
+
+def by_process(devices: Sequence[jax.Device]) -> list[jax.Device]:
+    """The devices of each process together, the processes as they first come.
+
+    Along the rows of a TPU's torus they may alternate. Rows of one host must follow
+    each other, and a sum over all devices takes no other way for it.
+    """
+    processes = list(dict.fromkeys(device.process_index for device in devices))
+    return sorted(devices, key=lambda device: processes.index(device.process_index))
+
+
+def place_of_host(mesh: Mesh, process: int) -> tuple[int, int]:
+    """Which share of each batch a process reads, and how many shares there are.
+
+    Shares are in the order of the mesh's processes. Processes whose devices belong to
+    the same `tensor` groups read the same share.
+
+    Raises:
+        ValueError: a group has a part of the devices of a process.
+    """
+    rows: dict[int, list[int]] = {}
+    for number, group in enumerate(mesh.devices.reshape(-1, mesh.shape["tensor"])):
+        for device in group:
+            rows.setdefault(device.process_index, []).append(number)
+    held = {process: tuple(dict.fromkeys(numbers)) for process, numbers in rows.items()}
+    shares = list(dict.fromkeys(held.values()))
+    if sum(map(len, shares)) != mesh.size // mesh.shape["tensor"]:
+        raise ValueError(
+            f"mesh.tensor={mesh.shape['tensor']} parts the {mesh.size // len(rows)} "
+            "devices of a host; it must divide their number, or be a multiple of it."
+        )
+    return shares.index(held[process]), len(shares)
 
 
 def path_name(path: tuple[Any, ...]) -> str:

@@ -19,16 +19,17 @@ data.records data.passes data.chunks data.beam data.unfinished data.prepare \
 data.pipeline data.buckets data.examples data.example_cache \
 model model.layers model.attention model.encoder model.heads \
 model.pretraining model.finetuning model.apply flops rows masking_units masking \
-losses metrics squad_metrics entity_metrics sharding whole_steps checkpoint
+losses metrics squad_metrics entity_metrics sharding processes whole_steps \
+checkpoint
 tasks tasks.task tasks.tables tasks.files tasks.problem tasks.glue tasks.texts \
 tasks.text_classification tasks.squad_rows tasks.squad_answers tasks.squad_files \
 tasks.squad tasks.conll tasks.ner_rows tasks.ner tasks.choices tasks.multiple_choice \
 tasks.problems tasks.finetuning tasks.pretraining tasks.unigram
 training training.optimizer training.state training.start training.gradients \
-training.step training.faults training.report training.loop
+training.step training.distributed training.faults training.report training.loop
 convert convert.names convert.tensor_files convert.embedding \
 convert.huggingface_config convert.comparison convert.receipts convert.tokenizers \
-convert.huggingface convert.opening \
+convert.sentencepiece_files convert.huggingface convert.opening \
 convert.extend convert.tf1_files convert.tf1 convert.model_card convert.export \
 convert.stablehlo
 plan init_from tuning inference evaluation features predict prediction_lines benchmark \

@@ -5,6 +5,8 @@ from types import FrameType
 from typing import Any
 
 MAX_SKIPPED_IN_A_ROW = 50
+WRITE_FAILED = 1
+"""Beside the numbers of signals: to stop because a checkpoint could not be written."""
 
 
 class InterruptedRun(Exception):

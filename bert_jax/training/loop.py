@@ -18,10 +18,16 @@ from bert_jax.config import RunConfig
 from bert_jax.config_json import to_dict
 from bert_jax.data.pipeline import stream
 from bert_jax.flops import peak_flops_per_second
-from bert_jax.sharding import to_global
+from bert_jax.processes import Poll, is_first, together
+from bert_jax.sharding import place_of_host, to_global
 from bert_jax.tasks.task import Task
-from bert_jax.training.faults import InterruptedRun, StopSignals, check_finite
-from bert_jax.training.report import Report
+from bert_jax.training.faults import (
+    WRITE_FAILED,
+    InterruptedRun,
+    StopSignals,
+    check_finite,
+)
+from bert_jax.training.report import Report, Silence
 from bert_jax.training.start import Source, starting_state
 from bert_jax.training.step import make_eval_step, make_train_step
 from bert_jax.whole_steps import CHECKPOINTS
@@ -34,6 +40,8 @@ class Clock:
     """Rates between two log lines."""
 
     devices: int
+    shares: int
+    """Parts of a batch that hosts read, of which this one's tokens are counted."""
     start: float = 0.0
     tokens: int = 0
     flops: float = 0.0
@@ -45,12 +53,12 @@ class Clock:
         self.tokens, self.flops, self.waited = 0, 0.0, 0.0
 
     def rates(self) -> dict[str, float]:
-        """Real tokens a second over all hosts, share of waiting, MFU where known."""
+        """Real tokens a second of all hosts, share of waiting, MFU where known."""
         if not self.tokens:
             return {}
         seconds = time.monotonic() - self.start
         rates = {
-            "tokens_per_second": self.tokens * jax.process_count() / seconds,
+            "tokens_per_second": self.tokens * self.shares / seconds,
             "data_wait": self.waited / seconds,
         }
         peak = peak_flops_per_second(jax.devices()[0].device_kind)
@@ -126,7 +134,8 @@ def fit(
         The scores over the validation rows after the last step.
 
     Raises:
-        InterruptedRun: SIGTERM or SIGINT came; a whole checkpoint was written.
+        InterruptedRun: SIGTERM or SIGINT came, to any process; a whole checkpoint was
+            written.
         DivergedRun: gradients stayed non-finite.
         ValueError: a checkpoint does not fit the model.
         RuntimeError: a checkpoint could not be written.
@@ -143,9 +152,11 @@ def fit(
             task, config, mesh, checkpoints, source
         )
         step = first_step = int(state.step)
-        report = stack.enter_context(
-            Report(workdir, step, config.num_steps, config.log_examples)
-        )
+        report: Report | Silence = Silence()
+        with together():
+            if is_first():
+                report = Report(workdir, step, config.num_steps, config.log_examples)
+        stack.enter_context(report)
         for problem in problems:
             report.say(f"Passed over a newer checkpoint: {problem}")
         if step:
@@ -153,7 +164,9 @@ def fit(
         train_step = make_train_step(task, config, mesh, shardings)
         eval_step = make_eval_step(task, mesh, shardings)
         signals = stack.enter_context(StopSignals())
-        clock = Clock(mesh.size)
+        poll = Poll()
+        _, shares = place_of_host(mesh, jax.process_index())
+        clock = Clock(mesh.size, shares)
         clock.restart()
         scores = None
         for batch in device_batches(task, step, config.num_steps, mesh, clock):
@@ -169,7 +182,6 @@ def fit(
             if last or step % config.log_every == 0:
                 values = {k: float(v) for k, v in jax.device_get(scalars).items()}
                 check_finite(values["skipped_in_a_row"], step)
-                checkpoints.check()
                 report.write(step, "train", values | clock.rates())
                 clock.restart()
             scores = None
@@ -179,7 +191,9 @@ def fit(
                     report.write(step, "validation", scores)
                 clock.restart()
             # Read once: a signal that comes between the two would find no checkpoint.
-            stop = signals.received
+            stop = poll.largest(
+                signals.received or (WRITE_FAILED if checkpoints.failed else 0)
+            )
             if last or stop or step % config.checkpoint_every == 0:
                 report.flush()
                 rest = serialization.to_state_dict(state)

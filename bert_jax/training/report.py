@@ -65,6 +65,23 @@ def shown(scalars: Mapping[str, float]) -> str:
     )
 
 
+class Silence:
+    """What a process has instead of a `Report` when another one reports the run."""
+
+    def __enter__(self) -> "Silence":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def write(self, step: int, split: str, scalars: Mapping[str, float]) -> None:
+        """Nothing, as are the others."""
+
+    def write_examples(self, step: int, rows: Any) -> None: ...
+    def say(self, message: str) -> None: ...
+    def flush(self) -> None: ...
+
+
 class Report:
     """Writes scalars as a run goes. Used on process 0 alone, within `with`."""
 
