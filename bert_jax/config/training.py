@@ -79,8 +79,11 @@ class DataConfig:
 
 @dataclasses.dataclass(frozen=True)
 class OptimizerConfig:
-    """AdamW with linear warm-up and linear decay (Devlin et al. 2018, A.2)."""
+    """AdamW with linear warm-up and linear decay (Devlin et al. 2018, A.2), or LAMB."""
 
+    algorithm: Literal["adamw", "lamb"] = "adamw"
+    """lamb: each kernel's and embedding's update has the kernel's own norm, for batches
+    of tens of thousands of rows (You et al. 2020, Alg. 2)."""
     peak_learning_rate: float = 1e-4
     """Reached at the end of the warm-up."""
     warmup_steps: int = 10_000

@@ -1,4 +1,4 @@
-"""AdamW as BERT was trained with it (Devlin et al. 2018, A.2)."""
+"""AdamW as BERT was trained with it (Devlin et al. 2018, A.2), and LAMB."""
 
 from typing import Any
 
@@ -79,12 +79,17 @@ def make_optimizer(
     """Clipping by global norm, Adam, decoupled weight decay, schedule.
 
     It sees gradients that are already summed over devices, so that the norm is that of
-    the whole batch.
+    the whole batch. LAMB's ratio of norms is left at 1 for biases and LayerNorm, which
+    are not decayed either.
     """
+    lamb = config.algorithm == "lamb"
     return optax.chain(
         optax.clip_by_global_norm(config.max_grad_norm),
         optax.scale_by_adam(b1=config.beta1, b2=config.beta2, eps=config.epsilon),
         optax.add_decayed_weights(config.weight_decay, mask=decayed),
+        optax.masked(optax.scale_by_trust_ratio(), decayed)
+        if lamb
+        else optax.identity(),
         by_layer(config),
         optax.scale_by_learning_rate(learning_rate(config, num_steps)),
     )

@@ -123,6 +123,22 @@ def test_frozen_layers_are_left_out_of_the_gradient(params):
         np.testing.assert_array_equal(gradient, float(level(name) > 2), err_msg=name)
 
 
+def test_lamb_gives_each_kernels_update_the_kernels_norm(params):
+    """And leaves biases and LayerNorm to Adam (You et al. 2020, Alg. 2)."""
+    adam = updates(params, weight_decay=0.1)
+    lamb = updates(params, weight_decay=0.1, algorithm="lamb")
+    scaled = 0
+    for name, values in by_name(params).items():
+        if name.endswith(("kernel", "embedding")):
+            norm = np.linalg.norm(np.asarray(values))
+            ratio = norm / np.linalg.norm(adam[name])
+            np.testing.assert_allclose(lamb[name], adam[name] * ratio, rtol=1e-5)
+            scaled += abs(ratio - 1) > 0.01
+        else:
+            np.testing.assert_array_equal(lamb[name], adam[name], err_msg=name)
+    assert scaled, "the ratios must differ from 1"
+
+
 def rates(num_steps: int, **options: float) -> list[float]:
     config = OptimizerConfig(peak_learning_rate=1.0, **options)
     schedule = learning_rate(config, num_steps)

@@ -1,0 +1,33 @@
+"""BERT large by LAMB, second of two phases: batches of 32,768 rows of 512 tokens.
+
+    bert-jax pretrain configs/lamb_large_512.py --workdir runs/lamb512 \\
+        --data.path DATA --init-from runs/lamb128 --microbatches K
+
+Sizes and rates are from where configs/lamb_large_128.py has them. The warm-up begins
+anew, and so do LAMB's moments.
+"""
+
+from bert_jax import (
+    BertConfig,
+    DataConfig,
+    MaskingConfig,
+    OptimizerConfig,
+    PretrainConfig,
+)
+
+config = PretrainConfig(
+    model=BertConfig.large(dtype="bfloat16"),
+    data=DataConfig(sequence_length=512),
+    masking=MaskingConfig(max_predictions=80),
+    optimizer=OptimizerConfig(
+        algorithm="lamb",
+        peak_learning_rate=4e-3,
+        warmup_steps=0,
+        warmup_share=0.128,
+    ),
+    num_steps=1_563,
+    batch_size=32_768,
+    eval_every=100,
+    checkpoint_every=50,
+    init_from="runs/lamb128",
+)
