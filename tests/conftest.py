@@ -117,3 +117,30 @@ def pretrained(
     workdir = tmp_path_factory.mktemp("pretrained") / "run"
     pretrain(small_config, workdir)
     return workdir
+
+
+@pytest.fixture(scope="session")
+def encoder_checkpoint(
+    tokenizer_directory: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A checkpoint to fine-tune from: an encoder and pooler as seed 7 draws them."""
+    import jax
+    import numpy as np
+    from etils import epath
+
+    from bert_jax.convert.receipts import Imported, write_imported
+    from bert_jax.tasks.finetuning import initial_params
+    from bert_jax.tokenization import Tokenizer
+
+    head = {"head": "sequence_classification", "labels": ("a", "b")}
+    sizes = {"vocab_size": VOCAB_SIZE, "max_position_embeddings": SEQUENCE_LENGTH}
+    model = BertConfig.miniature(1, 16, **sizes)
+    drawn = jax.jit(
+        lambda key: initial_params(BertConfig.miniature(1, 16, **sizes, **head), key)
+    )(jax.random.key(7))
+    params = {name: drawn[name] for name in ("encoder", "pooler")}
+    tokenizer = Tokenizer.load(tokenizer_directory)
+    found = Imported(model, jax.tree.map(np.asarray, params), tokenizer, (), (), (), ())
+    output = tmp_path_factory.mktemp("encoder") / "checkpoint"
+    write_imported(found, epath.Path(output))
+    return output

@@ -1,0 +1,207 @@
+"""`bert-jax finetune`, `evaluate` and `predict`, from a table to an answer."""
+
+import csv
+import io
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import OBJECTS, SUBJECTS, VERBS
+
+from bert_jax.cli import main
+from bert_jax.finetuning_verbs import usual_config
+
+TEXTS = [
+    f"The {SUBJECTS[i % 4]} {VERBS[i % 5]} the {OBJECTS[i % 7]}." for i in range(40)
+]
+SMALL = "--data.max-length 32 --data.num-buckets 1 --batch-size 8 --num-steps 2 "
+SMALL += "--mesh.data 1 --log-every 1"
+
+
+def table(path: Path, column: str, values: list[Any]) -> str:
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "text", column])
+        writer.writerows(zip(range(100, 140), TEXTS, values, strict=True))
+    return str(path)
+
+
+def ok(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
+    """What a command prints that ends well."""
+    code = main(list(arguments))
+    output, error = capsys.readouterr()
+    assert code == 0, error
+    return output.splitlines()
+
+
+def tuned(
+    factory: pytest.TempPathFactory,
+    encoder: Path,
+    task: str,
+    values: list[Any],
+    *options: str,
+) -> Path:
+    """The workdir of a run of two steps, beside the table that it learned from."""
+    folder = factory.mktemp("tuned")
+    file = table(folder / "all.csv", "mark", values)
+    data = ("--data.train", file, "--data.label-column", "mark")
+    workdir = folder / "run"
+    where = ("--workdir", str(workdir), "--init-from", str(encoder))
+    assert main(["finetune", task, *where, *data, *SMALL.split(), *options]) == 0
+    return workdir
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory, encoder_checkpoint) -> Path:
+    values = [SUBJECTS[i % 4] for i in range(40)]
+    task = "text-classification"
+    return tuned(tmp_path_factory, encoder_checkpoint, task, values)
+
+
+def test_scores_are_the_best_checkpoints(classes, capsys):
+    found, *files = ok(capsys, "evaluate", "--checkpoint", str(classes))
+    assert list(json.loads(found)) == ["accuracy", "macro_f1", "mcc"] and not files
+    lines = (classes / "metrics.jsonl").read_text().splitlines()
+    told = json.loads(lines[-1])
+    assert told["split"] == "validation"
+    assert json.loads(found)["accuracy"] == pytest.approx(told["accuracy"], abs=1e-4)
+
+
+def test_a_file_of_predictions_is_written(classes, capsys, tmp_path):
+    output = tmp_path / "out"
+    where = ("--checkpoint", str(classes), "--output", str(output))
+    data = ("--data.validation", str(classes.parent / "all.csv"))
+    found, file = ok(capsys, "evaluate", *where, *data)
+    assert file == str(output / "predictions.tsv")
+    header, *lines = (output / "predictions.tsv").read_text().splitlines()
+    assert header == "index\tprediction" and len(lines) == 40
+    right = [line.split("\t")[1] == SUBJECTS[i % 4] for i, line in enumerate(lines)]
+    assert json.loads(found)["accuracy"] == pytest.approx(sum(right) / 40, abs=1e-4)
+
+
+def test_a_file_without_labels_is_answered_but_not_scored(classes, capsys, tmp_path):
+    file = tmp_path / "new.csv"
+    file.write_text("text\nThe judge reads.\n")
+    where = ("--checkpoint", str(classes), "--output", str(tmp_path))
+    found, _ = ok(capsys, "evaluate", *where, "--data.validation", str(file))
+    assert json.loads(found) == {}
+    assert len((tmp_path / "predictions.tsv").read_text().splitlines()) == 2
+
+
+def predictions(capsys, monkeypatch, *arguments: str, typed: str = "") -> list[Any]:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
+    return [json.loads(line) for line in ok(capsys, "predict", *arguments)]
+
+
+@pytest.fixture
+def by_table(classes, capsys, monkeypatch) -> list[Any]:
+    """Predictions for the table, in its order, with the ids of its rows."""
+    where = ("--checkpoint", str(classes), "--input", str(classes.parent / "all.csv"))
+    return predictions(capsys, monkeypatch, *where)
+
+
+def same(found: list[Any], other: list[Any]) -> bool:
+    return all(
+        a["label"] == b["label"]
+        and a["probabilities"] == pytest.approx(b["probabilities"], abs=1e-5)
+        for a, b in zip(found, other, strict=True)
+    )
+
+
+def test_predictions_come_in_the_order_of_the_table(by_table):
+    assert [each["id"] for each in by_table] == [str(i) for i in range(100, 140)]
+    assert list(by_table[0]) == ["id", "label", "probabilities"]
+    assert list(by_table[0]["probabilities"]) == sorted(SUBJECTS[:4])
+    assert sum(by_table[0]["probabilities"].values()) == pytest.approx(1, abs=1e-5)
+    values = {each["probabilities"]["judge"] for each in by_table}
+    assert len(values) > 20, "unlike texts must have unlike predictions"
+
+
+@pytest.mark.parametrize("batch_size", ["1", "7"])
+def test_predictions_do_not_depend_on_the_batch_size(
+    batch_size, classes, by_table, capsys, monkeypatch
+):
+    where = ("--checkpoint", str(classes), "--input", str(classes.parent / "all.csv"))
+    size = ("--batch-size", batch_size)
+    assert same(predictions(capsys, monkeypatch, *where, *size), by_table)
+
+
+def test_standard_input_of_texts_and_of_json(classes, by_table, capsys, monkeypatch):
+    objects = [json.dumps({"id": i, "text": text}) for i, text in enumerate(TEXTS[20:])]
+    typed = "\r\n".join([*TEXTS[:20], *objects])
+    where = ("--checkpoint", str(classes))
+    found = predictions(capsys, monkeypatch, *where, typed=typed)
+    assert same(found, by_table)
+    assert [each.get("id") for each in found] == [None] * 20 + list(range(20))
+
+
+def test_a_file_of_texts(classes, by_table, capsys, monkeypatch, tmp_path):
+    """Any suffix but a table's is a text a line; a byte order mark is none of it."""
+    for name, lines in (("a.txt", TEXTS), ("b", [json.dumps({"text": TEXTS[0]})])):
+        (tmp_path / name).write_text("\n".join(lines) + "\n", "utf-8-sig")
+        where = ("--checkpoint", str(classes), "--input", str(tmp_path / name))
+        found = predictions(capsys, monkeypatch, *where)
+        assert same(found, by_table[: len(lines)])
+
+
+def test_what_stands_in_the_column_of_labels_is_not_looked_at(
+    classes, by_table, capsys, monkeypatch, tmp_path
+):
+    for value in ("unheard of", ""):
+        file = table(tmp_path / "new.csv", "mark", [value] * 40)
+        where = ("--checkpoint", str(classes), "--input", file)
+        assert same(predictions(capsys, monkeypatch, *where), by_table)
+
+
+def test_no_input_no_predictions(classes, capsys, monkeypatch):
+    assert predictions(capsys, monkeypatch, "--checkpoint", str(classes)) == []
+
+
+def test_several_classes(tmp_path_factory, encoder_checkpoint, capsys, monkeypatch):
+    values = ["|".join(["x", "y", "z"][: i % 4]) for i in range(40)]
+    where = (tmp_path_factory, encoder_checkpoint, "text-classification", values)
+    workdir = tuned(*where, "--data.multi-label", "--data.labels", "z", "x", "y")
+    capsys.readouterr()
+    (found,) = ok(capsys, "evaluate", "--checkpoint", str(workdir))
+    assert list(json.loads(found)) == ["micro_f1", "macro_f1", "exact_match"]
+    (one,) = predictions(capsys, monkeypatch, "--checkpoint", str(workdir), typed="a")
+    assert list(one["probabilities"]) == ["z", "x", "y"]
+    assert one["labels"] == [k for k, v in one["probabilities"].items() if v > 0.5]
+
+
+def test_numbers(tmp_path_factory, encoder_checkpoint, capsys, monkeypatch):
+    values = [i % 4 / 2 for i in range(40)]
+    task = "text-regression"
+    workdir = tuned(tmp_path_factory, encoder_checkpoint, task, values)
+    capsys.readouterr()
+    (found,) = ok(capsys, "evaluate", "--checkpoint", str(workdir))
+    assert list(json.loads(found)) == ["pearson", "spearman", "mean_squared_error"]
+    (one,) = predictions(capsys, monkeypatch, "--checkpoint", str(workdir), typed="a")
+    assert list(one) == ["value"] and isinstance(one["value"], float)
+
+
+def test_the_configuration_of_a_task_is_printed(capsys):
+    lines = ok(capsys, "finetune", "mrpc", "--num-epochs", "2", "--print-config")
+    values = json.loads("\n".join(lines))
+    assert values["data"]["glue"] == "mrpc" and values["num_epochs"] == 2
+    assert values["optimizer"]["warmup_share"] == 0.1
+
+
+def test_usual_configurations():
+    assert usual_config("stsb").task == "text-regression"
+    assert usual_config("cola").task == "text-classification"
+    questions = usual_config("question-answering")
+    assert (questions.data.max_length, questions.num_epochs) == (384, 2.0)
+    assert usual_config("multiple-choice").data.max_length == 128
+
+
+def test_help_of_a_task(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["finetune", "--help"])
+    assert stop.value.code == 0
+    output = re.sub(r"\s+", " ", capsys.readouterr().out)
+    for option in ("--data.text-columns", "--reinitialise-layers", "--init-from"):
+        assert option in output
