@@ -303,3 +303,113 @@ def test_fewer_rows_than_a_batch(capsys, tmp_path, small_config):
     found = run(capsys, "pretrain", *arguments, "--workdir", tmp_path / "run")
     assert_refused(*found, "training rows, fewer than batch_size=4000")
     assert not (tmp_path / "run").exists()
+
+
+GOOD = "text,label\n" + "".join(
+    f"The {who} reads.,{who}\n" for who in ("judge", "clerk") * 10
+)
+FILE = ("--data.train", "train.csv")
+
+
+@dataclasses.dataclass(frozen=True)
+class Tuning:
+    """A training file, the rest of a `finetune` command, and what its line says."""
+
+    says: str
+    content: str = GOOD
+    task: str = "text-classification"
+    options: tuple[str, ...] = ()
+    files: tuple[str, ...] = FILE
+    validation: str = ""
+
+
+UNKNOWN = "text,label\nThe judge sells.,judge\nThe clerk sells.,baker\n"
+UNTUNED = [
+    Tuning("'text-clasification' is neither a task (text-", task="text-clasification"),
+    Tuning("none.py is not a file; name a configuration", task="none.py"),
+    Tuning("init_from is empty; pass --init-from with", options=("--init-from", "")),
+    Tuning("holds no whole checkpoint", options=("--init-from", "nowhere")),
+    Tuning("data.train is empty; pass --data.train", files=()),
+    Tuning("none.csv is not a file", files=("--data.train", "none.csv")),
+    Tuning(
+        "model.hidden_size=32 but",
+        options=("--model.hidden-size", "32", "--model.num-attention-heads", "1"),
+    ),
+    Tuning("data.max_length=64 but the model has 32", options=()),
+    Tuning(
+        "train.csv, line 2 has no reveiw; its columns are text, label",
+        options=("--data.text-columns", "reveiw"),
+    ),
+    Tuning(
+        "train.csv, line 2 has no lable; name the column",
+        options=("--data.label-column", "lable"),
+    ),
+    Tuning(
+        "train.csv, line 2 has the columns body, label; say which",
+        content=GOOD.replace("text,", "body,"),
+    ),
+    Tuning("train.csv, line 22 has 3 fields; the header", GOOD + "one, two,judge\n"),
+    Tuning("train.csv, line 22: unexpected end of data", GOOD + '"half,judge\n'),
+    Tuning("train.csv, line 22: text is empty", GOOD + " ,judge\n"),
+    Tuning("train.csv, line 22: label is empty", GOOD + "The judge sells.,\n"),
+    Tuning("label is 'judge' in all", GOOD.replace(",clerk", ",judge")),
+    Tuning("train.csv has no rows", "text,label\n"),
+    Tuning("train.csv has no rows", ""),
+    Tuning("leaves 0 of 1 examples to learn from", "text,label\na,b\n"),
+    Tuning("label='judge' must be a finite", task="text-regression"),
+    Tuning(
+        "dev.csv, line 3: 'baker' is none of the classes that the model has (clerk",
+        files=(*FILE, "--data.validation", "dev.csv"),
+        validation=UNKNOWN,
+    ),
+    Tuning(
+        "dev.csv, line 3 has 1 fields",
+        files=(*FILE, "--data.validation", "dev.csv"),
+        validation="text,label\nThe judge.,judge\nThe clerk.\n",
+    ),
+    Tuning(
+        "no task of GLUE is named; name one",
+        files=("--data.path", "."),
+    ),
+    Tuning(
+        "has neither RTE/train.tsv nor train.tsv",
+        task="rte",
+        files=("--data.path", "."),
+    ),
+]
+
+
+@pytest.mark.parametrize("case", UNTUNED, ids=lambda case: case.says)
+def test_refused_fine_tuning(case, capsys, tmp_path, monkeypatch, encoder_checkpoint):
+    monkeypatch.chdir(tmp_path)
+    Path("train.csv").write_text(case.content)
+    if case.validation:
+        Path("dev.csv").write_text(case.validation)
+    before = sorted(tmp_path.iterdir())
+    length = "64" if "max_length=64" in case.says else "32"
+    usual = ("--init-from", encoder_checkpoint, "--data.max-length", length)
+    usual += ("--workdir", "run", "--batch-size", "8", "--mesh.data", "1")
+    found = run(capsys, "finetune", case.task, *case.files, *usual, *case.options)
+    assert_refused(*found, case.says)
+    assert sorted(tmp_path.iterdir()) == before, "nothing half-written"
+
+
+@pytest.mark.parametrize("arguments", [(), ("--workdir", "run")])
+def test_fine_tuning_without_a_task(arguments, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = run(capsys, "finetune", *arguments)
+    assert_refused(*found, "finetune needs a task or a configuration file first, as in")
+    assert_refused(*run(capsys, "finetune", "mrpc"), "--workdir is missing")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "predict"])
+def test_a_model_that_was_never_fine_tuned(verb, capsys, tmp_path, encoder_checkpoint):
+    text = tmp_path / "a.csv"
+    text.write_text(GOOD)
+    where = ("--checkpoint", encoder_checkpoint)
+    file = ("--data.validation",) if verb == "evaluate" else ("--input",)
+    found = run(capsys, verb, *where, *file, text)
+    assert_refused(*found, "belongs to no task; fine-tune it by `bert-jax finetune`")
+    found = run(capsys, verb, "--checkpoint", tmp_path / "none", *file, text)
+    assert_refused(*found, "none holds no whole checkpoint")
