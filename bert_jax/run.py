@@ -13,14 +13,16 @@ from bert_jax.config_json import differences, to_dict, write_json
 from bert_jax.data.records import Dataset, open_dataset
 from bert_jax.init_from import check_source, open_source
 from bert_jax.plan import describe
-from bert_jax.sharding import make_mesh
+from bert_jax.processes import first_before_others, from_first, is_first, together
+from bert_jax.sharding import make_mesh, place_of_host
 from bert_jax.tasks.finetuning import finetuning_task
 from bert_jax.tasks.pretraining import pretraining_task
 from bert_jax.tasks.unigram import unigram_baseline
 from bert_jax.tokenization import Tokenizer
+from bert_jax.training.distributed import check_same, check_shared
 from bert_jax.training.loop import fit
 from bert_jax.training.report import METRICS
-from bert_jax.tuning import prepare_tuning, without_head, without_top
+from bert_jax.tuning import prepare_tuning, without_top
 from bert_jax.whole_steps import CHECKPOINTS, best_whole, steps_in
 
 FREE_TO_CHANGE = (
@@ -172,26 +174,33 @@ def pretrain(
         DivergedRun: gradients stayed non-finite.
     """
     directory = epath.Path(workdir)
-    dataset, config = open_for(config)
-    source, config = open_source(config, dataset, directory)
-    mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
-    task = pretraining_task(config, dataset, jax.process_index(), jax.process_count())
-    check_workdir(directory, config)
-    if source is not None:
-        shapes = jax.eval_shape(task.initialise, jax.random.key(config.seed))
-        note = check_source(config, source, shapes)
-        if note and jax.process_index() == 0:
-            print(note, flush=True)
+    check_shared(directory)
+    with together():
+        dataset, config = open_for(config)
+        source, config = open_source(config, dataset, directory)
+        mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
+        share = place_of_host(mesh, jax.process_index())
+        task = pretraining_task(config, dataset, *share)
+        check_workdir(directory, config)
+        if source is not None:
+            shapes = jax.eval_shape(task.initialise, jax.random.key(config.seed))
+            note = check_source(config, source, shapes)
+            if note and is_first():
+                print(note, flush=True)
     begin(directory, config, dataset.tokenizer)
     scores = fit(task, config, mesh, directory, directory / "tokenizer", source)
-    return scores | (unigram_baseline(config, dataset) if scores else {})
+    told = unigram_baseline(config, dataset) if scores and is_first() else {}
+    return scores | from_first(told)
 
 
 def begin(workdir: epath.Path, config: RunConfig, tokenizer: Tokenizer) -> None:
-    """Write what a run is into its workdir."""
-    workdir.mkdir(parents=True, exist_ok=True)
-    write_json(to_dict(config), workdir / "config.json")
-    tokenizer.save(workdir / "tokenizer")
+    """Write what a run is into its workdir, once all processes agree on it."""
+    check_same(config)
+    with together():
+        if is_first():
+            workdir.mkdir(parents=True, exist_ok=True)
+            write_json(to_dict(config), workdir / "config.json")
+            tokenizer.save(workdir / "tokenizer")
 
 
 def dry_run(config: PretrainConfig, workdir: str | os.PathLike[str]) -> Iterator[str]:
@@ -224,30 +233,29 @@ def finetune(
     """
     directory = epath.Path(workdir)
     examples = directory / "examples" if cache is None else epath.Path(cache)
-    tuning = prepare_tuning(config, directory, examples)
+    check_shared(directory)
+    # What the first process tokenizes, the others find.
+    tuning = first_before_others(lambda: prepare_tuning(config, directory, examples))
     config, records = tuning.config, tuning.validation.records
-    mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
-    task = finetuning_task(
-        tuning.problem,
-        config,
-        tuning.train,
-        tuning.validation,
-        jax.process_index(),
-        jax.process_count(),
-    )
-    check_workdir(directory, config)
-    source = tuning.source
-    if source is not None:
-        shapes = jax.eval_shape(task.initialise, jax.random.key(config.seed))
-        source = without_head(source, shapes)
-        note = check_source(config, source, shapes)
-        source = without_top(source, config)
-        if note and jax.process_index() == 0:
-            print(note, flush=True)
+    with together():
+        mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
+        share = place_of_host(mesh, jax.process_index())
+        task = finetuning_task(
+            tuning.problem, config, tuning.train, tuning.validation, *share
+        )
+        check_workdir(directory, config)
+        source = tuning.source
+        if source is not None:
+            shapes = jax.eval_shape(task.initialise, jax.random.key(config.seed))
+            note = check_source(config, source, shapes)
+            source = without_top(source, config)
+            if note and is_first():
+                print(note, flush=True)
     begin(directory, config, tuning.tokenizer)
     fit(task, config, mesh, directory, directory / "tokenizer", source)
     rule, value = tuning.problem.baseline(tuning.train.records, records)
-    return best_scores(directory) | {f"{BASELINE}{rule}": value}
+    scores = from_first(best_scores(directory) if is_first() else {})
+    return scores | {f"{BASELINE}{rule}": value}
 
 
 def best_scores(workdir: epath.Path) -> dict[str, float]:

@@ -17,6 +17,7 @@ from bert_jax.config_json import from_dict
 from bert_jax.convert.opening import open_model
 from bert_jax.data.example_cache import cached_examples, content_key
 from bert_jax.data.pipeline import permute
+from bert_jax.processes import is_first
 from bert_jax.tasks.finetuning import Part
 from bert_jax.tasks.problem import Problem, Record
 from bert_jax.tasks.problems import problem_of
@@ -186,7 +187,7 @@ def encoded(
     examples = cached_examples(
         cache, key, lambda: problem.encode(records, tokenizer, model, config.data)
     )
-    for notice in problem.notices(records, examples, config.data):
+    for notice in problem.notices(records, examples, config.data) if is_first() else ():
         print(notice, flush=True)
     return Part(records, examples)
 
@@ -227,17 +228,18 @@ def prepare_tuning(
     config = dataclasses.replace(config, model=model, data=data)
     learned = encode(train)
     config = with_steps(config, len(learned.examples))
-    taken = None if config.from_scratch else params
-    return Tuning(problem, config, tokenizer, learned, encode(validation), taken)
+    if params is not None:
+        params = None if config.from_scratch else without_head(params, source, model)
+    return Tuning(problem, config, tokenizer, learned, encode(validation), params)
 
 
-def without_head(params: dict[str, Any], shapes: dict[str, Any]) -> dict[str, Any]:
-    """The parameters, but for a classifier of another number of classes."""
-    given, wanted = params.get("classifier"), shapes["classifier"]
-    if given is None:
+def without_head(
+    params: dict[str, Any], source: BertConfig, model: BertConfig
+) -> dict[str, Any]:
+    """The parameters, but for a classifier that was for something else."""
+    if (source.head, source.labels) == (model.head, model.labels):
         return params
-    same = given["dense"]["kernel"].shape == wanted["dense"]["kernel"].shape
-    return params if same else {k: v for k, v in params.items() if k != "classifier"}
+    return {name: leaves for name, leaves in params.items() if name != "classifier"}
 
 
 def without_top(params: dict[str, Any], config: FinetuneConfig) -> dict[str, Any]:

@@ -84,9 +84,14 @@ class ExamplesConfig:
         require(
             len(set(self.labels)) == len(self.labels), "labels names a class twice."
         )
+        files = bool(self.train or self.validation)
         require(
-            not (self.path and (self.train or self.validation)),
+            not (self.path and files),
             f"path={self.path} is given beside files; give either.",
+        )
+        require(
+            not (self.glue and files),
+            f"glue={self.glue} is read from path; give that instead of files.",
         )
 
 
