@@ -112,9 +112,13 @@ def _pretrain(
         for line in run.dry_run(config, workdir):
             print(line)
         return 0
+    from bert_jax.training import distributed
+
+    speaks = distributed.start(os.environ)
     scores = run.pretrain(config, workdir)
-    print(json.dumps({name: round(value, 4) for name, value in scores.items()}))
-    print(f'In Python: bert_jax.load("{workdir}")')
+    if speaks:
+        print(json.dumps({name: round(value, 4) for name, value in scores.items()}))
+        print(f'In Python: bert_jax.load("{workdir}")')
     return 0
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, get_args
 
@@ -84,19 +85,24 @@ def _finetune(
         raise UsageError("--workdir is missing; name a directory for the run.")
     if seeds < 1:
         raise UsageError(f"--seeds={seeds} must be at least 1.")
+    from bert_jax.training import distributed
+
+    speaks = distributed.start(os.environ)
     if seeds > 1 or sweep:
         from rich.console import Console
 
         from bert_jax.sweeps import finetune_runs, runs_table
 
         runs = finetune_runs(config, workdir, seeds, sweep)
-        Console(highlight=False).print(runs_table(runs))
+        Console(highlight=False, quiet=not speaks).print(runs_table(runs))
     else:
         from bert_jax.run import finetune
 
         scores = finetune(config, workdir)
-        print(json.dumps({name: round(value, 4) for name, value in scores.items()}))
-    print(f'In Python: bert_jax.load("{workdir}")')
+        if speaks:
+            print(json.dumps({name: round(value, 4) for name, value in scores.items()}))
+    if speaks:
+        print(f'In Python: bert_jax.load("{workdir}")')
     return 0
 
 

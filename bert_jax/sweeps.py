@@ -13,6 +13,7 @@ from etils import epath
 
 from bert_jax.config import FinetuneConfig
 from bert_jax.config_json import to_dict, write_json
+from bert_jax.processes import is_first
 from bert_jax.run import BASELINE, finetune
 from bert_jax.tasks.finetuning import main_score
 from bert_jax.whole_steps import CHECKPOINTS, RUNS
@@ -78,12 +79,15 @@ def finetune_runs(
     for run in grid(config, seeds, sweep):
         if run.name in {each["name"] for each in done}:
             continue
-        print(f"{run.setting}, seed {run.config.seed}", flush=True)
+        if is_first():
+            print(f"{run.setting}, seed {run.config.seed}", flush=True)
         scores = finetune(run.config, root / run.name, root / "examples")
         seed = run.config.seed
         done.append(
             {"name": run.name, "setting": run.setting, "seed": seed, "scores": scores}
         )
+        if not is_first():
+            continue
         best = max(done, key=lambda each: main_score(each["scores"]))["name"]
         told = {"config": to_dict(config), "best": best, "runs": done}
         write_json(told, root / RUNS)
