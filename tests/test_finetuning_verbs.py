@@ -205,3 +205,68 @@ def test_help_of_a_task(capsys):
     output = re.sub(r"\s+", " ", capsys.readouterr().out)
     for option in ("--data.text-columns", "--reinitialise-layers", "--init-from"):
         assert option in output
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    code = main(list(arguments))
+    error = capsys.readouterr().err
+    assert code == 2, error
+    assert error.startswith("bert-jax: ") and error.count("\n") == 1, error
+    return error
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("a.csv", b"text,mark\na,judge\nb,king\n", "line 3: 'king' is none of the cla"),
+        ("a.csv", b"text,mark\na\n", "a.csv, line 2 has 1 fields; the header has 2"),
+        ("a.csv", b"body,mark\na,judge\n", "line 2 has the columns body, mark; say"),
+        ("a.csv", b"text,mark\na,judge\n,clerk\n", "a.csv, line 3: text is empty"),
+        (
+            "a.jsonl",
+            b'{"text": "a", "mark": "judge"}\n{"text": "b"}',
+            "a.jsonl, line 2 has no label, and other rows have",
+        ),
+        (
+            "a.jsonl",
+            b'{"text": "a"}\n{"sentence1": "b", "sentence2": "c"}',
+            "a.jsonl, line 2 has 2 texts and",
+        ),
+        ("a.txt", b"a\n", "a.txt ends in .txt; it must be .csv, .tsv or .jsonl"),
+    ],
+)
+def test_files_that_cannot_be_scored(name, content, says, classes, capsys, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    where = ("--checkpoint", str(classes), "--output", str(tmp_path / "out"))
+    file = ("--data.validation", str(tmp_path / name))
+    assert says in refused(capsys, "evaluate", *where, *file)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("a.txt", b"one\n\ntwo\n", "a.txt, line 2: text is empty; write a text"),
+        ("a.txt", b"one\n{two}\n", "a.txt, line 2 is not JSON"),
+        ("a.txt", b'one\n{"txt": "two"}\n', "a.txt, line 2 has the columns txt; say"),
+        ("a.txt", b"one\nt\xffwo\n", "a byte is not UTF-8; convert the file"),
+        ("a.csv", b"text\nt\xffwo\n", "a.csv: byte 0xff at 6 is not UTF-8; convert"),
+        ("a.csv", b"text\n", "a.csv has no rows"),
+    ],
+)
+def test_files_that_cannot_be_answered(name, content, says, classes, capsys, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    where = ("--checkpoint", str(classes), "--input", str(tmp_path / name))
+    assert says in refused(capsys, "predict", *where)
+
+
+def test_a_file_to_answer_that_is_not_there(classes, capsys, tmp_path):
+    for name in ("none.csv", "none.txt"):
+        where = ("--checkpoint", str(classes), "--input", str(tmp_path / name))
+        assert name in refused(capsys, "predict", *where)
+
+
+def test_no_examples_at_once(classes, capsys):
+    where = ("--checkpoint", str(classes), "--input", str(classes.parent / "all.csv"))
+    says = "batch_size=0 must be at least 1"
+    assert says in refused(capsys, "predict", *where, "--batch-size", "0")
