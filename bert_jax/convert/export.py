@@ -19,6 +19,10 @@ from bert_jax.convert.model_card import model_card
 from bert_jax.convert.names import Name, names_of
 from bert_jax.convert.opening import Model, open_model
 from bert_jax.convert.receipts import RECEIPT, Leaf
+from bert_jax.convert.sentencepiece_files import (
+    TokenizerDifferences,
+    write_sentencepiece,
+)
 from bert_jax.convert.tensor_files import INDEX, SINGLE
 from bert_jax.convert.tokenizers import to_huggingface
 from bert_jax.manifest import MANIFEST, describe_files, files_below, read_manifest
@@ -30,7 +34,7 @@ README = "README.md"
 
 def export_huggingface(
     source: str, output: epath.Path
-) -> tuple[tuple[Leaf, ...], Comparison]:
+) -> tuple[tuple[Leaf, ...], Comparison, TokenizerDifferences]:
     """Write a model for transformers, whole or not at all.
 
     Args:
@@ -38,7 +42,8 @@ def export_huggingface(
         output: a directory that is new or empty.
 
     Returns:
-        What became of each parameter, and how far transformers' outputs are apart.
+        What became of each parameter, how far transformers' outputs are apart, and how
+        often its tokenizer gives other ids.
 
     Raises:
         FileNotFoundError: there is no model.
@@ -52,15 +57,26 @@ def export_huggingface(
         write_safetensors(tensors, directory / SINGLE)
         config = huggingface_config(model.config, model.tokenizer.pad_id)
         write_json(config, directory / CONFIG)
-        to_huggingface(model.tokenizer, directory, model.config.max_position_embeddings)
+        differences = write_tokenizer(model, directory)
         if model.embedding is not None and not model.embedding.unsupported:
             write_embedding(model.embedding, directory, model.config)
         card = model_card(model, architecture(model.config))
         (directory / README).write_text(card)
         comparison = compare(directory, model.config, model.params)
         said = {"comparison": dataclasses.asdict(comparison)}
+        if differences.strings:
+            said["tokenizer_differences"] = dataclasses.asdict(differences)
         write_json(said | receipt(model, leaves, directory), directory / RECEIPT)
-    return leaves, comparison
+    return leaves, comparison, differences
+
+
+def write_tokenizer(model: Model, directory: epath.Path) -> TokenizerDifferences:
+    """Write the tokenizer's files; WordPiece is the same in both libraries."""
+    length = model.config.max_position_embeddings
+    if model.tokenizer.kind != "wordpiece":
+        return write_sentencepiece(model.tokenizer, directory, length)
+    to_huggingface(model.tokenizer, directory, length)
+    return TokenizerDifferences()
 
 
 def require_expressible(config: BertConfig) -> None:

@@ -12,6 +12,11 @@ from bert_jax.convert.embedding import embedding_files, read_embedding
 from bert_jax.convert.huggingface_config import read_bert_config
 from bert_jax.convert.names import Name, by, names_of, shape_of
 from bert_jax.convert.receipts import Imported, Leaf
+from bert_jax.convert.sentencepiece_files import (
+    MODEL,
+    is_sentencepiece,
+    read_sentencepiece,
+)
 from bert_jax.convert.tensor_files import (
     INDEX,
     PARAMETER_DTYPES,
@@ -34,7 +39,7 @@ TIED = {
 """Tensors that may be written out, and what each must equal."""
 WITH_TABLE = ("pretraining", "masked_lm")
 """Heads whose output layer is the table of embeddings."""
-TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
+TOKENIZER_FILES = ("vocab.txt", MODEL, "tokenizer.json", "tokenizer_config.json")
 
 
 def is_huggingface(path: epath.Path) -> bool:
@@ -65,7 +70,8 @@ def read_huggingface(path: epath.Path, allow_extra: bool = False) -> Imported:
     _check_missing(path, config, tensors, names)
     left_over = _left_over(path, config, tensors, names, allow_extra)
     _check_shapes(path, config, tensors, names)
-    tokenizer = from_huggingface(path)
+    read = read_sentencepiece if is_sentencepiece(path) else from_huggingface
+    tokenizer = read(path)
     if tokenizer.vocab_size != config.vocab_size:
         raise ValueError(
             f"{path}: the vocabulary has {tokenizer.vocab_size} tokens and the table "

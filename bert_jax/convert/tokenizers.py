@@ -24,7 +24,7 @@ from bert_jax.tokenization import (
 WORD_CHARACTERS = 100
 """The longest word of transformers' BertTokenizer, where no file says another."""
 
-_ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 _SINGLE = "[CLS]:0 $A:0 [SEP]:0"
 _PAIR = f"{_SINGLE} $B:1 [SEP]:1"
 _CLASSES = [
@@ -43,8 +43,8 @@ def from_huggingface(directory: epath.Path) -> Tokenizer:
             type or a special token is one that our Tokenizer does not have.
     """
     names = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
-    config, roles, added = (_read_object(directory / name) for name in names)
-    whole = _read_object(directory / "tokenizer.json")
+    config, roles, added = (read_object(directory / name) for name in names)
+    whole = read_object(directory / "tokenizer.json")
     path = directory / "vocab.txt"
     if not whole and not path.exists():
         raise FileNotFoundError(
@@ -72,8 +72,8 @@ def from_huggingface(directory: epath.Path) -> Tokenizer:
     return tokenizer
 
 
-def _read_object(path: epath.Path) -> dict[str, Any]:
-    """The JSON object in a file, empty where there is no file."""
+def read_object(path: epath.Path) -> dict[str, Any]:
+    """The JSON object in a file, empty where there is no file; or a ValueError."""
     if not path.exists():
         return {}
     try:
@@ -109,7 +109,7 @@ def _check_config(config: dict[str, Any], path: epath.Path) -> None:
 
 
 def _check_roles(config: dict[str, Any], path: epath.Path) -> None:
-    for role, name in zip(_ROLES, SPECIAL_TOKENS, strict=True):
+    for role, name in zip(ROLES, SPECIAL_TOKENS, strict=True):
         said = config.get(role)
         said = said.get("content") if isinstance(said, dict) else said
         _require(path, role, said, (None, name))
@@ -245,16 +245,8 @@ def to_huggingface(
 
     Texts get our ids between [CLS] and [SEP], but for the special tokens' own names,
     which there are always the tokens themselves.
-
-    Raises:
-        ValueError: the tokenizer is of another kind.
     """
-    if tokenizer.kind != "wordpiece":
-        raise ValueError(
-            f"kind={tokenizer.kind!r} cannot be exported: Hugging Face's library would "
-            "give other ids to some texts (docs/interop.md); only wordpiece can, so "
-            "use `bert-jax convert export --to stablehlo`."
-        )
+    assert tokenizer.kind == "wordpiece"  # sentencepiece_files.py has the others
     whole = _whole(tokenizer)
     limit = whole.model.max_input_chars_per_word
     # BertTokenizer of transformers 5 forgets a limit other than its own.
@@ -266,7 +258,7 @@ def to_huggingface(
         "tokenize_chinese_chars": whole.normalizer.handle_chinese_chars,
         "model_max_length": model_max_length,
         "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
-        **dict(zip(_ROLES, SPECIAL_TOKENS, strict=True)),
+        **dict(zip(ROLES, SPECIAL_TOKENS, strict=True)),
     }
     files = {
         "vocab.txt": tokenizer.files["vocab.txt"],
@@ -291,8 +283,11 @@ def _whole(tokenizer: Tokenizer) -> HuggingFaceTokenizer:
     whole.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     whole.decoder = decoders.WordPiece(prefix="##")
     whole.add_special_tokens([AddedToken(t, special=True) for t in SPECIAL_TOKENS])
-    special = [(name, tokenizer.special_ids[name]) for name in ("[CLS]", "[SEP]")]
-    whole.post_processor = TemplateProcessing(
-        single=_SINGLE, pair=_PAIR, special_tokens=special
-    )
+    whole.post_processor = template(tokenizer)
     return whole
+
+
+def template(tokenizer: Tokenizer) -> TemplateProcessing:
+    """[CLS] … [SEP], with segments."""
+    special = [(name, tokenizer.special_ids[name]) for name in ("[CLS]", "[SEP]")]
+    return TemplateProcessing(single=_SINGLE, pair=_PAIR, special_tokens=special)

@@ -109,9 +109,10 @@ def _export_model(source: str, kind: str, output: str, sizes: dict[str, int]) ->
         raise UsageError(f"{name}={size} is of --to stablehlo alone; leave it out.")
     from bert_jax.convert.export import export_huggingface
 
-    leaves, comparison = export_huggingface(source, epath.Path(output))
+    leaves, comparison, ids = export_huggingface(source, epath.Path(output))
     print(f"{output}: {len(leaves)} tensors; conversion.json lists them.")
     _warn(output, comparison.warning)
+    _warn(output, ids.warning)
     return 0
 
 

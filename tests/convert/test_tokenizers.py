@@ -264,22 +264,3 @@ def test_a_vocabulary_that_disagrees(exported):
     (exported / "vocab.txt").write_text("".join(word + "\n" for word in words))
     with pytest.raises(ValueError, match=r"id 5 is 'a' in vocab\.txt and 'the' in"):
         from_huggingface(exported)
-
-
-def test_sentencepiece_is_not_exported(tmp_path, corpus):
-    from bert_jax.config import VocabularyConfig
-    from bert_jax.vocabulary import train_vocabulary
-
-    tokenizer = train_vocabulary(
-        VocabularyConfig(
-            input=(str(corpus / "a.txt"),),
-            output=str(tmp_path / "vocabulary"),
-            kind="unigram",
-            vocab_size=60,
-        )
-    )
-    with pytest.raises(
-        ValueError, match="kind='unigram' cannot be exported: Hugging.*to stablehlo"
-    ):
-        to_huggingface(tokenizer, epath.Path(tmp_path), 512)
-    assert not list(tmp_path.glob("*.json"))
