@@ -2,18 +2,21 @@
 
 import dataclasses
 import difflib
+import importlib
 import json
 import logging
 import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn, TypeAlias
 
 from bert_jax.command import UsageError, load_config, parse_options
 
 if TYPE_CHECKING:
     from bert_jax.config import PretrainConfig
+
+Verb: TypeAlias = Callable[[Sequence[str]], int]
 
 USAGE = """\
 usage: bert-jax VERB [OPTIONS]        bert-jax VERB --help tells a verb's options
@@ -26,6 +29,8 @@ usage: bert-jax VERB [OPTIONS]        bert-jax VERB --help tells a verb's option
   predict     a fine-tuned model's answers for a file or standard input
   features    hidden states of each token of a file's lines
   convert     import a model of another library, or export one
+  inspect     what a dataset or a model holds, and whether it is whole
+  doctor      what is wrong with this machine
   benchmark   measure training, the input pipeline or preparation on this machine
   demo        the whole story, offline, on the documentation of installed packages
 
@@ -122,46 +127,39 @@ def _pretrain(
     return 0
 
 
-def finetune(arguments: Sequence[str]) -> int:
-    """Fine-tune a model on a task, or go on with a run."""
-    from bert_jax.finetuning_verbs import finetune as run
+def inspect(arguments: Sequence[str]) -> int:
+    """What a directory holds."""
+    import tyro
 
-    return run(arguments)
+    def command(
+        path: tyro.conf.Positional[str], verify: bool = False
+    ) -> tuple[str, bool]:
+        """What a dataset, a workdir or a model holds.
 
+        Args:
+            path: its directory, or hf:OWNER/NAME@REVISION.
+            verify: compare the sha256 of every file.
+        """
+        return path, verify
 
-def evaluate(arguments: Sequence[str]) -> int:
-    """Score a fine-tuned model on a file."""
-    from bert_jax.finetuning_verbs import evaluate as run
+    path, verify = parse_options(command, "inspect", arguments)
+    from bert_jax.inspection import inspect as run
 
-    return run(arguments)
-
-
-def predict(arguments: Sequence[str]) -> int:
-    """A fine-tuned model's predictions for a file or standard input."""
-    from bert_jax.finetuning_verbs import predict as run
-
-    return run(arguments)
-
-
-def features(arguments: Sequence[str]) -> int:
-    """Hidden states of the tokens of a file's lines."""
-    from bert_jax.finetuning_verbs import features as run
-
-    return run(arguments)
+    for line in run(path, verify):
+        print(line)
+    return 0
 
 
-def convert(arguments: Sequence[str]) -> int:
-    """A model from or to another library."""
-    from bert_jax.convert.verbs import convert as run
+def doctor(arguments: Sequence[str]) -> int:
+    """What is wrong with this machine."""
 
-    return run(arguments)
+    def command() -> None:
+        """Versions, devices and their arithmetic, disk, common mistakes."""
 
+    parse_options(command, "doctor", arguments)
+    from bert_jax.doctor import main as run
 
-def benchmark(arguments: Sequence[str]) -> int:
-    """Measure this machine."""
-    from bert_jax.benchmark import main as run
-
-    return run(arguments)
+    return run()
 
 
 def demo(arguments: Sequence[str]) -> int:
@@ -182,16 +180,28 @@ def demo(arguments: Sequence[str]) -> int:
     return 0
 
 
-VERBS: dict[str, Callable[[Sequence[str]], int]] = {
+def elsewhere(module: str, name: str) -> Verb:
+    """The verb that a module of ours has under a name; loaded when it is called."""
+
+    def run(arguments: Sequence[str]) -> int:
+        verb: Verb = getattr(importlib.import_module(f"bert_jax.{module}"), name)
+        return verb(arguments)
+
+    return run
+
+
+VERBS: dict[str, Verb] = {
     "vocab": vocab,
     "prepare": prepare,
     "pretrain": pretrain,
-    "finetune": finetune,
-    "evaluate": evaluate,
-    "predict": predict,
-    "features": features,
-    "convert": convert,
-    "benchmark": benchmark,
+    "finetune": elsewhere("finetuning_verbs", "finetune"),
+    "evaluate": elsewhere("finetuning_verbs", "evaluate"),
+    "predict": elsewhere("finetuning_verbs", "predict"),
+    "features": elsewhere("finetuning_verbs", "features"),
+    "convert": elsewhere("convert.verbs", "convert"),
+    "inspect": inspect,
+    "benchmark": elsewhere("benchmark", "main"),
+    "doctor": doctor,
     "demo": demo,
 }
 

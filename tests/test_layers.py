@@ -24,7 +24,7 @@ checkpoint
 tasks tasks.task tasks.tables tasks.files tasks.problem tasks.glue tasks.texts \
 tasks.text_classification tasks.squad_rows tasks.squad_answers tasks.squad_files \
 tasks.squad tasks.conll tasks.ner_rows tasks.ner tasks.choices tasks.multiple_choice \
-tasks.problems tasks.finetuning tasks.pretraining tasks.unigram
+tasks.problems tasks.splits tasks.finetuning tasks.pretraining tasks.unigram
 training training.optimizer training.state training.start training.gradients \
 training.step training.distributed training.faults training.report training.loop
 convert convert.names convert.tensor_files convert.embedding \
@@ -32,8 +32,8 @@ convert.huggingface_config convert.comparison convert.receipts convert.tokenizer
 convert.sentencepiece_files convert.huggingface convert.opening \
 convert.extend convert.tf1_files convert.tf1 convert.model_card convert.export \
 convert.stablehlo
-plan init_from tuning inference evaluation features predict prediction_lines benchmark \
-convert.verbs
+plan init_from tuning inference evaluation features predict prediction_lines \
+inspection doctor benchmark convert.verbs
 run sweeps demo finetuning_verbs cli __main__
 """.split()
 
