@@ -12,7 +12,7 @@ from bert_jax.convert.opening import locate, open_model
 from bert_jax.inference import predictions_for, task_of
 from bert_jax.tasks.problem import Problem, Record
 from bert_jax.tasks.problems import problem_of
-from bert_jax.tuning import hold_out
+from bert_jax.tasks.splits import hold_out
 from bert_jax.whole_steps import read_config
 
 

@@ -234,11 +234,12 @@ def finetune(
     directory = epath.Path(workdir)
     examples = directory / "examples" if cache is None else epath.Path(cache)
     check_shared(directory)
+    with together():
+        mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
     # What the first process tokenizes, the others find.
     tuning = first_before_others(lambda: prepare_tuning(config, directory, examples))
     config, records = tuning.config, tuning.validation.records
     with together():
-        mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
         share = place_of_host(mesh, jax.process_index())
         task = finetuning_task(
             tuning.problem, config, tuning.train, tuning.validation, *share

@@ -8,7 +8,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from etils import epath
 
 from bert_jax.config import BertConfig, FinetuneConfig
@@ -16,11 +15,11 @@ from bert_jax.config.model import ProblemType
 from bert_jax.config_json import from_dict
 from bert_jax.convert.opening import open_model
 from bert_jax.data.example_cache import cached_examples, content_key
-from bert_jax.data.pipeline import permute
 from bert_jax.processes import is_first
 from bert_jax.tasks.finetuning import Part
 from bert_jax.tasks.problem import Problem, Record
 from bert_jax.tasks.problems import problem_of
+from bert_jax.tasks.splits import check_validation, read_parts
 from bert_jax.tokenization import Tokenizer
 from bert_jax.whole_steps import CHECKPOINTS, read_config, steps_in
 
@@ -46,51 +45,6 @@ class Tuning:
     validation: Part
     source: dict[str, Any] | None
     """Parameters to begin from; None: the run has checkpoints, or draws them all."""
-
-
-def read_parts(
-    problem: Problem, config: FinetuneConfig
-) -> tuple[list[Record], list[Record]]:
-    """Training and validation records.
-
-    Raises:
-        ValueError: no training file is named, or one cannot be read.
-    """
-    data = config.data
-    if data.path:
-        return problem.read("train", data), problem.read("validation", data)
-    if not data.train:
-        raise ValueError(
-            "data.train is empty; pass --data.train with a file, or --data.path with "
-            "the directory of a published dataset."
-        )
-    records = problem.read(data.train, data)
-    if data.validation:
-        return records, problem.read(data.validation, data)
-    return hold_out(problem, records, data.validation_fraction)
-
-
-def hold_out(
-    problem: Problem, records: Sequence[Record], fraction: float
-) -> tuple[list[Record], list[Record]]:
-    """Records to learn from, and to score on: always the same of the same file.
-
-    Raises:
-        ValueError: one of the two would be empty.
-    """
-    groups = list(dict.fromkeys(problem.group(r) for r in records))
-    order = permute(np.arange(len(groups)), len(groups), key=0)
-    held = {groups[i] for i in order[: math.ceil(fraction * len(groups))]}
-    parts: tuple[list[Record], list[Record]] = ([], [])
-    for record in records:
-        parts[problem.group(record) in held].append(record)
-    if not all(parts):
-        raise ValueError(
-            f"data.validation_fraction={fraction} leaves {len(parts[0])} of "
-            f"{len(records)} examples to learn from and {len(parts[1])} to score on; "
-            "name a file by --data.validation."
-        )
-    return parts
 
 
 def adopt(config: FinetuneConfig, source: BertConfig, where: str) -> BertConfig:
@@ -192,6 +146,42 @@ def encoded(
     return Part(records, examples)
 
 
+def tuned_model(
+    config: FinetuneConfig,
+    problem: Problem,
+    source: BertConfig,
+    records: Sequence[Record],
+    workdir: epath.Path,
+) -> BertConfig:
+    """The model with the head that the task needs.
+
+    Args:
+        records: that name the classes.
+
+    Raises:
+        ValueError: the records, or the run's own choices, do not go with the model.
+    """
+    labels = problem.labels(records, config.data)
+    shape = adopt(config, source, config.init_from or str(workdir))
+    if config.data.max_length > shape.max_position_embeddings:
+        raise ValueError(
+            f"data.max_length={config.data.max_length} but the model has "
+            f"{shape.max_position_embeddings} positions; pass at most that."
+        )
+    layers = shape.num_hidden_layers
+    for name, number in (
+        ("reinitialise_layers", config.reinitialise_layers),
+        ("optimizer.frozen_layers", config.optimizer.frozen_layers),
+    ):
+        if number > layers:
+            raise ValueError(
+                f"{name}={number} but the model has {layers} layers; pass at most that."
+            )
+    return dataclasses.replace(
+        shape, head=problem.head, labels=labels, problem_type=problem_type(config)
+    )
+
+
 def prepare_tuning(
     config: FinetuneConfig, workdir: epath.Path, cache: epath.Path
 ) -> Tuning:
@@ -205,19 +195,12 @@ def prepare_tuning(
     """
     problem = problem_of(config.task)
     source, tokenizer, params = open_start(config, workdir)
-    train, validation = read_parts(problem, config)
-    labels = problem.labels(train, config.data)
-    model = adopt(config, source, config.init_from or str(workdir))
-    model = dataclasses.replace(
-        model, head=problem.head, labels=labels, problem_type=problem_type(config)
-    )
-    if config.data.max_length > model.max_position_embeddings:
-        raise ValueError(
-            f"data.max_length={config.data.max_length} but the model has "
-            f"{model.max_position_embeddings} positions; pass at most that."
-        )
-    for records in (train, validation):
-        problem.check(records, model, config.data.validation or config.data.path)
+    train, validation = read_parts(problem, config.data)
+    apart = config.data.validation or config.data.path
+    # A rare class may be among what is held out alone.
+    known = train if apart else [*train, *validation]
+    model = tuned_model(config, problem, source, known, workdir)
+    check_validation(problem, validation, model, config.data)
     encode = functools.partial(encoded, problem, tokenizer, model, config, cache)
     data = dataclasses.replace(config.data, fingerprint=fingerprint(train))
     if config.data.fingerprint not in ("", data.fingerprint):
@@ -243,19 +226,10 @@ def without_head(
 
 
 def without_top(params: dict[str, Any], config: FinetuneConfig) -> dict[str, Any]:
-    """The parameters, but for the pooler and topmost layers to be drawn anew.
-
-    Raises:
-        ValueError: there are fewer layers.
-    """
+    """The parameters, but for the pooler and topmost layers to be drawn anew."""
     number, layers = config.reinitialise_layers, config.model.num_hidden_layers
     if not number:
         return params
-    if number > layers:
-        raise ValueError(
-            f"reinitialise_layers={number} but the model has {layers} layers; at most "
-            "those can be drawn anew."
-        )
     top = {f"layer_{i}" for i in range(layers - number, layers)}
     encoder = {k: v for k, v in params["encoder"].items() if k not in top}
     kept = {k: v for k, v in params.items() if k != "pooler"}

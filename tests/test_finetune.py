@@ -31,9 +31,9 @@ from bert_jax.evaluation import evaluate
 from bert_jax.run import finetune
 from bert_jax.sharding import path_name
 from bert_jax.tasks.finetuning import Learning
+from bert_jax.tasks.splits import hold_out
 from bert_jax.tasks.text_classification import TEXT_CLASSIFICATION
 from bert_jax.tasks.texts import TextRecord
-from bert_jax.tuning import hold_out, without_top
 from bert_jax.whole_steps import newest_whole
 
 RATES = ("tokens_per_second", "data_wait", "mfu")
@@ -310,11 +310,24 @@ def test_topmost_layers_drawn_anew(still, beginning, tmp_path):
     assert {n for n in top if not constant(n)} <= changed <= top
 
 
-def test_more_layers_than_there_are(still):
-    model = dataclasses.replace(still.model, num_hidden_layers=1)
-    many = dataclasses.replace(still, model=model, reinitialise_layers=2)
-    with pytest.raises(ValueError, match="reinitialise_layers=2 but the model has 1"):
-        without_top({}, many)
+def test_more_layers_than_there_are(still, tmp_path):
+    optimizer = dataclasses.replace(still.optimizer, frozen_layers=3)
+    for field, many in (
+        ("reinitialise_layers=2", {"reinitialise_layers": 2}),
+        ("optimizer.frozen_layers=3", {"optimizer": optimizer}),
+    ):
+        with pytest.raises(ValueError, match=f"{field} but the model has 1 layers"):
+            finetune(dataclasses.replace(still, **many), tmp_path / "many")
+    assert not (tmp_path / "many").exists()
+
+
+def test_validation_examples_must_have_labels(still, tmp_path):
+    file = tmp_path / "dev.csv"
+    file.write_text("review\nThe clerk reads.\n")
+    data = dataclasses.replace(still.data, validation=str(file))
+    with pytest.raises(ValueError, match="dev.csv, line 2: 1 of 1 validation examples"):
+        finetune(dataclasses.replace(still, data=data), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.fixture(scope="module")
