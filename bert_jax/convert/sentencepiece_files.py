@@ -9,6 +9,7 @@ lies beside `tokenizer.json`, and is what an import reads.
 import dataclasses
 import json
 import random
+import unicodedata
 from collections.abc import Iterator
 from typing import Any
 
@@ -108,16 +109,18 @@ def measure(
 
 
 def probe(tokenizer: Tokenizer, size: int = PROBE_SIZE) -> list[str]:
-    """The same strings each time: of pieces, of pieces and marks, of any characters."""
+    """The same strings each time: of pieces, alone or with marks, and of characters."""
     generator = random.Random(0)
     tokens = tokenizer.tokens(range(tokenizer.vocab_size))
     pieces = [token.replace(_SPACE, " ") for token in tokens]
     pieces = [piece for piece in pieces if piece not in SPECIAL_TOKENS]
     marks = [*map(chr, range(0x300, 0x370)), *map(chr, range(0x900, 0x980))]
-    makers = [pieces, pieces, marks, []]
+    # Letters beside the marks that Unicode composes them with.
+    composing = [unicodedata.normalize("NFD", chr(i)) for i in range(0xC0, 0x180)]
+    makers = [pieces, composing, marks, []]
     strings = []
     for i in range(size):
-        # By turns of four: two of pieces, one with marks, one of any characters.
+        # By turns of four; the last is of any characters.
         kind = makers[i % 4]
         parts = []
         for _ in range(generator.randint(1, 12)):

@@ -133,7 +133,8 @@ def test_the_receipt_counts_what_differs(tokenizer, checkpoint, tmp_path, capsys
     assert said == {**expected, "examples": differing[:3]}
     warning = f"{len(differing):,} of 2,000 strings"
     assert (warning in capsys.readouterr().err) == bool(differing)
-    assert len(differing) < (1 if not tokenizer.cased else 100)
+    # Rare strings only: a wrong normaliser differs on hundreds.
+    assert len(differing) < (100 if tokenizer.cased else 5)
 
 
 def test_a_difference_is_counted_and_told(tokenizer, tmp_path):
