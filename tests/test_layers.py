@@ -14,7 +14,8 @@ ORDER = """
 checks command config.model config.data config.training config.finetuning config \
 config_json manifest whole tokenization wordpiece
 data data.prose data.installed_documentation data.sources data.structured \
-data.documents vocabulary data.duplicates data.corpus data.pairs data.packing \
+data.paragraph_origins data.documents vocabulary data.duplicates data.corpus \
+data.pairs data.packing \
 data.records data.passes data.chunks data.beam data.unfinished data.prepare \
 data.pipeline data.buckets data.examples data.example_cache \
 model model.layers model.attention model.encoder model.heads \
@@ -34,7 +35,7 @@ convert.extend convert.tf1_files convert.tf1 convert.model_card convert.export \
 convert.stablehlo
 plan init_from tuning inference evaluation features predict prediction_lines \
 inspection doctor benchmark convert.verbs
-run sweeps demo finetuning_verbs cli __main__
+run sweeps demo_report demo finetuning_verbs cli __main__
 """.split()
 
 NO_JAX = {"jax", "jaxlib", "flax", "optax", "orbax", "chex"}
