@@ -5,6 +5,7 @@ All tasks of GLUE, and a user's own table of texts.
 
 import collections
 import csv
+import dataclasses
 import functools
 from collections.abc import Sequence
 from pathlib import Path
@@ -236,19 +237,9 @@ TEXT_CLASSIFICATION = Problem(
     labelled=lambda record: record.label is not None,
     notices=notices,
 )
-TEXT_REGRESSION = Problem(
-    head="sequence_classification",
+TEXT_REGRESSION = dataclasses.replace(
+    TEXT_CLASSIFICATION,
     read=functools.partial(read, number=True),
     labels=one_number,
-    check=check,
-    encode=encode,
-    loss=loss,
-    outputs=outputs,
-    predict=predict,
-    score=score,
-    write=write,
     baseline=constant,
-    record=asked,
-    labelled=lambda record: record.label is not None,
-    notices=notices,
 )
