@@ -252,6 +252,13 @@ def finetune(
             source = without_top(source, config)
             if note and is_first():
                 print(note, flush=True)
+    if is_first():
+        print(
+            f"{len(tuning.train.examples):,} examples to learn from, "
+            f"{len(tuning.validation.examples):,} to score on; {config.num_steps:,} "
+            f"steps of {config.batch_size}.",
+            flush=True,
+        )
     begin(directory, config, tuning.tokenizer)
     fit(task, config, mesh, directory, directory / "tokenizer", source)
     rule, value = tuning.problem.baseline(tuning.train.records, records)

@@ -116,7 +116,7 @@ class FinetuneConfig(RunConfig):
     pretraining is worth shows beside it."""
     reinitialise_layers: int = 0
     """Draw so many of the topmost layers, and the pooler, anew (Zhang et al. 2020)."""
-    log_every: int = 50
+    log_every: int = 20
     """Steps between two training lines."""
     eval_every: int = 0
     """Steps between two evaluations on the validation examples; 0: an epoch."""
