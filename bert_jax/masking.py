@@ -36,6 +36,8 @@ class MaskedBatch:
     """The tokens that stood there."""
     weights: Float[Array, "*B P"]
     """1 for a real prediction, 0 for an unused slot."""
+    pairs: Int[Array, "*B T"] | None = None
+    """The number of each token's pair, where a row has room for several."""
 
 
 def prediction_counts(sequence_length: int, masking: MaskingConfig) -> list[int]:
@@ -119,7 +121,8 @@ def mask_tokens(
     Returns:
         The masked rows. A row of n tokens is due min(P, max(1, round(rate · n)))
         predictions, none if it is empty. It has so many, or all its tokens; whole words
-        may come to fewer, where no word left out fits into the rest.
+        may come to fewer, where no word left out fits into the rest. In a row of
+        several pairs n counts all of them, and each token has the same chance.
 
     Raises:
         ValueError: `continues_word` is None, and the unit is another than token.
@@ -140,4 +143,5 @@ def mask_tokens(
         predicted=positions,
         labels=labels,
         weights=used.astype(jnp.float32),
+        pairs=inputs.pairs,
     )

@@ -23,6 +23,9 @@ class Inputs:
     """Real tokens other than [CLS] and [SEP]."""
     length: Int[Array, " B"]
     """Real tokens a row, [CLS] and [SEP] among them."""
+    pairs: Int[Array, "B T"] | None
+    """Of each token the number of its pair, from 1 on, and 0 on padding; None where a
+    row has room for a single pair."""
 
 
 def inputs_of(
@@ -41,10 +44,12 @@ def inputs_of(
     position = jnp.arange(tokens.shape[1])
     inside = (position >= first) & (position < end)
     special = (position == first) | (position == second - 1) | (position == end - 1)
+    number = jnp.arange(1, inside.shape[1] + 1)[:, None]
     return Inputs(
         input_ids=tokens,
         segment_ids=(inside & (position >= second)).any(1).astype(jnp.int32),
         attention_mask=inside.any(1),
         maskable=(inside & ~special).any(1),
         length=inside.sum((1, 2)),
+        pairs=(inside * number).sum(1) if len(number) > 1 else None,
     )

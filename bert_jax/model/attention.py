@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from bert_jax.config import BertConfig
 from bert_jax.model.layers import dense, layer_norm
@@ -28,10 +28,17 @@ def attention_probabilities(
 
 
 def visible_keys(
-    attention_mask: Bool[Array, "B S"], causal: bool
+    attention_mask: Bool[Array, "B S"],
+    causal: bool,
+    pairs: Int[Array, "B S"] | None = None,
 ) -> Bool[Array, "B #T S"]:
-    """Which keys each token may look at: the real ones, and no later ones if causal."""
+    """Which keys each token may look at: the real ones, and no later ones if causal.
+
+    With `pairs`, the number of each token's pair, only those of its own pair.
+    """
     visible = attention_mask[:, None, :]
+    if pairs is not None:
+        visible = visible & (pairs[:, :, None] == pairs[:, None, :])
     if causal:
         length = attention_mask.shape[1]
         visible = visible & jnp.tril(jnp.ones((length, length), bool))

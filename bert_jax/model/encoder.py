@@ -10,6 +10,13 @@ from bert_jax.model.attention import SelfAttention, visible_keys
 from bert_jax.model.layers import activation, dense, kernel_init, layer_norm
 
 
+def positions_in_pairs(pairs: Int[Array, "B T"]) -> Int[Array, "B T"]:
+    """How many tokens of the same pair stand before each token."""
+    place = jnp.arange(pairs.shape[1])
+    begins = jnp.diff(pairs, axis=1, prepend=-1) != 0
+    return place - jax.lax.cummax(jnp.where(begins, place, 0), axis=1)
+
+
 class Embeddings(nn.Module):
     """Token + position + segment, then LayerNorm and dropout."""
 
@@ -32,8 +39,12 @@ class Embeddings(nn.Module):
         input_ids: Int[Array, "B T"],
         segment_ids: Int[Array, "B T"],
         deterministic: bool,
+        pairs: Int[Array, "B T"] | None = None,
     ) -> Float[Array, "B T D"]:
-        positions = jnp.arange(input_ids.shape[1])[None]
+        if pairs is None:
+            positions = jnp.arange(input_ids.shape[1])[None]
+        else:
+            positions = positions_in_pairs(pairs)
         total = (
             self.token(input_ids) + self.position(positions) + self.segment(segment_ids)
         )
@@ -116,6 +127,7 @@ class Encoder(nn.Module):
         segment_ids: Int[Array, "B T"],
         attention_mask: Bool[Array, "B T"] | Int[Array, "B T"],
         deterministic: bool = True,
+        pairs: Int[Array, "B T"] | None = None,
     ) -> Float[Array, "B T D"]:
         """The last layer's hidden states, in `config.dtype`.
 
@@ -124,9 +136,11 @@ class Encoder(nn.Module):
             segment_ids: 0 for the first text, 1 for the second.
             attention_mask: true (or 1) where a token is real, false (0) on padding.
             deterministic: false to drop out, which takes the rng "dropout".
+            pairs: where several texts share a row, the number of each token's. A token
+                attends to its own text alone, and positions begin anew with each.
         """
         return self.hidden_states(
-            input_ids, segment_ids, attention_mask, deterministic
+            input_ids, segment_ids, attention_mask, deterministic, pairs
         )[-1]
 
     def hidden_states(
@@ -135,12 +149,13 @@ class Encoder(nn.Module):
         segment_ids: Int[Array, "B T"],
         attention_mask: Bool[Array, "B T"] | Int[Array, "B T"],
         deterministic: bool = True,
+        pairs: Int[Array, "B T"] | None = None,
     ) -> list[Float[Array, "B T D"]]:
         """The embeddings and every layer's hidden states: L + 1 arrays."""
         visible = visible_keys(
-            attention_mask.astype(bool), self.config.attention == "causal"
+            attention_mask.astype(bool), self.config.attention == "causal", pairs
         )
-        states = [self.embeddings(input_ids, segment_ids, deterministic)]
+        states = [self.embeddings(input_ids, segment_ids, deterministic, pairs)]
         for layer in self.layers:
             states.append(layer(states[-1], visible, deterministic))
         return states

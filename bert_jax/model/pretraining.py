@@ -27,6 +27,7 @@ class BertForPretraining(nn.Module):
         predicted: Int[Array, "B P"],
         first: Int[Array, "B K"],
         deterministic: bool = True,
+        pairs: Int[Array, "B T"] | None = None,
     ) -> tuple[Float[Array, "B P V"], Float[Array, "B K 2"]]:
         """Vocabulary scores at the positions `predicted`, and next-sentence scores.
 
@@ -34,8 +35,11 @@ class BertForPretraining(nn.Module):
             predicted: positions whose tokens are to be predicted; the head runs on
                 these alone.
             first: where each pair's [CLS] stands.
+            pairs: the number of each token's pair, where a row holds several.
         """
-        hidden = self.encoder(input_ids, segment_ids, attention_mask, deterministic)
+        hidden = self.encoder(
+            input_ids, segment_ids, attention_mask, deterministic, pairs
+        )
         token_scores = self.masked_lm(
             gather_positions(hidden, predicted), self.encoder.token_table()
         )

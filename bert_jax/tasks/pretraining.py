@@ -114,6 +114,7 @@ def apply_model(
         masked.attention_mask,
         masked.predicted,
         rows.first,
+        pairs=masked.pairs,
         **dropout,
     )
     return scores
