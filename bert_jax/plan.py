@@ -56,8 +56,10 @@ def describe(config: PretrainConfig, dataset: Dataset, task: Task) -> Iterator[s
     masked = mask_tokens(mask_key, batch, config.masking, words)
     for row in range(min(_ROWS_SHOWN, config.batch_size)):
         text, predictions = decode_masked(masked, row, dataset.tokenizer)
-        label = int(batch["next_sentence_label"][row, 0])
-        meaning = {0: "follows", 1: "random", -1: "none"}[label]
-        yield f"first batch, row {row} (second segment: {meaning}):"
+        held = batch["end"][row] > 0
+        labels = batch["next_sentence_label"][row, held].tolist()
+        meanings = {0: "follows", 1: "random", -1: "none"}
+        told = ", ".join(meanings[label] for label in labels)
+        yield f"first batch, row {row} (second segment: {told}):"
         yield f"  {text}"
         yield f"  to predict: {'; '.join(predictions)}"

@@ -75,6 +75,8 @@ class PrepareConfig(TextConfig):
     none: one segment a row."""
     sequence_length: int = 128
     """Tokens a row, special tokens included."""
+    pack: bool = False
+    """Let pairs that do not fill a row share one; each sees itself alone."""
     sentences: Literal["split", "lines"] = "split"
     """split: lines are prose, cut into sentences; lines: one sentence a line."""
     short_sequence_probability: float = 0.1

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 from etils import epath
-from jaxtyping import Int32, Int64
+from jaxtyping import Int32, Int64, Shaped
 
 from bert_jax.config import PrepareConfig
 from bert_jax.config_json import write_json
 from bert_jax.data.corpus import Corpus
 from bert_jax.data.documents import Documents, read_text, split_sentences
-from bert_jax.data.packing import pack
-from bert_jax.data.pairs import make_pairs
+from bert_jax.data.packing import most_pairs, pack, share_rows
+from bert_jax.data.pairs import Pairs, make_pairs
 from bert_jax.data.passes import held_out, passes, shuffle
 from bert_jax.data.records import SPLITS, row_dtype, shard_name, write_rows
 from bert_jax.manifest import DamagedError, describe_files, verify_files
@@ -99,6 +99,12 @@ def _cut(
     return np.split(order, ends) if len(order) else []
 
 
+def dtype_of(config: PrepareConfig, tokenizer: Tokenizer) -> np.dtype[np.void]:
+    """The dtype of the dataset's rows."""
+    most = most_pairs(config.sequence_length) if config.pack else 1
+    return row_dtype(config.sequence_length, tokenizer.vocab_size, most)
+
+
 def write_shard(
     chunk: Chunk, config: PrepareConfig, files: Sequence[str], tokenizer: Tokenizer
 ) -> dict[str, Any]:
@@ -112,25 +118,37 @@ def write_shard(
         rng,
         config.pairs,
     )
-    dtype = row_dtype(config.sequence_length, tokenizer.vocab_size)
-    rows = pack(
-        tokens, pairs, dtype, tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id
-    )
+    dtype = dtype_of(config, tokenizer)
+    ids = tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id
+    rows = pack(tokens, pairs, dtype, *ids)
+    if config.pack:
+        rows = share_rows(rows, dtype, tokenizer.pad_id)
     output = epath.Path(config.output)
     write_rows(output / chunk.name, rows)
     (shard,) = describe_files(output, [chunk.name])
-    counts["pairs"] = len(rows)
-    if config.pairs != "none":
-        counts[f"{LABEL_1[config.pairs]}_pairs"] = int(pairs.label.sum())
-    counts["tokens"] = int(rows["end"].sum(dtype=np.int64))
-    counts["padding"] = rows["tokens"].size - counts["tokens"]
     result = {
         "shard": shard | {"split": chunk.split, "rows": len(rows)},
-        "counts": counts,
+        "counts": counts | _count(config, pairs, rows),
         "dropped": dropped | pairs.dropped,
     }
     write_json(result, output / UNFINISHED / f"{chunk.name}.json")
     return result
+
+
+def _count(
+    config: PrepareConfig, pairs: Pairs, rows: Shaped[np.ndarray, " N"]
+) -> dict[str, int]:
+    """How much a shard holds; of a packed one also what it would be without packing."""
+    counts = {"pairs": len(pairs.label)}
+    if config.pairs != "none":
+        counts[f"{LABEL_1[config.pairs]}_pairs"] = int(pairs.label.sum())
+    # Pairs lie one after another, so where the last one ends all tokens do.
+    tokens = counts["tokens"] = int(rows["end"].max(axis=1).sum(dtype=np.int64))
+    counts["padding"] = rows["tokens"].size - tokens
+    if config.pack:
+        in_own_rows = len(pairs.label) * config.sequence_length
+        counts["padding_unpacked"] = in_own_rows - tokens
+    return counts
 
 
 def _tokenize(

@@ -29,6 +29,7 @@ from bert_jax.data.chunks import (
     LABEL_1,
     UNFINISHED,
     Chunk,
+    dtype_of,
     plan_chunks,
     result_of,
     write_shard,
@@ -92,10 +93,12 @@ def _describe_plan(
     config: PrepareConfig, tokenizer: Tokenizer, corpus: Corpus
 ) -> dict[str, Any]:
     """Everything that the dataset's bytes depend on."""
-    dtype = records.row_dtype(config.sequence_length, tokenizer.vocab_size)
+    dtype = dtype_of(config, tokenizer)
     options = dataclasses.asdict(config)
     for name in _NOT_RECORDED:
         del options[name]
+    if not config.pack:
+        del options["pack"]  # datasets older than the option are as they would be now
     return {
         "format_version": records.FORMAT_VERSION,
         "row": records.dtype_to_json(dtype),
@@ -243,14 +246,20 @@ def _finish(
 
 
 def _summary(output: epath.Path, manifest: dict[str, Any]) -> str:
-    counts = manifest["counts"]
-    train = counts["train"]
+    train = manifest["counts"]["train"]
+    number = dict.fromkeys(records.SPLITS, 0)
+    for shard in manifest["shards"]:
+        number[shard["split"]] += shard["rows"]
     cells = train["tokens"] + train["padding"]
     shares = [f"{train['padding'] / cells:.1%} padding"]
+    if "padding_unpacked" in train:
+        cells = train["tokens"] + train["padding_unpacked"]
+        before = f"{train['padding_unpacked'] / cells:.1%}"
+        shares[0] += f" ({before} unpacked)"
     if kind := LABEL_1.get(manifest["pairs"]):
         shares.append(f"{train[f'{kind}_share']:.1%} {kind} pairs")
     return (
-        f"{output}: {train['pairs']} rows for training, "
-        f"{counts.get('validation', {}).get('pairs', 0)} for validation; "
+        f"{output}: {number['train']} rows for training, "
+        f"{number['validation']} for validation; "
         f"{train['tokens'] / 1e6:.1f} M tokens, {', '.join(shares)}."
     )

@@ -1,15 +1,20 @@
 """Pretraining on every kind of pair, and with every unit of masking."""
 
 import dataclasses
+import functools
 import json
 
+import jax
+import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax.config import DataConfig, PrepareConfig
+from bert_jax.config import DataConfig, MeshConfig, PrepareConfig
 from bert_jax.data.prepare import prepare
 from bert_jax.data.records import open_dataset
-from bert_jax.run import pretrain
+from bert_jax.plan import describe
+from bert_jax.run import pretrain, resolve
+from bert_jax.tasks.pretraining import pretraining_task
 
 PAIR_SCORES = {
     "nsp": {"nsp_loss", "nsp_accuracy"},
@@ -84,3 +89,83 @@ def test_every_unit_of_masking_trains(unit, small_config, tmp_path):
     scores = pretrain(config, tmp_path)
     assert 0 < scores["mlm_loss"] < 10
     assert scores["unigram_loss"] > 0
+
+
+@pytest.fixture(scope="module")
+def packed(corpus, tokenizer_directory, tmp_path_factory):
+    """The corpus of all tests with several pairs in a row of 64, and as unpacked."""
+    folder = tmp_path_factory.mktemp("packed")
+    found = []
+    for pack in (True, False):
+        config = PrepareConfig(
+            input=(str(corpus / "*.txt"),),
+            tokenizer=str(tokenizer_directory),
+            output=str(folder / f"pack_{pack}"),
+            sequence_length=64,
+            pack=pack,
+            validation_fraction=0.2,
+            workers=1,
+        )
+        prepare(config)
+        found.append(open_dataset(config.output))
+    return found
+
+
+def for_packed(small_config, dataset):
+    model = dataclasses.replace(small_config.model, max_position_embeddings=64)
+    data = DataConfig(path=str(dataset.path), sequence_length=64)
+    masking = dataclasses.replace(small_config.masking, max_predictions=10)
+    return dataclasses.replace(small_config, model=model, data=data, masking=masking)
+
+
+def test_packed_rows_are_trained_on_several_devices(packed, small_config, tmp_path):
+    config = dataclasses.replace(
+        for_packed(small_config, packed[0]),
+        mesh=MeshConfig(data=2, fsdp=2),
+        microbatches=2,
+    )
+    scores = pretrain(config, tmp_path)
+    assert 0 < scores["nsp_loss"] < 2 and 0 < scores["unigram_loss"] < 5
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    losses = [x["mlm_loss"] for x in map(json.loads, lines) if x["split"] == "train"]
+    assert len(losses) == 10 and losses[-1] < losses[0] - 0.2
+
+
+def test_packed_rows_count_their_pairs_and_real_tokens(packed, small_config):
+    counts, tasks = [], []
+    for dataset in packed:
+        config = resolve(for_packed(small_config, dataset), dataset)
+        tasks.append(pretraining_task(config, dataset))
+        params = jax.jit(tasks[-1].initialise)(jax.random.key(0))
+        evaluate = jax.jit(functools.partial(tasks[-1].evaluate, params))
+        batches = list(tasks[-1].evaluation_batches())
+        sums = [evaluate(batch)[0] for batch in batches]
+        told = dataset.manifest["counts"]["validation"]
+        assert sum(float(s["nsp_loss"][1]) for s in sums) == told["pairs"]
+        assert sum(map(tasks[-1].tokens, batches)) == told["tokens"]
+        counts.append((len(batches), told["tokens"], told["pairs"]))
+    (few, *one), (many, *other) = counts
+    assert few < many and one == other
+    batch = tasks[0].batch(0)
+    assert tasks[0].tokens(batch) == (batch["tokens"] > 0).sum()
+    rows, _ = jax.jit(tasks[0].draw)(batch, jax.random.key(0))
+    assert (np.asarray(rows.masked.pairs) > 0).sum() == tasks[0].tokens(batch)
+
+
+def test_a_plan_shows_all_pairs_of_a_packed_row(packed, small_config):
+    dataset = packed[0]
+    config = resolve(for_packed(small_config, dataset), dataset)
+    task = pretraining_task(config, dataset)
+    lines = list(describe(config, dataset, task))
+    place = next(i for i, x in enumerate(lines) if x.startswith("first batch, row 0"))
+    rows, meanings = task.batch(0), {0: "follows", 1: "random"}
+    labels = [
+        meanings[label]
+        for label, end in zip(
+            rows["next_sentence_label"][0].tolist(), rows["end"][0], strict=True
+        )
+        if end
+    ]
+    assert f"(second segment: {', '.join(labels)})" in lines[place]
+    assert lines[place + 1].split().count("[CLS]") == len(labels)
+    assert "batch end: [8, 4] uint16" in lines
