@@ -18,6 +18,9 @@ DETECT = "BERT_JAX_DISTRIBUTED"
 
 LOST_AFTER = 100
 """Seconds without a sign of life after which a process counts as lost."""
+LEAVE_WITHIN = 30
+"""Seconds that a process waits for the others at its end: they come together, or one
+has failed and the others hang in a collective, which this then ends."""
 
 MAY_DIFFER = ("data.path", "data.train", "data.validation")
 """Fields that hosts may give other values: where each has its copy of the same data."""
@@ -85,7 +88,7 @@ def start(environment: Mapping[str, str]) -> bool:
             jax.distributed.initialize(
                 **told,
                 heartbeat_timeout_seconds=LOST_AFTER,
-                shutdown_timeout_seconds=LOST_AFTER,
+                shutdown_timeout_seconds=LEAVE_WITHIN,
             )
         except ValueError as error:
             raise ValueError(
