@@ -83,7 +83,8 @@ def recipe(options: argparse.Namespace, seed: int) -> FinetuneConfig:
 def prepare(config: FinetuneConfig) -> tuple[Tuning, Task]:
     """The rows of both parts, and the task that our own training makes of them."""
     with tempfile.TemporaryDirectory() as empty:
-        tuning = prepare_tuning(config, epath.Path(empty))
+        root = epath.Path(empty)
+        tuning = prepare_tuning(config, root / "run", root / "examples")
     parts = tuning.train, tuning.validation
     return tuning, finetuning_task(tuning.problem, tuning.config, *parts)
 
