@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -95,21 +96,27 @@ def _check_fields(config: PretrainConfig, model: Model) -> None:
             )
 
 
-def check_source(config: RunConfig, source: Source, shapes: Any) -> str:
+def check_source(
+    config: RunConfig, source: Source | None, initialise: Callable[[jax.Array], Any]
+) -> str:
     """Refuse parameters that are not those of the run, but for whole heads.
 
     Args:
-        shapes: the parameters' shapes and dtypes.
+        initialise: draws the run's parameters by a key.
 
     Returns:
-        A line that says which heads are drawn anew and which are left aside, if any.
+        A line that says what is gone on from, which heads are drawn anew and which are
+        left aside; nothing where nothing is gone on from.
 
     Raises:
         ValueError: a shape or dtype differs, or a leaf is missing or too many.
     """
+    if source is None:
+        return ""
+    shapes = jax.eval_shape(initialise, jax.random.key(config.seed))
     if isinstance(source, epath.Path):
         require_same_shapes(source / "state", shapes)
-        return ""
+        return f"From {config.init_from}, with its optimizer and its count of steps."
     wanted, given = _shapes(shapes), _shapes(source)
     fresh, unused = shapes.keys() - source.keys(), source.keys() - shapes.keys()
     wrong = [
@@ -126,9 +133,12 @@ def check_source(config: RunConfig, source: Source, shapes: Any) -> str:
         )
     said = {f"drawn by seed {config.seed}": fresh, "left aside": unused}
     parts = [
-        f"{what}: {', '.join(sorted(names))}" for what, names in said.items() if names
+        f"; {what}: {', '.join(sorted(names))}" for what, names in said.items() if names
     ]
-    return f"From {config.init_from}; {'; '.join(parts)}." if parts else ""
+    return (
+        f"From {config.init_from}; the optimizer and the count of steps begin anew"
+        f"{''.join(parts)}."
+    )
 
 
 def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:

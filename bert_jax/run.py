@@ -1,6 +1,7 @@
 """The story on one page: check what was asked for, build the task, fit."""
 
 import dataclasses
+import itertools
 import json
 import os
 from collections.abc import Iterator
@@ -182,11 +183,9 @@ def pretrain(
         share = place_of_host(mesh, jax.process_index())
         task = pretraining_task(config, dataset, *share)
         check_workdir(directory, config)
-        if source is not None:
-            shapes = jax.eval_shape(task.initialise, jax.random.key(config.seed))
-            note = check_source(config, source, shapes)
-            if note and is_first():
-                print(note, flush=True)
+        note = check_source(config, source, task.initialise)
+        if note and is_first():
+            print(note, flush=True)
     begin(directory, config, dataset.tokenizer)
     scores = fit(task, config, mesh, directory, directory / "tokenizer", source)
     told = unigram_baseline(config, dataset) if scores and is_first() else {}
@@ -204,11 +203,19 @@ def begin(workdir: epath.Path, config: RunConfig, tokenizer: Tokenizer) -> None:
 
 
 def dry_run(config: PretrainConfig, workdir: str | os.PathLike[str]) -> Iterator[str]:
-    """What `pretrain` would train on what, line by line; nothing is trained."""
+    """What `pretrain` would train on what, line by line; nothing is trained.
+
+    Raises:
+        ValueError: as `pretrain` does.
+    """
     dataset, config = open_for(config)
-    _, config = open_source(config, dataset, epath.Path(workdir))
+    source, config = open_source(config, dataset, epath.Path(workdir))
     make_mesh(config.mesh, config.batch_size, config.microbatches)
-    return describe(config, dataset, pretraining_task(config, dataset))
+    task = pretraining_task(config, dataset)
+    if workdir:
+        check_workdir(epath.Path(workdir), config)
+    note = check_source(config, source, task.initialise)
+    return itertools.chain([note] if note else [], describe(config, dataset, task))
 
 
 def finetune(
@@ -246,12 +253,11 @@ def finetune(
         )
         check_workdir(directory, config)
         source = tuning.source
+        note = check_source(config, source, task.initialise)
         if source is not None:
-            shapes = jax.eval_shape(task.initialise, jax.random.key(config.seed))
-            note = check_source(config, source, shapes)
             source = without_top(source, config)
-            if note and is_first():
-                print(note, flush=True)
+        if note and is_first():
+            print(note, flush=True)
     if is_first():
         print(
             f"{len(tuning.train.examples):,} examples to learn from, "

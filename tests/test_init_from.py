@@ -25,7 +25,7 @@ from bert_jax.data.prepare import prepare
 from bert_jax.data.records import Dataset
 from bert_jax.init_from import open_source
 from bert_jax.model.pretraining import BertForPretraining
-from bert_jax.run import pretrain
+from bert_jax.run import dry_run, pretrain
 from bert_jax.sharding import path_name
 from bert_jax.tasks.pretraining import initial_params
 from bert_jax.training.state import split_seed
@@ -75,10 +75,10 @@ def assert_same(one: Any, other: Any) -> None:
     ("heads", "note"),
     [
         ((), ""),
-        (("pooler",), "drawn by seed 0: pooler.\n"),
+        (("pooler",), "; drawn by seed 0: pooler"),
         (
             ("pooler", "masked_lm", "next_sentence"),
-            "drawn by seed 0: masked_lm, next_sentence, pooler.\n",
+            "; drawn by seed 0: masked_lm, next_sentence, pooler",
         ),
     ],
 )
@@ -95,9 +95,9 @@ def test_heads_that_are_not_there_are_drawn(
     kernels = (p["encoder"]["layer_0"]["attention"] for p in (theirs, fresh))
     one, other = (np.asarray(p["query"]["kernel"]) for p in kernels)
     assert (one != other).any(), "the seeds must draw different parameters"
-    output = capsys.readouterr().out
-    line = f"From {tmp_path / 'model'}; {note}"
-    assert (line in output) if note else ("From " not in output)
+    anew = "the optimizer and the count of steps begin anew"
+    line = f"From {tmp_path / 'model'}; {anew}{note}.\n"
+    assert line in capsys.readouterr().out
 
 
 def test_a_head_that_the_run_lacks_is_left_aside(config, dataset, tmp_path, capsys):
@@ -142,8 +142,9 @@ def test_other_parameters_are_refused(
     params = jax.tree.map(np.asarray, drawn(config, 7))
     change(params)
     run = imported(config, dataset, tmp_path / "model", params)
-    with pytest.raises(ValueError, match=message):
-        pretrain(run, tmp_path / "run")
+    for start in (dry_run, pretrain):
+        with pytest.raises(ValueError, match=message):
+            start(run, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -165,6 +166,35 @@ def test_another_computation_is_refused(
     run = imported(config, dataset, tmp_path / "model", params, **{field: value})
     with pytest.raises(ValueError, match=message):
         pretrain(run, tmp_path / "run")
+
+
+def test_a_dry_run_tells_what_it_begins_from(config, dataset, tmp_path):
+    params = {"encoder": drawn(config, 7)["encoder"]}
+    run = imported(config, dataset, tmp_path / "model", params)
+    first, *rest = dry_run(run, "")
+    assert first.endswith("anew; drawn by seed 0: masked_lm, next_sentence, pooler.")
+    assert rest
+    assert "From " not in "".join(dry_run(config, ""))
+
+
+def test_a_dry_run_refuses_the_workdir_of_another_run(config, tmp_path):
+    pretrain(config, tmp_path)
+    other = dataclasses.replace(config, seed=1)
+    with pytest.raises(ValueError, match="belongs to another run: seed was 0"):
+        dry_run(other, tmp_path)
+
+
+def test_a_kept_optimizer_is_told(config, tmp_path, capsys):
+    pretrain(config, tmp_path / "first")
+    run = dataclasses.replace(
+        config,
+        init_from=str(tmp_path / "first"),
+        keep_optimizer=True,
+        num_steps=2,
+    )
+    pretrain(run, tmp_path / "second")
+    line = f"From {tmp_path / 'first'}, with its optimizer and its count of steps.\n"
+    assert line in capsys.readouterr().out
 
 
 def test_no_optimizer_can_be_kept(config, dataset, tmp_path):
