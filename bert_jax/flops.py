@@ -58,6 +58,12 @@ def pretraining_flops(
     return float(batch_size * row)
 
 
+def encoding_flops(config: BertConfig, batch_size: int, sequence_length: int) -> float:
+    """Model FLOPs of hidden states and pooled vectors, forward only."""
+    pooler = 2 * config.hidden_size**2
+    return batch_size * (_encoder_flops(config, sequence_length) / 3 + pooler)
+
+
 def finetuning_flops(config: BertConfig, num_rows: int, sequence_length: int) -> float:
     """Model FLOPs of one fine-tuning step; the head, some thousandths, is left out."""
     return num_rows * _encoder_flops(config, sequence_length)

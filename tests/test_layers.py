@@ -34,8 +34,11 @@ convert.sentencepiece_files convert.huggingface convert.opening \
 convert.extend convert.tf1_files convert.tf1 convert.model_card convert.export \
 convert.stablehlo
 plan init_from tuning inference evaluation features predict prediction_lines \
-inspection doctor benchmark convert.verbs
-run sweeps demo_report demo finetuning_verbs cli __main__
+inspection doctor benchmark.figures benchmark.synthetic benchmark.devices \
+benchmark.pytorch_child benchmark.pytorch benchmark.comparison benchmark.training \
+benchmark.inference benchmark.reading benchmark.preparation benchmark.command \
+benchmark convert.verbs
+run sweeps demo_report demo finetuning_verbs cli __main__ benchmark.__main__
 """.split()
 
 NO_JAX = {"jax", "jaxlib", "flax", "optax", "orbax", "chex"}

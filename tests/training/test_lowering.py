@@ -6,7 +6,8 @@ import functools
 import jax
 import pytest
 
-from bert_jax.benchmark import parser, synthetic_task
+from bert_jax.benchmark.command import parser
+from bert_jax.benchmark.synthetic import synthetic_task
 from bert_jax.config import MeshConfig
 from bert_jax.sharding import batch_sharding, make_mesh, tree_shardings
 from bert_jax.training.optimizer import make_optimizer

@@ -1,0 +1,76 @@
+"""The encoder: token ids to hidden states and pooled vectors, without dropout."""
+
+import argparse
+import functools
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from bert_jax.benchmark.comparison import measure
+from bert_jax.benchmark.devices import OurModel, compiled
+from bert_jax.benchmark.figures import Figures
+from bert_jax.benchmark.pytorch import Arrays
+from bert_jax.benchmark.synthetic import synthetic_task
+from bert_jax.config import BertConfig
+from bert_jax.flops import encoding_flops
+from bert_jax.model.encoder import Encoder
+from bert_jax.model.heads import Pooler
+from bert_jax.rows import inputs_of
+from bert_jax.training.state import num_parameters
+
+TORCH_VARIANTS = ("encoder",)
+
+
+def encode(
+    config: BertConfig,
+    params: Any,
+    input_ids: Int[Array, "B T"],
+    segment_ids: Int[Array, "B T"],
+    attention_mask: Bool[Array, "B T"],
+) -> tuple[Float[Array, "B T D"], Float[Array, "B D"]]:
+    """Hidden states, and pooled vectors."""
+    hidden: Any = Encoder(config).apply(
+        {"params": params["encoder"]}, input_ids, segment_ids, attention_mask
+    )
+    pooler = {"params": params["pooler"]}
+    pooled: Any = Pooler(config).apply(pooler, hidden[:, 0])
+    return hidden, pooled
+
+
+def benchmark_inference(options: argparse.Namespace) -> Figures:
+    """The encoder alone: hidden states and pooled vectors of one batch, no dropout.
+
+    Parameters are in the dtype of the computation, on one device.
+    """
+    config, task = synthetic_task(options)
+    model, rows = config.model, task.batch(0)
+    inputs = inputs_of(rows)
+    batch = inputs.input_ids, inputs.segment_ids, inputs.attention_mask
+
+    def draw() -> Any:
+        drawn = task.initialise(jax.random.key(config.seed))
+        kept = {name: drawn[name] for name in ("encoder", "pooler")}
+        return jax.tree.map(lambda leaf: leaf.astype(model.dtype), kept)
+
+    params = jax.jit(draw)()
+    encoding = jax.jit(functools.partial(encode, model))
+    program, figures = compiled(encoding, params, *batch)
+    ours = OurModel(
+        dispatch=lambda: program(params, *batch),
+        sequences=config.batch_size,
+        tokens=task.tokens(rows),
+        flops=encoding_flops(model, config.batch_size, options.sequence_length),
+        num_devices=1,
+        figures={"parameters": num_parameters(params), **figures},
+    )
+
+    def arrays() -> Arrays:
+        names = ("input_ids", "token_type_ids", "attention_mask")
+        return {
+            name: np.asarray(values, np.int64)
+            for name, values in zip(names, batch, strict=True)
+        }
+
+    return measure(options, config, ours, TORCH_VARIANTS, arrays)

@@ -1,0 +1,52 @@
+"""From text to a vocabulary, and to a dataset."""
+
+import argparse
+import resource
+import tempfile
+import time
+from pathlib import Path
+
+from bert_jax.benchmark.figures import Figures, peak_memory_mib
+from bert_jax.config import PrepareConfig, VocabularyConfig
+from bert_jax.data.installed_documentation import write_corpus
+from bert_jax.data.prepare import prepare
+from bert_jax.vocabulary import train_vocabulary
+
+
+def benchmark_prepare(options: argparse.Namespace) -> Figures:
+    """Learn a vocabulary from text and prepare it as a dataset.
+
+    The text is `--input`, or else the documentation of the installed packages.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        inputs = tuple(options.input)
+        if not inputs:
+            write_corpus(Path(folder) / "corpus")
+            inputs = (str(Path(folder) / "corpus" / "*.txt"),)
+        tokenizer, output = f"{folder}/vocab", f"{folder}/data"
+        start = time.perf_counter()
+        train_vocabulary(
+            VocabularyConfig(
+                input=inputs, output=tokenizer, vocab_size=options.vocab_size
+            )
+        )
+        vocabulary_seconds = time.perf_counter() - start
+        start = time.perf_counter()
+        manifest = prepare(
+            PrepareConfig(
+                input=inputs,
+                tokenizer=tokenizer,
+                output=output,
+                sequence_length=options.sequence_length,
+            )
+        )
+        prepare_seconds = time.perf_counter() - start
+    size = sum(source["size"] for source in manifest["sources"])
+    return {
+        "megabytes": size / 1e6,
+        "vocabulary_seconds": vocabulary_seconds,
+        "prepare_seconds": prepare_seconds,
+        "megabytes_per_second": size / 1e6 / prepare_seconds,
+        "counts": manifest["counts"],
+        "largest_worker_mib": peak_memory_mib(resource.RUSAGE_CHILDREN),
+    }

@@ -1,0 +1,204 @@
+"""PyTorch's side of a comparison: does the job on its first line, a turn a line.
+
+Models are those of transformers, drawn at random, with its attention `sdpa`. Nothing of
+JAX is imported here.
+"""
+
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from jaxtyping import Float, Int
+from torch.nn.functional import cross_entropy
+
+from bert_jax.benchmark.figures import Figures, peak_memory_mib
+
+Rows = dict[str, Int[torch.Tensor, "B ..."]]
+
+
+class AsShipped(torch.nn.Module):
+    """The loss as `BertForPreTraining` gives it: scores of all positions."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, rows: Rows) -> Float[torch.Tensor, ""]:
+        rows = {k: v for k, v in rows.items() if not k.startswith("predicted")}
+        return self.model(**rows).loss
+
+
+class MaskedHead(torch.nn.Module):
+    """The same loss, with scores of the masked positions alone."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, rows: Rows) -> Float[torch.Tensor, ""]:
+        names = ("input_ids", "token_type_ids", "attention_mask")
+        found = self.model.bert(**{name: rows[name] for name in names})
+        hidden = found.last_hidden_state
+        places = rows["predicted"][:, :, None].expand(-1, -1, hidden.shape[-1])
+        scores, pair_scores = self.model.cls(
+            hidden.gather(1, places), found.pooler_output
+        )
+        labels = rows["predicted_labels"].flatten()
+        pair_loss = cross_entropy(pair_scores, rows["next_sentence_label"])
+        return cross_entropy(scores.flatten(0, 1), labels) + pair_loss
+
+
+def their_config(model: dict[str, Any]) -> Any:
+    """Our configuration as transformers', whose fields ours are named after."""
+    known = transformers.BertConfig().to_dict()
+    same = {k: v for k, v in model.items() if k in known and k != "dtype"}
+    return transformers.BertConfig(**same)
+
+
+def adamw(model: Any, optimizer: dict[str, Any]) -> torch.optim.Optimizer:
+    """The fused AdamW; biases and LayerNorm are not decayed."""
+    decayed: dict[bool, list[Any]] = {True: [], False: []}
+    for parameter in model.parameters():
+        decayed[parameter.ndim > 1].append(parameter)
+    groups = [
+        {"params": decayed[True], "weight_decay": optimizer["weight_decay"]},
+        {"params": decayed[False], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(
+        groups,
+        lr=optimizer["peak_learning_rate"],
+        betas=(optimizer["beta1"], optimizer["beta2"]),
+        eps=optimizer["epsilon"],
+        fused=True,
+    )
+
+
+def training(job: dict[str, Any], rows: Rows) -> tuple[Any, Callable[[], Any]]:
+    """The model, and a step of it: loss, gradient, clipping, update.
+
+    With bfloat16 by autocast, over float32 parameters.
+    """
+    config = their_config(job["model"])
+    device, optimizer_config = job["device"], job["optimizer"]
+    model = transformers.AutoModelForPreTraining.from_config(
+        config, attn_implementation="sdpa", dtype=torch.float32
+    )
+    model = model.to(device).train()
+    loss_of: Any = {"as_shipped": AsShipped, "masked_head": MaskedHead}[job["variant"]]
+    loss_of = loss_of(model)
+    if job["compile"]:
+        loss_of = torch.compile(loss_of)
+    optimizer = adamw(model, optimizer_config)
+    number = job["microbatches"]
+    chunks = {name: values.chunk(number) for name, values in rows.items()}
+    parts = [{name: chunks[name][i] for name in rows} for i in range(number)]
+    low = job["model"]["dtype"] == "bfloat16"
+
+    def step() -> Any:
+        for part in parts:
+            with torch.autocast(device, torch.bfloat16, enabled=low):
+                loss = loss_of(part) / number
+            loss.backward()
+        norm = optimizer_config["max_grad_norm"]
+        torch.nn.utils.clip_grad_norm_(model.parameters(), norm)
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss
+
+    return model, step
+
+
+def inference(job: dict[str, Any], rows: Rows) -> tuple[Any, Callable[[], Any]]:
+    """The model, and hidden states and pooled vectors by it; weights in its dtype."""
+    model = transformers.AutoModel.from_config(
+        their_config(job["model"]),
+        attn_implementation="sdpa",
+        dtype=getattr(torch, job["model"]["dtype"]),
+    )
+    model = model.to(job["device"]).eval()
+    encode: Any = torch.compile(model) if job["compile"] else model
+
+    def step() -> Any:
+        with torch.inference_mode():
+            return encode(**rows)
+
+    return model, step
+
+
+class Worker:
+    """The job at work."""
+
+    def __init__(self, job: dict[str, Any]) -> None:
+        self.device = job["device"]
+        if self.device == "cuda" and not torch.cuda.is_available():
+            raise RuntimeError("PyTorch sees no GPU where JAX does.")
+        torch.set_num_threads(job["threads"] or len(os.sched_getaffinity(0)))
+        # As JAX does by default on GPUs that can: float32 products in TensorFloat32.
+        torch.set_float32_matmul_precision("high")
+        torch.manual_seed(0)
+        with np.load(job["rows"]) as arrays:
+            rows = {k: torch.from_numpy(v).to(self.device) for k, v in arrays.items()}
+        make = inference if job["variant"] == "encoder" else training
+        model, self.step = make(job, rows)
+        start = time.perf_counter()
+        self.step()
+        self.wait()
+        self.figures = {
+            "parameters": sum(p.numel() for p in model.parameters()),
+            "first_step_seconds": time.perf_counter() - start,
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+            "threads": torch.get_num_threads(),
+        }
+
+    def wait(self) -> None:
+        """Until the device has done all that it was given."""
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+
+    def turn(self, steps: int) -> Figures:
+        """Seconds of a step, after one that is not timed; the peak of memory so far.
+
+        What memory a GPU has cached is given back, for others to take their turn.
+        """
+        self.step()
+        self.wait()
+        start = time.perf_counter()
+        for _ in range(steps):
+            self.step()
+        self.wait()
+        answer: Figures = {"seconds": (time.perf_counter() - start) / steps}
+        answer["peak_memory_mib"] = peak_memory_mib()
+        if self.device == "cuda":
+            answer["device_peak_mib"] = torch.cuda.max_memory_allocated() / (1 << 20)
+            torch.cuda.empty_cache()
+        return answer
+
+
+def main() -> None:
+    """Answer lines until there are no more."""
+    # What libraries print must not come between the answers.
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    with contextlib.closing(answers):
+        try:
+            worker = Worker(json.loads(sys.stdin.readline()))
+            print(json.dumps(worker.figures), file=answers)
+            for line in sys.stdin:
+                print(json.dumps(worker.turn(int(line.split()[1]))), file=answers)
+        except Exception as error:
+            first = (str(error).strip().split("\n") or [""])[0][:300]
+            message = f"{type(error).__name__}: {first}"
+            print(json.dumps({"error": message}), file=answers)
+            raise
+
+
+if __name__ == "__main__":
+    main()
