@@ -46,8 +46,7 @@ def add_model(command: argparse.ArgumentParser) -> None:
     add(
         "--steps",
         type=positive,
-        default=2,
-        help="steps a turn, after one that is not timed; 20 suit a GPU (%(default)s)",
+        help="steps a turn, after one that is not timed (2 on a CPU, elsewhere 20)",
     )
     add("--compare", choices=("torch",), help="time PyTorch and transformers in turn")
     add("--torch-compile", action="store_true", help="PyTorch compiled as well")

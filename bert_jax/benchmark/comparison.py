@@ -79,7 +79,8 @@ def measure(
         products = {f"matmul_{n}": turn for n, turn in matmul_turns().items()}
         turns: dict[str, Turn] = {"ours": ours.turn}
         turns |= {name: process.turn for name, process in ready.items()}
-        seconds = alternate(turns | products, options.repeats, options.steps)
+        steps = options.steps or (2 if jax.default_backend() == "cpu" else 20)
+        seconds = alternate(turns | products, options.repeats, steps)
     matmul = max(
         2 * int(name.split("_")[1]) ** 3 / statistics.median(seconds[name])
         for name in products
@@ -93,6 +94,7 @@ def measure(
     figures = {
         "device": jax.devices()[0].device_kind,
         "devices": ours.num_devices,
+        "steps": steps,
         "measured_matmul_flops_per_second": matmul,
     }
     figures |= told("ours", ours.figures, ours.num_devices)
