@@ -1,7 +1,8 @@
 """Scores and prediction files of a fine-tuned model."""
 
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from etils import epath
@@ -51,6 +52,15 @@ def records_of(problem: Problem, data: ExamplesConfig, part: str) -> list[Record
     return hold_out(problem, records, data.validation_fraction)[1]
 
 
+@contextlib.contextmanager
+def telling(what: str) -> Iterator[None]:
+    """Where a file is refused, say what may have been forgotten."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{error} ({what}.)") from error
+
+
 def evaluate(
     checkpoint: str | os.PathLike[str],
     data: ExamplesConfig | None = None,
@@ -75,7 +85,8 @@ def evaluate(
     model = open_model(os.fspath(checkpoint))
     problem = problem_of(task_of(model.config))
     data = data or examples_config(model.directory)
-    records = records_of(problem, data, part)
+    with telling(f"{checkpoint} was fine-tuned on {task_of(model.config)}"):
+        records = records_of(problem, data, part)
     problem.check(records, model.config, data.validation or data.path or data.train)
     labelled = _labelled(problem, records)
     found = predictions_for(model.config, model.params, model.tokenizer, records, data)

@@ -18,7 +18,7 @@ from bert_jax.data.buckets import batches_by_bucket, bucket_lengths
 from bert_jax.data.examples import from_rows
 from bert_jax.model.encoder import Encoder
 from bert_jax.rows import inputs_of
-from bert_jax.tokenization import Tokenizer
+from bert_jax.tokenization import Encoding, Tokenizer
 
 COMBINATIONS = ("concatenate", "sum")
 
@@ -82,40 +82,59 @@ def features(
     layers: Sequence[int] = (-1,),
     combine: str = "concatenate",
     batch_size: int = 32,
+    what: str = "text",
+    first: int = 0,
 ) -> list[Features]:
     """The features of each text's tokens, in the texts' order.
 
     Args:
         layers: 0 for the embeddings, 1 … L, or from behind: -1 for the last.
         combine: concatenate or sum, of several layers.
+        what, first: a text's name where it is refused, and the first one's number.
 
     Raises:
         ValueError: a text is too long, or there is no such layer.
     """
     check_layers(layers, combine, config)
     encodings = [tokenizer.encode(text) for text in texts]
+    longest = config.max_position_embeddings
     rows = [
-        ([tokenizer.cls_id, *each.ids.tolist(), tokenizer.sep_id], len(each.ids) + 2)
-        for each in encodings
+        _row(tokenizer, each, longest, f"{what} {number}")
+        for number, each in enumerate(encodings, first)
     ]
     examples = from_rows(rows, np.arange(len(rows), dtype=np.int32))
-    longest = config.max_position_embeddings
     buckets = bucket_lengths(examples.lengths, longest)
     compute = _compiled(config, tuple(layers), combine)
     found: list[Features | None] = [None] * len(rows)
     for length, chosen in batches_by_bucket(buckets, batch_size):
         size = min(batch_size, 1 << (len(chosen) - 1).bit_length())
-        numbers = np.full(size, -1, np.int64)
-        numbers[: len(chosen)] = chosen
+        numbers = np.pad(chosen, (0, size - len(chosen)), constant_values=-1)
         vectors = jax.device_get(compute(params, examples.gather(numbers, length)))
         for place, number in enumerate(chosen):
-            ids, _ = rows[number]
-            offsets = np.full((len(ids), 2), -1, np.int32)
-            offsets[1:-1] = encodings[number].offsets
-            found[number] = Features(
-                tokenizer.tokens(ids), offsets, vectors[place, : len(ids)]
-            )
+            tokens = tokenizer.tokens(rows[number][0])
+            found[number] = _found(tokens, encodings[number], vectors[place])
     return [each for each in found if each is not None]
+
+
+def _found(
+    tokens: list[str], encoding: Encoding, vectors: Float32[np.ndarray, "T _"]
+) -> Features:
+    offsets = np.full((len(tokens), 2), -1, np.int32)
+    offsets[1:-1] = encoding.offsets
+    return Features(tokens, offsets, vectors[: len(tokens)])
+
+
+def _row(
+    tokenizer: Tokenizer, encoding: Encoding, longest: int, what: str
+) -> tuple[list[int], int]:
+    """[CLS] text [SEP], and where a second text would begin."""
+    ids = [tokenizer.cls_id, *encoding.ids.tolist(), tokenizer.sep_id]
+    if len(ids) > longest:
+        raise ValueError(
+            f"{what} has {len(ids)} tokens, [CLS] and [SEP] among them; the model "
+            f"takes {longest}. Shorten it."
+        )
+    return ids, len(ids)
 
 
 @functools.cache
@@ -143,25 +162,39 @@ def _compiled(config: BertConfig, layers: tuple[int, ...], combine: str) -> Any:
     return jax.jit(compute)
 
 
+def check_output(path: Path) -> None:
+    """Refuse a file that cannot be written, before anything is computed.
+
+    Raises:
+        ValueError: its name says no format.
+        FileNotFoundError: its directory is not there.
+    """
+    if path.suffix not in (".npz", ".jsonl"):
+        raise ValueError(f"{path} must end in .npz or .jsonl, which says the format.")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path.parent} is not a directory; make it first.")
+
+
 def write_features(chunks: Iterable[Sequence[Features]], path: Path) -> int:
     """Write the features of many texts to .npz or .jsonl, whole or not at all.
 
     In .npz, all in memory until the end: `tokens` [S], `offsets` [S, 2], `vectors`
     [S, …] of all texts end to end, and `starts` [N + 1]. In .jsonl a line a text, with
-    the first three.
+    the first three, the vectors to six digits after the point.
 
     Returns:
         The number of texts.
 
     Raises:
-        ValueError: the name ends otherwise.
+        ValueError: the name ends otherwise, or there is no text.
     """
-    if path.suffix not in (".npz", ".jsonl"):
-        raise ValueError(f"{path} must end in .npz or .jsonl, which says the format.")
+    check_output(path)
     temporary = path.with_name(f"{path.name}.tmp")
     write = _write_npz if path.suffix == ".npz" else _write_jsonl
     try:
         number = write(chunks, temporary)
+        if not number:
+            raise ValueError(f"There is no text to write to {path}.")
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -170,6 +203,8 @@ def write_features(chunks: Iterable[Sequence[Features]], path: Path) -> int:
 
 def _write_npz(chunks: Iterable[Sequence[Features]], path: Path) -> int:
     found = list(itertools.chain.from_iterable(chunks))
+    if not found:
+        return 0
     lengths = [len(each.tokens) for each in found]
     with path.open("wb") as file:
         np.savez(
@@ -189,7 +224,7 @@ def _write_jsonl(chunks: Iterable[Sequence[Features]], path: Path) -> int:
             line = {
                 "tokens": each.tokens,
                 "offsets": each.offsets.tolist(),
-                "vectors": each.vectors.tolist(),
+                "vectors": each.vectors.astype(np.float64).round(6).tolist(),
             }
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
             number += 1

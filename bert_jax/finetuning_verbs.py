@@ -100,10 +100,21 @@ def _finetune(
 
         scores = finetune(config, workdir)
         if speaks:
-            print(json.dumps({name: round(value, 4) for name, value in scores.items()}))
+            print(scores_line(scores))
     if speaks:
+        print(f"To use it: bert-jax predict --checkpoint {workdir} --input FILE")
         print(f'In Python: bert_jax.load("{workdir}")')
     return 0
+
+
+def scores_line(scores: dict[str, float]) -> str:
+    """Scores as JSON to four digits; thresholds whole, for an example lies on each."""
+    return json.dumps(
+        {
+            name: value if name.endswith("_threshold") else round(value, 4)
+            for name, value in scores.items()
+        }
+    )
 
 
 def evaluate(arguments: Sequence[str]) -> int:
@@ -130,7 +141,7 @@ def evaluate(arguments: Sequence[str]) -> int:
     from bert_jax.evaluation import evaluate as run
 
     scores, files = run(*options)
-    print(json.dumps({name: round(value, 4) for name, value in scores.items()}))
+    print(scores_line(scores))
     for file in files:
         print(file)
     return 0
@@ -163,24 +174,29 @@ def _value(arguments: Sequence[str], option: str) -> str | None:
 
 def predict(arguments: Sequence[str]) -> int:
     """A fine-tuned model's predictions for a file or standard input."""
+    default = _examples_of(arguments)
 
     def command(
-        checkpoint: str, input: str = "-", batch_size: int = 32
-    ) -> tuple[str, str, int]:
+        checkpoint: str,
+        input: str = "-",
+        data: ExamplesConfig = default,
+        batch_size: int = 32,
+    ) -> tuple[str, str, ExamplesConfig, int]:
         """Predictions as JSON, one a line, in the order of the input.
 
         Args:
             checkpoint: workdir of `bert-jax finetune`, or one of its checkpoints.
             input: .csv, .tsv or .jsonl file, or any other with a text a line; -: lines
                 of JSON or of text from standard input.
+            data: how the input is read; else as in training.
             batch_size: examples that are computed at once.
         """
-        return checkpoint, input, batch_size
+        return checkpoint, input, data, batch_size
 
-    checkpoint, source, batch_size = parse_options(command, "predict", arguments)
+    options = parse_options(command, "predict", arguments)
     from bert_jax.prediction_lines import prediction_lines
 
-    for line in prediction_lines(checkpoint, source, batch_size):
+    for line in prediction_lines(*options):
         print(line)
     return 0
 

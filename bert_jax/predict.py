@@ -185,14 +185,22 @@ class Predictor:
         rows = [{"text": text} for text in texts]
         return self._predict(rows, "token-classification", "tag", self.data)
 
-    def answer(self, question: str, context: str) -> Prediction:
+    def answer(
+        self, question: str, context: str, null_threshold: float | None = None
+    ) -> Prediction:
         """The `answer` to a question in a text, its `start` and `end` there, and more.
+
+        Args:
+            null_threshold: of `null_odds` above which there is none; None: the run's.
 
         Raises:
             ValueError: the model was not fine-tuned on questions.
         """
         row = {"question": question, "context": context}
-        return self._predict([row], "question-answering", "answer", self.data)[0]
+        data = self.data
+        if null_threshold is not None:
+            data = dataclasses.replace(data, null_threshold=null_threshold)
+        return self._predict([row], "question-answering", "answer", data)[0]
 
     def choose(self, context: str, choices: Sequence[str]) -> Prediction:
         """The number of the likeliest `choice` after a text, and all `probabilities`.

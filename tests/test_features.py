@@ -89,3 +89,36 @@ def test_a_failure_leaves_no_file_behind(bert, tmp_path):
         with pytest.raises(RuntimeError, match="stopped"):
             write_features(failing(), tmp_path / name)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("content", "output", "says"),
+    [
+        (b"Rain.\n" + b"rain " * 60, "out.npz", "texts.txt, line 2 has 122 tokens"),
+        (b"", "out.npz", "There is no text to write to"),
+        (b"", "out.jsonl", "There is no text to write to"),
+        (b"Rain.\nr\xffn\n", "out.jsonl", "texts.txt, after line 0: a byte is not"),
+        (b"Rain.\n", "out.csv", "must end in .npz or .jsonl, which says the format"),
+        (b"Rain.\n", "none/out.npz", "none is not a directory; make it first"),
+    ],
+)
+def test_files_that_have_no_features(
+    content, output, says, pretrained, tmp_path, capsys
+):
+    source = tmp_path / "texts.txt"
+    source.write_bytes(content)
+    options = ["--model", str(pretrained), "--input", str(source)]
+    assert main(["features", *options, "--output", str(tmp_path / output)]) == 2
+    error = capsys.readouterr().err
+    assert says in error and error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == [source], "nothing half-written"
+
+
+def test_a_byte_order_mark_is_no_text(pretrained, tmp_path, capsys):
+    options = ["--model", str(pretrained), "--output", str(tmp_path / "out.jsonl")]
+    found = []
+    for encoding in ("utf-8", "utf-8-sig"):
+        (tmp_path / "a.txt").write_text("Rain.\n", encoding)
+        assert main(["features", *options, "--input", str(tmp_path / "a.txt")]) == 0
+        found.append((tmp_path / "out.jsonl").read_text())
+    assert found[0] == found[1]

@@ -147,6 +147,18 @@ def test_a_file_of_texts(classes, by_table, capsys, monkeypatch, tmp_path):
         assert same(found, by_table[: len(lines)])
 
 
+def test_a_file_with_other_columns(classes, by_table, capsys, monkeypatch, tmp_path):
+    (tmp_path / "a.csv").write_text("body\n" + "\n".join(TEXTS) + "\n")
+    where = ("--checkpoint", str(classes), "--input", str(tmp_path / "a.csv"))
+    named = ("--data.text-columns", "body")
+    assert same(predictions(capsys, monkeypatch, *where, *named), by_table)
+
+
+def test_numbers_have_the_digits_that_they_know(by_table):
+    values = [p for each in by_table for p in each["probabilities"].values()]
+    assert all(value == float(f"{value:.6g}") for value in values)
+
+
 def test_what_stands_in_the_column_of_labels_is_not_looked_at(
     classes, by_table, capsys, monkeypatch, tmp_path
 ):
@@ -233,6 +245,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
             "a.jsonl, line 2 has 2 texts and",
         ),
         ("a.txt", b"a\n", "a.txt ends in .txt; it must be .csv, .tsv or .jsonl"),
+        ("a.json", b"{}", "run was fine-tuned on text-classification.)"),
     ],
 )
 def test_files_that_cannot_be_scored(name, content, says, classes, capsys, tmp_path):

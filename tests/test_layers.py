@@ -30,8 +30,8 @@ training training.optimizer training.state training.start training.gradients \
 training.step training.distributed training.faults training.report training.loop
 convert convert.names convert.tensor_files convert.embedding \
 convert.huggingface_config convert.comparison convert.receipts convert.tokenizers \
-convert.sentencepiece_files convert.huggingface convert.opening \
-convert.extend convert.tf1_files convert.tf1 convert.model_card convert.export \
+convert.sentencepiece_files convert.huggingface convert.tf1_files \
+convert.opening convert.extend convert.tf1 convert.model_card convert.export \
 convert.stablehlo
 plan init_from tuning inference evaluation features predict prediction_lines \
 inspection doctor benchmark.figures benchmark.synthetic benchmark.devices \

@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import f1_score
@@ -96,6 +96,7 @@ PAIRS_OF_CLASSES = st.lists(
 )
 
 
+@settings(deadline=None)  # scikit-learn is imported in it
 @given(PAIRS_OF_CLASSES, st.randoms())
 def test_scores_of_classes_are_in_range_and_know_no_order(pairs, random):
     labels, guesses = np.array(pairs).T

@@ -62,6 +62,9 @@ class ExamplesConfig:
     """Question answering: most tokens an answer."""
     num_best: int = 20
     """Question answering: answers listed for a question."""
+    null_threshold: float = 0.0
+    """Question answering: a question is taken for unanswerable where its null_odds are
+    greater; scores on a file with such questions say which value would be best."""
     fingerprint: str = ""
     """Of the training examples; filled in at the start, checked on resuming."""
 

@@ -9,8 +9,8 @@ from jaxtyping import Float
 
 from bert_jax.config import BertConfig
 from bert_jax.convert.embedding import embedding_files, read_embedding
-from bert_jax.convert.huggingface_config import read_bert_config
-from bert_jax.convert.names import Name, by, names_of, shape_of
+from bert_jax.convert.huggingface_config import keys_left_over, read_bert_config
+from bert_jax.convert.names import Name, named_shapes, names_of, shape_of
 from bert_jax.convert.receipts import Imported, Leaf
 from bert_jax.convert.sentencepiece_files import (
     MODEL,
@@ -54,7 +54,8 @@ def read_huggingface(path: epath.Path, allow_extra: bool = False) -> Imported:
 
     Args:
         path: holds config.json, model.safetensors (or its shards and their index) and
-            the tokenizer's files.
+            the tokenizer's files; or one file of tensors or its index, beside which the
+            others lie.
         allow_extra: leave tensors aside that the architecture does not have.
 
     Raises:
@@ -63,6 +64,7 @@ def read_huggingface(path: epath.Path, allow_extra: bool = False) -> Imported:
             is none that we compute; one line says which and what.
     """
     files, found = open_tensors(path)
+    path = path.parent if path.is_file() else path
     tensors = _by_canonical_name(path, found)
     config = _read_config(path, tensors)
     copies = _take_tied(path, tensors) if config.head in WITH_TABLE else {}
@@ -91,6 +93,7 @@ def read_huggingface(path: epath.Path, allow_extra: bool = False) -> Imported:
         fresh=(),
         left_over=tuple(sorted(left_over)),
         sources=tuple(describe_files(path, [CONFIG, *files, *present])),
+        config_left_over=keys_left_over(read_json(path / CONFIG)),
         embedding=read_embedding(path, tokenizer.cased),
     )
 
@@ -126,6 +129,10 @@ def _by_canonical_name(path: epath.Path, found: list[Tensor]) -> dict[str, Tenso
 
 def _read_config(path: epath.Path, tensors: dict[str, Tensor]) -> BertConfig:
     """The configuration, of as many layers as there are tensors for."""
+    if not (path / CONFIG).exists():
+        raise FileNotFoundError(
+            f"{path} lacks {CONFIG}, which says what the tensors are of; fetch it too."
+        )
     values = read_json(path / CONFIG)
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     try:
@@ -216,11 +223,11 @@ def _check_shapes(
         if name.huggingface_transposed:
             shape = shape[::-1]
         if tensor.shape != shape:
-            wrong.append(f"{tensor.name} is {by(tensor.shape)}, not {by(shape)}")
+            wrong.append((tensor.name, tensor.shape, shape))
     if wrong:
         raise ValueError(
-            f"{path}: {'; '.join(wrong)}, as {CONFIG} has it; put the file there that "
-            "belongs to the tensors."
+            f"{path}: {named_shapes(wrong)}, as {CONFIG} has it; put the file there "
+            "that belongs to the tensors."
         )
 
 

@@ -47,6 +47,18 @@ ONLY = {
     "quantization_config": None,
 }
 """Keys of which we compute one value alone; a key that is absent has it."""
+READ = {
+    *SIZES,
+    *RATES,
+    *ONLY,
+    "hidden_act",
+    "architectures",
+    "id2label",
+    "num_labels",
+    "problem_type",
+    "tie_word_embeddings",
+}
+"""Every key that an import looks at."""
 _LARGEST = 1 << 31
 
 
@@ -91,6 +103,16 @@ def read_bert_config(
         labels = LABELS if _labels(values) == LABELS else ()
     fields |= {"hidden_act": ACTIVATIONS[act], "head": head, "labels": labels}
     return BertConfig(**fields, problem_type=_problem_type(values, head, labels))
+
+
+def keys_left_over(values: dict[str, Any]) -> dict[str, Any]:
+    """What a `config.json` says that an import does not look at.
+
+    None of it changes what a model computes: the versions of libraries, the shape of
+    transformers' own outputs, and rates that a run here has options for, such as
+    `classifier_dropout`.
+    """
+    return {name: value for name, value in values.items() if name not in READ}
 
 
 def _problem_type(values: dict[str, Any], head: str, labels: tuple[str, ...]) -> Any:

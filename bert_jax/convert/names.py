@@ -11,6 +11,8 @@ from bert_jax.config import BertConfig
 from bert_jax.model.finetuning import SEE_ONE_VECTOR
 from bert_jax.model.heads import num_outputs
 
+_NAMED = 8
+
 
 @dataclasses.dataclass(frozen=True)
 class Name:
@@ -147,6 +149,13 @@ def names_of(config: BertConfig, pooler: bool = True) -> list[Name]:
 def by(shape: tuple[int, ...]) -> str:
     """A shape as messages have it."""
     return "x".join(map(str, shape)) or "a scalar"
+
+
+def named_shapes(wrong: list[tuple[str, tuple[int, ...], tuple[int, ...]]]) -> str:
+    """Tensors of another shape than they should have: the first few, and how many."""
+    told = [f"{name} is {by(is_)}, not {by(due)}" for name, is_, due in wrong]
+    more = [f"{len(told)} in all differ"] if len(told) > _NAMED else []
+    return "; ".join(told[:_NAMED] + more)
 
 
 def shape_of(config: BertConfig, ours: str) -> tuple[int, ...]:

@@ -18,6 +18,7 @@ from bert_jax.convert.huggingface import (
     read_huggingface,
 )
 from bert_jax.convert.tensor_files import INDEX, SINGLE
+from bert_jax.convert.tf1_files import is_tf1
 from bert_jax.tokenization import Tokenizer
 from bert_jax.whole_steps import find_checkpoint, read_config
 
@@ -55,6 +56,11 @@ def locate(path: str) -> tuple[epath.Path, bool]:
     directory = as_directory(path)
     if is_huggingface(directory):
         return directory, True
+    if is_tf1(directory):
+        raise ValueError(
+            f"{directory} is a checkpoint of TensorFlow; make one of ours by `bert-jax "
+            f"convert import --from tf1 {directory} --output DIRECTORY`, and name that."
+        )
     directory, problems = find_checkpoint(directory)
     for problem in problems:
         warnings.warn(f"Passed over a newer checkpoint: {problem}", stacklevel=4)

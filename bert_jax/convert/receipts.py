@@ -1,6 +1,7 @@
 """What a conversion did with each tensor, and the checkpoint that an import writes."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -51,6 +52,8 @@ class Imported:
     """Path, size and sha256 of each file read."""
     embedding: Embedding | None = None
     """How it makes one vector of a text, where its files say."""
+    config_left_over: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """Keys of the source's configuration that were not taken, and their values."""
 
 
 def receipt(imported: Imported, comparison: Comparison) -> dict[str, Any]:
@@ -61,21 +64,29 @@ def receipt(imported: Imported, comparison: Comparison) -> dict[str, Any]:
         "tensors": [dataclasses.asdict(leaf) for leaf in imported.leaves],
         "fresh": list(imported.fresh),
         "left_over": list(imported.left_over),
+        "config_left_over": imported.config_left_over,
     }
 
 
 def summary(imported: Imported) -> str:
     """An import in one line: tensors by number, some of those not taken by name."""
     size = sum(leaf.size for leaf in jax.tree.leaves(imported.params))
-    named = ", ".join(imported.left_over[:_NAMED])
-    if len(imported.left_over) > _NAMED:
-        named += f" and more, all in {RECEIPT}"
-    left_over = f" ({named})" if named else ""
+    left_over = _some(imported.left_over)
+    # A key without a value says nothing.
+    said = [name for name, value in imported.config_left_over.items() if value]
     return (
         f"{size:,} parameters, head {imported.config.head}; "
         f"{len(imported.leaves)} tensors taken, {len(imported.fresh)} fresh, "
-        f"{len(imported.left_over)} left over{left_over}."
+        f"{len(imported.left_over)} left over{left_over}; "
+        f"{len(said)} settings left over{_some(said)}."
     )
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first few names in brackets."""
+    told = ", ".join(names[:_NAMED])
+    more = f" and more, all in {RECEIPT}" if len(names) > _NAMED else ""
+    return f" ({told}{more})" if told else ""
 
 
 def write_imported(
@@ -107,7 +118,7 @@ def write_checkpoint(
 
     Args:
         embedding: how it makes one vector of a text, if that is known.
-        said: what `conversion.json` shall hold.
+        said: what `conversion.json` shall hold beside the files that are written.
 
     Raises:
         FileExistsError: `output` is there and not an empty directory.
@@ -119,7 +130,8 @@ def write_checkpoint(
         if embedding is not None:
             values["embedding"] = to_dict(embedding)
         write_json(values, directory / "config.json")
-        write_json(said, directory / RECEIPT)
         tokenizer.save(directory / "tokenizer")
-        files = describe_files(directory, files_below(directory))
+        written = describe_files(directory, files_below(directory))
+        write_json(said | {"files": written}, directory / RECEIPT)
+        files = written + describe_files(directory, [RECEIPT])
         write_json({"step": 0, "files": files}, directory / MANIFEST)

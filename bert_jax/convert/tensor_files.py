@@ -98,7 +98,7 @@ def read_json(path: epath.Path) -> dict[str, Any]:
     try:
         return parse_object(path.read_bytes())
     except ValueError as error:
-        raise ValueError(f"{path} {error}") from error
+        raise ValueError(f"{path} {error} Fetch it again.") from error
 
 
 def parse_object(content: bytes) -> dict[str, Any]:
@@ -130,14 +130,23 @@ def parse_object(content: bytes) -> dict[str, Any]:
 def open_tensors(path: epath.Path) -> tuple[list[str], list[Tensor]]:
     """A directory's files that hold tensors, and every tensor's place in them.
 
+    Args:
+        path: the directory, or one of those files or its index.
+
     Raises:
         FileNotFoundError: a file is missing.
         ValueError: a file is damaged, or is none that can be read safely.
     """
+    if path.is_file():
+        if path.name.endswith(".index.json"):
+            return _open_shards(path)
+        return [path.name], read_header(path)
+    if not path.exists():
+        raise FileNotFoundError(f"{path} is not there; name a directory that is.")
     if (path / SINGLE).exists():
         return [SINGLE], read_header(path / SINGLE)
     if (path / INDEX).exists():
-        return _open_shards(path)
+        return _open_shards(path / INDEX)
     pickles = [name for name in PICKLES if (path / name).exists()]
     if pickles:
         raise ValueError(f"{path / pickles[0]} is {_PICKLE}")
@@ -147,21 +156,23 @@ def open_tensors(path: epath.Path) -> tuple[list[str], list[Tensor]]:
     )
 
 
-def _open_shards(path: epath.Path) -> tuple[list[str], list[Tensor]]:
-    places = read_json(path / INDEX).get("weight_map")
+def _open_shards(index: epath.Path) -> tuple[list[str], list[Tensor]]:
+    path = index.parent
+    places = read_json(index).get("weight_map")
     if not isinstance(places, dict) or not places:
-        raise ValueError(f"{path / INDEX} has no weight_map; fetch it again.")
+        raise ValueError(f"{index} has no weight_map; fetch it again.")
     for file in places.values():
         if not isinstance(file, str) or file != epath.Path(file).name or not file:
             raise ValueError(
-                f"{path / INDEX} names the file {str(file)[:80]!r}; a shard must lie "
-                "beside its index."
+                f"{index} names the file {str(file)[:80]!r}; a shard must lie beside "
+                "its index."
             )
     files = sorted(set(places.values()))
     missing = [name for name in files if not (path / name).is_file()]
     if missing:
         raise FileNotFoundError(
-            f"{path} lacks {', '.join(missing)}, which {INDEX} names; fetch it again."
+            f"{path} lacks {', '.join(missing)}, which {index.name} names; fetch it "
+            "again."
         )
     tensors = [tensor for name in files for tensor in read_header(path / name)]
     found = {tensor.name: tensor.path.name for tensor in tensors}
@@ -169,9 +180,9 @@ def _open_shards(path: epath.Path) -> tuple[list[str], list[Tensor]]:
     if wrong or len(found) < len(tensors):
         names = ", ".join(wrong) or "a tensor that stands in two"
         raise ValueError(
-            f"{path / INDEX} and its shards disagree on {names}; fetch them together."
+            f"{index} and its shards disagree on {names}; fetch them together."
         )
-    return [INDEX, *files], tensors
+    return [index.name, *files], tensors
 
 
 def _differ(found: dict[str, str], places: dict[str, str], name: str) -> bool:
@@ -204,7 +215,8 @@ def read_header(path: epath.Path) -> list[Tensor]:
         tensors = sorted(entries, key=lambda tensor: (tensor.begin, tensor.size))
         _check_places(tensors, 8 + length, size)
     except ValueError as error:
-        raise ValueError(f"{path}: the header {error}") from error
+        said = str(error).removesuffix(".")
+        raise ValueError(f"{path}: the header {said}; fetch the file again.") from error
     return tensors
 
 
@@ -258,6 +270,11 @@ def _whole_numbers(values: Any) -> bool:
 
 def _check_places(tensors: list[Tensor], start: int, size: int) -> None:
     """The tensors follow upon each other, and fill the file."""
+    last = max(tensors, key=lambda tensor: tensor.begin + tensor.size, default=None)
+    if last and last.begin > max(size, start + sum(tensor.size for tensor in tensors)):
+        raise ValueError(
+            f"is damaged: {last.name!r} begins at byte {last.begin} of a file of {size}"
+        )
     for tensor in tensors:
         if tensor.begin != start:
             how = "overlaps another" if tensor.begin < start else "leaves a gap"
@@ -266,7 +283,7 @@ def _check_places(tensors: list[Tensor], start: int, size: int) -> None:
     if start != size:
         raise ValueError(
             f"describes a file of {start} bytes and this one has {size}; it is cut off "
-            "or damaged, so fetch it again."
+            "or damaged"
         )
 
 

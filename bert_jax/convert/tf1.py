@@ -8,8 +8,13 @@ from etils import epath
 from flax.traverse_util import unflatten_dict
 
 from bert_jax.config import BertConfig
-from bert_jax.convert.huggingface_config import HEADS, SIZES, read_bert_config
-from bert_jax.convert.names import Name, by, names_of, shape_of
+from bert_jax.convert.huggingface_config import (
+    HEADS,
+    SIZES,
+    keys_left_over,
+    read_bert_config,
+)
+from bert_jax.convert.names import Name, named_shapes, names_of, shape_of
 from bert_jax.convert.receipts import Imported, Leaf
 from bert_jax.convert.tensor_files import read_json
 from bert_jax.convert.tf1_files import INDEX, Checkpoint, find_prefix, open_checkpoint
@@ -64,6 +69,7 @@ def read_tf1(path: epath.Path, allow_extra: bool = False) -> Imported:
         fresh=(),
         left_over=tuple(left_over),
         sources=tuple(describe_files(folder, files)),
+        config_left_over=keys_left_over(read_json(folder / CONFIG)),
     )
 
 
@@ -123,18 +129,23 @@ def _check_complete(
             f"{checkpoint.prefix} lacks {', '.join(missing)}; a model with the head "
             f"{config.head} has them."
         )
-    wrong = []
+    wrong, others = [], []
     for name in names:
         shape, wanted = checkpoint.shapes[name.tf1], shape_of(config, name.ours)
         wanted = wanted[::-1] if name.tf1_transposed else wanted
         if shape != wanted:
-            wrong.append(f"{name.tf1} is {by(shape)}, not {by(wanted)}")
+            wrong.append((name.tf1, shape, wanted))
         elif checkpoint.dtypes[name.tf1] not in PARAMETER_DTYPES:
-            wrong.append(f"{name.tf1} is of {checkpoint.dtypes[name.tf1]}, no float")
+            others.append(f"{name.tf1} is of {checkpoint.dtypes[name.tf1]}")
     if wrong:
         raise ValueError(
-            f"{checkpoint.prefix}: {'; '.join(wrong)}, as {CONFIG} has it; put the "
+            f"{checkpoint.prefix}: {named_shapes(wrong)}, as {CONFIG} has it; put the "
             "file there that belongs to the tensors."
+        )
+    if others:
+        raise ValueError(
+            f"{checkpoint.prefix}: {', '.join(others)}; a parameter must be of one of "
+            f"{', '.join(PARAMETER_DTYPES)}."
         )
 
 

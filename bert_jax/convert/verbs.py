@@ -28,7 +28,8 @@ def import_model(arguments: Sequence[str]) -> int:
         """Make a checkpoint of another library's model.
 
         Args:
-            source: directory of the model, or hf:OWNER/NAME@REVISION.
+            source: directory of the model, one file of its tensors, or
+                hf:OWNER/NAME@REVISION.
             kind: whose files they are.
             output: directory to make, of the checkpoint.
             allow_extra: leave tensors aside that the model does not have.
@@ -53,9 +54,12 @@ def _import_model(source: str, kind: str, output: str, allow_extra: bool) -> int
         from bert_jax.convert.huggingface import read_huggingface
         from bert_jax.convert.opening import as_directory
 
-        directory = as_directory(source)
-        imported = read_huggingface(directory, allow_extra=allow_extra)
-        comparison = compare(directory, imported.config, imported.params)
+        found = as_directory(source)
+        imported = read_huggingface(found, allow_extra=allow_extra)
+        if found.is_dir():
+            comparison = compare(found, imported.config, imported.params)
+        else:
+            comparison = Comparison(reason="transformers reads directories alone")
     write_imported(imported, epath.Path(output), comparison)
     print(f"{output}: {summary(imported)}")
     _warn(output, comparison.warning)

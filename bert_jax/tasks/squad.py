@@ -43,8 +43,8 @@ def labels(records: Sequence[Record], config: ExamplesConfig) -> tuple[str, ...]
             )
     if not any(record.answers and not record.misplaced for record in records):
         raise ValueError(
-            f"none of {len(records)} questions has an answer at its answer_start; "
-            "there is nothing to learn."
+            f"{config.train or config.path}: none of {len(records)} questions has an "
+            "answer at its answer_start; there is nothing to learn."
         )
     return LABELS if any(record.impossible for record in records) else ()
 
@@ -120,7 +120,7 @@ def score(
     Of 2.0 also the best that a threshold on `null_odds` makes of these answers, and
     that threshold: what the official script says of the two files that `write` makes.
     As there, answers already taken back stay so: where the best threshold is not below
-    `NULL_THRESHOLD`, a higher one may be better still.
+    `config.null_threshold`, a higher one may be better still.
 
     Raises:
         ValueError: a question comes without its answer.

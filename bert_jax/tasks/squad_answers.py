@@ -20,8 +20,6 @@ from bert_jax.tasks.squad_rows import Record
 LABELS = ("answerable", "unanswerable")
 """`BertConfig.labels` of a model that may answer that there is no answer; one that may
 not has none. The head has two scores a token either way."""
-NULL_THRESHOLD = 0.0
-"""A question is taken for unanswerable where `null_odds` is greater."""
 
 Logits = tuple[Float64[np.ndarray, " _"], Float64[np.ndarray, " _"]]
 """Of the start and the end of an answer, at each of a row's tokens."""
@@ -139,7 +137,7 @@ def _prediction(
     for entry, share in zip(entries, shares / shares.sum(), strict=True):
         entry["probability"] = float(share)
     prediction = {"id": record.id, "null_odds": null_odds, "nbest": entries}
-    return decide(prediction, NULL_THRESHOLD)
+    return decide(prediction, config.null_threshold)
 
 
 def decide(prediction: Prediction, threshold: float) -> Prediction:

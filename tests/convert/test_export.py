@@ -238,12 +238,14 @@ def test_a_damaged_source_is_refused(tmp_path):
 @pytest.mark.parametrize("head", HEADS)
 def test_transformers_computes_the_same(tmp_path, head):
     """By the Auto class, from the files alone; float32 noise is below 1e-5 here."""
+    auto = head.replace("BertFor", "AutoModelFor").replace("BertModel", "AutoModel")
     transformers = pytest.importorskip("transformers")
     torch = pytest.importorskip("torch")
     output = export(imported(head, tmp_path), tmp_path / "out")
-    model, report = getattr(transformers, head).from_pretrained(
+    model, report = getattr(transformers, auto).from_pretrained(
         output, output_loading_info=True, attn_implementation="eager"
     )
+    assert type(model).__name__ == head
     assert not any(report.values()), report
     inputs, _ = reference(head)
     bert = open_model(os.fspath(output))

@@ -1,5 +1,6 @@
 """Models that transformers saved: what they compute here, and every way to save one."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,10 +13,12 @@ from etils import epath
 from huggingface_files import HEADS, Files, reference, stored
 
 import bert_jax
+from bert_jax.cli import main
 from bert_jax.config import BertConfig
 from bert_jax.convert.huggingface import read_huggingface
 from bert_jax.convert.names import names_of, shape_of
 from bert_jax.convert.receipts import Imported, write_imported
+from bert_jax.manifest import sha256_of
 from bert_jax.model.apply import head_outputs
 from bert_jax.model.finetuning import CLASSIFIERS, BertForFinetuning
 from bert_jax.model.pretraining import BertForPretraining
@@ -169,6 +172,52 @@ def test_shards_are_read_as_one_file(tmp_path):
         "tokenizer_config.json",
         "vocab.txt",
     ]
+
+
+@pytest.mark.parametrize(
+    "name", ["model.safetensors", "mine.safetensors", "model.safetensors.index.json"]
+)
+def test_one_file_is_read_with_those_beside_it(name, tmp_path):
+    files = stored("BertForMaskedLM")
+    expected = read(files.write(tmp_path / "one")).params
+    index = name.endswith("json")
+    folder = (files.write_shards if index else files.write)(tmp_path / "model")
+    if name == "mine.safetensors":
+        (folder / "model.safetensors").rename(folder / name)
+    found = read(folder / name)
+    assert_same(found.params, expected)
+    assert name in {entry["path"] for entry in found.sources}
+
+
+def test_settings_that_are_not_looked_at_are_named(tmp_path, capsys):
+    """Rates that a run has its own options for, and what changes nothing."""
+    files = stored("BertForSequenceClassification")
+    files.config |= {"classifier_dropout": 0.5, "output_attentions": True}
+    folder = files.write(tmp_path / "model")
+    output = tmp_path / "a"
+    command = ["convert", "import", "--from", "huggingface", str(folder)]
+    assert main([*command, "--output", str(output)]) == 0
+    said = json.loads((output / "conversion.json").read_text())["config_left_over"]
+    assert said["classifier_dropout"] == 0.5 and said["output_attentions"] is True
+    assert said["bos_token_id"] is None and "hidden_size" not in said
+    printed = capsys.readouterr().out
+    assert "5 settings left over (classifier_dropout, dtype, " in printed
+    assert "bos_token_id" not in printed
+
+
+def test_the_receipt_of_an_import_has_the_sha256_of_both_sides(tmp_path):
+    folder = stored("BertForMaskedLM").write(tmp_path / "model")
+    output = tmp_path / "a"
+    write_imported(read(folder), epath.Path(output))
+    said = json.loads((output / "conversion.json").read_text())
+    assert len(said["sources"]) == 4
+    for place, entries in ((folder, said["sources"]), (output, said["files"])):
+        for entry in entries:
+            assert sha256_of(epath.Path(place) / entry["path"]) == entry["sha256"]
+    written = {str(p.relative_to(output)) for p in output.rglob("*") if p.is_file()}
+    listed = {entry["path"] for entry in said["files"]}
+    assert written - listed == {"conversion.json", "manifest.json"}
+    assert "config.json" in listed and "tokenizer/vocab.txt" in listed
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])

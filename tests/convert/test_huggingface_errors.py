@@ -22,15 +22,18 @@ QUERY = "bert.encoder.layer.0.attention.self.query"
 BIAS = "cls.predictions.bias"
 
 
-def refused(capsys: pytest.CaptureFixture[str], folder: Path) -> str:
-    """The one line that importing `folder` prints."""
-    output = folder.parent / "checkpoint"
+def refused(
+    capsys: pytest.CaptureFixture[str], folder: Path, above: Path | None = None
+) -> str:
+    """The one line that importing `folder` prints; nothing is left in `above`."""
+    above = above or folder.parent
+    output = above / "checkpoint"
     command = ["convert", "import", str(folder), "--from", "huggingface"]
     code = main([*command, "--output", str(output)])
     error = capsys.readouterr().err
     assert code == 2, error
     assert error.startswith("bert-jax: ") and error.count("\n") == 1, error
-    assert not list(folder.parent.glob("checkpoint*"))
+    assert not list(above.glob("checkpoint*"))
     return error
 
 
@@ -153,6 +156,7 @@ HEADERS: list[tuple[Any, bytes, str]] = [
     (TWO, b"123456789", "describes a file of [0-9]+ bytes and this one has"),
     (TWO | {"b": entry(2, 6)}, b"12345678", "'b' overlaps another at byte"),
     (TWO | {"b": entry(5, 9)}, b"123456789", "'b' leaves a gap at byte"),
+    (TWO | {"a": entry(2**62, 2**62 + 4)}, b"12345678", "'a' begins at byte 46116860"),
     (TWO | {"b": entry(4, 9)}, b"123456789", r"'b', F32 of shape \[1\], takes 4 byt"),
     (TWO | {"b": entry(8, 4)}, b"12345678", "takes 4 bytes and has data_offsets"),
     ({"a": entry(-4, 0)}, b"", "must be lists of whole numbers"),
@@ -171,6 +175,7 @@ def test_a_damaged_header_is_refused(header, data, message, tmp_path):
     with pytest.raises(ValueError, match=message) as error:
         read_header(epath.Path(path))
     assert "\n" not in str(error.value) and str(path) in str(error.value)
+    assert str(error.value).endswith("; fetch the file again.")
 
 
 @pytest.mark.parametrize(
@@ -193,16 +198,26 @@ def test_what_is_no_safetensors_file(content, message, tmp_path, capsys):
 def test_a_directory_of_a_pickle_is_refused_unread(tmp_path, capsys):
     folder = stored("BertModel").write(tmp_path / "model")
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    error = refused(capsys, folder)
-    assert "pytorch_model.bin is a pickle" in error and "save_pretrained" in error
+    for named in (folder, folder / "pytorch_model.bin"):
+        (folder / "pytorch_model.bin").write_bytes(b"\x80\x02}q\x00." + bytes(60))
+        error = refused(capsys, named, tmp_path)
+        assert "pytorch_model.bin is a pickle" in error and "save_pretrained" in error
 
 
 def test_files_that_are_missing(tmp_path, capsys):
     folder = stored("BertModel").write(tmp_path / "model")
     (folder / "config.json").unlink()
-    assert "config.json" in refused(capsys, folder)
+    assert "lacks config.json, which says what" in refused(capsys, folder)
     (folder / "model.safetensors").unlink()
     assert "holds neither model.safetensors nor" in refused(capsys, folder)
+    assert "nowhere is not there; name a" in refused(capsys, tmp_path / "nowhere")
+
+
+def test_a_model_of_another_width_is_told_by_its_first_tensors(tmp_path, capsys):
+    files = stored("BertForPreTraining")
+    files.config["hidden_size"] = 64
+    error = refused(capsys, files.write(tmp_path / "model"))
+    assert error.count(" not ") == 8 and "; 42 in all differ, as config.json" in error
 
 
 @pytest.mark.parametrize(

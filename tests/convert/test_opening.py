@@ -37,7 +37,8 @@ def test_a_name_at_the_hub_is_fetched_without_its_pickles(hub, tmp_path, capsys)
     assert main([*command, str(tmp_path / "checkpoint")]) == 0
     assert capsys.readouterr().out == (
         f"{tmp_path / 'checkpoint'}: 20,956 parameters, head masked_lm; "
-        "42 tensors taken, 0 fresh, 0 left over.\n"
+        "42 tensors taken, 0 fresh, 0 left over; "
+        "3 settings left over (dtype, transformers_version, use_cache).\n"
     )
     again = bert_jax.load(tmp_path / "checkpoint")
     assert again.pairs == bert.pairs == "none"
@@ -59,6 +60,14 @@ def test_what_the_hub_cannot_give_is_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(ValueError, match="needs huggingface_hub; install it by `pip"):
         bert_jax.load(NAME)
+
+
+def test_a_tensorflow_checkpoint_must_be_imported_first(tmp_path):
+    for name in ("bert_model.ckpt", "model.ckpt-7"):
+        (tmp_path / f"{name}.index").touch()
+        for path in (tmp_path, tmp_path / name):
+            with pytest.raises(ValueError, match=f"--from tf1 {path} --output"):
+                bert_jax.load(path)
 
 
 def test_a_model_says_which_head_it_lacks(tmp_path):
@@ -94,7 +103,7 @@ def test_an_imported_model_says_so(tmp_path):
         (["import", "a", "--from", "torch", "--output", "b"], "torch"),
         (
             ["import", "absent", "--from", "huggingface", "--output", "b"],
-            "absent holds neither model.safetensors nor",
+            "absent is not there; name a directory that is",
         ),
     ],
 )

@@ -413,7 +413,9 @@ def test_wrong_shapes_dtypes_and_values_are_named(tmp_path):
     wide = np.zeros((D, D + 1), np.float32)
     refused(tmp_path, tensors | {name: wide}, f"{name} is 16x17, not 16x16")
     whole = np.zeros((D, D), np.int32)
-    refused(tmp_path, tensors | {name: whole}, f"{name} is of int32, no float")
+    refused(
+        tmp_path, tensors | {name: whole}, f"{name} is of int32; a parameter must be"
+    )
     broken = np.full((D, D), np.nan, np.float32)
     refused(tmp_path, tensors | {name: broken}, f"{name} hold NaN")
 
