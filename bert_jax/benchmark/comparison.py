@@ -5,6 +5,7 @@ import contextlib
 import statistics
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 
@@ -76,15 +77,12 @@ def measure(
         if options.compare:
             asked = jobs(options, config, variants)
             ready, failed = started(stack, asked, arrays())
-        products = {f"matmul_{n}": turn for n, turn in matmul_turns().items()}
-        turns: dict[str, Turn] = {"ours": ours.turn}
+        products = matmul_turns()
+        turns: dict[Any, Turn] = {"ours": ours.turn, **products}
         turns |= {name: process.turn for name, process in ready.items()}
         steps = options.steps or (2 if jax.default_backend() == "cpu" else 20)
-        seconds = alternate(turns | products, options.repeats, steps)
-    matmul = max(
-        2 * int(name.split("_")[1]) ** 3 / statistics.median(seconds[name])
-        for name in products
-    )
+        seconds = alternate(turns, options.repeats, steps)
+    matmul = max(2 * n**3 / statistics.median(seconds[n]) for n in products)
 
     def told(name: str, more: Figures, num_devices: int) -> Figures:
         found = rates(seconds[name], ours.sequences, ours.tokens, ours.flops)

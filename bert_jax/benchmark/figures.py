@@ -18,13 +18,13 @@ def peak_memory_mib(whose: int = resource.RUSAGE_SELF) -> float:
 
 
 def alternate(
-    turns: Mapping[str, Turn], repeats: int, steps: int
-) -> dict[str, list[float]]:
+    turns: Mapping[Any, Turn], repeats: int, steps: int
+) -> dict[Any, list[float]]:
     """The seconds of each turn, all taking theirs before any has another.
 
     A machine that slows down or is disturbed for a while then does so for all.
     """
-    seconds: dict[str, list[float]] = {name: [] for name in turns}
+    seconds: dict[Any, list[float]] = {name: [] for name in turns}
     for _ in range(repeats):
         for name, turn in turns.items():
             seconds[name].append(turn(steps))
