@@ -64,7 +64,7 @@ def test_an_unknown_parameter_is_refused():
 def test_the_optimizers_moments_follow_their_parameter():
     path = "encoder/layer_0/feed_forward/in/kernel"
     assert partition_of(path) == P("fsdp", "tensor")
-    assert partition_of(f"opt_state/1/mu/{path}") == P("fsdp", "tensor")
+    assert partition_of(f"opt_state/0/mu/{path}") == P("fsdp", "tensor")
 
 
 @pytest.mark.parametrize(

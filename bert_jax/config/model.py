@@ -53,6 +53,9 @@ class BertConfig:
     """Added to the variance in LayerNorm."""
     attention: Literal["bidirectional", "causal"] = "bidirectional"
     """Which tokens a token may look at."""
+    fused_attention: bool = False
+    """Attend by cuDNN's kernel in bfloat16 on NVIDIA GPUs, and elsewhere by XLA as ever;
+    takes attention_probs_dropout_prob=0, which departs from the paper."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Of matrix products; parameters, softmax, LayerNorm and losses stay float32."""
     remat: Literal["none", "attention", "layer"] = "none"
@@ -78,6 +81,11 @@ class BertConfig:
         )
         require_positive(self, *sizes.split(), "initializer_range", "layer_norm_eps")
         require_share(self, "hidden_dropout_prob", "attention_probs_dropout_prob")
+        require(
+            not (self.fused_attention and self.attention_probs_dropout_prob),
+            f"attention_probs_dropout_prob={self.attention_probs_dropout_prob} cannot "
+            "be had with fused_attention; set it to 0, or leave the latter out.",
+        )
         d, n = self.hidden_size, self.num_attention_heads
         rule = f"hidden_size={d} is not a multiple of num_attention_heads={n}"
         require(d % n == 0, f"{rule}; {-(-d // n) * n} would be.")

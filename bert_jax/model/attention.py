@@ -6,7 +6,7 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, Float, Int
 
 from bert_jax.config import BertConfig
-from bert_jax.model.layers import dense, layer_norm
+from bert_jax.model.layers import Dropout, dense, dense_together, layer_norm
 
 
 def attention_probabilities(
@@ -45,6 +45,29 @@ def visible_keys(
     return visible
 
 
+def fused_attention(
+    query: Float[Array, "B T N H"],
+    key: Float[Array, "B S N H"],
+    value: Float[Array, "B S N H"],
+    visible: Bool[Array, "B #T S"],
+) -> Float[Array, "B T N H"]:
+    """Attention without its probabilities in memory, where cuDNN has a kernel for it.
+
+    The mask is written out for every token: of a single row of keys, or of segment
+    numbers, some of cuDNN's kernels take no notice.
+    """
+    nvidia = jax.devices()[0].device_kind.startswith("NVIDIA")
+    cudnn = nvidia and query.dtype == jnp.bfloat16
+    shape = (len(query), 1, query.shape[1], key.shape[1])
+    return jax.nn.dot_product_attention(
+        query,
+        key,
+        value,
+        mask=jnp.broadcast_to(visible[:, None], shape),
+        implementation="cudnn" if cudnn else "xla",
+    )
+
+
 class SelfAttention(nn.Module):
     """Attention with its dropouts, residual and LayerNorm."""
 
@@ -59,14 +82,18 @@ class SelfAttention(nn.Module):
     ) -> Float[Array, "B T D"]:
         c = self.config
         split = (*hidden.shape[:2], c.num_attention_heads, -1)
+        names = ("query", "key", "value")
         query, key, value = (
-            dense(c.hidden_size, c, name)(hidden).reshape(split)
-            for name in ("query", "key", "value")
+            projected.reshape(split)
+            for projected in dense_together(hidden, c.hidden_size, c, names)
         )
-        probabilities = nn.Dropout(c.attention_probs_dropout_prob)(
-            attention_probabilities(query, key, visible), deterministic
-        )
-        mixed = jnp.einsum("BNTS,BSNH->BTNH", probabilities.astype(value.dtype), value)
+        if c.fused_attention:
+            mixed = fused_attention(query, key, value, visible)
+        else:
+            probabilities = Dropout(c.attention_probs_dropout_prob)(
+                attention_probabilities(query, key, visible), deterministic
+            ).astype(value.dtype)
+            mixed = jnp.einsum("BNTS,BSNH->BTNH", probabilities, value)
         output = dense(c.hidden_size, c, "output")(mixed.reshape(hidden.shape))
-        output = nn.Dropout(c.hidden_dropout_prob)(output, deterministic)
+        output = Dropout(c.hidden_dropout_prob)(output, deterministic)
         return layer_norm(c, "layer_norm")(hidden + output).astype(c.dtype)

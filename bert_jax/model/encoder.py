@@ -7,7 +7,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bert_jax.config import BertConfig
 from bert_jax.model.attention import SelfAttention, visible_keys
-from bert_jax.model.layers import activation, dense, kernel_init, layer_norm
+from bert_jax.model.layers import Dropout, activation, dense, kernel_init, layer_norm
 
 
 def positions_in_pairs(pairs: Int[Array, "B T"]) -> Int[Array, "B T"]:
@@ -32,7 +32,7 @@ class Embeddings(nn.Module):
         self.position = table(c.max_position_embeddings)
         self.segment = table(c.type_vocab_size)
         self.layer_norm = layer_norm(c)
-        self.dropout = nn.Dropout(c.hidden_dropout_prob)
+        self.dropout = Dropout(c.hidden_dropout_prob)
 
     def __call__(
         self,
@@ -64,7 +64,7 @@ class FeedForward(nn.Module):
         c = self.config
         inner = activation(c)(dense(c.intermediate_size, c, "in")(hidden))
         output = dense(c.hidden_size, c, "out")(inner)
-        output = nn.Dropout(c.hidden_dropout_prob)(output, deterministic)
+        output = Dropout(c.hidden_dropout_prob)(output, deterministic)
         return layer_norm(c, "layer_norm")(hidden + output).astype(c.dtype)
 
 

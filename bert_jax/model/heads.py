@@ -6,7 +6,7 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, Float, Int
 
 from bert_jax.config import BertConfig
-from bert_jax.model.layers import activation, dense, layer_norm
+from bert_jax.model.layers import Dropout, activation, dense, layer_norm
 
 
 def gather_positions(
@@ -95,7 +95,7 @@ def _scores(
     config: BertConfig, inputs: Float[Array, "*shape D"], deterministic: bool
 ) -> Float[Array, "*shape C"]:
     """Dropout, then the one dense layer of the module that calls."""
-    inputs = nn.Dropout(config.hidden_dropout_prob)(inputs, deterministic)
+    inputs = Dropout(config.hidden_dropout_prob)(inputs, deterministic)
     scores = dense(num_outputs(config), config, "dense")(inputs)
     return scores.astype(jnp.float32)
 

@@ -1,11 +1,13 @@
 """The pieces every module is made of: dense layer, LayerNorm, activation, dropout."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, Float
+from jax.extend.random import threefry_2x32
+from jaxtyping import Array, Float, Key, UInt32
 
 from bert_jax.config import BertConfig
 
@@ -35,6 +37,73 @@ def dense(
         return layer(matrix).reshape(*inputs.shape[:-1], features)
 
     return apply
+
+
+class KernelAndBias(nn.Module):
+    """The parameters of a dense layer, for whoever computes several in one product."""
+
+    shape: tuple[int, int]
+    config: BertConfig
+
+    @nn.compact
+    def __call__(self) -> tuple[Float[Array, "D F"], Float[Array, " F"]]:
+        kernel = self.param("kernel", kernel_init(self.config), self.shape)
+        return kernel, self.param("bias", nn.initializers.zeros, self.shape[1:])
+
+
+def dense_together(
+    inputs: Float[Array, "*shape D"],
+    features: int,
+    config: BertConfig,
+    names: Sequence[str],
+) -> list[Float[Array, "*shape F"]]:
+    """What a `dense` layer of each name gives for the same inputs, by one product.
+
+    The kernels are stacked and not laid side by side: each may lie over `tensor`.
+    """
+    shape = (inputs.shape[-1], features)
+    layers = [KernelAndBias(shape, config, name=name)() for name in names]
+    kernels, biases = (jnp.stack(each, -2) for each in zip(*layers, strict=True))
+    matrix = inputs.reshape(-1, inputs.shape[-1])
+    dtype = jnp.dtype(config.dtype)
+    outputs = jnp.einsum("RD,DLF->RLF", matrix.astype(dtype), kernels.astype(dtype))
+    outputs = outputs + biases.astype(dtype)
+    split = (*inputs.shape[:-1], features)
+    return [outputs[:, i].reshape(split) for i in range(len(names))]
+
+
+def random_halves(
+    key: Key[Array, ""], shape: tuple[int, ...]
+) -> UInt32[Array, "*shape"]:
+    """Independent numbers below 2^16, of one axis at least.
+
+    A hash of threefry (Salmon et al. 2011) has 64 bits, of which `jax.random.bits`
+    keeps 32 for a number of any width. Here one hash gives four numbers, which a CPU
+    draws ten times as fast.
+    """
+    rows = -(-shape[0] // 2)
+    counters = jnp.arange(rows * math.prod(shape[1:]), dtype=jnp.uint32)
+    words = threefry_2x32(jax.random.key_data(key), counters).reshape(rows, *shape[1:])
+    return jnp.concatenate([words & 0xFFFF, words >> 16])[: shape[0]]
+
+
+class Dropout(nn.Module):
+    """Zeroes a share of the values and scales up the rest (Srivastava et al. 2014).
+
+    The share is a multiple of 1/65536: 0.1 is 0.100006.
+    """
+
+    rate: float
+
+    @nn.compact
+    def __call__(
+        self, values: Float[Array, "*shape"], deterministic: bool
+    ) -> Float[Array, "*shape"]:
+        dropped = min(round(self.rate * 2**16), 2**16 - 1)
+        if deterministic or not dropped:
+            return values
+        numbers = random_halves(self.make_rng("dropout"), values.shape)
+        return jnp.where(numbers < dropped, 0, values * (2**16 / (2**16 - dropped)))
 
 
 def layer_norm(config: BertConfig, name: str | None = None) -> nn.LayerNorm:

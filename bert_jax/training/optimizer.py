@@ -3,8 +3,9 @@
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Int
+from jaxtyping import Array, Float, Int
 
 from bert_jax.config import OptimizerConfig
 
@@ -73,19 +74,62 @@ def without_gradient(params: Any, config: OptimizerConfig) -> Any:
     )
 
 
+def adam(config: OptimizerConfig) -> optax.GradientTransformationExtraArgs:
+    """Clipping by global norm, then Adam's direction (Kingma & Ba 2015, Alg. 1).
+
+    As optax has them, one after the other, with its state. Here a gradient that is not
+    finite leaves the moments as they are, and where they are computed: to choose
+    between old and new ones later costs a copy of them. Nor is the clipped gradient
+    written out. A CPU takes less than half the time.
+    """
+
+    def init(params: Any) -> optax.ScaleByAdamState:
+        zeros = (jax.tree.map(jnp.zeros_like, params) for _ in range(2))
+        return optax.ScaleByAdamState(jnp.zeros((), jnp.int32), *zeros)
+
+    def update(
+        grads: Any,
+        state: optax.ScaleByAdamState,
+        params: Any = None,
+        *,
+        grad_norm: Float[Array, ""],
+        **_: Any,
+    ) -> tuple[Any, optax.ScaleByAdamState]:
+        finite = jnp.isfinite(grad_norm)
+        scale = jnp.minimum(1.0, config.max_grad_norm / grad_norm)
+        count = optax.safe_increment(state.count)
+
+        def moment(decay: float, old: Array, value: Array) -> Array:
+            return jnp.where(finite, decay * old + (1 - decay) * value, old)
+
+        def direction(mu: Array, nu: Array) -> Array:
+            unbiased = nu / (1 - config.beta2**count)
+            return mu / (1 - config.beta1**count) / (unbiased**0.5 + config.epsilon)
+
+        first, second = config.beta1, config.beta2
+        mu = jax.tree.map(lambda m, g: moment(first, m, scale * g), state.mu, grads)
+        nu = jax.tree.map(
+            lambda v, g: moment(second, v, (scale * g) ** 2), state.nu, grads
+        )
+        count = jnp.where(finite, count, state.count)
+        state = optax.ScaleByAdamState(count, mu, nu)
+        return jax.tree.map(direction, mu, nu), state
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
 def make_optimizer(
     config: OptimizerConfig, num_steps: int
-) -> optax.GradientTransformation:
+) -> optax.GradientTransformationExtraArgs:
     """Clipping by global norm, Adam, decoupled weight decay, schedule.
 
-    It sees gradients that are already summed over devices, so that the norm is that of
-    the whole batch. LAMB's ratio of norms is left at 1 for biases and LayerNorm, which
-    are not decayed either.
+    It sees gradients that are already summed over devices, and takes their norm as
+    `grad_norm`: that of the whole batch. LAMB's ratio of norms is left at 1 for biases
+    and LayerNorm, which are not decayed either.
     """
     lamb = config.algorithm == "lamb"
     return optax.chain(
-        optax.clip_by_global_norm(config.max_grad_norm),
-        optax.scale_by_adam(b1=config.beta1, b2=config.beta2, eps=config.epsilon),
+        adam(config),
         optax.add_decayed_weights(config.weight_decay, mask=decayed),
         optax.masked(optax.scale_by_trust_ratio(), decayed)
         if lamb

@@ -40,12 +40,14 @@ def means(sums: Sums, objective: tuple[str, ...]) -> Scalars:
 
 
 def apply_gradients(
-    state: TrainState, grads: Any, optimizer: optax.GradientTransformation
+    state: TrainState, grads: Any, optimizer: optax.GradientTransformationExtraArgs
 ) -> tuple[TrainState, Scalars]:
     """The next state: updated, or, if the gradient is not finite, only counted on."""
     grad_norm = optax.tree.norm(grads)
     finite = jnp.isfinite(grad_norm)
-    updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
+    updates, (adam, *rest) = optimizer.update(
+        grads, state.opt_state, state.params, grad_norm=grad_norm
+    )
     params = optax.apply_updates(state.params, updates)
 
     def if_finite(new: Array, old: Array) -> Array:
@@ -55,7 +57,8 @@ def apply_gradients(
         state,
         step=state.step + 1,
         params=jax.tree.map(if_finite, params, state.params),
-        opt_state=jax.tree.map(if_finite, opt_state, state.opt_state),
+        # Adam has chosen for itself.
+        opt_state=(adam, *jax.tree.map(if_finite, rest, list(state.opt_state[1:]))),
         skipped_in_a_row=jnp.where(finite, 0, state.skipped_in_a_row + 1),
     )
     skipped = next_state.skipped_in_a_row.astype(jnp.float32)

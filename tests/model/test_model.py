@@ -1,5 +1,6 @@
 """The model's parts: what they hold, how they start, what they must not see."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -74,9 +75,41 @@ def test_padding_does_not_change_real_tokens(params):
     assert np.abs(one[:, 0] - seen[:, 0]).max() > 1e-6, "real tokens are attended to"
 
 
-def test_a_row_of_padding_is_finite(params):
+FUSED = dataclasses.replace(
+    CONFIG, fused_attention=True, attention_probs_dropout_prob=0.0
+)
+
+
+@pytest.mark.parametrize("config", [CONFIG, FUSED], ids=["plain", "fused"])
+def test_a_row_of_padding_is_finite(params, config):
     ids, segments, _ = inputs()
-    assert jnp.isfinite(encode(params, ids, segments, jnp.zeros_like(ids))).all()
+    nothing = jnp.zeros_like(ids)
+    assert jnp.isfinite(encode(params, ids, segments, nothing, config)).all()
+
+
+@pytest.mark.parametrize("attention", ["bidirectional", "causal"])
+def test_fused_attention_is_the_same_attention(params, attention):
+    """On a CPU that is XLA's; the GPU's kernel is asked for by the same call."""
+    ids, segments, mask = inputs()
+    mask = mask.at[0, 8:].set(0).at[1, 3].set(0)
+
+    def of(config):
+        config = dataclasses.replace(config, attention=attention)
+
+        def loss(params):
+            return (encode(params, ids, segments, mask, config)[:, :8] ** 3).sum()
+
+        return jax.jit(jax.value_and_grad(loss))(params)
+
+    one, other = of(CONFIG), of(FUSED)
+    assert abs(one[0]) > 1
+    for left, right in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-5)
+
+
+def test_fused_attention_takes_no_dropout_of_its_own():
+    with pytest.raises(ValueError, match=r"attention_probs_dropout_prob=0.1 cannot"):
+        BertConfig.tiny(fused_attention=True)
 
 
 def test_causal_attention_does_not_look_ahead(params):

@@ -140,8 +140,10 @@ def test_so_are_the_gradients(params):
 
 @pytest.mark.parametrize("attention", ["bidirectional", "causal"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_pair_does_not_see_its_row_mates(params, dtype, attention):
-    config = dataclasses.replace(CONFIG, dtype=dtype, attention=attention)
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_pair_does_not_see_its_row_mates(params, fused, dtype, attention):
+    changes = {"fused_attention": fused, "attention_probs_dropout_prob": 0.0}
+    config = dataclasses.replace(CONFIG, dtype=dtype, attention=attention, **changes)
     inputs = inputs_of(make_rows())
 
     @jax.jit

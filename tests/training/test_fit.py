@@ -390,7 +390,7 @@ def test_a_phase_of_longer_rows_begins_with_the_whole_state(
     state, _, _ = starting_state(task, second, mesh, none_of_its_own, source)
     none_of_its_own.close()
     assert int(state.step) == int(state.opt_state[-1].count) == 6
-    moments = state.opt_state[1]
+    moments = state.opt_state[0]
     assert int(moments.count) == 6
     written = final_params(tmp_path / "first")
     for leaf, kept in zip(jax.tree.leaves(state.params), written, strict=True):

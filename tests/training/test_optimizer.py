@@ -7,12 +7,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from bert_jax.config import BertConfig, OptimizerConfig
 from bert_jax.sharding import path_name
 from bert_jax.tasks.finetuning import initial_params
 from bert_jax.training.optimizer import (
+    adam,
     depths,
     learning_rate,
     make_optimizer,
@@ -60,7 +62,9 @@ def updates(params: Any, **options: float) -> dict[str, np.ndarray]:
     config = OptimizerConfig(peak_learning_rate=1.0, warmup_steps=0, **options)
     optimizer = make_optimizer(config, num_steps=1)
     ones = jax.tree.map(jnp.ones_like, params)
-    found, _ = optimizer.update(ones, optimizer.init(params), params)
+    start = optimizer.init(params)
+    norm = optax.tree.norm(ones)
+    found, _ = optimizer.update(ones, start, params, grad_norm=norm)
     return {name: np.asarray(leaf) for name, leaf in by_name(found).items()}
 
 
@@ -174,3 +178,48 @@ def test_a_share_of_no_whole_step_is_no_warm_up():
 def test_refused_options(options, says):
     with pytest.raises(ValueError, match=says):
         dataclasses.replace(OptimizerConfig(), **options)
+
+
+def test_adam_is_optax_s_behind_a_clip():
+    """Gradients both longer than the limit and shorter, and of zeros."""
+    config = OptimizerConfig(max_grad_norm=0.5, beta1=0.8, beta2=0.95, epsilon=1e-4)
+    theirs = optax.chain(
+        optax.clip_by_global_norm(0.5), optax.scale_by_adam(0.8, 0.95, 1e-4)
+    )
+    ours = adam(config)
+    params = {"a": jnp.zeros(3), "b": jnp.zeros((2, 2))}
+    one, other = ours.init(params), theirs.init(params)
+    longer = 0
+    for number, size in enumerate((3.0, 0.01, 0.0, 40.0, 0.2)):
+        keys = jax.random.split(jax.random.key(number))
+        grads = {
+            name: size * jax.random.normal(key, params[name].shape)
+            for name, key in zip(params, keys, strict=True)
+        }
+        norm = optax.tree.norm(grads)
+        longer += bool(norm > 0.5)
+        found, one = ours.update(grads, one, grad_norm=norm)
+        expected, other = theirs.update(grads, other)
+        for left, right in zip(
+            jax.tree.leaves((found, one)),
+            jax.tree.leaves((expected, other)),
+            strict=True,
+        ):
+            np.testing.assert_allclose(left, right, rtol=2e-6)
+    assert 0 < longer < 5 and int(one.count) == 5
+
+
+def test_adam_stays_where_the_gradient_is_not_finite():
+    transformation = adam(OptimizerConfig())
+    grads = {"a": jnp.array([1.0, 2.0])}
+    state = transformation.init(grads)
+    norm = optax.tree.norm(grads)
+    _, before = transformation.update(grads, state, grad_norm=norm)
+    for wrong in (jnp.nan, jnp.inf):
+        broken = {"a": jnp.array([1.0, wrong])}
+        norm = optax.tree.norm(broken)
+        _, after = transformation.update(broken, before, grad_norm=norm)
+        for old, new in zip(
+            jax.tree.leaves(before), jax.tree.leaves(after), strict=True
+        ):
+            np.testing.assert_array_equal(old, new)
