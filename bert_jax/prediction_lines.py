@@ -45,12 +45,12 @@ def prediction_lines(
 
 
 def shortened(value: Any) -> Any:
-    """A JSON value with its floats to six digits, which is what float32 knows."""
+    """A JSON value with its floats to nine digits, which tell all float32 apart."""
     if isinstance(value, dict):
         return {name: shortened(each) for name, each in value.items()}
     if isinstance(value, list):
         return [shortened(each) for each in value]
-    return float(f"{value:.6g}") if isinstance(value, float) else value
+    return float(f"{value:.9g}") if isinstance(value, float) else value
 
 
 def rows_of(source: str, data: ExamplesConfig) -> Iterator[Row]:

@@ -156,7 +156,7 @@ def test_a_file_with_other_columns(classes, by_table, capsys, monkeypatch, tmp_p
 
 def test_numbers_have_the_digits_that_they_know(by_table):
     values = [p for each in by_table for p in each["probabilities"].values()]
-    assert all(value == float(f"{value:.6g}") for value in values)
+    assert all(value == float(f"{value:.9g}") for value in values)
 
 
 def test_what_stands_in_the_column_of_labels_is_not_looked_at(
