@@ -3,18 +3,15 @@
 import dataclasses
 import difflib
 import importlib
-import json
 import logging
 import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, NoReturn, TypeAlias
+from typing import NoReturn, TypeAlias
 
-from bert_jax.command import UsageError, load_config, parse_options
-
-if TYPE_CHECKING:
-    from bert_jax.config import PretrainConfig
+from bert_jax import backend
+from bert_jax.command import UsageError, parse_options
 
 Verb: TypeAlias = Callable[[Sequence[str]], int]
 
@@ -31,7 +28,7 @@ usage: bert-jax VERB [OPTIONS]        bert-jax VERB --help tells a verb's option
   convert     import a model of another library, or export one
   inspect     what a dataset or a model holds, and whether it is whole
   doctor      what is wrong with this machine
-  benchmark   measure training, the input pipeline or preparation on this machine
+  benchmark   measure training, inference, input or preparation on this machine
   demo        the whole story, offline, on the documentation of installed packages
 
   --version   print the version
@@ -68,62 +65,6 @@ def prepare(arguments: Sequence[str]) -> int:
     from bert_jax.data.prepare import prepare as run
 
     run(config)
-    return 0
-
-
-def pretrain(arguments: Sequence[str]) -> int:
-    """Pretrain a model, or go on with a run."""
-    import tyro
-
-    from bert_jax.config import PretrainConfig
-
-    default = PretrainConfig()
-    if arguments and not arguments[0].startswith("-"):
-        default = load_config(arguments[0], PretrainConfig)
-        arguments = arguments[1:]
-
-    def command(
-        config: Annotated[PretrainConfig, tyro.conf.arg(name="")] = default,
-        workdir: str = "",
-        dry_run: bool = False,
-        print_config: bool = False,
-    ) -> tuple[PretrainConfig, str, bool, bool]:
-        """Pretrain a model; `bert-jax pretrain CONFIG.py …` takes its defaults there.
-
-        Args:
-            config: the run.
-            workdir: directory of the run: checkpoints, metrics, tokenizer.
-            dry_run: print what would be trained on what, and train nothing.
-            print_config: print the configuration as JSON, and train nothing.
-        """
-        return config, workdir, dry_run, print_config
-
-    return _pretrain(*parse_options(command, "pretrain", arguments))
-
-
-def _pretrain(
-    config: "PretrainConfig", workdir: str, dry_run: bool, print_config: bool
-) -> int:
-    if print_config:
-        from bert_jax.config_json import to_dict
-
-        print(json.dumps(to_dict(config), indent=2))
-        return 0
-    if not (workdir or dry_run):
-        raise UsageError("--workdir is missing; name a directory for the run.")
-    from bert_jax import run
-
-    if dry_run:
-        for line in run.dry_run(config, workdir):
-            print(line)
-        return 0
-    from bert_jax.training import distributed
-
-    speaks = distributed.start(os.environ)
-    scores = run.pretrain(config, workdir)
-    if speaks:
-        print(json.dumps({name: round(value, 4) for name, value in scores.items()}))
-        print(f'In Python: bert_jax.load("{workdir}")')
     return 0
 
 
@@ -180,6 +121,12 @@ def demo(arguments: Sequence[str]) -> int:
     return 0
 
 
+def benchmark(arguments: Sequence[str]) -> int:
+    """Measure this machine. Compiling is measured too, so no program is kept."""
+    backend.prepare(os.environ, keep_programs=False)
+    return elsewhere("benchmark", "main")(arguments)
+
+
 def elsewhere(module: str, name: str) -> Verb:
     """The verb that a module of ours has under a name; loaded when it is called."""
 
@@ -193,14 +140,14 @@ def elsewhere(module: str, name: str) -> Verb:
 VERBS: dict[str, Verb] = {
     "vocab": vocab,
     "prepare": prepare,
-    "pretrain": pretrain,
+    "pretrain": elsewhere("pretraining_verb", "pretrain"),
     "finetune": elsewhere("finetuning_verbs", "finetune"),
     "evaluate": elsewhere("finetuning_verbs", "evaluate"),
     "predict": elsewhere("finetuning_verbs", "predict"),
     "features": elsewhere("finetuning_verbs", "features"),
     "convert": elsewhere("convert.verbs", "convert"),
     "inspect": inspect,
-    "benchmark": elsewhere("benchmark", "main"),
+    "benchmark": benchmark,
     "doctor": doctor,
     "demo": demo,
 }
@@ -268,6 +215,13 @@ def _explain(error: Exception) -> int:
     raise error
 
 
-def entry_point() -> NoReturn:
-    """What the `bert-jax` command runs."""
-    sys.exit(main())
+COMPUTING = set("pretrain finetune evaluate predict features benchmark demo".split())
+"""Verbs whose time goes into steps."""
+
+
+def entry_point(*verb: str) -> NoReturn:
+    """What the `bert-jax` command runs, or that of a single verb."""
+    arguments = [*verb, *sys.argv[1:]]
+    if COMPUTING.intersection(arguments[:2]):
+        backend.start_with_huge_pages(os.environ)
+    sys.exit(main(arguments))

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, get_args
 
+from bert_jax import backend
 from bert_jax.command import UsageError, load_config, parse_options
 from bert_jax.config import ExamplesConfig, FinetuneConfig
 from bert_jax.config.finetuning import GlueName, TaskName
@@ -56,8 +57,9 @@ def finetune(arguments: Sequence[str]) -> int:
         workdir: str = "",
         seeds: int = 1,
         sweep: bool = False,
+        deterministic: bool = False,
         print_config: bool = False,
-    ) -> tuple[FinetuneConfig, str, int, bool, bool]:
+    ) -> tuple[FinetuneConfig, str, int, bool, bool, bool]:
         """Fine-tune a model: `bert-jax finetune TASK|CONFIG.py --init-from MODEL …`.
 
         Args:
@@ -66,15 +68,21 @@ def finetune(arguments: Sequence[str]) -> int:
             seeds: do it with so many seeds, and keep the best.
             sweep: do it with each learning rate, batch size and number of epochs of
                 the paper's grid (A.3), and keep the best.
+            deterministic: on GPUs, the same bits from the same run; slower.
             print_config: print the configuration as JSON, and train nothing.
         """
-        return config, workdir, seeds, sweep, print_config
+        return config, workdir, seeds, sweep, deterministic, print_config
 
     return _finetune(*parse_options(command, "finetune TASK", arguments))
 
 
 def _finetune(
-    config: FinetuneConfig, workdir: str, seeds: int, sweep: bool, print_config: bool
+    config: FinetuneConfig,
+    workdir: str,
+    seeds: int,
+    sweep: bool,
+    deterministic: bool,
+    print_config: bool,
 ) -> int:
     if print_config:
         from bert_jax.config_json import to_dict
@@ -85,6 +93,7 @@ def _finetune(
         raise UsageError("--workdir is missing; name a directory for the run.")
     if seeds < 1:
         raise UsageError(f"--seeds={seeds} must be at least 1.")
+    backend.prepare(os.environ, deterministic)
     from bert_jax.training import distributed
 
     speaks = distributed.start(os.environ)

@@ -1,6 +1,7 @@
 """The story on one page: check what was asked for, build the task, fit."""
 
 import dataclasses
+import functools
 import itertools
 import json
 import os
@@ -9,12 +10,14 @@ from collections.abc import Iterator
 import jax
 from etils import epath
 
+from bert_jax.ahead_of_time import GIB, choose_devices
 from bert_jax.config import FinetuneConfig, PretrainConfig, RunConfig
 from bert_jax.config_json import differences, to_dict, write_json
 from bert_jax.data.records import Dataset, open_dataset
 from bert_jax.init_from import check_source, open_source
 from bert_jax.plan import describe
 from bert_jax.processes import first_before_others, from_first, is_first, together
+from bert_jax.saving_memory import advise
 from bert_jax.sharding import make_mesh, place_of_host
 from bert_jax.tasks.finetuning import finetuning_task
 from bert_jax.tasks.pretraining import pretraining_task
@@ -39,11 +42,11 @@ FREE_TO_CHANGE = (
     "mesh.tensor",
     "microbatches",
     "model.remat",
+    "profile_steps",
 )
 """Fields that a run may be continued with another value of: none changes what is
 learned (the mesh and `microbatches` do in the last bits, by the order of sums, and the
 latter draws other dropout)."""
-
 
 BASELINE = "baseline: "
 
@@ -202,20 +205,35 @@ def begin(workdir: epath.Path, config: RunConfig, tokenizer: Tokenizer) -> None:
             tokenizer.save(workdir / "tokenizer")
 
 
-def dry_run(config: PretrainConfig, workdir: str | os.PathLike[str]) -> Iterator[str]:
+def dry_run(
+    config: PretrainConfig,
+    workdir: str | os.PathLike[str],
+    devices: int = 0,
+    memory_gib: float = 0.0,
+) -> Iterator[str]:
     """What `pretrain` would train on what, line by line; nothing is trained.
 
+    Args:
+        devices: compile the step for so many, and tell the memory it takes; 0: do not.
+        memory_gib: that each has; if it is too little, tell what to do. 0: no matter.
+
     Raises:
-        ValueError: as `pretrain` does.
+        ValueError: as `pretrain`, or JAX has started with fewer devices.
     """
     dataset, config = open_for(config)
     source, config = open_source(config, dataset, epath.Path(workdir))
-    make_mesh(config.mesh, config.batch_size, config.microbatches)
-    task = pretraining_task(config, dataset)
+    chosen = choose_devices(devices) if devices else None
+    mesh = make_mesh(config.mesh, config.batch_size, config.microbatches, chosen)
+    build = functools.partial(pretraining_task, dataset=dataset)
+    task = build(config)
     if workdir:
         check_workdir(epath.Path(workdir), config)
     note = check_source(config, source, task.initialise)
-    return itertools.chain([note] if note else [], describe(config, dataset, task))
+    lines = itertools.chain([note] if note else [], describe(config, dataset, task))
+    if not devices:
+        return lines
+    used = list(mesh.devices.flat)
+    return itertools.chain(lines, advise(config, build, used, memory_gib * GIB))
 
 
 def finetune(

@@ -44,14 +44,22 @@ divided: 30522 is a multiple of neither 4 nor 8.
 """
 
 
-def make_mesh(config: MeshConfig, batch_size: int, microbatches: int = 1) -> Mesh:
+def make_mesh(
+    config: MeshConfig,
+    batch_size: int,
+    microbatches: int = 1,
+    devices: Sequence[jax.Device] | None = None,
+) -> Mesh:
     """The devices of every host, or the first of them if `config` needs fewer.
+
+    Args:
+        devices: to take instead of all that there are.
 
     Raises:
         ValueError: other devices are asked for than there are, a host would be left
             out, or the devices do not divide the microbatch.
     """
-    devices = jax.devices()
+    devices = jax.devices() if devices is None else devices
     fsdp, tensor = config.fsdp, config.tensor
     data = len(devices) // (fsdp * tensor) if config.data == -1 else config.data
     size = data * fsdp * tensor

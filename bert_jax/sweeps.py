@@ -7,10 +7,10 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 from etils import epath
 
+from bert_jax import backend
 from bert_jax.config import FinetuneConfig
 from bert_jax.config_json import to_dict, write_json
 from bert_jax.processes import is_first
@@ -75,7 +75,7 @@ def finetune_runs(
     root = epath.Path(workdir)
     done = read_runs(root, config)
     # The programs of runs that differ in a seed are the same.
-    jax.config.update("jax_compilation_cache_dir", str(root.absolute() / "compiled"))
+    backend.prepare(os.environ)
     for run in grid(config, seeds, sweep):
         if run.name in {each["name"] for each in done}:
             continue

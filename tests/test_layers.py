@@ -11,8 +11,8 @@ PACKAGE = Path(__file__).parent.parent / "bert_jax"
 
 # Modules from the top down. A line is a layer; within it, too, order holds.
 ORDER = """
-checks command config.model config.data config.training config.finetuning config \
-config_json manifest whole tokenization wordpiece
+checks backend command config.model config.data config.training config.finetuning \
+config config_json manifest whole tokenization wordpiece
 data data.prose data.installed_documentation data.sources data.structured \
 data.paragraph_origins data.documents vocabulary data.duplicates data.corpus \
 data.pairs data.packing \
@@ -27,18 +27,21 @@ tasks.text_classification tasks.squad_rows tasks.squad_answers tasks.squad_files
 tasks.squad tasks.conll tasks.ner_rows tasks.ner tasks.choices tasks.multiple_choice \
 tasks.problems tasks.splits tasks.finetuning tasks.pretraining tasks.unigram
 training training.optimizer training.state training.start training.gradients \
-training.step training.distributed training.faults training.report training.loop
+training.step training.distributed training.faults training.profile \
+training.report training.loop
 convert convert.names convert.tensor_files convert.embedding \
 convert.huggingface_config convert.comparison convert.receipts convert.tokenizers \
 convert.sentencepiece_files convert.huggingface convert.tf1_files \
 convert.opening convert.extend convert.tf1 convert.model_card convert.export \
 convert.stablehlo
-plan init_from tuning inference evaluation features predict prediction_lines \
+plan ahead_of_time saving_memory init_from tuning inference evaluation features \
+predict prediction_lines \
 inspection doctor benchmark.figures benchmark.synthetic benchmark.devices \
 benchmark.pytorch_child benchmark.pytorch benchmark.comparison benchmark.training \
 benchmark.inference benchmark.reading benchmark.preparation benchmark.command \
 benchmark convert.verbs
-run sweeps demo_report demo finetuning_verbs cli __main__ benchmark.__main__
+run sweeps demo_report demo pretraining_verb finetuning_verbs cli __main__ \
+benchmark.__main__
 """.split()
 
 NO_JAX = {"jax", "jaxlib", "flax", "optax", "orbax", "chex"}

@@ -18,7 +18,7 @@ SCORES = {0: 0.5, 1: 0.75, 2: 0.25}
 
 
 def config_of(**options) -> FinetuneConfig:
-    optimizer = OptimizerConfig(1e-2, warmup_steps=0)
+    optimizer = OptimizerConfig(peak_learning_rate=1e-2, warmup_steps=0)
     return FinetuneConfig(optimizer=optimizer, **options)
 
 
@@ -52,8 +52,6 @@ def fake_runs(monkeypatch):
         return {"loss": 1.0, "accuracy": accuracy, "baseline: chance": 0.4}
 
     monkeypatch.setattr(sweeps, "finetune", finetune)
-    # Whoever runs the tests has chosen a directory for compiled programs already.
-    monkeypatch.setattr(sweeps.jax.config, "update", lambda *_: None)
     return calls
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 from typing import Literal
 
 from bert_jax.checks import (
@@ -139,6 +140,12 @@ class MeshConfig:
         )
 
 
+def steps_between(told: str) -> range:
+    """The steps that FIRST:LAST names, both included; empty where it does not."""
+    found = re.fullmatch(r"(\d+):(\d+)", told)
+    return range(int(found[1]), int(found[2]) + 1) if found else range(0)
+
+
 @dataclasses.dataclass(frozen=True)
 class RunConfig:
     """What every training run is told."""
@@ -168,6 +175,8 @@ class RunConfig:
     """How many of the newest to keep, beside the best."""
     log_examples: bool = False
     """Write the row numbers of each step to examples.jsonl."""
+    profile_steps: str = ""
+    """FIRST:LAST, as 10:15: trace these steps, both included, into WORKDIR/profile."""
 
     def __post_init__(self) -> None:
         require_types(self)
@@ -178,6 +187,7 @@ class RunConfig:
         if self.num_steps:
             self._check_schedule()
         self._check_mesh()
+        self._check_profile()
 
     def _check_schedule(self) -> None:
         end, warmup = self.schedule_steps, self.optimizer.warmup_steps
@@ -205,6 +215,15 @@ class RunConfig:
                 f"mesh.{axis}={parts} does not divide model.{width}={whole}; "
                 f"{math.gcd(parts, whole)} would.",
             )
+
+    def _check_profile(self) -> None:
+        told = self.profile_steps
+        steps, end = steps_between(told), self.num_steps or math.inf
+        require(
+            not told or 0 < steps.start < steps.stop <= end + 1,
+            f"profile_steps={told} must be FIRST:LAST, two steps of the run, as in "
+            f"10:15; steps are counted from 1{f' to {end}' if self.num_steps else ''}.",
+        )
 
     @property
     def schedule_steps(self) -> int:

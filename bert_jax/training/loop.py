@@ -27,6 +27,7 @@ from bert_jax.training.faults import (
     StopSignals,
     check_finite,
 )
+from bert_jax.training.profile import Profile
 from bert_jax.training.report import Report, Silence
 from bert_jax.training.start import Source, starting_state
 from bert_jax.training.step import make_eval_step, make_train_step
@@ -161,7 +162,8 @@ def fit(
             report.say(f"Passed over a newer checkpoint: {problem}")
         if step:
             report.say(f"Going on from the checkpoint at step {step}.")
-        train_step = make_train_step(task, config, mesh, shardings)
+        profile = stack.enter_context(Profile(config, workdir, step))
+        train_step = profile.around(make_train_step(task, config, mesh, shardings))
         eval_step = make_eval_step(task, mesh, shardings)
         signals = stack.enter_context(StopSignals())
         poll = Poll()

@@ -1,0 +1,124 @@
+"""What a process tells JAX's backends before they start: flags, devices, the cache.
+
+Nothing here imports JAX: variables of the environment are read when it is imported and
+when its backend starts. Where it is imported already, it is told what it can still be.
+"""
+
+import contextlib
+import os
+import sys
+from collections.abc import Mapping, MutableMapping
+from pathlib import Path
+from typing import Any
+
+DETERMINISTIC = "xla_gpu_deterministic_ops"
+"""XLA's flag for GPUs; CPUs and TPUs give the same bits without it."""
+CACHE = "JAX_COMPILATION_CACHE_DIR"
+CPU_DEVICES = "JAX_NUM_CPU_DEVICES"
+LIBC = "CS_GNU_LIBC_VERSION"
+TUNABLES = "GLIBC_TUNABLES"
+SEVERAL_PROCESSES = ("BERT_JAX_COORDINATOR", "BERT_JAX_DISTRIBUTED")
+"""Variables of which one is set where a run has several processes."""
+
+
+def prepare(
+    environment: MutableMapping[str, str],
+    deterministic: bool = False,
+    keep_programs: bool = True,
+) -> None:
+    """Set what training needs, in `environment` and in JAX; to be called before both.
+
+    What is set there already is kept.
+
+    Args:
+        environment: of this process.
+        deterministic: the same bits from the same run on a GPU, at the cost of speed.
+        keep_programs: keep compiled programs on disk, for the next start.
+
+    Raises:
+        ValueError: `deterministic` comes too late, or the environment forbids it.
+    """
+    if deterministic:
+        make_deterministic(environment)
+    if keep_programs:
+        keep_compiled(environment)
+
+
+def has_started() -> bool:
+    """Whether JAX has devices, and reads no more flags."""
+    bridge: Any = sys.modules.get("jax._src.xla_bridge")
+    return bridge is not None and bool(bridge.backends_are_initialized())
+
+
+def make_deterministic(environment: MutableMapping[str, str]) -> None:
+    """Add XLA's flag to those that are set.
+
+    Raises:
+        ValueError: they say otherwise, or JAX has read them.
+    """
+    flags = environment.get("XLA_FLAGS", "").split()
+    told = [flag for flag in flags if flag.lstrip("-").split("=")[0] == DETERMINISTIC]
+    if told:
+        # XLA takes the last one; a flag without a value is true.
+        if told[-1].partition("=")[2].lower() not in ("", "1", "true"):
+            raise ValueError(
+                f"XLA_FLAGS has {told[-1]}, and --deterministic asks for the opposite; "
+                "drop one of them."
+            )
+        return
+    if has_started():
+        raise ValueError(
+            "deterministic=True comes too late: JAX has started and read XLA_FLAGS. "
+            "Call bert_jax.backend.prepare first, or start with XLA_FLAGS="
+            f"--{DETERMINISTIC}=true."
+        )
+    environment["XLA_FLAGS"] = " ".join([*flags, f"--{DETERMINISTIC}=true"])
+
+
+def keep_compiled(environment: MutableMapping[str, str]) -> None:
+    """Give JAX a directory for compiled programs: `bert_jax` in the user's caches.
+
+    Another that was chosen is kept, and an empty `JAX_COMPILATION_CACHE_DIR` is a
+    choice too. Several processes get none: GPUs' hosts compile together, and would wait
+    for one that finds its program on a disk of its own.
+    """
+    several = any(environment.get(name, "0") != "0" for name in SEVERAL_PROCESSES)
+    if several or CACHE in environment:
+        return
+    jax = sys.modules.get("jax")
+    if jax is not None and jax.config.jax_compilation_cache_dir:
+        return
+    home = environment.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    directory = Path(home) / "bert_jax" / "programs"
+    # Whoever could write there could have us run their programs.
+    with contextlib.suppress(OSError):  # what cannot be kept is compiled again
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        environment[CACHE] = str(directory)
+        if jax is not None:
+            jax.config.update("jax_compilation_cache_dir", str(directory))
+
+
+def split_cpu(environment: MutableMapping[str, str], number: int) -> None:
+    """Have JAX see the CPU as `number` devices, unless it has started.
+
+    GPUs and TPUs stay what they are.
+    """
+    if has_started():
+        return
+    environment[CPU_DEVICES] = str(number)
+    if (jax := sys.modules.get("jax")) is not None:
+        jax.config.update("jax_num_cpu_devices", number)
+
+
+def start_with_huge_pages(environment: Mapping[str, str]) -> None:
+    """Begin this process anew with memory in pages of 2 MB, unless that is settled.
+
+    A step gives back and takes anew some gigabytes, and glibc asks the kernel for them
+    in pages of 4 kB, half a million at BERT base. It reads the variable when a process
+    begins, so that it must begin again; its number, arguments and streams stay.
+    """
+    glibc = LIBC in getattr(os, "confstr_names", ())
+    if not glibc or TUNABLES in environment or not sys.orig_argv:
+        return
+    told = {**environment, TUNABLES: "glibc.malloc.hugetlb=1"}
+    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], told)

@@ -1,0 +1,97 @@
+"""`bert-jax pretrain`, and what it would do."""
+
+import json
+import math
+import os
+from collections.abc import Callable, Sequence
+from typing import Annotated
+
+from bert_jax import backend
+from bert_jax.command import UsageError, load_config, parse_options
+from bert_jax.config import PretrainConfig
+
+
+def pretrain(arguments: Sequence[str]) -> int:
+    """Pretrain a model, or go on with a run."""
+    import tyro
+
+    default = PretrainConfig()
+    if arguments and not arguments[0].startswith("-"):
+        default = load_config(arguments[0], PretrainConfig)
+        arguments = arguments[1:]
+
+    def command(
+        config: Annotated[PretrainConfig, tyro.conf.arg(name="")] = default,
+        workdir: str = "",
+        dry_run: bool = False,
+        devices: int = 0,
+        memory_gib: float = 0.0,
+        deterministic: bool = False,
+        print_config: bool = False,
+    ) -> Callable[[], int]:
+        """Pretrain a model; `bert-jax pretrain CONFIG.py …` takes its defaults there.
+
+        Args:
+            config: the run.
+            workdir: directory of the run: checkpoints, metrics, tokenizer.
+            dry_run: print what would be trained on what, and train nothing.
+            devices: with dry_run: compile the step for so many devices, which need not
+                be there, and print the memory that each takes.
+            memory_gib: with devices: what each has; where it is too little, what to
+                turn on.
+            deterministic: on GPUs, the same bits from the same run; slower.
+            print_config: print the configuration as JSON, and train nothing.
+        """
+        if print_config:
+            return lambda: _print_config(config)
+        if dry_run or devices or memory_gib:
+            return lambda: _dry_run(config, workdir, dry_run, devices, memory_gib)
+        return lambda: _pretrain(config, workdir, deterministic)
+
+    return parse_options(command, "pretrain", arguments)()
+
+
+def _print_config(config: PretrainConfig) -> int:
+    from bert_jax.config_json import to_dict
+
+    print(json.dumps(to_dict(config), indent=2))
+    return 0
+
+
+def _dry_run(
+    config: PretrainConfig,
+    workdir: str,
+    dry_run: bool,
+    devices: int,
+    memory_gib: float,
+) -> int:
+    if not dry_run:
+        raise UsageError("--devices and --memory-gib need --dry-run.")
+    if memory_gib and not devices:
+        raise UsageError("--memory-gib needs --devices, the number of them.")
+    if devices < 0 or memory_gib < 0 or not math.isfinite(memory_gib):
+        raise UsageError(
+            f"--devices={devices} and --memory-gib={memory_gib} must be greater than 0."
+        )
+    if devices:
+        backend.split_cpu(os.environ, devices)
+    from bert_jax import run
+
+    for line in run.dry_run(config, workdir, devices, memory_gib):
+        print(line, flush=True)
+    return 0
+
+
+def _pretrain(config: PretrainConfig, workdir: str, deterministic: bool) -> int:
+    if not workdir:
+        raise UsageError("--workdir is missing; name a directory for the run.")
+    backend.prepare(os.environ, deterministic)
+    from bert_jax import run
+    from bert_jax.training import distributed
+
+    speaks = distributed.start(os.environ)
+    scores = run.pretrain(config, workdir)
+    if speaks:
+        print(json.dumps({name: round(value, 4) for name, value in scores.items()}))
+        print(f'In Python: bert_jax.load("{workdir}")')
+    return 0
