@@ -1,5 +1,6 @@
 """What a process is told before JAX starts."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -124,3 +125,20 @@ def test_a_home_that_cannot_be_written_to_is_no_error(tmp_path):
     )
     where = str(tmp_path / "file")
     assert printed(code, tmp_path, XDG_CACHE_HOME=where) == "False"
+
+
+@pytest.mark.skipif(
+    backend.LIBC not in getattr(os, "confstr_names", ()), reason="for glibc alone"
+)
+def test_a_process_begins_anew_with_huge_pages(tmp_path):
+    """Once: with the variable set it goes on. Arguments and number stay."""
+    code = (
+        "import os, sys\nfrom bert_jax import backend\n"
+        "print(os.getpid(), os.environ.get('GLIBC_TUNABLES'), flush=True)\n"
+        "backend.start_with_huge_pages(os.environ)"
+    )
+    first, second = printed(code, tmp_path).split("\n")
+    assert first.split()[0] == second.split()[0]
+    assert first.endswith("None") and second.endswith("glibc.malloc.hugetlb=1")
+    own = printed(code, tmp_path, GLIBC_TUNABLES="glibc.malloc.check=0")
+    assert own.endswith("glibc.malloc.check=0") and "\n" not in own

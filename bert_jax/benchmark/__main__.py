@@ -1,7 +1,5 @@
 """`python -m bert_jax.benchmark` is `bert-jax benchmark`."""
 
-import sys
+from bert_jax.cli import entry_point
 
-from bert_jax.cli import main
-
-sys.exit(main(["benchmark", *sys.argv[1:]]))
+entry_point("benchmark")

@@ -54,8 +54,8 @@ class BertConfig:
     attention: Literal["bidirectional", "causal"] = "bidirectional"
     """Which tokens a token may look at."""
     fused_attention: bool = False
-    """Attend by cuDNN's kernel in bfloat16 on NVIDIA GPUs, and elsewhere by XLA as ever;
-    takes attention_probs_dropout_prob=0, which departs from the paper."""
+    """Attend by cuDNN's kernel, where dtype is bfloat16 and the device NVIDIA's; takes
+    attention_probs_dropout_prob=0, which departs from the paper."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Of matrix products; parameters, softmax, LayerNorm and losses stay float32."""
     remat: Literal["none", "attention", "layer"] = "none"

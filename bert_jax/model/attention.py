@@ -6,7 +6,7 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, Float, Int
 
 from bert_jax.config import BertConfig
-from bert_jax.model.layers import Dropout, dense, dense_together, layer_norm
+from bert_jax.model.layers import Dropout, dense, layer_norm
 
 
 def attention_probabilities(
@@ -82,10 +82,9 @@ class SelfAttention(nn.Module):
     ) -> Float[Array, "B T D"]:
         c = self.config
         split = (*hidden.shape[:2], c.num_attention_heads, -1)
-        names = ("query", "key", "value")
         query, key, value = (
-            projected.reshape(split)
-            for projected in dense_together(hidden, c.hidden_size, c, names)
+            dense(c.hidden_size, c, name)(hidden).reshape(split)
+            for name in ("query", "key", "value")
         )
         if c.fused_attention:
             mixed = fused_attention(query, key, value, visible)

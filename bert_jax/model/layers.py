@@ -1,7 +1,7 @@
 """The pieces every module is made of: dense layer, LayerNorm, activation, dropout."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -37,39 +37,6 @@ def dense(
         return layer(matrix).reshape(*inputs.shape[:-1], features)
 
     return apply
-
-
-class KernelAndBias(nn.Module):
-    """The parameters of a dense layer, for whoever computes several in one product."""
-
-    shape: tuple[int, int]
-    config: BertConfig
-
-    @nn.compact
-    def __call__(self) -> tuple[Float[Array, "D F"], Float[Array, " F"]]:
-        kernel = self.param("kernel", kernel_init(self.config), self.shape)
-        return kernel, self.param("bias", nn.initializers.zeros, self.shape[1:])
-
-
-def dense_together(
-    inputs: Float[Array, "*shape D"],
-    features: int,
-    config: BertConfig,
-    names: Sequence[str],
-) -> list[Float[Array, "*shape F"]]:
-    """What a `dense` layer of each name gives for the same inputs, by one product.
-
-    The kernels are stacked and not laid side by side: each may lie over `tensor`.
-    """
-    shape = (inputs.shape[-1], features)
-    layers = [KernelAndBias(shape, config, name=name)() for name in names]
-    kernels, biases = (jnp.stack(each, -2) for each in zip(*layers, strict=True))
-    matrix = inputs.reshape(-1, inputs.shape[-1])
-    dtype = jnp.dtype(config.dtype)
-    outputs = jnp.einsum("RD,DLF->RLF", matrix.astype(dtype), kernels.astype(dtype))
-    outputs = outputs + biases.astype(dtype)
-    split = (*inputs.shape[:-1], features)
-    return [outputs[:, i].reshape(split) for i in range(len(names))]
 
 
 def random_halves(
