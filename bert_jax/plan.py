@@ -7,9 +7,8 @@ import numpy as np
 
 from bert_jax.config import PretrainConfig
 from bert_jax.data.records import Dataset
-from bert_jax.masking import MaskedBatch, mask_tokens
+from bert_jax.masking import MaskedBatch
 from bert_jax.sharding import path_name
-from bert_jax.tasks.pretraining import word_table
 from bert_jax.tasks.task import Task
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.state import num_parameters, split_seed, split_step_key
@@ -52,8 +51,7 @@ def describe(config: PretrainConfig, dataset: Dataset, task: Task) -> Iterator[s
         yield f"batch {name}: {list(values.shape)} {values.dtype}"
     _, base_key = split_seed(config.seed)
     mask_key, _ = split_step_key(jax.random.fold_in(base_key, first))
-    words = word_table(config.masking, dataset)
-    masked = mask_tokens(mask_key, batch, config.masking, words)
+    masked = jax.jit(task.draw)(batch, mask_key)[0].masked
     for row in range(min(_ROWS_SHOWN, config.batch_size)):
         text, predictions = decode_masked(masked, row, dataset.tokenizer)
         held = batch["end"][row] > 0

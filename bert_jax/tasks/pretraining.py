@@ -62,13 +62,16 @@ def word_table(
     return None if masking.unit == "token" else dataset.tokenizer.continues_word
 
 
-def mask_for_evaluation(
+def mask_by_row(
+    key: Key[Array, ""],
     batch: dict[str, jax.Array],
     masking: MaskingConfig,
     continues_word: Bool[np.ndarray, " V"] | None = None,
 ) -> MaskedBatch:
-    """Masks that depend on the number of a row alone, not on its neighbours."""
-    key = jax.random.key(_EVALUATION_KEY)
+    """Masks that depend on the key and on `row`, the number of a row, alone.
+
+    Not on its neighbours: a device draws those of its rows without the others.
+    """
 
     def mask_one(row: dict[str, jax.Array]) -> MaskedBatch:
         one = {name: values[None] for name, values in row.items()}
@@ -77,6 +80,16 @@ def mask_for_evaluation(
         return jax.tree.map(lambda values: values[0], masked)
 
     return jax.vmap(mask_one)(batch)
+
+
+def mask_for_evaluation(
+    batch: dict[str, jax.Array],
+    masking: MaskingConfig,
+    continues_word: Bool[np.ndarray, " V"] | None = None,
+) -> MaskedBatch:
+    """The masks of validation rows, always the same."""
+    key = jax.random.key(_EVALUATION_KEY)
+    return mask_by_row(key, batch, masking, continues_word)
 
 
 def validation_batches(
@@ -139,7 +152,7 @@ class Objective:
         self, rows: dict[str, jax.Array], key: Key[Array, ""]
     ) -> tuple[DrawnRows, Counts]:
         """Rows with masks drawn by `key`, and the counts of the losses."""
-        masked = mask_tokens(key, rows, self.masking, self.words)
+        masked = mask_by_row(key, rows, self.masking, self.words)
         drawn = self._with_pairs(masked, rows)
         counts = {"mlm_loss": masked.weights.sum()}
         if self.pairs != "none":
@@ -185,12 +198,16 @@ def pretraining_task(
         positions = (step - config.data.first_step) * size + np.arange(size)
         return row_numbers(len(dataset.train), config.seed, positions)
 
+    def batch(step: int) -> Batch:
+        rows = columns(dataset.train.gather(examples(step)[share]))
+        return rows | {"row": np.arange(size, dtype=np.int32)[share]}
+
     flops = pretraining_flops(
         config.model, size, length, config.masking.max_predictions
     )
     return Task(
         initialise=functools.partial(initial_params, model),
-        batch=lambda step: columns(dataset.train.gather(examples(step)[share])),
+        batch=batch,
         examples=examples,
         draw=objective.draw,
         loss=objective.loss,

@@ -29,7 +29,8 @@ class Task:
     draw: Callable[[dict[str, jax.Array], Key[Array, ""]], tuple[Any, Counts]]
     """Rows, key → what `loss` takes, with all that is left to chance drawn except
     dropout, and the count of each objective in it. Every array's first axis is the row.
-    """
+    A device calls it for its own rows alone; what it draws of a row must not depend on
+    the others."""
     loss: Callable[[Any, Any, Key[Array, ""]], Sums]
     """Parameters, drawn rows or a part of them, key → sums and counts by name, with
     dropout."""

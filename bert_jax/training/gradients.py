@@ -1,9 +1,10 @@
 """The gradient of a task's losses over a batch that lies on many devices.
 
-Every device that holds rows of its own differentiates the sums over them, divided by
-the counts of the whole batch, microbatch after microbatch; then the gradients are added
-up over the devices, once. The axes `data` and `fsdp` are written out here. What lies
-over `tensor` is left to the compiler, which follows the parameters' shardings.
+Every device that holds rows of its own draws what is left to chance of them, and
+differentiates the sums over them, divided by the counts of the whole batch, microbatch
+after microbatch; then the gradients are added up over the devices, once. The axes
+`data` and `fsdp` are written out here. What lies over `tensor` is left to the compiler,
+which follows the parameters' shardings.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from jaxtyping import Array, Float, Key
 from bert_jax.sharding import ROW_AXES, ROWS
 from bert_jax.tasks.task import Counts, Sums, Task
 
-Gradient = Callable[[Any, Any, Counts, Key[Array, ""]], tuple[Any, Sums]]
+Gradient = Callable[[Any, Any, Key[Array, ""], Key[Array, ""]], tuple[Any, Sums]]
 
 
 def written_out(partition: P) -> P:
@@ -65,7 +66,7 @@ def microbatch(values: Any, number: int) -> Any:
 def make_gradient(
     task: Task, mesh: Mesh, partitions: Any, microbatches: int
 ) -> Gradient:
-    """Parameters, what `task.draw` gave, key → gradient and sums over the whole batch.
+    """Parameters, batch, keys for `task.draw` and of dropout → gradient, sums over all.
 
     Args:
         partitions: of each parameter, by the table of `sharding.py`.
@@ -88,10 +89,15 @@ def make_gradient(
     if mesh.shape["fsdp"] > 1:
         objective = jax.checkpoint(objective, policy=all_but_gathered)
     differentiate = jax.grad(objective, has_aux=True)
+    spread = mesh.shape["data"] * mesh.shape["fsdp"] > 1
 
     def local_gradient(
-        params: Any, rows: Any, counts: Counts, key: Key[Array, ""]
+        params: Any, batch: Any, draw_key: Key[Array, ""], key: Key[Array, ""]
     ) -> tuple[Any, Sums]:
+        rows, counts = task.draw(batch, draw_key)
+        if spread:
+            counts = jax.lax.psum(counts, ROW_AXES)
+
         def add(total: Any, part: tuple[Any, Array]) -> tuple[Any, Sums]:
             part_rows, part_key = part
             grads, sums = differentiate(params, part_rows, counts, part_key)
@@ -102,34 +108,33 @@ def make_gradient(
         grads, sums = jax.lax.scan(add, nothing, parts)
         return grads, jax.tree.map(lambda values: values.sum(0), sums)
 
-    number = mesh.shape["data"] * mesh.shape["fsdp"]
-    return over_rows(local_gradient, mesh, partitions) if number > 1 else local_gradient
+    return over_rows(local_gradient, mesh, partitions) if spread else local_gradient
 
 
 def over_rows(local_gradient: Gradient, mesh: Mesh, partitions: Any) -> Gradient:
     """`local_gradient` on every device with rows of its own, and the sum over them."""
 
-    def local(
-        params: Any, rows: Any, counts: Counts, key: Array, device: Array
-    ) -> tuple[Any, Sums]:
-        own_key = jax.random.fold_in(jax.random.wrap_key_data(key), device[0])
-        grads, sums = local_gradient(params, rows, counts, own_key)
+    def local(params: Any, batch: Any, keys: Array, device: Array) -> tuple[Any, Sums]:
+        draw_key, key = jax.random.wrap_key_data(keys)
+        own_key = jax.random.fold_in(key, device[0])
+        grads, sums = local_gradient(params, batch, draw_key, own_key)
         return add_over_rows(grads, partitions), jax.lax.psum(sums, ROW_AXES)
 
     by_parameter = jax.tree.map(written_out, partitions)
     spread = jax.shard_map(
         local,
         mesh=mesh,
-        in_specs=(by_parameter, ROWS, P(), P(), ROWS),
+        in_specs=(by_parameter, ROWS, P(), ROWS),
         out_specs=(by_parameter, P()),
         axis_names=set(ROW_AXES),
         check_vma=False,
     )
 
     def gradient(
-        params: Any, rows: Any, counts: Counts, key: Key[Array, ""]
+        params: Any, batch: Any, draw_key: Key[Array, ""], key: Key[Array, ""]
     ) -> tuple[Any, Sums]:
         devices = jnp.arange(mesh.shape["data"] * mesh.shape["fsdp"])
-        return spread(params, rows, counts, jax.random.key_data(key), devices)
+        keys = jax.random.key_data(jnp.stack([draw_key, key]))
+        return spread(params, batch, keys, devices)
 
     return gradient

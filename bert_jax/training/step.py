@@ -91,8 +91,7 @@ def make_train_step(
     ) -> tuple[TrainState, Scalars]:
         key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.step)
         draw_key, dropout_key = split_step_key(key)
-        rows, counts = task.draw(batch, draw_key)
-        grads, sums = gradient(state.params, rows, counts, dropout_key)
+        grads, sums = gradient(state.params, batch, draw_key, dropout_key)
         rate = schedule(updates_made(state.opt_state))
         next_state, more = apply_gradients(state, grads, optimizer)
         scalars = means(sums, task.objective)

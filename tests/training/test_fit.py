@@ -39,7 +39,7 @@ from bert_jax.whole_steps import find_checkpoint, newest_whole, steps_in
 RATES = ("tokens_per_second", "data_wait", "mfu")
 # After ten steps of the small run; a change of it means that the same seed and data
 # now train something else: say why in the commit that changes it.
-GOLDEN_LOSS = 4.868211
+GOLDEN_LOSS = 4.966530
 
 
 def metrics(workdir: Path) -> list[dict[str, Any]]:
