@@ -6,7 +6,7 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, Float, Int
 
 from bert_jax.config import BertConfig
-from bert_jax.model.layers import Dropout, dense, layer_norm
+from bert_jax.model.layers import Dropout, LayerNorm, dense
 
 
 def attention_probabilities(
@@ -95,4 +95,4 @@ class SelfAttention(nn.Module):
             mixed = jnp.einsum("BNTS,BSNH->BTNH", probabilities, value)
         output = dense(c.hidden_size, c, "output")(mixed.reshape(hidden.shape))
         output = Dropout(c.hidden_dropout_prob)(output, deterministic)
-        return layer_norm(c, "layer_norm")(hidden + output).astype(c.dtype)
+        return LayerNorm(c, name="layer_norm")(hidden + output).astype(c.dtype)

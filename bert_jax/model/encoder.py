@@ -7,7 +7,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bert_jax.config import BertConfig
 from bert_jax.model.attention import SelfAttention, visible_keys
-from bert_jax.model.layers import Dropout, activation, dense, kernel_init, layer_norm
+from bert_jax.model.layers import Dropout, LayerNorm, activation, dense, kernel_init
 
 
 def positions_in_pairs(pairs: Int[Array, "B T"]) -> Int[Array, "B T"]:
@@ -31,7 +31,7 @@ class Embeddings(nn.Module):
         self.token = table(c.vocab_size)
         self.position = table(c.max_position_embeddings)
         self.segment = table(c.type_vocab_size)
-        self.layer_norm = layer_norm(c)
+        self.layer_norm = LayerNorm(c)
         self.dropout = Dropout(c.hidden_dropout_prob)
 
     def __call__(
@@ -65,7 +65,7 @@ class FeedForward(nn.Module):
         inner = activation(c)(dense(c.intermediate_size, c, "in")(hidden))
         output = dense(c.hidden_size, c, "out")(inner)
         output = Dropout(c.hidden_dropout_prob)(output, deterministic)
-        return layer_norm(c, "layer_norm")(hidden + output).astype(c.dtype)
+        return LayerNorm(c, name="layer_norm")(hidden + output).astype(c.dtype)
 
 
 def rematerialised(module: type[nn.Module], config: BertConfig) -> type[nn.Module]:

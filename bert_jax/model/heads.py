@@ -6,7 +6,7 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, Float, Int
 
 from bert_jax.config import BertConfig
-from bert_jax.model.layers import Dropout, activation, dense, layer_norm
+from bert_jax.model.layers import Dropout, LayerNorm, activation, dense
 
 
 def gather_positions(
@@ -44,7 +44,7 @@ class MaskedLM(nn.Module):
     ) -> Float[Array, "B P V"]:
         c = self.config
         hidden = activation(c)(dense(c.hidden_size, c, "dense")(hidden))
-        hidden = layer_norm(c, "layer_norm")(hidden).astype(c.dtype)
+        hidden = LayerNorm(c, name="layer_norm")(hidden).astype(c.dtype)
         scores = jnp.einsum(
             "BPD,VD->BPV",
             hidden,

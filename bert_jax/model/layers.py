@@ -73,14 +73,26 @@ class Dropout(nn.Module):
         return jnp.where(numbers < dropped, 0, values * (2**16 / (2**16 - dropped)))
 
 
-def layer_norm(config: BertConfig, name: str | None = None) -> nn.LayerNorm:
-    """LayerNorm in float32, by the two-pass variance: 1e-12 needs its precision."""
-    return nn.LayerNorm(
-        epsilon=config.layer_norm_eps,
-        dtype=jnp.float32,
-        use_fast_variance=False,
-        name=name,
-    )
+class LayerNorm(nn.Module):
+    """LayerNorm in float32 (Ba et al. 2016), by the two-pass variance: 1e-12 needs its
+    precision.
+
+    Scaling comes last: flax scales the inverse deviation, which is one number a token,
+    and a CPU writes out the product for every number.
+    """
+
+    config: BertConfig
+
+    @nn.compact
+    def __call__(self, values: Float[Array, "*shape D"]) -> Float[Array, "*shape D"]:
+        shape = values.shape[-1:]
+        scale = self.param("scale", nn.initializers.ones, shape)
+        bias = self.param("bias", nn.initializers.zeros, shape)
+        values = values.astype(jnp.float32)
+        centred = values - values.mean(-1, keepdims=True)
+        variance = (centred**2).mean(-1, keepdims=True)
+        deviations = centred * jax.lax.rsqrt(variance + self.config.layer_norm_eps)
+        return deviations * scale + bias
 
 
 def activation(
