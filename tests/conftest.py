@@ -16,6 +16,7 @@ import random
 from pathlib import Path
 
 import pytest
+from small_world import OBJECTS, PLACES, SUBJECTS, VERBS, VOCAB_SIZE
 
 from bert_jax.config import (
     BertConfig,
@@ -32,11 +33,7 @@ from bert_jax.data.records import Dataset, open_dataset
 from bert_jax.run import pretrain
 from bert_jax.vocabulary import train_vocabulary
 
-SUBJECTS = "judge clerk baker sailor farmer teacher painter doctor".split()
-VERBS = "writes reads finds paints carries opens sells hides".split()
-OBJECTS = "letter book door basket picture candle bottle ladder".split()
-PLACES = "garden harbour kitchen market library tower valley station".split()
-SEQUENCE_LENGTH, VOCAB_SIZE = 32, 160
+SEQUENCE_LENGTH = 32
 
 
 def document(generator: random.Random) -> str:

@@ -13,8 +13,8 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from conftest import OBJECTS, PLACES, SUBJECTS, VERBS
 from etils import epath
+from small_world import OBJECTS, PLACES, SUBJECTS, VERBS
 
 import bert_jax
 from bert_jax.cli import main

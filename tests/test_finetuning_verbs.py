@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import OBJECTS, SUBJECTS, VERBS
+from small_world import OBJECTS, SUBJECTS, VERBS
 
 from bert_jax.cli import main
 from bert_jax.finetuning_verbs import usual_config

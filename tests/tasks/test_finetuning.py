@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from conftest import OBJECTS, SUBJECTS, VERBS, VOCAB_SIZE
+from small_world import OBJECTS, SUBJECTS, VERBS, VOCAB_SIZE
 
 from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig, MeshConfig
 from bert_jax.sharding import make_mesh, tree_shardings
