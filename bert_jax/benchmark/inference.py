@@ -6,37 +6,18 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
 
 from bert_jax.benchmark.comparison import measure
 from bert_jax.benchmark.devices import OurModel, compiled
 from bert_jax.benchmark.figures import Figures
 from bert_jax.benchmark.pytorch import Arrays
 from bert_jax.benchmark.synthetic import synthetic_task
-from bert_jax.config import BertConfig
 from bert_jax.flops import encoding_flops
-from bert_jax.model.encoder import Encoder
-from bert_jax.model.heads import Pooler
+from bert_jax.model.apply import encode
 from bert_jax.rows import inputs_of
 from bert_jax.training.state import num_parameters
 
 TORCH_VARIANTS = ("encoder",)
-
-
-def encode(
-    config: BertConfig,
-    params: Any,
-    input_ids: Int[Array, "B T"],
-    segment_ids: Int[Array, "B T"],
-    attention_mask: Bool[Array, "B T"],
-) -> tuple[Float[Array, "B T D"], Float[Array, "B D"]]:
-    """Hidden states, and pooled vectors."""
-    hidden: Any = Encoder(config).apply(
-        {"params": params["encoder"]}, input_ids, segment_ids, attention_mask
-    )
-    pooler = {"params": params["pooler"]}
-    pooled: Any = Pooler(config).apply(pooler, hidden[:, 0])
-    return hidden, pooled
 
 
 def benchmark_inference(options: argparse.Namespace) -> Figures:

@@ -113,6 +113,19 @@ def token_probabilities(
     return jax.nn.softmax(scores[0, 0])
 
 
+def encode(
+    config: BertConfig,
+    params: Any,
+    input_ids: Int[Array, "B T"],
+    segment_ids: Int[Array, "B T"],
+    attention_mask: Bool[Array, "B T"],
+) -> tuple[Float[Array, "B T D"], Float[Array, "B D"]]:
+    """The last layer's hidden states, and the pooled vectors."""
+    hidden = _hidden(config, params, input_ids, segment_ids, attention_mask)
+    pooled: Any = Pooler(config).apply({"params": params["pooler"]}, hidden[:, 0])
+    return hidden, pooled
+
+
 def pair_probabilities(
     config: BertConfig,
     params: Any,
@@ -121,8 +134,7 @@ def pair_probabilities(
     attention_mask: Bool[Array, "B T"],
 ) -> Float[Array, "B 2"]:
     """Whether the second segment follows or is random, by the next-sentence head."""
-    hidden = _hidden(config, params, input_ids, segment_ids, attention_mask)
-    pooled: Any = Pooler(config).apply({"params": params["pooler"]}, hidden[:, 0])
+    _, pooled = encode(config, params, input_ids, segment_ids, attention_mask)
     scores: Any = NextSentence(config).apply(
         {"params": params["next_sentence"]}, pooled
     )
