@@ -7,14 +7,13 @@ from typing import Any
 import jax
 from etils import epath
 
+from bert_jax.backend import COORDINATOR, DETECT
 from bert_jax.config import RunConfig
 from bert_jax.config_json import differences, to_dict
 from bert_jax.processes import from_first, is_first, together
 
-COORDINATOR = "BERT_JAX_COORDINATOR"
 NUM_PROCESSES = "BERT_JAX_NUM_PROCESSES"
 PROCESS_ID = "BERT_JAX_PROCESS_ID"
-DETECT = "BERT_JAX_DISTRIBUTED"
 
 LOST_AFTER = 100
 """Seconds without a sign of life after which a process counts as lost."""
