@@ -14,6 +14,8 @@ CONFIG_512=${CONFIG_512:-$root/configs/bert_base_512.py}
 TRAIN_OPTIONS=${TRAIN_OPTIONS:-}     # for both phases, split at spaces: --mesh.fsdp 4
 FORWARD_TERM=${FORWARD_TERM:-0}      # 1 where SIGTERM reaches this script alone
 PID_FILE=${PID_FILE:-}               # where to write the trainer's process id
+# With neither, the last phase's trainer takes this shell's place: it gets the signals that
+# are for this process, be they for this one alone or for the whole group.
 
 # And without a default, for every process the same:
 #   DATA_128 DATA_512   datasets of rows of 128 and 512 tokens, on a disk of this host
@@ -58,7 +60,9 @@ train() {
 }
 
 read -r -a options <<<"$TRAIN_OPTIONS"
-for phase in $PHASES; do
+read -r -a phases <<<"$PHASES"
+for i in "${!phases[@]}"; do
+  phase=${phases[i]}
   if ((stopping)); then exit 143; fi
   case $phase in
     128) arguments=("$CONFIG_128" --workdir "$WORKDIR/128" --data.path "$DATA_128") ;;
@@ -71,5 +75,11 @@ for phase in $PHASES; do
       exit 2
       ;;
   esac
-  train pretrain "${arguments[@]}" ${options[@]+"${options[@]}"} || exit $?
+  arguments+=(${options[@]+"${options[@]}"})
+  if ((i == ${#phases[@]} - 1 && !FORWARD_TERM)) && [ -z "$PID_FILE" ]; then
+    trap - TERM
+    if ((stopping)); then exit 143; fi
+    exec "$BERT_JAX" pretrain "${arguments[@]}"
+  fi
+  train pretrain "${arguments[@]}" || exit $?
 done

@@ -137,6 +137,18 @@ def test_a_second_signal_is_not_passed_on(world):
     assert [call["signals"] for call in world.calls("checkpoint")] == [1]
 
 
+@pytest.mark.parametrize("to_group", [False, True])
+def test_the_trainer_of_a_lone_phase_is_the_process_itself(world, to_group):
+    """As under Slurm, whose proctrack/cgroup signals tasks, not their children."""
+    world.tell("plan", {"128": ["term"]})
+    process = world.start("phases.sh", PHASES="128")
+    world.wait_for("ready-128-0-0.json")
+    (os.killpg if to_group else os.kill)(process.pid, signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert [call["signals"] for call in world.calls("checkpoint")] == [1]
+
+
 def test_a_stop_between_the_phases_begins_no_other(world):
     # SIGTERM that this shell alone gets, and that it is told to keep to itself.
     world.tell("plan", {"128": ["go"]})

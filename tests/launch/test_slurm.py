@@ -10,6 +10,7 @@ import pytest
 JOB = {
     "SLURM_JOB_ID": "7",
     "SLURM_JOB_NUM_NODES": "2",
+    "SLURM_CPUS_PER_TASK": "12",
     "DATA_128": "/shared/data128",
     "DATA_512": "/shared/data512",
     "WORKDIR": "/shared/a run",
@@ -39,6 +40,8 @@ def test_both_phases(world):
     first, second = world.calls("bert-jax")
     assert first["environment"]["BERT_JAX_DISTRIBUTED"] == "1"
     assert "BERT_JAX_COORDINATOR" not in first["environment"]
+    # What srun reads since 22.05.
+    assert first["environment"]["SRUN_CPUS_PER_TASK"] == "12"
     assert second["arguments"][2:] == [
         *("--workdir", "/shared/a run/512", "--data.path", "/shared/data512"),
         *("--init-from", "/shared/a run/128", "--keep-optimizer"),
