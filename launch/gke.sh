@@ -26,6 +26,8 @@ IMAGE=${IMAGE:-}                     # what launch/gke/Dockerfile builds
 DATA_128=${DATA_128:-}               # gs://
 DATA_512=${DATA_512:-}
 WORKDIR=${WORKDIR:-}
+CONFIG_128=${CONFIG_128:-}           # in the image: /opt/bert_jax/configs/…; empty: base
+CONFIG_512=${CONFIG_512:-}
 TRAIN_OPTIONS=${TRAIN_OPTIONS:-}
 
 dry_run=0 verb=''
@@ -53,7 +55,8 @@ render() {
   done
   text=$(<"$root/launch/gke/jobset.yaml")
   for name in NAME SERVICE_ACCOUNT TPU_ACCELERATOR TPU_TOPOLOGY HOSTS CHIPS_PER_HOST \
-    MAX_RESTARTS GCLOUD_IMAGE IMAGE DATA_128 DATA_512 WORKDIR TRAIN_OPTIONS; do
+    MAX_RESTARTS GCLOUD_IMAGE IMAGE DATA_128 DATA_512 WORKDIR CONFIG_128 CONFIG_512 \
+    TRAIN_OPTIONS; do
     value=${!name}
     case $name in
       HOSTS | CHIPS_PER_HOST | MAX_RESTARTS) ;;

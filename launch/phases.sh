@@ -66,9 +66,9 @@ for i in "${!phases[@]}"; do
   if ((stopping)); then exit 143; fi
   case $phase in
     128) arguments=("$CONFIG_128" --workdir "$WORKDIR/128" --data.path "$DATA_128") ;;
-    512)
+    512) # whether with the first's optimizer, the configuration says
       arguments=("$CONFIG_512" --workdir "$WORKDIR/512" --data.path "$DATA_512"
-        --init-from "$WORKDIR/128" --keep-optimizer)
+        --init-from "$WORKDIR/128")
       ;;
     *)
       echo "phases.sh: PHASES=$PHASES: phases are 128 and 512." >&2

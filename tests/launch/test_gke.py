@@ -42,8 +42,14 @@ def variables(container: dict[str, Any]) -> dict[str, str]:
 
 def test_the_jobset_fits_the_schema_and_holds_what_was_set(world, schema):
     odd = 'gs://a "bucket"/x & y\\z'
+    lamb = "configs/lamb_large_128.py"
     jobset = render(
-        world, HOSTS="16", TPU_TOPOLOGY="8x8", WORKDIR=odd, TRAIN_OPTIONS="--seed 3"
+        world,
+        HOSTS="16",
+        TPU_TOPOLOGY="8x8",
+        WORKDIR=odd,
+        CONFIG_128=lamb,
+        TRAIN_OPTIONS="--seed 3",
     )
     jsonschema.validate(jobset, schema)
     assert "${" not in json.dumps(jobset)
@@ -64,6 +70,8 @@ def test_the_jobset_fits_the_schema_and_holds_what_was_set(world, schema):
         "DATA_128": "/data/128",
         "DATA_512": "/data/512",
         "WORKDIR": odd,
+        "CONFIG_128": lamb,
+        "CONFIG_512": "",  # phases.sh has its own
         "TRAIN_OPTIONS": "--seed 3",
     }
     assert variables(copier) == {

@@ -37,7 +37,7 @@ def test_every_process_is_told_who_it_is(world):
         ]
     assert calls[-1]["arguments"][2:] == [
         *("--workdir", "gs://bucket/run/512", "--data.path", "gs://bucket/data512"),
-        *("--init-from", "gs://bucket/run/128", "--keep-optimizer"),
+        *("--init-from", "gs://bucket/run/128"),
     ]
 
 

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from bert_jax.command import load_config
+from bert_jax.config import PretrainConfig
+
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted(
     path for path in (ROOT / "launch").iterdir() if path.suffix in (".sh", ".sbatch")
@@ -44,3 +47,21 @@ def test_every_path_that_they_name_is_there():
     named = set(re.findall(r"\b(?:docs|launch|configs)/[\w/-]+\.\w+", text))
     assert {"docs/launch/slurm.md", "configs/bert_base_512.py"} <= named
     assert [name for name in sorted(named) if not (ROOT / name).is_file()] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "keeps"),
+    [("bert_base", True), ("bert_large", True), ("lamb_large", False)],
+)
+def test_the_configuration_says_whether_the_second_phase_keeps_the_optimizer(
+    name, keeps
+):
+    """The launchers do not: with it, LAMB's second phase would be over at its start."""
+    first, second = (
+        load_config(str(ROOT / "configs" / f"{name}_{length}.py"), PretrainConfig)
+        for length in (128, 512)
+    )
+    assert second.keep_optimizer == keeps
+    assert (second.num_steps > first.num_steps) == keeps
+    texts = [path.read_text() for path in SCRIPTS]
+    assert not [text for text in texts if "--keep-optimizer" in text]

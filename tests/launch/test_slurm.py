@@ -44,7 +44,7 @@ def test_both_phases(world):
     assert first["environment"]["SRUN_CPUS_PER_TASK"] == "12"
     assert second["arguments"][2:] == [
         *("--workdir", "/shared/a run/512", "--data.path", "/shared/data512"),
-        *("--init-from", "/shared/a run/128", "--keep-optimizer"),
+        *("--init-from", "/shared/a run/128"),
     ]
 
 

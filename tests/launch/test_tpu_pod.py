@@ -70,7 +70,10 @@ def test_from_the_queue_through_a_preemption_to_the_deletion(world):
 
 
 def test_what_a_worker_is_told(world):
-    code, _, errors = world.launch("tpu_pod.sh", "pretrain", TRAIN_OPTIONS="--seed 3")
+    lamb = "bert_jax/configs/lamb_large_512.py"
+    code, _, errors = world.launch(
+        "tpu_pod.sh", "pretrain", TRAIN_OPTIONS="--seed 3", CONFIG_512=lamb
+    )
     assert code == 0, errors
     home = world.folder / "worker 1"
     first, second = (c for c in world.calls("bert-jax") if c["process"] == "1")
@@ -83,10 +86,10 @@ def test_what_a_worker_is_told(world):
     ]
     assert second["arguments"] == [
         "pretrain",
-        f"{home}/bert_jax/configs/bert_base_512.py",
+        lamb,
         *("--workdir", "gs://bucket/run/512"),
         *("--data.path", f"{home}/bert_jax_data/512"),
-        *("--init-from", "gs://bucket/run/128", "--keep-optimizer"),
+        *("--init-from", "gs://bucket/run/128"),
         *("--seed", "3"),
     ]
     assert first["environment"]["BERT_JAX_DISTRIBUTED"] == "1"
