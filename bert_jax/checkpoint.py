@@ -21,6 +21,12 @@ from bert_jax.sharding import path_name
 from bert_jax.whole_steps import newest_whole, steps_in
 
 
+def absolute(path: epath.Path) -> epath.Path:
+    """The path as Orbax takes it. An address stays what it is: epath's own way would
+    make of gs://bucket a directory `gs:` in the current one."""
+    return path if path.is_absolute() else path.absolute()
+
+
 def _shapes(tree: Any) -> dict[str, tuple[tuple[int, ...], str]]:
     return {
         path_name(path): (tuple(leaf.shape), str(leaf.dtype))
@@ -36,7 +42,7 @@ def require_same_shapes(item: epath.Path, wanted: Any) -> None:
     Raises:
         ValueError: a shape or dtype differs, or a leaf is missing or too many.
     """
-    a = _shapes(ocp.PyTreeCheckpointHandler().metadata(item.absolute()).tree)
+    a = _shapes(ocp.PyTreeCheckpointHandler().metadata(absolute(item)).tree)
     b = _shapes(wanted)
     wrong = [
         f"{name} is {a.get(name, 'absent')} and should be {b.get(name, 'absent')}"
@@ -53,7 +59,7 @@ def require_same_shapes(item: epath.Path, wanted: Any) -> None:
 def _restore_item(item: epath.Path, wanted: Any) -> Any:
     require_same_shapes(item, wanted)
     return ocp.StandardCheckpointHandler().restore(
-        item.absolute(), args=ocp.args.StandardRestore(wanted)
+        absolute(item), args=ocp.args.StandardRestore(wanted)
     )
 
 
@@ -95,8 +101,7 @@ class Checkpoints:
             config: what `config.json` shall hold.
             tokenizer_directory: whose files every checkpoint shall hold.
         """
-        # Orbax takes absolute paths only.
-        self._directory = directory = directory.absolute()
+        self._directory = directory = absolute(directory)
         self._config = config
         self._tokenizer_directory = tokenizer_directory
         self._thread = ThreadPoolExecutor(1)
@@ -225,7 +230,7 @@ class Checkpoints:
 def read_params(step_directory: epath.Path) -> Any:
     """The parameters of a checkpoint as a nested dict of NumPy arrays."""
     handler = ocp.PyTreeCheckpointHandler()
-    item = step_directory.absolute() / "state"
+    item = absolute(step_directory) / "state"
     as_numpy = jax.tree.map(
         lambda _: ocp.RestoreArgs(restore_type=np.ndarray), handler.metadata(item).tree
     )

@@ -3,11 +3,14 @@
 import json
 import math
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from etils import epath
+
+from bert_jax.manifest import files_below
 
 METRICS = "metrics.jsonl"
 EXAMPLES = "examples.jsonl"
@@ -83,7 +86,10 @@ class Silence:
 
 
 class Report:
-    """Writes scalars as a run goes. Used on process 0 alone, within `with`."""
+    """Writes scalars as a run goes. Used on process 0 alone, within `with`.
+
+    To an object store, which cannot add to a file, it hands whole ones at each `flush`.
+    """
 
     def __init__(
         self, workdir: epath.Path, first_step: int, num_steps: int, examples: bool
@@ -95,9 +101,17 @@ class Report:
         """
         for name in (METRICS, EXAMPLES):
             keep_lines_until(workdir / name, first_step)
-        self._metrics = open(workdir / METRICS, "a")
-        self._examples = open(workdir / EXAMPLES, "a") if examples else None
-        self._tensorboard = _tensorboard(workdir / "tensorboard", first_step)
+        self._workdir = folder = workdir
+        self._own: tempfile.TemporaryDirectory[str] | None = None
+        if "://" in str(workdir):
+            self._own = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+            folder = epath.Path(self._own.name)
+            for name in (METRICS, EXAMPLES):
+                if (workdir / name).exists():
+                    (folder / name).write_bytes((workdir / name).read_bytes())
+        self._metrics = open(folder / METRICS, "a")
+        self._examples = open(folder / EXAMPLES, "a") if examples else None
+        self._tensorboard = _tensorboard(folder / "tensorboard", first_step)
         self._num_steps = num_steps
         self._first_shown: tuple[int, float] | None = None
         self._progress = _progress(first_step, num_steps)
@@ -114,6 +128,8 @@ class Report:
             self._tensorboard.close()
         if self._progress:
             self._progress.stop()
+        if self._own:
+            self._own.cleanup()
 
     def write(self, step: int, split: str, scalars: Mapping[str, float]) -> None:
         """One line of `metrics.jsonl`, its TensorBoard points, and a look at it."""
@@ -140,12 +156,20 @@ class Report:
             print(message, flush=True)
 
     def flush(self) -> None:
-        """Hand all that was written to the operating system."""
+        """Hand all that was written to the operating system, or the object store."""
         self._metrics.flush()
         if self._examples:
             self._examples.flush()
         if self._tensorboard:
             self._tensorboard.flush()
+        if self._own:
+            self._upload(epath.Path(self._own.name))
+
+    def _upload(self, folder: epath.Path) -> None:
+        for name in files_below(folder):
+            copy = self._workdir / name
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes((folder / name).read_bytes())
 
     def _show(self, step: int, split: str, scalars: Mapping[str, float]) -> None:
         if split == "train" and self._progress:
