@@ -17,10 +17,18 @@ run() {
 
 tpus() { run gcloud compute tpus "$@" --zone "$ZONE" ${PROJECT:+--project "$PROJECT"}; }
 
-# A worker that is preempted may fall silent without closing the connection: ask it.
+# A worker that is preempted may fall silent without closing the connection: ask it. And
+# gcloud tries ten times, each of which would wait two minutes for a machine that is gone.
 ssh_to() {
   tpus tpu-vm ssh "$NAME" "--worker=$1" --ssh-flag=-oServerAliveInterval=15 \
-    "--command=$2"
+    --ssh-flag=-oConnectTimeout=15 "--command=$2"
+}
+
+# Between two questions. `all` pretrains in a subshell, where $$ is the launcher: killed
+# alone, it leaves nobody to delete the pods that the subshell would go on to create.
+pause() {
+  sleep "$POLL_SECONDS"
+  kill -0 $$ 2>/dev/null || exit 75
 }
 
 # The workers' own shell parses the command once more, hence %q.
@@ -76,7 +84,7 @@ delete() {
       say "$NAME could not be deleted, and may still COST MONEY; delete it by hand."
       exit 1
     fi
-    if ((tries)); then sleep "$POLL_SECONDS"; fi
+    if ((tries)); then pause; fi
     tries=$((tries + 1))
     tpus queued-resources delete "$NAME" --force --quiet || true
     pretended=NONE

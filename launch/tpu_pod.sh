@@ -80,7 +80,7 @@ up() {
     if ((failures >= MAX_SSH_FAILURES)); then
       give_up
     fi
-    sleep "$POLL_SECONDS"
+    pause
   done
 }
 
@@ -128,7 +128,7 @@ watch() {
         outcome='unreachable' && return
       fi
     fi
-    sleep "$POLL_SECONDS"
+    pause
   done
 }
 
@@ -150,7 +150,7 @@ pretrain() {
       if ((failures >= MAX_SSH_FAILURES)) && [ "$(state)" = ACTIVE ]; then
         say "$NAME is ACTIVE but cannot be set up; see above." && return 1
       fi
-      sleep "$POLL_SECONDS"
+      pause
       continue
     fi
     failures=0

@@ -181,6 +181,19 @@ def test_a_launcher_that_was_killed_finds_its_trainer_at_work(world):
     assert trained(world) == trained(world, "1") == ["128", "512"]
 
 
+def test_a_launcher_that_is_killed_alone_leaves_nothing_behind_but_the_pod(world):
+    world.tell("plan", {"128": ["go"]})
+    launcher = world.start("tpu_pod.sh", "all")
+    world.wait_for("ready-128-1-0.json")
+    os.kill(launcher.pid, signal.SIGKILL)
+    launcher.wait()
+    launcher.communicate(timeout=60)  # nobody has its output any more
+    assert names(world)[-1] in ("start", "status") and "delete" not in names(world)
+    before = len(launched(world))
+    time.sleep(0.3)
+    assert len(launched(world)) == before
+
+
 def test_what_somebody_deleted_is_not_created_again(world):
     world.tell("plan", {"128": ["preempt"]})
     world.tell("when_preempted", ["DELETING"])
