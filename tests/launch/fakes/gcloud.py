@@ -17,6 +17,19 @@ from world import WORLD, log, read, write
 
 arguments = sys.argv[1:]
 
+# Some of the options that gcloud's own help (SDK 528) has, and all that we use.
+EVERYWHERE = {"--zone", "--project", "--quiet", "--format"}
+OPTIONS = {
+    "queued-resources create": {
+        *("--node-id", "--accelerator-type", "--runtime-version", "--spot"),
+        *("--valid-until-duration", "--service-account", "--network", "--subnetwork"),
+    },
+    "queued-resources describe": set(),
+    "queued-resources delete": {"--force", "--async"},
+    "tpu-vm ssh": {"--worker", "--command", "--ssh-flag", "--internal-ip"},
+    "tpu-vm scp": {"--worker", "--scp-flag", "--recurse", "--internal-ip"},
+}
+
 
 def homes() -> list[Path]:
     return [WORLD / "worker 0", WORLD / "worker 1"]
@@ -64,6 +77,9 @@ if preempted:
 queue = read("queue", [])
 verb = " ".join(arguments[2:4])
 log("gcloud", verb=verb, state=(queue or ["NONE"])[0])
+told = {word.partition("=")[0] for word in arguments if word.startswith("--")}
+if unknown := told - OPTIONS.get(verb, set()) - EVERYWHERE:
+    refuse(f"unrecognized arguments: {unknown}")
 if read("offline", False):
     refuse("There was a problem refreshing your current auth tokens.")
 if verb == "queued-resources create":
