@@ -212,8 +212,13 @@ def pretraining_task(
         draw=objective.draw,
         loss=objective.loss,
         evaluate=objective.evaluate,
+        # What is worked through in parts is too large to be evaluated as a whole.
         evaluation_batches=functools.partial(
-            validation_batches, dataset, size, host_index, host_count
+            validation_batches,
+            dataset,
+            size // config.microbatches,
+            host_index,
+            host_count,
         ),
         score=lambda means, _: (
             # Beyond e^700 a float has no room.

@@ -160,6 +160,13 @@ def test_every_example_is_evaluated_once(batch_size, tokenizer):
     np.testing.assert_array_equal(nobody, rows < 0)
 
 
+def test_microbatches_are_evaluated_one_by_one(tokenizer):
+    """Accumulation is for what does not fit into memory at once."""
+    task = task_of(tokenizer, config_of(batch_size=16, microbatches=4))
+    assert {len(batch["row"]) for batch in task.evaluation_batches()} == {4}
+    assert len(task.batch(0)["row"]) == 16
+
+
 def test_a_batch_is_made_of_the_examples_that_are_logged(tokenizer):
     task = task_of(tokenizer, config_of())
     for step in range(12):

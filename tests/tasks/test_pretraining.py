@@ -152,6 +152,24 @@ def test_packed_rows_count_their_pairs_and_real_tokens(packed, small_config):
     assert (np.asarray(rows.masked.pairs) > 0).sum() == tasks[0].tokens(batch)
 
 
+def test_microbatches_are_evaluated_one_by_one(dataset, small_config):
+    """Accumulation is for what does not fit into memory at once."""
+    config = resolve(small_config, dataset)
+    found = []
+    for microbatches in (1, 4):
+        parted = dataclasses.replace(config, microbatches=microbatches)
+        task = pretraining_task(parted, dataset)
+        params = jax.jit(task.initialise)(jax.random.key(0))
+        evaluate = jax.jit(functools.partial(task.evaluate, params))
+        batches = list(task.evaluation_batches())
+        assert {len(batch["row"]) for batch in batches} == {8 // microbatches}
+        sums = [evaluate(batch)[0]["mlm_loss"] for batch in batches]
+        found.append(np.array(sums).sum(0))
+        assert len(task.batch(0)["row"]) == 8
+    # The masks are those of the row, whatever batch it comes in.
+    np.testing.assert_allclose(*found, rtol=1e-6)
+
+
 def test_a_plan_shows_all_pairs_of_a_packed_row(packed, small_config):
     dataset = packed[0]
     config = resolve(for_packed(small_config, dataset), dataset)
