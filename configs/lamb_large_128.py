@@ -3,8 +3,9 @@
     bert-jax pretrain configs/lamb_large_128.py --workdir runs/lamb128 \\
         --data.path DATA --microbatches K
 
-The sizes are You et al. 2020's (64k, then 32k); rates, warm-ups and steps are those of
-NVIDIA's published LAMB recipe for the same sizes. Never run with this library.
+Batches are You et al. 2020's (64k, then 32k), and so is the decay, linear to 0; rates,
+warm-ups and steps are NVIDIA's for them, which decays by a square root. Never run with
+this library.
 """
 
 from bert_jax import BertConfig, MaskingConfig, OptimizerConfig, PretrainConfig

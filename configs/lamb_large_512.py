@@ -3,8 +3,8 @@
     bert-jax pretrain configs/lamb_large_512.py --workdir runs/lamb512 \\
         --data.path DATA --init-from runs/lamb128 --microbatches K
 
-Sizes and rates are from where configs/lamb_large_128.py has them. The warm-up begins
-anew, and so do LAMB's moments.
+From where configs/lamb_large_128.py has its own. The warm-up begins anew, as there, and
+so do the moments, which NVIDIA keeps.
 """
 
 from bert_jax import (
