@@ -5,7 +5,7 @@
 #
 #   render    print the JobSet
 #   up        apply it; again, and nothing changes
-#   wait      until it is over; the exit code is 0 where it was completed
+#   wait      until it is over; exit code 0: completed, 1: failed, 75: no answer
 #   status · logs · delete
 #
 # The cluster does the rest. docs/launch/gke.md tells how it is to be prepared.
@@ -21,6 +21,7 @@ HOSTS=${HOSTS:-4}                    # the chips of the topology / CHIPS_PER_HOS
 CHIPS_PER_HOST=${CHIPS_PER_HOST:-4}
 MAX_RESTARTS=${MAX_RESTARTS:-50}
 POLL_SECONDS=${POLL_SECONDS:-60}
+MAX_FAILURES=${MAX_FAILURES:-5}      # of kubectl in a row, while waiting
 GCLOUD_IMAGE=${GCLOUD_IMAGE:-gcr.io/google.com/cloudsdktool/google-cloud-cli:slim}
 IMAGE=${IMAGE:-}                     # what launch/gke/Dockerfile builds
 DATA_128=${DATA_128:-}               # gs://
@@ -77,9 +78,14 @@ up() {
 }
 
 wait_until_over() {
-  local state
+  local state failures=0
   while :; do
-    state=$(kube get jobset "$NAME" '--output=jsonpath={.status.terminalState}') || return
+    if state=$(kube get jobset "$NAME" '--output=jsonpath={.status.terminalState}'); then
+      failures=0
+    elif failures=$((failures + 1)) && ((failures >= MAX_FAILURES)); then
+      echo "gke.sh: no answer about $NAME, see above; the cluster goes on without us." >&2
+      return 75
+    fi
     case $state in
       Completed) return 0 ;;
       Failed) echo "gke.sh: $NAME failed; see: launch/gke.sh logs" >&2 && return 1 ;;

@@ -157,6 +157,14 @@ def test_wait_tells_of_a_failure(world):
     assert code == 1 and "bert-jax failed" in errors
 
 
+def test_waiting_outlives_a_short_silence_and_not_a_long_one(world):
+    world.tell("states", ["", "silence", "silence", "", "silence", "Completed"])
+    assert world.launch("gke.sh", "wait", MAX_FAILURES="3")[0] == 0
+    world.tell("states", ["silence"])
+    code, _, errors = world.launch("gke.sh", "wait", MAX_FAILURES="3")
+    assert code == 75 and "handshake" in errors and "no answer" in errors
+
+
 def test_a_dry_run_prints_the_commands_and_calls_none(world):
     for verb in ("up", "wait", "status", "logs", "delete"):
         code, output, errors = world.launch("gke.sh", verb, "--dry-run", **GIVEN)

@@ -1,4 +1,7 @@
-"""Stands for kubectl: keeps what is applied, tells one of `states` a question."""
+"""Stands for kubectl: keeps what is applied, tells one of `states` a question.
+
+The state `silence` is no answer.
+"""
 
 import sys
 
@@ -9,5 +12,7 @@ if "apply" in sys.argv:
     (WORLD / "applied.yaml").write_text(sys.stdin.read())
 elif any("terminalState" in argument for argument in sys.argv):
     states = read("states", ["Completed"])
-    print(states[0], end="")
     write("states", states[1:] or states)
+    if states[0] == "silence":
+        sys.exit("Unable to connect to the server: net/http: TLS handshake timeout")
+    print(states[0], end="")
