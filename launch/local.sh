@@ -8,7 +8,7 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 PROCESSES=${PROCESSES:-2}
-DEVICES=${DEVICES:-cpu}              # cpu: one device a process; gpu: process i has GPU i
+DEVICES=${DEVICES:-cpu}              # cpu, or gpu: one device a process
 PORT=${PORT:-8476}                   # any free one
 MAX_RESTARTS=${MAX_RESTARTS:-3}      # when a process was ended by a SIGTERM not from here
 GRACE_SECONDS=${GRACE_SECONDS:-120}  # for a checkpoint, before the rest is killed
@@ -33,6 +33,13 @@ case $# in
   *) usage ;;
 esac
 
+# Which GPUs are ours, if that is said; else the first ones.
+IFS=, read -r -a gpus <<<"${CUDA_VISIBLE_DEVICES:-}"
+if [ "$DEVICES" = gpu ] && ((${#gpus[@]} && ${#gpus[@]} < PROCESSES)); then
+  echo "local.sh: CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICES for $PROCESSES PROCESSES." >&2
+  exit 2
+fi
+
 pids=() codes=() signalled=0
 
 # Each trainer takes a second signal to mean "now, without a checkpoint": it gets one.
@@ -51,7 +58,7 @@ start() {
       "BERT_JAX_COORDINATOR=127.0.0.1:$PORT" "BERT_JAX_NUM_PROCESSES=$PROCESSES"
       "BERT_JAX_PROCESS_ID=$i")
     case $DEVICES in
-      gpu) command+=("CUDA_VISIBLE_DEVICES=$i") ;;
+      gpu) command+=("CUDA_VISIBLE_DEVICES=${gpus[i]:-$i}") ;;
       # Several CPU devices in each of several processes can deadlock.
       cpu) command+=(JAX_PLATFORMS=cpu JAX_NUM_CPU_DEVICES=1) ;;
       *)

@@ -49,6 +49,18 @@ def test_each_process_has_a_gpu_of_its_own(world):
         assert "JAX_PLATFORMS" not in call["environment"]
 
 
+def test_the_gpus_are_those_that_were_given(world):
+    given = {"DEVICES": "gpu", "CUDA_VISIBLE_DEVICES": "4,GPU-8a5d"}
+    assert world.launch("local.sh", **given)[0] == 0
+    found = {
+        (call["process"], call["environment"]["CUDA_VISIBLE_DEVICES"])
+        for call in world.calls("bert-jax")
+    }
+    assert found == {("0", "4"), ("1", "GPU-8a5d")}
+    code, _, errors = world.launch("local.sh", PROCESSES="3", **given)
+    assert code == 2 and "CUDA_VISIBLE_DEVICES=4,GPU-8a5d for 3 PROCESSES" in errors
+
+
 def test_143_starts_all_processes_of_the_phase_again(world):
     world.tell("plan", {"512": [{"0": 143, "1": "hang"}, 0]})
     code, _, errors = world.launch("local.sh", GRACE_SECONDS="0")
