@@ -16,7 +16,8 @@ VENV=${VENV:-$HOME/bert_jax_venv}
 STOP_SECONDS=${STOP_SECONDS:-300}           # for a checkpoint, before the rest is killed
 mkdir -p "$STATE"
 
-running() { ! flock --nonblock "$STATE/lock" true; }
+# Shared, so that two who ask at once do not take each other for a trainer.
+running() { ! flock --shared --nonblock "$STATE/lock" true; }
 
 # Where the dataset $1 lies on this host; $2 is its sequence length.
 local_path() {
@@ -48,7 +49,7 @@ data() {
 
 start() {
   exec 9>"$STATE/lock"
-  if ! flock --nonblock 9; then
+  if ! flock --timeout 5 9; then # somebody may just be asking
     echo "already running"
     return
   fi

@@ -4,8 +4,10 @@ import os
 import shlex
 import shutil
 import signal
+import subprocess
 import time
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ import pytest
 pytestmark = pytest.mark.skipif(
     not (shutil.which("flock") and shutil.which("setsid")), reason="a worker is Linux"
 )
+ROOT = Path(__file__).parents[2]
 SETUP = ["scp", "unpack", "install", "data", "start"]
 BEGIN = ["describe", "status", *SETUP, "status"]
 
@@ -106,6 +109,27 @@ def test_what_a_worker_is_told(world):
         "--accelerator-type v5litepod-16 --runtime-version v2-alpha-tpuv5-lite --spot "
         "--zone us-west4-a"
     )
+
+
+def test_one_who_asks_is_not_taken_for_a_trainer(world, tmp_path):
+    """Another `status` at the same moment, which holds the lock as long as it looks."""
+    asking = subprocess.Popen(
+        ["flock", "--shared", tmp_path / "lock", "sleep", "1"], text=True
+    )
+    worker = ["bash", ROOT / "launch" / "tpu_worker.sh"]
+    environment = world.environment | {
+        "STATE": str(tmp_path),
+        "BERT_JAX": "true",
+        "DATA_128": "/data",
+        "DATA_512": "/data",
+    }
+    while not (tmp_path / "lock").exists():
+        time.sleep(0.02)
+    told = subprocess.run([*worker, "status"], env=environment, capture_output=True)
+    assert told.stdout.split()[-1] == b"idle"
+    started = subprocess.run([*worker, "start"], env=environment, capture_output=True)
+    assert started.returncode == 0 and b"already" not in started.stdout
+    assert asking.wait() == 0
 
 
 def test_a_trainer_that_was_stopped_is_started_again_on_the_same_pod(world):
