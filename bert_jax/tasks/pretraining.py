@@ -190,6 +190,8 @@ def pretraining_task(
     """
     model = BertForPretraining(config.model)
     size, length = config.batch_size, config.data.sequence_length
+    # What is worked through in parts is too large to be evaluated as a whole.
+    part = size // config.microbatches
     share = host_share(size, host_index, host_count)
     words = word_table(config.masking, dataset)
     objective = Objective(model, config.masking, config.data.pairs, words)
@@ -212,13 +214,8 @@ def pretraining_task(
         draw=objective.draw,
         loss=objective.loss,
         evaluate=objective.evaluate,
-        # What is worked through in parts is too large to be evaluated as a whole.
         evaluation_batches=functools.partial(
-            validation_batches,
-            dataset,
-            size // config.microbatches,
-            host_index,
-            host_count,
+            validation_batches, dataset, part, host_index, host_count
         ),
         score=lambda means, _: (
             # Beyond e^700 a float has no room.
