@@ -180,6 +180,11 @@ class Objective:
         return DrawnRows(masked, first.astype(jnp.int32), labels.astype(jnp.int32))
 
 
+def with_perplexity(means: dict[str, float], _: list[Batch]) -> dict[str, float]:
+    """The means, and the perplexity of masks; past e^700 a float has no room."""
+    return means | {"mlm_perplexity": math.exp(min(means["mlm_loss"], 700.0))}
+
+
 def pretraining_task(
     config: PretrainConfig, dataset: Dataset, host_index: int = 0, host_count: int = 1
 ) -> Task:
@@ -217,10 +222,7 @@ def pretraining_task(
         evaluation_batches=functools.partial(
             validation_batches, dataset, part, host_index, host_count
         ),
-        score=lambda means, _: (
-            # Beyond e^700 a float has no room.
-            means | {"mlm_perplexity": math.exp(min(means["mlm_loss"], 700.0))}
-        ),
+        score=with_perplexity,
         merit=lambda scores: -scores["loss"],
         objective=objective.names,
         tokens=lambda rows: int(rows["end"].max(axis=1).sum(dtype=np.int64)),
