@@ -131,13 +131,13 @@ def check_source(
             f"{config.init_from} does not fit this run: {'; '.join(wrong[:2])}; "
             f"{len(wrong)} in all differ. Give the run the model's own shape."
         )
-    said = {f"drawn by seed {config.seed}": fresh, "left aside": unused}
+    said = {f"Drawn by seed {config.seed}": fresh, "Left aside": unused}
     parts = [
-        f"; {what}: {', '.join(sorted(names))}" for what, names in said.items() if names
+        f" {what}: {', '.join(sorted(names))}." for what, names in said.items() if names
     ]
     return (
-        f"From {config.init_from}; the optimizer and the count of steps begin anew"
-        f"{''.join(parts)}."
+        f"From {config.init_from}, its parameters alone: a new optimizer, and steps "
+        f"count from 0.{''.join(parts)}"
     )
 
 

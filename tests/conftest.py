@@ -6,6 +6,8 @@ import tempfile
 # Before JAX starts: tests of several devices run in the same processes as the rest.
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# Half of the time goes into machine code of tiny models; it need not be fast.
+os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
 # Many tests compile the same small programs, and some do so in processes of their own.
 _cache = tempfile.TemporaryDirectory(prefix="bert_jax_tests_")
 os.environ["JAX_COMPILATION_CACHE_DIR"] = _cache.name

@@ -56,8 +56,8 @@ def test_the_demo_tells_the_story_and_goes_on(small_demo, tmp_path, capsys):
     answers = re.findall(r"^    \S+\?  ", output, re.MULTILINE)
     assert len(answers) == 2 * demo_report.EXAMPLES
     pretrained, drawn = output.split("library_from_scratch:")
-    assert "drawn by seed 0: classifier" in pretrained
-    assert "drawn by seed 0" not in drawn
+    assert "Drawn by seed 0: classifier" in pretrained
+    assert "Drawn by seed 0" not in drawn
     begun = checkpoints(tmp_path / "demo")
     # Called again, it keeps what is there and tells the same.
     module.demo(tmp_path / "demo")

@@ -53,10 +53,9 @@ def starting_state(
     all of the state, from `source`, or draws them.
     """
     optimizer = make_optimizer(config.optimizer, config.schedule_steps)
-    new_state = functools.partial(
-        initial_state, task.initialise, optimizer, config.seed
-    )
-    shapes = jax.eval_shape(new_state)
+    new_state = functools.partial(initial_state, task.initialise, optimizer)
+    seed = np.uint32(config.seed)  # an argument: all seeds share a compiled program
+    shapes = jax.eval_shape(new_state, seed)
     shardings = tree_shardings(mesh, shapes)
     wanted = jax.tree.map(
         lambda leaf, sharding: jax.ShapeDtypeStruct(
@@ -73,7 +72,7 @@ def starting_state(
     elif isinstance(source, epath.Path):
         params, rest = restore_step(source, wanted_params, wanted_rest)
     else:
-        state = jax.jit(new_state, out_shardings=shardings)()
+        state = jax.jit(new_state, out_shardings=shardings)(seed)
         if source is not None:
             params = with_given(state.params, source)
             state = dataclasses.replace(state, params=params)

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from flax import struct
 from jaxtyping import Array, Key
@@ -27,7 +28,9 @@ class TrainState:
     """int32[]: updates left out in a row because their gradient was not finite."""
 
 
-def split_seed(seed: int) -> tuple[Key[Array, ""], Key[Array, ""]]:
+def split_seed(
+    seed: int | np.uint32 | Array,
+) -> tuple[Key[Array, ""], Key[Array, ""]]:
     """The key that draws the parameters, and the base key that each step folds in."""
     init_key, base_key = jax.random.split(jax.random.key(seed))
     return init_key, base_key
@@ -44,7 +47,7 @@ def split_step_key(
 def initial_state(
     initialise: Callable[[Key[Array, ""]], Any],
     optimizer: optax.GradientTransformation,
-    seed: int,
+    seed: int | np.uint32 | Array,
 ) -> TrainState:
     """The state before the first step: a function of the seed alone.
 
