@@ -6,17 +6,19 @@ import tempfile
 # Before JAX starts: tests of several devices run in the same processes as the rest.
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-# Half of the time goes into machine code of tiny models; it need not be fast.
-os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
 # Many tests compile the same small programs, and some do so in processes of their own.
-_cache = tempfile.TemporaryDirectory(prefix="bert_jax_tests_")
-os.environ["JAX_COMPILATION_CACHE_DIR"] = _cache.name
+# The processes of pytest-xdist find the directory that the first one made.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    _cache = tempfile.TemporaryDirectory(prefix="bert_jax_tests_")
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = _cache.name
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "0"
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
+import jax
 import pytest
 from small_world import OBJECTS, PLACES, SUBJECTS, VERBS, VOCAB_SIZE
 
@@ -36,6 +38,20 @@ from bert_jax.run import pretrain
 from bert_jax.vocabulary import train_vocabulary
 
 SEQUENCE_LENGTH = 32
+POLISHED = ("test_fit", "test_finetune", "test_parity", "test_profile")
+"""Where bits or a golden loss count, programs are compiled as users have them."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compilation(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Elsewhere the machine code of tiny models, half of the time, need not be fast."""
+    unpolished = request.module.__name__.split(".")[-1] not in POLISHED
+    before = os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS", "0")
+    jax.config.update("jax_disable_most_optimizations", unpolished)
+    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = str(int(unpolished))
+    yield
+    jax.config.update("jax_disable_most_optimizations", before == "1")
+    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = before
 
 
 def document(generator: random.Random) -> str:

@@ -111,7 +111,6 @@ def started(number: int, jobs: Sequence[Any], folder: Path) -> Iterator[Processe
             "BERT_JAX_PROCESS_ID": str(process),
             "JAX_NUM_CPU_DEVICES": "1",
             "XLA_FLAGS": "",
-            "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
         }
         with (
             (folder / f"{process}.out").open("wb") as out,

@@ -285,7 +285,7 @@ def without_dropout(
     return config, workdir
 
 
-@pytest.mark.parametrize("devices", [2, 4, 8])
+@pytest.mark.parametrize("devices", [2, 8])
 def test_devices_agree_with_one(devices, without_dropout, tmp_path):
     config, workdir = without_dropout
     pretrain(dataclasses.replace(config, mesh=MeshConfig(data=devices)), tmp_path)

@@ -78,12 +78,18 @@ def test_meshes_agree_with_one_device(shape, config, dataset, on_one_device):
         assert many["loss"] == pytest.approx(one["loss"], rel=1e-5)
 
 
-@pytest.mark.parametrize(("microbatches", "data"), [(2, 1), (4, 1), (16, 1), (4, 2)])
-def test_microbatches_make_the_same_update(microbatches, data, config, dataset):
+@pytest.fixture(scope="module")
+def as_one(config: PretrainConfig, dataset: Dataset) -> tuple[list[Any], Any]:
+    """Three steps of whole batches."""
+    return train(config, dataset, 3)
+
+
+@pytest.mark.parametrize(("microbatches", "data"), [(2, 1), (16, 1), (4, 2)])
+def test_microbatches_make_the_same_update(microbatches, data, config, dataset, as_one):
     """The rows are of unequal length, so that a mean of means would be another."""
     batch = dataset.train.gather(np.arange(config.batch_size))
     assert len(set(batch["end"][:, 0].tolist())) > 2
-    whole, params = train(config, dataset, 3)
+    whole, params = as_one
     changed = dataclasses.replace(
         config, microbatches=microbatches, mesh=MeshConfig(data)
     )
@@ -108,18 +114,22 @@ def test_dropout_differs_between_microbatches_and_devices(config, dataset):
     assert len(losses) == 3
 
 
-@pytest.mark.parametrize("remat", ["attention", "layer"])
-def test_rematerialisation_changes_memory_alone(remat, config, dataset):
+def test_rematerialisation_changes_memory_alone(config, dataset):
     """Dropout is on: what is computed again must draw the same masks."""
     model = dataclasses.replace(
         config.model, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1
     )
-    plain = dataclasses.replace(config, model=model)
-    again = dataclasses.replace(plain, model=dataclasses.replace(model, remat=remat))
-    for one, other in zip(
-        train(plain, dataset, 3)[0], train(again, dataset, 3)[0], strict=True
-    ):
-        assert other == pytest.approx(one, rel=1e-5)
+    plain, *others = (
+        train(
+            dataclasses.replace(config, model=dataclasses.replace(model, remat=remat)),
+            dataset,
+            3,
+        )[0]
+        for remat in ("none", "attention", "layer")
+    )
+    for again in others:
+        for one, other in zip(plain, again, strict=True):
+            assert other == pytest.approx(one, rel=1e-5)
 
 
 def compiled_base(shape: tuple[int, int, int], dataset: Dataset) -> tuple[str, int]:
@@ -186,6 +196,7 @@ def test_data_parallel_base_reduces_its_gradient_once(dataset):
     assert parameters <= reduction <= parameters + 16
 
 
+@pytest.mark.slow
 def test_fsdp_base_gathers_parameters_and_scatters_gradients(dataset):
     text, parameters = compiled_base((1, 8, 1), dataset)
     found = collectives(text)
@@ -195,6 +206,7 @@ def test_fsdp_base_gathers_parameters_and_scatters_gradients(dataset):
     assert sum(found["all-reduce"]) < 0.2 * parameters
 
 
+@pytest.mark.slow
 def test_base_compiles_on_all_three_axes(dataset):
     text, parameters = compiled_base((2, 2, 2), dataset)
     assert sum(collectives(text)["reduce-scatter"]) < 0.6 * parameters
