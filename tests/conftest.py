@@ -1,5 +1,6 @@
 """Fixtures that many tests share: text, a tokenizer, a dataset and a small run."""
 
+import contextlib
 import os
 import tempfile
 
@@ -38,20 +39,34 @@ from bert_jax.run import pretrain
 from bert_jax.vocabulary import train_vocabulary
 
 SEQUENCE_LENGTH = 32
+UNPOLISHED = "jax_disable_most_optimizations"
 POLISHED = ("test_fit", "test_finetune", "test_parity", "test_profile")
 """Where bits or a golden loss count, programs are compiled as users have them."""
+
+
+@contextlib.contextmanager
+def polish(wanted: bool) -> Iterator[None]:
+    """Whether programs are optimised, here and in processes that are started."""
+    before = os.environ.get(UNPOLISHED.upper(), "0")
+    os.environ[UNPOLISHED.upper()] = str(int(not wanted))
+    jax.config.update(UNPOLISHED, not wanted)
+    yield
+    os.environ[UNPOLISHED.upper()] = before
+    jax.config.update(UNPOLISHED, before == "1")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def compilation(request: pytest.FixtureRequest) -> Iterator[None]:
     """Elsewhere the machine code of tiny models, half of the time, need not be fast."""
-    unpolished = request.module.__name__.split(".")[-1] not in POLISHED
-    before = os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS", "0")
-    jax.config.update("jax_disable_most_optimizations", unpolished)
-    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = str(int(unpolished))
-    yield
-    jax.config.update("jax_disable_most_optimizations", before == "1")
-    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = before
+    with polish(request.module.__name__.split(".")[-1] in POLISHED):
+        yield
+
+
+@pytest.fixture
+def unpolished() -> Iterator[None]:
+    """For a test, in a polished module, that compares with a tolerance."""
+    with polish(False):
+        yield
 
 
 def document(generator: random.Random) -> str:

@@ -283,7 +283,7 @@ def two(
         yield processes
 
 
-@pytest.mark.parametrize("name", ["two", "four"])
+@pytest.mark.parametrize("name", ["two", pytest.param("four", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("how", ["fresh", "moved_to"])
 def test_processes_equal_devices_of_one(how, name, eight, root, request):
     """From the first step, and from a checkpoint of one process on eight devices."""
@@ -315,17 +315,16 @@ def test_fine_tuning_on_two_processes_gives_the_scores_of_one(
     assert shown in two.output(0)
 
 
-def test_the_first_process_alone_writes_and_speaks(root, two, four):
-    for processes, number in ((two, 2), (four, 4)):
-        for process in range(1, number):
-            said = processes.output(process)
-            assert not [x for x in said.splitlines() if not x.startswith("[Gloo]")]
-    names = {path.name for path in (root / "fresh_four").iterdir()}
+def test_the_first_process_alone_writes_and_speaks(root, two):
+    said = two.output(1)
+    assert not [x for x in said.splitlines() if not x.startswith("[Gloo]")]
+    names = {path.name for path in (root / "fresh_two").iterdir()}
     wanted = (
         "checkpoints config.json examples.jsonl metrics.jsonl tensorboard tokenizer"
     )
     assert names == set(wanted.split())
-    assert len(list((root / "fresh_four" / "tensorboard").iterdir())) == 1
+    # One of the run that was stopped, and one of that which went on.
+    assert len(list((root / "fresh_two" / "tensorboard").iterdir())) == 2
 
 
 def test_what_is_wrong_with_one_process_ends_all(root, two):
