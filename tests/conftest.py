@@ -40,7 +40,7 @@ from bert_jax.vocabulary import train_vocabulary
 
 SEQUENCE_LENGTH = 32
 UNPOLISHED = "jax_disable_most_optimizations"
-POLISHED = ("test_fit", "test_finetune", "test_parity", "test_profile")
+POLISHED = ("test_fit", "test_finetune", "test_gpu", "test_parity", "test_profile")
 """Where bits or a golden loss count, programs are compiled as users have them."""
 
 

@@ -62,7 +62,8 @@ def run(config: PretrainConfig, workdir: Path, *flags: bool) -> int:
 
 def losses(workdir: Path) -> dict[tuple[int, str], float]:
     lines: list[dict[str, Any]] = [
-        json.loads(line) for line in (workdir / "metrics.jsonl").open()
+        json.loads(line)
+        for line in (workdir / "metrics.jsonl").read_text().splitlines()
     ]
     return {(line["step"], line["split"]): line["loss"] for line in lines}
 
