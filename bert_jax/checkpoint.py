@@ -18,13 +18,8 @@ from bert_jax.config_json import write_json
 from bert_jax.manifest import MANIFEST, describe_files, files_below
 from bert_jax.processes import from_first, is_first, together
 from bert_jax.sharding import path_name
+from bert_jax.whole import absolute
 from bert_jax.whole_steps import newest_whole, steps_in
-
-
-def absolute(path: epath.Path) -> epath.Path:
-    """The path as Orbax takes it. An address stays what it is: epath's own way would
-    make of gs://bucket a directory `gs:` in the current one."""
-    return path if path.is_absolute() else path.absolute()
 
 
 def _shapes(tree: Any) -> dict[str, tuple[tuple[int, ...], str]]:

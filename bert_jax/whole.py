@@ -6,6 +6,12 @@ from collections.abc import Iterator
 from etils import epath
 
 
+def absolute(path: epath.Path) -> epath.Path:
+    """The path as Orbax takes it. An address stays what it is: epath's own way would
+    make of gs://bucket a directory `gs:` in the current one."""
+    return path if path.is_absolute() else path.absolute()
+
+
 def require_empty(output: epath.Path) -> None:
     """Refuse an output that holds something.
 
@@ -27,7 +33,7 @@ def whole_directory(output: epath.Path) -> Iterator[epath.Path]:
         FileExistsError: `output` is there and not an empty directory.
     """
     require_empty(output)
-    unfinished = output.with_name(output.name + ".unfinished").absolute()
+    unfinished = absolute(output.with_name(output.name + ".unfinished"))
     if unfinished.exists():
         unfinished.rmtree()
     unfinished.mkdir(parents=True)

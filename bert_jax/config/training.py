@@ -230,6 +230,12 @@ class RunConfig:
         """The step at which the learning rate is back at 0."""
         return self.optimizer.decay_steps or self.num_steps
 
+    @property
+    def rows_at_once(self) -> int:
+        """Of a microbatch. What is worked through in parts is too large to be evaluated
+        as a whole."""
+        return self.batch_size // self.microbatches
+
 
 @dataclasses.dataclass(frozen=True)
 class PretrainConfig(RunConfig):

@@ -176,9 +176,8 @@ def finetuning_task(
     """
     learning, data = Learning(problem, config.model), config.data
     share = host_share(config.batch_size, host_index, host_count)
-    # What is worked through in parts is too large to be evaluated as a whole.
-    part = config.batch_size // config.microbatches
-    part_share = host_share(part, host_index, host_count)
+    at_once = config.rows_at_once
+    part = host_share(at_once, host_index, host_count)
     lengths = train.examples.lengths
     most = max(int(lengths.max()), int(validation.examples.lengths.max(initial=0)))
     ladder = choose_ladder(np.append(lengths, most), data.num_buckets, data.max_length)
@@ -196,7 +195,7 @@ def finetuning_task(
         loss=learning.loss,
         evaluate=learning.evaluate,
         evaluation_batches=functools.partial(
-            batches_of, validation.examples, part, ladder, part_share
+            batches_of, validation.examples, at_once, ladder, part
         ),
         score=score,
         merit=main_score,

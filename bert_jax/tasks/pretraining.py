@@ -195,8 +195,6 @@ def pretraining_task(
     """
     model = BertForPretraining(config.model)
     size, length = config.batch_size, config.data.sequence_length
-    # What is worked through in parts is too large to be evaluated as a whole.
-    part = size // config.microbatches
     share = host_share(size, host_index, host_count)
     words = word_table(config.masking, dataset)
     objective = Objective(model, config.masking, config.data.pairs, words)
@@ -220,7 +218,7 @@ def pretraining_task(
         loss=objective.loss,
         evaluate=objective.evaluate,
         evaluation_batches=functools.partial(
-            validation_batches, dataset, part, host_index, host_count
+            validation_batches, dataset, config.rows_at_once, host_index, host_count
         ),
         score=with_perplexity,
         merit=lambda scores: -scores["loss"],

@@ -10,8 +10,9 @@ import orbax.checkpoint as ocp
 import pytest
 from etils import epath
 
-from bert_jax.checkpoint import Checkpoints, absolute
+from bert_jax.checkpoint import Checkpoints
 from bert_jax.training.report import Report
+from bert_jax.whole import absolute
 
 
 class Bucket:
