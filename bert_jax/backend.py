@@ -46,6 +46,12 @@ def prepare(
         keep_compiled(environment)
 
 
+def caches(environment: Mapping[str, str]) -> Path:
+    """Our directory among the user's caches; it may not be there."""
+    home = environment.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(home) / "bert_jax"
+
+
 def has_started() -> bool:
     """Whether JAX has devices, and reads no more flags."""
     bridge: Any = sys.modules.get("jax._src.xla_bridge")
@@ -90,14 +96,20 @@ def keep_compiled(environment: MutableMapping[str, str]) -> None:
     jax = sys.modules.get("jax")
     if jax is not None and jax.config.jax_compilation_cache_dir:
         return
-    home = environment.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    directory = Path(home) / "bert_jax" / "programs"
+    directory = caches(environment) / "programs"
     # Whoever could write there could have us run their programs.
     with contextlib.suppress(OSError):  # what cannot be kept is compiled again
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         environment[CACHE] = str(directory)
         if jax is not None:
             jax.config.update("jax_compilation_cache_dir", str(directory))
+
+
+def quieten_tensorflow(environment: MutableMapping[str, str]) -> None:
+    """Keep TensorFlow, which reads some files for us, from announcing itself."""
+    environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    # oneDNN, of no use to reading, announces itself whatever the log level.
+    environment.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
 
 def split_cpu(environment: MutableMapping[str, str], number: int) -> None:

@@ -17,13 +17,14 @@ from bert_jax.data.records import Dataset, open_dataset
 from bert_jax.init_from import check_source, open_source
 from bert_jax.plan import describe
 from bert_jax.processes import first_before_others, from_first, is_first, together
+from bert_jax.remote import open_directory
 from bert_jax.saving_memory import advise
 from bert_jax.sharding import make_mesh, place_of_host
 from bert_jax.tasks.finetuning import finetuning_task
 from bert_jax.tasks.pretraining import pretraining_task
 from bert_jax.tasks.unigram import unigram_baseline
 from bert_jax.tokenization import Tokenizer
-from bert_jax.training.distributed import check_same, check_shared
+from bert_jax.training.distributed import check_same, open_workdir
 from bert_jax.training.loop import fit
 from bert_jax.training.report import METRICS
 from bert_jax.tuning import prepare_tuning, without_top
@@ -177,8 +178,7 @@ def pretrain(
         InterruptedRun: stopped by a signal, with a whole checkpoint.
         DivergedRun: gradients stayed non-finite.
     """
-    directory = epath.Path(workdir)
-    check_shared(directory)
+    directory = open_workdir(workdir)
     with together():
         dataset, config = open_for(config)
         source, config = open_source(config, dataset, directory)
@@ -221,7 +221,7 @@ def dry_run(
         ValueError: as `pretrain`, or JAX has started with fewer devices.
     """
     dataset, config = open_for(config)
-    source, config = open_source(config, dataset, epath.Path(workdir))
+    source, config = open_source(config, dataset, open_directory(workdir))
     chosen = choose_devices(devices) if devices else None
     mesh = make_mesh(config.mesh, config.batch_size, config.microbatches, chosen)
     build = functools.partial(pretraining_task, dataset=dataset)
@@ -256,9 +256,8 @@ def finetune(
         InterruptedRun: stopped by a signal, with a whole checkpoint.
         DivergedRun: gradients stayed non-finite.
     """
-    directory = epath.Path(workdir)
+    directory = open_workdir(workdir)
     examples = directory / "examples" if cache is None else epath.Path(cache)
-    check_shared(directory)
     with together():
         mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
     # What the first process tokenizes, the others find.

@@ -14,6 +14,7 @@ from bert_jax import backend
 from bert_jax.config import FinetuneConfig
 from bert_jax.config_json import to_dict, write_json
 from bert_jax.processes import is_first
+from bert_jax.remote import open_directory
 from bert_jax.run import BASELINE, finetune
 from bert_jax.tasks.finetuning import main_score
 from bert_jax.whole_steps import CHECKPOINTS, RUNS
@@ -72,7 +73,7 @@ def finetune_runs(
     Raises:
         ValueError: `workdir` holds the runs of another configuration, or as `finetune`.
     """
-    root = epath.Path(workdir)
+    root = open_directory(workdir)
     done = read_runs(root, config)
     # The programs of runs that differ in a seed are the same.
     backend.prepare(os.environ)

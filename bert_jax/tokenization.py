@@ -19,6 +19,8 @@ from jaxtyping import Bool, Int32
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 from tokenizers import models, normalizers, pre_tokenizers
 
+from bert_jax.remote import open_directory
+
 Kind = Literal["wordpiece", "unigram", "bpe"]
 TokenId = int | np.integer
 
@@ -87,9 +89,8 @@ class _SentencePiece:
 
         self._processor = sentencepiece.SentencePieceProcessor()
         self._processor.LoadFromSerializedProto(model)
-        self.tokens = [
-            self._processor.id_to_piece(i) for i in range(len(self._processor))
-        ]
+        pieces = range(len(self._processor))
+        self.tokens = [self._processor.id_to_piece(piece) for piece in pieces]
         self._ids = {token: i for i, token in enumerate(self.tokens)}
         self.continuing = [
             not token.startswith(_WORD_START) and token not in SPECIAL_TOKENS
@@ -151,7 +152,7 @@ class Tokenizer:
             FileNotFoundError: the directory or one of its two files is missing.
             ValueError: as the constructor, with the file's path.
         """
-        root = epath.Path(directory)
+        root = open_directory(directory)
         if not (root / _CONFIG).exists() and (root / "tokenizer").is_dir():
             root = root / "tokenizer"
         config = _read_config(root)

@@ -12,12 +12,32 @@ def absolute(path: epath.Path) -> epath.Path:
     return path if path.is_absolute() else path.absolute()
 
 
-def require_empty(output: epath.Path) -> None:
-    """Refuse an output that holds something.
+def is_address(path: epath.Path) -> bool:
+    """Whether `path` lies in a bucket, and not on a disk."""
+    return "://" in str(path)
+
+
+def require_local(output: epath.Path) -> None:
+    """Refuse an output in a bucket, where nothing is renamed as a whole.
 
     Raises:
+        ValueError: `output` is an address.
+    """
+    if is_address(output):
+        raise ValueError(
+            f"output={output} is not a local directory; name one, and copy it to the "
+            "bucket when it is whole."
+        )
+
+
+def require_empty(output: epath.Path) -> None:
+    """Refuse an output that is not local, or holds something.
+
+    Raises:
+        ValueError: `output` is an address.
         FileExistsError: `output` is there and not an empty directory.
     """
+    require_local(output)
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise FileExistsError(
             f"output={output} exists and is not an empty directory; "
@@ -30,6 +50,7 @@ def whole_directory(output: epath.Path) -> Iterator[epath.Path]:
     """A directory to write into, which becomes `output` if the block succeeds.
 
     Raises:
+        ValueError: `output` is an address.
         FileExistsError: `output` is there and not an empty directory.
     """
     require_empty(output)

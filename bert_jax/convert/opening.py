@@ -19,6 +19,7 @@ from bert_jax.convert.huggingface import (
 )
 from bert_jax.convert.tensor_files import INDEX, SINGLE
 from bert_jax.convert.tf1_files import is_tf1
+from bert_jax.remote import open_directory
 from bert_jax.tokenization import Tokenizer
 from bert_jax.whole_steps import find_checkpoint, read_config
 
@@ -45,7 +46,7 @@ class Model:
 
 def as_directory(path: str) -> epath.Path:
     """The path itself, or where `hf:OWNER/NAME@REVISION` was downloaded to."""
-    return download(path) if path.startswith(HUB) else epath.Path(path)
+    return download(path) if path.startswith(HUB) else open_directory(path)
 
 
 def locate(path: str) -> tuple[epath.Path, bool]:

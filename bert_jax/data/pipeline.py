@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int, Int64, UInt64
 
+from bert_jax.backend import quieten_tensorflow
+
 Batch = dict[str, np.ndarray]
 Read = Callable[[int], Batch]
 
@@ -204,9 +206,7 @@ def tensorflow_dataset(read: Read, first_step: int, last_step: int) -> Any:
 @functools.cache
 def quiet_tensorflow() -> Any:
     """TensorFlow, quiet, and kept off the accelerators, whose memory it would grab."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    # oneDNN, of no use to reading, announces itself whatever the log level.
-    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+    quieten_tensorflow(os.environ)
     import tensorflow as tf
 
     with contextlib.suppress(RuntimeError):  # the program has already placed them

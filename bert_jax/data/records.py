@@ -27,7 +27,9 @@ from etils import epath
 from jaxtyping import Int, Shaped
 
 from bert_jax.manifest import MANIFEST, DamagedError, read_manifest, verify_files
+from bert_jax.remote import dataset_files, local_copy, open_directory
 from bert_jax.tokenization import Tokenizer
+from bert_jax.whole import is_address
 
 FORMAT_VERSION = 1
 SPLITS = ("train", "validation")
@@ -150,6 +152,7 @@ class Dataset:
 def open_dataset(path: str | os.PathLike[str], verify: bool = False) -> Dataset:
     """Open the dataset that `bert-jax prepare` left in directory `path`.
 
+    One in a bucket is first copied to this machine, once: rows are read by memory maps.
     Every shard must be there in its full size; `verify` also compares checksums.
 
     Raises:
@@ -157,8 +160,9 @@ def open_dataset(path: str | os.PathLike[str], verify: bool = False) -> Dataset:
         DamagedError: a file is missing or is not what the manifest says.
         ValueError: the dataset has another format version.
     """
-    root = epath.Path(path)
+    root = open_directory(path)
     try:
+        root = local_copy(root) if is_address(root) else root
         manifest = read_manifest(root)
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{error} Make it with `bert-jax prepare`.") from error
@@ -171,7 +175,7 @@ def open_dataset(path: str | os.PathLike[str], verify: bool = False) -> Dataset:
             )
         dtype = dtype_from_json(manifest["row"])
         if verify:
-            verify_files(root, [*manifest["shards"], *manifest["tokenizer"]["files"]])
+            verify_files(root, dataset_files(manifest))
         splits = {
             split: Rows(
                 dtype,

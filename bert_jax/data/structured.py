@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from bert_jax.backend import quieten_tensorflow
 from bert_jax.config import TextConfig
 from bert_jax.data.sources import BOM, TFDS, Source, open_file
 
@@ -200,8 +201,7 @@ def _tfds_examples(builder: Any, name: str, split: str, decoders: Any) -> Iterat
 
 def _tensorflow_datasets() -> Any:
     """The library without its progress bars, and TensorFlow as `pipeline.py` has it."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+    quieten_tensorflow(os.environ)
     import tensorflow as tf
     import tensorflow_datasets as tfds
 

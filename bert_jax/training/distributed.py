@@ -1,5 +1,6 @@
 """Several processes, usually one a host, in one run: how they find each other."""
 
+import os
 import secrets
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +12,7 @@ from bert_jax.backend import COORDINATOR, DETECT
 from bert_jax.config import RunConfig
 from bert_jax.config_json import differences, to_dict
 from bert_jax.processes import from_first, is_first, together
+from bert_jax.remote import open_directory
 
 NUM_PROCESSES = "BERT_JAX_NUM_PROCESSES"
 PROCESS_ID = "BERT_JAX_PROCESS_ID"
@@ -101,14 +103,17 @@ def start(environment: Mapping[str, str]) -> bool:
     return is_first()
 
 
-def check_shared(workdir: epath.Path) -> None:
-    """Refuse a workdir that is not the same directory for all processes.
+def open_workdir(path: str | os.PathLike[str]) -> epath.Path:
+    """The workdir, which is the same directory for all processes.
 
     Raises:
-        ValueError: one of them does not see what the first writes there.
+        ValueError: one of them does not see what the first writes there, or it is an
+            address that cannot be reached.
     """
+    with together():
+        workdir = open_directory(path)
     if jax.process_count() == 1:
-        return
+        return workdir
     token = workdir / from_first(f".shared-{secrets.token_hex(8)}")
     try:
         with together():
@@ -125,6 +130,7 @@ def check_shared(workdir: epath.Path) -> None:
     finally:
         if is_first():
             token.unlink(missing_ok=True)
+    return workdir
 
 
 def check_same(config: RunConfig) -> None:
