@@ -39,6 +39,30 @@ def dense(
     return apply
 
 
+def random_words(
+    key: Key[Array, ""], shape: tuple[int, ...]
+) -> UInt32[Array, "*shape"]:
+    """Independent numbers below 2^32: of a TPU's own generator, elsewhere of threefry.
+
+    Either gives the same numbers for the same key on the same kind of device. GPUs have
+    no generator in hardware; what XLA has for them and CPUs is a hash, too.
+    """
+
+    def hardware(data: UInt32[Array, "2"]) -> UInt32[Array, "*shape"]:
+        seed = jnp.concatenate([data, data])
+        words: Array = jax.lax.rng_bit_generator(seed, shape, jnp.uint32)[1]
+        return words
+
+    def threefry(data: UInt32[Array, "2"]) -> UInt32[Array, "*shape"]:
+        counters = jnp.arange(math.prod(shape), dtype=jnp.uint32)
+        return threefry_2x32(data, counters).reshape(shape)
+
+    words: Array = jax.lax.platform_dependent(
+        jax.random.key_data(key), tpu=hardware, default=threefry
+    )
+    return words
+
+
 def random_halves(
     key: Key[Array, ""], shape: tuple[int, ...]
 ) -> UInt32[Array, "*shape"]:
@@ -48,9 +72,7 @@ def random_halves(
     keeps 32 for a number of any width. Here one hash gives four numbers, which a CPU
     draws ten times as fast.
     """
-    rows = -(-shape[0] // 2)
-    counters = jnp.arange(rows * math.prod(shape[1:]), dtype=jnp.uint32)
-    words = threefry_2x32(jax.random.key_data(key), counters).reshape(rows, *shape[1:])
+    words = random_words(key, (-(-shape[0] // 2), *shape[1:]))
     return jnp.concatenate([words & 0xFFFF, words >> 16])[: shape[0]]
 
 

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.extend.random import threefry_2x32
 
 from bert_jax.model.layers import Dropout, random_halves
 
@@ -57,3 +58,21 @@ def test_nothing_is_dropped_where_nothing_should_be():
     assert drop(values).dtype == jnp.bfloat16
     assert (drop(values, deterministic=True) == 1).all()
     assert (drop(values, rate=0.0) == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("platform", "drawn"), [("tpu", True), ("cuda", False), ("cpu", False)]
+)
+def test_tpus_alone_draw_by_their_own_generator(platform, drawn):
+    draw = jax.jit(lambda key: random_halves(key, (3, 4)))
+    program = jax.export.export(draw, platforms=[platform])(jax.random.key(0))
+    assert ("rng_bit_generator" in program.mlir_module()) == drawn
+
+
+def test_the_numbers_are_those_of_threefry():
+    """So that a run goes on as it began, whatever draws elsewhere."""
+    data, counters = (jnp.arange(n, dtype=jnp.uint32) for n in (2, 6))
+    words = np.asarray(threefry_2x32(data, counters))
+    key = jax.random.wrap_key_data(data)
+    expected = np.concatenate([words & 0xFFFF, words >> 16]).reshape(4, 3)
+    np.testing.assert_array_equal(random_halves(key, (4, 3)), expected)
