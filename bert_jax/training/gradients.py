@@ -27,6 +27,13 @@ def written_out(partition: P) -> P:
     return P(*("fsdp" if axis == "fsdp" else None for axis in partition))
 
 
+def spread_out(partitions: Any, mesh: Mesh) -> Any:
+    """The partitions that `gather` has to do with: of one device on `fsdp`, none."""
+    if mesh.shape["fsdp"] > 1:
+        return partitions
+    return jax.tree.map(lambda _: P(), partitions)
+
+
 def gather(params: Any, partitions: Any) -> Any:
     """Whole parameters from those spread over `fsdp`; backwards, a reduce-scatter."""
 
@@ -73,9 +80,7 @@ def make_gradient(
         microbatches: parts that each device works its rows through in; dropout is
             drawn for each part and device anew.
     """
-
-    if mesh.shape["fsdp"] == 1:  # there is nothing to gather, nor to say so
-        partitions = jax.tree.map(lambda _: P(), partitions)
+    partitions = spread_out(partitions, mesh)
 
     def objective(
         params: Any, rows: Any, counts: Counts, key: Key[Array, ""]

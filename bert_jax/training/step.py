@@ -12,9 +12,9 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float
 
 from bert_jax.config import RunConfig
-from bert_jax.sharding import batch_sharding
+from bert_jax.sharding import ROW_AXES, ROWS, batch_sharding
 from bert_jax.tasks.task import Sums, Task
-from bert_jax.training.gradients import make_gradient
+from bert_jax.training.gradients import gather, make_gradient, spread_out, written_out
 from bert_jax.training.optimizer import (
     learning_rate,
     make_optimizer,
@@ -110,9 +110,28 @@ def make_eval_step(
     task: Task, mesh: Mesh, state_shardings: TrainState
 ) -> Callable[[Any, dict[str, jax.Array]], tuple[Sums, dict[str, jax.Array]]]:
     """Parameters, global batch → sums and counts over all devices, and of each row
-    what the task's score needs, on every host."""
+    what the task's score needs, on every host. Devices evaluate the rows that they
+    hold, as in training."""
+    partitions = jax.tree.map(lambda sharding: sharding.spec, state_shardings.params)
+    partitions = spread_out(partitions, mesh)
+
+    def local(
+        params: Any, batch: dict[str, jax.Array]
+    ) -> tuple[Sums, dict[str, jax.Array]]:
+        sums, outputs = task.evaluate(gather(params, partitions), batch)
+        return jax.lax.psum(sums, ROW_AXES), outputs
+
+    spread = jax.shard_map(
+        local,
+        mesh=mesh,
+        in_specs=(jax.tree.map(written_out, partitions), ROWS),
+        out_specs=(P(), ROWS),
+        axis_names=set(ROW_AXES),
+        check_vma=False,
+    )
+    alone = mesh.shape["data"] * mesh.shape["fsdp"] == 1
     return jax.jit(
-        task.evaluate,
+        task.evaluate if alone else spread,
         in_shardings=(state_shardings.params, batch_sharding(mesh)),
         out_shardings=NamedSharding(mesh, P()),
     )

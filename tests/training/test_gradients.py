@@ -22,7 +22,7 @@ from bert_jax.sharding import make_mesh, to_global, tree_shardings
 from bert_jax.tasks.pretraining import pretraining_task
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.state import initial_state, num_parameters
-from bert_jax.training.step import make_train_step
+from bert_jax.training.step import make_eval_step, make_train_step
 
 MESHES = [(8, 1, 1), (1, 8, 1), (2, 2, 2), (2, 1, 4)]
 
@@ -136,6 +136,29 @@ LAYERS = [2, pytest.param(12, marks=pytest.mark.slow)]
 """Of base; the collectives are those of two layers already."""
 
 
+def batch_of(rows: int) -> dict[str, jax.ShapeDtypeStruct]:
+    """The shapes of a batch of 128 tokens a row."""
+    of_pairs = {
+        "first": jnp.uint16,
+        "second": jnp.uint16,
+        "end": jnp.uint16,
+        "next_sentence_label": jnp.int8,
+    }
+    return {
+        "tokens": jax.ShapeDtypeStruct((rows, 128), jnp.uint16),
+        "row": jax.ShapeDtypeStruct((rows,), jnp.int32),
+    } | {
+        name: jax.ShapeDtypeStruct((rows, 1), dtype) for name, dtype in of_pairs.items()
+    }
+
+
+# What is looked at are the collectives: the machine code need not be fast.
+UNPOLISHED = {
+    "xla_backend_optimization_level": 0,
+    "xla_llvm_disable_expensive_passes": True,
+}
+
+
 def compiled_base(
     layers: int, shape: tuple[int, int, int], dataset: Dataset
 ) -> tuple[str, int]:
@@ -153,22 +176,8 @@ def compiled_base(
     state = jax.eval_shape(lambda: initial_state(task.initialise, optimizer, 0))
     shardings = tree_shardings(mesh, state)
     step = make_train_step(task, config, mesh, shardings)
-    of_pairs = {
-        "first": jnp.uint16,
-        "second": jnp.uint16,
-        "end": jnp.uint16,
-        "next_sentence_label": jnp.int8,
-    }
-    batch = {
-        "tokens": jax.ShapeDtypeStruct((8, 128), jnp.uint16),
-        "row": jax.ShapeDtypeStruct((8,), jnp.int32),
-    } | {name: jax.ShapeDtypeStruct((8, 1), dtype) for name, dtype in of_pairs.items()}
-    # What is looked at are the collectives: the machine code need not be fast.
-    fast = {
-        "xla_backend_optimization_level": 0,
-        "xla_llvm_disable_expensive_passes": True,
-    }
-    compiled = step.lower(state, batch).compile(compiler_options=fast)
+    lowered = step.lower(state, batch_of(config.batch_size))
+    compiled = lowered.compile(compiler_options=UNPOLISHED)
     for path, array in jax.tree_util.tree_leaves_with_path(
         compiled.output_shardings[0]
     ):
@@ -218,3 +227,23 @@ def test_fsdp_base_gathers_parameters_and_scatters_gradients(layers, dataset):
 def test_base_compiles_on_all_three_axes(layers, dataset):
     text, parameters = compiled_base(layers, (2, 2, 2), dataset)
     assert sum(collectives(text)["reduce-scatter"]) < 0.6 * parameters
+
+
+def test_evaluation_gathers_nothing_and_adds_its_sums_up_once(dataset):
+    """Masks are drawn where their rows lie."""
+    config = PretrainConfig(
+        model=BertConfig.tiny(),
+        mesh=MeshConfig(8, 1, 1),
+        data=DataConfig(pairs="nsp"),
+        masking=MaskingConfig(mask_token_id=103, vocab_size=30522),
+        batch_size=8,
+    )
+    mesh = make_mesh(config.mesh, config.batch_size)
+    task = pretraining_task(config, dataset)
+    optimizer = make_optimizer(config.optimizer, config.schedule_steps)
+    state = jax.eval_shape(lambda: initial_state(task.initialise, optimizer, 0))
+    step = make_eval_step(task, mesh, tree_shardings(mesh, state))
+    lowered = step.lower(state.params, batch_of(config.batch_size))
+    text = lowered.compile(compiler_options=UNPOLISHED).as_text()
+    # Of masks and of pairs: the loss, the hits, and how many there were.
+    assert collectives(text) == {"all-reduce": [6]}
