@@ -10,7 +10,7 @@ demo: $(READY)
 	$(BIN)/bert-jax demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 -m "not slow and not gpu"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not gpu"
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -18,9 +18,12 @@ os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "0"
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jax
 import pytest
+from jax._src import compiler  # no public way reaches every program's options
+from jax._src.compiler import get_compile_options
 from small_world import OBJECTS, PLACES, SUBJECTS, VERBS, VOCAB_SIZE
 
 from bert_jax.config import (
@@ -44,13 +47,23 @@ POLISHED = ("test_fit", "test_finetune", "test_gpu", "test_parity", "test_profil
 """Where bits or a golden loss count, programs are compiled as users have them."""
 
 
+def sooner_compiled(*arguments: Any, **options: Any) -> Any:
+    """Compiled in half of the time, by XLA's older way of writing a CPU's loops."""
+    given = dict(options.pop("env_options_overrides", None) or {})
+    given.setdefault("xla_cpu_use_fusion_emitters", False)
+    return get_compile_options(*arguments, env_options_overrides=given, **options)
+
+
 @contextlib.contextmanager
 def polish(wanted: bool) -> Iterator[None]:
     """Whether programs are optimised, here and in processes that are started."""
     before = os.environ.get(UNPOLISHED.upper(), "0")
     os.environ[UNPOLISHED.upper()] = str(int(not wanted))
     jax.config.update(UNPOLISHED, not wanted)
+    original = compiler.get_compile_options
+    compiler.get_compile_options = original if wanted else sooner_compiled
     yield
+    compiler.get_compile_options = original
     os.environ[UNPOLISHED.upper()] = before
     jax.config.update(UNPOLISHED, before == "1")
 

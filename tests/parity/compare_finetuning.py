@@ -209,16 +209,19 @@ def torch_scores(side: Torch, tuning: Tuning, task: Task) -> dict[str, float]:
     return task.score({"loss": total / count}, outputs)
 
 
-def train_torch(config: FinetuneConfig, shuffled: bool) -> dict[str, float]:
+def train_torch(
+    options: argparse.Namespace, config: FinetuneConfig
+) -> dict[str, float]:
     """PyTorch's scores after the last step."""
     tuning, task = prepare(config)
     config = tuning.config
     side = open_torch(config)
     batches: Iterator[Batch] = map(task.batch, range(config.num_steps))
-    if shuffled:
+    if options.shuffled:
         batches = shuffled_batches(tuning.train.examples, config)
     for step, batch in enumerate(batches, start=1):
-        loss = side.update(side.loss(batch))
+        of_batch = (side.real_loss if options.hide_padding else side.loss)(batch)
+        loss = side.update(of_batch)
         if step % config.log_every == 0:
             print(
                 f"step {step}/{config.num_steps}  PyTorch  loss {loss:.4f}", flush=True
@@ -258,14 +261,17 @@ def quality(options: argparse.Namespace) -> None:
     )
     sides: dict[str, Callable[[FinetuneConfig], dict[str, float]]] = {
         "ours": train_ours,
-        "torch": functools.partial(train_torch, shuffled=options.shuffled),
+        "torch": functools.partial(train_torch, options),
     }
     for seed in options.seeds:
         for name in options.sides:
             start = time.monotonic()
             scores = sides[name](recipe(options, seed))
             seconds = time.monotonic() - start
-            which = "torch shuffled" if name == "torch" and options.shuffled else name
+            which = name
+            if name == "torch":
+                which += " shuffled" * options.shuffled
+                which += " hiding padding" * options.hide_padding
             line = {"recipe": options.recipe, "epochs": tuning.config.num_epochs}
             line |= {"side": which, "seed": seed, "seconds": round(seconds, 1)}
             line |= {"baseline": value, "scores": scores}
@@ -291,7 +297,7 @@ def table(options: argparse.Namespace) -> None:
             spread = statistics.stdev(found) if len(found) > 1 else math.nan
             each = " ".join(f"{value:.4f}" for value in found)
             mean = statistics.fmean(found)
-            print(f"  {side:15}{mean:8.4f} ± {spread:.4f}   {each}")
+            print(f"  {side:20}{mean:8.4f} ± {spread:.4f}   {each}")
         ours = values.get("ours", [])
         for side, theirs in values.items():
             if side == "ours" or min(len(ours), len(theirs)) < 2:
@@ -446,6 +452,11 @@ def main() -> None:
         )
         command.add_argument("--sides", nargs="+", default=["ours", "torch"])
         command.add_argument("--shuffled", action="store_true", help="PyTorch's order")
+        command.add_argument(
+            "--hide-padding",
+            action="store_true",
+            help="quality; PyTorch seeks no answer in padding, as we seek none",
+        )
         command.add_argument("--results", default="comparison.jsonl", help="quality")
     command = commands.add_parser("table")
     command.set_defaults(function=table, threads=2)

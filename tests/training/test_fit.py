@@ -356,7 +356,7 @@ def test_the_second_phase_counts_on(whole, small_config, tmp_path):
 
 
 def test_a_phase_of_longer_rows_begins_with_the_whole_state(
-    small_config, corpus, tokenizer_directory, tmp_path
+    small_config, corpus, tokenizer_directory, tmp_path, unpolished
 ):
     """As from 128 tokens to 512: parameters, moments, schedule, step and key."""
     prepare(
@@ -435,7 +435,7 @@ def test_loading_needs_nothing_but_the_checkpoint(whole, tmp_path):
 
 
 def test_without_validation_rows_training_goes_on(
-    small_config, corpus, tokenizer_directory, tmp_path, capsys
+    small_config, corpus, tokenizer_directory, tmp_path, capsys, unpolished
 ):
     prepare(
         PrepareConfig(
@@ -455,7 +455,7 @@ def test_without_validation_rows_training_goes_on(
 
 
 def test_a_checkpoint_that_cannot_be_written_is_the_runs_failure(
-    small_config, tmp_path, monkeypatch
+    small_config, tmp_path, monkeypatch, unpolished
 ):
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
