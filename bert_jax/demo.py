@@ -34,7 +34,7 @@ from bert_jax.run import BASELINE, finetune, pretrain
 from bert_jax.tasks.tables import read_table
 from bert_jax.vocabulary import train_vocabulary
 
-VOCAB_SIZE, SEQUENCE_LENGTH, NUM_STEPS = 4096, 64, 2500
+VOCAB_SIZE, SEQUENCE_LENGTH, NUM_STEPS = 4096, 64, 3500
 FINETUNING_STEPS = 240
 
 # What a few minutes on two cores teach most, by measurement (docs/pretraining.md): no
