@@ -3,6 +3,7 @@
 The steps are `jax.jit` with `NamedSharding`: what used to be called pjit.
 """
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -70,13 +71,11 @@ def make_mesh(
             f"mesh.data={config.data}, mesh.fsdp={fsdp} and mesh.tensor={tensor} do "
             f"not make {len(devices)} devices, which are there; their product must."
         )
-    parts = data * fsdp * microbatches
-    if batch_size % parts:
-        across = f"{data * fsdp} devices" + f" x {microbatches} microbatches" * (
-            microbatches > 1
-        )
+    counts = {"devices": data * fsdp, "microbatches": microbatches}
+    if batch_size % (parts := math.prod(counts.values())):
+        across = [f"{number} {name}" for name, number in counts.items() if number > 1]
         raise ValueError(
-            f"batch_size={batch_size} is not a multiple of the {across}; "
+            f"batch_size={batch_size} is not a multiple of the {' x '.join(across)}; "
             f"{-(-batch_size // parts) * parts} would be."
         )
     shape = (data, fsdp, tensor)

@@ -90,6 +90,8 @@ def test_the_rest_of_the_devices_are_data():
         make_mesh(MeshConfig(fsdp=3), 8)
     with pytest.raises(ValueError, match="8 devices x 3 microbatches; 48 would be"):
         make_mesh(MeshConfig(), 32, microbatches=3)
+    with pytest.raises(ValueError, match="of the 4 microbatches; 8 would be"):
+        make_mesh(MeshConfig(1), 6, microbatches=4)
 
 
 def test_what_does_not_divide_the_model_is_refused():

@@ -216,6 +216,8 @@ def train_torch(
     tuning, task = prepare(config)
     config = tuning.config
     side = open_torch(config)
+    if options.our_heads:
+        take_head(side, our_step(tuning, task)[0].params)
     batches: Iterator[Batch] = map(task.batch, range(config.num_steps))
     if options.shuffled:
         batches = shuffled_batches(tuning.train.examples, config)
@@ -271,6 +273,7 @@ def quality(options: argparse.Namespace) -> None:
             which = name
             if name == "torch":
                 which += " shuffled" * options.shuffled
+                which += " our heads" * options.our_heads
                 which += " hiding padding" * options.hide_padding
             line = {"recipe": options.recipe, "epochs": tuning.config.num_epochs}
             line |= {"side": which, "seed": seed, "seconds": round(seconds, 1)}
@@ -297,7 +300,7 @@ def table(options: argparse.Namespace) -> None:
             spread = statistics.stdev(found) if len(found) > 1 else math.nan
             each = " ".join(f"{value:.4f}" for value in found)
             mean = statistics.fmean(found)
-            print(f"  {side:20}{mean:8.4f} ± {spread:.4f}   {each}")
+            print(f"  {side:32}{mean:8.4f} ± {spread:.4f}   {each}")
         ours = values.get("ours", [])
         for side, theirs in values.items():
             if side == "ours" or min(len(ours), len(theirs)) < 2:
@@ -323,6 +326,14 @@ def our_step(tuning: Tuning, task: Task) -> tuple[Any, Any, Any]:
     return jax.device_put(state, shardings), step, mesh
 
 
+def take_head(side: Torch, params: Any) -> None:
+    """Give PyTorch the head that ours begins with."""
+    head, ours = head_of(side.model), jax.device_get(params["classifier"]["dense"])
+    with torch.no_grad():
+        head.weight.copy_(torch.from_numpy(ours["kernel"].T.copy()))
+        head.bias.copy_(torch.from_numpy(ours["bias"].copy()))
+
+
 def agree(options: argparse.Namespace) -> None:
     """The losses of the first steps from the same weights, without dropout."""
     config = recipe(options, options.seeds[0])
@@ -333,11 +344,7 @@ def agree(options: argparse.Namespace) -> None:
     tuning, task = prepare(config)
     state, step, mesh = our_step(tuning, task)
     side = open_torch(tuning.config, **off)
-    head = head_of(side.model)
-    ours = jax.device_get(state.params["classifier"]["dense"])
-    with torch.no_grad():
-        head.weight.copy_(torch.from_numpy(ours["kernel"].T.copy()))
-        head.bias.copy_(torch.from_numpy(ours["bias"].copy()))
+    take_head(side, state.params)
     furthest = 0.0
     for number, arrays in enumerate(device_batches(task, 0, steps, mesh, Clock(1, 1))):
         state, scalars = step(state, arrays)
@@ -452,6 +459,11 @@ def main() -> None:
         )
         command.add_argument("--sides", nargs="+", default=["ours", "torch"])
         command.add_argument("--shuffled", action="store_true", help="PyTorch's order")
+        command.add_argument(
+            "--our-heads",
+            action="store_true",
+            help="quality; PyTorch's head begins as ours, and not only as likely",
+        )
         command.add_argument(
             "--hide-padding",
             action="store_true",
