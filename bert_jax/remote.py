@@ -1,6 +1,5 @@
 """What lies in a bucket: `gs://…` as a workdir, a model, or a dataset to copy."""
 
-import fcntl
 import hashlib
 import json
 import os
@@ -62,6 +61,8 @@ def local_copy(address: epath.Path) -> epath.Path:
         FileNotFoundError: the address has no manifest.
         DamagedError: what was copied is not what the manifest says.
     """
+    import fcntl  # Windows has none
+
     manifest = read_manifest(address)
     content = json.dumps(manifest, sort_keys=True).encode()
     place = epath.Path(caches(os.environ)) / "datasets"
