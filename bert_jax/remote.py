@@ -42,13 +42,18 @@ def open_directory(path: str | os.PathLike[str]) -> epath.Path:
     return directory
 
 
-def dataset_files(manifest: dict[str, Any]) -> list[dict[str, Any]]:
-    """What the manifest of a dataset says of each of its files.
+def dataset_files(root: epath.Path, manifest: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the manifest of the dataset in `root` says of each of its files.
 
     Raises:
-        KeyError, TypeError: it is the manifest of something else.
+        DamagedError: it is the manifest of something else.
     """
-    return [*manifest["shards"], *manifest["tokenizer"]["files"]]
+    try:
+        return [*manifest["shards"], *manifest["tokenizer"]["files"]]
+    except (KeyError, TypeError) as error:
+        raise DamagedError(
+            f"{root / MANIFEST} is not a dataset's manifest: {error!r}."
+        ) from error
 
 
 def local_copy(address: epath.Path) -> epath.Path:
@@ -71,7 +76,7 @@ def local_copy(address: epath.Path) -> epath.Path:
     with open(f"{target}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # until the file is closed
         if not target.exists():
-            _copy(address, target, dataset_files(manifest))
+            _copy(address, target, dataset_files(address, manifest))
     return target
 
 

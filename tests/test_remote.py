@@ -118,7 +118,13 @@ def pointing_outside(bucket: Path, dataset: Dataset) -> str:
     return "names ../../stray, outside of it"
 
 
-@pytest.mark.parametrize("broken", [damaged, pointing_outside])
+def of_something_else(bucket: Path, dataset: Dataset) -> str:
+    (bucket / "data").mkdir()
+    (bucket / "data" / "manifest.json").write_text('{"files": []}')
+    return "is not a dataset's manifest"
+
+
+@pytest.mark.parametrize("broken", [damaged, pointing_outside, of_something_else])
 def test_a_copy_that_is_not_whole_is_not_kept(broken, buckets, caches, dataset):
     (buckets / "bucket").mkdir()
     problem = broken(buckets / "bucket", dataset)

@@ -175,7 +175,7 @@ def open_dataset(path: str | os.PathLike[str], verify: bool = False) -> Dataset:
             )
         dtype = dtype_from_json(manifest["row"])
         if verify:
-            verify_files(root, dataset_files(manifest))
+            verify_files(root, dataset_files(root, manifest))
         splits = {
             split: Rows(
                 dtype,
