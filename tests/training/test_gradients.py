@@ -247,3 +247,19 @@ def test_evaluation_gathers_nothing_and_adds_its_sums_up_once(dataset):
     text = lowered.compile(compiler_options=UNPOLISHED).as_text()
     # Of masks and of pairs: the loss, the hits, and how many there were.
     assert collectives(text) == {"all-reduce": [6]}
+
+
+def test_evaluation_agrees_with_one_device(config, dataset):
+    """On a mesh of all three axes, of which two share the rows."""
+    found = []
+    for shape in ((1, 1, 1), (2, 2, 2)):
+        mesh = make_mesh(MeshConfig(*shape), config.batch_size)
+        task = pretraining_task(config, dataset)
+        state = initial_state(task.initialise, make_optimizer(config.optimizer, 1), 0)
+        shardings = tree_shardings(mesh, state)
+        params = jax.device_put(state.params, shardings.params)
+        batch = next(iter(task.evaluation_batches()))
+        found.append(make_eval_step(task, mesh, shardings)(params, batch)[0])
+    one, many = found
+    for name, sums in one.items():
+        np.testing.assert_allclose(many[name], sums, rtol=1e-5)
