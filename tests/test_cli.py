@@ -131,7 +131,7 @@ def test_refused_configuration_files(text, message, capsys, tmp_path):
         ({"batch_size": "10", "mesh__data": "4"}, "batch_size=10 is not a multiple"),
         ({"mesh__data": "99"}, "mesh.data=99, .* do not make 8 devices"),
         ({"mesh__tensor": "8"}, "mesh.tensor=8 does not divide model.num_attention"),
-        ({"microbatches": "3"}, "1 devices x 3 microbatches; 9 would be"),
+        ({"microbatches": "3"}, "of the 3 microbatches; 9 would be"),
         ({"batch_size": "5000"}, "training rows, fewer than batch_size=5000"),
         ({"masking__mask_token_id": "9"}, "masking.mask_token_id=9 but the tokenizer"),
         ({"init_from": "nowhere"}, "nowhere holds no whole checkpoint"),
