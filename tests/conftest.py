@@ -82,6 +82,13 @@ def unpolished() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def polished() -> Iterator[None]:
+    """For a test, in another module, in which rounding adds up over many steps."""
+    with polish(True):
+        yield
+
+
 def document(generator: random.Random) -> str:
     """A few sentences about one person in one place, a paragraph a line."""
     subject, place = generator.choice(SUBJECTS), generator.choice(PLACES)
