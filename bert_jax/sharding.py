@@ -5,7 +5,7 @@ The steps are `jax.jit` with `NamedSharding`: what used to be called pjit.
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -162,6 +162,29 @@ def tree_shardings(mesh: Mesh, tree: Any) -> Any:
         return NamedSharding(mesh, P() if everywhere else partition_of(path_name(path)))
 
     return jax.tree_util.tree_map_with_path(sharding, tree)
+
+
+def row_shards(mesh: Mesh) -> int:
+    """How many devices, or `tensor` groups of them, hold rows of their own."""
+    return mesh.shape["data"] * mesh.shape["fsdp"]
+
+
+def where_rows_lie(
+    function: Callable[..., Any], mesh: Mesh, in_specs: Any, out_specs: Any
+) -> Callable[..., Any]:
+    """`function` as each of those that hold rows computes it, on its own rows.
+
+    The collectives over `data` and `fsdp` are the function's own; what lies over
+    `tensor` is left to the compiler.
+    """
+    return jax.shard_map(
+        function,
+        mesh=mesh,
+        in_specs=in_specs,
+        out_specs=out_specs,
+        axis_names=set(ROW_AXES),
+        check_vma=False,
+    )
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:

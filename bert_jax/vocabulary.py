@@ -14,7 +14,6 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from etils import epath
 from tokenizers import pre_tokenizers
 
 from bert_jax.config import VocabularyConfig
@@ -27,7 +26,7 @@ from bert_jax.tokenization import (
     Tokenizer,
     bert_normalizer,
 )
-from bert_jax.whole import require_empty, whole_directory
+from bert_jax.whole import local_output, require_empty, whole_directory
 from bert_jax.wordpiece import learn_pieces
 
 _UNASSIGNED = ("Cn", "Co", "Cs")  # not assigned, private, half of a pair
@@ -42,7 +41,7 @@ def train_vocabulary(config: VocabularyConfig) -> Tokenizer:
         ValueError: the input holds no text, or too little or too much for the size; a
             source cannot be read as it should.
     """
-    output = epath.Path(config.output)
+    output = local_output(config.output)
     require_empty(output)
     sources = find_sources(config.input)
     train = _train_wordpiece if config.kind == "wordpiece" else _train_sentencepiece

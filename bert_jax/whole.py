@@ -1,6 +1,7 @@
 """A directory that is written whole or not at all."""
 
 import contextlib
+import os
 from collections.abc import Iterator
 
 from etils import epath
@@ -12,32 +13,32 @@ def absolute(path: epath.Path) -> epath.Path:
     return path if path.is_absolute() else path.absolute()
 
 
-def is_address(path: epath.Path) -> bool:
+def is_address(path: str | os.PathLike[str]) -> bool:
     """Whether `path` lies in a bucket, and not on a disk."""
-    return "://" in str(path)
+    return "://" in os.fspath(path)
 
 
-def require_local(output: epath.Path) -> None:
-    """Refuse an output in a bucket, where nothing is renamed as a whole.
+def local_output(output: str | os.PathLike[str]) -> epath.Path:
+    """The path of an output; in a bucket nothing is renamed as a whole.
 
     Raises:
         ValueError: `output` is an address.
     """
-    if is_address(output):
+    name = os.fspath(output)
+    if is_address(name):
         raise ValueError(
-            f"output={output} is not a local directory; name one, and copy it to the "
+            f"output={name} is not a local directory; name one, and copy it to the "
             "bucket when it is whole."
         )
+    return epath.Path(name)
 
 
 def require_empty(output: epath.Path) -> None:
-    """Refuse an output that is not local, or holds something.
+    """Refuse an output that holds something.
 
     Raises:
-        ValueError: `output` is an address.
         FileExistsError: `output` is there and not an empty directory.
     """
-    require_local(output)
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise FileExistsError(
             f"output={output} exists and is not an empty directory; "
@@ -53,7 +54,7 @@ def whole_directory(output: epath.Path) -> Iterator[epath.Path]:
         ValueError: `output` is an address.
         FileExistsError: `output` is there and not an empty directory.
     """
-    require_empty(output)
+    require_empty(local_output(output))
     unfinished = absolute(output.with_name(output.name + ".unfinished"))
     if unfinished.exists():
         unfinished.rmtree()

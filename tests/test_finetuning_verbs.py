@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -280,6 +281,6 @@ def test_a_file_to_answer_that_is_not_there(classes, capsys, tmp_path):
 
 
 def test_no_examples_at_once(classes, capsys):
-    where = ("--checkpoint", str(classes), "--input", str(classes.parent / "all.csv"))
-    says = "batch_size=0 must be at least 1"
-    assert says in refused(capsys, "predict", *where, "--batch-size", "0")
+    for file in (str(classes.parent / "all.csv"), os.devnull):
+        where = ("--checkpoint", str(classes), "--input", file, "--batch-size", "0")
+        assert "batch_size=0 must be at least 1" in refused(capsys, "predict", *where)

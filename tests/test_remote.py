@@ -170,10 +170,18 @@ def test_addresses_of_other_kinds_are_refused(capsys):
     assert "is an address of a kind that is not read" in capsys.readouterr().err
 
 
-def test_outputs_are_local(dataset, capsys, tmp_path):
+@pytest.mark.parametrize("output", ["gs://bucket/data", "ftp://host/data"])
+def test_outputs_are_local(output, dataset, capsys, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("One sentence.\n")
     tokenizer = str(dataset.path / "tokenizer")
-    arguments = ["prepare", "--input", str(text), "--tokenizer", tokenizer]
-    assert main([*arguments, "--output", "gs://bucket/data"]) == 2
-    assert "is not a local directory" in capsys.readouterr().err
+    for arguments in (
+        ["prepare", "--input", str(text), "--tokenizer", tokenizer],
+        ["vocab", "--input", str(text)],
+        ["convert", "import", "nowhere", "--from", "huggingface"],
+        ["convert", "export", "nowhere", "--to", "stablehlo"],
+        ["convert", "extend", "nowhere"],
+    ):
+        assert main([*arguments, "--output", output]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert f"output={output} is not a local directory" in line

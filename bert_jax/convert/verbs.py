@@ -40,15 +40,17 @@ def import_model(arguments: Sequence[str]) -> int:
 
 
 def _import_model(source: str, kind: str, output: str, allow_extra: bool) -> int:
-    from etils import epath
-
     from bert_jax.convert.comparison import Comparison, compare
     from bert_jax.convert.receipts import summary, write_imported
+    from bert_jax.remote import open_directory
+    from bert_jax.whole import local_output, require_empty
 
+    directory = local_output(output)
+    require_empty(directory)
     if kind == "tf1":
         from bert_jax.convert.tf1 import read_tf1
 
-        imported = read_tf1(epath.Path(source), allow_extra=allow_extra)
+        imported = read_tf1(open_directory(source), allow_extra=allow_extra)
         comparison = Comparison(reason="no library here runs the checkpoint itself")
     else:
         from bert_jax.convert.huggingface import read_huggingface
@@ -60,7 +62,7 @@ def _import_model(source: str, kind: str, output: str, allow_extra: bool) -> int
             comparison = compare(found, imported.config, imported.params)
         else:
             comparison = Comparison(reason="transformers reads directories alone")
-    write_imported(imported, epath.Path(output), comparison)
+    write_imported(imported, directory, comparison)
     print(f"{output}: {summary(imported)}")
     _warn(output, comparison.warning)
     return 0
@@ -101,19 +103,19 @@ def export_model(arguments: Sequence[str]) -> int:
 
 
 def _export_model(source: str, kind: str, output: str, sizes: dict[str, int]) -> int:
-    from etils import epath
+    from bert_jax.whole import local_output
 
     if kind == "stablehlo":
         from bert_jax.convert.stablehlo import export_stablehlo
 
-        outputs = export_stablehlo(source, epath.Path(output), **sizes)
+        outputs = export_stablehlo(source, local_output(output), **sizes)
         print(f"{output}: load.py gives {', '.join(outputs)}.")
         return 0
     for name, size in sizes.items():
         raise UsageError(f"{name}={size} is of --to stablehlo alone; leave it out.")
     from bert_jax.convert.export import export_huggingface
 
-    leaves, comparison, ids = export_huggingface(source, epath.Path(output))
+    leaves, comparison, ids = export_huggingface(source, local_output(output))
     print(f"{output}: {len(leaves)} tensors; conversion.json lists them.")
     _warn(output, comparison.warning)
     _warn(output, ids.warning)
@@ -145,12 +147,11 @@ def extend_model(arguments: Sequence[str]) -> int:
 
 
 def _extend_model(source: str, output: str, words: str, positions: int | None) -> int:
-    from etils import epath
-
     from bert_jax.convert.extend import extend, read_words
+    from bert_jax.whole import local_output
 
     found = read_words(words) if words else []
-    print(extend(source, epath.Path(output), found, positions))
+    print(extend(source, local_output(output), found, positions))
     return 0
 
 

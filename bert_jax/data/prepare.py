@@ -41,6 +41,7 @@ from bert_jax.data.sources import find_sources
 from bert_jax.data.unfinished import begin, is_finished, require_ours
 from bert_jax.manifest import MANIFEST, describe_files
 from bert_jax.tokenization import Tokenizer
+from bert_jax.whole import local_output
 
 _SECONDS_BETWEEN_REPORTS = 2
 # Options that the manifest gives elsewhere, or that change nothing in the dataset.
@@ -69,7 +70,7 @@ def prepare(
     require_language(config.language)
     tokenizer = Tokenizer.load(config.tokenizer)
     sources = find_sources(config.input)
-    output = epath.Path(config.output)
+    output = local_output(config.output)
     require_ours(output)
     with spool_folder(Path(config.output) / UNFINISHED) as folder:
         corpus = read_corpus(config, sources, folder, report)

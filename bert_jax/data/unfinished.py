@@ -11,7 +11,6 @@ from etils import epath
 from bert_jax.config_json import differences, write_json
 from bert_jax.data.chunks import UNFINISHED
 from bert_jax.manifest import MANIFEST, read_manifest
-from bert_jax.whole import require_local
 
 _PLAN = "plan.json"
 
@@ -31,10 +30,8 @@ def require_ours(output: epath.Path) -> None:
     """Refuse an output that holds what is no dataset, nor the beginning of one.
 
     Raises:
-        ValueError: `output` is an address.
         FileExistsError: it holds something else.
     """
-    require_local(output)
     if (output / MANIFEST).exists() or (output / UNFINISHED / _PLAN).exists():
         return
     if output.exists() and (

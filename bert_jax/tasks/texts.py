@@ -89,8 +89,14 @@ def record(
     """A row's texts and label, which may be absent.
 
     Raises:
-        ValueError: a column is missing or empty, or a label is of the wrong kind.
+        ValueError: a column is missing or empty, or holds both text and label, or a
+            label is of the wrong kind.
     """
+    if config.label_column in columns_of(row, config):
+        raise ValueError(
+            f"{row.where}: {config.label_column} is named for the text and for the "
+            "labels; name two columns by --data.text-columns and --data.label-column."
+        )
     label: Any = None
     if config.label_column in row.values:
         label = _label(row, config, number)

@@ -16,7 +16,7 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Key
 
-from bert_jax.sharding import ROW_AXES, ROWS
+from bert_jax.sharding import ROW_AXES, ROWS, row_shards, where_rows_lie
 from bert_jax.tasks.task import Counts, Sums, Task
 
 Gradient = Callable[[Any, Any, Key[Array, ""], Key[Array, ""]], tuple[Any, Sums]]
@@ -94,7 +94,7 @@ def make_gradient(
     if mesh.shape["fsdp"] > 1:
         objective = jax.checkpoint(objective, policy=all_but_gathered)
     differentiate = jax.grad(objective, has_aux=True)
-    spread = mesh.shape["data"] * mesh.shape["fsdp"] > 1
+    spread = row_shards(mesh) > 1
 
     def local_gradient(
         params: Any, batch: Any, draw_key: Key[Array, ""], key: Key[Array, ""]
@@ -126,19 +126,14 @@ def over_rows(local_gradient: Gradient, mesh: Mesh, partitions: Any) -> Gradient
         return add_over_rows(grads, partitions), jax.lax.psum(sums, ROW_AXES)
 
     by_parameter = jax.tree.map(written_out, partitions)
-    spread = jax.shard_map(
-        local,
-        mesh=mesh,
-        in_specs=(by_parameter, ROWS, P(), ROWS),
-        out_specs=(by_parameter, P()),
-        axis_names=set(ROW_AXES),
-        check_vma=False,
+    spread = where_rows_lie(
+        local, mesh, (by_parameter, ROWS, P(), ROWS), (by_parameter, P())
     )
 
     def gradient(
         params: Any, batch: Any, draw_key: Key[Array, ""], key: Key[Array, ""]
     ) -> tuple[Any, Sums]:
-        devices = jnp.arange(mesh.shape["data"] * mesh.shape["fsdp"])
+        devices = jnp.arange(row_shards(mesh))
         keys = jax.random.key_data(jnp.stack([draw_key, key]))
         return spread(params, batch, keys, devices)
 

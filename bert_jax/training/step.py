@@ -12,7 +12,13 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float
 
 from bert_jax.config import RunConfig
-from bert_jax.sharding import ROW_AXES, ROWS, batch_sharding
+from bert_jax.sharding import (
+    ROW_AXES,
+    ROWS,
+    batch_sharding,
+    row_shards,
+    where_rows_lie,
+)
 from bert_jax.tasks.task import Sums, Task
 from bert_jax.training.gradients import gather, make_gradient, spread_out, written_out
 from bert_jax.training.optimizer import (
@@ -121,17 +127,10 @@ def make_eval_step(
         sums, outputs = task.evaluate(gather(params, partitions), batch)
         return jax.lax.psum(sums, ROW_AXES), outputs
 
-    spread = jax.shard_map(
-        local,
-        mesh=mesh,
-        in_specs=(jax.tree.map(written_out, partitions), ROWS),
-        out_specs=(P(), ROWS),
-        axis_names=set(ROW_AXES),
-        check_vma=False,
-    )
-    alone = mesh.shape["data"] * mesh.shape["fsdp"] == 1
+    by_parameter = jax.tree.map(written_out, partitions)
+    spread = where_rows_lie(local, mesh, (by_parameter, ROWS), (P(), ROWS))
     return jax.jit(
-        task.evaluate if alone else spread,
+        spread if row_shards(mesh) > 1 else task.evaluate,
         in_shardings=(state_shardings.params, batch_sharding(mesh)),
         out_shardings=NamedSharding(mesh, P()),
     )

@@ -72,6 +72,11 @@ def test_columns_that_are_named_or_the_tasks_own():
         ({"text": " ", "label": "b"}, {}, "line 1: text is empty"),
         ({"text": "a", "label": ["b"]}, {}, r"label=\['b'\] must be a single class; s"),
         ({"text": "a"}, {"text_columns": ("body",)}, "line 1 has no body; its columns"),
+        (
+            {"text": "a", "label": "b"},
+            {"label_column": "text"},
+            "line 1: text is named for the text and for the labels",
+        ),
     ],
 )
 def test_refused_rows(fields, options, says, tmp_path):
