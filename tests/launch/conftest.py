@@ -118,8 +118,17 @@ class World:
                 os.killpg(int(path.read_text()), signal.SIGKILL)
 
 
+@pytest.fixture(scope="session")
+def interruptible() -> Iterator[None]:
+    """Children that heed SIGINT, though tests may run in the background of a script,
+    where it is ignored: no trap of a shell could change that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def world(tmp_path: Path, interruptible: None) -> Iterator[World]:
     """A world of fakes, whose name holds a space."""
     folder = tmp_path / "a world"
     folder.mkdir()
