@@ -50,7 +50,7 @@ POLISHED = ("test_fit", "test_finetune", "test_gpu", "test_parity", "test_profil
 
 @functools.cache
 def has_older_way() -> bool:
-    """Whether XLA can write a CPU's loops without its fusion emitters: not since 0.12."""
+    """Whether XLA knows another way to write a CPU's loops, as until jax 0.10."""
     try:
         jax.jit(lambda: 0).lower().compile({"xla_cpu_use_fusion_emitters": False})
     except jax.errors.JaxRuntimeError:
