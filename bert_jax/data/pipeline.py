@@ -42,6 +42,17 @@ def _mix_array(values: UInt64[np.ndarray, " B"]) -> UInt64[np.ndarray, " B"]:
     return values ^ (values >> np.uint64(33))
 
 
+def _feistel(
+    values: UInt64[np.ndarray, " B"], half: int, round_keys: list[int]
+) -> UInt64[np.ndarray, " B"]:
+    """Where the network sends values of twice `half` bits."""
+    shift, mask = np.uint64(half), np.uint64((1 << half) - 1)
+    left, right = values >> shift, values & mask
+    for round_key in round_keys:
+        left, right = right, left ^ (_mix_array(right ^ np.uint64(round_key)) & mask)
+    return (left << shift) | right
+
+
 def permute(
     positions: Int[np.ndarray, " B"], size: int, key: int
 ) -> Int64[np.ndarray, " B"]:
@@ -51,19 +62,11 @@ def permute(
     is sent through it again until it falls inside (cycle walking), which keeps it a
     bijection and needs no memory, whatever the size.
     """
-    half = np.uint64(max(1, ((size - 1).bit_length() + 1) // 2))
-    mask = (np.uint64(1) << half) - np.uint64(1)
-    round_keys = [np.uint64(_mix(_mix(key) + number)) for number in range(_ROUNDS)]
-
-    def feistel(values: UInt64[np.ndarray, " M"]) -> UInt64[np.ndarray, " M"]:
-        left, right = values >> half, values & mask
-        for round_key in round_keys:
-            left, right = right, left ^ (_mix_array(right ^ round_key) & mask)
-        return (left << half) | right
-
-    values = feistel(positions.astype(np.uint64))
+    half = max(1, ((size - 1).bit_length() + 1) // 2)
+    round_keys = [_mix(_mix(key) + number) for number in range(_ROUNDS)]
+    values = _feistel(positions.astype(np.uint64), half, round_keys)
     while len(outside := np.flatnonzero(values >= np.uint64(size))):
-        values[outside] = feistel(values[outside])
+        values[outside] = _feistel(values[outside], half, round_keys)
     return values.astype(np.int64)
 
 
