@@ -198,6 +198,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _explain(error)
 
 
+TOO_LARGE = (
+    "The device has too little memory: take more --microbatches or a smaller "
+    "--batch-size; `pretrain … --dry-run --memory-gib N` tells what else helps."
+)
+
+
 def _explain(error: Exception) -> int:
     """Say in one line what went wrong, and give the exit code for it."""
     from bert_jax.training.faults import DivergedRun, InterruptedRun
@@ -209,6 +215,9 @@ def _explain(error: Exception) -> int:
     if isinstance(error, (ValueError, OSError)):
         print(f"bert-jax: {message}", file=sys.stderr)
         return 2
+    if isinstance(error, RuntimeError) and "RESOURCE_EXHAUSTED" in message:
+        print(f"bert-jax: {message[:240].rstrip('.')}. {TOO_LARGE}", file=sys.stderr)
+        return 1
     if isinstance(error, DivergedRun) or type(error) is RuntimeError:
         print(f"bert-jax: {message}", file=sys.stderr)
         return 1

@@ -55,6 +55,10 @@ def test_options_of_the_step_reach_it():
     model = config.model
     assert (model.remat, model.dtype, config.microbatches) == ("layer", "bfloat16", 2)
     assert model.hidden_dropout_prob == model.attention_probs_dropout_prob == 0
+    fused, _ = synthetic_task(
+        parser().parse_args(["train", *SIZE, "--fused-attention"])
+    )
+    assert fused.model.fused_attention and fused.model.hidden_dropout_prob == 0.1
     plain, _ = synthetic_task(parser().parse_args(["train", *SIZE]))
     assert plain.model == BertConfig.tiny() and plain.microbatches == 1
 

@@ -7,10 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
-from bert_jax.cli import main
+from bert_jax.cli import VERBS, main
 from bert_jax.config import PretrainConfig
 from bert_jax.config_json import to_dict
 
@@ -252,6 +253,17 @@ def test_a_reader_that_leaves_is_no_success(tmp_path, small_config):
     assert run.stdout is not None
     run.stdout.close()
     assert run.wait(timeout=300) == 141
+
+
+def test_a_device_that_is_too_small(monkeypatch, capsys):
+    def too_small(_: list[str]) -> int:
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory\nat 1 GiB.")
+
+    monkeypatch.setitem(VERBS, "doctor", too_small)
+    assert main(["doctor"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("bert-jax: RESOURCE_EXHAUSTED: Out of memory at 1 GiB. The ")
+    assert "--dry-run --memory-gib" in line
 
 
 def test_a_tokenizer_without_mask(capsys, tmp_path, corpus, tokenizer_directory):

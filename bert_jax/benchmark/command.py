@@ -51,7 +51,9 @@ def add_model(command: argparse.ArgumentParser) -> None:
     add("--compare", choices=("torch",), help="time PyTorch and transformers in turn")
     add("--torch-compile", action="store_true", help="PyTorch compiled as well")
     add("--threads", type=positive, help="of PyTorch on a CPU (all that there are)")
-    command.set_defaults(remat="none", microbatches=1, no_dropout=False)
+    command.set_defaults(
+        remat="none", microbatches=1, no_dropout=False, fused_attention=False
+    )
 
 
 def add_training(command: argparse.ArgumentParser) -> None:
@@ -60,6 +62,11 @@ def add_training(command: argparse.ArgumentParser) -> None:
     add("--remat", choices=("none", "attention", "layer"), default="none")
     add("--microbatches", type=positive, default=1)
     add("--no-dropout", action="store_true", help="neither here nor in PyTorch")
+    add(
+        "--fused-attention",
+        action="store_true",
+        help="cuDNN's where there is one; without dropout of the probabilities",
+    )
 
 
 def parser() -> argparse.ArgumentParser:

@@ -44,6 +44,10 @@ def synthetic_config(options: argparse.Namespace) -> PretrainConfig:
         model = dataclasses.replace(
             model, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
         )
+    if options.fused_attention:
+        model = dataclasses.replace(
+            model, fused_attention=True, attention_probs_dropout_prob=0.0
+        )
     return PretrainConfig(
         model=model,
         data=DataConfig(sequence_length=options.sequence_length, pairs="nsp"),

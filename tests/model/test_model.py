@@ -8,11 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.special import erf
 
 from bert_jax.config import BertConfig
 from bert_jax.model.attention import attention_probabilities, visible_keys
 from bert_jax.model.encoder import Encoder
 from bert_jax.model.heads import gather_positions
+from bert_jax.model.layers import activation
 from bert_jax.model.pretraining import BertForPretraining
 from bert_jax.sharding import path_name
 
@@ -110,6 +112,18 @@ def test_fused_attention_is_the_same_attention(params, attention):
 def test_fused_attention_takes_no_dropout_of_its_own():
     with pytest.raises(ValueError, match=r"attention_probs_dropout_prob=0.1 cannot"):
         BertConfig.tiny(fused_attention=True)
+
+
+@pytest.mark.parametrize("name", ["gelu", "gelu_new"])
+def test_the_tail_of_gelu_in_bfloat16(name):
+    config = BertConfig.tiny(hidden_act=name, dtype="bfloat16")
+    values = jnp.linspace(-3, 3, 49).astype(jnp.bfloat16)
+    found = jax.jit(activation(config))(values)
+    assert found.dtype == jnp.bfloat16
+    x = np.asarray(values, np.float64)
+    inner = np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)
+    share = erf(x / np.sqrt(2)) if name == "gelu" else np.tanh(inner)
+    np.testing.assert_allclose(found.astype(float), x * (1 + share) / 2, rtol=2**-8)
 
 
 def test_causal_attention_does_not_look_ahead(params):

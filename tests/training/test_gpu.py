@@ -1,7 +1,9 @@
-"""What only a GPU can show: `JAX_PLATFORMS=cuda pytest -m gpu`."""
+"""What only a GPU can show: `JAX_PLATFORMS=cuda pytest tests/training/test_gpu.py`."""
 
 import dataclasses
+import functools
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -9,10 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
-from bert_jax.config import PretrainConfig
+from bert_jax import backend
+from bert_jax.config import BertConfig, PretrainConfig
 from bert_jax.config_json import to_dict
+from bert_jax.model.encoder import Encoder
 
 pytestmark = pytest.mark.gpu
 TOLERANCE = 1e-3
@@ -57,7 +63,10 @@ def run(config: PretrainConfig, workdir: Path, *flags: bool) -> int:
         flags: whether it is deterministic, and whether it is killed after step 30.
     """
     options = [json.dumps(to_dict(config)), str(workdir), *map(str, flags)]
-    return subprocess.run([sys.executable, "-c", RUN, *options]).returncode
+    # That of the tests would hand each process the program of the one before.
+    own = {name: value for name, value in os.environ.items() if name != backend.CACHE}
+    command = [sys.executable, "-c", RUN, *options]
+    return subprocess.run(command, env=own).returncode
 
 
 def losses(workdir: Path) -> dict[tuple[int, str], float]:
@@ -81,3 +90,22 @@ def test_twenty_five_steps_and_as_many_are_fifty(deterministic, small_config, tm
         assert one == other
     else:
         assert other == pytest.approx(one, rel=TOLERANCE)
+
+
+def test_cudnn_keeps_row_mates_apart():
+    """Two texts of 64 tokens a row; the second is changed, and the first stays."""
+    config = BertConfig.miniature(
+        2, 128, dtype="bfloat16", fused_attention=True, attention_probs_dropout_prob=0.0
+    )
+    ids = jax.random.randint(jax.random.key(0), (4, 128), 5, config.vocab_size)
+    second = jnp.broadcast_to(jnp.arange(128) >= 64, ids.shape)
+    rest = jnp.zeros_like(ids), jnp.ones_like(ids)
+    encoder = Encoder(config)
+    params = encoder.init(jax.random.key(1), ids, *rest)
+    encode = jax.jit(functools.partial(encoder.apply, pairs=second + 1))
+    program = encode.lower(params, ids, *rest).compile().as_text()
+    assert "__cudnn$fmha" in program, "it is another's kernel that would be tested"
+    changed = jnp.where(second, (ids + 7) % config.vocab_size, ids)
+    before, after = encode(params, ids, *rest), encode(params, changed, *rest)
+    np.testing.assert_array_equal(before[:, :64], after[:, :64])
+    assert (before[:, 64:] != after[:, 64:]).any(axis=(1, 2)).all()
