@@ -75,6 +75,7 @@ up() {
   local text
   text=$(render) || return
   kube apply --filename - <<<"$text"
+  if ((dry_run)); then echo "# ${text//$'\n'/$'\n'# }"; fi
 }
 
 wait_until_over() {

@@ -69,7 +69,8 @@ start() {
     command+=(bash "$root/launch/phases.sh")
     if ((dry_run)); then
       printf '%q ' "${command[@]}"
-      echo
+      printf '\n# which calls: '
+      DRY_RUN=1 "${command[@]}"
     else
       # Job control gives it a process group of its own, out of reach of Ctrl-C.
       set -m

@@ -169,8 +169,10 @@ def test_a_dry_run_prints_the_commands_and_calls_none(world):
     for verb in ("up", "wait", "status", "logs", "delete"):
         code, output, errors = world.launch("gke.sh", verb, "--dry-run", **GIVEN)
         assert code == 0, errors
-        lines = [shlex.split(line) for line in output.splitlines() if line]
+        called = [line for line in output.splitlines() if not line.startswith("#")]
+        lines = [shlex.split(line) for line in called if line]
         assert lines and all(line[0] == "kubectl" for line in lines)
+        assert ("# kind: JobSet" in output.splitlines()) == (verb == "up")
     assert world.calls() == []
 
 

@@ -5,6 +5,7 @@ import shlex
 import signal
 import time
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -116,11 +117,17 @@ def test_a_dry_run_prints_every_command_and_calls_none(world):
     code, output, _ = world.launch("local.sh", "--dry-run")
     assert code == 0
     assert world.calls() == []
-    lines = [shlex.split(line) for line in output.splitlines()]
-    assert [line[:2] for line in lines] == [
+    lines = output.splitlines()
+    calls = [shlex.split(line) for line in lines if not line.startswith("#")]
+    assert [line[:2] for line in calls] == [
         *[["env", "PHASES=128"]] * 2,
         *[["env", "PHASES=512"]] * 2,
     ]
+    trainers = [line.split()[3:] for line in lines if line.startswith("# which calls:")]
+    assert [line[0:2] for line in trainers] == [["bert-jax", "pretrain"]] * 4
+    phases = [Path(line[2]).stem for line in trainers]
+    assert phases == ["bert_base_128"] * 2 + ["bert_base_512"] * 2
+    assert "--init-from" in trainers[-1]
 
 
 @pytest.mark.parametrize(

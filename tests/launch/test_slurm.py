@@ -1,6 +1,7 @@
 """launch/slurm.sbatch against fakes of sbatch, srun and scontrol."""
 
 import os
+import re
 import shlex
 import signal
 from typing import Any
@@ -122,6 +123,8 @@ def test_a_dry_run_prints_every_command_and_calls_none(world):
     assert [line[0] for line in lines if line] == [
         *("sbatch", "srun", "srun", "srun", "env", "env", "squeue", "scontrol")
     ]
+    trainers = re.findall(r"^# which calls: bert-jax pretrain (.*)$", output, re.M)
+    assert ["/local/my\\ data/128" in line for line in trainers] == [True, False]
 
 
 def test_a_mistake_in_the_call(world):
