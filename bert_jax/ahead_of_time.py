@@ -113,9 +113,10 @@ def estimate(
     start = time.monotonic()
     step: Any = make_train_step(task, config, mesh, shardings)
     on_cpu = devices[0].platform == "cpu"
-    compiled = step.lower(state, rows).compile(
-        compiler_options=_UNOPTIMISED if on_cpu else {}
-    )
+    with jax.default_device(devices[0]):
+        compiled = step.lower(state, rows).compile(
+            compiler_options=_UNOPTIMISED if on_cpu else {}
+        )
     seconds = time.monotonic() - start
     memory = compiled.memory_analysis()
     parameters = size_on_device(state.params)

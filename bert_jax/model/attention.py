@@ -1,5 +1,7 @@
 """Multi-head self-attention (Vaswani et al. 2017, §3.2)."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
@@ -56,7 +58,10 @@ def fused_attention(
     The mask is written out for every token: of a single row of keys, or of segment
     numbers, some of cuDNN's kernels take no notice.
     """
-    nvidia = jax.devices()[0].device_kind.startswith("NVIDIA")
+    # A dry run compiles for CPUs where there is a GPU too, and makes them the default.
+    config: Any = jax.config
+    device = config.jax_default_device or jax.devices()[0]
+    nvidia = getattr(device, "device_kind", "").startswith("NVIDIA")
     cudnn = nvidia and query.dtype == jnp.bfloat16
     shape = (len(query), 1, query.shape[1], key.shape[1])
     return jax.nn.dot_product_attention(

@@ -1,7 +1,9 @@
 """The model's parts: what they hold, how they start, what they must not see."""
 
 import dataclasses
+import functools
 import json
+import types
 from pathlib import Path
 
 import jax
@@ -11,7 +13,11 @@ import pytest
 from scipy.special import erf
 
 from bert_jax.config import BertConfig
-from bert_jax.model.attention import attention_probabilities, visible_keys
+from bert_jax.model.attention import (
+    attention_probabilities,
+    fused_attention,
+    visible_keys,
+)
 from bert_jax.model.encoder import Encoder
 from bert_jax.model.heads import gather_positions
 from bert_jax.model.layers import activation
@@ -107,6 +113,19 @@ def test_fused_attention_is_the_same_attention(params, attention):
     assert abs(one[0]) > 1
     for left, right in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-5)
+
+
+def test_a_cpu_beside_a_gpu_gets_no_kernel_of_cudnn(monkeypatch):
+    gpu = types.SimpleNamespace(device_kind="NVIDIA H200")
+    cpu = jax.devices()[0]
+    monkeypatch.setattr(jax, "devices", lambda: [gpu])
+    heads, visible = jnp.ones((1, 8, 2, 64), jnp.bfloat16), jnp.ones((1, 1, 8), bool)
+    fused = functools.partial(fused_attention, visible=visible)
+    with jax.default_device(cpu):
+        program = jax.jit(fused).lower(heads, heads, heads).as_text()
+    assert "cudnn" not in program
+    with pytest.raises(RuntimeError, match="cuDNN"):  # which is asked for, not there
+        jax.eval_shape(fused, heads, heads, heads)
 
 
 def test_fused_attention_takes_no_dropout_of_its_own():
