@@ -2,13 +2,15 @@
 
 import dataclasses
 import functools
+import re
 
 import jax
 import pytest
 
+from bert_jax.ahead_of_time import shaped
 from bert_jax.benchmark.command import parser
 from bert_jax.benchmark.synthetic import synthetic_task
-from bert_jax.config import MeshConfig
+from bert_jax.config import MeshConfig, OptimizerConfig
 from bert_jax.sharding import batch_sharding, make_mesh, tree_shardings
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.state import initial_state
@@ -17,44 +19,53 @@ from bert_jax.training.step import make_train_step
 PLATFORMS = ("tpu", "cuda")
 
 
-def lowered(model: str, mesh_config: MeshConfig) -> str:
+def lowered(words: str, mesh_config: MeshConfig, optimizer: OptimizerConfig) -> str:
     """The program of a bfloat16 training step for all of PLATFORMS, as StableHLO."""
-    sizes = "--batch-size 16 --sequence-length 128 --dtype bfloat16".split()
-    config, task = synthetic_task(
-        parser().parse_args(["train", "--model", model, *sizes])
-    )
-    config = dataclasses.replace(config, mesh=mesh_config)
+    sizes = "train --batch-size 16 --dtype bfloat16".split()
+    config, task = synthetic_task(parser().parse_args([*sizes, *words.split()]))
+    config = dataclasses.replace(config, mesh=mesh_config, optimizer=optimizer)
     mesh = make_mesh(config.mesh, config.batch_size)
-    optimizer = make_optimizer(config.optimizer, config.schedule_steps)
     shapes = jax.eval_shape(
-        functools.partial(initial_state, task.initialise, optimizer, config.seed)
+        functools.partial(
+            initial_state,
+            task.initialise,
+            make_optimizer(config.optimizer, config.schedule_steps),
+            config.seed,
+        )
     )
     shardings = tree_shardings(mesh, shapes)
-    state = jax.tree.map(
-        lambda leaf, sharding: jax.ShapeDtypeStruct(
-            leaf.shape, leaf.dtype, sharding=sharding
-        ),
-        shapes,
-        shardings,
-    )
-    batch = {
-        name: jax.ShapeDtypeStruct(
-            values.shape, values.dtype, sharding=batch_sharding(mesh)
-        )
-        for name, values in task.batch(0).items()
-    }
+    batch = task.batch(0)
+    rows = shaped(batch, dict.fromkeys(batch, batch_sharding(mesh)))
     step = make_train_step(task, config, mesh, shardings)
-    return step.trace(state, batch).lower(lowering_platforms=PLATFORMS).as_text()
+    program = step.trace(shaped(shapes, shardings), rows)
+    return program.lower(lowering_platforms=PLATFORMS).as_text()
 
 
-@pytest.mark.parametrize("model", ["base", "large"])
-def test_the_step_lowers(model):
+@pytest.mark.parametrize(
+    ("words", "width", "optimizer"),
+    [
+        ("--model base", 768, OptimizerConfig()),
+        ("--model large", 1024, OptimizerConfig()),
+        (
+            "--model large --sequence-length 512 --remat layer --microbatches 2",
+            1024,
+            OptimizerConfig(algorithm="lamb"),
+        ),
+    ],
+    ids=["base", "large", "large-512-lamb"],
+)
+def test_the_step_lowers(words, width, optimizer):
     """Every operation has a rule there; nothing has been compiled or run.
 
-    The products are in bfloat16, and 110 or 335 million parameters go in and out.
+    The products are in bfloat16, softmax is in float32, and the state, 110 or 335
+    million parameters and their moments, is donated.
     """
-    text = lowered(model, MeshConfig(data=4, fsdp=2))
+    text = lowered(words, MeshConfig(data=4, fsdp=2), optimizer)
     assert "stablehlo.dot_general" in text
     assert "xbf16>" in text
-    width = {"base": 768, "large": 1024}[model]
-    assert f"tensor<30522x{width}xf32>" in text
+    exponentials = re.findall(r"stablehlo.exponential .*x(\w+)>", text)
+    assert set(exponentials) == {"f32"}
+    arguments = text[: text.index("->")].split("%")
+    tables = [one for one in arguments if f"tensor<30522x{width}xf32>" in one]
+    assert len(tables) == 3, "of the parameters and of two moments"
+    assert all("tf.aliasing_output" in one for one in tables)
