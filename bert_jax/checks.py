@@ -46,6 +46,11 @@ def require_share(config: Any, *names: str) -> None:
         require(holds, f"{name}={value} must be at least 0 and less than 1.")
 
 
+def require_batch_size(batch_size: int) -> None:
+    """At least 1."""
+    require(batch_size >= 1, f"batch_size={batch_size} must be at least 1.")
+
+
 def require_seed(config: Any) -> None:
     """What both NumPy and JAX take for a seed without folding two into one."""
     seed = config.seed

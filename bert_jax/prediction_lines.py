@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bert_jax.checks import require
+from bert_jax.checks import require_batch_size
 from bert_jax.config import ExamplesConfig
 from bert_jax.convert.opening import open_model
 from bert_jax.features import Features, check_output, features, write_features
@@ -32,7 +32,7 @@ def prediction_lines(
     Raises:
         ValueError: the model was never fine-tuned, or a row lacks what its task needs.
     """
-    require(batch_size > 0, f"batch_size={batch_size} must be at least 1.")
+    require_batch_size(batch_size)
     model = open_model(checkpoint)
     problem = problem_of(task_of(model.config))
     rows = rows_of(source, data)

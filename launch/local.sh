@@ -70,7 +70,7 @@ start() {
     if ((dry_run)); then
       printf '%q ' "${command[@]}"
       printf '\n# which calls: '
-      DRY_RUN=1 "${command[@]}"
+      "${command[@]}" --dry-run
     else
       # Job control gives it a process group of its own, out of reach of Ctrl-C.
       set -m

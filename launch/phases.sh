@@ -14,7 +14,6 @@ CONFIG_512=${CONFIG_512:-$root/configs/bert_base_512.py}
 TRAIN_OPTIONS=${TRAIN_OPTIONS:-}     # for both phases, split at spaces: --mesh.fsdp 4
 FORWARD_TERM=${FORWARD_TERM:-0}      # 1 where SIGTERM reaches this script alone
 PID_FILE=${PID_FILE:-}               # where to write the trainer's process id
-DRY_RUN=${DRY_RUN:-0}                # 1: print what would be called
 # With neither, the last phase's trainer takes this shell's place: it gets the signals that
 # are for this process, be they for this one alone or for the whole group.
 
@@ -27,7 +26,15 @@ for name in DATA_128 DATA_512 WORKDIR; do
     exit 2
   fi
 done
-if ((!DRY_RUN)) && ! command -v "$BERT_JAX" >/dev/null; then
+case ${1:-} in
+  '') dry_run=0 ;;
+  --dry-run) dry_run=1 ;; # print what would be called
+  *)
+    echo "usage: launch/phases.sh [--dry-run]" >&2
+    exit 2
+    ;;
+esac
+if ((!dry_run)) && ! command -v "$BERT_JAX" >/dev/null; then
   echo "phases.sh: there is no command $BERT_JAX; install the package." >&2
   exit 2
 fi
@@ -77,7 +84,7 @@ for i in "${!phases[@]}"; do
       ;;
   esac
   arguments+=(${options[@]+"${options[@]}"})
-  if ((DRY_RUN)); then
+  if ((dry_run)); then
     printf '%q ' "$BERT_JAX" pretrain "${arguments[@]}"
     echo
     continue

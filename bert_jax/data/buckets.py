@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from jaxtyping import Int, Int64
 
+from bert_jax.checks import require_batch_size
 from bert_jax.data.pipeline import permute, row_numbers
 
 LENGTHS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)
@@ -58,8 +59,7 @@ def batches_by_bucket(
     Raises:
         ValueError: `batch_size` is less than 1.
     """
-    if batch_size < 1:
-        raise ValueError(f"batch_size={batch_size} must be at least 1.")
+    require_batch_size(batch_size)
     for length in np.unique(buckets):
         rows = np.flatnonzero(buckets == length)
         for start in range(0, len(rows), batch_size):

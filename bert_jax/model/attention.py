@@ -58,7 +58,8 @@ def fused_attention(
     The mask is written out for every token: of a single row of keys, or of segment
     numbers, some of cuDNN's kernels take no notice.
     """
-    # A dry run compiles for CPUs where there is a GPU too, and makes them the default.
+    # Tracing asks for cuDNN already, so that lax.platform_dependent comes too late. A
+    # dry run compiles for CPUs where there is a GPU too, and makes them the default.
     config: Any = jax.config
     device = config.jax_default_device or jax.devices()[0]
     nvidia = getattr(device, "device_kind", "").startswith("NVIDIA")

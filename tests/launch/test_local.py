@@ -124,10 +124,16 @@ def test_a_dry_run_prints_every_command_and_calls_none(world):
         *[["env", "PHASES=512"]] * 2,
     ]
     trainers = [line.split()[3:] for line in lines if line.startswith("# which calls:")]
-    assert [line[0:2] for line in trainers] == [["bert-jax", "pretrain"]] * 4
+    assert [line[:2] for line in trainers] == [["bert-jax", "pretrain"]] * 4
     phases = [Path(line[2]).stem for line in trainers]
     assert phases == ["bert_base_128"] * 2 + ["bert_base_512"] * 2
     assert "--init-from" in trainers[-1]
+
+
+def test_phases_take_no_other_argument(world):
+    code, _, errors = world.launch("phases.sh", "--dryrun")
+    assert code == 2 and errors.startswith("usage: ")
+    assert trained(world) == []
 
 
 @pytest.mark.parametrize(
