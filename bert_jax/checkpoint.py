@@ -15,7 +15,7 @@ from etils import epath
 from orbax.checkpoint import checkpoint_managers as policies
 
 from bert_jax.config_json import write_json
-from bert_jax.manifest import MANIFEST, describe_files, files_below
+from bert_jax.manifest import describe_files, files_below, write_manifest
 from bert_jax.processes import from_first, is_first, together
 from bert_jax.sharding import path_name
 from bert_jax.whole import absolute
@@ -148,7 +148,7 @@ class Checkpoints:
             path.copy(root / "tokenizer" / path.name, overwrite=True)
         files = describe_files(root, files_below(root))
         manifest = {"step": step, "merit": merit, "files": files}
-        write_json(manifest, root / MANIFEST)
+        write_manifest(manifest, root)
 
     def restore(self, params: Any, rest: Any) -> tuple[Any, Any, list[str]] | None:
         """The newest whole checkpoint, or None where none was ever finished.

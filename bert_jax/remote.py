@@ -9,7 +9,13 @@ from typing import Any
 from etils import epath
 
 from bert_jax.backend import caches, quieten_tensorflow
-from bert_jax.manifest import MANIFEST, DamagedError, read_manifest, verify_files
+from bert_jax.manifest import (
+    MANIFEST,
+    DamagedError,
+    check_entries,
+    read_manifest,
+    verify_files,
+)
 from bert_jax.whole import is_address, whole_directory
 
 
@@ -81,10 +87,7 @@ def local_copy(address: epath.Path) -> epath.Path:
 
 
 def _copy(address: epath.Path, target: epath.Path, files: list[dict[str, Any]]) -> None:
-    names = [entry["path"] for entry in files]
-    outside = [name for name in names if os.path.isabs(name) or ".." in name.split("/")]
-    if outside:
-        raise DamagedError(f"{address / MANIFEST} names {outside[0]}, outside of it.")
+    names = [entry["path"] for entry in check_entries(address, files)]
     size = sum(entry["size"] for entry in files)
     print(f"Copying {address}, {size / 2**20:,.1f} MiB, to {target}.", flush=True)
     with whole_directory(target) as unfinished:

@@ -31,7 +31,10 @@ def verify(step_directory: epath.Path) -> None:
         FileNotFoundError: it was never finished.
         DamagedError: a file is missing or altered.
     """
-    verify_files(step_directory, read_manifest(step_directory)["files"])
+    manifest = read_manifest(step_directory)
+    if "files" not in manifest:
+        raise DamagedError(f"{step_directory / MANIFEST} lists no files.")
+    verify_files(step_directory, manifest["files"])
 
 
 def newest_whole(directory: epath.Path) -> tuple[int | None, list[str]]:

@@ -13,7 +13,7 @@ from bert_jax.config import BertConfig
 from bert_jax.config_json import to_dict, write_json
 from bert_jax.convert.comparison import NOT_COMPARED, Comparison
 from bert_jax.convert.embedding import Embedding
-from bert_jax.manifest import MANIFEST, describe_files, files_below
+from bert_jax.manifest import describe_files, files_below, write_manifest
 from bert_jax.tokenization import Tokenizer
 from bert_jax.whole import whole_directory
 
@@ -134,4 +134,4 @@ def write_checkpoint(
         written = describe_files(directory, files_below(directory))
         write_json(said | {"files": written}, directory / RECEIPT)
         files = written + describe_files(directory, [RECEIPT])
-        write_json({"step": 0, "files": files}, directory / MANIFEST)
+        write_manifest({"step": 0, "files": files}, directory)

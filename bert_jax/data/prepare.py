@@ -22,7 +22,6 @@ from typing import Any
 from etils import epath
 
 from bert_jax.config import PrepareConfig
-from bert_jax.config_json import write_json
 from bert_jax.data import records
 from bert_jax.data.beam import write_by_beam
 from bert_jax.data.chunks import (
@@ -39,7 +38,7 @@ from bert_jax.data.documents import require_language
 from bert_jax.data.passes import num_passes
 from bert_jax.data.sources import find_sources
 from bert_jax.data.unfinished import begin, is_finished, require_ours
-from bert_jax.manifest import MANIFEST, describe_files
+from bert_jax.manifest import describe_files, write_manifest
 from bert_jax.tokenization import Tokenizer
 from bert_jax.whole import local_output
 
@@ -242,7 +241,7 @@ def _finish(
         "dropped": dict(sorted(dropped.items())),
         "shards": [result["shard"] for result in results],
     }
-    write_json(manifest, output / MANIFEST)
+    write_manifest(manifest, output)
     return manifest
 
 

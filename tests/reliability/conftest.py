@@ -1,0 +1,75 @@
+"""Fixtures of the reliability suites: good files that they damage copies of."""
+
+import csv
+from pathlib import Path
+
+import pytest
+from bad_case import World
+from small_world import SUBJECTS
+
+from bert_jax.config import ExamplesConfig, FinetuneConfig, MeshConfig, OptimizerConfig
+from bert_jax.data.records import Dataset
+from bert_jax.run import finetune
+
+
+@pytest.fixture(scope="session")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A CSV file with 48 rows: a review, and who it is about."""
+    path = tmp_path_factory.mktemp("table") / "train.csv"
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["review", "who"])
+        for i in range(48):
+            who = SUBJECTS[i % 2]
+            writer.writerow([f"The {who} reads letter {i} in the garden.", who])
+    return path
+
+
+@pytest.fixture(scope="session")
+def classifier(
+    table: Path, encoder_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The workdir of a small text classifier."""
+    workdir = tmp_path_factory.mktemp("classifier") / "run"
+    config = FinetuneConfig(
+        data=ExamplesConfig(
+            train=str(table),
+            text_columns=("review",),
+            label_column="who",
+            max_length=32,
+            num_buckets=1,
+        ),
+        optimizer=OptimizerConfig(
+            peak_learning_rate=2e-2, warmup_steps=0, warmup_share=0.1
+        ),
+        mesh=MeshConfig(data=1),
+        num_epochs=1.0,
+        batch_size=8,
+        init_from=str(encoder_checkpoint),
+    )
+    finetune(config, workdir)
+    return workdir
+
+
+@pytest.fixture
+def world(
+    tmp_path: Path,
+    corpus: Path,
+    tokenizer_directory: Path,
+    dataset: Dataset,
+    pretrained: Path,
+    classifier: Path,
+    table: Path,
+    encoder_checkpoint: Path,
+) -> World:
+    """Good files, and an empty folder for the bad ones."""
+    return World(
+        tmp_path,
+        corpus,
+        tokenizer_directory,
+        Path(dataset.path),
+        pretrained,
+        classifier,
+        table,
+        encoder_checkpoint,
+    )
