@@ -4,13 +4,19 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 
-.PHONY: demo test check clean
+.PHONY: demo test reliability check clean
 
 demo: $(READY)
 	$(BIN)/bert-jax demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not gpu"
+	$(BIN)/python -m pytest -n 2 --dist worksteal \
+		-m "not slow and not gpu and not reliability"
+
+# The whole counts of tests/reliability: under an hour on two cores. All processes share the
+# one directory of compiled programs that tests/conftest.py makes.
+reliability: $(READY)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m reliability tests/reliability
 
 check: $(READY)
 	$(BIN)/ruff format --check .

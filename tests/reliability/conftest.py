@@ -73,3 +73,19 @@ def world(
         table,
         encoder_checkpoint,
     )
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The table of `make reliability`: what each test gave to `record_property`."""
+    rows = [
+        (report.nodeid.split("::", 1)[-1], outcome, report.duration, figures)
+        for outcome in ("passed", "failed")
+        for report in terminalreporter.getreports(outcome)
+        if report.when == "call" and (figures := report.user_properties)
+    ]
+    if not rows:
+        return
+    terminalreporter.section("reliability")
+    for name, outcome, seconds, figures in sorted(rows):
+        said = ", ".join(f"{what} {value}" for what, value in figures)
+        terminalreporter.write_line(f"{name}: {outcome}, {seconds:.0f} s: {said}")
