@@ -1,9 +1,13 @@
 """Fixtures of the reliability suites: good files that they damage copies of."""
 
 import csv
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import summary_table
 from bad_case import World
 from small_world import SUBJECTS
 
@@ -75,17 +79,27 @@ def world(
     )
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """The table of `make reliability`: what each test gave to `record_property`."""
-    rows = [
-        (report.nodeid.split("::", 1)[-1], outcome, report.duration, figures)
-        for outcome in ("passed", "failed")
-        for report in terminalreporter.getreports(outcome)
-        if report.when == "call" and (figures := report.user_properties)
-    ]
-    if not rows:
-        return
-    terminalreporter.section("reliability")
-    for name, outcome, seconds, figures in sorted(rows):
-        said = ", ".join(f"{what} {value}" for what, value in figures)
-        terminalreporter.write_line(f"{name}: {outcome}, {seconds:.0f} s: {said}")
+@pytest.fixture
+def record_row(request: pytest.FixtureRequest) -> Callable[[str, int, str, str], None]:
+    """Puts a row into the table: the suite, how often, its bar, what came out.
+
+    The seconds are those since the test began. To be called when the test has passed;
+    rows of one suite and bar are added up.
+    """
+    start = time.monotonic()
+
+    def record(name: str, count: int, bar: str, result: str) -> None:
+        row = [name, count, bar, result, time.monotonic() - start]
+        request.node.user_properties.append((summary_table.PROPERTY, row))
+
+    return record
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print the table of the suites that ran."""
+    outcomes = ("passed", "failed", "error")
+    reports = [r for name in outcomes for r in terminalreporter.stats.get(name, [])]
+    if rows := summary_table.rows_of(reports):
+        terminalreporter.section("reliability")
+        for line in summary_table.lines(rows):
+            terminalreporter.write_line(line)
