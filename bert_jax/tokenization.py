@@ -16,23 +16,24 @@ from typing import Any, Literal, get_args
 import numpy as np
 from etils import epath
 from jaxtyping import Bool, Int32
-from tokenizers import Tokenizer as HuggingFaceTokenizer
-from tokenizers import models, normalizers, pre_tokenizers
 
 from bert_jax.remote import open_directory
+from bert_jax.tokenizer_backends import (
+    ACCENTS,
+    ADDED,
+    CHINESE,
+    SPECIAL_TOKENS,
+    WORD_LIMIT,
+    SentencePiece,
+    WordPiece,
+    check_added,
+)
 
 Kind = Literal["wordpiece", "unigram", "bpe"]
 TokenId = int | np.integer
 
-SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-"""In the order of their ids in the vocabularies we train; elsewhere ids go by name."""
-MAX_WORD_CHARACTERS = 200
-"""Longer words are [UNK], as in the code of 2018 (Hugging Face's files say 100)."""
-
 _CONFIG = "tokenizer_config.json"
-# Optional there; Hugging Face's names.
-_ACCENTS, _CHINESE = "strip_accents", "tokenize_chinese_chars"
-_WORD_START = "\u2581"  # sentencepiece marks the first piece of a word with it
+_MOST_CHARACTERS = 1 << 31
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,77 +45,6 @@ class Encoding:
     """Start and end of each token in the original text, in characters."""
     continues: Bool[np.ndarray, " T"]
     """Whether the token continues the word that an earlier token began."""
-
-
-def bert_normalizer(
-    cased: bool, strip_accents: bool | None = None, chinese: bool = True
-) -> normalizers.Normalizer:
-    """BERT's own: deletes controls, spaces CJK; uncased strips accents and case."""
-    return normalizers.BertNormalizer(True, chinese, strip_accents, not cased)
-
-
-class _WordPiece:
-    def __init__(self, tokens: list[str], config: dict[str, Any]) -> None:
-        self.tokens = tokens
-        self.continuing = [token.startswith("##") for token in tokens]
-        ids = {token: i for i, token in enumerate(tokens)}
-        limit = config.get("max_input_chars_per_word", MAX_WORD_CHARACTERS)
-        self._tokenizer = HuggingFaceTokenizer(
-            models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=limit)
-        )
-        # No added tokens: brackets are punctuation, so "[MASK]" in a text falls apart.
-        self._tokenizer.normalizer = bert_normalizer(
-            config["cased"], config.get(_ACCENTS), config.get(_CHINESE, True)
-        )
-        self._tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-
-    def encode(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        encoding = self._tokenizer.encode(text, add_special_tokens=False)
-        return encoding.ids, encoding.offsets
-
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        return [encoding.ids for encoding in encodings]
-
-    def inside_word(self, token_id: int) -> int | None:
-        return token_id  # [MASK] ends a word in BERT: what follows is a new one
-
-    def decode(self, tokens: Iterable[str]) -> str:
-        return " ".join(tokens).replace(" ##", "")
-
-
-class _SentencePiece:
-    def __init__(self, model: bytes) -> None:
-        import sentencepiece  # only here: hosts that use WordPiece may lack it
-
-        self._processor = sentencepiece.SentencePieceProcessor()
-        self._processor.LoadFromSerializedProto(model)
-        pieces = range(len(self._processor))
-        self.tokens = [self._processor.id_to_piece(piece) for piece in pieces]
-        self._ids = {token: i for i, token in enumerate(self.tokens)}
-        self.continuing = [
-            not token.startswith(_WORD_START) and token not in SPECIAL_TOKENS
-            for token in self.tokens
-        ]
-
-    def encode(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        found = self._processor.encode(text, return_type="offset_mapping")
-        return found["ids"], found["offsets"]
-
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        ids: list[list[int]] = self._processor.encode(list(texts), num_threads=1)
-        return ids
-
-    def inside_word(self, token_id: int) -> int | None:
-        """The same piece without its mark; None where nothing but the mark is left."""
-        token = self.tokens[token_id]
-        if token == _WORD_START:
-            return None
-        return self._ids.get(token.removeprefix(_WORD_START), token_id)
-
-    def decode(self, tokens: Iterable[str]) -> str:
-        spaced = (f" {t} " if t in SPECIAL_TOKENS else t for t in tokens)
-        return " ".join("".join(spaced).replace(_WORD_START, " ").split())
 
 
 class Tokenizer:
@@ -157,9 +87,10 @@ class Tokenizer:
             root = root / "tokenizer"
         config = _read_config(root)
         path = root / vocabulary_file(config["kind"])
-        if not path.exists():
+        if not path.is_file():
             raise FileNotFoundError(
-                f"{path} is missing; kind {config['kind']} needs it beside {_CONFIG}."
+                f"{path} is {_lack(path)}; kind {config['kind']} needs it beside "
+                f"{_CONFIG}."
             )
         try:
             tokenizer = cls(config, path.read_bytes())
@@ -240,35 +171,53 @@ def _read_config(root: epath.Path) -> dict[str, Any]:
         raise FileNotFoundError(
             f"{root} is not a directory; `bert-jax vocab` makes a tokenizer."
         )
-    if not path.exists():
+    if not path.is_file():
         raise FileNotFoundError(
-            f"{path} is missing; for a plain vocab.txt write "
+            f"{path} is {_lack(path)}; for a plain vocab.txt write "
             '{"kind": "wordpiece", "cased": false} into it, or true.'
         )
     try:
         config: dict[str, Any] = json.loads(path.read_bytes())
         _check_config(config)
+    except RecursionError:
+        raise ValueError(f"{path}: is not JSON that can be read: too deep.") from None
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     return config
+
+
+def _lack(path: epath.Path) -> str:
+    return "not a file" if path.exists() else "missing"
 
 
 def _check_config(config: Any) -> None:
     if not isinstance(config, dict):
         raise ValueError("must be a JSON object with kind and cased.")
     choices = {"kind": get_args(Kind), "cased": (False, True)}
-    choices |= {name: (False, True) for name in (_ACCENTS, _CHINESE) if name in config}
+    choices |= {name: (False, True) for name in (ACCENTS, CHINESE) if name in config}
     for name, allowed in choices.items():
-        if config.get(name) not in allowed:
+        value = config.get(name)
+        # By type too: 1.0 equals True.
+        if type(value) is not type(allowed[0]) or value not in allowed:
             options = ", ".join(json.dumps(value) for value in allowed)
-            raise ValueError(f"{name}={config.get(name)!r} must be one of {options}.")
+            raise ValueError(f"{name}={value!r:.80} must be one of {options}.")
+    limit = config.get(WORD_LIMIT, 1)
+    if type(limit) is not int or not 0 < limit < _MOST_CHARACTERS:
+        raise ValueError(
+            f"{WORD_LIMIT}={limit!r:.80} must be a whole number from 1 to "
+            f"{_MOST_CHARACTERS - 1}; take 200, or 100 as Hugging Face's files have it."
+        )
+    if ADDED in config:
+        check_added(config[ADDED])
+        if config["kind"] != "wordpiece":
+            raise ValueError(f"{ADDED} is of kind wordpiece alone; take it out.")
 
 
-def _backend(config: dict[str, Any], vocabulary: bytes) -> _WordPiece | _SentencePiece:
+def _backend(config: dict[str, Any], vocabulary: bytes) -> WordPiece | SentencePiece:
     if config["kind"] == "wordpiece":
-        return _WordPiece(_vocabulary_lines(vocabulary), config)
+        return WordPiece(_vocabulary_lines(vocabulary), config)
     try:
-        return _SentencePiece(vocabulary)
+        return SentencePiece(vocabulary)
     except RuntimeError as error:
         message = "is not a sentencepiece model; train one by `bert-jax vocab`."
         raise ValueError(message) from error

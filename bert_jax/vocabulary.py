@@ -20,10 +20,10 @@ from bert_jax.config import VocabularyConfig
 from bert_jax.data.documents import split_lines
 from bert_jax.data.sources import Source, find_sources, read_pieces
 from bert_jax.data.structured import read_records
-from bert_jax.tokenization import (
+from bert_jax.tokenization import Tokenizer
+from bert_jax.tokenizer_backends import (
     MAX_WORD_CHARACTERS,
     SPECIAL_TOKENS,
-    Tokenizer,
     bert_normalizer,
 )
 from bert_jax.whole import local_output, require_empty, whole_directory

@@ -8,7 +8,7 @@ import collections
 import heapq
 from collections.abc import Mapping
 
-from bert_jax.tokenization import MAX_WORD_CHARACTERS, SPECIAL_TOKENS
+from bert_jax.tokenizer_backends import MAX_WORD_CHARACTERS, SPECIAL_TOKENS
 
 ALPHABET_SIZE = 1000
 """WordPiece keeps so many characters, the most frequent; words with others are

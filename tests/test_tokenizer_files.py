@@ -118,3 +118,66 @@ def test_a_model_cut_short_is_refused(tmp_path):
 def test_bytes_that_are_not_text():
     with pytest.raises(ValueError, match="decode byte 0xff"):
         Tokenizer(GOOD, b"\xff\xfe\n")
+
+
+ADDED = [{"content": "<url>"}, {"content": "New York", "single_word": True}]
+
+
+def test_added_tokens_are_found_before_the_text_is_cut_into_words(tmp_path):
+    config = {"kind": "wordpiece", "cased": False, "added_tokens": ADDED}
+    vocabulary = "".join(word + "\n" for word in WORDS).encode()
+    made = Tokenizer(config, vocabulary)
+    made.save(tmp_path)
+    for tokenizer in (made, Tokenizer.load(tmp_path)):
+        assert tokenizer.vocab_size == len(WORDS) + 2
+        assert tokenizer.tokens([9, 10]) == ["<url>", "New York"]
+        encoding = tokenizer.encode("the<URL> new york cats")
+        assert encoding.ids.tolist() == [5, 9, 10, 6, 7]
+        assert encoding.offsets.tolist()[1] == [3, 8]
+        assert tokenizer.encode_batch(["the <url>", "New Yorks"]) == [[5, 9], [1, 1]]
+
+
+def test_an_added_token_that_is_a_line_of_the_vocabulary_keeps_its_id():
+    config = {"kind": "wordpiece", "cased": True, "added_tokens": [{"content": "cat"}]}
+    tokenizer = Tokenizer(config, "".join(word + "\n" for word in WORDS).encode())
+    assert tokenizer.vocab_size == len(WORDS)
+    assert tokenizer.encode_batch(["thecat"]) == [[5, 6]]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("max_input_chars_per_word", "x", "='x' must be a whole number from 1 to 21"),
+        ("max_input_chars_per_word", None, "=None must be a whole number from 1 to"),
+        ("max_input_chars_per_word", -1, "=-1 must be a whole number from 1 to"),
+        ("max_input_chars_per_word", 1e30, r"=1e\+30 must be a whole number from 1"),
+        ("max_input_chars_per_word", True, "=True must be a whole number from 1 to"),
+        ("strip_accents", 1.0, "strip_accents=1.0 must be one of false, true"),
+        ("cased", 1, "cased=1 must be one of false, true"),
+        ("kind", [], r"kind=\[\] must be one of"),
+        ("added_tokens", 3, "added_tokens=3 must be a list of tokens"),
+        ("added_tokens", [3], "has the entry 3, which must be an object with content"),
+        ("added_tokens", [{"content": ""}], "which must be an object with content"),
+        (
+            "added_tokens",
+            [{"content": "a", "lstrip": 1}],
+            "lstrip, rstrip, normalized, special each true or false",
+        ),
+        ("added_tokens", [{"content": "a"}] * 2, "has 'a' once too often"),
+        ("added_tokens", [{"content": "[MASK]"}], r"has '\[MASK\]' once too often"),
+    ],
+)
+def test_a_setting_of_a_wrong_type_is_named(name, value, message, tmp_path):
+    wordpiece().save(tmp_path)
+    config = {"kind": "wordpiece", "cased": True, name: value}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=message) as error:
+        Tokenizer.load(tmp_path)
+    assert str(tmp_path / "tokenizer_config.json") in str(error.value)
+
+
+def test_what_nests_too_deep_is_one_line(tmp_path):
+    wordpiece().save(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text("[" * 100_000)
+    with pytest.raises(ValueError, match=r"tokenizer_config.json: is not JSON"):
+        Tokenizer.load(tmp_path)

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from bert_jax.config import VocabularyConfig
 from bert_jax.data import sources
 from bert_jax.data.sources import find_sources
-from bert_jax.tokenization import Tokenizer, bert_normalizer
+from bert_jax.tokenization import Tokenizer
+from bert_jax.tokenizer_backends import bert_normalizer
 from bert_jax.vocabulary import (
     count_words,
     fold,

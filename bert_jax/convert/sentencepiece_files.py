@@ -18,7 +18,8 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from bert_jax.convert.tokenizers import ROLES, read_object, template
-from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer
+from bert_jax.tokenization import Tokenizer
+from bert_jax.tokenizer_backends import SPECIAL_TOKENS
 
 MODEL, WHOLE, CONFIG = "tokenizer.model", "tokenizer.json", "tokenizer_config.json"
 OURS = "bert_jax"

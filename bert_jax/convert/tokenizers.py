@@ -14,10 +14,10 @@ from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 from tokenizers.processors import TemplateProcessing
 
-from bert_jax.tokenization import (
+from bert_jax.tokenization import Tokenizer
+from bert_jax.tokenizer_backends import (
     MAX_WORD_CHARACTERS,
     SPECIAL_TOKENS,
-    Tokenizer,
     bert_normalizer,
 )
 
