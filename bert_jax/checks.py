@@ -55,3 +55,16 @@ def require_seed(config: Any) -> None:
     """What both NumPy and JAX take for a seed without folding two into one."""
     seed = config.seed
     require(0 <= seed < 1 << 32, f"seed={seed} must be from 0 to {(1 << 32) - 1}.")
+
+
+def require_class_names(labels: tuple[str, ...]) -> None:
+    """Texts, none of them blank, each once: predictions go by a class's name."""
+    for i, label in enumerate(labels):
+        holds = isinstance(label, str) and bool(label.strip())
+        require(holds, f"labels names {label!r:.80}; a class's name must be a text.")
+        holds = label not in labels[:i]
+        require(
+            holds,
+            f"labels names {label!r:.80} twice, as classes {labels.index(label)} and "
+            f"{i}; each class needs a name of its own.",
+        )

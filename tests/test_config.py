@@ -241,7 +241,12 @@ def test_every_task_of_the_paper_has_its_numbers(name):
             lambda: ExamplesConfig(text_columns=("a", "b", "c")),
             "text_columns names 3 columns; BERT takes one text or a pair",
         ),
-        (lambda: ExamplesConfig(labels=("a", "a")), "labels names a class twice"),
+        (lambda: ExamplesConfig(labels=("a", " ")), "labels names ' '; a class's name"),
+        (lambda: BertConfig(labels=("a", "b", "a")), "labels names 'a' twice, as cl"),
+        (
+            lambda: ExamplesConfig(labels=("a", "a")),
+            "labels names 'a' twice, as classes 0 and 1",
+        ),
         (
             lambda: ExamplesConfig(path="d", validation="f"),
             "path=d is given beside files; give either",

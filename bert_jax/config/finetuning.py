@@ -5,6 +5,7 @@ from typing import Literal
 
 from bert_jax.checks import (
     require,
+    require_class_names,
     require_not_negative,
     require_positive,
     require_share,
@@ -84,9 +85,7 @@ class ExamplesConfig:
             f"text_columns names {len(self.text_columns)} columns; BERT takes one text "
             "or a pair.",
         )
-        require(
-            len(set(self.labels)) == len(self.labels), "labels names a class twice."
-        )
+        require_class_names(self.labels)
         files = bool(self.train or self.validation)
         require(
             not (self.path and files),

@@ -4,7 +4,13 @@ import dataclasses
 import functools
 from typing import Any, Literal
 
-from bert_jax.checks import require, require_positive, require_share, require_types
+from bert_jax.checks import (
+    require,
+    require_class_names,
+    require_positive,
+    require_share,
+    require_types,
+)
 
 Head = Literal[
     "pretraining",
@@ -89,6 +95,7 @@ class BertConfig:
         d, n = self.hidden_size, self.num_attention_heads
         rule = f"hidden_size={d} is not a multiple of num_attention_heads={n}"
         require(d % n == 0, f"{rule}; {-(-d // n) * n} would be.")
+        require_class_names(self.labels)
 
     @classmethod
     def miniature(cls, layers: int, hidden: int, **overrides: Any) -> "BertConfig":
