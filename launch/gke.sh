@@ -19,7 +19,7 @@ TPU_ACCELERATOR=${TPU_ACCELERATOR:-tpu-v6e-slice}
 TPU_TOPOLOGY=${TPU_TOPOLOGY:-4x4}
 HOSTS=${HOSTS:-4}                    # the chips of the topology / CHIPS_PER_HOST
 CHIPS_PER_HOST=${CHIPS_PER_HOST:-4}
-MAX_RESTARTS=${MAX_RESTARTS:-50}
+MAX_RESTARTS=${MAX_RESTARTS:-10}     # in a row without a new whole checkpoint
 POLL_SECONDS=${POLL_SECONDS:-60}
 MAX_FAILURES=${MAX_FAILURES:-5}      # of kubectl in a row, while waiting
 GCLOUD_IMAGE=${GCLOUD_IMAGE:-gcr.io/google.com/cloudsdktool/google-cloud-cli:slim}
@@ -43,6 +43,13 @@ run() {
 }
 kube() { run kubectl --namespace "$NAMESPACE" "$@"; }
 
+# JSON's string of $1, which has no control characters but newlines.
+quoted() {
+  local value=${1//\\/\\\\}
+  value=${value//\"/\\\"}
+  echo "\"${value//$'\n'/\\n}\""
+}
+
 # Numbers go in as they are, the rest in quotes: JSON's, which YAML reads too.
 render() {
   local text name value
@@ -61,13 +68,13 @@ render() {
     value=${!name}
     case $name in
       HOSTS | CHIPS_PER_HOST | MAX_RESTARTS) ;;
-      *)
-        value=${value//\\/\\\\}
-        value=\"${value//\"/\\\"}\"
-        ;;
+      *) value=$(quoted "$value") ;;
     esac
     text=${text//"\${$name}"/"$value"}
   done
+  # Last: nothing in it is to be filled in.
+  value=$(quoted "$(<"$root/launch/progress.sh")")
+  text=${text//"\${PROGRESS}"/"$value"}
   printf '%s\n' "$text"
 }
 

@@ -10,9 +10,11 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 PROCESSES=${PROCESSES:-2}
 DEVICES=${DEVICES:-cpu}              # cpu, or gpu: one device a process
 PORT=${PORT:-8476}                   # any free one
-MAX_RESTARTS=${MAX_RESTARTS:-3}      # when a process was ended by a SIGTERM not from here
+MAX_RESTARTS=${MAX_RESTARTS:-3}      # tries in a row without a new whole checkpoint
 GRACE_SECONDS=${GRACE_SECONDS:-120}  # for a checkpoint, before the rest is killed
 POLL_SECONDS=${POLL_SECONDS:-1}
+# shellcheck source=launch/progress.sh
+source "$root/launch/progress.sh"
 # And DATA_128, DATA_512 and WORKDIR, as launch/phases.sh tells.
 for name in DATA_128 DATA_512 WORKDIR; do
   if [ -z "${!name:-}" ]; then
@@ -116,8 +118,8 @@ sweep() {
   done
 }
 
-# 2 before all: nothing is gained by another try. 143 before the rest: those who lost
-# their peer fail in some way of their own.
+# 2 before all: nothing is gained by another try. 143 before the rest, and SIGKILL before
+# what those who lost their peer end with.
 verdict() {
   local code other=0
   for code in ${codes[@]+"${codes[@]}"}; do
@@ -125,13 +127,13 @@ verdict() {
       0) ;;
       2) echo 2 && return ;;
       143) other=143 ;;
+      137) if ((other != 143)); then other=137; fi ;;
       *) if ((other == 0)); then other=$code; fi ;;
     esac
   done
   echo "$other"
 }
 
-restarts=0
 for phase in 128 512; do
   while :; do
     start "$phase"
@@ -141,9 +143,13 @@ for phase in 128 512; do
     code=$(verdict)
     if ((signalled)); then exit "$signalled"; fi
     if ((code == 0)); then break; fi
-    if ((code != 143)); then exit "$code"; fi
-    restarts=$((restarts + 1))
-    if ((restarts > MAX_RESTARTS)); then exit "$code"; fi
-    echo "local.sh: phase $phase was stopped; start $restarts of $MAX_RESTARTS again." >&2
+    if ! can_help "$code"; then exit "$code"; fi
+    count_try "$WORKDIR"
+    why="phase $phase ended with $code"
+    if ((tries > MAX_RESTARTS)); then
+      echo "local.sh: $why; no new checkpoint in MAX_RESTARTS=$MAX_RESTARTS tries." >&2
+      exit "$code"
+    fi
+    echo "local.sh: $why; try $tries of $MAX_RESTARTS from the newest checkpoint." >&2
   done
 done

@@ -2,8 +2,9 @@
 # One process of a run: rows of 128 tokens, then of 512. Every launcher ends here.
 #
 # The same call again goes on from the newest whole checkpoint, and a phase that is over
-# ends at once with 0. The exit code is the trainer's: 0 done, 2 the user's mistake, 1 the
-# run's own failure, 143 stopped by SIGTERM with a whole checkpoint.
+# ends at once with 0. The exit code is the trainer's: 0 done, 2 what is wrong before the
+# first step, 1 the run's own failure, 134 a lost peer, 137 killed, 143 stopped by SIGTERM
+# with a whole checkpoint. launch/progress.sh says after which of them to try again.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 

@@ -22,7 +22,7 @@ ACCELERATOR_TYPE=${ACCELERATOR_TYPE:-v5litepod-16}
 RUNTIME_VERSION=${RUNTIME_VERSION:-v2-alpha-tpuv5-lite}
 SPOT=${SPOT:-1}                            # 0: on demand
 VALID_UNTIL_DURATION=${VALID_UNTIL_DURATION:-} # such as 6h: how long to wait in the queue
-MAX_RESTARTS=${MAX_RESTARTS:-50}           # pods created anew, and starts on the same one
+MAX_RESTARTS=${MAX_RESTARTS:-10}           # tries in a row without a new whole checkpoint
 MAX_SSH_FAILURES=${MAX_SSH_FAILURES:-5}    # in a row, of any one call to Google Cloud
 POLL_SECONDS=${POLL_SECONDS:-60}
 KEEP=${KEEP:-0}                            # 1: `all` leaves a pod whose run failed, at cost
@@ -30,20 +30,23 @@ DATA_128=${DATA_128:-}                     # rows of 128 tokens, gs:// or on eve
 DATA_512=${DATA_512:-}
 WORKDIR=${WORKDIR:-}                       # gs://, for every worker writes it
 
-dry_run=0 verb='' restarts=0 pretended=NONE
+dry_run=0 verb='' pretended=NONE
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 exec 3>&1
 # shellcheck source=launch/tpu_calls.sh
 source "$root/launch/tpu_calls.sh"
+# shellcheck source=launch/progress.sh
+source "$root/launch/progress.sh"
 
+# Pods created anew and starts on the same one are tries alike.
 again() {
-  restarts=$((restarts + 1))
-  if ((restarts > MAX_RESTARTS)); then
-    say "$1, and MAX_RESTARTS=$MAX_RESTARTS are used up."
+  count_try "$WORKDIR"
+  if ((tries > MAX_RESTARTS)); then
+    say "$1; no new checkpoint in MAX_RESTARTS=$MAX_RESTARTS tries."
     exit 1
   fi
-  say "$1; start $restarts of $MAX_RESTARTS again."
+  say "$1; try $tries of $MAX_RESTARTS from the newest checkpoint."
 }
 
 give_up() {
@@ -96,9 +99,8 @@ install() {
 
 data() { on_workers all data; }
 
-# Wait for the trainers. Sets outcome: done; mistake (2 on any worker); failure (1 on all);
-# stopped (the pod is there, the training is not); lost (the pod is going); deleted;
-# unreachable.
+# Wait for the trainers. Sets outcome: done; mistake (2 on any worker); stopped (the pod is
+# there, the training is not); lost (the pod is going); deleted; unreachable.
 watch() {
   local lines now silent=0 failing=0
   while :; do
@@ -106,7 +108,6 @@ watch() {
       silent=0
       if grep -q 'exit 2$' <<<"$lines"; then outcome='mistake' && return; fi
       if ! grep -qv 'exit 0$' <<<"$lines"; then outcome='done' && return; fi
-      if ! grep -qv 'exit 1$' <<<"$lines"; then outcome='failure' && return; fi
       if grep -qv -e 'running$' -e 'exit 0$' <<<"$lines"; then
         # The others, who wait for it in a collective, have one more poll to end as well.
         failing=$((failing + 1))
@@ -162,7 +163,6 @@ pretrain() {
         on_workers all stop || true
         return 2
         ;;
-      failure) say "exit code 1 on every worker: no other try." && return 1 ;;
       deleted) say "somebody deleted $NAME; it is not created again." && return 1 ;;
       lost) say "$NAME is being taken away" ;;
       stopped) again "the training stopped" ;;

@@ -3,6 +3,7 @@
 import copy
 import json
 import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,12 @@ def job(jobset: dict[str, Any]) -> dict[str, Any]:
     return replicated["template"]["spec"]
 
 
+def containers(jobset: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+    """The containers of a pod, and those that run before."""
+    pod = job(jobset)["template"]["spec"]
+    return pod["containers"], pod["initContainers"]
+
+
 def variables(container: dict[str, Any]) -> dict[str, str]:
     return {entry["name"]: entry["value"] for entry in container["env"]}
 
@@ -52,6 +59,14 @@ def test_the_jobset_fits_the_schema_and_holds_what_was_set(world, schema):
         TRAIN_OPTIONS="--seed 3",
     )
     jsonschema.validate(jobset, schema)
+    (trainer,), (counter, copier) = containers(jobset)
+    shared = (HERE.parents[1] / "launch" / "progress.sh").read_text()
+    assert variables(counter) == {
+        "WORKDIR": odd,
+        "MAX_RESTARTS": "10",
+        "PROGRESS": shared.rstrip("\n"),
+    }
+    counter["env"] = []
     assert "${" not in json.dumps(jobset)
     assert jobset["metadata"]["name"] == "bert-base"
     pods = job(jobset)
@@ -61,7 +76,6 @@ def test_the_jobset_fits_the_schema_and_holds_what_was_set(world, schema):
         "cloud.google.com/gke-tpu-accelerator": "tpu-v6e-slice",
         "cloud.google.com/gke-tpu-topology": "8x8",
     }
-    (trainer,), (copier,) = pod["containers"], pod["initContainers"]
     assert trainer["image"] == GIVEN["IMAGE"]
     assert trainer["resources"]["limits"] == {"google.com/tpu": 4}
     assert variables(trainer) == {
@@ -101,15 +115,17 @@ def test_the_schema_refuses_a_field_that_there_is_not(world, schema, path):
         jsonschema.validate(jobset, schema)
 
 
-def what_becomes_of(jobset: dict[str, Any], exit_code: int) -> str:
-    """What Kubernetes and JobSet document to do when the trainer ends with a code."""
+def what_becomes_of(
+    jobset: dict[str, Any], exit_code: int, container: str = "trainer"
+) -> str:
+    """What Kubernetes and JobSet document to do when a container ends with a code."""
     pods = job(jobset)
     action = "Count"
     for rule in pods["podFailurePolicy"]["rules"]:
-        (wanted,) = pods["template"]["spec"]["containers"]
-        assert rule["onExitCodes"]["containerName"] == wanted["name"]
+        name = rule["onExitCodes"]["containerName"]
+        assert name in [one["name"] for group in containers(jobset) for one in group]
         assert rule["onExitCodes"]["operator"] == "In"
-        if exit_code in rule["onExitCodes"]["values"]:
+        if name == container and exit_code in rule["onExitCodes"]["values"]:
             action = rule["action"]
             break
     assert pods["backoffLimit"] == 0
@@ -122,18 +138,54 @@ def what_becomes_of(jobset: dict[str, Any], exit_code: int) -> str:
 
 @pytest.mark.parametrize(
     ("exit_code", "outcome"),
-    # 1 as well, for those who lost their peer end so: maxRestarts bounds it.
     [
         (143, "RestartJobSet"),
+        (134, "RestartJobSet"),
         (137, "RestartJobSet"),
         (1, "RestartJobSet"),
         (2, "FailJobSet"),
     ],
 )
 def test_what_becomes_of_an_exit_code(world, exit_code, outcome):
-    jobset = render(world, MAX_RESTARTS="7")
-    assert jobset["spec"]["failurePolicy"]["maxRestarts"] == 7
-    assert what_becomes_of(jobset, exit_code) == outcome
+    assert what_becomes_of(render(world), exit_code) == outcome
+
+
+def start_of_a_pod(
+    world: Any, index: int, again: bool = True
+) -> subprocess.CompletedProcess[str]:
+    """Run a pod's first container, as a kubelet does: with its own variables alone."""
+    jobset = render(world, MAX_RESTARTS="2")
+    _, (counter, _) = containers(jobset)
+    own = {name: world.environment[name] for name in ("FAKE_WORLD", "PATH")}
+    done = subprocess.run(
+        [*counter["command"], *counter["args"]],
+        env=own | variables(counter) | {"JOB_COMPLETION_INDEX": str(index)},
+        capture_output=True,
+        text=True,
+    )
+    outcome = what_becomes_of(jobset, done.returncode, "progress")
+    assert outcome == ("RestartJobSet" if again else "FailJobSet")
+    return done
+
+
+def test_a_new_whole_checkpoint_begins_the_count_of_restarts_anew(world):
+    """A6: counted by one pod of each start, in a file of the workdir."""
+    memory = world.folder / "gs/bucket/run/launch_tries"
+    steps = world.folder / "gs/bucket/run/128/checkpoints"
+    for tries in (0, 1, 2):
+        assert start_of_a_pod(world, 0).returncode == 0
+        assert start_of_a_pod(world, 1).returncode == 0  # the other pods do not count
+        assert memory.read_text() == f"{tries} 0 0\n"
+    (steps / "4").mkdir(parents=True)
+    (steps / "4/manifest.json").touch()
+    for tries in (1, 2):
+        assert start_of_a_pod(world, 0).returncode == 0
+        assert memory.read_text() == f"{tries} 4 0\n"
+    done = start_of_a_pod(world, 0, again=False)
+    assert done.returncode == 3
+    assert "no new checkpoint in MAX_RESTARTS=2 tries" in done.stderr
+    assert not memory.exists()  # whoever applies it again begins anew
+    assert start_of_a_pod(world, 0).returncode == 0
 
 
 def test_apply_wait_status_logs_delete(world, schema):

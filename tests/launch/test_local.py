@@ -1,6 +1,7 @@
 """launch/local.sh and launch/phases.sh, with a fake trainer."""
 
 import os
+import re
 import shlex
 import signal
 import time
@@ -72,20 +73,61 @@ def test_143_starts_all_processes_of_the_phase_again(world):
         ("512", "0"): 2,
         ("512", "1"): 2,
     }
-    assert "phase 512 was stopped; start 1 of 3" in errors
+    assert "phase 512 ended with 143; try 1 of 3" in errors
     assert not world.calls("outlived")  # the hanging one was killed, not waited for
 
 
 def test_the_number_of_restarts_is_bounded(world):
     world.tell("plan", {"128": [143]})
-    assert world.launch("local.sh", MAX_RESTARTS="1")[0] == 143
+    code, _, errors = world.launch("local.sh", MAX_RESTARTS="1")
+    assert code == 143 and "no new checkpoint in MAX_RESTARTS=1 tries" in errors
     assert len(trained(world)) == 4
 
 
+@pytest.mark.parametrize("code", [1, 134, 137, 139])
+def test_a_crash_gets_another_try(world, code):
+    """A6: 1, a lost peer's 134, and what a signal leaves."""
+    world.tell("plan", {"128": [{"0": code, "1": "hang"}, 0]})
+    done, _, errors = world.launch("local.sh", GRACE_SECONDS="0")
+    assert done == 0, errors
+    assert f"phase 128 ended with {code}; try 1 of 3" in errors
+    assert Counter(trained(world))["128", "0"] == 2
+
+
+@pytest.mark.parametrize("workdir", ["here", "gs://bucket/run"])
+def test_a_new_whole_checkpoint_begins_the_count_of_tries_anew(world, workdir):
+    """A6: and the second phase's steps count as well as the first's."""
+    if workdir == "here":
+        workdir = str(world.folder / "a run")
+    plan = {"128": ["4 1", 1, "8 134", 1, "12 0"], "512": [1, "2 137", 1, 0]}
+    world.tell("plan", plan)
+    given = {"MAX_RESTARTS": "2", "PROCESSES": "1", "WORKDIR": workdir}
+    code, _, errors = world.launch("local.sh", **given)
+    assert code == 0, errors
+    tries = re.findall(r"ended with (\d+); try (\d) of 2", errors)
+    first = [("1", "1"), ("1", "2"), ("134", "1"), ("1", "2")]
+    # The checkpoint that ended the first phase is new, too.
+    assert tries == [*first, ("1", "1"), ("137", "1"), ("1", "2")]
+
+
+def test_an_unfinished_checkpoint_is_no_progress(world):
+    """A6: what has no manifest is not whole."""
+    run = world.folder / "run"
+    (run / "128/checkpoints/4").mkdir(parents=True)
+    world.program(
+        "bin/bert-jax", f'mkdir "{run}/128/checkpoints/$$"; echo start; exit 1'
+    )
+    given = {"MAX_RESTARTS": "2", "PROCESSES": "1", "WORKDIR": str(run)}
+    code, output, errors = world.launch("local.sh", **given)
+    assert code == 1 and "no new checkpoint in MAX_RESTARTS=2 tries" in errors
+    assert output.count("start") == 3
+
+
 @pytest.mark.parametrize(
-    ("ends", "code"), [({"0": 143, "1": 2}, 2), ({"0": 0, "1": 1}, 1)]
+    ("ends", "code"),
+    [({"0": 143, "1": 2}, 2), ({"0": 2, "1": 134}, 2), ({"0": 0, "1": 127}, 127)],
 )
-def test_mistakes_and_failures_get_no_other_try(world, ends, code):
+def test_mistakes_get_no_other_try(world, ends, code):
     world.tell("plan", {"128": [ends]})
     assert world.launch("local.sh")[0] == code
     assert len(trained(world)) == 2

@@ -18,6 +18,13 @@ JOB = {
 }
 
 
+@pytest.fixture
+def job(world: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A world whose WORKDIR can be written."""
+    monkeypatch.setitem(JOB, "WORKDIR", str(world.folder / "a run"))
+    return world
+
+
 def called(world: Any) -> list[str]:
     """The programs, in order; of the trainer its phase."""
     return [call.get("phase", call["program"]) for call in world.calls()]
@@ -82,20 +89,44 @@ def test_a_cancelled_job_does_not_come_back(world, state):
     assert called(world) == ["srun", "128", "squeue"]
 
 
-@pytest.mark.parametrize("code", [1, 2, 137])
-def test_other_codes_do_not(world, code):
-    world.tell("plan", {"128": [code]})
-    assert world.launch("slurm.sbatch", **JOB)[0] == code
-    assert called(world) == ["srun", "128"]
+@pytest.mark.parametrize("code", [1, 134, 137])
+def test_a_crash_goes_back_to_the_queue(job, code):
+    """A6."""
+    job.tell("plan", {"128": [code]})
+    assert job.launch("slurm.sbatch", **JOB)[0] == code
+    assert called(job) == ["srun", "128", "squeue", "scontrol"]
 
 
-def test_the_number_of_requeues_is_bounded(world):
+@pytest.mark.parametrize("code", [2, 127])
+def test_other_codes_do_not(job, code):
+    job.tell("plan", {"128": [code]})
+    assert job.launch("slurm.sbatch", **JOB)[0] == code
+    assert called(job) == ["srun", "128"]
+
+
+def test_a_new_whole_checkpoint_begins_the_count_of_requeues_anew(job):
+    """A6: the count outlives the job's starts, but not a new submission."""
+    plan = [143, "4 1", 1, "8 134", 1, 1, 1]
+    job.tell("plan", {"128": plan})
+    tries = []
+    for count, entry in enumerate(plan):
+        given = {"SLURM_RESTART_COUNT": str(count), "MAX_RESTARTS": "2"}
+        code, _, errors = job.launch("slurm.sbatch", **JOB, **given)
+        assert code == (entry if isinstance(entry, int) else int(entry.split()[1]))
+        tries += re.findall(r"requeued, try (\d) of 2", errors)
+    assert tries == ["1", "1", "2", "1", "2"]
+    assert len(job.calls("scontrol")) == 5
+    assert "no new checkpoint in MAX_RESTARTS=2 tries" in errors
+    _, _, errors = job.launch("slurm.sbatch", **JOB, MAX_RESTARTS="2")
+    assert "try 1 of 2" in errors
+
+
+def test_on_gs_slurms_own_count_bounds_the_requeues(world):
     world.tell("plan", {"128": [143]})
-    code, _, errors = world.launch(
-        "slurm.sbatch", **JOB, SLURM_RESTART_COUNT="3", MAX_REQUEUES="3"
-    )
-    assert code == 143 and "MAX_REQUEUES" in errors
-    assert called(world) == ["srun", "128"]
+    given = JOB | {"WORKDIR": "gs://bucket/run", "SLURM_RESTART_COUNT": "3"}
+    code, _, errors = world.launch("slurm.sbatch", **given, MAX_RESTARTS="3")
+    assert code == 143 and "MAX_RESTARTS=3" in errors
+    assert called(world)[:2] == ["srun", "128"] and not world.calls("scontrol")
 
 
 def test_a_signal_to_the_whole_job_reaches_the_trainer_once_and_requeues(world):

@@ -1,6 +1,7 @@
 """launch/tpu_pod.sh against a fake gcloud, whose workers run the real tpu_worker.sh."""
 
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -161,11 +162,11 @@ def test_a_mistake_gets_no_other_try(world):
     assert [c["signals"] for c in world.calls("checkpoint")] == [1]
 
 
-def test_a_run_that_fails_everywhere_gets_no_other_try(world):
+def test_a_run_that_fails_everywhere_is_tried_again_so_often(world):
     world.tell("plan", {"512": [1]})
-    code, _, errors = world.launch("tpu_pod.sh", "all")
-    assert code == 1 and "exit code 1 on every worker" in errors
-    assert trained(world) == ["128", "512"]
+    code, _, errors = world.launch("tpu_pod.sh", "all", MAX_RESTARTS="1")
+    assert code == 1 and "no new checkpoint in MAX_RESTARTS=1 tries" in errors
+    assert trained(world) == ["128", "512"] * 2
     assert names(world)[-4:] == ["log", "describe", "delete", "describe"]
 
 
@@ -176,10 +177,19 @@ def test_those_who_only_lost_their_peer_are_started_again(world):
     assert trained(world, "1") == ["128", "128", "512"]
 
 
+def test_a_new_whole_checkpoint_begins_the_count_of_tries_anew(world):
+    """A6."""
+    plan = {"128": ["4 1", "4 134", "8 1", 143, 0], "512": ["2 137", 0]}
+    world.tell("plan", plan)
+    code, _, errors = world.launch("tpu_pod.sh", "pretrain", MAX_RESTARTS="2")
+    assert code == 0, errors
+    assert re.findall(r"; try (\d) of 2", errors) == ["1", "2", "1", "2", "1"]
+
+
 def test_the_number_of_recreations_is_bounded(world):
     world.tell("plan", {"128": ["preempt"]})
     code, _, errors = world.launch("tpu_pod.sh", "all", MAX_RESTARTS="1")
-    assert code == 1 and "MAX_RESTARTS=1 are used up" in errors
+    assert code == 1 and "no new checkpoint in MAX_RESTARTS=1 tries" in errors
     assert [name for name in names(world) if name in ("create", "delete")] == [
         *("create", "delete"),
         *("create", "delete"),
@@ -232,7 +242,7 @@ def test_an_active_pod_that_does_not_answer_is_replaced(world):
     # The disks are gone, so that the scripts are not there: every call fails.
     code, _, errors = world.launch("tpu_pod.sh", "pretrain", MAX_SSH_FAILURES="2")
     assert code == 0, errors
-    assert "does not answer; start 1 of 50" in errors
+    assert "does not answer; try 1 of 10" in errors
     assert [n for n in names(world) if n in ("create", "delete")] == [
         *("create", "delete", "create")
     ]

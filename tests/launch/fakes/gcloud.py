@@ -13,9 +13,13 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+import storage
 from world import WORLD, log, read, write
 
 arguments = sys.argv[1:]
+if arguments[0] == "storage":
+    storage.main(*arguments[1:])
+    sys.exit(0)
 
 # Some of the options that gcloud's own help (SDK 528) has, and all that we use.
 EVERYWHERE = {"--zone", "--project", "--quiet", "--format"}

@@ -9,6 +9,13 @@ from typing import Any
 WORLD = Path(os.environ["FAKE_WORLD"])
 
 
+def local(path: str) -> Path:
+    """Where the fakes keep a path: what is on gs:// is in a folder of the world."""
+    if path.startswith("gs://"):
+        return WORLD / "gs" / path.removeprefix("gs://")
+    return Path(path)
+
+
 def read(name: str, default: Any) -> Any:
     """The JSON value of that name, or `default`."""
     path = WORLD / f"{name}.json"
