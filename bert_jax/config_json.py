@@ -1,5 +1,6 @@
 """Configurations as JSON: out, in again, and compared."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -7,6 +8,8 @@ import typing
 from typing import Any, TypeVar
 
 from etils import epath
+
+from bert_jax.files import named_errors
 
 ConfigT = TypeVar("ConfigT")
 
@@ -49,12 +52,17 @@ def from_dict(cls: type[ConfigT], values: dict[str, Any]) -> ConfigT:
 def write_json(values: Any, path: epath.Path) -> None:
     """Write `values` as readable JSON, in one piece or not at all."""
     temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("w") as file:
-        file.write(json.dumps(values, indent=2) + "\n")
-        file.flush()
-        if hasattr(file, "fileno"):  # an object store has none, and needs none
-            os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with named_errors(path), temporary.open("w") as file:
+            file.write(json.dumps(values, indent=2) + "\n")
+            file.flush()
+            if hasattr(file, "fileno"):  # an object store has none, and needs none
+                os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
 
 
 def differences(

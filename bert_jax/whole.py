@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import secrets
 from collections.abc import Iterator
 
 from etils import epath
@@ -50,20 +51,39 @@ def require_empty(output: epath.Path) -> None:
 def whole_directory(output: epath.Path) -> Iterator[epath.Path]:
     """A directory to write into, which becomes `output` if the block succeeds.
 
+    It lies beside `output` under a random name. What a killed process left there under
+    another one does no harm, and is not touched.
+
     Raises:
         ValueError: `output` is an address.
         FileExistsError: `output` is there and not an empty directory.
     """
     require_empty(local_output(output))
-    unfinished = absolute(output.with_name(output.name + ".unfinished"))
-    if unfinished.exists():
-        unfinished.rmtree()
-    unfinished.mkdir(parents=True)
+    output = absolute(output)
+    made = [path for path in output.parents if not path.exists()]
     try:
-        yield unfinished
-        if output.exists():
-            output.rmdir()
-        unfinished.rename(output)
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with _temporary_directory(output) as unfinished:
+            yield unfinished
+            if output.exists():
+                output.rmdir()
+            unfinished.rename(output)
     except BaseException:
-        unfinished.rmtree(missing_ok=True)
+        for path in made:
+            with contextlib.suppress(OSError):  # another's by now, or never made
+                path.rmdir()
+        raise
+
+
+@contextlib.contextmanager
+def _temporary_directory(output: epath.Path) -> Iterator[epath.Path]:
+    """A directory of our own beside `output`; removed if the block fails."""
+    # Not tempfile.mkdtemp's: others may read what is made, as the umask has it.
+    name = f"{output.name}.{secrets.token_hex(6)}.unfinished"
+    directory = output.with_name(name)
+    directory.mkdir()  # fails if it is there
+    try:
+        yield directory
+    except BaseException:
+        directory.rmtree(missing_ok=True)
         raise

@@ -11,8 +11,9 @@ PACKAGE = Path(__file__).parent.parent / "bert_jax"
 
 # Modules from the top down. A line is a layer; within it, too, order holds.
 ORDER = """
-checks backend command config.model config.data config.training config.finetuning \
-config config_json manifest whole remote tokenizer_backends tokenization \
+checks files backend command \
+config.model config.data config.training config.finetuning config \
+config_json manifest whole remote tokenizer_backends tokenization \
 wordpiece
 data data.prose data.installed_documentation data.sources data.structured \
 data.paragraph_origins data.documents vocabulary data.duplicates data.corpus \

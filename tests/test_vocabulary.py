@@ -160,11 +160,27 @@ def test_output_is_never_overwritten(text, tmp_path):
 
 def test_empty_output_and_rests_of_a_killed_run_are_no_hindrance(text, tmp_path):
     (tmp_path / "out").mkdir()
-    (tmp_path / "out.unfinished").mkdir()
-    (tmp_path / "out.unfinished" / "vocab.txt").write_text("half")
+    rest = tmp_path / "out.abc.unfinished"
+    rest.mkdir()
+    (rest / "vocab.txt").write_text("half")
     train(text, tmp_path / "out")
     assert Tokenizer.load(tmp_path / "out").vocab_size == 150
-    assert not (tmp_path / "out.unfinished").exists()
+    assert {p.name for p in tmp_path.iterdir()} >= {"out", rest.name}
+
+
+def test_c1_a_directory_of_the_users_is_not_removed(text, tmp_path):
+    mine = tmp_path / "out.unfinished"
+    mine.mkdir()
+    (mine / "thesis.txt").write_text("mine")
+    train(text, tmp_path / "out")
+    with pytest.raises(ValueError, match="vocab_size"):
+        train(text, tmp_path / "deep" / "other", vocab_size=6)
+    assert (mine / "thesis.txt").read_text() == "mine"
+    assert not (tmp_path / "deep").exists()
+    # Others may read it, as they may what `mkdir` makes.
+    (tmp_path / "plain").mkdir()
+    modes = [(tmp_path / name).stat().st_mode for name in ("out", "plain")]
+    assert modes[0] == modes[1]
 
 
 def lines_of(*paths, **options):
