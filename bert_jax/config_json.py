@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from etils import epath
 
+from bert_jax.checks import did_you_mean, shown
 from bert_jax.files import named_errors
 
 ConfigT = TypeVar("ConfigT")
@@ -27,26 +28,38 @@ def _as_read_back(value: Any) -> Any:
     return list(value) if isinstance(value, (list, tuple)) else value
 
 
-def from_dict(cls: type[ConfigT], values: dict[str, Any]) -> ConfigT:
+def from_dict(cls: type[ConfigT], values: Any) -> ConfigT:
     """The configuration of class `cls` that `to_dict` turned into `values`.
 
     Raises:
-        ValueError: a key that `cls` does not have, or a value it refuses.
+        ValueError: `values` is no dict, has a key that `cls` does not have, lacks one,
+            or holds a value that `cls` refuses.
     """
-    hints = typing.get_type_hints(cls)
-    unknown = sorted(set(values) - set(hints))
-    if unknown:
-        raise ValueError(f"{cls.__name__} has no field {', '.join(unknown)}.")
-    return cls(
-        **{
-            name: from_dict(hints[name], value)
-            if dataclasses.is_dataclass(hints[name])
-            else tuple(value)
-            if isinstance(value, list)
-            else value
-            for name, value in values.items()
-        }
-    )
+    name, hints = cls.__name__, typing.get_type_hints(cls)
+    if not isinstance(values, dict):
+        raise ValueError(f"{name} must be a JSON object, not {shown(values)}.")
+    if unknown := [key for key in values if key not in hints]:
+        near = did_you_mean(unknown[0], tuple(hints)) or "."
+        keys = ", ".join(str(key)[:60] for key in unknown[:5])
+        raise ValueError(f"{name} has no field {keys}{near}")
+    missing = [
+        field.name
+        for field in dataclasses.fields(typing.cast(Any, cls))
+        if field.name not in values
+        and field.default is dataclasses.MISSING
+        and field.default_factory is dataclasses.MISSING
+    ]
+    if missing:
+        raise ValueError(f"{name} lacks {', '.join(missing)}.")
+    return cls(**{key: _field(hints[key], values[key]) for key in values})
+
+
+def _field(hint: Any, value: Any) -> Any:
+    """The value of a field; what it must be, the class itself checks."""
+    if dataclasses.is_dataclass(hint):
+        return from_dict(typing.cast(type, hint), value)
+    is_tuple = typing.get_origin(hint) is tuple and isinstance(value, list)
+    return tuple(value) if is_tuple else value
 
 
 def write_json(values: Any, path: epath.Path) -> None:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jaxtyping
 import pytest
 from jax._src import compiler  # no public way reaches every program's options
 from jax._src.compiler import get_compile_options
@@ -99,6 +100,14 @@ def polished() -> Iterator[None]:
     """For a test, in another module, in which rounding adds up over many steps."""
     with polish(True):
         yield
+
+
+@pytest.fixture
+def unchecked_types() -> Iterator[None]:
+    """Without the checks that the tests add to every function, as users have it."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def document(generator: random.Random) -> str:

@@ -33,6 +33,9 @@ class TextConfig:
     strict: bool = False
     """Refuse text that is not UTF-8 instead of replacing and counting what is not."""
 
+    def __post_init__(self) -> None:
+        require_types(self)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VocabularyConfig(TextConfig):
@@ -50,7 +53,7 @@ class VocabularyConfig(TextConfig):
     """Of the sample of lines."""
 
     def __post_init__(self) -> None:
-        require_types(self)
+        super().__post_init__()
         require_positive(self, "vocab_size", "sample_sentences")
         require_seed(self)
 
@@ -93,7 +96,7 @@ class PrepareConfig(TextConfig):
     """Of the order of documents and of the pairs."""
 
     def __post_init__(self) -> None:
-        require_types(self)
+        super().__post_init__()
         require_share(self, "short_sequence_probability", "validation_fraction")
         require(
             8 <= self.sequence_length <= 65_535,

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from etils import epath
 
+from bert_jax.checks import require_types
 from bert_jax.config import BertConfig
 from bert_jax.config_json import write_json
 from bert_jax.convert.tensor_files import read_json
@@ -40,6 +41,9 @@ class Embedding:
     """Whether vectors are divided by their L2 norm."""
     unsupported: str = ""
     """What the model's files ask for beyond that, which we do not compute."""
+
+    def __post_init__(self) -> None:
+        require_types(self)
 
 
 def embedding_files(directory: epath.Path) -> list[str]:

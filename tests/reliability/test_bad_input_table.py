@@ -35,6 +35,7 @@ def test_the_table_names_each_case_once():
     assert len(set(names)) == len(names)
 
 
+@pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_refused(case: Case, world: World):
     arguments = case.command(world)
