@@ -67,6 +67,8 @@ class Tokenizer:
         }
         self._backend = _backend(config, vocabulary)
         self.vocab_size = len(self._backend.tokens)
+        self.num_pieces = self._backend.num_pieces
+        """Tokens of the vocabulary file; those after them are added to it."""
         self.special_ids = _special_ids(self._backend.tokens)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
             self.special_ids[name] for name in SPECIAL_TOKENS

@@ -37,6 +37,11 @@ def added_tokens(config: dict[str, Any]) -> list[AddedToken]:
     return [AddedToken(**entry) for entry in config.get(ADDED, [])]
 
 
+def is_text(content: str) -> bool:
+    """Whether a string holds something, and no half of a pair of UTF-16."""
+    return bool(content) and not any("\ud800" <= c <= "\udfff" for c in content)
+
+
 def check_added(entries: Any) -> None:
     """Refuse what `added_tokens` cannot be.
 
@@ -51,7 +56,7 @@ def check_added(entries: Any) -> None:
         known = flags.keys() <= set(ADDED_FLAGS)
         if (
             not isinstance(content, str)
-            or not content
+            or not is_text(content)
             or not known
             or not all(isinstance(flag, bool) for flag in flags.values())
         ):
@@ -71,6 +76,7 @@ class WordPiece:
         ids = {token: i for i, token in enumerate(lines)}
         added = added_tokens(config)
         self.tokens = lines + [t.content for t in added if t.content not in ids]
+        self.num_pieces = len(lines)
         self.continuing = [token.startswith("##") for token in self.tokens]
         limit = config.get(WORD_LIMIT, MAX_WORD_CHARACTERS)
         self._tokenizer = HuggingFaceTokenizer(
@@ -107,6 +113,7 @@ class SentencePiece:
         self._processor.LoadFromSerializedProto(model)
         pieces = range(len(self._processor))
         self.tokens = [self._processor.id_to_piece(piece) for piece in pieces]
+        self.num_pieces = len(self.tokens)
         self._ids = {token: i for i, token in enumerate(self.tokens)}
         self.continuing = [
             not token.startswith(_WORD_START) and token not in SPECIAL_TOKENS

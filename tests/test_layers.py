@@ -31,8 +31,9 @@ tasks.problems tasks.splits tasks.finetuning tasks.pretraining tasks.unigram
 training training.optimizer training.state training.start training.gradients \
 training.step training.distributed training.faults training.profile \
 training.report training.loop
-convert convert.names convert.tensor_files convert.embedding \
-convert.huggingface_config convert.comparison convert.receipts convert.tokenizers \
+convert convert.names convert.model_files convert.tensor_files convert.embedding \
+convert.huggingface_config convert.comparison convert.receipts convert.added_tokens \
+convert.tokenizers convert.tokenizer_export \
 convert.sentencepiece_files convert.huggingface convert.tf1_files \
 convert.opening convert.extend convert.tf1 convert.model_card convert.export \
 convert.stablehlo

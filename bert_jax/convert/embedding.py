@@ -13,7 +13,7 @@ from etils import epath
 from bert_jax.checks import require_types
 from bert_jax.config import BertConfig
 from bert_jax.config_json import write_json
-from bert_jax.convert.tensor_files import read_json
+from bert_jax.convert.model_files import read_json
 
 Pooling = Literal["mean", "cls"]
 

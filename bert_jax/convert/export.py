@@ -24,7 +24,7 @@ from bert_jax.convert.sentencepiece_files import (
     write_sentencepiece,
 )
 from bert_jax.convert.tensor_files import INDEX, SINGLE
-from bert_jax.convert.tokenizers import to_huggingface
+from bert_jax.convert.tokenizer_export import to_huggingface
 from bert_jax.manifest import MANIFEST, describe_files, files_below, read_manifest
 from bert_jax.model.finetuning import SEE_ONE_VECTOR
 from bert_jax.whole import whole_directory

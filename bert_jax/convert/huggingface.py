@@ -10,6 +10,7 @@ from jaxtyping import Float
 from bert_jax.config import BertConfig
 from bert_jax.convert.embedding import embedding_files, read_embedding
 from bert_jax.convert.huggingface_config import keys_left_over, read_bert_config
+from bert_jax.convert.model_files import read_json
 from bert_jax.convert.names import Name, named_shapes, names_of, shape_of
 from bert_jax.convert.receipts import Imported, Leaf
 from bert_jax.convert.sentencepiece_files import (
@@ -24,7 +25,6 @@ from bert_jax.convert.tensor_files import (
     SINGLE,
     Tensor,
     open_tensors,
-    read_json,
 )
 from bert_jax.convert.tokenizers import from_huggingface
 from bert_jax.manifest import describe_files

@@ -17,7 +17,9 @@ from etils import epath
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
-from bert_jax.convert.tokenizers import ROLES, read_object, template
+from bert_jax.convert.model_files import read_file
+from bert_jax.convert.tokenizer_export import template
+from bert_jax.convert.tokenizers import ROLES, library_tokenizer, read_object
 from bert_jax.tokenization import Tokenizer
 from bert_jax.tokenizer_backends import SPECIAL_TOKENS
 
@@ -277,18 +279,17 @@ def read_sentencepiece(directory: epath.Path) -> Tokenizer:
     Raises:
         ValueError: the files are damaged, or tokenizer.json has another vocabulary.
     """
-    config = read_object(directory / CONFIG)[OURS]
+    config, content = (
+        read_object(directory / CONFIG)[OURS],
+        read_file(directory / MODEL),
+    )
     try:
-        tokenizer = Tokenizer(config, (directory / MODEL).read_bytes())
+        tokenizer = Tokenizer(config, content)
     except ValueError as error:
         raise ValueError(f"{directory / MODEL}: {error}") from error
     whole = read_object(directory / WHOLE)
     if whole:
-        try:
-            library = HuggingFaceTokenizer.from_str(json.dumps(whole))
-        except Exception as error:  # the library raises nothing narrower
-            message = f"{directory / WHOLE} is no tokenizer: {error}; fetch it again."
-            raise ValueError(message) from error
+        library = library_tokenizer(whole, directory / WHOLE)
         tokens = tokenizer.tokens(range(tokenizer.vocab_size))
         if library.get_vocab() != {token: i for i, token in enumerate(tokens)}:
             raise ValueError(

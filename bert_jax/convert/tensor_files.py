@@ -5,13 +5,14 @@ bytes. Every number in it is checked before anything is read by it.
 """
 
 import dataclasses
-import json
 import math
 from typing import Any
 
 import numpy as np
 from etils import epath
 from jaxtyping import Float, Float32, UInt8
+
+from bert_jax.convert.model_files import parse_object, read_json, require_file
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt")
@@ -88,45 +89,6 @@ def _as_float32(
     return values.astype(np.float32)
 
 
-def read_json(path: epath.Path) -> dict[str, Any]:
-    """The JSON object in a file.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it holds something else, or a key twice.
-    """
-    try:
-        return parse_object(path.read_bytes())
-    except ValueError as error:
-        raise ValueError(f"{path} {error} Fetch it again.") from error
-
-
-def parse_object(content: bytes) -> dict[str, Any]:
-    """A JSON object in which no key stands twice.
-
-    Raises:
-        ValueError: says what it is instead, as the rest of a sentence.
-    """
-
-    def pairs_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        values = dict(pairs)
-        if len(values) < len(pairs):
-            names = [name for name, _ in pairs]
-            twice = next(name for name in names if names.count(name) > 1)
-            raise ValueError(f"the key {twice!r} stands twice")
-        return values
-
-    try:
-        values = json.loads(content, object_pairs_hook=pairs_once)
-    except RecursionError:
-        raise ValueError("is not JSON that can be read: it nests too deep.") from None
-    except ValueError as error:
-        raise ValueError(f"is not JSON that can be read: {error}.") from error
-    if not isinstance(values, dict):
-        raise ValueError(f"is a JSON {type(values).__name__}; it must be an object.")
-    return values
-
-
 def open_tensors(path: epath.Path) -> tuple[list[str], list[Tensor]]:
     """A directory's files that hold tensors, and every tensor's place in them.
 
@@ -196,6 +158,7 @@ def read_header(path: epath.Path) -> list[Tensor]:
         FileNotFoundError: there is no such file.
         ValueError: it is not a whole safetensors file.
     """
+    require_file(path)
     size = path.stat().length
     with path.open("rb") as file:
         start = file.read(9)

@@ -14,9 +14,9 @@ from bert_jax.convert.huggingface_config import (
     keys_left_over,
     read_bert_config,
 )
+from bert_jax.convert.model_files import read_json
 from bert_jax.convert.names import Name, named_shapes, names_of, shape_of
 from bert_jax.convert.receipts import Imported, Leaf
-from bert_jax.convert.tensor_files import read_json
 from bert_jax.convert.tf1_files import INDEX, Checkpoint, find_prefix, open_checkpoint
 from bert_jax.manifest import describe_files
 from bert_jax.tokenization import Tokenizer

@@ -19,7 +19,7 @@ from bert_jax.convert.export import export_huggingface
 from bert_jax.convert.huggingface import read_huggingface
 from bert_jax.convert.opening import open_model
 from bert_jax.convert.receipts import write_imported
-from bert_jax.convert.tokenizers import to_huggingface
+from bert_jax.convert.tokenizer_export import to_huggingface
 from bert_jax.data.records import Dataset
 from bert_jax.manifest import sha256_of
 from bert_jax.model.apply import head_outputs

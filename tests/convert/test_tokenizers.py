@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 from etils import epath
+from tokenizers import AddedToken
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
-from bert_jax.convert.tokenizers import from_huggingface, to_huggingface
+from bert_jax.convert.tokenizer_export import to_huggingface
+from bert_jax.convert.tokenizers import from_huggingface
 from bert_jax.tokenization import Tokenizer
 
 WORDS = (
@@ -230,8 +232,8 @@ def test_another_model_type(exported, model):
         ("strip_accents", False, "tokenizer_config.json strip_accents=False"),
         (
             "added_tokens_decoder",
-            {"5": {"content": "the"}},
-            "the added token 'the' of id 5 is not one of [PAD]",
+            {"6": {"content": "the"}},
+            "the added token 'the' of id 6 is 5 in the vocabulary",
         ),
     ],
 )
@@ -245,10 +247,14 @@ def test_a_tokenizer_config_that_is_refused(exported, key, value, message):
     ("name", "content", "message"),
     [
         ("tokenizer.json", "{", "tokenizer.json is not JSON"),
-        ("tokenizer.json", "[1]", "tokenizer.json must hold a JSON object"),
+        ("tokenizer.json", "[1]", "tokenizer.json is a JSON list; it must be an"),
         ("tokenizer.json", '{"model": 3}', "tokenizer.json is no tokenizer"),
         ("special_tokens_map.json", '{"unk_token": "?"}', "unk_token='?' must be"),
-        ("added_tokens.json", '{"<new>": 21}', "added token '<new>' of id 21"),
+        (
+            "added_tokens.json",
+            '{"<new>": 21}',
+            "added token '<new>' of id 21 is due as 20, without holes",
+        ),
         ("vocab.txt", "the\n[UNK]\n", r"vocabulary: lacks [PAD], [CLS]"),
         ("vocab.txt", "the\nthe\n", "vocabulary: line 2 repeats 'the'"),
     ],
@@ -264,3 +270,104 @@ def test_a_vocabulary_that_disagrees(exported):
     (exported / "vocab.txt").write_text("".join(word + "\n" for word in words))
     with pytest.raises(ValueError, match=r"id 5 is 'a' in vocab\.txt and 'the' in"):
         from_huggingface(exported)
+
+
+ADDED_TEXTS = ["the<URL>cat", "a new york cat", "new yorks", "x <e1>the", "<url> [SEP]"]
+
+
+def added(library: HuggingFaceTokenizer) -> None:
+    """Tokens beyond the vocabulary, found in every way that there is."""
+    library.add_special_tokens([AddedToken("<e1>", special=True, rstrip=True)])
+    library.add_tokens(["<url>", AddedToken("New York", single_word=True)])
+    library.add_tokens([AddedToken("cat", normalized=False, lstrip=True)])
+
+
+def test_added_tokens_of_a_tokenizer_json_are_kept(exported, tmp_path):
+    path = exported / "tokenizer.json"
+    library = HuggingFaceTokenizer.from_file(str(path))
+    added(library)
+    library.save(str(path))
+    tokenizer = from_huggingface(exported)
+    assert tokenizer.vocab_size == len(WORDS) + 3 == library.get_vocab_size()
+    assert tokenizer.tokens(range(len(WORDS), len(WORDS) + 3)) == [
+        "<e1>",
+        "<url>",
+        "New York",
+    ]
+    plain = [text for text in [*TEXTS, *ADDED_TEXTS] if "[" not in text]
+    expected = [library.encode(t, add_special_tokens=False).ids for t in plain]
+    assert tokenizer.encode_batch(plain) == expected
+    assert expected != ours(max_input_chars_per_word=100).encode_batch(plain)
+    again = epath.Path(tmp_path / "again")
+    again.mkdir()
+    to_huggingface(tokenizer, again, 512)
+    assert from_huggingface(again).files == tokenizer.files
+    back = HuggingFaceTokenizer.from_file(str(again / "tokenizer.json"))
+    assert [back.encode(t).ids for t in ADDED_TEXTS] == [
+        library.encode(t).ids for t in ADDED_TEXTS
+    ]
+
+
+def test_added_tokens_of_the_older_files_are_kept(exported):
+    (exported / "tokenizer.json").unlink()
+    (exported / "added_tokens.json").write_text('{"<url>": 20, "<e1>": 21}')
+    decoder = {"21": {"content": "<e1>", "special": True, "normalized": False}}
+    change(exported / "tokenizer_config.json", "added_tokens_decoder", to=decoder)
+    roles = {"additional_special_tokens": ["<e1>", {"content": "café"}]}
+    (exported / "special_tokens_map.json").write_text(json.dumps(roles))
+    tokenizer = from_huggingface(exported)
+    assert tokenizer.encode_batch(["the<url><e1>café a"]) == [[5, 20, 21, 10, 12]]
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [
+        ("added_tokens.json", {"the": 20}, "'the' of id 20 is 5 in the vocabulary"),
+        ("added_tokens.json", {"<a>": 7}, "'<a>' of id 7 is 'cat' in the vocabulary"),
+        ("added_tokens.json", {"<a>": "x"}, "the added token {'<a>': 'x'} must have c"),
+        ("added_tokens.json", {"": 18}, "the added token {'': 18} must have content"),
+        (
+            "added_tokens.json",
+            {"\ud800": 18},
+            r"the added token {'\ud800': 18} must have content",
+        ),
+        (
+            "special_tokens_map.json",
+            {"additional_special_tokens": ["<a>"]},
+            "special_tokens_map.json: the special token '<a>' has no id in any file",
+        ),
+        (
+            "special_tokens_map.json",
+            {"additional_special_tokens": [3]},
+            "the added token 3 must have content",
+        ),
+        ("tokenizer_config.json", {"added_tokens_decoder": [1]}, "token [1] must have"),
+        (
+            "tokenizer_config.json",
+            {"added_tokens_decoder": {"x": {"content": "<a>"}}},
+            "the added token {'content': '<a>'} must have content, a text, an id",
+        ),
+        (
+            "tokenizer_config.json",
+            {"added_tokens_decoder": {"18": {"content": "<a>", "lstrip": "no"}}},
+            "'lstrip': 'no'} must have",
+        ),
+        (
+            "tokenizer_config.json",
+            {
+                "added_tokens_decoder": {
+                    "18": {"content": "<a>"},
+                    "19": {"content": "<a>"},
+                }
+            },
+            "'<a>' of id 19 is 18 in another file",
+        ),
+    ],
+)
+def test_an_added_token_that_cannot_be_kept(exported, name, values, message):
+    path = exported / name
+    before = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps(before | values))
+    with pytest.raises(ValueError, match=re.escape(message)) as error:
+        from_huggingface(exported)
+    assert str(path) in str(error.value)
