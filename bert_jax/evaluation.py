@@ -8,13 +8,12 @@ from pathlib import Path
 from etils import epath
 
 from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig
-from bert_jax.config_json import from_dict
 from bert_jax.convert.opening import locate, open_model
 from bert_jax.inference import predictions_for, task_of
 from bert_jax.tasks.problem import Problem, Record
 from bert_jax.tasks.problems import problem_of
 from bert_jax.tasks.splits import hold_out
-from bert_jax.whole_steps import read_config
+from bert_jax.whole_steps import read_config, read_part
 
 
 def examples_config(directory: epath.Path) -> ExamplesConfig:
@@ -25,8 +24,8 @@ def examples_config(directory: epath.Path) -> ExamplesConfig:
     """
     values = read_config(directory)
     if "task" in values:
-        return from_dict(FinetuneConfig, values).data
-    model = from_dict(BertConfig, values["model"]) if "model" in values else None
+        return read_part(directory, "", FinetuneConfig).data
+    model = read_part(directory, "model", BertConfig) if "model" in values else None
     most = model.max_position_embeddings if model else 512
     return ExamplesConfig(max_length=most)
 

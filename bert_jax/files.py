@@ -1,10 +1,14 @@
-"""What is asked of files: regular ones to read, and errors that say where to write."""
+"""What is asked of files: regular ones to read, and errors that say which."""
 
 import contextlib
 import errno
+import json
 import os
 import stat
 from collections.abc import Iterator
+from typing import Any
+
+from etils import epath
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -31,6 +35,44 @@ def require_regular_file(path: str | os.PathLike[str], what: str = "") -> None:
     if not stat.S_ISREG(mode):
         kind = "a directory" if stat.S_ISDIR(mode) else "a pipe, device or socket"
         raise ValueError(f"{told} is not a regular file but {kind}; name a file.")
+
+
+def read_json(path: epath.Path, remedy: str) -> Any:
+    """The JSON value in a file of ours.
+
+    Args:
+        remedy: what to do where it is damaged, for the message.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is no regular file, not JSON, or holds a key twice.
+    """
+    require_regular_file(path)
+    try:
+        return json.loads(path.read_bytes(), object_pairs_hook=_pairs_once)
+    except RecursionError:
+        problem = "it nests too deep"
+    except ValueError as error:
+        problem = str(error)
+    raise ValueError(f"{path} is not JSON that can be read: {problem}; {remedy}.")
+
+
+def read_json_object(path: epath.Path, remedy: str) -> dict[str, Any]:
+    """The JSON object in a file of ours. Arguments and errors as `read_json`."""
+    values = read_json(path, remedy)
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} holds {values!r:.40}, and no JSON object; {remedy}.")
+    return values
+
+
+def _pairs_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object in which no key stands twice."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice!r:.80} stands twice")
+    return values
 
 
 @contextlib.contextmanager

@@ -1,6 +1,5 @@
 """What is in a dataset or a model, and whether it is whole."""
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,9 +12,10 @@ from bert_jax.config_json import differences, to_dict
 from bert_jax.convert.opening import as_directory, open_model
 from bert_jax.data.records import Dataset, open_dataset
 from bert_jax.manifest import MANIFEST, DamagedError, read_manifest
+from bert_jax.runs_file import RUNS, read_runs_file
 from bert_jax.sharding import path_name
 from bert_jax.tokenization import Tokenizer
-from bert_jax.whole_steps import CHECKPOINTS, RUNS, steps_in, verify
+from bert_jax.whole_steps import CHECKPOINTS, steps_in, verify
 
 _ROWS_SHOWN, _TOKENS_SHOWN = 3, 24
 _MEANINGS = {
@@ -122,7 +122,7 @@ def workdir_lines(directory: epath.Path, checksums: bool) -> Iterator[str]:
 
 def runs_lines(directory: epath.Path) -> Iterator[str]:
     """Each of several runs, the best marked."""
-    told = json.loads((directory / RUNS).read_text())
+    told = read_runs_file(directory)
     for run in told["runs"]:
         scores = ", ".join(f"{k} {v:.4f}" for k, v in run["scores"].items())
         best = ", the best" if run["name"] == told["best"] else ""

@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import json
 import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,11 +12,13 @@ from etils import epath
 from bert_jax import backend
 from bert_jax.config import FinetuneConfig
 from bert_jax.config_json import to_dict, write_json
+from bert_jax.manifest import leaves
 from bert_jax.processes import is_first
 from bert_jax.remote import open_directory
 from bert_jax.run import BASELINE, finetune
+from bert_jax.runs_file import RUNS, read_runs_file
 from bert_jax.tasks.finetuning import main_score
-from bert_jax.whole_steps import CHECKPOINTS, RUNS
+from bert_jax.whole_steps import CHECKPOINTS
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -94,7 +95,9 @@ def finetune_runs(
         write_json(told, root / RUNS)
         for each in done:
             checkpoints = root / each["name"] / CHECKPOINTS
-            if each["name"] != best and checkpoints.exists():
+            if each["name"] == best or not checkpoints.exists():
+                continue
+            if not leaves(root, checkpoints):  # not what a link leads to
                 checkpoints.rmtree()
     return done
 
@@ -103,16 +106,15 @@ def read_runs(root: epath.Path, config: FinetuneConfig) -> list[dict[str, Any]]:
     """The runs that were finished.
 
     Raises:
-        ValueError: they are of another configuration.
+        ValueError: they are of another configuration, or the file is damaged.
     """
-    path = root / RUNS
-    if not path.exists():
+    if not (root / RUNS).exists():
         return []
-    told = json.loads(path.read_text())
+    told = read_runs_file(root)
     if told["config"] != to_dict(config):
         raise ValueError(
-            f"{path} tells of runs with other options; repeat those, or choose another "
-            "--workdir."
+            f"{root / RUNS} tells of runs with other options; repeat those, or choose "
+            "another --workdir."
         )
     runs: list[dict[str, Any]] = told["runs"]
     return runs

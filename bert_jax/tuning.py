@@ -12,7 +12,6 @@ from etils import epath
 
 from bert_jax.config import BertConfig, FinetuneConfig
 from bert_jax.config.model import ProblemType
-from bert_jax.config_json import from_dict
 from bert_jax.convert.opening import open_model
 from bert_jax.data.example_cache import cached_examples, content_key
 from bert_jax.processes import is_first
@@ -21,7 +20,7 @@ from bert_jax.tasks.problem import Problem, Record
 from bert_jax.tasks.problems import problem_of
 from bert_jax.tasks.splits import check_validation, read_parts
 from bert_jax.tokenization import Tokenizer
-from bert_jax.whole_steps import CHECKPOINTS, read_config, steps_in
+from bert_jax.whole_steps import CHECKPOINTS, read_part, steps_in
 
 OURS = (
     "hidden_dropout_prob",
@@ -92,7 +91,7 @@ def open_start(
         ValueError: none is named, or it is none.
     """
     if steps_in(workdir / CHECKPOINTS) and (workdir / "config.json").exists():
-        begun = from_dict(BertConfig, read_config(workdir)["model"])
+        begun = read_part(workdir, "model", BertConfig)
         return begun, Tokenizer.load(workdir / "tokenizer"), None
     if not config.init_from:
         raise ValueError(

@@ -3,17 +3,19 @@
 A step is whole when its manifest, written last, is there and agrees with its files.
 """
 
-import json
 import math
-from typing import Any
+from typing import Any, TypeVar
 
 from etils import epath
 
+from bert_jax.config_json import from_dict
+from bert_jax.files import read_json_object
 from bert_jax.manifest import MANIFEST, DamagedError, read_manifest, verify_files
+from bert_jax.runs_file import RUNS, read_runs_file
 
 CHECKPOINTS = "checkpoints"
-RUNS = "runs.json"
-"""In the directory of several runs: what became of each, and which is the best."""
+
+ConfigT = TypeVar("ConfigT")
 
 
 def steps_in(directory: epath.Path) -> list[int]:
@@ -102,7 +104,7 @@ def find_checkpoint(path: epath.Path) -> tuple[epath.Path, list[str]]:
         verify(path)
         return path, []
     if (path / RUNS).exists():
-        path = path / json.loads((path / RUNS).read_text())["best"]
+        path = path / read_runs_file(path)["best"]
     tuned = (path / "config.json").exists() and "task" in read_config(path)
     step, problems = (best_whole if tuned else newest_whole)(path / CHECKPOINTS)
     if step is None:
@@ -114,5 +116,34 @@ def find_checkpoint(path: epath.Path) -> tuple[epath.Path, list[str]]:
 
 
 def read_config(directory: epath.Path) -> dict[str, Any]:
-    """The `config.json` of a checkpoint or workdir."""
-    return json.loads((directory / "config.json").read_text())
+    """The `config.json` of a checkpoint or workdir.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: it is damaged.
+    """
+    remedy = "restore it from a copy, or name another checkpoint"
+    return read_json_object(directory / "config.json", remedy)
+
+
+def read_part(directory: epath.Path, name: str, cls: type[ConfigT]) -> ConfigT:
+    """The configuration of class `cls` that `config.json` holds under `name`.
+
+    Args:
+        name: a key; empty: the whole file.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is damaged, or lacks the key.
+    """
+    path, values = directory / "config.json", read_config(directory)
+    part = values.get(name) if name else values
+    if not isinstance(part, dict):
+        raise ValueError(
+            f"{path} has {name}={part!r:.80}, which must be an object; restore the "
+            "file from a copy, or name another checkpoint."
+        )
+    try:
+        return from_dict(cls, part)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path} is damaged: {error}") from error

@@ -9,7 +9,6 @@ from etils import epath
 
 from bert_jax.checkpoint import read_params
 from bert_jax.config import BertConfig
-from bert_jax.config_json import from_dict
 from bert_jax.convert.embedding import MODULES, OTHERS, POOLING_CONFIG, Embedding
 from bert_jax.convert.huggingface import (
     CONFIG,
@@ -21,7 +20,7 @@ from bert_jax.convert.tensor_files import INDEX, SINGLE
 from bert_jax.convert.tf1_files import is_tf1
 from bert_jax.remote import open_directory
 from bert_jax.tokenization import Tokenizer
-from bert_jax.whole_steps import find_checkpoint, read_config
+from bert_jax.whole_steps import find_checkpoint, read_config, read_part
 
 HUB = "hf:"
 
@@ -87,16 +86,28 @@ def open_model(path: str) -> Model:
         embedding = found.embedding
     else:
         values = read_config(directory)
-        config = from_dict(BertConfig, values["model"])
+        config = read_part(directory, "model", BertConfig)
         stated = "embedding" in values
-        embedding = from_dict(Embedding, values["embedding"]) if stated else None
+        embedding = read_part(directory, "embedding", Embedding) if stated else None
         params = read_params(directory)
         tokenizer = Tokenizer.load(directory / "tokenizer")
     pairs = "nsp" if "next_sentence" in params else "none"
     if not imported:
         # A fine-tuned model learned nothing of pairs.
-        pairs = read_config(directory)["data"].get("pairs", "none")
+        pairs = read_pairs(directory)
     return Model(config, params, tokenizer, pairs, directory, imported, embedding)
+
+
+def read_pairs(directory: epath.Path) -> str:
+    """What the model of a checkpoint learned of pairs: nsp, sop, or none."""
+    data = read_config(directory)["data"]
+    pairs = data.get("pairs", "none") if isinstance(data, dict) else None
+    if pairs not in ("nsp", "sop", "none"):
+        raise ValueError(
+            f"{directory / CONFIG} has no data.pairs, one of nsp, sop and none; "
+            "restore the file from a copy."
+        )
+    return str(pairs)
 
 
 def download(name: str) -> epath.Path:
