@@ -337,11 +337,11 @@ UNTUNED = [
     ),
     Tuning("data.max_length=64 but the model has 32", options=()),
     Tuning(
-        "train.csv, line 2 has no reveiw; its columns are text, label",
+        "train.csv, line 2 has no reveiw; its columns are text, label.",
         options=("--data.text-columns", "reveiw"),
     ),
     Tuning(
-        "train.csv, line 2 has no lable; name the column",
+        "train.csv, line 2 has no lable; its columns are text, label. Did you",
         options=("--data.label-column", "lable"),
     ),
     Tuning(

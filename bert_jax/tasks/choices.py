@@ -8,7 +8,15 @@ from typing import Any
 
 from bert_jax.config import ExamplesConfig
 from bert_jax.tasks.files import part_file
-from bert_jax.tasks.tables import Row, read_lines, read_table, text_of
+from bert_jax.tasks.tables import (
+    HALF_CHARACTER,
+    Row,
+    column_names,
+    read_lines,
+    read_table,
+    require_file,
+    text_of,
+)
 
 PUBLISHED = (
     ("train.csv", "val.csv", "test.csv"),
@@ -18,7 +26,6 @@ PUBLISHED = (
 """SWAG, JSON lines, CODAH: names of the training, validation and test file."""
 
 _ENDING = re.compile("ending[0-9]+")
-_HALF = re.compile("[\ud800-\udfff]")  # of a character; no file can hold it
 _CODAH = "category, question, four answers, number of the right one"
 
 
@@ -34,6 +41,8 @@ class Choice:
     """The right one's number, from 0; None: not known."""
     where: str = ""
     """File and line."""
+    columns: tuple[str, ...] = dataclasses.field(default=(), repr=False, compare=False)
+    """Of the file, where it has none for the label."""
 
 
 def read(name: str, config: ExamplesConfig) -> list[Choice]:
@@ -68,8 +77,7 @@ def read(name: str, config: ExamplesConfig) -> list[Choice]:
 
 
 def _read_codah(path: str) -> list[Choice]:
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"{path} is not a file; name a .csv, .tsv or .jsonl.")
+    require_file(path, "name a .csv, .tsv or .jsonl.")
     records = []
     for line, fields in read_lines(Path(path), quoted=False):
         row = Row({}, f"{path}, line {line}")
@@ -87,8 +95,8 @@ def _of_swag(row: Row, label_column: str) -> Choice:
     missing = [name for name in ("sent1", "sent2") if name not in row.values]
     if missing or len(endings) < 2:
         raise ValueError(
-            f"{row.where} has the columns {', '.join(row.values)}; it must have sent1, "
-            "sent2, ending0, ending1 and so on, as SWAG's files do."
+            f"{row.where} has the columns {column_names(row.values)}; it must have "
+            "sent1, sent2, ending0, ending1 and so on, as SWAG's files do."
         )
     choices = [text_of(row, name) for name in endings]
     label = row.values.get(label_column)
@@ -115,15 +123,16 @@ def _choice(
     row: Row, context: str, choices: Sequence[Any], label: Any, question: str = ""
 ) -> Choice:
     for i, text in enumerate([context, *choices]):
-        if not isinstance(text, str) or not text.strip() or _HALF.search(text):
+        if not isinstance(text, str) or not text.strip() or HALF_CHARACTER.search(text):
             what = f"choice {i - 1}" if i else "the context"
             raise ValueError(f"{row.where}: {what} is {text!r:.40}; it must be a text.")
     number = None if label is None or label == "" else _number(label, row.where)
-    return Choice(context, tuple(choices), question, number, row.where)
+    columns = tuple(row.values) if label is None else ()
+    return Choice(context, tuple(choices), question, number, row.where, columns)
 
 
 def _number(label: Any, where: str) -> int:
-    if isinstance(label, str) and re.fullmatch(r"\s*[0-9]{1,9}\s*", label):
+    if isinstance(label, str) and re.fullmatch(r" *[0-9]{1,9} *", label):
         return int(label)
     if type(label) is int:
         return label

@@ -15,6 +15,7 @@ from bert_jax.data.examples import Examples, cut_notice, from_rows, join, too_lo
 from bert_jax.losses import Sum, cross_entropy
 from bert_jax.tasks.choices import Choice, of_object, read
 from bert_jax.tasks.problem import Outputs, Prediction, Problem, Rows
+from bert_jax.tasks.tables import missing_column
 from bert_jax.tokenization import Tokenizer
 
 
@@ -22,9 +23,13 @@ def labels(records: Sequence[Choice], config: ExamplesConfig) -> tuple[str, ...]
     """None: a choice has a score, and no name."""
     for record in records:
         if record.label is None:
+            column = config.label_column
+            missing = f"{record.where} has no label."
+            if record.columns and column not in record.columns:
+                missing = missing_column(record.where, column, record.columns)
             raise ValueError(
-                f"{record.where} has no label; to learn, each row must have one. Name "
-                "its column by --data.label-column."
+                f"{missing} To learn, each row must have one; name its column by "
+                "--data.label-column."
             )
         _check_range(record)
     return ()

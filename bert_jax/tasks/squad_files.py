@@ -3,9 +3,7 @@
 One format serves both releases: 2.0 adds `is_impossible` (Rajpurkar et al. 2018).
 """
 
-import json
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,13 @@ from bert_jax.tasks.files import part_file
 from bert_jax.tasks.problem import Prediction
 from bert_jax.tasks.squad_answers import LABELS
 from bert_jax.tasks.squad_rows import Record
-from bert_jax.tasks.tables import Row
+from bert_jax.tasks.tables import (
+    HALF_CHARACTER,
+    Row,
+    parse_json,
+    read_text,
+    require_file,
+)
 
 _RELEASES = [(f"train-{v}.json", f"dev-{v}.json") for v in ("v1.1", "v2.0")]
 _NBEST = ("text", "probability", "start_logit", "end_logit")
@@ -31,7 +35,6 @@ _KINDS = {
     list: "an array",
     dict: "an object",
 }
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def read(path: str, config: ExamplesConfig) -> list[Record]:
@@ -94,21 +97,8 @@ def _file(name: str, directory: str) -> str:
 
 
 def _parse(file: str) -> Any:
-    if not os.path.isfile(file):
-        raise FileNotFoundError(
-            f"{file} is not a file; give one of SQuAD's JSON format, or its directory "
-            "as path."
-        )
-    try:
-        return json.loads(Path(file).read_bytes())
-    except RecursionError as error:
-        raise ValueError(f"{file}: not JSON that can be read: nested too deep.") from (
-            error
-        )
-    except ValueError as error:
-        raise ValueError(f"{file}: not JSON, as SQuAD's files are ({error}).") from (
-            error
-        )
+    require_file(file, "give one of SQuAD's JSON format, or its directory as path.")
+    return parse_json(read_text(Path(file)), f"{file}, one of SQuAD's JSON files,")
 
 
 def _record(qa: Any, name: str, title: str, context: str, where: str) -> Record:
@@ -151,7 +141,7 @@ def _field(values: Any, name: str, kind: type, where: str) -> Any:
 
 def _string(values: Any, name: str, where: str) -> str:
     text: str = _field(values, name, str, where)
-    if found := _SURROGATE.search(text):
+    if found := HALF_CHARACTER.search(text):
         raise ValueError(
             f"{where}: {name!r} holds {found[0]!a} at character {found.start()}, which "
             "is half of a character; mend it."

@@ -1,13 +1,21 @@
 """Records of texts with classes or numbers: a user's table, or GLUE's files."""
 
 import dataclasses
-import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.tasks.glue import GLUE, read_glue
-from bert_jax.tasks.tables import Row, read_table, text_of
+from bert_jax.tasks.tables import (
+    Row,
+    column_names,
+    missing_column,
+    read_table,
+    text_of,
+)
 
 USUAL_COLUMNS = (
     ("sentence1", "sentence2"),
@@ -18,6 +26,7 @@ USUAL_COLUMNS = (
     ("sentence",),
 )
 """Looked for, in this order, where text_columns is not given."""
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +40,8 @@ class TextRecord:
     """File and line; left out where records are told apart, as files move."""
     group: str = ""
     """Part of the file that has scores of its own."""
+    columns: tuple[str, ...] = dataclasses.field(default=(), repr=False, compare=False)
+    """Of the file, where it has none for the label."""
 
 
 def read(name: str, config: ExamplesConfig, number: bool) -> list[TextRecord]:
@@ -68,8 +79,8 @@ def columns_of(row: Row, config: ExamplesConfig) -> tuple[str, ...]:
         if set(columns) <= row.values.keys():
             return columns
     raise ValueError(
-        f"{row.where} has the columns {', '.join(row.values)}; say which hold the text "
-        "by --data.text-columns."
+        f"{row.where} has the columns {column_names(row.values)}; say which hold the "
+        "text by --data.text-columns."
     )
 
 
@@ -97,10 +108,10 @@ def record(
             f"{row.where}: {config.label_column} is named for the text and for the "
             "labels; name two columns by --data.text-columns and --data.label-column."
         )
-    label: Any = None
-    if config.label_column in row.values:
-        label = _label(row, config, number)
-    return dataclasses.replace(asked(row, config), label=label, group=group)
+    found = dataclasses.replace(asked(row, config), group=group)
+    if config.label_column not in row.values:
+        return dataclasses.replace(found, columns=tuple(row.values))
+    return dataclasses.replace(found, label=_label(row, config, number))
 
 
 def _label(
@@ -108,29 +119,40 @@ def _label(
 ) -> str | float | tuple[str, ...]:
     value = row.values[config.label_column]
     what = f"{row.where}: {config.label_column}"
-    if value is None or value == "" and not config.multi_label:
+    blank = isinstance(value, str) and not value.strip()
+    if value is None or blank and not config.multi_label:
         raise ValueError(f"{what} is empty; fill it in, or leave the row out.")
     if number:
         return _number(value, what)
     if config.multi_label:
         listed = isinstance(value, list)
         names = value if listed else str(value).split(config.label_separator)
-        return tuple(str(name) for name in names if name != "")
+        return tuple(str(name) for name in names if str(name).strip())
     if isinstance(value, list | dict):
         raise ValueError(
-            f"{what}={value} must be a single class; several in a list take "
+            f"{what}={value!r:.80} must be a single class; several in a list take "
             "--data.multi-label."
         )
     return str(value)
 
 
 def _number(value: Any, what: str) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise ValueError(f"{what}={value!r} must be a finite number.")
+    """A number in plain decimal or with an exponent: Python itself takes more."""
+    digits = value.strip() if isinstance(value, str) else ""
+    if type(value) in (int, float):
+        digits = repr(value)
+    if not _NUMBER.fullmatch(digits):
+        raise ValueError(
+            f"{what}={value!r:.40} must be a finite number in the digits 0 to 9, as "
+            "-1.5 or 2e-3."
+        )
+    number = float(digits)
+    most = float(np.finfo(np.float32).max)
+    if abs(number) > most:
+        raise ValueError(
+            f"{what}={digits:.40} must be a finite number of 32 bits, at most "
+            f"{most:.7g} in size, for training is in float32; scale the labels."
+        )
     return number
 
 
@@ -186,9 +208,9 @@ def require_labels(records: Sequence[TextRecord], config: ExamplesConfig) -> Non
     """Refuse records to learn from that lack a label."""
     for each in records:
         if each.label is None:
+            missing = missing_column(each.where, config.label_column, each.columns)
             raise ValueError(
-                f"{each.where} has no {config.label_column}; name the column with the "
-                "labels by --data.label-column."
+                f"{missing} Name the column with the labels by --data.label-column."
             )
 
 

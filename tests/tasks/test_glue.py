@@ -246,7 +246,11 @@ def test_no_row_of_a_test_is_left_out(official, tmp_path):
     ("name", "change", "says"),
     [
         ("sst2", lambda t: t + "no label\n", "train.tsv, line 4 has 1 fields and must"),
-        ("rte", lambda t: t.replace("label", "lbl"), "line 2 has no label; name the"),
+        (
+            "rte",
+            lambda t: t.replace("label", "lbl"),
+            "sentence2, lbl. Did you mean lbl",
+        ),
         ("rte", lambda t: t.replace("sentence2", "s"), "line 2 has no sentence2; its"),
         ("qqp", lambda t: t.replace("question1", "q"), "line 2 has no question1; its"),
         ("cola", lambda t: "", "train.tsv has no rows"),

@@ -188,7 +188,7 @@ def test_labels_that_number_no_choice():
     assert PROBLEM.labels(records[:1], ExamplesConfig()) == ()
     unknown = [Choice("a", ("b", "c"), where="train.csv, line 2")]
     PROBLEM.check(unknown, MODEL, "train.csv")
-    with pytest.raises(ValueError, match="^train.csv, line 2 has no label; to learn, "):
+    with pytest.raises(ValueError, match="^train.csv, line 2 has no label. To learn, "):
         PROBLEM.labels(unknown, ExamplesConfig())
 
 

@@ -113,7 +113,7 @@ def test_classes_are_inferred_or_given():
 @pytest.mark.parametrize(
     ("problem", "labels", "options", "says"),
     [
-        (TEXT_CLASSIFICATION, ["a", None], {}, "f, line 3 has no label; name the col"),
+        (TEXT_CLASSIFICATION, ["a", None], {}, "f, line 3 has no label. Name the col"),
         (TEXT_CLASSIFICATION, ["a"] * 3, {}, "f, line 2: label is 'a' in all 3 rows"),
         (TEXT_CLASSIFICATION, ["a", "b"], {"labels": ("a",)}, "names 'a' alone; there"),
         (TEXT_CLASSIFICATION, [(), ()], {"multi_label": True}, "any other row names a"),
