@@ -58,8 +58,9 @@ def finetune(arguments: Sequence[str]) -> int:
         seeds: int = 1,
         sweep: bool = False,
         deterministic: bool = False,
+        initialization_timeout: int = 300,
         print_config: bool = False,
-    ) -> tuple[FinetuneConfig, str, int, bool, bool, bool]:
+    ) -> tuple[FinetuneConfig, str, int, bool, bool, int, bool]:
         """Fine-tune a model: `bert-jax finetune TASK|CONFIG.py --init-from MODEL …`.
 
         Args:
@@ -69,9 +70,12 @@ def finetune(arguments: Sequence[str]) -> int:
             sweep: do it with each learning rate, batch size and number of epochs of
                 the paper's grid (A.3), and keep the best.
             deterministic: on GPUs, the same bits from the same run; slower.
+            initialization_timeout: seconds that several processes wait for each other
+                at the start.
             print_config: print the configuration as JSON, and train nothing.
         """
-        return config, workdir, seeds, sweep, deterministic, print_config
+        timeout = initialization_timeout
+        return config, workdir, seeds, sweep, deterministic, timeout, print_config
 
     return _finetune(*parse_options(command, "finetune TASK", arguments))
 
@@ -82,6 +86,7 @@ def _finetune(
     seeds: int,
     sweep: bool,
     deterministic: bool,
+    initialization_timeout: int,
     print_config: bool,
 ) -> int:
     if print_config:
@@ -96,7 +101,7 @@ def _finetune(
     backend.prepare(os.environ, deterministic)
     from bert_jax.training import distributed
 
-    speaks = distributed.start(os.environ)
+    speaks = distributed.start(os.environ, initialization_timeout)
     if seeds > 1 or sweep:
         from rich.console import Console
 

@@ -27,6 +27,7 @@ def pretrain(arguments: Sequence[str]) -> int:
         devices: int = 0,
         memory_gib: float = 0.0,
         deterministic: bool = False,
+        initialization_timeout: int = 300,
         print_config: bool = False,
     ) -> Callable[[], int]:
         """Pretrain a model; `bert-jax pretrain CONFIG.py …` takes its defaults there.
@@ -40,13 +41,15 @@ def pretrain(arguments: Sequence[str]) -> int:
             memory_gib: with devices: what each has; where it is too little, what to
                 turn on.
             deterministic: on GPUs, the same bits from the same run; slower.
+            initialization_timeout: seconds that several processes wait for each other
+                at the start.
             print_config: print the configuration as JSON, and train nothing.
         """
         if print_config:
             return lambda: _print_config(config)
         if dry_run or devices or memory_gib:
             return lambda: _dry_run(config, workdir, dry_run, devices, memory_gib)
-        return lambda: _pretrain(config, workdir, deterministic)
+        return lambda: _pretrain(config, workdir, deterministic, initialization_timeout)
 
     return parse_options(command, "pretrain", arguments)()
 
@@ -82,14 +85,16 @@ def _dry_run(
     return 0
 
 
-def _pretrain(config: PretrainConfig, workdir: str, deterministic: bool) -> int:
+def _pretrain(
+    config: PretrainConfig, workdir: str, deterministic: bool, timeout: int
+) -> int:
     if not workdir:
         raise UsageError("--workdir is missing; name a directory for the run.")
     backend.prepare(os.environ, deterministic)
     from bert_jax import run
     from bert_jax.training import distributed
 
-    speaks = distributed.start(os.environ)
+    speaks = distributed.start(os.environ, timeout)
     scores = run.pretrain(config, workdir)
     if speaks:
         print(json.dumps({name: round(value, 4) for name, value in scores.items()}))

@@ -29,8 +29,8 @@ tasks.text_classification tasks.squad_rows tasks.squad_answers tasks.squad_files
 tasks.squad tasks.conll tasks.ner_rows tasks.ner tasks.choices tasks.multiple_choice \
 tasks.problems tasks.splits tasks.finetuning tasks.pretraining tasks.unigram
 training training.optimizer training.state training.start training.gradients \
-training.step training.distributed training.faults training.profile \
-training.report training.loop
+training.step training.neighbours training.distributed training.faults \
+training.profile training.report training.loop
 convert convert.names convert.model_files convert.tensor_files convert.embedding \
 convert.huggingface_config convert.comparison convert.receipts convert.added_tokens \
 convert.tokenizers convert.tokenizer_export \

@@ -1,7 +1,12 @@
 """Several processes, usually one a host, in one run: how they find each other."""
 
+import itertools
 import os
 import secrets
+import socket
+import sys
+import threading
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +18,7 @@ from bert_jax.config import RunConfig
 from bert_jax.config_json import differences, to_dict
 from bert_jax.processes import from_first, is_first, together
 from bert_jax.remote import open_directory
+from bert_jax.training.neighbours import watch
 
 NUM_PROCESSES = "BERT_JAX_NUM_PROCESSES"
 PROCESS_ID = "BERT_JAX_PROCESS_ID"
@@ -22,6 +28,12 @@ LOST_AFTER = 100
 LEAVE_WITHIN = 30
 """Seconds that a process waits for the others at its end: they come together, or one
 has failed and the others hang in a collective, which this then ends."""
+
+INITIALIZATION_TIMEOUT = 300
+"""Seconds within which all processes must have come, where nothing else is said."""
+FIRST_WORD_AFTER, WORD_EVERY = 3, 30
+"""Seconds after which the first and each further line tells who is awaited."""
+_LONGEST_TIMEOUT = 7 * 24 * 3600
 
 MAY_DIFFER = ("data.path", "data.train", "data.validation")
 """Fields that hosts may give other values: where each has its copy of the same data."""
@@ -68,39 +80,106 @@ def addresses(environment: Mapping[str, str]) -> dict[str, Any] | None:
     }
 
 
-def start(environment: Mapping[str, str]) -> bool:
+def start(
+    environment: Mapping[str, str],
+    initialization_timeout: int = INITIALIZATION_TIMEOUT,
+) -> bool:
     """Join the other processes of the run, if `environment` says that there are some.
 
     To be called before any device is touched; a second call joins nobody again. CPUs
     then talk by gloo, which is JAX's default.
 
+    Args:
+        initialization_timeout: seconds within which all processes must have come.
+
     Returns:
         Whether this is the process that writes files and prints.
 
     Raises:
-        ValueError: the variables are not what they should be.
+        ValueError: the variables, or the timeout, are not what they should be.
         RuntimeError: the other processes cannot be reached.
     """
+    if not 1 <= initialization_timeout <= _LONGEST_TIMEOUT:
+        raise ValueError(
+            f"--initialization-timeout={initialization_timeout} must be from 1 to "
+            f"{_LONGEST_TIMEOUT} seconds."
+        )
     told = addresses(environment)
     if told is not None and not jax.distributed.is_initialized():
         # JAX would catch SIGTERM, from here on, for a protocol of its own.
         jax.config.update("jax_enable_preemption_service", False)
+        _join(told, initialization_timeout)
+        watch()
+    return is_first()
+
+
+def _join(told: Mapping[str, Any], timeout: int) -> None:
+    """Meet the other processes, with a word now and then while they are awaited.
+
+    In another thread, since JAX hears neither Ctrl-C nor its own timeout, but ends the
+    process with a stack trace.
+    """
+    errors: list[Exception] = []
+
+    def connect() -> None:
         try:
             jax.distributed.initialize(
                 **told,
+                initialization_timeout=timeout + LEAVE_WITHIN,
                 heartbeat_timeout_seconds=LOST_AFTER,
                 shutdown_timeout_seconds=LEAVE_WITHIN,
             )
-        except ValueError as error:
-            raise ValueError(
-                f"{DETECT}=1 but JAX finds no cluster here ({error}); set "
-                f"{COORDINATOR}, {NUM_PROCESSES} and {PROCESS_ID}."
-            ) from error
-        except jax.errors.JaxRuntimeError as error:
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=connect, name="connect", daemon=True)
+    start = time.monotonic()
+    thread.start()
+    for silence in itertools.chain([FIRST_WORD_AFTER], itertools.repeat(WORD_EVERY)):
+        thread.join(min(silence, timeout - (time.monotonic() - start)))
+        if not thread.is_alive():
+            break
+        left = timeout - (time.monotonic() - start)
+        if left <= 0:
             raise RuntimeError(
-                f"The other processes cannot be reached: {error}"
-            ) from error
-    return is_first()
+                f"The other processes cannot be reached: {_awaited(told)} for "
+                f"{timeout} s. Start all of them within --initialization-timeout, each "
+                "with the address and a port of process 0 that its host can reach."
+            )
+        print(
+            f"W{_awaited(told)[1:]}, up to {left:.0f} s more.",
+            file=sys.stderr,
+            flush=True,
+        )
+    if errors:
+        raise _explained(errors[0])
+
+
+def _awaited(told: Mapping[str, Any]) -> str:
+    """What this process is waiting for."""
+    if not told:
+        return "waiting for the other processes that JAX finds by itself"
+    address, number = told["coordinator_address"], told["num_processes"]
+    own = f"process {told['process_id']} of {number}"
+    if told["process_id"] == 0:
+        return f"waiting at {address} for the others ({own})"
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=2):
+            return f"waiting for the others at the coordinator {address} ({own})"
+    except OSError as error:
+        why = error.strerror or error
+        return f"waiting for the coordinator at {address} ({own}; {why})"
+
+
+def _explained(error: Exception) -> Exception:
+    """What JAX's complaint means to a user."""
+    if isinstance(error, ValueError):
+        return ValueError(
+            f"{DETECT}=1 but JAX finds no cluster here ({error}); set "
+            f"{COORDINATOR}, {NUM_PROCESSES} and {PROCESS_ID}."
+        )
+    return RuntimeError(f"The other processes cannot be reached: {error}")
 
 
 def open_workdir(path: str | os.PathLike[str]) -> epath.Path:
