@@ -75,7 +75,7 @@ def _check_tokenizer(
 
 def _imported_params(config: PretrainConfig, dataset: Dataset) -> dict[str, Any]:
     """The parameters of a model that was imported, checked against the run."""
-    model = open_model(config.init_from)
+    model = open_model(config.init_from, config.allow_extra)
     if config.keep_optimizer:
         raise ValueError(
             f"keep_optimizer=True but {model.directory} was imported and has no "

@@ -18,25 +18,28 @@ from bert_jax.evaluation import examples_config
 from bert_jax.features import Features, features
 from bert_jax.inference import predictions_for, task_of
 from bert_jax.model.apply import pair_probabilities, token_probabilities, vectors
+from bert_jax.rows import padded_rows
 from bert_jax.tasks.problem import Prediction
 from bert_jax.tasks.problems import problem_of
 from bert_jax.tasks.tables import Row
 from bert_jax.tokenization import Tokenizer
 
 
-def load(path: str | os.PathLike[str]) -> "Predictor":
+def load(path: str | os.PathLike[str], allow_extra: bool = False) -> "Predictor":
     """Load a model, every file verified.
 
     Args:
         path: a workdir, one of its checkpoints, an imported checkpoint, a directory
             that Hugging Face's transformers saved, or hf:OWNER/NAME@REVISION.
+        allow_extra: of Hugging Face's files: leave tensors aside that the model does
+            not have.
 
     Raises:
         FileNotFoundError: there is no model, or no whole one.
         DamagedError: files are missing or altered.
         ValueError: the model is none that we compute.
     """
-    model = open_model(os.fspath(path))
+    model = open_model(os.fspath(path), allow_extra)
     return Predictor(
         model.config,
         model.params,
@@ -290,11 +293,4 @@ class Predictor:
         """Ids, segments and mask, of rows of one bucket and empty ones up to `size`."""
         most = np.array([max(len(ids) for ids, _ in rows)])
         length = int(bucket_lengths(most, self.config.max_position_embeddings)[0])
-        input_ids = np.full((size, length), self.tokenizer.pad_id, np.int32)
-        segment_ids = np.zeros((size, length), np.int32)
-        attention_mask = np.zeros((size, length), bool)
-        for i, (ids, boundary) in enumerate(rows):
-            input_ids[i, : len(ids)] = ids
-            segment_ids[i, boundary : len(ids)] = 1
-            attention_mask[i, : len(ids)] = True
-        return input_ids, segment_ids, attention_mask
+        return padded_rows(rows, (size, length), self.tokenizer.pad_id)

@@ -4,7 +4,7 @@ A row stores its tokens and, for each pair in it, where the pair begins, where i
 second segment begins, and where it ends (`data/records.py`). All else follows.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import jax.numpy as jnp
 import numpy as np
@@ -53,3 +53,21 @@ def inputs_of(
         length=inside.sum((1, 2)),
         pairs=(inside * number).sum(1) if len(number) > 1 else None,
     )
+
+
+def padded_rows(
+    rows: Sequence[tuple[list[int], int]], shape: tuple[int, int], pad_id: int
+) -> tuple[Int[np.ndarray, "B T"], Int[np.ndarray, "B T"], Bool[np.ndarray, "B T"]]:
+    """Ids, segments and mask of some rows, and of empty ones up to `shape`.
+
+    Args:
+        rows: the ids of each, and where its second segment begins.
+    """
+    input_ids = np.full(shape, pad_id, np.int32)
+    segment_ids = np.zeros(shape, np.int32)
+    attention_mask = np.zeros(shape, bool)
+    for i, (ids, boundary) in enumerate(rows):
+        input_ids[i, : len(ids)] = ids
+        segment_ids[i, boundary : len(ids)] = 1
+        attention_mask[i, : len(ids)] = True
+    return input_ids, segment_ids, attention_mask

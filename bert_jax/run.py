@@ -31,6 +31,7 @@ from bert_jax.tuning import prepare_tuning, without_top
 from bert_jax.whole_steps import CHECKPOINTS, best_whole, steps_in
 
 FREE_TO_CHANGE = (
+    "allow_extra",
     "checkpoint_every",
     "data.path",
     "data.train",

@@ -99,7 +99,7 @@ def open_start(
             "pretrain`, a checkpoint, a Hugging Face directory or "
             "hf:OWNER/NAME@REVISION."
         )
-    model = open_model(config.init_from)
+    model = open_model(config.init_from, config.allow_extra)
     return model.config, model.tokenizer, model.params
 
 

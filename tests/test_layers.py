@@ -31,7 +31,8 @@ tasks.problems tasks.splits tasks.finetuning tasks.pretraining tasks.unigram
 training training.optimizer training.state training.start training.gradients \
 training.step training.neighbours training.distributed training.faults \
 training.profile training.report training.loop
-convert convert.names convert.model_files convert.tensor_files convert.embedding \
+convert convert.names convert.model_files convert.tensor_files \
+convert.tensor_names convert.embedding \
 convert.huggingface_config convert.comparison convert.receipts convert.added_tokens \
 convert.tokenizers convert.tokenizer_export \
 convert.sentencepiece_files convert.huggingface convert.tf1_files \

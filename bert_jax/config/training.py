@@ -163,6 +163,9 @@ class RunConfig:
     init_from: str = ""
     """Workdir, checkpoint, Hugging Face directory or hf:OWNER/NAME@REVISION to take the
     parameters from; empty: drawn by the seed."""
+    allow_extra: bool = False
+    """With init_from: leave tensors of a Hugging Face directory aside that its model
+    does not have."""
     seed: int = 0
     """Of initialisation, data order, masks and dropout."""
     log_every: int = 100

@@ -154,6 +154,8 @@ def _their_outputs(
             ids, token_type_ids=segments, attention_mask=mask, output_hidden_states=True
         )
     outputs = _by_our_names(config.head, found, torch)
+    if "token_scores" in outputs:  # of a table that is padded beyond the vocabulary
+        outputs["token_scores"] = outputs["token_scores"][..., : config.vocab_size]
     if config.head == "encoder" and pooler:
         outputs["pooled"] = found.pooler_output
     return {name: values.numpy() for name, values in outputs.items()}

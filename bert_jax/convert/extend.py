@@ -9,9 +9,14 @@ import numpy as np
 from etils import epath
 from jaxtyping import Float
 
+from bert_jax.checks import shown
+from bert_jax.convert.names import some
 from bert_jax.convert.opening import Model, open_model
 from bert_jax.convert.receipts import write_checkpoint
 from bert_jax.tokenization import Tokenizer, vocabulary_file
+
+MAX_POSITIONS = 1 << 20
+"""Attention over more takes 4 TiB a head."""
 
 
 def read_words(path: str) -> list[str]:
@@ -47,6 +52,12 @@ def pieces_of(words: Sequence[str], tokenizer: Tokenizer) -> dict[str, list[int]
         raise ValueError(
             f"words cannot be added to a vocabulary of kind {tokenizer.kind}; only to "
             "one of kind wordpiece."
+        )
+    if added := tokenizer.tokens(range(tokenizer.num_pieces, tokenizer.vocab_size)):
+        raise ValueError(
+            f"the vocabulary has {len(added)} added tokens ({some(added)}) after its "
+            "words, whose ids more words would move; add the words in transformers, by "
+            "add_tokens and resize_token_embeddings, and import the model again."
         )
     found: dict[str, list[int]] = {}
     for word in words:
@@ -94,12 +105,13 @@ def with_positions(model: Model, number: int) -> Model:
     """The model with `number` positions: the old ones repeat (Beltagy et al. 2020, §5).
 
     Raises:
-        ValueError: it has so many already.
+        ValueError: it has so many already, or that is more than a model has.
     """
     old = model.config.max_position_embeddings
-    if number <= old:
+    if not old < number <= MAX_POSITIONS:
         raise ValueError(
-            f"positions={number} must be more than the {old} that the model has."
+            f"positions={shown(number)} must be more than the {old} that the model "
+            f"has, and at most {MAX_POSITIONS}."
         )
     params = copy.copy(model.params)
     path = "encoder/embeddings/position/embedding"

@@ -1,5 +1,6 @@
 """Models as Hugging Face's transformers saves them: config.json and safetensors."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from bert_jax.config import BertConfig
 from bert_jax.convert.embedding import embedding_files, read_embedding
 from bert_jax.convert.huggingface_config import keys_left_over, read_bert_config
 from bert_jax.convert.model_files import read_json
-from bert_jax.convert.names import Name, named_shapes, names_of, shape_of
+from bert_jax.convert.names import Name, named_shapes, names_of, shape_of, some
 from bert_jax.convert.receipts import Imported, Leaf
 from bert_jax.convert.sentencepiece_files import (
     MODEL,
@@ -26,17 +27,22 @@ from bert_jax.convert.tensor_files import (
     Tensor,
     open_tensors,
 )
+from bert_jax.convert.tensor_names import (
+    TIED,
+    by_canonical_name,
+    find_prefix,
+    take_tied,
+)
 from bert_jax.convert.tokenizers import from_huggingface
 from bert_jax.manifest import describe_files
 
 CONFIG = "config.json"
 BUFFERS = ("bert.embeddings.position_ids", "bert.embeddings.token_type_ids")
 """No parameters: 0, 1, 2, … and zeros, which old versions saved beside them."""
-TIED = {
-    "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
-    "cls.predictions.decoder.bias": "cls.predictions.bias",
-}
-"""Tensors that may be written out, and what each must equal."""
+MULTIPLES = (8, 16, 32, 64, 128, 256, 512, 1024)
+"""To which of these a table's rows are padded, for the sake of matrix units."""
+BY_TOKEN = ("encoder/embeddings/token/embedding", "masked_lm/bias")
+"""Parameters with a row a token."""
 WITH_TABLE = ("pretraining", "masked_lm")
 """Heads whose output layer is the table of embeddings."""
 TOKENIZER_FILES = ("vocab.txt", MODEL, "tokenizer.json", "tokenizer_config.json")
@@ -65,21 +71,18 @@ def read_huggingface(path: epath.Path, allow_extra: bool = False) -> Imported:
     """
     files, found = open_tensors(path)
     path = path.parent if path.is_file() else path
-    tensors = _by_canonical_name(path, found)
+    prefix = find_prefix(path, found)
+    tensors = by_canonical_name(path, found, prefix)
     config = _read_config(path, tensors)
-    copies = _take_tied(path, tensors) if config.head in WITH_TABLE else {}
+    copies = take_tied(path, tensors) if config.head in WITH_TABLE else {}
     names = names_of(config, pooler="bert.pooler.dense.weight" in tensors)
     _check_missing(path, config, tensors, names)
     left_over = _left_over(path, config, tensors, names, allow_extra)
     _check_shapes(path, config, tensors, names)
     read = read_sentencepiece if is_sentencepiece(path) else from_huggingface
     tokenizer = read(path)
-    if tokenizer.vocab_size != config.vocab_size:
-        raise ValueError(
-            f"{path}: the vocabulary has {tokenizer.vocab_size} tokens and the table "
-            f"of embeddings {config.vocab_size} rows; put the vocabulary there that "
-            "the model was trained with."
-        )
+    spare = _spare_rows(path, config.vocab_size, tokenizer.vocab_size)
+    config = dataclasses.replace(config, vocab_size=tokenizer.vocab_size)
     present = [name for name in TOKENIZER_FILES if (path / name).exists()]
     present += embedding_files(path)
     taken = [(tensors[name.huggingface], name) for name in names]
@@ -87,44 +90,16 @@ def read_huggingface(path: epath.Path, allow_extra: bool = False) -> Imported:
     again = [(copy, both[original]) for original, copy in copies.items()]
     return Imported(
         config=config,
-        params=_read_params(path, taken),
+        params=_read_params(path, taken, config),
         tokenizer=tokenizer,
         leaves=tuple(_leaf(tensor, name) for tensor, name in [*taken, *again]),
         fresh=(),
-        left_over=tuple(sorted(left_over)),
+        left_over=(*sorted(left_over), *_rows_left_over(taken, spare)),
         sources=tuple(describe_files(path, [CONFIG, *files, *present])),
         config_left_over=keys_left_over(read_json(path / CONFIG)),
         embedding=read_embedding(path, tokenizer.cased),
+        prefix=prefix,
     )
-
-
-def canonical(name: str, prefix: bool) -> str:
-    """A tensor's name in today's files of the classes with a head.
-
-    Args:
-        prefix: whether the file's names lack `bert.`, as those of BertModel do.
-    """
-    if prefix and name.startswith(("embeddings.", "encoder.", "pooler.")):
-        name = f"bert.{name}"
-    if name.endswith(".LayerNorm.gamma"):
-        return name.removesuffix("gamma") + "weight"
-    if name.endswith(".LayerNorm.beta"):
-        return name.removesuffix("beta") + "bias"
-    return name
-
-
-def _by_canonical_name(path: epath.Path, found: list[Tensor]) -> dict[str, Tensor]:
-    prefix = not any(tensor.name.startswith("bert.") for tensor in found)
-    tensors: dict[str, Tensor] = {}
-    for tensor in found:
-        name = canonical(tensor.name, prefix)
-        if name in tensors:
-            raise ValueError(
-                f"{path}: {tensors[name].name} and {tensor.name} are two tensors for "
-                "one parameter; keep one."
-            )
-        tensors[name] = tensor
-    return tensors
 
 
 def _read_config(path: epath.Path, tensors: dict[str, Tensor]) -> BertConfig:
@@ -157,27 +132,30 @@ def _read_config(path: epath.Path, tensors: dict[str, Tensor]) -> BertConfig:
     return config
 
 
-def _take_tied(path: epath.Path, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Takes copies of what the output layer shares out of `tensors`, by the original.
+def _spare_rows(path: epath.Path, rows: int, tokens: int) -> range:
+    """The rows of the table of embeddings that belong to no token.
 
     Raises:
-        ValueError: the output layer is another than the table of embeddings.
+        ValueError: there are fewer than tokens, or more than padding would make.
     """
-    copies = {}
-    for copy, original in TIED.items():
-        if copy not in tensors:
-            continue
-        one = tensors.pop(copy)
-        other = tensors.setdefault(original, one)
-        same = (one.dtype, one.shape) == (other.dtype, other.shape)
-        if not same or one.read_bytes() != other.read_bytes():
-            raise ValueError(
-                f"{path}: {one.name} differs from {other.name}; bert_jax has one "
-                "array for both, so such a model cannot be taken."
-            )
-        if one is not other:
-            copies[original] = one
-    return copies
+    padded = [-(-tokens // multiple) * multiple for multiple in MULTIPLES]
+    if rows != tokens and rows not in padded:
+        raise ValueError(
+            f"{path}: the vocabulary has {tokens} tokens and the table of embeddings "
+            f"{rows} rows, which is no padding of it to a multiple of "
+            f"{', '.join(map(str, MULTIPLES))}; put the vocabulary there that the "
+            "model was trained with, added_tokens.json with it."
+        )
+    return range(tokens, rows)
+
+
+def _rows_left_over(taken: list[tuple[Tensor, Name]], spare: range) -> list[str]:
+    """The rows that no token has, by the names of their tensors."""
+    return [
+        f"{tensor.name}[{spare.start}:{spare.stop}]"
+        for tensor, name in taken
+        if name.ours in BY_TOKEN and spare
+    ]
 
 
 def _check_missing(
@@ -186,7 +164,7 @@ def _check_missing(
     missing = [name.huggingface for name in names if name.huggingface not in tensors]
     if missing:
         raise ValueError(
-            f"{path} lacks {', '.join(missing)}; a model with the head {config.head} "
+            f"{path} lacks {some(missing)}; a model with the head {config.head} "
             "has them."
         )
 
@@ -204,9 +182,9 @@ def _left_over(
     extra = sorted(tensors[name].name for name in left if name not in BUFFERS)
     if extra and not allow_extra:
         raise ValueError(
-            f"{path} holds {', '.join(extra)}, which a model with the head "
-            f"{config.head} does not have; `bert-jax convert import --allow-extra` "
-            "leaves them aside."
+            f"{path} holds {some(extra)}, which a model with the head {config.head} "
+            "does not have; --allow-extra (of convert import and of training), or "
+            "load(…, allow_extra=True), leaves them aside."
         )
     return [tensors[name].name for name in left]
 
@@ -241,11 +219,15 @@ def _leaf(tensor: Tensor, name: Name) -> Leaf:
     )
 
 
-def _read_params(path: epath.Path, taken: list[tuple[Tensor, Name]]) -> dict[str, Any]:
+def _read_params(
+    path: epath.Path, taken: list[tuple[Tensor, Name]], config: BertConfig
+) -> dict[str, Any]:
     """The nested parameters; refuses those that are not finite."""
     params: dict[str, Float[np.ndarray, ...]] = {}
     for tensor, name in taken:
         values = tensor.read()
+        if name.ours in BY_TOKEN:
+            values = values[: config.vocab_size]
         params[name.ours] = np.ascontiguousarray(
             values.T if name.huggingface_transposed else values
         )
@@ -256,7 +238,7 @@ def _read_params(path: epath.Path, taken: list[tuple[Tensor, Name]]) -> dict[str
     ]
     if broken:
         raise ValueError(
-            f"{path}: {', '.join(broken)} hold NaN or infinity; the model is damaged, "
+            f"{path}: {some(broken)} hold NaN or infinity; the model is damaged, "
             "so fetch it again or take an earlier one."
         )
     return unflatten_dict(params, sep="/")

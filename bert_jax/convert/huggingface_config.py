@@ -17,10 +17,16 @@ HEADS = {
 }
 ACTIVATIONS = {
     "gelu": "gelu",
+    "gelu_python": "gelu",
     "gelu_new": "gelu_new",
+    "gelu_fast": "gelu_new",
+    "gelu_accurate": "gelu_new",
+    "gelu_python_tanh": "gelu_new",
     "gelu_pytorch_tanh": "gelu_new",
     "relu": "relu",
 }
+"""By transformers' names: the error function's, and its approximation by tanh in five
+ways of writing it. `quick_gelu` is another function."""
 SIZES = (
     "vocab_size",
     "hidden_size",

@@ -146,6 +146,12 @@ def names_of(config: BertConfig, pooler: bool = True) -> list[Name]:
     return names
 
 
+def some(names: list[str]) -> str:
+    """The first few of some names, and how many there are."""
+    more = [f"{len(names)} in all"] if len(names) > _NAMED else []
+    return ", ".join(names[:_NAMED] + more)
+
+
 def by(shape: tuple[int, ...]) -> str:
     """A shape as messages have it."""
     return "x".join(map(str, shape)) or "a scalar"

@@ -68,12 +68,14 @@ def locate(path: str) -> tuple[epath.Path, bool]:
     return directory, "data" not in read_config(directory)
 
 
-def open_model(path: str) -> Model:
+def open_model(path: str, allow_extra: bool = False) -> Model:
     """Read the model that `path` means, every file verified.
 
     Args:
         path: a workdir (its newest whole checkpoint), one of its checkpoints, an
             imported checkpoint, a Hugging Face directory, or hf:OWNER/NAME@REVISION.
+        allow_extra: of Hugging Face's files: leave tensors aside that the model does
+            not have.
 
     Raises:
         FileNotFoundError: there is no model.
@@ -81,7 +83,7 @@ def open_model(path: str) -> Model:
     """
     directory, imported = locate(path)
     if is_huggingface(directory):
-        found = read_huggingface(directory)
+        found = read_huggingface(directory, allow_extra)
         config, params, tokenizer = found.config, found.params, found.tokenizer
         embedding = found.embedding
     else:

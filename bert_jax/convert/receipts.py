@@ -54,6 +54,8 @@ class Imported:
     """How it makes one vector of a text, where its files say."""
     config_left_over: dict[str, Any] = dataclasses.field(default_factory=dict)
     """Keys of the source's configuration that were not taken, and their values."""
+    prefix: str = ""
+    """What each tensor's name began with, and was read without."""
 
 
 def receipt(imported: Imported, comparison: Comparison) -> dict[str, Any]:
@@ -64,6 +66,7 @@ def receipt(imported: Imported, comparison: Comparison) -> dict[str, Any]:
         "tensors": [dataclasses.asdict(leaf) for leaf in imported.leaves],
         "fresh": list(imported.fresh),
         "left_over": list(imported.left_over),
+        "prefix_left_out": imported.prefix,
         "config_left_over": imported.config_left_over,
     }
 
@@ -74,9 +77,11 @@ def summary(imported: Imported) -> str:
     left_over = _some(imported.left_over)
     # A key without a value says nothing.
     said = [name for name, value in imported.config_left_over.items() if value]
+    prefix = f", read without {imported.prefix!r} before each name"
     return (
         f"{size:,} parameters, head {imported.config.head}; "
-        f"{len(imported.leaves)} tensors taken, {len(imported.fresh)} fresh, "
+        f"{len(imported.leaves)} tensors taken{prefix * bool(imported.prefix)}, "
+        f"{len(imported.fresh)} fresh, "
         f"{len(imported.left_over)} left over{left_over}; "
         f"{len(said)} settings left over{_some(said)}."
     )

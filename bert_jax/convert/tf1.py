@@ -15,7 +15,7 @@ from bert_jax.convert.huggingface_config import (
     read_bert_config,
 )
 from bert_jax.convert.model_files import read_json
-from bert_jax.convert.names import Name, named_shapes, names_of, shape_of
+from bert_jax.convert.names import Name, named_shapes, names_of, shape_of, some
 from bert_jax.convert.receipts import Imported, Leaf
 from bert_jax.convert.tf1_files import INDEX, Checkpoint, find_prefix, open_checkpoint
 from bert_jax.manifest import describe_files
@@ -126,7 +126,7 @@ def _check_complete(
     missing = [name.tf1 for name in names if name.tf1 not in checkpoint.shapes]
     if missing:
         raise ValueError(
-            f"{checkpoint.prefix} lacks {', '.join(missing)}; a model with the head "
+            f"{checkpoint.prefix} lacks {some(missing)}; a model with the head "
             f"{config.head} has them."
         )
     wrong, others = [], []
@@ -144,7 +144,7 @@ def _check_complete(
         )
     if others:
         raise ValueError(
-            f"{checkpoint.prefix}: {', '.join(others)}; a parameter must be of one of "
+            f"{checkpoint.prefix}: {some(others)}; a parameter must be of one of "
             f"{', '.join(PARAMETER_DTYPES)}."
         )
 
@@ -158,9 +158,9 @@ def _left_over(
     extra = [name for name in left if not _NOT_THE_MODEL.fullmatch(name)]
     if extra and not allow_extra:
         raise ValueError(
-            f"{checkpoint.prefix} holds {', '.join(extra)}, which a model with the "
-            f"head {config.head} does not have; `bert-jax convert import "
-            "--allow-extra` leaves them aside."
+            f"{checkpoint.prefix} holds {some(extra)}, which a model with the head "
+            f"{config.head} does not have; `bert-jax convert import --allow-extra` "
+            "leaves them aside."
         )
     return left
 
@@ -226,7 +226,7 @@ def _read_params(checkpoint: Checkpoint, names: list[Name]) -> dict[str, Any]:
         params[name.ours] = np.ascontiguousarray(ours)
     if broken:
         raise ValueError(
-            f"{checkpoint.prefix}: {', '.join(broken)} hold NaN or infinity; the "
+            f"{checkpoint.prefix}: {some(broken)} hold NaN or infinity; the "
             "model is broken, so choose an earlier checkpoint."
         )
     return unflatten_dict(params, sep="/")

@@ -76,6 +76,8 @@ def test_new_positions_repeat_the_old_ones(source, tmp_path):
     ("words", "positions", "message"),
     [
         ([], 32, "positions=32 must be more than the 32"),
+        ([], 10**12, "positions=1000000000000 must be .* and at most 1048576"),
+        ([], -(10**400), "positions=-1000.*000 must be more than the 32"),
         ([], None, "there is nothing to add"),
         (["the"], None, "there is nothing to add"),
         (["two words"], None, "'two words' is several words"),

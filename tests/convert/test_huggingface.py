@@ -15,6 +15,7 @@ from huggingface_files import HEADS, Files, reference, stored
 import bert_jax
 from bert_jax.cli import main
 from bert_jax.config import BertConfig
+from bert_jax.convert.extend import extend
 from bert_jax.convert.huggingface import read_huggingface
 from bert_jax.convert.names import names_of, shape_of
 from bert_jax.convert.receipts import Imported, write_imported
@@ -133,15 +134,29 @@ def without_architecture(files: Files) -> None:
     del files.config["architectures"]
 
 
-def another_activation(files: Files) -> None:
-    files.config["hidden_act"] = "gelu_pytorch_tanh"
+def activation(name: str) -> Callable[[Files], None]:
+    return lambda files: files.config.update(hidden_act=name)
+
+
+def wrapped(*prefixes: str) -> Callable[[Files], None]:
+    def change(files: Files) -> None:
+        for prefix in prefixes:
+            files.tensors = {f"{prefix}{k}": x for k, x in files.tensors.items()}
+
+    return change
 
 
 ALIKE: list[tuple[str, Callable[[Files], None]]] = [
     ("BertForPreTraining", old_layer_norm),
     ("BertForPreTraining", explicit_decoder),
     ("BertForPreTraining", bias_of_decoder_alone),
-    ("BertForPreTraining", another_activation),
+    *(
+        ("BertForPreTraining", activation(name))
+        for name in ("gelu_fast", "gelu_pytorch_tanh", "gelu_accurate")
+    ),
+    ("BertForMaskedLM", wrapped("module.")),
+    ("BertModel", wrapped("module.")),
+    ("BertForMaskedLM", wrapped("_orig_mod.", "module.")),
     ("BertForPreTraining", lambda files: files.rename("bert.", "")),
     ("BertModel", with_prefix),
     *((head, without_architecture) for head in HEADS if "Choice" not in head),
@@ -288,3 +303,127 @@ def test_a_checkpoint_and_the_files_load_alike(tmp_path):
     found = one.fill_mask("the [MASK] a mat")
     assert found == other.fill_mask("the [MASK] a mat") and len(found) == 5
     assert 0 < one.next_sentence("the cat", "the mat") < 1
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("gelu", "gelu"),
+        ("gelu_python", "gelu"),
+        ("gelu_new", "gelu_new"),
+        ("gelu_fast", "gelu_new"),
+        ("gelu_python_tanh", "gelu_new"),
+        ("relu", "relu"),
+    ],
+)
+def test_activations_by_transformers_names(theirs, ours, tmp_path):
+    files = stored("BertModel")
+    files.config["hidden_act"] = theirs
+    assert read(files.write(tmp_path / "model")).config.hidden_act == ours
+
+
+def test_a_prefix_of_every_name_is_left_out_and_named(tmp_path, capsys):
+    files = stored("BertForMaskedLM")
+    wrapped("module.")(files)
+    folder, output = files.write(tmp_path / "model"), tmp_path / "checkpoint"
+    command = ["convert", "import", str(folder), "--from", "huggingface"]
+    assert main([*command, "--output", str(output)]) == 0
+    told = "42 tensors taken, read without 'module.' before each name, 0 fresh"
+    assert told in capsys.readouterr().out
+    receipt = json.loads((output / "conversion.json").read_text())
+    assert receipt["prefix_left_out"] == "module."
+    assert all(leaf["source"].startswith("module.") for leaf in receipt["tensors"])
+
+
+@pytest.mark.parametrize("rows", [64, 128, 1024])
+def test_rows_beyond_the_vocabulary_are_dropped_and_named(rows, tmp_path, capsys):
+    plain = bert_jax.load(stored("BertForPreTraining").write(tmp_path / "plain"))
+    files = stored("BertForPreTraining")
+    files.config["vocab_size"] = rows
+    for name in (TABLE, "cls.predictions.bias"):
+        values = files.tensors[name]
+        more = np.full((rows - 60, *values.shape[1:]), 9, np.float32)
+        files.tensors[name] = np.concatenate([values, more])
+    explicit_decoder(files)
+    folder, output = files.write(tmp_path / "padded"), tmp_path / "checkpoint"
+    command = ["convert", "import", str(folder), "--from", "huggingface"]
+    assert main([*command, "--output", str(output)]) == 0
+    named = [f"{TABLE}[60:{rows}]", f"cls.predictions.bias[60:{rows}]"]
+    assert f"2 left over ({', '.join(named)})" in capsys.readouterr().out
+    receipt = json.loads((output / "conversion.json").read_text())
+    assert receipt["left_over"] == named
+    (table,) = [leaf for leaf in receipt["tensors"] if leaf["source"] == TABLE]
+    assert table["shape"] == [rows, 32]
+    for path in (folder, output):
+        bert = bert_jax.load(path)
+        assert bert.config == plain.config
+        assert_same(bert.params, plain.params)
+        assert bert.fill_mask("the [MASK]") == plain.fill_mask("the [MASK]")
+    assert (
+        main(
+            [
+                "convert",
+                "export",
+                str(output),
+                "--to",
+                "huggingface",
+                "--output",
+                str(tmp_path / "exported"),
+            ]
+        )
+        == 0
+    )
+    assert_same(bert_jax.load(tmp_path / "exported").params, plain.params)
+
+
+@pytest.mark.parametrize("rows", [61, 63, 72, 200, 2048])
+def test_another_number_of_rows_is_no_padding(rows, tmp_path):
+    files = stored("BertModel")
+    name = "embeddings.word_embeddings.weight"
+    files.tensors[name] = np.resize(files.tensors[name], (rows, 32))
+    files.config["vocab_size"] = rows
+    with pytest.raises(ValueError, match=f"60 tokens and .* {rows} rows, which is no"):
+        read(files.write(tmp_path / "model"))
+
+
+def test_load_leaves_extra_tensors_aside_when_allowed(tmp_path):
+    files = stored("BertForMaskedLM")
+    plain = bert_jax.load(files.write(tmp_path / "plain"))
+    files.tensors["classifier.weight"] = np.zeros((2, 32), np.float32)
+    folder = files.write(tmp_path / "model")
+    with pytest.raises(
+        ValueError, match=r"holds classifier.weight, .*allow_extra=True"
+    ):
+        bert_jax.load(folder)
+    assert_same(bert_jax.load(folder, allow_extra=True).params, plain.params)
+
+
+def test_added_tokens_survive_import_and_export(tmp_path):
+    files = stored("BertForMaskedLM")
+    for name in (TABLE, "cls.predictions.bias"):
+        values = files.tensors[name]
+        files.tensors[name] = np.concatenate([values, values[5:7]])
+    files.config["vocab_size"] = 62
+    folder = files.write(tmp_path / "model")
+    (folder / "added_tokens.json").write_text('{"<url>": 60, "<user>": 61}')
+    write_imported(read(folder), epath.Path(tmp_path / "checkpoint"))
+    output = tmp_path / "exported"
+    assert (
+        main(
+            [
+                "convert",
+                "export",
+                str(tmp_path / "checkpoint"),
+                "--to",
+                "huggingface",
+                "--output",
+                str(output),
+            ]
+        )
+        == 0
+    )
+    for path in (folder, tmp_path / "checkpoint", output):
+        tokenizer = bert_jax.load(path).tokenizer
+        assert tokenizer.encode_batch(["the<url> <user>"]) == [[57, 60, 61]]
+    with pytest.raises(ValueError, match=r"has 2 added tokens \(<url>, <user>\)"):
+        extend(str(output), epath.Path(tmp_path / "larger"), ["catmat"], None)

@@ -72,7 +72,7 @@ def double(files: Files) -> None:
 
 
 CASES: list[tuple[Callable[[Files], None], str]] = [
-    (config(hidden_act="silu"), "hidden_act='silu' must be one of gelu, gelu_new"),
+    (config(hidden_act="silu"), "hidden_act='silu' must be one of gelu, gelu_p"),
     (
         config(position_embedding_type="relative_key"),
         "position_embedding_type='relative_key' is not supported; .*'absolute' alone",
