@@ -1,7 +1,6 @@
 """What `init_from` names: a run to go on from, or parameters from elsewhere."""
 
 import dataclasses
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -15,19 +14,19 @@ from bert_jax.data.records import Dataset
 from bert_jax.manifest import read_manifest
 from bert_jax.sharding import path_name
 from bert_jax.tokenization import Tokenizer
+from bert_jax.training.resume import Resume
 from bert_jax.training.start import Source
-from bert_jax.whole_steps import CHECKPOINTS, steps_in
 
 SAME_FIELDS = ("num_attention_heads", "hidden_act", "layer_norm_eps", "attention")
 """Fields of the model that no parameter's shape shows, and that change its output."""
 
 
 def open_source(
-    config: PretrainConfig, dataset: Dataset, workdir: epath.Path
+    config: PretrainConfig, dataset: Dataset, resume: Resume | None
 ) -> tuple[Source | None, PretrainConfig]:
     """What to begin from, and where in its count of steps this run begins.
 
-    A run that has checkpoints of its own needs the source no more.
+    A run that has a whole checkpoint of its own needs the source no more.
 
     Raises:
         ValueError: its tokenizer is not the dataset's, its last step is past ours, or
@@ -35,9 +34,8 @@ def open_source(
     """
     if not config.init_from:
         return None, config
-    if steps_in(workdir / CHECKPOINTS) and (workdir / "config.json").exists():
-        begun = json.loads((workdir / "config.json").read_text())
-        return None, _beginning_at(begun["data"]["first_step"], config)
+    if resume is not None:
+        return None, _beginning_at(_first_step(resume), config)
     source, imported = locate(config.init_from)
     if imported:
         return _imported_params(config, dataset), config
@@ -51,6 +49,23 @@ def open_source(
             "with keep_optimizer, num_steps counts on from there."
         )
     return source, _beginning_at(step, config)
+
+
+def _first_step(resume: Resume) -> int:
+    """Where the order of a begun run's rows begins.
+
+    Raises:
+        ValueError: its configuration does not say, or says it wrongly.
+    """
+    data = resume.config.get("data")
+    step = data.get("first_step") if isinstance(data, dict) else None
+    if type(step) is not int or not 0 <= step <= resume.step:
+        raise ValueError(
+            f"config.json of the workdir has data.first_step={step!r:.40} and its "
+            f"newest checkpoint step {resume.step}; it is damaged. Remove the file: "
+            "the run then goes on with the checkpoint's own."
+        )
+    return step
 
 
 def _beginning_at(step: int, config: PretrainConfig) -> PretrainConfig:

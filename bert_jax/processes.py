@@ -64,6 +64,15 @@ def _tell(kind: int, message: str) -> list[tuple[int, str]]:
     ]
 
 
+def any_problem(problem: str) -> str:
+    """A problem of any process, on all of them; "": none has one.
+
+    Args:
+        problem: of this process, in one line; "": none.
+    """
+    return next((message for _, message in _tell(_NO_ERROR, problem) if message), "")
+
+
 def from_first(value: T) -> T:
     """The first process's `value`, which JSON can hold, on every process."""
     if jax.process_count() == 1:

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import itertools
-import json
 import os
 from collections.abc import Iterator
 
@@ -11,8 +10,7 @@ import jax
 from etils import epath
 
 from bert_jax.ahead_of_time import GIB, choose_devices
-from bert_jax.config import FinetuneConfig, PretrainConfig, RunConfig
-from bert_jax.config_json import differences, to_dict, write_json
+from bert_jax.config import FinetuneConfig, PretrainConfig
 from bert_jax.data.records import Dataset, open_dataset
 from bert_jax.init_from import check_source, open_source
 from bert_jax.plan import describe
@@ -23,32 +21,12 @@ from bert_jax.sharding import make_mesh, place_of_host
 from bert_jax.tasks.finetuning import finetuning_task
 from bert_jax.tasks.pretraining import pretraining_task
 from bert_jax.tasks.unigram import unigram_baseline
-from bert_jax.tokenization import Tokenizer
-from bert_jax.training.distributed import check_same, open_workdir
+from bert_jax.training.distributed import open_workdir
+from bert_jax.training.lock import run_lock
 from bert_jax.training.loop import fit
-from bert_jax.training.report import METRICS
-from bert_jax.tuning import prepare_tuning, without_top
-from bert_jax.whole_steps import CHECKPOINTS, best_whole, steps_in
-
-FREE_TO_CHANGE = (
-    "allow_extra",
-    "checkpoint_every",
-    "data.path",
-    "data.train",
-    "eval_every",
-    "keep_checkpoints",
-    "log_every",
-    "log_examples",
-    "mesh.data",
-    "mesh.fsdp",
-    "mesh.tensor",
-    "microbatches",
-    "model.remat",
-    "profile_steps",
-)
-"""Fields that a run may be continued with another value of: none changes what is
-learned (the mesh and `microbatches` do in the last bits, by the order of sums, and the
-latter draws other dropout)."""
+from bert_jax.training.resume import find_resume, resume_of_all
+from bert_jax.tuning import Tuning, prepare_tuning, without_top
+from bert_jax.workdir import begin, best_scores, check_workdir, final_scores
 
 BASELINE = "baseline: "
 
@@ -118,40 +96,13 @@ def resolve(config: PretrainConfig, dataset: Dataset) -> PretrainConfig:
     return dataclasses.replace(config, masking=masking, data=data)
 
 
-def check_workdir(workdir: epath.Path, config: RunConfig) -> None:
-    """Refuse a workdir that belongs to another configuration.
+def open_for(
+    config: PretrainConfig, verify: bool = True
+) -> tuple[Dataset, PretrainConfig]:
+    """The dataset that `config` names, and the configuration completed by it.
 
-    One without a checkpoint belongs to none yet: its run never got anywhere.
-
-    Raises:
-        ValueError: says what differs.
-    """
-    if workdir.exists() and not workdir.is_dir():
-        raise ValueError(f"workdir={workdir} is a file; name a directory.")
-    if not steps_in(workdir / CHECKPOINTS):
-        return
-    path = workdir / "config.json"
-    if not path.exists():
-        raise ValueError(
-            f"{workdir} holds checkpoints but no config.json, so nobody can tell what "
-            "they belong to; choose another --workdir."
-        )
-    changed = [
-        f"{name} was {before!r} and is {now!r}"
-        for name, before, now in differences(
-            json.loads(path.read_text()), to_dict(config)
-        )
-        if name not in FREE_TO_CHANGE
-    ]
-    if changed:
-        raise ValueError(
-            f"{workdir} belongs to another run: {'; '.join(changed)}. Repeat its "
-            "options, or choose another --workdir."
-        )
-
-
-def open_for(config: PretrainConfig) -> tuple[Dataset, PretrainConfig]:
-    """The dataset that `config` names, verified, and the configuration completed by it.
+    Args:
+        verify: compare the dataset's checksums.
 
     Raises:
         ValueError: no dataset is named, it is damaged, or the two disagree.
@@ -161,14 +112,18 @@ def open_for(config: PretrainConfig) -> tuple[Dataset, PretrainConfig]:
             "data.path is empty; pass --data.path with a directory that "
             "`bert-jax prepare` made."
         )
-    dataset = open_dataset(config.data.path, verify=True)
+    dataset = open_dataset(config.data.path, verify=verify)
     return dataset, resolve(config, dataset)
 
 
 def pretrain(
-    config: PretrainConfig, workdir: str | os.PathLike[str]
+    config: PretrainConfig, workdir: str | os.PathLike[str], extend: bool = False
 ) -> dict[str, float]:
     """Pretrain in `workdir`; the same call again goes on where the last one stopped.
+
+    Args:
+        extend: let `config` have more steps, or another learning rate, than the run in
+            `workdir` had so far.
 
     Returns:
         The scores over the validation rows after the last step, and, as `unigram_…`,
@@ -181,29 +136,29 @@ def pretrain(
     """
     directory = open_workdir(workdir)
     with together():
-        dataset, config = open_for(config)
-        source, config = open_source(config, dataset, directory)
-        mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
-        share = place_of_host(mesh, jax.process_index())
-        task = pretraining_task(config, dataset, *share)
-        check_workdir(directory, config)
-        note = check_source(config, source, task.initialise)
-        if note and is_first():
-            print(note, flush=True)
-    begin(directory, config, dataset.tokenizer)
-    scores = fit(task, config, mesh, directory, directory / "tokenizer", source)
+        dataset, config = open_for(config, verify=False)
+    with run_lock(directory) as check_lock:
+        resume = resume_of_all(directory)
+        with together():
+            source, config = open_source(config, dataset, resume)
+            mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
+            share = place_of_host(mesh, jax.process_index())
+            task = pretraining_task(config, dataset, *share)
+            changed = check_workdir(directory, config, resume, extend)
+            note = check_source(config, source, task.initialise)
+        scores = from_first(final_scores(directory, config, resume))
+        if scores is None:
+            with together():
+                open_dataset(config.data.path, verify=True)
+            if note and is_first():
+                print(note, flush=True)
+            begin(directory, config, dataset.tokenizer, resume, changed)
+            tokenizer = directory / "tokenizer"
+            scores = fit(
+                task, config, mesh, directory, tokenizer, source, resume, check_lock
+            )
     told = unigram_baseline(config, dataset) if scores and is_first() else {}
     return scores | from_first(told)
-
-
-def begin(workdir: epath.Path, config: RunConfig, tokenizer: Tokenizer) -> None:
-    """Write what a run is into its workdir, once all processes agree on it."""
-    check_same(config)
-    with together():
-        if is_first():
-            workdir.mkdir(parents=True, exist_ok=True)
-            write_json(to_dict(config), workdir / "config.json")
-            tokenizer.save(workdir / "tokenizer")
 
 
 def dry_run(
@@ -211,24 +166,27 @@ def dry_run(
     workdir: str | os.PathLike[str],
     devices: int = 0,
     memory_gib: float = 0.0,
+    extend: bool = False,
 ) -> Iterator[str]:
     """What `pretrain` would train on what, line by line; nothing is trained.
 
     Args:
         devices: compile the step for so many, and tell the memory it takes; 0: do not.
         memory_gib: that each has; if it is too little, tell what to do. 0: no matter.
+        extend: as `pretrain` takes it.
 
     Raises:
         ValueError: as `pretrain`, or JAX has started with fewer devices.
     """
     dataset, config = open_for(config)
-    source, config = open_source(config, dataset, open_directory(workdir))
+    resume = find_resume(open_directory(workdir)) if workdir else None
+    source, config = open_source(config, dataset, resume)
     chosen = choose_devices(devices) if devices else None
     mesh = make_mesh(config.mesh, config.batch_size, config.microbatches, chosen)
     build = functools.partial(pretraining_task, dataset=dataset)
     task = build(config)
     if workdir:
-        check_workdir(epath.Path(workdir), config)
+        check_workdir(open_directory(workdir), config, resume, extend)
     note = check_source(config, source, task.initialise)
     lines = itertools.chain([note] if note else [], describe(config, dataset, task))
     if not devices:
@@ -237,16 +195,28 @@ def dry_run(
     return itertools.chain(lines, advise(config, build, used, memory_gib * GIB))
 
 
+def examples_line(tuning: Tuning) -> str:
+    """How much a run learns from and is scored on."""
+    config = tuning.config
+    return (
+        f"{len(tuning.train.examples):,} examples to learn from, "
+        f"{len(tuning.validation.examples):,} to score on; {config.num_steps:,} steps "
+        f"of {config.batch_size}."
+    )
+
+
 def finetune(
     config: FinetuneConfig,
     workdir: str | os.PathLike[str],
     cache: str | os.PathLike[str] | None = None,
+    extend: bool = False,
 ) -> dict[str, float]:
     """Fine-tune in `workdir`; the same call again goes on where the last one stopped.
 
     Args:
         cache: directory for tokenized examples, which runs may share; None: in
             `workdir`.
+        extend: as `pretrain` takes it.
 
     Returns:
         The scores of the best checkpoint over the validation examples, and what a rule
@@ -261,40 +231,32 @@ def finetune(
     examples = directory / "examples" if cache is None else epath.Path(cache)
     with together():
         mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
-    # What the first process tokenizes, the others find.
-    tuning = first_before_others(lambda: prepare_tuning(config, directory, examples))
-    config, records = tuning.config, tuning.validation.records
-    with together():
-        share = place_of_host(mesh, jax.process_index())
-        task = finetuning_task(
-            tuning.problem, config, tuning.train, tuning.validation, *share
+    with run_lock(directory) as check_lock:
+        resume = resume_of_all(directory)
+        # What the first process tokenizes, the others find.
+        tuning = first_before_others(
+            lambda: prepare_tuning(config, directory, examples, resume)
         )
-        check_workdir(directory, config)
-        source = tuning.source
-        note = check_source(config, source, task.initialise)
-        if source is not None:
-            source = without_top(source, config)
-        if note and is_first():
-            print(note, flush=True)
-    if is_first():
-        print(
-            f"{len(tuning.train.examples):,} examples to learn from, "
-            f"{len(tuning.validation.examples):,} to score on; {config.num_steps:,} "
-            f"steps of {config.batch_size}.",
-            flush=True,
-        )
-    begin(directory, config, tuning.tokenizer)
-    fit(task, config, mesh, directory, directory / "tokenizer", source)
+        config = tuning.config
+        with together():
+            share = place_of_host(mesh, jax.process_index())
+            task = finetuning_task(
+                tuning.problem, config, tuning.train, tuning.validation, *share
+            )
+            changed = check_workdir(directory, config, resume, extend)
+            source = tuning.source
+            note = check_source(config, source, task.initialise)
+            if source is not None:
+                source = without_top(source, config)
+        if from_first(final_scores(directory, config, resume)) is None:
+            if is_first():
+                print(
+                    *filter(None, [note, examples_line(tuning)]), sep="\n", flush=True
+                )
+            begin(directory, config, tuning.tokenizer, resume, changed)
+            tokenizer = directory / "tokenizer"
+            fit(task, config, mesh, directory, tokenizer, source, resume, check_lock)
+        scores = from_first(best_scores(directory) if is_first() else {})
+    records = tuning.validation.records
     rule, value = tuning.problem.baseline(tuning.train.records, records)
-    scores = from_first(best_scores(directory) if is_first() else {})
     return scores | {f"{BASELINE}{rule}": value}
-
-
-def best_scores(workdir: epath.Path) -> dict[str, float]:
-    """What `metrics.jsonl` says of the best checkpoint."""
-    best, _ = best_whole(workdir / CHECKPOINTS)
-    for line in map(json.loads, (workdir / METRICS).read_text().splitlines()):
-        if line["split"] == "validation" and line["step"] == best:
-            print(f"The best checkpoint is that of step {best}.", flush=True)
-            return {k: v for k, v in line.items() if k not in ("step", "split")}
-    return {}

@@ -20,7 +20,8 @@ from bert_jax.tasks.problem import Problem, Record
 from bert_jax.tasks.problems import problem_of
 from bert_jax.tasks.splits import check_validation, read_parts
 from bert_jax.tokenization import Tokenizer
-from bert_jax.whole_steps import CHECKPOINTS, read_part, steps_in
+from bert_jax.training.resume import Resume
+from bert_jax.whole_steps import CHECKPOINTS, read_part
 
 OURS = (
     "hidden_dropout_prob",
@@ -83,16 +84,17 @@ def fingerprint(records: Sequence[Record]) -> str:
 
 
 def open_start(
-    config: FinetuneConfig, workdir: epath.Path
+    config: FinetuneConfig, workdir: epath.Path, resume: Resume | None
 ) -> tuple[BertConfig, Tokenizer, dict[str, Any] | None]:
     """The model to begin from; of a run that has begun, its own.
 
     Raises:
         ValueError: none is named, or it is none.
     """
-    if steps_in(workdir / CHECKPOINTS) and (workdir / "config.json").exists():
-        begun = read_part(workdir, "model", BertConfig)
-        return begun, Tokenizer.load(workdir / "tokenizer"), None
+    if resume is not None:
+        checkpoint = workdir / CHECKPOINTS / str(resume.step)
+        begun = read_part(checkpoint, "model", BertConfig)
+        return begun, Tokenizer.load(checkpoint / "tokenizer"), None
     if not config.init_from:
         raise ValueError(
             "init_from is empty; pass --init-from with a workdir of `bert-jax "
@@ -182,18 +184,22 @@ def tuned_model(
 
 
 def prepare_tuning(
-    config: FinetuneConfig, workdir: epath.Path, cache: epath.Path
+    config: FinetuneConfig,
+    workdir: epath.Path,
+    cache: epath.Path,
+    resume: Resume | None = None,
 ) -> Tuning:
     """Read the files and the model, and fill the configuration in.
 
     Args:
         cache: directory for tokenized examples.
+        resume: the run's own newest whole checkpoint, which it goes on from.
 
     Raises:
         ValueError: something does not fit; one line says what.
     """
     problem = problem_of(config.task)
-    source, tokenizer, params = open_start(config, workdir)
+    source, tokenizer, params = open_start(config, workdir, resume)
     train, validation = read_parts(problem, config.data)
     apart = config.data.validation or config.data.path
     # A rare class may be among what is held out alone.

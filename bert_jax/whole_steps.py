@@ -4,16 +4,24 @@ A step is whole when its manifest, written last, is there and agrees with its fi
 """
 
 import math
+import re
 from typing import Any, TypeVar
 
 from etils import epath
 
 from bert_jax.config_json import from_dict
 from bert_jax.files import read_json_object
-from bert_jax.manifest import MANIFEST, DamagedError, read_manifest, verify_files
+from bert_jax.manifest import (
+    MANIFEST,
+    DamagedError,
+    check_entries,
+    read_manifest,
+    verify_files,
+)
 from bert_jax.runs_file import RUNS, read_runs_file
 
 CHECKPOINTS = "checkpoints"
+_STEP = re.compile("0|[1-9][0-9]{0,17}")
 
 ConfigT = TypeVar("ConfigT")
 
@@ -23,20 +31,45 @@ def steps_in(directory: epath.Path) -> list[int]:
     if not directory.exists():
         return []
     names = (path.name for path in directory.iterdir())
-    return sorted((int(name) for name in names if name.isdigit()), reverse=True)
+    return sorted((int(name) for name in names if _STEP.fullmatch(name)), reverse=True)
 
 
-def verify(step_directory: epath.Path) -> None:
-    """Check that a checkpoint is whole.
+def verify(step_directory: epath.Path) -> dict[str, Any]:
+    """Check that a checkpoint is whole, and return its manifest.
 
     Raises:
         FileNotFoundError: it was never finished.
-        DamagedError: a file is missing or altered.
+        DamagedError: its manifest is malformed, or a file is missing or altered.
+    """
+    manifest = read_step_manifest(step_directory)
+    verify_files(step_directory, manifest["files"])
+    return manifest
+
+
+def read_step_manifest(step_directory: epath.Path) -> dict[str, Any]:
+    """The manifest of a checkpoint: `step`, `files` and perhaps `selection_score`.
+
+    Raises:
+        FileNotFoundError: there is none, so the checkpoint was never finished.
+        DamagedError: it is malformed.
     """
     manifest = read_manifest(step_directory)
-    if "files" not in manifest:
-        raise DamagedError(f"{step_directory / MANIFEST} lists no files.")
-    verify_files(step_directory, manifest["files"])
+    path = step_directory / MANIFEST
+    step, score = manifest.get("step"), selection_score_of(manifest)
+    if type(step) is not int or step < 0:
+        raise DamagedError(f"{path} has step={step!r:.80}, which is no step.")
+    if step_directory.parent.name == CHECKPOINTS and step_directory.name != str(step):
+        raise DamagedError(f"{path} is that of step {step}.")
+    if score is not None and type(score) not in (int, float):
+        raise DamagedError(f"{path} has {score!r:.80} where a score belongs.")
+    check_entries(step_directory, manifest.get("files"))
+    return manifest
+
+
+def selection_score_of(manifest: dict[str, Any]) -> Any:
+    """What the best checkpoint has most of; None: not known."""
+    # Version 0.1.0 called it otherwise.
+    return manifest.get("selection_score", manifest.get("merit"))
 
 
 def newest_whole(directory: epath.Path) -> tuple[int | None, list[str]]:
@@ -67,20 +100,40 @@ def newest_whole(directory: epath.Path) -> tuple[int | None, list[str]]:
     return None, problems
 
 
-def best_whole(directory: epath.Path) -> tuple[int | None, list[str]]:
-    """The step of most merit among those that are whole, as `newest_whole` gives one.
+def selection_scores(directory: epath.Path) -> tuple[dict[int, float], list[str]]:
+    """The score of each finished step; one that was not scored, or is NaN, has -inf.
 
-    A step that was never scored has the least.
+    Returns:
+        Score by step, and what is wrong with manifests that cannot be read.
     """
-    merits = {}
+    scores: dict[int, float] = {}
+    problems = []
     for step in steps_in(directory):
-        if (directory / str(step) / MANIFEST).exists():
-            merit = read_manifest(directory / str(step)).get("merit")
-            merits[step] = -math.inf if merit is None else merit
-    problems: list[str] = []
-    for step in sorted(merits, key=lambda step: (merits[step], step), reverse=True):
         try:
-            verify(directory / str(step))
+            score = selection_score_of(read_step_manifest(directory / str(step)))
+        except FileNotFoundError:
+            continue
+        except DamagedError as error:
+            problems.append(str(error))
+            continue
+        known = score is not None and not math.isnan(score)
+        scores[step] = float(score) if known else -math.inf
+    return scores, problems
+
+
+def best_whole(
+    directory: epath.Path, verified: int | None = None
+) -> tuple[int | None, list[str]]:
+    """The step of the highest score among those that are whole, as `newest_whole`.
+
+    Args:
+        verified: a step that is known to be whole.
+    """
+    scores, problems = selection_scores(directory)
+    for step in sorted(scores, key=lambda step: (scores[step], step), reverse=True):
+        try:
+            if step != verified:
+                verify(directory / str(step))
             return step, problems
         except DamagedError as error:
             problems.append(str(error))
@@ -100,13 +153,14 @@ def find_checkpoint(path: epath.Path) -> tuple[epath.Path, list[str]]:
         FileNotFoundError: there is none.
         DamagedError: `path` is a damaged checkpoint, or all of its checkpoints are.
     """
-    if (path / "state").exists():
+    if (path / "state").exists() or (path / MANIFEST).exists():
         verify(path)
         return path, []
     if (path / RUNS).exists():
         path = path / read_runs_file(path)["best"]
-    tuned = (path / "config.json").exists() and "task" in read_config(path)
-    step, problems = (best_whole if tuned else newest_whole)(path / CHECKPOINTS)
+    step, problems = newest_whole(path / CHECKPOINTS)
+    if step is not None and "task" in read_config(path / CHECKPOINTS / str(step)):
+        step, problems = best_whole(path / CHECKPOINTS, verified=step)
     if step is None:
         raise FileNotFoundError(
             f"{path} holds no whole checkpoint; name a workdir of `bert-jax pretrain` "

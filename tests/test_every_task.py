@@ -22,7 +22,7 @@ from bert_jax.config import ExamplesConfig, FinetuneConfig, MeshConfig
 from bert_jax.finetuning_verbs import usual_config
 from bert_jax.sharding import make_mesh, tree_shardings
 from bert_jax.tasks.finetuning import finetuning_task, initial_params
-from bert_jax.training.loop import evaluate
+from bert_jax.training.evaluation import evaluate
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.state import TrainState, initial_state
 from bert_jax.training.step import make_eval_step

@@ -219,7 +219,7 @@ def test_a_run_begins_from_hugging_faces_files(config, dataset, corpus, tmp_path
         init_from=str(folder),
     )
     with pytest.raises(ValueError, match="different tokenizers; make a checkpoint of"):
-        open_source(run, dataset, epath.Path(tmp_path / "run"))
+        open_source(run, dataset, None)
     write_imported(found, epath.Path(tmp_path / "checkpoint"))
     prepared = PrepareConfig(
         input=(str(corpus / "*.txt"),),

@@ -23,14 +23,16 @@ data.pipeline data.buckets data.examples data.example_cache \
 model model.layers model.attention model.encoder model.heads \
 model.pretraining model.finetuning model.apply flops rows masking_units masking \
 losses metrics squad_metrics entity_metrics sharding processes whole_steps \
-checkpoint
+retries checkpoint
 tasks tasks.task tasks.tables tasks.files tasks.problem tasks.glue tasks.texts \
 tasks.text_classification tasks.squad_rows tasks.squad_answers tasks.squad_files \
 tasks.squad tasks.conll tasks.ner_rows tasks.ner tasks.choices tasks.multiple_choice \
 tasks.problems tasks.splits tasks.finetuning tasks.pretraining tasks.unigram
-training training.optimizer training.state training.start training.gradients \
-training.step training.neighbours training.distributed training.faults \
-training.profile training.report training.loop
+training training.optimizer training.state training.checkpoints training.resume \
+training.start training.gradients training.step training.neighbours \
+training.distributed training.faults training.evaluation training.profile \
+training.tensorboard training.upload training.report training.lock \
+training.watchdog training.loop
 convert convert.names convert.model_files convert.tensor_files \
 convert.tensor_names convert.embedding \
 convert.huggingface_config convert.comparison convert.receipts convert.added_tokens \
@@ -38,8 +40,8 @@ convert.tokenizers convert.tokenizer_export \
 convert.sentencepiece_files convert.huggingface convert.tf1_files \
 convert.opening convert.extend convert.tf1 convert.model_card convert.export \
 convert.stablehlo
-plan ahead_of_time saving_memory init_from tuning inference evaluation features \
-predict prediction_lines \
+workdir plan ahead_of_time saving_memory init_from tuning inference evaluation \
+features predict prediction_lines \
 inspection doctor benchmark.figures benchmark.synthetic benchmark.devices \
 benchmark.pytorch_child benchmark.pytorch benchmark.comparison benchmark.training \
 benchmark.inference benchmark.reading benchmark.preparation benchmark.command \

@@ -11,12 +11,12 @@ import orbax.checkpoint as ocp
 import pytest
 from etils import epath
 
-from bert_jax.checkpoint import Checkpoints
 from bert_jax.cli import main
 from bert_jax.data.records import Dataset, open_dataset
 from bert_jax.manifest import DamagedError
 from bert_jax.remote import local_copy
 from bert_jax.tokenization import Tokenizer
+from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.report import Report
 from bert_jax.whole import absolute
 
@@ -60,7 +60,7 @@ def test_a_report_is_there_after_each_flush(buckets):
     with Report(workdir, 0, 4, examples=True) as report:
         report.write(1, "train", {"loss": 1.0})
         report.write_examples(1, np.arange(2))
-        report.flush()
+        report.flush().result()
         assert [line["step"] for line in lines(written / "metrics.jsonl")] == [1]
         report.write(2, "train", {"loss": 0.5})
     # The run went down after its checkpoint at step 1, and goes on from there.
@@ -113,9 +113,10 @@ def damaged(bucket: Path, dataset: Dataset) -> str:
 def pointing_outside(bucket: Path, dataset: Dataset) -> str:
     shutil.copytree(dataset.path, bucket / "data")
     manifest = json.loads((bucket / "data" / "manifest.json").read_text())
+    del manifest["checksum"]  # as version 0.1.0 wrote it
     manifest["shards"][0]["path"] = "../../stray"
     (bucket / "data" / "manifest.json").write_text(json.dumps(manifest))
-    return "names ../../stray, outside of it"
+    return "names '../../stray', outside of gs://bucket/data"
 
 
 def of_something_else(bucket: Path, dataset: Dataset) -> str:

@@ -176,6 +176,12 @@ class RunConfig:
     """Steps between two checkpoints; the last step always has one."""
     keep_checkpoints: int = 2
     """How many of the newest to keep, beside the best."""
+    max_failed_saves: int = 5
+    """Checkpoints in a row that may fail to be written before the run ends; each is
+    tried again."""
+    hang_timeout_minutes: float = 60.0
+    """Abort, with the stack of each thread, where no step ends for so long after the
+    first; 0: wait for ever."""
     log_examples: bool = False
     """Write the row numbers of each step to examples.jsonl."""
     profile_steps: str = ""
@@ -185,7 +191,9 @@ class RunConfig:
         require_types(self)
         require_positive(self, "batch_size", "microbatches", "log_every")
         require_positive(self, "keep_checkpoints")
+        require_positive(self, "max_failed_saves")
         require_not_negative(self, "num_steps", "eval_every", "checkpoint_every")
+        require_not_negative(self, "hang_timeout_minutes")
         require_seed(self)
         if self.num_steps:
             self._check_schedule()
@@ -246,12 +254,16 @@ class PretrainConfig(RunConfig):
 
     data: DataConfig = DataConfig()
     masking: MaskingConfig = MaskingConfig()
+    eval_rows: int = 65_536
+    """Validation rows that an evaluation takes: the first ones, which are in random
+    order; 0: all."""
     keep_optimizer: bool = False
     """With init_from: take its optimizer and step too; the schedule counts on."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_positive(self, "num_steps", "eval_every", "checkpoint_every")
+        require_not_negative(self, "eval_rows")
         require(
             self.data.sequence_length <= self.model.max_position_embeddings,
             f"data.sequence_length={self.data.sequence_length} is more than "

@@ -93,16 +93,24 @@ def mask_for_evaluation(
 
 
 def validation_batches(
-    dataset: Dataset, batch_size: int, host_index: int, host_count: int
+    dataset: Dataset,
+    batch_size: int,
+    host_index: int,
+    host_count: int,
+    most_rows: int = 0,
 ) -> Iterator[Batch]:
     """This host's share of the validation rows, once each, in batches of one shape.
 
     The last batch is filled up with rows without tokens, which count nowhere.
+
+    Args:
+        most_rows: take so many at most, the first ones; 0: all.
     """
     share = host_share(batch_size, host_index, host_count)
-    for start in range(0, len(dataset.validation), batch_size):
+    number = min(len(dataset.validation), most_rows or len(dataset.validation))
+    for start in range(0, number, batch_size):
         numbers = start + np.arange(batch_size)[share]
-        real = numbers < len(dataset.validation)
+        real = numbers < number
         batch = columns(dataset.validation.gather(np.where(real, numbers, 0)))
         batch["end"][~real] = 0
         batch["next_sentence_label"][~real] = -1
@@ -195,7 +203,8 @@ def pretraining_task(
     """
     model = BertForPretraining(config.model)
     size, length = config.batch_size, config.data.sequence_length
-    share = host_share(size, host_index, host_count)
+    host = host_index, host_count
+    share = host_share(size, *host)
     words = word_table(config.masking, dataset)
     objective = Objective(model, config.masking, config.data.pairs, words)
 
@@ -218,7 +227,7 @@ def pretraining_task(
         loss=objective.loss,
         evaluate=objective.evaluate,
         evaluation_batches=functools.partial(
-            validation_batches, dataset, config.rows_at_once, host_index, host_count
+            validation_batches, dataset, config.rows_at_once, *host, config.eval_rows
         ),
         score=with_perplexity,
         merit=lambda scores: -scores["loss"],

@@ -52,7 +52,8 @@ def unigram_baseline(config: PretrainConfig, dataset: Dataset) -> dict[str, floa
     commonest = scores.argmax()
     mask = jax.jit(lambda batch: mask_for_evaluation(batch, config.masking, words))
     loss = hits = count = 0.0
-    for batch in validation_batches(dataset, config.batch_size, 0, 1):
+    rows = config.eval_rows
+    for batch in validation_batches(dataset, config.batch_size, 0, 1, rows):
         masked = mask(batch)
         labels = np.asarray(masked.labels)[np.asarray(masked.weights) > 0]
         loss -= scores[labels].sum(dtype=np.float64)

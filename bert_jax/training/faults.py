@@ -1,24 +1,41 @@
 """What ends a run early: signals, and gradients that stay non-finite."""
 
+import contextlib
 import signal
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
 MAX_SKIPPED_IN_A_ROW = 50
-WRITE_FAILED = 1
-"""Beside the numbers of signals: to stop because a checkpoint could not be written."""
+SAVE_AGAIN = 1
+"""Beside the numbers of signals: a save that has failed is to be tried again."""
 
 
 class InterruptedRun(Exception):
     """A signal ended the run, after a whole checkpoint was written."""
 
-    def __init__(self, signal_number: int, step: int) -> None:
+    def __init__(self, signal_number: int, step: int, saved: bool = True) -> None:
+        """Say where the run stopped.
+
+        Args:
+            saved: whether `step` has a checkpoint; it has none while updates are left
+                out because the gradient is not finite.
+        """
         name = signal.Signals(signal_number).name
+        kept = "with a checkpoint" if saved else "going on from the one before"
         super().__init__(
-            f"Stopped by {name} at step {step}, with a checkpoint; "
+            f"Stopped by {name} at step {step}, {kept}; "
             "start the same command again to go on."
         )
         self.exit_code = 128 + signal_number
+
+
+class StopRequested(Exception):
+    """A signal asks a run to end; raised and caught within the loop."""
+
+    def __init__(self, signal_number: int) -> None:
+        super().__init__(signal_number)
+        self.signal_number = signal_number
 
 
 class DivergedRun(RuntimeError):
@@ -37,6 +54,28 @@ def check_finite(skipped_in_a_row: float, step: int) -> None:
             f"up to step {step}; lower optimizer.peak_learning_rate or compute in "
             "float32, in another workdir, with --init-from an earlier checkpoint."
         )
+
+
+@contextlib.contextmanager
+def failures_in_the_loop(has_begun: Callable[[], bool]) -> Iterator[None]:
+    """Once a run has begun, what fails is no mistake in what it was asked for.
+
+    Args:
+        has_begun: whether the first step has ended.
+
+    Raises:
+        RuntimeError: instead of a ValueError or OSError, which mean a user's mistake.
+    """
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        if not has_begun():
+            raise
+        line = " ".join(str(error).split()).rstrip(".")
+        raise RuntimeError(
+            f"The run failed: {line}. Mend it and start the same command again; it "
+            "goes on from its newest checkpoint."
+        ) from error
 
 
 class StopSignals:

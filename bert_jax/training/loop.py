@@ -5,32 +5,35 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
-from typing import Any
 
 import jax
-import numpy as np
 from etils import epath
 from flax import serialization
 from jax.sharding import Mesh
 
-from bert_jax.checkpoint import Checkpoints
 from bert_jax.config import RunConfig
 from bert_jax.config_json import to_dict
 from bert_jax.data.pipeline import stream
 from bert_jax.flops import peak_flops_per_second
-from bert_jax.processes import Poll, is_first, together
+from bert_jax.processes import Poll, from_first, is_first, together
 from bert_jax.sharding import place_of_host, to_global
 from bert_jax.tasks.task import Task
+from bert_jax.training.checkpoints import Checkpoints
+from bert_jax.training.evaluation import evaluate
 from bert_jax.training.faults import (
-    WRITE_FAILED,
+    SAVE_AGAIN,
     InterruptedRun,
+    StopRequested,
     StopSignals,
     check_finite,
+    failures_in_the_loop,
 )
 from bert_jax.training.profile import Profile
 from bert_jax.training.report import Report, Silence
+from bert_jax.training.resume import Resume
 from bert_jax.training.start import Source, starting_state
 from bert_jax.training.step import make_eval_step, make_train_step
+from bert_jax.training.watchdog import Watchdog
 from bert_jax.whole_steps import CHECKPOINTS
 
 _BATCHES_AHEAD = 2
@@ -96,28 +99,6 @@ def device_batches(
             yield arrays
 
 
-def evaluate(
-    task: Task,
-    eval_step: Callable[[Any, dict[str, jax.Array]], Any],
-    params: Any,
-    mesh: Mesh,
-) -> dict[str, float] | None:
-    """Scores over the validation rows, each counted once; None where there are none."""
-    totals: dict[str, Any] = {}
-    outputs = []
-    for batch in task.evaluation_batches():
-        sums, of_rows = jax.device_get(eval_step(params, to_global(batch, mesh)))
-        outputs.append(of_rows)
-        for name, sum_and_count in sums.items():
-            totals[name] = totals.get(name, 0) + np.array(sum_and_count, np.float64)
-    if not totals:
-        return None
-    means = {name: total / max(count, 1.0) for name, (total, count) in totals.items()}
-    loss = sum(means[name] for name in task.objective)
-    floats = {"loss": float(loss)} | {k: float(v) for k, v in means.items()}
-    return task.score(floats, outputs)
-
-
 def fit(
     task: Task,
     config: RunConfig,
@@ -125,11 +106,15 @@ def fit(
     workdir: epath.Path,
     tokenizer_directory: epath.Path,
     source: Source | None = None,
+    resume: Resume | None = None,
+    check_lock: Callable[[], None] = lambda: None,
 ) -> dict[str, float]:
     """Train `task` to `config.num_steps` in `workdir`, from its newest checkpoint on.
 
     Args:
         source: what a new run takes its parameters from.
+        resume: the run's own newest whole checkpoint; None: it is a new run.
+        check_lock: raises RuntimeError where another run has taken the workdir over.
 
     Returns:
         The scores over the validation rows after the last step.
@@ -138,19 +123,22 @@ def fit(
         InterruptedRun: SIGTERM or SIGINT came, to any process; a whole checkpoint was
             written.
         DivergedRun: gradients stayed non-finite.
-        ValueError: a checkpoint does not fit the model.
-        RuntimeError: a checkpoint could not be written.
+        ValueError: a checkpoint does not fit the model; or as the first step raises.
+        RuntimeError: `max_failed_saves` checkpoints in a row could not be written, or
+            what failed after the first step.
     """
-    checkpoints = Checkpoints(
-        workdir / CHECKPOINTS,
-        config.keep_checkpoints,
-        to_dict(config),
-        tokenizer_directory,
-    )
     with ExitStack() as stack:
+        checkpoints = Checkpoints(
+            workdir / CHECKPOINTS,
+            config.keep_checkpoints,
+            to_dict(config),
+            tokenizer_directory,
+            config.max_failed_saves,
+            check_lock,
+        )
         stack.callback(checkpoints.close)
-        state, shardings, problems = starting_state(
-            task, config, mesh, checkpoints, source
+        state, shardings = starting_state(
+            task, config, mesh, checkpoints, source, resume
         )
         step = first_step = int(state.step)
         report: Report | Silence = Silence()
@@ -158,7 +146,7 @@ def fit(
             if is_first():
                 report = Report(workdir, step, config.num_steps, config.log_examples)
         stack.enter_context(report)
-        for problem in problems:
+        for problem in resume.problems if resume else ():
             report.say(f"Passed over a newer checkpoint: {problem}")
         if step:
             report.say(f"Going on from the checkpoint at step {step}.")
@@ -166,47 +154,84 @@ def fit(
         train_step = profile.around(make_train_step(task, config, mesh, shardings))
         eval_step = make_eval_step(task, mesh, shardings)
         signals = stack.enter_context(StopSignals())
+        watchdog = stack.enter_context(Watchdog(config.hang_timeout_minutes))
         poll = Poll()
         _, shares = place_of_host(mesh, jax.process_index())
         clock = Clock(mesh.size, shares)
-        clock.restart()
+
+        def stop_signal() -> int:
+            """A signal that any process has received; asked by all together."""
+            watchdog.beat()
+            found = poll.largest(signals.received or 0)
+            return found if found > SAVE_AGAIN else 0
+
+        def validate() -> dict[str, float] | None:
+            """Evaluate, write the scores, and note them of the checkpoint."""
+            scores = evaluate(task, eval_step, state.params, mesh, stop_signal)
+            if scores is not None:
+                report.write(step, "validation", scores)
+                checkpoints.record_score(step, task.merit(scores))
+            clock.restart()
+            return scores
+
+        def is_due(now: int, every: int) -> bool:
+            return now == config.num_steps or now % every == 0
+
+        def save(surely: bool = False) -> bool:
+            """Whether a checkpoint is on its way; none is while updates are skipped."""
+            if int(state.skipped_in_a_row) and step < config.num_steps:
+                report.say(f"No checkpoint at step {step}: its update was left out.")
+                return False
+            rest = serialization.to_state_dict(state)
+            write = checkpoints.save_surely if surely else checkpoints.save
+            write(step, rest.pop("params"), rest, report.flush)
+            for notice in checkpoints.taken_notices():
+                report.say(notice)
+            return True
+
+        saved_at = resume.step if resume else None
         scores = None
-        for batch in device_batches(task, step, config.num_steps, mesh, clock):
-            state, scalars = train_step(state, batch)
-            if step == first_step:
-                # The first step is mostly compilation, and no measure of the rest.
-                jax.block_until_ready(scalars)
+        with failures_in_the_loop(lambda: step > first_step):
+            try:
+                if resume and is_due(step, config.eval_every):
+                    # None where it was stopped between its checkpoint and its scores.
+                    scores = from_first(report.scores(step)) or validate()
                 clock.restart()
-            if config.log_examples:
-                report.write_examples(step + 1, task.examples(step))
-            step += 1
-            last = step == config.num_steps
-            if last or step % config.log_every == 0:
-                values = {k: float(v) for k, v in jax.device_get(scalars).items()}
-                check_finite(values["skipped_in_a_row"], step)
-                report.write(step, "train", values | clock.rates())
-                clock.restart()
-            scores = None
-            if last or step % config.eval_every == 0:
-                scores = evaluate(task, eval_step, state.params, mesh)
-                if scores is not None:
-                    report.write(step, "validation", scores)
-                clock.restart()
-            # Read once: a signal that comes between the two would find no checkpoint.
-            stop = poll.largest(
-                signals.received or (WRITE_FAILED if checkpoints.failed else 0)
-            )
-            if last or stop or step % config.checkpoint_every == 0:
-                report.flush()
-                rest = serialization.to_state_dict(state)
-                merit = None if scores is None else task.merit(scores)
-                checkpoints.save(step, rest.pop("params"), rest, merit)
-            if stop and not last:
-                checkpoints.wait()
-                raise InterruptedRun(stop, step)
-        checkpoints.wait()
-        if scores is None:
-            scores = evaluate(task, eval_step, state.params, mesh)
+                for batch in device_batches(task, step, config.num_steps, mesh, clock):
+                    state, scalars = train_step(state, batch)
+                    if step == first_step:
+                        # The first step is mostly compilation, no measure of the rest.
+                        jax.block_until_ready(scalars)
+                        clock.restart()
+                    watchdog.beat()
+                    if config.log_examples:
+                        report.write_examples(step + 1, task.examples(step))
+                    step += 1
+                    if is_due(step, config.log_every):
+                        values = {
+                            k: float(v) for k, v in jax.device_get(scalars).items()
+                        }
+                        check_finite(values["skipped_in_a_row"], step)
+                        report.write(step, "train", values | clock.rates())
+                        clock.restart()
+                    # Read once: a signal between two readings would find no checkpoint.
+                    asked = poll.largest(
+                        signals.received or SAVE_AGAIN * checkpoints.retry_due
+                    )
+                    if asked or is_due(step, config.checkpoint_every):
+                        saved_at = step if save() else saved_at
+                    if asked > SAVE_AGAIN and step < config.num_steps:
+                        raise StopRequested(asked)
+                    if is_due(step, config.eval_every):
+                        scores = validate()
+                if not checkpoints.wait():
+                    save(surely=True)
+            except StopRequested as stop:
+                if saved_at != step or not checkpoints.wait():
+                    saved_at = step if save(surely=True) else saved_at
+                raise InterruptedRun(
+                    stop.signal_number, step, saved_at == step
+                ) from None
         if scores is None:
             report.say("There are no validation rows to evaluate on.")
         return scores or {}

@@ -1,16 +1,21 @@
 """Where scalars go: metrics.jsonl (the truth), TensorBoard, the terminal."""
 
+import contextlib
 import json
 import math
+import os
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from typing import Any
 
 from etils import epath
 
-from bert_jax.manifest import files_below
+from bert_jax.training.tensorboard import TensorBoard
+from bert_jax.training.upload import Uploader
+from bert_jax.whole import is_address
 
 METRICS = "metrics.jsonl"
 EXAMPLES = "examples.jsonl"
@@ -43,12 +48,17 @@ def keep_lines_until(path: epath.Path, step: int) -> None:
     if not path.exists():
         return
     kept = []
-    lines = path.read_text().split("\n")
+    try:
+        lines = path.read_text().split("\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path} is not UTF-8 ({error}); repair or move the file away."
+        ) from error
     for number, line in enumerate(lines, 1):
         try:
             if line and json.loads(line)["step"] <= step:
                 kept.append(line + "\n")
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             if number < len(lines):
                 raise ValueError(
                     f"{path}, line {number} is not a metrics line ({error}); repair or "
@@ -68,8 +78,20 @@ def shown(scalars: Mapping[str, float]) -> str:
     )
 
 
+def scores_at(path: epath.Path, step: int) -> dict[str, float] | None:
+    """What a metrics file says of the validation rows at `step`; None: nothing."""
+    if not path.exists():
+        return None
+    for line in path.read_bytes().decode(errors="replace").splitlines():
+        with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
+            scalars = json.loads(line)
+            if (scalars.pop("step"), scalars.pop("split")) == (step, "validation"):
+                return {k: math.nan if v is None else v for k, v in scalars.items()}
+    return None
+
+
 class Silence:
-    """What a process has instead of a `Report` when another one reports the run."""
+    """Does nothing; used on the processes that are not the primary one."""
 
     def __enter__(self) -> "Silence":
         return self
@@ -78,11 +100,12 @@ class Silence:
         pass
 
     def write(self, step: int, split: str, scalars: Mapping[str, float]) -> None:
-        """Nothing, as are the others."""
+        """Does nothing, as all methods here."""
 
     def write_examples(self, step: int, rows: Any) -> None: ...
     def say(self, message: str) -> None: ...
     def flush(self) -> None: ...
+    def scores(self, step: int) -> dict[str, float] | None: ...
 
 
 class Report:
@@ -101,17 +124,21 @@ class Report:
         """
         for name in (METRICS, EXAMPLES):
             keep_lines_until(workdir / name, first_step)
-        self._workdir = folder = workdir
+        folder = workdir
         self._own: tempfile.TemporaryDirectory[str] | None = None
-        if "://" in str(workdir):
+        self._uploader: Uploader | None = None
+        if is_address(workdir):
             self._own = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
             folder = epath.Path(self._own.name)
+            self._uploader = Uploader(folder, workdir)
             for name in (METRICS, EXAMPLES):
                 if (workdir / name).exists():
                     (folder / name).write_bytes((workdir / name).read_bytes())
+        self._folder = folder
         self._metrics = open(folder / METRICS, "a")
         self._examples = open(folder / EXAMPLES, "a") if examples else None
         self._tensorboard = _tensorboard(folder / "tensorboard", first_step)
+        self._problem_said = False
         self._num_steps = num_steps
         self._first_shown: tuple[int, float] | None = None
         self._progress = _progress(first_step, num_steps)
@@ -120,14 +147,18 @@ class Report:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.flush()
-        self._metrics.close()
-        if self._examples:
-            self._examples.close()
-        if self._tensorboard:
-            self._tensorboard.close()
+        with contextlib.suppress(OSError):  # the run's own error says it already
+            upload = self.flush()
+            if upload is not None and (error := upload.exception()) is not None:
+                self.say(f"{METRICS} could not be uploaded to the end: {error}")
+        for file in (self._metrics, self._examples, self._tensorboard):
+            if file is not None:
+                with contextlib.suppress(OSError):
+                    file.close()
         if self._progress:
             self._progress.stop()
+        if self._uploader:
+            self._uploader.close()
         if self._own:
             self._own.cleanup()
 
@@ -135,18 +166,30 @@ class Report:
         """One line of `metrics.jsonl`, its TensorBoard points, and a look at it."""
         finite = {k: v if math.isfinite(v) else None for k, v in scalars.items()}
         line = {"step": step, "split": split, **finite}
-        self._metrics.write(json.dumps(line) + "\n")
-        self._metrics.flush()
+        with naming(self._folder / METRICS):
+            self._metrics.write(json.dumps(line) + "\n")
+            self._metrics.flush()
         if self._tensorboard:
-            for name, value in scalars.items():
-                self._tensorboard.add_scalar(f"{split}/{name}", value, step)
+            self._tensorboard.write(step, split, scalars)
+            self._say_problem()
         self._show(step, split, scalars)
+
+    def scores(self, step: int) -> dict[str, float] | None:
+        """What was written of the validation rows at `step`; None: nothing."""
+        return scores_at(self._folder / METRICS, step)
+
+    def _say_problem(self) -> None:
+        problem = self._tensorboard.problem if self._tensorboard else ""
+        if problem and not self._problem_said:
+            self._problem_said = True
+            self.say(f"No more points for TensorBoard: {problem}. {METRICS} goes on.")
 
     def write_examples(self, step: int, rows: Any) -> None:
         """The row numbers that step `step` learned from."""
         assert self._examples is not None
         line = {"step": step, "rows": rows.tolist()}
-        self._examples.write(json.dumps(line) + "\n")
+        with naming(self._folder / EXAMPLES):
+            self._examples.write(json.dumps(line) + "\n")
 
     def say(self, message: str) -> None:
         """A remark to whoever watches."""
@@ -155,21 +198,21 @@ class Report:
         else:
             print(message, flush=True)
 
-    def flush(self) -> None:
-        """Hand all that was written to the operating system, or the object store."""
-        self._metrics.flush()
+    def flush(self) -> Future[None] | None:
+        """Hand all that was written to the operating system, or begin to upload it.
+
+        Returns:
+            The upload, if there is one.
+        """
+        with naming(self._folder / METRICS):
+            self._metrics.flush()
         if self._examples:
-            self._examples.flush()
+            with naming(self._folder / EXAMPLES):
+                self._examples.flush()
         if self._tensorboard:
             self._tensorboard.flush()
-        if self._own:
-            self._upload(epath.Path(self._own.name))
-
-    def _upload(self, folder: epath.Path) -> None:
-        for name in files_below(folder):
-            copy = self._workdir / name
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            copy.write_bytes((folder / name).read_bytes())
+            self._say_problem()
+        return self._uploader.start() if self._uploader else None
 
     def _show(self, step: int, split: str, scalars: Mapping[str, float]) -> None:
         if split == "train" and self._progress:
@@ -194,14 +237,24 @@ def _duration(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{seconds:02}"
 
 
-def _tensorboard(directory: epath.Path, first_step: int) -> Any:
+def _tensorboard(directory: epath.Path, first_step: int) -> TensorBoard | None:
     """A writer that hides points after `first_step`; None without tensorboardX."""
     try:
-        from tensorboardX import SummaryWriter
+        return TensorBoard(directory, first_step)
     except ImportError:
         print("tensorboardX is not installed: metrics.jsonl only.", flush=True)
         return None
-    return SummaryWriter(str(directory), purge_step=first_step + 1)
+
+
+@contextlib.contextmanager
+def naming(path: epath.Path) -> Iterator[None]:
+    """Name the file in an OSError that a write to an open file raises."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = os.fspath(path)
+        raise
 
 
 def _progress(first_step: int, num_steps: int) -> Any:

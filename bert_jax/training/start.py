@@ -10,11 +10,13 @@ from etils import epath
 from flax import serialization
 from jax.sharding import Mesh
 
-from bert_jax.checkpoint import Checkpoints, restore_step
+from bert_jax.checkpoint import restore_step
 from bert_jax.config import RunConfig
 from bert_jax.sharding import path_name, tree_shardings
 from bert_jax.tasks.task import Task
+from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.optimizer import make_optimizer
+from bert_jax.training.resume import Resume
 from bert_jax.training.state import TrainState, initial_state
 
 Source: TypeAlias = epath.Path | dict[str, Any]
@@ -40,18 +42,35 @@ def with_given(params: Any, given: dict[str, Any]) -> Any:
     return jax.tree_util.tree_map_with_path(choose, params)
 
 
+def _require_origin(
+    config: RunConfig, source: Source | None, resume: Resume | None
+) -> None:
+    drawn = getattr(config, "from_scratch", False) or not config.init_from
+    if resume is None and source is None and not drawn:
+        raise RuntimeError(
+            f"init_from={config.init_from} was not loaded, and the run has no "
+            "checkpoint of its own; it would begin with random parameters."
+        )
+
+
 def starting_state(
     task: Task,
     config: RunConfig,
     mesh: Mesh,
     checkpoints: Checkpoints,
     source: Source | None,
-) -> tuple[TrainState, TrainState, list[str]]:
-    """The state, its shardings, and what was wrong with checkpoints passed over.
+    resume: Resume | None,
+) -> tuple[TrainState, TrainState]:
+    """The state, and its shardings.
 
     That is the run's own newest checkpoint. A run without any takes the parameters, or
     all of the state, from `source`, or draws them.
+
+    Raises:
+        RuntimeError: the run is to begin from a model, and neither that nor a
+            checkpoint of its own is there.
     """
+    _require_origin(config, source, resume)
     optimizer = make_optimizer(config.optimizer, config.schedule_steps)
     new_state = functools.partial(initial_state, task.initialise, optimizer)
     seed = np.uint32(config.seed)  # an argument: all seeds share a compiled program
@@ -66,9 +85,8 @@ def starting_state(
     )
     wanted_rest = serialization.to_state_dict(wanted)
     wanted_params = wanted_rest.pop("params")
-    problems: list[str] = []
-    if (own := checkpoints.restore(wanted_params, wanted_rest)) is not None:
-        params, rest, problems = own
+    if resume is not None:
+        params, rest = checkpoints.restore(resume.step, wanted_params, wanted_rest)
     elif isinstance(source, epath.Path):
         params, rest = restore_step(source, wanted_params, wanted_rest)
     else:
@@ -76,6 +94,6 @@ def starting_state(
         if source is not None:
             params = with_given(state.params, source)
             state = dataclasses.replace(state, params=params)
-        return state, shardings, problems
+        return state, shardings
     state = serialization.from_state_dict(wanted, {"params": params, **rest})
-    return state, shardings, problems
+    return state, shardings

@@ -16,7 +16,7 @@ import pytest
 from etils import epath
 
 import bert_jax
-from bert_jax.checkpoint import Checkpoints, read_params
+from bert_jax.checkpoint import read_params
 from bert_jax.config import (
     DataConfig,
     MeshConfig,
@@ -31,6 +31,7 @@ from bert_jax.run import pretrain
 from bert_jax.sharding import make_mesh
 from bert_jax.tasks import pretraining
 from bert_jax.training import loop
+from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.faults import InterruptedRun
 from bert_jax.training.report import Report
 from bert_jax.training.start import starting_state
@@ -388,7 +389,7 @@ def test_a_phase_of_longer_rows_begins_with_the_whole_state(
     none_of_its_own = Checkpoints(
         epath.Path(tmp_path / "none"), 1, {}, dataset.path / "tokenizer"
     )
-    state, _, _ = starting_state(task, second, mesh, none_of_its_own, source)
+    state, _ = starting_state(task, second, mesh, none_of_its_own, source, None)
     none_of_its_own.close()
     assert int(state.step) == int(state.opt_state[-1].count) == 6
     moments = state.opt_state[0]
@@ -457,9 +458,18 @@ def test_without_validation_rows_training_goes_on(
 def test_a_checkpoint_that_cannot_be_written_is_the_runs_failure(
     small_config, tmp_path, monkeypatch, unpolished
 ):
-    def full(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
+    """The tokenizer's files, of which each checkpoint holds a copy, are removed."""
+    write = Report.write
 
-    monkeypatch.setattr("bert_jax.checkpoint.describe_files", full)
-    with pytest.raises(RuntimeError, match="could not be written: .*No space left"):
-        pretrain(small_config, tmp_path)
+    def write_and_remove(self: Report, step: int, *arguments: Any) -> None:
+        write(self, step, *arguments)
+        if step == 2:
+            shutil.rmtree(tmp_path / "tokenizer")
+
+    monkeypatch.setattr(Report, "write", write_and_remove)
+    config = dataclasses.replace(small_config, max_failed_saves=1)
+    with pytest.raises(
+        RuntimeError, match="step 4 could not be written: .*No such file.*failed_saves"
+    ):
+        pretrain(config, tmp_path)
+    assert not (tmp_path / "checkpoints" / "4").exists()

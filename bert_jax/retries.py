@@ -1,0 +1,28 @@
+"""Trying again what a file system or network may refuse for a moment."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+ATTEMPTS = 4
+FIRST_DELAY_SECONDS = 0.5
+
+
+def with_retries(
+    action: Callable[[], T],
+    attempts: int = ATTEMPTS,
+    first_delay: float = FIRST_DELAY_SECONDS,
+) -> T:
+    """Call `action` until it succeeds, at most `attempts` times.
+
+    Each pause between two calls is twice the one before it; the first takes
+    `first_delay` seconds. The error of the last call is raised.
+    """
+    for attempt in range(attempts - 1):
+        try:
+            return action()
+        except Exception:  # the libraries for buckets have errors of their own
+            time.sleep(first_delay * 2**attempt)
+    return action()

@@ -1,0 +1,96 @@
+"""Where a run goes on: the newest whole checkpoint of its workdir, decided once."""
+
+import contextlib
+import dataclasses
+from typing import Any
+
+from etils import epath
+
+from bert_jax.manifest import MANIFEST
+from bert_jax.processes import from_first, is_first, together
+from bert_jax.training.checkpoints import REMOVED
+from bert_jax.whole_steps import CHECKPOINTS, newest_whole, read_config, steps_in
+
+DAMAGED = ".damaged"
+"""Ends the name of a step directory that was passed over."""
+HISTORY = "history"
+"""The key of a workdir's config.json under which it says what changed at which step."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Resume:
+    """What a workdir holds of a run that has begun."""
+
+    step: int
+    """Of its newest whole checkpoint."""
+    config: dict[str, Any]
+    """The run's configuration, as JSON values."""
+    history: list[dict[str, Any]]
+    """On what machine the run began, and what was changed since."""
+    problems: list[str]
+    """What is wrong with newer checkpoints."""
+
+
+def find_resume(workdir: epath.Path) -> Resume | None:
+    """What the run in `workdir` goes on from; None: it has no whole checkpoint yet.
+
+    A directory of a step is not enough: a run that was killed in its first save has
+    one, and nothing to go on from.
+
+    Raises:
+        DamagedError: there are checkpoints, and none of them is whole.
+        ValueError: the configuration in the workdir cannot be read.
+    """
+    step, problems = newest_whole(workdir / CHECKPOINTS)
+    if step is None:
+        return None
+    copy = workdir / CHECKPOINTS / str(step)
+    try:
+        told = read_config(workdir) if (workdir / "config.json").exists() else None
+    except ValueError as error:
+        line = str(error).rstrip(".")
+        raise ValueError(
+            f"{line}. Remove the file: the run then goes on with that of {copy}."
+        ) from error
+    config = dict(read_config(copy) if told is None else told)
+    history = config.pop(HISTORY, [])
+    if not isinstance(history, list):
+        history = []
+    return Resume(step, config, history, problems)
+
+
+def resume_of_all(workdir: epath.Path) -> Resume | None:
+    """What `find_resume` says, decided by the primary process for all.
+
+    Newer checkpoints are put out of the way of the run, which will write them again:
+    damaged ones are renamed, unfinished ones removed.
+
+    Raises:
+        ValueError: as `find_resume`.
+    """
+    found: Resume | None = None
+    with together():
+        if is_first():
+            found = find_resume(workdir)
+            _set_aside(workdir / CHECKPOINTS, -1 if found is None else found.step)
+    told = from_first(None if found is None else dataclasses.asdict(found))
+    return None if told is None else Resume(**told)
+
+
+def _set_aside(directory: epath.Path, newest: int) -> None:
+    """Rename the damaged steps after `newest`, and remove the unfinished ones."""
+    for step in steps_in(directory):
+        place = directory / str(step)
+        if step > newest and (place / MANIFEST).exists():
+            name, number = f"{step}{DAMAGED}", 1
+            while (directory / name).exists():
+                number += 1
+                name = f"{step}{DAMAGED}.{number}"
+            place.rename(directory / name)
+        elif step > newest:
+            place.rmtree()
+    if directory.exists():
+        for place in directory.iterdir():
+            if place.name.endswith(REMOVED):
+                with contextlib.suppress(OSError):
+                    place.rmtree()

@@ -1,0 +1,45 @@
+"""Copies of a run's local files in a bucket, kept up to date in the background."""
+
+import functools
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from etils import epath
+
+from bert_jax.manifest import files_below
+from bert_jax.retries import with_retries
+
+
+class Uploader:
+    """Copies the files below a folder to a bucket, those that have grown alone."""
+
+    def __init__(self, folder: epath.Path, target: epath.Path) -> None:
+        self._folder = folder
+        self._target = target
+        self._thread = ThreadPoolExecutor(1)
+        self._uploaded: dict[str, int] = {}
+
+    def start(self) -> Future[None]:
+        """Begin to upload the files as they are now; only ever added to, they grow."""
+        sizes = {
+            name: (self._folder / name).stat().length
+            for name in files_below(self._folder)
+        }
+        return self._thread.submit(self._upload, sizes)
+
+    def _upload(self, sizes: dict[str, int]) -> None:
+        for name, size in sizes.items():
+            if self._uploaded.get(name) == size:
+                continue
+            with (self._folder / name).open("rb") as file:
+                content = file.read(size)
+            with_retries(functools.partial(self._write, name, content))
+            self._uploaded[name] = size
+
+    def _write(self, name: str, content: bytes) -> None:
+        copy = self._target / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(content)
+
+    def close(self) -> None:
+        """Let what was begun end."""
+        self._thread.shutdown()
