@@ -3,16 +3,16 @@
 import contextlib
 import json
 import math
-import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any
 
 from etils import epath
 
+from bert_jax.files import named_errors
 from bert_jax.training.tensorboard import TensorBoard
 from bert_jax.training.upload import Uploader
 from bert_jax.whole import is_address
@@ -166,7 +166,7 @@ class Report:
         """One line of `metrics.jsonl`, its TensorBoard points, and a look at it."""
         finite = {k: v if math.isfinite(v) else None for k, v in scalars.items()}
         line = {"step": step, "split": split, **finite}
-        with naming(self._folder / METRICS):
+        with named_errors(self._folder / METRICS):
             self._metrics.write(json.dumps(line) + "\n")
             self._metrics.flush()
         if self._tensorboard:
@@ -188,7 +188,7 @@ class Report:
         """The row numbers that step `step` learned from."""
         assert self._examples is not None
         line = {"step": step, "rows": rows.tolist()}
-        with naming(self._folder / EXAMPLES):
+        with named_errors(self._folder / EXAMPLES):
             self._examples.write(json.dumps(line) + "\n")
 
     def say(self, message: str) -> None:
@@ -204,10 +204,10 @@ class Report:
         Returns:
             The upload, if there is one.
         """
-        with naming(self._folder / METRICS):
+        with named_errors(self._folder / METRICS):
             self._metrics.flush()
         if self._examples:
-            with naming(self._folder / EXAMPLES):
+            with named_errors(self._folder / EXAMPLES):
                 self._examples.flush()
         if self._tensorboard:
             self._tensorboard.flush()
@@ -244,17 +244,6 @@ def _tensorboard(directory: epath.Path, first_step: int) -> TensorBoard | None:
     except ImportError:
         print("tensorboardX is not installed: metrics.jsonl only.", flush=True)
         return None
-
-
-@contextlib.contextmanager
-def naming(path: epath.Path) -> Iterator[None]:
-    """Name the file in an OSError that a write to an open file raises."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename is None:
-            error.filename = os.fspath(path)
-        raise
 
 
 def _progress(first_step: int, num_steps: int) -> Any:

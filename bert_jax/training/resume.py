@@ -6,6 +6,7 @@ from typing import Any
 
 from etils import epath
 
+from bert_jax.files import read_json_object
 from bert_jax.manifest import MANIFEST
 from bert_jax.processes import from_first, is_first, together
 from bert_jax.training.checkpoints import REMOVED
@@ -45,14 +46,12 @@ def find_resume(workdir: epath.Path) -> Resume | None:
     if step is None:
         return None
     copy = workdir / CHECKPOINTS / str(step)
-    try:
-        told = read_config(workdir) if (workdir / "config.json").exists() else None
-    except ValueError as error:
-        line = str(error).rstrip(".")
-        raise ValueError(
-            f"{line}. Remove the file: the run then goes on with that of {copy}."
-        ) from error
-    config = dict(read_config(copy) if told is None else told)
+    path = workdir / "config.json"
+    if path.exists():
+        remedy = f"remove it, and the run goes on with that of {copy}"
+        config = read_json_object(path, remedy)
+    else:
+        config = read_config(copy)
     history = config.pop(HISTORY, [])
     if not isinstance(history, list):
         history = []
