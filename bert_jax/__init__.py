@@ -5,8 +5,8 @@ neither JAX nor TensorFlow.
 """
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # typing's own would take longer to import than all the rest
 if TYPE_CHECKING:
     from bert_jax.config import (
         BertConfig,
@@ -79,7 +79,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'bert_jax' has no attribute {name!r}")
     return getattr(importlib.import_module(f"bert_jax.{_HOME[name]}"), name)

@@ -1,5 +1,17 @@
-"""`python -m bert_jax` is `bert-jax`."""
+"""`bert-jax`, and `python -m bert_jax`: the first lines of a process."""
 
-from bert_jax.cli import entry_point
+from typing import NoReturn
 
-entry_point()
+from bert_jax import signals
+
+
+def main(*verb: str) -> NoReturn:
+    """Handle signals before anything is imported that takes time; then run the verb."""
+    signals.install()
+    from bert_jax.cli import entry_point
+
+    entry_point(*verb)
+
+
+if __name__ == "__main__":
+    main()

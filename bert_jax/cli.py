@@ -8,10 +8,17 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from typing import NoReturn, TypeAlias
+from typing import Annotated, NoReturn, TypeAlias
 
-from bert_jax import backend
+from bert_jax import backend, signals
 from bert_jax.command import UsageError, parse_options
+from bert_jax.messages import (
+    explain,
+    one_line,
+    printable,
+    show_warnings_in_a_line,
+    write_any_text,
+)
 
 Verb: TypeAlias = Callable[[Sequence[str]], int]
 
@@ -45,7 +52,7 @@ def vocab(arguments: Sequence[str]) -> int:
 
     tokenizer = train_vocabulary(config)
     print(
-        f"{config.output}: {tokenizer.kind}, {tokenizer.vocab_size} tokens, "
+        f"{printable(config.output)}: {tokenizer.kind}, {tokenizer.vocab_size} tokens, "
         f"{'cased' if tokenizer.cased else 'uncased'}."
     )
     return 0
@@ -73,7 +80,8 @@ def inspect(arguments: Sequence[str]) -> int:
     import tyro
 
     def command(
-        path: tyro.conf.Positional[str], verify: bool = False
+        path: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="PATH")],
+        verify: bool = False,
     ) -> tuple[str, bool]:
         """What a dataset, a workdir or a model holds.
 
@@ -87,7 +95,7 @@ def inspect(arguments: Sequence[str]) -> int:
     from bert_jax.inspection import inspect as run
 
     for line in run(path, verify):
-        print(line)
+        print(printable(line))
     return 0
 
 
@@ -184,9 +192,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logging.getLogger("absl").setLevel(logging.CRITICAL)
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
-        return run_verb(arguments)
+        with signals.interruptible():
+            return run_verb(arguments)
     except KeyboardInterrupt:
-        return 130
+        return 128 + signal.SIGINT
     except BrokenPipeError:
         # Whoever read our output has gone, as in `bert-jax … | head`: end as SIGPIPE
         # would end us, without a further complaint when Python closes the stream.
@@ -198,30 +207,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _explain(error)
 
 
-TOO_LARGE = (
-    "The device has too little memory: take more --microbatches or a smaller "
-    "--batch-size; `pretrain … --dry-run --memory-gib N` tells what else helps."
-)
-
-
 def _explain(error: Exception) -> int:
     """Say in one line what went wrong, and give the exit code for it."""
-    from bert_jax.training.faults import DivergedRun, InterruptedRun
+    from bert_jax.training.faults import InterruptedRun
 
-    message = " ".join(str(error).split())
     if isinstance(error, InterruptedRun):
-        print(message, file=sys.stderr)
+        print(one_line(error), file=sys.stderr)
         return error.exit_code
-    if isinstance(error, (ValueError, OSError)):
-        print(f"bert-jax: {message}", file=sys.stderr)
-        return 2
-    if isinstance(error, RuntimeError) and "RESOURCE_EXHAUSTED" in message:
-        print(f"bert-jax: {message[:240].rstrip('.')}. {TOO_LARGE}", file=sys.stderr)
-        return 1
-    if isinstance(error, DivergedRun) or type(error) is RuntimeError:
-        print(f"bert-jax: {message}", file=sys.stderr)
-        return 1
-    raise error
+    explained = explain(error)
+    if explained is None:
+        raise error
+    line, code = explained
+    print(f"bert-jax: {one_line(line)}", file=sys.stderr)
+    return code
 
 
 COMPUTING = set("pretrain finetune evaluate predict features benchmark demo".split())
@@ -230,7 +228,11 @@ COMPUTING = set("pretrain finetune evaluate predict features benchmark demo".spl
 
 def entry_point(*verb: str) -> NoReturn:
     """What the `bert-jax` command runs, or that of a single verb."""
+    signals.install()
+    write_any_text()
+    show_warnings_in_a_line()
     arguments = [*verb, *sys.argv[1:]]
     if COMPUTING.intersection(arguments[:2]):
-        backend.start_with_huge_pages(os.environ)
+        with signals.held():
+            backend.start_with_huge_pages(os.environ)
     sys.exit(main(arguments))

@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parent.parent / "bert_jax"
 
 # Modules from the top down. A line is a layer; within it, too, order holds.
 ORDER = """
-checks files backend command \
+signals messages checks files backend command \
 config.model config.data config.training config.finetuning config \
 config_json manifest runs_file whole remote tokenizer_backends tokenization \
 wordpiece

@@ -1,5 +1,5 @@
 """`python -m bert_jax.benchmark` is `bert-jax benchmark`."""
 
-from bert_jax.cli import entry_point
+from bert_jax.__main__ import main
 
-entry_point("benchmark")
+main("benchmark")

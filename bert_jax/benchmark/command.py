@@ -9,9 +9,11 @@ import json
 import platform
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from bert_jax.benchmark.figures import Figures, peak_memory_mib, show, table
 from bert_jax.benchmark.pytorch import leave_memory
+from bert_jax.command import UsageError
 from bert_jax.config import PRESETS
 
 # Of each: the module of its function `benchmark_WHAT`, and what is measured.
@@ -69,9 +71,16 @@ def add_training(command: argparse.ArgumentParser) -> None:
     )
 
 
+class Parser(argparse.ArgumentParser):
+    """Raises what a user did wrong, to be told in a line as with every verb."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; `{self.prog} --help` tells the options.")
+
+
 def parser() -> argparse.ArgumentParser:
     """The options; argparse, so that it runs where tyro is not installed."""
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="bert-jax benchmark",
         description="Measure training, inference, input or preparation on this machine",
     )
