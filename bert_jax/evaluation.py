@@ -8,6 +8,7 @@ from pathlib import Path
 from etils import epath
 
 from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig
+from bert_jax.convert.embedding import model_directory
 from bert_jax.convert.opening import locate, open_model
 from bert_jax.inference import predictions_for, task_of
 from bert_jax.tasks.problem import Problem, Record
@@ -22,7 +23,7 @@ def examples_config(directory: epath.Path) -> ExamplesConfig:
     Args:
         directory: the checkpoint, or a directory of Hugging Face's files.
     """
-    values = read_config(directory)
+    values = read_config(model_directory(directory))
     if "task" in values:
         return read_part(directory, "", FinetuneConfig).data
     model = read_part(directory, "model", BertConfig) if "model" in values else None

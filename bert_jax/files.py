@@ -48,13 +48,26 @@ def read_json(path: epath.Path, remedy: str) -> Any:
         ValueError: it is no regular file, not JSON, or holds a key twice.
     """
     require_regular_file(path)
+    content = path.read_bytes()
     try:
-        return json.loads(path.read_bytes(), object_pairs_hook=_pairs_once)
+        return parse_json(content)
+    except ValueError as error:
+        raise ValueError(f"{path} {error}; {remedy}.") from error
+
+
+def parse_json(content: bytes) -> Any:
+    """A JSON value, in none of whose objects a key stands twice.
+
+    Raises:
+        ValueError: says what is wrong, as the rest of a sentence.
+    """
+    try:
+        return json.loads(content, object_pairs_hook=_pairs_once)
     except RecursionError:
         problem = "it nests too deep"
     except ValueError as error:
         problem = str(error)
-    raise ValueError(f"{path} is not JSON that can be read: {problem}; {remedy}.")
+    raise ValueError(f"is not JSON that can be read: {problem}")
 
 
 def read_json_object(path: epath.Path, remedy: str) -> dict[str, Any]:

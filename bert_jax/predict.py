@@ -129,6 +129,7 @@ class Predictor:
         """One float32 vector a text, from the last layer.
 
         A vector depends on its text alone; the batch it is in adds rounding at most.
+        Where the model's files have `max_seq_length`, longer texts are cut off there.
 
         Args:
             pooling: mean over the real tokens, [CLS] and [SEP] among them, or cls,
@@ -145,7 +146,10 @@ class Predictor:
         if isinstance(texts, str):
             raise ValueError("texts is one string; pass a list of them, as in [text].")
         pooling, normalize = self._how_to_embed(pooling, normalize)
-        rows = [self._join(ids) for ids in self.tokenizer.encode_batch(list(texts))]
+        found, limit = self.tokenizer.encode_batch(list(texts)), None
+        if self.embedding.max_tokens is not None:
+            limit = self.embedding.max_tokens - 2  # [CLS] and [SEP]
+        rows = [self._join(ids[:limit]) for ids in found]
         lengths = np.array([len(ids) for ids, _ in rows], np.int64)
         buckets = bucket_lengths(lengths, self.config.max_position_embeddings)
         embedded = np.zeros((len(rows), self.config.hidden_size), np.float32)

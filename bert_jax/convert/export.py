@@ -1,6 +1,7 @@
 """A model as Hugging Face's transformers reads it: config.json and safetensors."""
 
 import dataclasses
+import os
 import re
 from typing import Any
 
@@ -12,7 +13,11 @@ from jaxtyping import Float32
 from bert_jax.config import BertConfig
 from bert_jax.config_json import write_json
 from bert_jax.convert.comparison import Comparison, compare
-from bert_jax.convert.embedding import embedding_files, write_embedding
+from bert_jax.convert.embedding import (
+    embedding_files,
+    model_directory,
+    write_embedding,
+)
 from bert_jax.convert.huggingface import CONFIG, TOKENIZER_FILES
 from bert_jax.convert.huggingface_config import HEADS, RATES, SIZES
 from bert_jax.convert.model_card import model_card
@@ -184,8 +189,10 @@ def _source_files(directory: epath.Path) -> list[dict[str, Any]]:
     if (directory / MANIFEST).exists():
         files: list[dict[str, Any]] = read_manifest(directory)["files"]
         return files
-    names = (path.name for path in directory.iterdir())
+    folder = model_directory(directory)
+    names = (path.name for path in folder.iterdir())
     read = {CONFIG, SINGLE, INDEX, *TOKENIZER_FILES}
     shard = re.compile(r"model-.*\.safetensors")
     found = [name for name in names if name in read or shard.fullmatch(name)]
+    found = [os.path.relpath(folder / name, directory) for name in found]
     return describe_files(directory, [*found, *embedding_files(directory)])

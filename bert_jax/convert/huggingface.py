@@ -1,6 +1,7 @@
 """Models as Hugging Face's transformers saves them: config.json and safetensors."""
 
 import dataclasses
+import os
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,13 @@ from flax.traverse_util import unflatten_dict
 from jaxtyping import Float
 
 from bert_jax.config import BertConfig
-from bert_jax.convert.embedding import embedding_files, read_embedding
+from bert_jax.convert.embedding import (
+    embedding_files,
+    model_directory,
+    read_embedding,
+)
 from bert_jax.convert.huggingface_config import keys_left_over, read_bert_config
-from bert_jax.convert.model_files import read_json
+from bert_jax.convert.model_files import read_object
 from bert_jax.convert.names import Name, named_shapes, names_of, shape_of, some
 from bert_jax.convert.receipts import Imported, Leaf
 from bert_jax.convert.sentencepiece_files import (
@@ -50,9 +55,11 @@ TOKENIZER_FILES = ("vocab.txt", MODEL, "tokenizer.json", "tokenizer_config.json"
 
 def is_huggingface(path: epath.Path) -> bool:
     """Whether a directory holds a model as transformers saves it."""
-    if (path / "state").exists() or not (path / CONFIG).exists():
+    if (path / "state").exists():
         return False
-    return any((path / name).exists() for name in (SINGLE, INDEX, *PICKLES))
+    path = model_directory(path)
+    tensors = any((path / name).exists() for name in (SINGLE, INDEX, *PICKLES))
+    return tensors and (path / CONFIG).exists()
 
 
 def read_huggingface(path: epath.Path, allow_extra: bool = False) -> Imported:
@@ -61,7 +68,7 @@ def read_huggingface(path: epath.Path, allow_extra: bool = False) -> Imported:
     Args:
         path: holds config.json, model.safetensors (or its shards and their index) and
             the tokenizer's files; or one file of tensors or its index, beside which the
-            others lie.
+            others lie; or a directory of sentence-transformers, of which that is one.
         allow_extra: leave tensors aside that the architecture does not have.
 
     Raises:
@@ -69,8 +76,10 @@ def read_huggingface(path: epath.Path, allow_extra: bool = False) -> Imported:
         ValueError: a file is damaged, the files do not belong together, or the model
             is none that we compute; one line says which and what.
     """
-    files, found = open_tensors(path)
-    path = path.parent if path.is_file() else path
+    root = path.parent if path.is_file() else path
+    folder = path if path.is_file() else model_directory(root)
+    files, found = open_tensors(folder)
+    path = folder.parent if folder.is_file() else folder
     prefix = find_prefix(path, found)
     tensors = by_canonical_name(path, found, prefix)
     config = _read_config(path, tensors)
@@ -83,8 +92,9 @@ def read_huggingface(path: epath.Path, allow_extra: bool = False) -> Imported:
     tokenizer = read(path)
     spare = _spare_rows(path, config.vocab_size, tokenizer.vocab_size)
     config = dataclasses.replace(config, vocab_size=tokenizer.vocab_size)
-    present = [name for name in TOKENIZER_FILES if (path / name).exists()]
-    present += embedding_files(path)
+    files += [name for name in (CONFIG, *TOKENIZER_FILES) if (path / name).exists()]
+    sources = [os.path.relpath(path / name, root) for name in files]
+    sources += embedding_files(root)
     taken = [(tensors[name.huggingface], name) for name in names]
     both = {name.huggingface: name for name in names}
     again = [(copy, both[original]) for original, copy in copies.items()]
@@ -95,9 +105,9 @@ def read_huggingface(path: epath.Path, allow_extra: bool = False) -> Imported:
         leaves=tuple(_leaf(tensor, name) for tensor, name in [*taken, *again]),
         fresh=(),
         left_over=(*sorted(left_over), *_rows_left_over(taken, spare)),
-        sources=tuple(describe_files(path, [CONFIG, *files, *present])),
-        config_left_over=keys_left_over(read_json(path / CONFIG)),
-        embedding=read_embedding(path, tokenizer.cased),
+        sources=tuple(describe_files(root, sources)),
+        config_left_over=keys_left_over(read_object(path / CONFIG)),
+        embedding=read_embedding(root, tokenizer.cased, config.max_position_embeddings),
         prefix=prefix,
     )
 
@@ -108,7 +118,7 @@ def _read_config(path: epath.Path, tensors: dict[str, Tensor]) -> BertConfig:
         raise FileNotFoundError(
             f"{path} lacks {CONFIG}, which says what the tensors are of; fetch it too."
         )
-    values = read_json(path / CONFIG)
+    values = read_object(path / CONFIG)
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     try:
         config = read_bert_config(values, shapes)

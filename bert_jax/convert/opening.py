@@ -134,7 +134,8 @@ def download(name: str) -> epath.Path:
             "huggingface_hub`, or name a directory."
         ) from error
     files = [CONFIG, SINGLE, INDEX, "model-*.safetensors", *TOKENIZER_FILES]
-    files += [MODULES, POOLING_CONFIG, *OTHERS]
+    files += [*OTHERS, *(f"0_*/{name}" for name in (*files, *OTHERS))]
+    files += [MODULES, POOLING_CONFIG]
     try:
         found = snapshot_download(match[1], revision=match[2], allow_patterns=files)
     except Exception as error:

@@ -19,7 +19,7 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from bert_jax.convert.model_files import read_file
 from bert_jax.convert.tokenizer_export import template
-from bert_jax.convert.tokenizers import ROLES, library_tokenizer, read_object
+from bert_jax.convert.tokenizers import ROLES, library_tokenizer, read_or_empty
 from bert_jax.tokenization import Tokenizer
 from bert_jax.tokenizer_backends import SPECIAL_TOKENS
 
@@ -270,7 +270,7 @@ def _fields(content: bytes) -> Iterator[tuple[int, Any]]:
 
 def is_sentencepiece(directory: epath.Path) -> bool:
     """Whether a directory holds what `write_sentencepiece` wrote."""
-    return (directory / MODEL).exists() and OURS in read_object(directory / CONFIG)
+    return (directory / MODEL).exists() and OURS in read_or_empty(directory / CONFIG)
 
 
 def read_sentencepiece(directory: epath.Path) -> Tokenizer:
@@ -280,14 +280,14 @@ def read_sentencepiece(directory: epath.Path) -> Tokenizer:
         ValueError: the files are damaged, or tokenizer.json has another vocabulary.
     """
     config, content = (
-        read_object(directory / CONFIG)[OURS],
+        read_or_empty(directory / CONFIG)[OURS],
         read_file(directory / MODEL),
     )
     try:
         tokenizer = Tokenizer(config, content)
     except ValueError as error:
         raise ValueError(f"{directory / MODEL}: {error}") from error
-    whole = read_object(directory / WHOLE)
+    whole = read_or_empty(directory / WHOLE)
     if whole:
         library = library_tokenizer(whole, directory / WHOLE)
         tokens = tokenizer.tokens(range(tokenizer.vocab_size))

@@ -12,7 +12,8 @@ import numpy as np
 from etils import epath
 from jaxtyping import Float, Float32, UInt8
 
-from bert_jax.convert.model_files import parse_object, read_json, require_file
+from bert_jax.convert.model_files import parse_object, read_object
+from bert_jax.files import require_regular_file
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt")
@@ -120,7 +121,7 @@ def open_tensors(path: epath.Path) -> tuple[list[str], list[Tensor]]:
 
 def _open_shards(index: epath.Path) -> tuple[list[str], list[Tensor]]:
     path = index.parent
-    places = read_json(index).get("weight_map")
+    places = read_object(index).get("weight_map")
     if not isinstance(places, dict) or not places:
         raise ValueError(f"{index} has no weight_map; fetch it again.")
     for file in places.values():
@@ -158,7 +159,7 @@ def read_header(path: epath.Path) -> list[Tensor]:
         FileNotFoundError: there is no such file.
         ValueError: it is not a whole safetensors file.
     """
-    require_file(path)
+    require_regular_file(path)
     size = path.stat().length
     with path.open("rb") as file:
         start = file.read(9)

@@ -14,7 +14,7 @@ from bert_jax.convert.huggingface_config import (
     keys_left_over,
     read_bert_config,
 )
-from bert_jax.convert.model_files import read_json
+from bert_jax.convert.model_files import read_object
 from bert_jax.convert.names import Name, named_shapes, names_of, shape_of, some
 from bert_jax.convert.receipts import Imported, Leaf
 from bert_jax.convert.tf1_files import INDEX, Checkpoint, find_prefix, open_checkpoint
@@ -69,7 +69,7 @@ def read_tf1(path: epath.Path, allow_extra: bool = False) -> Imported:
         fresh=(),
         left_over=tuple(left_over),
         sources=tuple(describe_files(folder, files)),
-        config_left_over=keys_left_over(read_json(folder / CONFIG)),
+        config_left_over=keys_left_over(read_object(folder / CONFIG)),
     )
 
 
@@ -79,7 +79,7 @@ def _read_config(path: epath.Path, checkpoint: Checkpoint) -> BertConfig:
         raise FileNotFoundError(
             f"{path} is missing; copy it there from the model that training began with."
         )
-    values = read_json(path)
+    values = read_object(path)
     absent = [name for name in SIZES if name not in values]
     if absent:
         raise ValueError(f"{path} lacks {', '.join(absent)}; put the whole file there.")
@@ -188,7 +188,7 @@ def _read_tokenizer(folder: epath.Path, config: BertConfig) -> Tokenizer:
 def _cased(folder: epath.Path) -> bool:
     """Whether the vocabulary is cased, which none of the original's files says."""
     path = folder / TOKENIZER
-    values = read_json(path) if path.exists() else {}
+    values = read_object(path) if path.exists() else {}
     if isinstance(values.get("cased"), bool):
         return bool(values["cased"])
     if isinstance(values.get("do_lower_case"), bool):

@@ -13,7 +13,7 @@ from etils import epath
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from bert_jax.convert.added_tokens import added_tokens
-from bert_jax.convert.model_files import read_file, read_json
+from bert_jax.convert.model_files import read_file, read_object
 from bert_jax.tokenization import Tokenizer
 from bert_jax.tokenizer_backends import ADDED, SPECIAL_TOKENS, WORD_LIMIT
 
@@ -40,8 +40,8 @@ def from_huggingface(directory: epath.Path) -> Tokenizer:
             type or a special token is one that our Tokenizer does not have.
     """
     names = (CONFIG, "special_tokens_map.json", "added_tokens.json")
-    config, roles, added = (read_object(directory / name) for name in names)
-    whole = read_object(directory / WHOLE)
+    config, roles, added = (read_or_empty(directory / name) for name in names)
+    whole = read_or_empty(directory / WHOLE)
     path = directory / "vocab.txt"
     if not whole and not path.exists():
         raise FileNotFoundError(
@@ -69,9 +69,9 @@ def from_huggingface(directory: epath.Path) -> Tokenizer:
     return tokenizer
 
 
-def read_object(path: epath.Path) -> dict[str, Any]:
+def read_or_empty(path: epath.Path) -> dict[str, Any]:
     """The JSON object in a file, empty where there is no file; or a ValueError."""
-    return read_json(path) if path.exists() else {}
+    return read_object(path) if path.exists() else {}
 
 
 def library_tokenizer(whole: dict[str, Any], path: epath.Path) -> HuggingFaceTokenizer:

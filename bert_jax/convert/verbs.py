@@ -53,13 +53,16 @@ def _import_model(source: str, kind: str, output: str, allow_extra: bool) -> int
         imported = read_tf1(open_directory(source), allow_extra=allow_extra)
         comparison = Comparison(reason="no library here runs the checkpoint itself")
     else:
+        from bert_jax.convert.embedding import model_directory
         from bert_jax.convert.huggingface import read_huggingface
         from bert_jax.convert.opening import as_directory
 
         found = as_directory(source)
         imported = read_huggingface(found, allow_extra=allow_extra)
         if found.is_dir():
-            comparison = compare(found, imported.config, imported.params)
+            comparison = compare(
+                model_directory(found), imported.config, imported.params
+            )
         else:
             comparison = Comparison(reason="transformers reads directories alone")
     write_imported(imported, directory, comparison)
