@@ -4,6 +4,7 @@ import contextlib
 import errno
 import json
 import os
+import secrets
 import stat
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +12,14 @@ from typing import Any
 from etils import epath
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def is_regular_file(path: str | os.PathLike[str]) -> bool:
+    """Whether it is a regular file, or a link to one; what is in a bucket counts as one.
+
+    Not epath's `is_file`, to which a pipe is one too.
+    """
+    return "://" in os.fspath(path) or os.path.isfile(path)
 
 
 def require_regular_file(path: str | os.PathLike[str], what: str = "") -> None:
@@ -107,3 +116,26 @@ def named_errors(path: str | os.PathLike[str]) -> Iterator[None]:
         reason = error.strerror or f"{error}, as on a full disk"
         told = f"{os.fspath(path)} cannot be written: {reason}; {remedy}."
         raise OSError(error.errno or errno.ENOSPC, told) from error
+
+
+def write_whole(path: str | os.PathLike[str], *pieces: bytes | memoryview) -> None:
+    """Write a local file in one piece or not at all, and have it on the disk.
+
+    Raises:
+        OSError: it cannot be written; says where, and the remedy.
+    """
+    name = os.fspath(path)
+    # Another process may write the same file, as one that a killed parent left.
+    temporary = f"{name}.{secrets.token_hex(4)}.tmp"
+    try:
+        with named_errors(name):
+            with open(temporary, "xb") as file:
+                for piece in pieces:
+                    file.write(piece)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, name)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise

@@ -15,6 +15,7 @@ from typing import Any
 from etils import epath
 
 from bert_jax.config_json import write_json
+from bert_jax.files import is_regular_file
 
 MANIFEST = "manifest.json"
 CHECKSUM = "checksum"
@@ -108,7 +109,7 @@ def verify_files(root: epath.Path, entries: Iterable[dict[str, Any]]) -> None:
             return f"{path} is missing"
         if leaves(root, path):
             return f"{path} is a link to outside of {root}"
-        if not path.is_file():
+        if not is_regular_file(path):
             return f"{path} is not a regular file"
         if (size := path.stat().length) != entry["size"]:
             return f"{path} has {size} bytes instead of {entry['size']}"
@@ -154,7 +155,7 @@ def read_manifest(root: epath.Path) -> dict[str, Any]:
     path = root / MANIFEST
     if not path.exists():
         raise FileNotFoundError(f"{path} is missing: {root} is absent or unfinished.")
-    if not path.is_file():
+    if not is_regular_file(path):
         raise DamagedError(f"{path} is not a regular file.")
     try:
         content = json.loads(path.read_text())

@@ -71,7 +71,7 @@ def whole_directory(output: epath.Path) -> Iterator[epath.Path]:
     except BaseException:
         for path in made:
             with contextlib.suppress(OSError):  # another's by now, or never made
-                path.rmdir()
+                os.rmdir(path)
         raise
 
 

@@ -18,7 +18,8 @@ wordpiece
 data data.prose data.installed_documentation data.sources data.structured \
 data.paragraph_origins data.documents vocabulary data.duplicates data.corpus \
 data.pairs data.packing \
-data.records data.passes data.chunks data.beam data.unfinished data.prepare \
+data.shards data.dataset_manifest data.records data.passes data.chunks \
+data.joining data.workers data.beam data.unfinished data.prepare \
 data.pipeline data.buckets data.examples data.example_cache \
 model model.layers model.attention model.encoder model.heads \
 model.pretraining model.finetuning model.apply flops rows masking_units masking \

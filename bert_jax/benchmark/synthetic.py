@@ -15,7 +15,8 @@ from bert_jax.config import (
     MeshConfig,
     PretrainConfig,
 )
-from bert_jax.data.records import Dataset, Rows, row_dtype
+from bert_jax.data.records import Dataset, Rows
+from bert_jax.data.shards import row_dtype
 
 if TYPE_CHECKING:
     from bert_jax.tasks.task import Task

@@ -1,6 +1,6 @@
 """Chunks written by Apache Beam, on the runner that its options name.
 
-The runner's machines run the same `write_shard` as local processes do. They read the
+The runner's machines run the same `write_chunk` as local processes do. They read the
 input and write the output where it is, so both must be in one place for all of them,
 and they need this package: Beam's options say how it gets there.
 """
@@ -13,7 +13,7 @@ import numpy as np
 from etils import epath
 
 from bert_jax.config import PrepareConfig
-from bert_jax.data.chunks import UNFINISHED, Chunk, result_of, write_shard
+from bert_jax.data.chunks import UNFINISHED, Chunk, noted_result, write_chunk
 from bert_jax.data.documents import Documents
 from bert_jax.tokenization import Tokenizer
 
@@ -21,11 +21,11 @@ from bert_jax.tokenization import Tokenizer
 def write_by_beam(
     config: PrepareConfig, files: Sequence[str], chunks: Sequence[Chunk]
 ) -> dict[str, dict[str, Any]]:
-    """Write the shards of `chunks`; what is to be said of each, by its name.
+    """Write the rows of `chunks`; what is to be said of each, by its name.
 
     Raises:
         ValueError: Apache Beam is not installed.
-        RuntimeError: the runner ended without having written a shard.
+        RuntimeError: the runner ended without having written a chunk.
     """
     try:
         import apache_beam as beam
@@ -35,7 +35,7 @@ def write_by_beam(
             "engine=beam needs Apache Beam; pip install 'bert_jax[beam]'."
         ) from error
 
-    class WriteShard(beam.DoFn):
+    class WriteChunk(beam.DoFn):
         def setup(self) -> None:
             self.tokenizer = Tokenizer.load(config.output)
 
@@ -43,14 +43,14 @@ def write_by_beam(
             with _places(config, chunk).open("rb") as file:
                 documents = Documents(*np.load(file, allow_pickle=False))
             whole = dataclasses.replace(chunk, documents=documents)
-            write_shard(whole, config, files, self.tokenizer)
+            write_chunk(whole, config, files, self.tokenizer)
             return iter(())
 
     output = epath.Path(config.output)
     named = [_put_aside(config, chunk) for chunk in chunks]
     with beam.Pipeline(options=PipelineOptions(list(config.beam_options))) as pipeline:
-        _ = pipeline | beam.Create(named) | beam.Reshuffle() | beam.ParDo(WriteShard())
-    results = {chunk.name: result_of(output, chunk) for chunk in chunks}
+        _ = pipeline | beam.Create(named) | beam.Reshuffle() | beam.ParDo(WriteChunk())
+    results = {chunk.name: noted_result(output, chunk) for chunk in chunks}
     missing = [name for name, result in results.items() if result is None]
     if missing:
         raise RuntimeError(
@@ -73,5 +73,5 @@ def _put_aside(config: PrepareConfig, chunk: Chunk) -> Chunk:
 
 
 def _places(config: PrepareConfig, chunk: Chunk) -> epath.Path:
-    """Where a chunk's part of the index is kept for whoever writes its shard."""
+    """Where a chunk's part of the index is kept for whoever writes its rows."""
     return epath.Path(config.output) / UNFINISHED / f"{chunk.name}.places"

@@ -1,11 +1,13 @@
-"""The corpus in chunks: which documents go together, and the shard each chunk becomes.
+"""The corpus in chunks: which documents go together, and the rows each chunk becomes.
 
 What a chunk holds depends on the input and the seed alone. Random segments come from
 the same chunk, so the shuffle of the whole corpus is what lets them come from anywhere.
+The rows of many chunks, one after another, are a shard.
 """
 
 import collections
 import dataclasses
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -17,16 +19,16 @@ from jaxtyping import Int32, Int64, Shaped
 from bert_jax.config import PrepareConfig
 from bert_jax.config_json import write_json
 from bert_jax.data.corpus import Corpus
+from bert_jax.data.dataset_manifest import SPLITS
 from bert_jax.data.documents import Documents, read_text, split_sentences
 from bert_jax.data.packing import most_pairs, pack, share_rows
 from bert_jax.data.pairs import Pairs, make_pairs
 from bert_jax.data.passes import held_out, passes, shuffle
-from bert_jax.data.records import SPLITS, row_dtype, shard_name, write_rows
-from bert_jax.manifest import DamagedError, describe_files, verify_files
+from bert_jax.data.records import as_bytes
+from bert_jax.data.shards import row_dtype, shard_name
+from bert_jax.files import write_whole
 from bert_jax.tokenization import Tokenizer
 
-CHUNK_BYTES = 1 << 22
-"""Text of one chunk: some 200 chapters to draw random segments from."""
 UNFINISHED = "unfinished"
 """Subdirectory of an output that is not finished: its plan, the chunks done so far."""
 
@@ -37,16 +39,34 @@ _CHARACTERS_A_CALL = 1 << 17
 
 
 @dataclasses.dataclass(frozen=True)
+class Layout:
+    """How much text goes into a chunk, and into a shard."""
+
+    chunk_bytes: int = 1 << 22
+    """Some 200 chapters to draw random segments from: other rows with another size."""
+    shard_bytes: int = 1 << 31
+    """Some 1 GB of rows; the same rows whatever the size. A process that trains holds
+    each shard open."""
+
+
+DEFAULT_LAYOUT = Layout()
+
+
+@dataclasses.dataclass(frozen=True)
 class Chunk:
-    """Documents that become one shard."""
+    """Documents whose rows are written together."""
 
     name: str
     split: str
+    shard: str
+    """The name of the file that its rows come to."""
     seed: tuple[int, ...]
     documents: Documents
 
 
-def plan_chunks(config: PrepareConfig, corpus: Corpus) -> list[Chunk]:
+def plan_chunks(
+    config: PrepareConfig, corpus: Corpus, layout: Layout = DEFAULT_LAYOUT
+) -> list[Chunk]:
     """The chunks of both splits, from shuffles of the whole corpus.
 
     The training documents are gone through in passes, each with a shuffle and chunks of
@@ -57,7 +77,7 @@ def plan_chunks(config: PrepareConfig, corpus: Corpus) -> list[Chunk]:
     """
     where, documents = " ".join(config.input), corpus.documents
     if not len(documents):
-        raise ValueError(f"input {where} holds no text.")
+        raise ValueError(f"input {where} holds no text; name files that do.")
     if len(documents) == 1 and config.pairs == "nsp":
         raise ValueError(
             f"input {where} is a single document, but next sentence prediction needs "
@@ -70,33 +90,56 @@ def plan_chunks(config: PrepareConfig, corpus: Corpus) -> list[Chunk]:
     }
     chunks = []
     for split_number, split in enumerate(SPLITS):
-        parts = [part for o in orders[split] for part in _cut(o, documents.length)]
+        parts = [
+            part
+            for order in orders[split]
+            for part in cut(order, documents.length, layout.chunk_bytes)
+        ]
+        sizes = np.array([documents.length[part].sum() for part in parts], np.int64)
+        shards = share_among_shards(sizes, layout.shard_bytes).tolist()
+        count = shards[-1] + 1 if shards else 0
         chunks += [
             Chunk(
-                shard_name(split, number, len(parts)),
+                f"{split}-{number:06d}",
                 split,
+                shard_name(split, shard, count),
                 (config.seed, split_number, number),
                 documents.take(part),
             )
-            for number, part in enumerate(parts)
+            for number, (part, shard) in enumerate(zip(parts, shards, strict=True))
         ]
     return chunks
 
 
-def _cut(
-    order: Int64[np.ndarray, " N"], length: Int64[np.ndarray, " M"]
+def cut(
+    order: Int64[np.ndarray, " N"], length: Int64[np.ndarray, " M"], chunk_bytes: int
 ) -> list[Int64[np.ndarray, " _"]]:
-    """Cut documents into chunks of CHUNK_BYTES of text and at least two documents."""
+    """Cut documents into chunks of so much text and at least two documents."""
     ends, start, size = [], 0, 0
     for number, document in enumerate(order, 1):
         size += length[document]
-        if size >= CHUNK_BYTES and number - start >= 2:
+        if size >= chunk_bytes and number - start >= 2:
             ends.append(number)
             start, size = number, 0
     # What is left joins the chunk before it, unless it makes a decent one.
-    if ends and (len(order) - start < 2 or size < CHUNK_BYTES // 2):
+    if ends and (len(order) - start < 2 or size < chunk_bytes // 2):
         ends.pop()
     return np.split(order, ends) if len(order) else []
+
+
+def share_among_shards(
+    sizes: Int64[np.ndarray, " N"], shard_bytes: int
+) -> Int64[np.ndarray, " N"]:
+    """The number of the shard that each chunk goes to, in order, none left out.
+
+    Shards are of even size, as near to `shard_bytes` of text as they can be.
+    """
+    total = int(sizes.sum())
+    count = max(1, round(total / shard_bytes))
+    twice_middle = 2 * np.cumsum(sizes) - sizes
+    places = twice_middle * count // max(2 * total, 1)
+    _, numbers = np.unique(places, return_inverse=True)
+    return numbers
 
 
 def dtype_of(config: PrepareConfig, tokenizer: Tokenizer) -> np.dtype[np.void]:
@@ -105,10 +148,10 @@ def dtype_of(config: PrepareConfig, tokenizer: Tokenizer) -> np.dtype[np.void]:
     return row_dtype(config.sequence_length, tokenizer.vocab_size, most)
 
 
-def write_shard(
+def write_chunk(
     chunk: Chunk, config: PrepareConfig, files: Sequence[str], tokenizer: Tokenizer
 ) -> dict[str, Any]:
-    """Write a chunk's shard, and beside the plan what is to be said of it."""
+    """Write a chunk's rows, and beside them what is to be said of them."""
     tokens, bounds, counts, dropped = _tokenize(chunk, config, files, tokenizer)
     rng = np.random.default_rng(chunk.seed)
     pairs = make_pairs(
@@ -124,15 +167,25 @@ def write_shard(
     if config.pack:
         rows = share_rows(rows, dtype, tokenizer.pad_id)
     output = epath.Path(config.output)
-    write_rows(output / chunk.name, rows)
-    (shard,) = describe_files(output, [chunk.name])
+    content = as_bytes(rows)
+    write_whole(rows_path(output, chunk), content)
     result = {
-        "shard": shard | {"split": chunk.split, "rows": len(rows)},
+        "rows": len(rows),
+        "sha256": hashlib.sha256(content).hexdigest(),
         "counts": counts | _count(config, pairs, rows),
         "dropped": dropped | pairs.dropped,
     }
-    write_json(result, output / UNFINISHED / f"{chunk.name}.json")
+    write_json(result, _result_path(output, chunk))
     return result
+
+
+def rows_path(output: epath.Path, chunk: Chunk) -> epath.Path:
+    """Where a chunk's rows lie until they are in their shard."""
+    return output / UNFINISHED / f"{chunk.name}.rows"
+
+
+def _result_path(output: epath.Path, chunk: Chunk) -> epath.Path:
+    return output / UNFINISHED / f"{chunk.name}.json"
 
 
 def _count(
@@ -202,14 +255,30 @@ def _calls(sentences: Sequence[str]) -> Iterator[Sequence[str]]:
             start, size = number, 0
 
 
-def result_of(output: epath.Path, chunk: Chunk) -> dict[str, Any] | None:
-    """What an earlier run noted of this chunk, if its shard is whole."""
-    path = output / UNFINISHED / f"{chunk.name}.json"
-    if not path.exists():
-        return None
+def noted_result(output: epath.Path, chunk: Chunk) -> dict[str, Any] | None:
+    """What an earlier run noted of this chunk; None if that cannot be read."""
     try:
-        result: dict[str, Any] = json.loads(path.read_text())
-        verify_files(output, [result["shard"]])
-    except DamagedError:
+        result = json.loads(_result_path(output, chunk).read_text())
+        rows, sha256 = result["rows"], result["sha256"]
+        counts = [*result["counts"].values(), *result["dropped"].values()]
+    except (OSError, ValueError, LookupError, TypeError):
         return None
-    return result
+    except (AttributeError, RecursionError):
+        return None
+    numbers = all(type(number) is int and number >= 0 for number in [rows, *counts])
+    return result if numbers and isinstance(sha256, str) else None
+
+
+def read_rows(
+    output: epath.Path, chunk: Chunk, result: dict[str, Any], row_bytes: int
+) -> bytes | None:
+    """The rows of a chunk, before they are in their shard; None if they are damaged."""
+    path = rows_path(output, chunk)
+    try:
+        if path.stat().length != result["rows"] * row_bytes:
+            return None
+        content = path.read_bytes()
+    except OSError:
+        return None
+    is_whole = hashlib.sha256(content).hexdigest() == result["sha256"]
+    return content if is_whole else None

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float64, Int64, UInt64
 
 from bert_jax.config import PrepareConfig
 from bert_jax.data.corpus import Corpus
-from bert_jax.data.records import SPLITS
+from bert_jax.data.dataset_manifest import SPLITS
 
 
 def shuffle(

@@ -1,4 +1,4 @@
-"""Text → a dataset: the corpus is cut into chunks, and each becomes a shard.
+"""Text → a dataset: the corpus is cut into chunks, whose rows are put into shards.
 
 What a chunk holds and how it turns out depends on the input and the seed alone, so
 chunks may be written by any number of processes, in any order, in several runs.
@@ -6,38 +6,37 @@ Memory holds the index of the documents, and one chunk a process.
 """
 
 import collections
-import concurrent.futures
 import contextlib
 import dataclasses
-import functools
-import multiprocessing
 import os
-import signal
-import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from etils import epath
 
 from bert_jax.config import PrepareConfig
-from bert_jax.data import records
 from bert_jax.data.beam import write_by_beam
 from bert_jax.data.chunks import (
+    DEFAULT_LAYOUT,
     LABEL_1,
     UNFINISHED,
     Chunk,
+    Layout,
     dtype_of,
     plan_chunks,
-    result_of,
-    write_shard,
 )
 from bert_jax.data.corpus import Corpus, read_corpus, spool_folder
+from bert_jax.data.dataset_manifest import FORMAT_VERSION, SPLITS
 from bert_jax.data.documents import require_language
+from bert_jax.data.joining import GrowingShard, growing_shards
 from bert_jax.data.passes import num_passes
+from bert_jax.data.records import open_dataset
+from bert_jax.data.shards import dtype_to_json
 from bert_jax.data.sources import find_sources
-from bert_jax.data.unfinished import begin, is_finished, require_ours
+from bert_jax.data.unfinished import begin, held, is_finished, require_ours
+from bert_jax.data.workers import write_chunks
 from bert_jax.manifest import describe_files, write_manifest
 from bert_jax.tokenization import Tokenizer
 from bert_jax.whole import local_output
@@ -51,18 +50,20 @@ _NOT_RECORDED = (
 
 
 def prepare(
-    config: PrepareConfig, report: Callable[[str], None] = print
+    config: PrepareConfig,
+    report: Callable[[str], None] = print,
+    layout: Layout = DEFAULT_LAYOUT,
 ) -> dict[str, Any]:
     """Make the dataset that `config` describes; returns its manifest.
 
-    An interrupted run is continued by the same call: shards that are whole are kept.
+    An interrupted run is continued by the same call: chunks that are done are kept.
     A dataset that is finished and the same is left as it is. With more than one
     worker, a script must call this under `if __name__ == "__main__":`, because each
     process imports the script anew.
 
     Raises:
         FileNotFoundError: an input pattern matches no file; there is no tokenizer.
-        FileExistsError: the output holds something else.
+        FileExistsError: the output holds something else, or another process is at it.
         ValueError: too few documents; a source that cannot be read as it should.
         RuntimeError: a worker process died.
     """
@@ -71,18 +72,18 @@ def prepare(
     sources = find_sources(config.input)
     output = local_output(config.output)
     require_ours(output)
-    with spool_folder(Path(config.output) / UNFINISHED) as folder:
+    with held(output), spool_folder(Path(output) / UNFINISHED) as folder:
         corpus = read_corpus(config, sources, folder, report)
-        chunks = plan_chunks(config, corpus)
-        plan = _describe_plan(config, tokenizer, corpus)
+        chunks = plan_chunks(config, corpus, layout)
+        plan = _describe_plan(config, tokenizer, corpus, layout)
         if is_finished(output, plan):
             report(f"{output} is already complete.")
-            manifest = records.open_dataset(output).manifest
+            manifest = open_dataset(output).manifest
         else:
-            begin(output, plan)
+            begin(output, plan, layout)
             tokenizer.save(output / "tokenizer")
-            results = _write_all(config, corpus.files, chunks, report)
-            manifest = _finish(output, plan, tokenizer, results, corpus.dropped)
+            shards = _write_all(config, corpus.files, chunks, tokenizer, report)
+            manifest = _finish(output, plan, tokenizer, shards, corpus.dropped)
             report(_summary(output, manifest))
     if (output / UNFINISHED).exists():
         (output / UNFINISHED).rmtree()
@@ -90,18 +91,21 @@ def prepare(
 
 
 def _describe_plan(
-    config: PrepareConfig, tokenizer: Tokenizer, corpus: Corpus
+    config: PrepareConfig, tokenizer: Tokenizer, corpus: Corpus, layout: Layout
 ) -> dict[str, Any]:
-    """Everything that the dataset's bytes depend on."""
+    """Everything that the dataset's rows depend on."""
     dtype = dtype_of(config, tokenizer)
     options = dataclasses.asdict(config)
     for name in _NOT_RECORDED:
         del options[name]
+    # Datasets older than these are as they would be now.
     if not config.pack:
-        del options["pack"]  # datasets older than the option are as they would be now
+        del options["pack"]
+    if layout.chunk_bytes != DEFAULT_LAYOUT.chunk_bytes:
+        options["chunk_bytes"] = layout.chunk_bytes
     return {
-        "format_version": records.FORMAT_VERSION,
-        "row": records.dtype_to_json(dtype),
+        "format_version": FORMAT_VERSION,
+        "row": dtype_to_json(dtype),
         "sequence_length": config.sequence_length,
         "vocab_size": tokenizer.vocab_size,
         "pairs": config.pairs,
@@ -116,100 +120,58 @@ def _write_all(
     config: PrepareConfig,
     files: list[str],
     chunks: list[Chunk],
+    tokenizer: Tokenizer,
     report: Callable[[str], None],
-) -> list[dict[str, Any]]:
-    """Write the shards that are not there yet; the results of all, in order."""
+) -> list[GrowingShard]:
+    """Write the rows that are not there yet; all shards, in order."""
     output = epath.Path(config.output)
-    results = {c.name: r for c in chunks if (r := result_of(output, c)) is not None}
-    if results:
-        report(f"{len(results)} of {len(chunks)} chunks are already done.")
-    todo = [chunk for chunk in chunks if chunk.name not in results]
+    shards = growing_shards(output, chunks, dtype_of(config, tokenizer))
+    done = {name for shard in shards.values() for name in shard.results}
+    if done:
+        report(f"{len(done)} of {len(chunks)} chunks are already done.")
+    todo = [chunk for chunk in chunks if chunk.name not in done]
     if config.engine == "beam":
-        results |= write_by_beam(config, files, todo)
-        return [results[chunk.name] for chunk in chunks]
+        results = write_by_beam(config, files, todo)
+        for name, shard in shards.items():
+            shard.add((c, results[c.name]) for c in todo if c.shard == name)
+    else:
+        _write_here(config, files, todo, shards, report)
+    return list(shards.values())
+
+
+def _write_here(
+    config: PrepareConfig,
+    files: list[str],
+    todo: list[Chunk],
+    shards: dict[str, GrowingShard],
+    report: Callable[[str], None],
+) -> None:
+    """Write the rows of chunks by processes of this machine, and tell how far it is."""
     total = sum(int(chunk.documents.length.sum()) for chunk in todo)
     start = shown = time.monotonic()
     size = 0
-    with contextlib.closing(_map_chunks(config, files, todo)) as done:
-        for chunk, result in done:
-            results[chunk.name] = result
+    before = sum(len(shard.results) for shard in shards.values())
+    tokens = sum(shard.counted("tokens") for shard in shards.values())
+    with contextlib.closing(write_chunks(config, files, todo)) as finished:
+        for done, (chunk, result) in enumerate(finished, 1):
+            shards[chunk.shard].add([(chunk, result)])
+            tokens += result["counts"]["tokens"]
             size += int(chunk.documents.length.sum())
             now = time.monotonic()
             if now - shown < _SECONDS_BETWEEN_REPORTS and size < total:
                 continue
             shown, speed = now, size / (now - start)
-            tokens = sum(r["counts"]["tokens"] for r in results.values())
             report(
-                f"{len(results)}/{len(chunks)} chunks, {tokens / 1e6:.1f} M tokens, "
-                f"{speed / 1e6:.2f} MB/s, {(total - size) / speed:.0f} s left"
+                f"{before + done}/{before + len(todo)} chunks, {tokens / 1e6:.1f} M "
+                f"tokens, {speed / 1e6:.2f} MB/s, {(total - size) / speed:.0f} s left"
             )
-    return [results[chunk.name] for chunk in chunks]
-
-
-def _map_chunks(
-    config: PrepareConfig, files: Sequence[str], chunks: Sequence[Chunk]
-) -> Generator[tuple[Chunk, dict[str, Any]], None, None]:
-    """Each chunk with the result of writing it, in the order they are done."""
-    workers = min(config.workers or os.cpu_count() or 1, len(chunks))
-    if workers <= 1:
-        tokenizer = Tokenizer.load(config.output)
-        for chunk in chunks:
-            yield chunk, write_shard(chunk, config, files, tokenizer)
-        return
-    with concurrent.futures.ProcessPoolExecutor(
-        workers,
-        # A fork of a process with threads may hang.
-        multiprocessing.get_context("spawn"),
-        _start_worker,
-        (config, files),
-    ) as processes:
-        futures = {processes.submit(_write_in_worker, c): c for c in chunks}
-        try:
-            for future in concurrent.futures.as_completed(futures):
-                yield futures[future], future.result()
-        except concurrent.futures.process.BrokenProcessPool as error:
-            raise RuntimeError(
-                "a worker process died, perhaps for want of memory; "
-                "the same command, with fewer --workers, continues."
-            ) from error
-        finally:
-            processes.shutdown(cancel_futures=True)
-
-
-_write_in_this_process: Callable[[Chunk], dict[str, Any]]
-
-
-def _start_worker(config: PrepareConfig, files: Sequence[str]) -> None:
-    """Set up a worker process, which ends when its parent does, however that ends."""
-    global _write_in_this_process
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def end_with_parent() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=end_with_parent, daemon=True).start()
-    # There is a process for each core; threads of the library would contend for them.
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    _write_in_this_process = functools.partial(
-        write_shard,
-        config=config,
-        files=files,
-        tokenizer=Tokenizer.load(config.output),
-    )
-
-
-def _write_in_worker(chunk: Chunk) -> dict[str, Any]:
-    return _write_in_this_process(chunk)
 
 
 def _finish(
     output: epath.Path,
     plan: dict[str, Any],
     tokenizer: Tokenizer,
-    results: list[dict[str, Any]],
+    shards: list[GrowingShard],
     dropped_before: dict[str, int],
 ) -> dict[str, Any]:
     """Add up the chunks' results and write the manifest, which ends the work.
@@ -218,36 +180,48 @@ def _finish(
         ValueError: there is no pair at all.
     """
     counts: dict[str, Any] = {}
-    for split in records.SPLITS:
+    dropped = collections.Counter(dropped_before)
+    for split in SPLITS:
         added: collections.Counter[str] = collections.Counter()
-        for result in results:
-            if result["shard"]["split"] == split:
+        for shard in shards:
+            for result in shard.results.values() if shard.split == split else ():
                 added.update(result["counts"])
+                dropped.update(result["dropped"])
         if added:
             counts[split] = dict(added)
         if added and (kind := LABEL_1.get(plan["pairs"])):
             share = added[f"{kind}_pairs"] / max(added["pairs"], 1)
             counts[split][f"{kind}_share"] = round(share, 6)
     if not counts["train"]["pairs"]:
-        output.rmtree()
-        raise ValueError(f"output={output}: the text gives no pair of sentences.")
-    dropped = collections.Counter(dropped_before)
-    for result in results:
-        dropped.update(result["dropped"])
-    names = [f"tokenizer/{path.name}" for path in (output / "tokenizer").iterdir()]
+        _remove(output, shards)
+        raise ValueError(
+            f"output={output}: the text gives no pair of sentences; documents need two "
+            "sentences with words of the vocabulary, or choose --pairs none."
+        )
+    names = [f"tokenizer/{name}" for name in tokenizer.files]
     manifest = plan | {
         "tokenizer": plan["tokenizer"] | {"files": describe_files(output, names)},
         "counts": counts,
         "dropped": dict(sorted(dropped.items())),
-        "shards": [result["shard"] for result in results],
+        "shards": [shard.finish() for shard in shards],
     }
     write_manifest(manifest, output)
     return manifest
 
 
+def _remove(output: epath.Path, shards: list[GrowingShard]) -> None:
+    """Remove what was written to the output, and it if that was all it held."""
+    for shard in shards:
+        (output / shard.name).unlink(missing_ok=True)
+    (output / "tokenizer").rmtree()
+    (output / UNFINISHED).rmtree()
+    with contextlib.suppress(OSError):
+        os.rmdir(output)
+
+
 def _summary(output: epath.Path, manifest: dict[str, Any]) -> str:
     train = manifest["counts"]["train"]
-    number = dict.fromkeys(records.SPLITS, 0)
+    number = dict.fromkeys(SPLITS, 0)
     for shard in manifest["shards"]:
         number[shard["split"]] += shard["rows"]
     cells = train["tokens"] + train["padding"]

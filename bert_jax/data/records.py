@@ -26,67 +26,42 @@ import numpy as np
 from etils import epath
 from jaxtyping import Int, Shaped
 
-from bert_jax.manifest import MANIFEST, DamagedError, read_manifest, verify_files
+from bert_jax.data.dataset_manifest import SPLITS, check_manifest
+from bert_jax.data.shards import (
+    UnmappedShard,
+    dtype_from_json,
+    open_shards,
+    shard_header,
+)
+from bert_jax.files import write_whole
+from bert_jax.manifest import DamagedError, read_manifest, verify_files
 from bert_jax.remote import dataset_files, local_copy, open_directory
 from bert_jax.tokenization import Tokenizer
 from bert_jax.whole import is_address
 
-FORMAT_VERSION = 1
-SPLITS = ("train", "validation")
-
-
-def row_dtype(
-    sequence_length: int, vocab_size: int, pairs_per_row: int = 1
-) -> np.dtype[np.void]:
-    """The packed little-endian dtype of a row."""
-    tokens = "<u2" if vocab_size <= 1 << 16 else "<u4"
-    return np.dtype(
-        [
-            ("tokens", tokens, (sequence_length,)),
-            ("first", "<u2", (pairs_per_row,)),
-            ("second", "<u2", (pairs_per_row,)),
-            ("end", "<u2", (pairs_per_row,)),
-            ("next_sentence_label", "i1", (pairs_per_row,)),
-        ]
-    )
-
-
-def dtype_to_json(dtype: np.dtype[np.void]) -> list[list[Any]]:
-    """The dtype as JSON values: [name, type, shape] of each field."""
-    return [[field[0], field[1], list(*field[2:])] for field in dtype.descr]
-
-
-def dtype_from_json(fields: list[list[Any]]) -> np.dtype[np.void]:
-    """The dtype that `dtype_to_json` turned into `fields`."""
-    return np.dtype([(name, kind, tuple(shape)) for name, kind, shape in fields])
-
-
-def shard_name(split: str, number: int, count: int) -> str:
-    """The file name of shard `number` of `count`."""
-    return f"{split}-{number:05d}-of-{count:05d}.npy"
-
 
 def write_rows(path: epath.Path, rows: Shaped[np.ndarray, " N"]) -> None:
     """Write rows to a local `.npy` file, in one piece or not at all."""
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        with open(temporary, "wb") as file:
-            np.save(file, rows, allow_pickle=False)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    write_whole(path, shard_header(rows.dtype, len(rows)), as_bytes(rows))
+
+
+def as_bytes(rows: Shaped[np.ndarray, " N"]) -> memoryview:
+    """The memory of contiguous rows."""
+    return np.ascontiguousarray(rows).view(np.uint8).data
 
 
 class Rows:
     """The rows of one split, numbered through its shards, in memory maps."""
 
-    def __init__(self, dtype: np.dtype[np.void], shards: Sequence[np.ndarray]) -> None:
+    def __init__(
+        self, dtype: np.dtype[np.void], shards: Sequence[np.ndarray | UnmappedShard]
+    ) -> None:
         self.dtype = dtype
         self._bytes = np.dtype((np.void, dtype.itemsize))
-        self._shards = [shard.view(self._bytes) for shard in shards]
+        self._shards = [
+            shard if isinstance(shard, UnmappedShard) else shard.view(self._bytes)
+            for shard in shards
+        ]
         self._ends = np.cumsum([len(shard) for shard in shards], dtype=np.int64)
 
     def __len__(self) -> int:
@@ -135,8 +110,18 @@ class Dataset:
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer whose ids the rows hold."""
-        return Tokenizer.load(self.path / "tokenizer")
+        """The tokenizer whose ids the rows hold.
+
+        Raises:
+            DamagedError: the one that is there is another.
+        """
+        tokenizer = Tokenizer.load(self.path / "tokenizer")
+        if tokenizer.fingerprint != self.manifest["tokenizer"]["fingerprint"]:
+            raise DamagedError(
+                f"{self.path / 'tokenizer'} is not the tokenizer that the manifest "
+                f"names; restore {self.path} from a copy, or prepare it again."
+            )
+        return tokenizer
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -166,52 +151,15 @@ def open_dataset(path: str | os.PathLike[str], verify: bool = False) -> Dataset:
         manifest = read_manifest(root)
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{error} Make it with `bert-jax prepare`.") from error
-    try:
-        version = manifest["format_version"]
-        if version != FORMAT_VERSION:
-            raise ValueError(
-                f"{root} has format version {version}, this is {FORMAT_VERSION}; "
-                "prepare it again."
-            )
-        dtype = dtype_from_json(manifest["row"])
-        if verify:
-            verify_files(root, dataset_files(root, manifest))
-        splits = {
-            split: Rows(
-                dtype,
-                [
-                    _map_shard(root, entry, dtype)
-                    for entry in manifest["shards"]
-                    if entry["split"] == split
-                ],
-            )
-            for split in SPLITS
-        }
-    except (KeyError, TypeError) as error:
-        raise DamagedError(
-            f"{root / MANIFEST} is not a dataset's manifest: {error!r}."
-        ) from error
-    return Dataset(root, manifest, **splits)
-
-
-def _map_shard(
-    root: epath.Path, entry: dict[str, Any], dtype: np.dtype[np.void]
-) -> Shaped[np.ndarray, " N"]:
-    path = root / entry["path"]
-    if not path.exists():
-        raise DamagedError(f"{path} is missing; prepare the dataset again.")
-    if (size := path.stat().length) != entry["size"]:
-        raise DamagedError(
-            f"{path} has {size} bytes instead of {entry['size']}; prepare the dataset "
-            "again."
-        )
-    if not entry["rows"]:
-        return np.empty(0, dtype)
-    try:
-        shard = np.load(path, mmap_mode="r", allow_pickle=False)
-    except ValueError as error:
-        raise DamagedError(f"{path} is not a shard: {error}.") from error
-    if shard.dtype != dtype or shard.shape != (entry["rows"],):
-        raise DamagedError(f"{path} holds other rows than its manifest says.")
-    # A plain view: np.memmap's own indexing is several times slower.
-    return shard.view(np.ndarray)
+    check_manifest(root, manifest)
+    if verify:
+        verify_files(root, dataset_files(root, manifest))
+    dtype = dtype_from_json(manifest["row"])
+    shards = iter(open_shards(root, manifest["shards"], dtype))
+    rows: dict[str, list[np.ndarray | UnmappedShard]] = {s: [] for s in SPLITS}
+    for entry in manifest["shards"]:
+        rows[entry["split"]].append(next(shards))
+    dataset = Dataset(root, manifest, *(Rows(dtype, rows[split]) for split in SPLITS))
+    if verify:
+        _ = dataset.tokenizer  # is it the one whose ids the rows hold?
+    return dataset

@@ -14,8 +14,11 @@ from pyarrow import parquet
 from bert_jax.config import PrepareConfig
 from bert_jax.data import chunks, corpus, sources
 from bert_jax.data.installed_documentation import library, write_corpus
-from bert_jax.data.prepare import prepare
+from bert_jax.data.prepare import prepare as prepare_dataset
 from bert_jax.data.records import open_dataset
+
+LAYOUT = chunks.Layout(chunk_bytes=10_000, shard_bytes=20_000)
+prepare = functools.partial(prepare_dataset, layout=LAYOUT)
 
 
 def silent(line):
@@ -39,8 +42,7 @@ def documents(corpus):
 
 
 @pytest.fixture
-def config(corpus, tokenizer_directory, tmp_path, monkeypatch):
-    monkeypatch.setattr(chunks, "CHUNK_BYTES", 10_000)
+def config(corpus, tokenizer_directory, tmp_path):
     return PrepareConfig(
         input=(str(corpus / "*.txt"),),
         tokenizer=str(tokenizer_directory),
@@ -166,21 +168,18 @@ def test_a_repeated_command_leaves_a_finished_dataset(config, documents, tmp_pat
     assert before == {p: p.stat().st_mtime_ns for p in Path(given.output).rglob("*.*")}
 
 
-def test_an_interrupted_run_goes_on(config, documents, tmp_path, monkeypatch):
+def test_an_interrupted_run_goes_on(config, documents, tmp_path):
     path = write_as(tmp_path, "a.jsonl", documents[0] + documents[1])
     whole = change(config, input=(str(path),), output=str(tmp_path / "whole"))
     prepare(whole, silent)
-    given, write_rows = change(whole, output=config.output), chunks.write_rows
-
-    def full_at_the_third(path, rows):
-        if path.name.startswith("validation"):
-            raise OSError(errno.ENOSPC, "No space left on device")
-        write_rows(path, rows)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(chunks, "write_rows", full_at_the_third)
-        with pytest.raises(OSError, match="No space left"):
-            prepare(given, silent)
+    given = change(whole, output=config.output)
+    unfinished = Path(given.output) / chunks.UNFINISHED
+    in_the_way = unfinished / "validation-000000.rows"
+    in_the_way.mkdir(parents=True)
+    (unfinished / "lock").touch()
+    with pytest.raises(OSError, match="Is a directory.*validation-000000"):
+        prepare(given, silent)
+    in_the_way.rmdir()
     assert not list(Path(given.output).rglob("text"))
     with pytest.raises(FileNotFoundError, match="unfinished"):
         open_dataset(given.output)

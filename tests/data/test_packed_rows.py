@@ -10,10 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_jax.config import PrepareConfig
+from bert_jax.data.chunks import Layout
+from bert_jax.data.dataset_manifest import SPLITS
 from bert_jax.data.packing import choose_rows, most_pairs, pack, share_rows
 from bert_jax.data.pairs import Pairs, make_pairs
 from bert_jax.data.prepare import prepare
-from bert_jax.data.records import SPLITS, open_dataset, row_dtype
+from bert_jax.data.records import open_dataset
+from bert_jax.data.shards import row_dtype
 
 CLS, SEP, PAD = 1, 2, 0
 
@@ -188,11 +191,11 @@ def test_prepare_packs_the_very_pairs_and_tells_both_paddings(config, tmp_path):
     assert f"{shares[1]} padding," in f"{other_lines[-1][:-1]},"
 
 
-def test_the_same_bytes_whatever_the_workers(config, tmp_path, monkeypatch):
-    monkeypatch.setattr("bert_jax.data.chunks.CHUNK_BYTES", 8000)
+def test_the_same_bytes_whatever_the_workers(config, tmp_path):
+    layout = Layout(chunk_bytes=8000, shard_bytes=16_000)
     other = dataclasses.replace(config, output=str(tmp_path / "other"), workers=2)
-    found = prepare(config)
-    assert prepare(other) == found and len(found["shards"]) > 2
+    found = prepare(config, layout=layout)
+    assert prepare(other, layout=layout) == found and len(found["shards"]) > 2
     for shard in found["shards"]:
         one, two = (Path(c.output) / shard["path"] for c in (config, other))
         assert one.read_bytes() == two.read_bytes()

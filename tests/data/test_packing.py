@@ -2,7 +2,7 @@ import numpy as np
 
 from bert_jax.data.packing import pack
 from bert_jax.data.pairs import Pairs
-from bert_jax.data.records import row_dtype
+from bert_jax.data.shards import row_dtype
 
 
 def make(*spans):

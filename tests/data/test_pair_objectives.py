@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from bert_jax.data.packing import pack
 from bert_jax.data.pairs import make_pairs
-from bert_jax.data.records import row_dtype
+from bert_jax.data.shards import row_dtype
 
 documents_of_sentences = st.lists(
     st.lists(st.integers(1, 60), min_size=1, max_size=12), min_size=1, max_size=6

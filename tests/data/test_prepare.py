@@ -1,21 +1,28 @@
+import dataclasses
+import functools
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bert_jax.config import PrepareConfig
-from bert_jax.data import chunks, records
-from bert_jax.data import prepare as prepare_module
-from bert_jax.data.prepare import prepare
+from bert_jax.data import chunks
+from bert_jax.data.chunks import DEFAULT_LAYOUT, Layout, share_among_shards
+from bert_jax.data.dataset_manifest import SPLITS
+from bert_jax.data.prepare import prepare as prepare_dataset
 from bert_jax.data.records import open_dataset
 from bert_jax.manifest import MANIFEST, DamagedError
 from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer
 
 SPECIAL = list(SPECIAL_TOKENS)
+LAYOUT = Layout(chunk_bytes=4000, shard_bytes=10_000)
 WORDS = [f"w{n}" for n in range(50)] + [f"s{n}" for n in range(100)]
 
 
@@ -44,9 +51,11 @@ def write_corpus(folder, sources=10, documents=8, sentences=12):
     return folder
 
 
+prepare = functools.partial(prepare_dataset, layout=LAYOUT)
+
+
 @pytest.fixture
-def config(tmp_path, tokenizer, monkeypatch):
-    monkeypatch.setattr(chunks, "CHUNK_BYTES", 4000)
+def config(tmp_path, tokenizer):
     write_corpus(tmp_path / "text")
     return PrepareConfig(
         input=(str(tmp_path / "text" / "*.txt"),),
@@ -79,9 +88,9 @@ def test_the_dataset_is_as_its_manifest_says(config):
     assert dataset.manifest == json.loads(json.dumps(manifest))
     assert not (Path(config.output) / chunks.UNFINISHED).exists()
     assert dataset.tokenizer.fingerprint == manifest["tokenizer"]["fingerprint"]
-    assert sum(manifest["counts"][s]["documents"] for s in records.SPLITS) == 80
-    assert sum(manifest["counts"][s]["sentences"] for s in records.SPLITS) == 960
-    for split in records.SPLITS:
+    assert sum(manifest["counts"][s]["documents"] for s in SPLITS) == 80
+    assert sum(manifest["counts"][s]["sentences"] for s in SPLITS) == 960
+    for split in SPLITS:
         rows, counts = getattr(dataset, split), manifest["counts"][split]
         every = rows.gather(np.arange(len(rows)))
         assert counts["pairs"] == len(rows) > 10
@@ -115,7 +124,7 @@ def test_the_same_bytes_whatever_the_workers(config, tmp_path):
     other = change(config, output=str(tmp_path / "other"), workers=2)
     prepare(other, silent)
     assert contents(other.output) == contents(config.output)
-    assert len(contents(other.output)) > 8
+    assert len(list(Path(other.output).glob("*.npy"))) == 3
 
 
 def test_the_bytes_hang_on_the_seed_and_not_on_where_the_text_lies(config, tmp_path):
@@ -129,65 +138,202 @@ def test_the_bytes_hang_on_the_seed_and_not_on_where_the_text_lies(config, tmp_p
     assert contents(other.output) != contents(config.output)
 
 
-INTERRUPTED = """
-import json, sys, time
+PREPARE = """
+import json, sys
 from bert_jax.config import PrepareConfig
-from bert_jax.data import chunks, prepare
+from bert_jax.data.chunks import DEFAULT_LAYOUT, Layout, share_among_shards
+from bert_jax.data.prepare import prepare
 
-chunks.CHUNK_BYTES = 4000
-write_rows, written = chunks.write_rows, []
-
-def stop_at_the_fourth(path, rows):
-    if len(written) == 3:
-        path.with_name(path.name + ".tmp").write_bytes(b"half")
-        print("three are written", flush=True)
-        time.sleep(600)
-    write_rows(path, rows)
-    written.append(path)
-
-chunks.write_rows = stop_at_the_fourth
-values = json.loads(sys.argv[1])
-prepare.prepare(PrepareConfig(**values | {"input": tuple(values["input"])}))
+if __name__ == "__main__":
+    values, layout = map(json.loads, sys.argv[1:])
+    config = PrepareConfig(**values | {"input": tuple(values["input"])})
+    print("ready", flush=True)
+    prepare(config, layout=Layout(**layout))
 """
 
 
-def test_a_killed_run_is_continued_to_the_same_bytes(config, tmp_path):
+@pytest.fixture
+def process(tmp_path):
+    """Starts `prepare` as a process, which has read its modules when this returns."""
+    script = tmp_path / "script.py"
+    script.write_text(PREPARE)
+
+    def start(config):
+        values = json.dumps(vars(config)), json.dumps(vars(LAYOUT))
+        process = subprocess.Popen(
+            [sys.executable, str(script), *values],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONPATH": os.getcwd()},
+        )
+        assert process.stdout.readline() == "ready\n"
+        return process
+
+    return start
+
+
+def kill_when(process, condition):
+    """SIGKILL, as soon as the condition holds."""
+    with process:
+        while not condition():
+            assert process.poll() is None, "it ended before"
+            time.sleep(0.001)
+        process.kill()
+
+
+def unfinished(config, pattern):
+    return list((Path(config.output) / chunks.UNFINISHED).glob(pattern))
+
+
+def test_a_killed_run_is_continued_to_the_same_bytes(config, process, tmp_path):
     whole = change(config, output=str(tmp_path / "whole"))
     prepare(whole, silent)
-    with subprocess.Popen(
-        [sys.executable, "-c", INTERRUPTED, json.dumps(vars(config))],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONPATH": os.getcwd()},
-    ) as process:
-        assert "three" in process.stdout.readline()
-        process.kill()
+    kill_when(process(config), lambda: len(unfinished(config, "*.json")) > 6)
     with pytest.raises(FileNotFoundError, match="absent or unfinished"):
         open_dataset(config.output)
-    # One of the three is damaged meanwhile: it must be made again, not believed.
+    # One of the chunks is damaged meanwhile: it must be made again, not believed.
+    number = len(unfinished(config, "train-*.json"))
     first = sorted(Path(config.output).glob("*.npy"))[0]
-    first.write_bytes(first.read_bytes()[:-1] + b"\xff")
+    content = bytearray(first.read_bytes())
+    content[300] ^= 1
+    first.write_bytes(content)
     lines = []
     prepare(config, lines.append)
-    assert lines[0].startswith("2 of ")
+    assert 0 < int(lines[0].split(" of ")[0]) < number
     assert contents(config.output) == contents(whole.output)
 
 
-def test_an_unfinished_output_is_not_continued_otherwise(config, monkeypatch, tmp_path):
-    def fail(*args):
-        raise OSError(28, "No space left on device")
+def test_killed_at_any_moment_it_goes_on_to_the_same_bytes(config, process, tmp_path):
+    """Also within a write: chunks and shards are cut off, or are there twice."""
+    whole = change(config, output=str(tmp_path / "whole"))
+    start = time.monotonic()
+    prepare(whole, silent)
+    seconds = time.monotonic() - start
+    generator, kills = np.random.default_rng(0), 0
+    for workers in (1, 1, 1, 2, 1, 1):
+        running = process(change(config, workers=workers))
+        with running:
+            time.sleep(generator.uniform(0, seconds * (1 if workers == 1 else 3) / 2))
+            kills += running.poll() is None
+            running.kill()
+        if (Path(config.output) / MANIFEST).exists():
+            shutil.rmtree(config.output)
+        if rows := unfinished(config, "*.rows"):
+            rows[0].write_bytes(rows[0].read_bytes()[:-1])
+        for path in list(Path(config.output).glob("*.npy"))[1:2]:
+            path.write_bytes(path.read_bytes() + b"half a chunk")
+    assert kills >= 3
+    prepare(config, silent)
+    assert contents(config.output) == contents(whole.output)
+    assert not (Path(config.output) / chunks.UNFINISHED).exists()
 
-    with monkeypatch.context() as patch:
-        patch.setattr(chunks, "write_rows", fail)
-        with pytest.raises(OSError, match="No space left"):
-            prepare(config, silent)
+
+def test_a_second_process_at_the_same_output_is_refused(config, process):
+    running = process(config)
+    kill_when(running, lambda: unfinished(config, "*.json"))
+    with process(config) as running:
+        while not unfinished(config, "lock") and running.poll() is None:
+            time.sleep(0.001)
+        os.kill(running.pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(FileExistsError, match="written by another process"):
+                prepare(config, silent)
+        finally:
+            os.kill(running.pid, signal.SIGCONT)
+        assert running.wait() == 0
+    open_dataset(config.output, verify=True)
+
+
+def put_in_the_way(config, name):
+    """A directory where a chunk's rows are to be written: the chunk fails."""
+    path = Path(config.output) / chunks.UNFINISHED / f"{name}.rows"
+    path.mkdir(parents=True)
+    (path.parent / "lock").touch()
+    return path
+
+
+def test_an_unfinished_output_is_not_continued_otherwise(config, tmp_path):
+    put_in_the_way(config, "train-000002")
+    with pytest.raises(OSError, match="Is a directory"):
+        prepare(config, silent)
     with pytest.raises(FileExistsError, match="begun differently: seed=0 .* 3 now"):
         prepare(change(config, seed=3), silent)
     with pytest.raises(FileExistsError, match="sequence_length=32 before, 64 now. Rem"):
         prepare(change(config, sequence_length=64), silent)
+    with pytest.raises(FileExistsError, match="layout.shard_bytes=10000 before, 9 now"):
+        prepare_dataset(config, silent, dataclasses.replace(LAYOUT, shard_bytes=9))
     (tmp_path / "text" / "000.txt").write_text("s1\n\ns2\n")
     with pytest.raises(FileExistsError, match="differently: other sources"):
         prepare(config, silent)
+
+
+@pytest.mark.parametrize(
+    ("change_plan", "says"),
+    [
+        (lambda plan: plan[: len(plan) // 2], "plan.json is damaged; remove"),
+        (lambda plan: "[]", "plan.json is damaged; remove"),
+        (
+            lambda plan: json.dumps(
+                {k: v for k, v in json.loads(plan).items() if k != "layout"}
+            ),
+            "was begun by version 0.1.0, which wrote smaller shards; finish it",
+        ),
+    ],
+)
+def test_what_cannot_be_continued_is_said(config, change_plan, says):
+    put_in_the_way(config, "train-000002")
+    with pytest.raises(OSError, match="Is a directory"):
+        prepare(config, silent)
+    (plan,) = unfinished(config, "plan.json")
+    plan.write_text(change_plan(plan.read_text()))
+    with pytest.raises((DamagedError, FileExistsError), match=says):
+        prepare(config, silent)
+
+
+@pytest.mark.parametrize("note", ["", "[]", '{"rows": -1}', "[" * 100_000, "null"])
+def test_a_chunk_whose_note_is_damaged_is_made_again(config, tmp_path, note):
+    whole = change(config, output=str(tmp_path / "whole"))
+    prepare(whole, silent)
+    path = put_in_the_way(config, "train-000003")
+    with pytest.raises(OSError, match="Is a directory"):
+        prepare(config, silent)
+    path.rmdir()
+    unfinished(config, "train-000001.json")[0].write_text(note)
+    lines = []
+    prepare(config, lines.append)
+    assert lines[0].startswith("1 of ")
+    assert contents(config.output) == contents(whole.output)
+
+
+def test_rows_are_the_same_whatever_the_size_of_shards(config, tmp_path):
+    manifest = prepare(config, silent)
+    other = change(config, output=str(tmp_path / "other"))
+    one = prepare_dataset(other, silent, Layout(chunk_bytes=4000))
+    assert [s["path"] for s in one["shards"]] == [
+        "train-00000-of-00001.npy",
+        "validation-00000-of-00001.npy",
+    ]
+    assert len(manifest["shards"]) == 3
+    assert one["counts"] == manifest["counts"]
+    few, many = open_dataset(other.output), open_dataset(config.output)
+    for split in SPLITS:
+        numbers = np.arange(len(getattr(few, split)))
+        rows = [getattr(d, split).gather(numbers) for d in (few, many)]
+        assert len(numbers) == len(getattr(many, split))
+        assert rows[0].tobytes() == rows[1].tobytes()
+
+
+def test_a2_the_papers_corpus_makes_few_shards():
+    """3,300 million words, 18 GB in chunks of 4 MiB; no text is needed to count."""
+    sizes = np.full(18_000_000_000 // (1 << 22), 1 << 22)
+    numbers = share_among_shards(sizes, DEFAULT_LAYOUT.shard_bytes)
+    assert len(sizes) > 4000 and numbers[-1] + 1 == 8
+    assert set(np.bincount(numbers)) <= {536, 537}
+    forty = share_among_shards(np.tile(sizes, 40), DEFAULT_LAYOUT.shard_bytes)
+    assert forty[-1] + 1 < 400
+    assert share_among_shards(np.array([5, 5, 50, 5]), 10).tolist() == [0, 0, 1, 2]
+    assert share_among_shards(np.array([5, 5]), 1 << 40).tolist() == [0, 0]
+    assert share_among_shards(np.array([], np.int64), 10).tolist() == []
 
 
 def test_a_finished_dataset_is_left_as_it_is(config):
@@ -213,10 +359,10 @@ def test_an_output_that_holds_something_else_is_refused(config):
     assert contents(config.output) == {"thesis.txt": b"mine"}
 
 
-def test_negatives_come_from_all_over_the_corpus(config, tmp_path, monkeypatch):
-    monkeypatch.setattr(chunks, "CHUNK_BYTES", 40_000)
+def test_negatives_come_from_all_over_the_corpus(config, tmp_path):
     text = write_corpus(tmp_path / "hundred", sources=100, documents=4)
-    prepare(change(config, input=(str(text / "*.txt"),)), silent)
+    layout = Layout(chunk_bytes=40_000, shard_bytes=40_000)
+    prepare_dataset(change(config, input=(str(text / "*.txt"),)), silent, layout)
     train = open_dataset(config.output).train
     assert len(open_dataset(config.output).manifest["shards"]) >= 4
     rows = train.gather(np.arange(len(train)))
@@ -289,7 +435,7 @@ def test_prose_is_split_into_sentences(config, tmp_path):
     for path in (tmp_path / "text").iterdir():
         path.write_text(("W1 w2. W3 w4. W5.\n" * 3 + "\n") * 4)
     manifest = prepare(change(config, sentences="split"), silent)
-    assert sum(manifest["counts"][s]["sentences"] for s in records.SPLITS) == 360
+    assert sum(manifest["counts"][s]["sentences"] for s in SPLITS) == 360
 
 
 def test_missing_input_is_named(config):
@@ -320,7 +466,7 @@ def test_four_documents_are_enough_for_two_of_validation(config, tmp_path):
     path.write_text("w1\nw2\n\nw3\nw4\n\nw5\nw6\n\nw7\nw8\n")
     few = change(config, input=(str(path),), validation_fraction=0.01)
     counts = prepare(few, silent)["counts"]
-    assert [counts[split]["documents"] for split in records.SPLITS] == [2, 2]
+    assert [counts[split]["documents"] for split in SPLITS] == [2, 2]
 
 
 def test_two_documents_are_enough_without_validation(config, tmp_path):
@@ -331,15 +477,26 @@ def test_two_documents_are_enough_without_validation(config, tmp_path):
     assert len(open_dataset(config.output).validation) == 0
 
 
-def die(chunk):
-    os._exit(1)
+def children(pid):
+    """The processes that a process has started."""
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(child) for child in path.read_text().split()]
 
 
-def test_a_worker_that_dies_fails_the_run_cleanly(config, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(prepare_module, "_write_in_worker", die)
-        with pytest.raises(RuntimeError, match="worker process died"):
-            prepare(change(config, workers=2), silent)
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
+def test_a_worker_that_dies_fails_the_run_cleanly(config, process, tmp_path):
+    """As one does that the kernel ends for want of memory."""
+    text = write_corpus(tmp_path / "more", sources=60)
+    config = change(config, input=(str(text / "*.txt"),), workers=2)
+    with process(config) as running:
+        while len(unfinished(config, "*.json")) < 3:
+            assert running.poll() is None
+            time.sleep(0.001)
+        for child in children(running.pid):
+            command = Path(f"/proc/{child}/cmdline").read_bytes()
+            if b"spawn_main" in command:
+                os.kill(child, signal.SIGKILL)
+        assert running.wait() != 0
     assert not (Path(config.output) / MANIFEST).exists()
     prepare(config, silent)
     open_dataset(config.output, verify=True)
@@ -348,12 +505,14 @@ def test_a_worker_that_dies_fails_the_run_cleanly(config, monkeypatch):
 def test_chunks_are_of_even_size_and_hold_two_documents():
     length = np.array([1000] * 10 + [9000] * 3)
     order = np.arange(13)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chunks, "CHUNK_BYTES", 4000)
-        parts = [part.tolist() for part in chunks._cut(order, length)]
-        assert parts == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10], [11, 12]]
-        # A remainder of half a chunk stands alone; a smaller one joins the last.
-        assert [len(p) for p in chunks._cut(order[:10], length)] == [4, 4, 2]
-        assert [len(p) for p in chunks._cut(order[:9], length)] == [4, 5]
-        assert [len(p) for p in chunks._cut(order[:2], length)] == [2]
-        assert chunks._cut(order[:0], length) == []
+
+    def cut(order):
+        return chunks.cut(order, length, 4000)
+
+    parts = [part.tolist() for part in cut(order)]
+    assert parts == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10], [11, 12]]
+    # A remainder of half a chunk stands alone; a smaller one joins the last.
+    assert [len(p) for p in cut(order[:10])] == [4, 4, 2]
+    assert [len(p) for p in cut(order[:9])] == [4, 5]
+    assert [len(p) for p in cut(order[:2])] == [2]
+    assert cut(order[:0]) == []

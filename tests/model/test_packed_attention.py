@@ -11,7 +11,8 @@ import pytest
 from bert_jax.config import BertConfig, MaskingConfig
 from bert_jax.data.packing import pack, share_rows
 from bert_jax.data.pairs import Pairs
-from bert_jax.data.records import columns, row_dtype
+from bert_jax.data.records import columns
+from bert_jax.data.shards import row_dtype
 from bert_jax.masking import MaskedBatch, mask_tokens
 from bert_jax.model.attention import visible_keys
 from bert_jax.model.encoder import Encoder, positions_in_pairs

@@ -1,0 +1,103 @@
+"""What a dataset's manifest must hold before anything in it is used.
+
+Manifests of version 0.1.0 have no checksum of their own, so that what is used of them
+is looked at field by field.
+"""
+
+from typing import Any
+
+from etils import epath
+
+from bert_jax.data.shards import dtype_from_json, row_dtype
+from bert_jax.manifest import MANIFEST, DamagedError, check_entries
+
+FORMAT_VERSION = 1
+SPLITS = ("train", "validation")
+_KINDS = {
+    "row": list,
+    "sequence_length": int,
+    "vocab_size": int,
+    "pairs": str,
+    "options": dict,
+    "tokenizer": dict,
+    "sources": list,
+    "counts": dict,
+    "dropped": dict,
+    "shards": list,
+}
+
+
+def check_manifest(root: epath.Path, manifest: dict[str, Any]) -> None:
+    """Look at every field of a dataset's manifest that is used.
+
+    Raises:
+        DamagedError: one is missing, or is not what `prepare` writes.
+        ValueError: the dataset has another format version.
+    """
+    version = manifest.get("format_version")
+    if type(version) is int and version != FORMAT_VERSION:
+        raise ValueError(
+            f"{root} has format version {version}, this is {FORMAT_VERSION}; prepare "
+            "it again."
+        )
+    try:
+        _require(type(version) is int, "it has no format_version")
+        for name, kind in _KINDS.items():
+            _require(type(manifest.get(name)) is kind, f"{name} is missing or wrong")
+        _check_row(manifest)
+        tokenizer = manifest["tokenizer"]
+        fingerprint = tokenizer.get("fingerprint")
+        _require(isinstance(fingerprint, str), "the tokenizer has no fingerprint")
+        _require(type(tokenizer.get("files")) is list, "the tokenizer has no files")
+        check_entries(root, [*manifest["shards"], *tokenizer["files"]])
+        for shard in manifest["shards"]:
+            rows, split = shard.get("rows"), shard.get("split")
+            whole = _is_count(rows) and split in SPLITS
+            _require(whole, f"shard {shard['path']!r:.80} has no such rows or split")
+        _check_counts(manifest)
+    except DamagedError:
+        raise
+    except ValueError as error:
+        raise DamagedError(
+            f"{root / MANIFEST} is not a dataset's manifest: {error}. Restore {root} "
+            "from a copy, or prepare it again."
+        ) from error
+
+
+def _require(holds: bool, what: str) -> None:
+    if not holds:
+        raise ValueError(what)
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _check_row(manifest: dict[str, Any]) -> None:
+    dtype, length = dtype_from_json(manifest["row"]), manifest["sequence_length"]
+    (found,) = dtype["tokens"].shape
+    told = f"sequence_length={length}, but its rows have {found} tokens"
+    _require(length == found, told)
+    vocab_size, pairs = manifest["vocab_size"], manifest["pairs"]
+    fits = row_dtype(length, vocab_size)["tokens"].base == dtype["tokens"].base
+    _require(vocab_size > 0 and fits, f"vocab_size={vocab_size} does not fit its rows")
+    _require(pairs in ("nsp", "sop", "none"), f"pairs={pairs!r:.80} is not known")
+
+
+def _check_counts(manifest: dict[str, Any]) -> None:
+    """What is counted adds up: each place of a row holds a token or padding."""
+    _require(all(map(_is_count, manifest["dropped"].values())), "dropped is no count")
+    _require(all(isinstance(s, dict) for s in manifest["sources"]), "a source is wrong")
+    _require(set(manifest["counts"]) <= set(SPLITS), "counts are of other splits")
+    for split, counts in manifest["counts"].items():
+        _require(isinstance(counts, dict), f"counts of {split} are wrong")
+        for name, value in counts.items():
+            is_share = name.endswith("_share") and isinstance(value, (int, float))
+            whole = 0 <= value <= 1 if is_share else _is_count(value)
+            _require(whole, f"{name}={value!r:.80} of {split} is no count")
+        rows = sum(s["rows"] for s in manifest["shards"] if s["split"] == split)
+        places = counts.get("tokens", 0) + counts.get("padding", 0)
+        _require(
+            places == rows * manifest["sequence_length"],
+            f"the tokens and padding of {split} are not its {rows} rows'",
+        )

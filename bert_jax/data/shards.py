@@ -1,0 +1,210 @@
+"""Shards: NumPy's .npy files of rows, of about 1 GB, read in random order.
+
+A row is copied out of a memory map. A map holds a file open, and a process may hold
+only so many: shards beyond them, as in datasets of version 0.1.0 with one for every
+4 MiB of text, are opened anew for each row.
+"""
+
+import contextlib
+import io
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from etils import epath
+from jaxtyping import Shaped
+
+from bert_jax.files import is_regular_file
+from bert_jax.manifest import DamagedError, leaves
+
+_RESERVED = 256
+"""Open files that are left to the rest of the process."""
+_MOST_MAPS = 1 << 14
+"""Linux allows a process 65,530 maps, of all kinds."""
+
+
+def row_dtype(
+    sequence_length: int, vocab_size: int, pairs_per_row: int = 1
+) -> np.dtype[np.void]:
+    """The packed little-endian dtype of a row."""
+    tokens = "<u2" if vocab_size <= 1 << 16 else "<u4"
+    return np.dtype(
+        [
+            ("tokens", tokens, (sequence_length,)),
+            ("first", "<u2", (pairs_per_row,)),
+            ("second", "<u2", (pairs_per_row,)),
+            ("end", "<u2", (pairs_per_row,)),
+            ("next_sentence_label", "i1", (pairs_per_row,)),
+        ]
+    )
+
+
+def dtype_to_json(dtype: np.dtype[np.void]) -> list[list[Any]]:
+    """The dtype as JSON values: [name, type, shape] of each field."""
+    return [[field[0], field[1], list(*field[2:])] for field in dtype.descr]
+
+
+def dtype_from_json(fields: list[list[Any]]) -> np.dtype[np.void]:
+    """The dtype that `dtype_to_json` turned into `fields`.
+
+    Raises:
+        ValueError: it is not that of a row.
+    """
+    try:
+        (length,), (pairs,) = fields[0][2], fields[1][2]
+        vocab_size = {"<u2": 1, "<u4": 1 << 17}[fields[0][1]]
+        if not (type(length) is type(pairs) is int and 1 <= pairs <= length <= 65_535):
+            raise ValueError
+        dtype = row_dtype(length, vocab_size, pairs)
+        if dtype_to_json(dtype) != fields:
+            raise ValueError
+    except (ValueError, TypeError, LookupError) as error:
+        raise ValueError(f"{fields!r:.160} is not the dtype of a row") from error
+    return dtype
+
+
+def shard_name(split: str, number: int, count: int) -> str:
+    """The file name of shard `number` of `count`."""
+    return f"{split}-{number:05d}-of-{count:05d}.npy"
+
+
+def shard_header(dtype: np.dtype[np.void], rows: int) -> bytes:
+    """What stands before so many rows in a shard; as long whatever their number."""
+    header = io.BytesIO()
+    values = {"descr": dtype.descr, "fortran_order": False, "shape": (rows,)}
+    np.lib.format.write_array_header_1_0(header, values)
+    return header.getvalue()
+
+
+class UnmappedShard:
+    """Rows of a shard that is open only while one of them is read."""
+
+    def __init__(self, path: epath.Path, offset: int, rows: int, size: int) -> None:
+        self._path, self._offset = os.fspath(path), offset
+        self._rows, self._size = rows, size
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __getitem__(self, number: int) -> np.void:
+        """The bytes of a row; -1 is the last one."""
+        place = self._offset + number % self._rows * self._size
+        descriptor = os.open(self._path, os.O_RDONLY)
+        try:
+            content = os.pread(descriptor, self._size, place)
+        finally:
+            os.close(descriptor)
+        if len(content) != self._size:
+            raise DamagedError(f"{self._path} has become shorter while it was read.")
+        return np.void(content)
+
+
+def open_shards(
+    root: epath.Path, entries: Sequence[dict[str, Any]], dtype: np.dtype[np.void]
+) -> list[Shaped[np.ndarray, " N"] | UnmappedShard]:
+    """The shards of these entries of a manifest, by maps as far as files allow.
+
+    Raises:
+        DamagedError: one is missing, lies elsewhere behind a link, or is no shard of
+            so many such rows.
+    """
+    spare = _spare_files(len(entries))
+    if spare < len(entries):
+        print(
+            f"{root}: {len(entries) - spare} of {len(entries)} shards are opened anew "
+            "for each row, as this process may hold too few files open; to read them "
+            "faster, raise `ulimit -n`, or prepare the dataset again: it will have few "
+            "shards.",
+            file=sys.stderr,
+        )
+    shards: list[np.ndarray | UnmappedShard] = []
+    for number, entry in enumerate(entries):
+        path, rows = root / entry["path"], entry["rows"]
+        _check_file(root, path, entry["size"])
+        offset = _read_header(path, dtype, rows)
+        if offset + rows * dtype.itemsize != entry["size"]:
+            raise DamagedError(
+                f"{path} has {entry['size']} bytes, which are not its {rows} rows; "
+                "prepare the dataset again."
+            )
+        if not rows:
+            shards.append(np.empty(0, dtype))
+        elif number < spare:
+            # A plain view: np.memmap's own indexing is several times slower.
+            mapped = np.memmap(path, dtype, "r", offset, (rows,))
+            shards.append(mapped.view(np.ndarray))
+        else:
+            shards.append(UnmappedShard(path, offset, rows, dtype.itemsize))
+    return shards
+
+
+def _check_file(root: epath.Path, path: epath.Path, size: int) -> None:
+    if not path.exists():
+        raise DamagedError(f"{path} is missing; prepare the dataset again.")
+    if leaves(root, path):
+        raise DamagedError(f"{path} is a link to outside of {root}; copy the file.")
+    if not is_regular_file(path):
+        raise DamagedError(f"{path} is not a regular file; prepare the dataset again.")
+    if (found := path.stat().length) != size:
+        raise DamagedError(
+            f"{path} has {found} bytes instead of {size}; prepare the dataset again."
+        )
+
+
+def _read_header(path: epath.Path, dtype: np.dtype[np.void], rows: int) -> int:
+    """Where the rows begin in a shard that holds so many of this dtype."""
+    expected = shard_header(dtype, rows)
+    with path.open("rb") as file:
+        if file.read(len(expected)) == expected:
+            return len(expected)
+        # Another version of NumPy may fill it up with other spaces.
+        file.seek(0)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                version = np.lib.format.read_magic(file)
+                if version != (1, 0):
+                    raise ValueError(f"its .npy version is {version}, not (1, 0)")
+                header = np.lib.format.read_array_header_1_0(file)
+        except Exception as error:
+            # NumPy's parser raises errors of many kinds: TokenError, SyntaxError, …
+            reason = " ".join(str(error).split())[:160].rstrip(".")
+            raise DamagedError(
+                f"{path} is not a shard: {reason}; prepare the dataset again."
+            ) from error
+        if header != ((rows,), False, dtype):
+            raise DamagedError(
+                f"{path} holds other rows than its manifest says; prepare the dataset "
+                "again."
+            )
+        return file.tell()
+
+
+def _spare_files(wanted: int) -> int:
+    """How many more files this process may hold open, of those that are wanted.
+
+    If they are too few, it first asks for as many as the system allows it.
+    """
+    wanted = min(wanted, _MOST_MAPS)
+    try:
+        import resource  # Windows has none
+    except ImportError:
+        return wanted
+    used = _RESERVED
+    for folder in ("/proc/self/fd", "/dev/fd"):
+        with contextlib.suppress(OSError):
+            used += len(os.listdir(folder))
+            break
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < used + wanted:
+        more = used + wanted
+        soft_wanted = more if hard == resource.RLIM_INFINITY else min(more, hard)
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft_wanted, hard))
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return wanted
+    return max(0, min(wanted, soft - used))

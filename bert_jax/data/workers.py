@@ -1,0 +1,73 @@
+"""Chunks written by several processes of this machine."""
+
+import concurrent.futures
+import functools
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
+
+from bert_jax.config import PrepareConfig
+from bert_jax.data.chunks import Chunk, write_chunk
+from bert_jax.tokenization import Tokenizer
+
+
+def write_chunks(
+    config: PrepareConfig, files: Sequence[str], chunks: Sequence[Chunk]
+) -> Generator[tuple[Chunk, dict[str, Any]], None, None]:
+    """Each chunk with the result of writing it, in the order they are done."""
+    workers = min(config.workers or os.cpu_count() or 1, len(chunks))
+    if workers <= 1:
+        tokenizer = Tokenizer.load(config.output)
+        for chunk in chunks:
+            yield chunk, write_chunk(chunk, config, files, tokenizer)
+        return
+    with concurrent.futures.ProcessPoolExecutor(
+        workers,
+        # A fork of a process with threads may hang.
+        multiprocessing.get_context("spawn"),
+        _start_worker,
+        (config, files),
+    ) as processes:
+        futures = {processes.submit(_write_in_worker, c): c for c in chunks}
+        try:
+            for future in concurrent.futures.as_completed(futures):
+                yield futures[future], future.result()
+        except concurrent.futures.process.BrokenProcessPool as error:
+            raise RuntimeError(
+                "a worker process died, perhaps for want of memory; "
+                "the same command, with fewer --workers, continues."
+            ) from error
+        finally:
+            processes.shutdown(cancel_futures=True)
+
+
+_write_in_this_process: Callable[[Chunk], dict[str, Any]]
+
+
+def _start_worker(config: PrepareConfig, files: Sequence[str]) -> None:
+    """Set up a worker process, which ends when its parent does, however that ends."""
+    global _write_in_this_process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def end_with_parent() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    # There is a process for each core; threads of the library would contend for them.
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    _write_in_this_process = functools.partial(
+        write_chunk,
+        config=config,
+        files=files,
+        tokenizer=Tokenizer.load(config.output),
+    )
+
+
+def _write_in_worker(chunk: Chunk) -> dict[str, Any]:
+    return _write_in_this_process(chunk)
