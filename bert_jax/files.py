@@ -15,7 +15,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def is_regular_file(path: str | os.PathLike[str]) -> bool:
-    """Whether it is a regular file, or a link to one; what is in a bucket counts as one.
+    """Whether it is a regular file or a link to one; in a bucket all are.
 
     Not epath's `is_file`, to which a pipe is one too.
     """

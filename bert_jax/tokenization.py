@@ -17,6 +17,7 @@ import numpy as np
 from etils import epath
 from jaxtyping import Bool, Int32
 
+from bert_jax.files import is_regular_file
 from bert_jax.remote import open_directory
 from bert_jax.tokenizer_backends import (
     ACCENTS,
@@ -89,7 +90,7 @@ class Tokenizer:
             root = root / "tokenizer"
         config = _read_config(root)
         path = root / vocabulary_file(config["kind"])
-        if not path.is_file():
+        if not is_regular_file(path):
             raise FileNotFoundError(
                 f"{path} is {_lack(path)}; kind {config['kind']} needs it beside "
                 f"{_CONFIG}."
@@ -173,7 +174,7 @@ def _read_config(root: epath.Path) -> dict[str, Any]:
         raise FileNotFoundError(
             f"{root} is not a directory; `bert-jax vocab` makes a tokenizer."
         )
-    if not path.is_file():
+    if not is_regular_file(path):
         raise FileNotFoundError(
             f"{path} is {_lack(path)}; for a plain vocab.txt write "
             '{"kind": "wordpiece", "cased": false} into it, or true.'

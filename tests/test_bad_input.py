@@ -7,6 +7,8 @@ import dataclasses
 import gzip
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -136,22 +138,22 @@ def test_an_output_that_cannot_be_made(verb, capsys, tmp_path, tokenizer_directo
 
 
 def test_a_full_disk_leaves_nothing_that_reads_as_finished(
-    capsys, tmp_path, tokenizer_directory, monkeypatch
+    capsys, tmp_path, tokenizer_directory
 ):
+    """A limit on the size of files stands for a full disk: a write comes back short."""
     text, output = tmp_path / "a.txt", tmp_path / "out"
-    text.write_text(PLAIN)
-    save, calls = np.save, []
-
-    def full(file: object, *arguments: object, **options: object) -> None:
-        calls.append(file)
-        if len(calls) == 2:
-            raise OSError(28, "No space left on device")
-        save(file, *arguments, **options)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(np, "save", full)
-        found = prepare(capsys, text, tokenizer_directory, output)
-    assert_refused(*found, "No space left on device")
+    text.write_text(PLAIN * 30)
+    ours = ["--input", str(text), "--tokenizer", str(tokenizer_directory)]
+    ours += ["--output", str(output), "--sequence-length", "32", "--workers", "1"]
+    command = [sys.executable, "-m", "bert_jax", "prepare", *ours]
+    done = subprocess.run(
+        ["bash", "-c", 'ulimit -f 16; exec "$@"', "bash", *command],
+        capture_output=True,
+        text=True,
+    )
+    says = "cannot be written: File too large; free space there, and give the same"
+    assert_refused(done.returncode, done.stderr, says)
+    assert f"{output}/unfinished/train-000000.rows" in done.stderr
     assert not (output / "manifest.json").exists()
     with pytest.raises(FileNotFoundError, match="absent or unfinished"):
         open_dataset(output)
