@@ -55,17 +55,20 @@ def finetune(arguments: Sequence[str]) -> int:
     def command(
         config: Annotated[FinetuneConfig, tyro.conf.arg(name="")] = default,
         workdir: str = "",
+        extend: bool = False,
         seeds: int = 1,
         sweep: bool = False,
         deterministic: bool = False,
         initialization_timeout: int = 300,
         print_config: bool = False,
-    ) -> tuple[FinetuneConfig, str, int, bool, bool, int, bool]:
+    ) -> tuple[FinetuneConfig, str, bool, int, bool, bool, int, bool]:
         """Fine-tune a model: `bert-jax finetune TASK|CONFIG.py --init-from MODEL …`.
 
         Args:
             config: the run.
             workdir: directory of the run: checkpoints, metrics, tokenizer.
+            extend: go on with the run in workdir for more steps, or at another learning
+                rate, than it had so far.
             seeds: do it with so many seeds, and keep the best.
             sweep: do it with each learning rate, batch size and number of epochs of
                 the paper's grid (A.3), and keep the best.
@@ -75,7 +78,8 @@ def finetune(arguments: Sequence[str]) -> int:
             print_config: print the configuration as JSON, and train nothing.
         """
         timeout = initialization_timeout
-        return config, workdir, seeds, sweep, deterministic, timeout, print_config
+        runs = seeds, sweep
+        return config, workdir, extend, *runs, deterministic, timeout, print_config
 
     return _finetune(*parse_options(command, "finetune TASK", arguments))
 
@@ -83,6 +87,7 @@ def finetune(arguments: Sequence[str]) -> int:
 def _finetune(
     config: FinetuneConfig,
     workdir: str,
+    extend: bool,
     seeds: int,
     sweep: bool,
     deterministic: bool,
@@ -98,6 +103,11 @@ def _finetune(
         raise UsageError("--workdir is missing; name a directory for the run.")
     if seeds < 1:
         raise UsageError(f"--seeds={seeds} must be at least 1.")
+    if extend and (seeds > 1 or sweep):
+        raise UsageError(
+            "--extend goes on with one run, and --seeds and --sweep begin several; "
+            "drop one of them."
+        )
     backend.prepare(os.environ, deterministic)
     from bert_jax.training import distributed
 
@@ -112,7 +122,7 @@ def _finetune(
     else:
         from bert_jax.run import finetune
 
-        scores = finetune(config, workdir)
+        scores = finetune(config, workdir, extend=extend)
         if speaks:
             print(scores_line(scores))
     if speaks:

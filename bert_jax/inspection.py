@@ -15,7 +15,13 @@ from bert_jax.manifest import MANIFEST, DamagedError, read_manifest
 from bert_jax.runs_file import RUNS, read_runs_file
 from bert_jax.sharding import path_name
 from bert_jax.tokenization import Tokenizer
-from bert_jax.whole_steps import CHECKPOINTS, steps_in, verify
+from bert_jax.whole_steps import (
+    CHECKPOINTS,
+    read_step_manifest,
+    selection_score_of,
+    steps_in,
+    verify,
+)
 
 _ROWS_SHOWN, _TOKENS_SHOWN = 3, 24
 _MEANINGS = {
@@ -110,11 +116,10 @@ def workdir_lines(directory: epath.Path, checksums: bool) -> Iterator[str]:
     for step in steps_in(directory / CHECKPOINTS):
         place = directory / CHECKPOINTS / str(step)
         try:
-            if checksums:
-                verify(place)
-            merit = read_manifest(place).get("merit")
+            manifest = verify(place) if checksums else read_step_manifest(place)
+            score = selection_score_of(manifest)
             told = "whole" if checksums else "finished"
-            told += "" if merit is None else f", merit {merit:.6g}"
+            told += "" if score is None else f", score {score:.6g}"
         except (DamagedError, FileNotFoundError) as error:
             told = str(error)
         yield f"checkpoint {step}: {told}"

@@ -23,6 +23,7 @@ def pretrain(arguments: Sequence[str]) -> int:
     def command(
         config: Annotated[PretrainConfig, tyro.conf.arg(name="")] = default,
         workdir: str = "",
+        extend: bool = False,
         dry_run: bool = False,
         devices: int = 0,
         memory_gib: float = 0.0,
@@ -35,6 +36,8 @@ def pretrain(arguments: Sequence[str]) -> int:
         Args:
             config: the run.
             workdir: directory of the run: checkpoints, metrics, tokenizer.
+            extend: go on with the run in workdir for more steps, or at another learning
+                rate, than it had so far.
             dry_run: print what would be trained on what, and train nothing.
             devices: with dry_run: compile the step for so many devices, which need not
                 be there, and print the memory that each takes.
@@ -48,8 +51,10 @@ def pretrain(arguments: Sequence[str]) -> int:
         if print_config:
             return lambda: _print_config(config)
         if dry_run or devices or memory_gib:
-            return lambda: _dry_run(config, workdir, dry_run, devices, memory_gib)
-        return lambda: _pretrain(config, workdir, deterministic, initialization_timeout)
+            plan = _dry_run if dry_run else _refuse_without_dry_run
+            return lambda: plan(config, workdir, devices, memory_gib, extend)
+        timeout = initialization_timeout
+        return lambda: _pretrain(config, workdir, deterministic, timeout, extend)
 
     return parse_options(command, "pretrain", arguments)()
 
@@ -61,15 +66,17 @@ def _print_config(config: PretrainConfig) -> int:
     return 0
 
 
+def _refuse_without_dry_run(*_: object) -> int:
+    raise UsageError("--devices and --memory-gib need --dry-run.")
+
+
 def _dry_run(
     config: PretrainConfig,
     workdir: str,
-    dry_run: bool,
     devices: int,
     memory_gib: float,
+    extend: bool,
 ) -> int:
-    if not dry_run:
-        raise UsageError("--devices and --memory-gib need --dry-run.")
     if memory_gib and not devices:
         raise UsageError("--memory-gib needs --devices, the number of them.")
     if devices < 0 or memory_gib < 0 or not math.isfinite(memory_gib):
@@ -80,13 +87,17 @@ def _dry_run(
         backend.split_cpu(os.environ, devices)
     from bert_jax import run
 
-    for line in run.dry_run(config, workdir, devices, memory_gib):
+    for line in run.dry_run(config, workdir, devices, memory_gib, extend):
         print(line, flush=True)
     return 0
 
 
 def _pretrain(
-    config: PretrainConfig, workdir: str, deterministic: bool, timeout: int
+    config: PretrainConfig,
+    workdir: str,
+    deterministic: bool,
+    timeout: int,
+    extend: bool,
 ) -> int:
     if not workdir:
         raise UsageError("--workdir is missing; name a directory for the run.")
@@ -95,7 +106,7 @@ def _pretrain(
     from bert_jax.training import distributed
 
     speaks = distributed.start(os.environ, timeout)
-    scores = run.pretrain(config, workdir)
+    scores = run.pretrain(config, workdir, extend)
     if speaks:
         print(json.dumps({name: round(value, 4) for name, value in scores.items()}))
         print(f'In Python: bert_jax.load("{workdir}")')

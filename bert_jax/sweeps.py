@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import math
 import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -90,7 +91,7 @@ def finetune_runs(
         )
         if not is_first():
             continue
-        best = max(done, key=lambda each: main_score(each["scores"]))["name"]
+        best = max(done, key=_comparable_score)["name"]
         told = {"config": to_dict(config), "best": best, "runs": done}
         write_json(told, root / RUNS)
         for each in done:
@@ -100,6 +101,12 @@ def finetune_runs(
             if not leaves(root, checkpoints):  # not what a link leads to
                 checkpoints.rmtree()
     return done
+
+
+def _comparable_score(run: dict[str, Any]) -> float:
+    """The score of a run; one that is NaN is below all others."""
+    score = main_score(run["scores"])
+    return -math.inf if math.isnan(score) else score
 
 
 def read_runs(root: epath.Path, config: FinetuneConfig) -> list[dict[str, Any]]:

@@ -28,6 +28,7 @@ from bert_jax.config import (
 )
 from bert_jax.config_json import to_dict
 from bert_jax.evaluation import evaluate
+from bert_jax.manifest import read_manifest, write_manifest
 from bert_jax.run import finetune
 from bert_jax.sharding import path_name
 from bert_jax.tasks.finetuning import Learning
@@ -189,10 +190,9 @@ def test_a_worse_end_is_passed_over(whole, tmp_path):
     workdir = tmp_path / "run"
     shutil.copytree(whole[0], workdir)
     checkpoints = sorted((workdir / "checkpoints").iterdir(), key=lambda p: int(p.name))
-    for merit, path in zip((0.9, 0.2), checkpoints[-2:], strict=True):
-        manifest = json.loads((path / "manifest.json").read_text())
-        text = json.dumps(manifest | {"merit": merit})
-        (path / "manifest.json").write_text(text)
+    for score, path in zip((0.9, 0.2), checkpoints[-2:], strict=True):
+        manifest = read_manifest(epath.Path(path))
+        write_manifest(manifest | {"selection_score": score}, epath.Path(path))
     for path in checkpoints[:-2]:
         shutil.rmtree(path)
     better = params_of(workdir, int(checkpoints[-2].name))

@@ -40,7 +40,7 @@ def test_a_damaged_dataset_is_refused_by_its_checksums(dataset, tmp_path):
 
 def test_a_workdir_is_told(pretrained):
     lines = list(inspect(str(pretrained), checksums=True))
-    assert lines[0].startswith("checkpoint 10: whole, merit -4.9")
+    assert lines[0].startswith("checkpoint 10: whole, score -4.9")
     assert lines[1].startswith("checkpoint 8: whole")
     assert f"hidden_size: 16 (base has {BertConfig().hidden_size})" in lines
     assert "pooler/dense/kernel  [16, 16] float32" in lines

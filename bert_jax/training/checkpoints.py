@@ -73,7 +73,11 @@ class Checkpoints:
         # No preservation policy: which steps stay is decided by their manifests, and
         # Orbax writes no metrics of its own that it would have to read again.
         options = ocp.CheckpointManagerOptions(
-            cleanup_tmp_directories=True, save_root_metadata=False
+            cleanup_tmp_directories=True,
+            save_root_metadata=False,
+            # Version 0.1.0 let Orbax write metrics, which it would read here, whole or
+            # not.
+            lightweight_initialize=True,
         )
         return ocp.CheckpointManager(self._directory, options=options)
 

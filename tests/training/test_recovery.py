@@ -1,0 +1,415 @@
+"""What a run does of itself after a stop, damage, or a disk that fails."""
+
+import dataclasses
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from etils import epath
+
+import bert_jax
+from bert_jax.checkpoint import read_params
+from bert_jax.cli import main
+from bert_jax.config import PretrainConfig
+from bert_jax.config_json import to_dict
+from bert_jax.manifest import read_manifest, write_manifest
+from bert_jax.run import open_for, pretrain
+from bert_jax.sharding import make_mesh
+from bert_jax.tasks.pretraining import pretraining_task
+from bert_jax.training.checkpoints import Checkpoints
+from bert_jax.training.lock import LOCK, RunLock, run_lock, this_process
+from bert_jax.training.loop import fit
+from bert_jax.training.watchdog import Watchdog
+from bert_jax.whole_steps import best_whole, newest_whole, steps_in
+
+
+def whole_step(workdir: Path) -> int | None:
+    return newest_whole(epath.Path(workdir) / "checkpoints")[0]
+
+
+def params(workdir: Path) -> list[np.ndarray]:
+    place = epath.Path(workdir) / "checkpoints" / str(whole_step(workdir))
+    return jax.tree.leaves(read_params(place))
+
+
+def metrics(workdir: Path) -> list[dict[str, Any]]:
+    lines = (workdir / "metrics.jsonl").read_text().splitlines()
+    rates = ("tokens_per_second", "data_wait", "mfu")
+    return [{k: v for k, v in json.loads(x).items() if k not in rates} for x in lines]
+
+
+def assert_same_end(one: Path, other: Path) -> None:
+    assert metrics(one) == metrics(other)
+    for a, b in zip(params(one), params(other), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.fixture(scope="module")
+def pretrained(
+    small_config: PretrainConfig, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The small run, never stopped, compiled as those that are compared with it."""
+    workdir = tmp_path_factory.mktemp("whole") / "run"
+    pretrain(small_config, workdir)
+    return workdir
+
+
+@pytest.fixture(scope="module")
+def second_phase(
+    small_config: PretrainConfig,
+    pretrained: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[PretrainConfig, Path]:
+    """The run that goes on from another one's optimizer, and its workdir when over."""
+    optimizer = dataclasses.replace(small_config.optimizer, decay_steps=14)
+    config = dataclasses.replace(
+        small_config,
+        init_from=str(pretrained),
+        keep_optimizer=True,
+        optimizer=optimizer,
+        num_steps=14,
+        checkpoint_every=100,
+    )
+    workdir = tmp_path_factory.mktemp("second") / "run"
+    pretrain(config, workdir)
+    return config, workdir
+
+
+def test_a_run_killed_in_its_first_save_takes_its_source_again(second_phase, tmp_path):
+    """Not random parameters at step 0: its only step was never finished."""
+    config, over = second_phase
+    workdir = tmp_path / "run"
+    shutil.copytree(over, workdir)
+    (workdir / "checkpoints" / "14" / "manifest.json").unlink()
+    pretrain(config, workdir)
+    assert [line["step"] for line in metrics(workdir)][0] == 11
+    assert_same_end(workdir, over)
+
+
+def test_a_run_with_a_source_begins_with_nothing_else(second_phase, dataset, tmp_path):
+    """What is loaded and what is configured are compared before the first step."""
+    _, config = open_for(second_phase[0])
+    task = pretraining_task(config, dataset)
+    mesh = make_mesh(config.mesh, config.batch_size)
+    with pytest.raises(RuntimeError, match="was not loaded, and the run has no check"):
+        fit(task, config, mesh, epath.Path(tmp_path), epath.Path(tmp_path))
+
+
+def test_the_workdirs_config_may_be_lost(pretrained, small_config, tmp_path, capsys):
+    """That of the newest whole checkpoint stands for it; a damaged one is named."""
+    workdir = tmp_path / "run"
+    shutil.copytree(pretrained, workdir)
+    (workdir / "config.json").write_text("[]")
+    with pytest.raises(ValueError, match=r"config.json holds \[\].*remove it, and the"):
+        pretrain(small_config, workdir)
+    (workdir / "config.json").unlink()
+    pretrain(small_config, workdir)
+    assert_same_end(workdir, pretrained)
+
+
+def test_a_manifest_with_a_flipped_key_is_passed_over(
+    pretrained, small_config, tmp_path
+):
+    workdir = tmp_path / "run"
+    shutil.copytree(pretrained, workdir)
+    path = workdir / "checkpoints" / "10" / "manifest.json"
+    path.write_bytes(path.read_bytes().replace(b'"files"', b'"fides"'))
+    with pytest.warns(UserWarning, match="10/manifest.json is not what its own check"):
+        bert_jax.load(workdir)
+    pretrain(small_config, workdir)
+    assert_same_end(workdir, pretrained)
+    # What was passed over is put aside, not removed.
+    assert (workdir / "checkpoints" / "10.damaged" / "state").exists()
+
+
+def test_orbax_writes_no_metrics_that_could_be_damaged(pretrained):
+    for step in ("8", "10"):
+        names = {path.name for path in (pretrained / "checkpoints" / step).iterdir()}
+        assert "metrics" not in names and "manifest.json" in names
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"merit": "x"}'])
+def test_metrics_of_version_0_1_0_do_not_stop_a_run(
+    content, pretrained, small_config, tmp_path
+):
+    """They lay in each step, and Orbax read those of all of them at the start."""
+    workdir = tmp_path / "run"
+    shutil.copytree(pretrained, workdir)
+    for step in ("8", "10"):
+        folder = workdir / "checkpoints" / step / "metrics"
+        folder.mkdir()
+        (folder / "metrics").write_text(content)
+    shutil.rmtree(workdir / "checkpoints" / "10")
+    pretrain(small_config, workdir)
+    assert_same_end(workdir, pretrained)
+
+
+def test_a_nan_score_is_never_best(pretrained, tmp_path):
+    checkpoints = epath.Path(tmp_path / "checkpoints")
+    shutil.copytree(pretrained / "checkpoints", checkpoints)
+    for step, score in ((8, 0.1), (10, math.nan)):
+        manifest = read_manifest(checkpoints / str(step))
+        write_manifest(manifest | {"selection_score": score}, checkpoints / str(step))
+    assert best_whole(checkpoints) == (8, [])
+
+
+def test_a_finished_run_returns_its_line(pretrained, small_config, tmp_path, capsys):
+    """It neither restores nor evaluates: its checkpoint may be one of another shape."""
+    workdir = tmp_path / "run"
+    shutil.copytree(pretrained, workdir)
+    before = (workdir / "checkpoints" / "10" / "manifest.json").stat().st_mtime_ns
+    scores = pretrain(small_config, workdir)
+    assert scores["loss"] == metrics(workdir)[-1]["loss"]
+    assert "unigram_loss" in scores
+    assert "Going on" not in capsys.readouterr().out
+    after = (workdir / "checkpoints" / "10" / "manifest.json").stat().st_mtime_ns
+    assert before == after
+
+
+def test_an_evaluation_that_was_cut_short_is_made_up_for(
+    pretrained, small_config, tmp_path
+):
+    """A run that was killed after its checkpoint and before its scores."""
+    workdir = tmp_path / "run"
+    shutil.copytree(pretrained, workdir)
+    path = workdir / "metrics.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:-1]))
+    place = epath.Path(workdir) / "checkpoints" / "10"
+    before = read_manifest(place)["selection_score"]
+    write_manifest(read_manifest(place) | {"selection_score": None}, place)
+    pretrain(small_config, workdir)
+    assert_same_end(workdir, pretrained)
+    assert read_manifest(place)["selection_score"] == before
+
+
+def test_evaluation_takes_the_first_rows_alone(small_config, dataset, tmp_path):
+    config = dataclasses.replace(small_config, num_steps=2, eval_rows=5)
+    few = pretrain(config, tmp_path / "few")
+    all_rows = pretrain(dataclasses.replace(config, eval_rows=0), tmp_path / "all")
+    assert len(dataset.validation) > 5
+    assert few["mlm_loss"] != all_rows["mlm_loss"]
+
+
+def test_a_longer_run_needs_to_be_asked_for(pretrained, small_config, tmp_path, capsys):
+    workdir = tmp_path / "run"
+    shutil.copytree(pretrained, workdir)
+    optimizer = dataclasses.replace(small_config.optimizer, peak_learning_rate=5e-3)
+    longer = dataclasses.replace(small_config, num_steps=12, optimizer=optimizer)
+    with pytest.raises(
+        ValueError, match="pass --extend; .*--keep-optimizer with a new"
+    ):
+        pretrain(longer, workdir)
+    with pytest.raises(ValueError, match="seed was 0 and is 1. Repeat"):
+        pretrain(dataclasses.replace(longer, seed=1), workdir, extend=True)
+    shorter = dataclasses.replace(small_config, num_steps=9)
+    with pytest.raises(ValueError, match="num_steps=9 but .* is at step 10 already"):
+        pretrain(shorter, workdir, extend=True)
+    pretrain(longer, workdir, extend=True)
+    assert "num_steps was 10 and is 12" in capsys.readouterr().out
+    assert metrics(workdir)[-1]["step"] == 12
+    history = json.loads((workdir / "config.json").read_text())["history"]
+    fields = [change["field"] for change in history[-1]["changed"]]
+    assert history[-1]["step"] == 10
+    assert fields == ["num_steps", "optimizer.peak_learning_rate"]
+    pretrain(longer, workdir)  # it needs to be asked for once
+
+
+def test_another_number_of_cores_is_said(pretrained, small_config, tmp_path, capsys):
+    workdir = tmp_path / "run"
+    shutil.copytree(pretrained, workdir)
+    shutil.rmtree(workdir / "checkpoints" / "10")
+    path = workdir / "config.json"
+    config = json.loads(path.read_text())
+    assert config["history"][0]["cpu_cores"] == len(os.sched_getaffinity(0))
+    config["history"][0]["cpu_cores"] = 96
+    path.write_text(json.dumps(config))
+    pretrain(small_config, workdir)
+    assert "This run had 96 CPU cores and has" in capsys.readouterr().out
+    assert len(json.loads(path.read_text())["history"]) == 2
+
+
+def test_no_checkpoint_while_updates_are_left_out(small_config, tmp_path, capsys):
+    """A rate that leads to infinities: the steps that skip their update keep none."""
+    optimizer = dataclasses.replace(
+        small_config.optimizer, peak_learning_rate=1e30, warmup_steps=0
+    )
+    config = dataclasses.replace(
+        small_config, optimizer=optimizer, checkpoint_every=1, num_steps=8
+    )
+    pretrain(config, tmp_path)
+    skipping = {
+        line["step"]
+        for line in metrics(tmp_path)
+        if line["split"] == "train" and line["skipped_in_a_row"]
+    }
+    assert skipping - {8}, "the rate must lead to updates that are left out"
+    assert f"No checkpoint at step {min(skipping)}" in capsys.readouterr().out
+    kept = set(steps_in(epath.Path(tmp_path) / "checkpoints"))
+    assert not kept & (skipping - {8})
+
+
+class Uploads:
+    """A metrics upload that fails the first times, or always."""
+
+    def __init__(self, failures: float) -> None:
+        self.failures = failures
+
+    def __call__(self) -> "Future[None]":
+        future: Future[None] = Future()
+        if self.failures > 0:
+            self.failures -= 1
+            future.set_exception(ConnectionResetError(104, "Connection reset by peer"))
+        else:
+            future.set_result(None)
+        return future
+
+
+@pytest.mark.parametrize("failures", [1, 2, math.inf])
+def test_a_failed_save_is_tried_again(failures, tmp_path):
+    """With the state of a later step; three in a row that fail end the run."""
+    (tmp_path / "tokenizer").mkdir()
+    directory = epath.Path(tmp_path / "checkpoints")
+    files = epath.Path(tmp_path / "tokenizer")
+    checkpoints = Checkpoints(directory, 2, {}, files, max_failed=3)
+    state = {"x": jax.numpy.arange(3)}
+    uploads = Uploads(failures)
+    if failures == math.inf:
+        with pytest.raises(RuntimeError, match="Connection reset.* 3 in a row"):
+            checkpoints.save_surely(5, state, state, uploads)
+        assert steps_in(directory) == []
+    else:
+        checkpoints.save_surely(5, state, state, uploads)
+        assert newest_whole(directory) == (5, [])
+        assert len(checkpoints.taken_notices()) == failures
+    checkpoints.close()
+
+
+def test_a_failed_save_asks_to_be_tried_again(tmp_path):
+    (tmp_path / "tokenizer").mkdir()
+    files = epath.Path(tmp_path / "tokenizer")
+    checkpoints = Checkpoints(epath.Path(tmp_path / "checkpoints"), 2, {}, files)
+    state, uploads = {"x": jax.numpy.arange(3)}, Uploads(1)
+    checkpoints.save(5, state, state, uploads)
+    deadline = time.monotonic() + 60
+    while not checkpoints.retry_due:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    checkpoints.save(6, state, state, uploads)
+    assert not checkpoints.retry_due
+    assert checkpoints.wait()
+    assert steps_in(epath.Path(tmp_path / "checkpoints")) == [6]
+    checkpoints.close()
+
+
+def test_two_runs_do_not_share_a_workdir(pretrained, small_config, tmp_path, capsys):
+    workdir = tmp_path / "run"
+    shutil.copytree(pretrained, workdir)
+    (tmp_path / "config.py").write_text(
+        "import json\nfrom bert_jax.config import PretrainConfig\n"
+        "from bert_jax.config_json import from_dict\n"
+        f"values = {json.dumps(to_dict(small_config))!r}\n"
+        "config = from_dict(PretrainConfig, json.loads(values))\n"
+    )
+    with run_lock(epath.Path(workdir)):
+        code = main(
+            ["pretrain", str(tmp_path / "config.py"), "--workdir", str(workdir)]
+        )
+        error = capsys.readouterr().err
+    assert code == 2 and error.count("\n") == 1
+    assert f"in use by process {os.getpid()} on " in error
+    assert not (workdir / LOCK).exists()
+
+
+def write_lock(workdir: Path, **changes: Any) -> None:
+    (workdir / LOCK).write_text(json.dumps(this_process() | changes))
+
+
+def test_the_lock_of_a_process_that_has_ended_is_taken_over(tmp_path):
+    child = subprocess.Popen([sys.executable, "-c", "pass"])
+    child.wait()
+    write_lock(tmp_path, pid=child.pid)
+    lock = RunLock(epath.Path(tmp_path))
+    lock.acquire()
+    assert json.loads((tmp_path / LOCK).read_text())["pid"] == os.getpid()
+    lock.release()
+    # The number was given to another process since.
+    write_lock(tmp_path, process_start="1")
+    lock = RunLock(epath.Path(tmp_path))
+    lock.acquire()
+    lock.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_lock_of_another_host_is_watched(tmp_path):
+    """One that is not renewed is taken over, one that is stays."""
+    write_lock(tmp_path, host="elsewhere")
+    lock = RunLock(epath.Path(tmp_path), silent_seconds=1.0)
+    lock.acquire()
+    lock.release()
+    write_lock(tmp_path, host="elsewhere", token="t")
+    renewing = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import json, sys, time\n"
+            "owner = json.load(open(sys.argv[1]))\n"
+            "for i in range(200):\n"
+            "    json.dump(owner | {'renewals': i}, open(sys.argv[1], 'w'))\n"
+            "    time.sleep(0.1)\n",
+            str(tmp_path / LOCK),
+        ]
+    )
+    with pytest.raises(ValueError, match="in use by process .* on elsewhere"):
+        RunLock(epath.Path(tmp_path), silent_seconds=10.0).acquire()
+    renewing.kill()
+    renewing.wait()
+
+
+def test_a_run_that_was_taken_over_writes_no_more(tmp_path):
+    with run_lock(epath.Path(tmp_path)) as check:
+        check()
+        write_lock(tmp_path, host="elsewhere")
+        with pytest.raises(RuntimeError, match="has taken over from this run"):
+            check()
+    assert (tmp_path / LOCK).exists(), "it is not ours to remove"
+
+
+HANGING = """
+import time
+from bert_jax.training.loop import fit
+from bert_jax.training.watchdog import Watchdog
+with Watchdog(0.01) as watchdog:
+    time.sleep(1.5)  # the first step may take as long as it likes
+    watchdog.beat()
+    def hang_here():
+        time.sleep(60)
+    hang_here()
+"""
+
+
+def test_a_process_that_hangs_is_ended_with_its_stacks():
+    done = subprocess.run(
+        [sys.executable, "-c", HANGING], capture_output=True, text=True, timeout=50
+    )
+    assert done.returncode == -signal.SIGABRT
+    assert done.stderr.startswith("bert-jax: no step has ended for 0.01 minutes")
+    assert "hang_here" in done.stderr
+
+
+def test_the_watchdog_can_be_off():
+    with Watchdog(0.0) as watchdog:
+        watchdog.beat()
+        time.sleep(0.1)
+    assert not watchdog._thread.is_alive()
