@@ -60,10 +60,15 @@ def read_step_manifest(step_directory: epath.Path) -> dict[str, Any]:
         raise DamagedError(f"{path} has step={step!r:.80}, which is no step.")
     if step_directory.parent.name == CHECKPOINTS and step_directory.name != str(step):
         raise DamagedError(f"{path} is that of step {step}.")
-    if score is not None and type(score) not in (int, float):
+    if score is not None and not is_score(score):
         raise DamagedError(f"{path} has {score!r:.80} where a score belongs.")
     check_entries(step_directory, manifest.get("files"))
     return manifest
+
+
+def is_score(value: Any) -> bool:
+    """Whether a manifest's value is a number that a float can hold."""
+    return type(value) is float or (type(value) is int and abs(value) < 1 << 53)
 
 
 def selection_score_of(manifest: dict[str, Any]) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 from etils import epath
 
-from bert_jax.files import named_errors
+from bert_jax.files import named_errors, require_regular_file
 from bert_jax.training.tensorboard import TensorBoard
 from bert_jax.training.upload import Uploader
 from bert_jax.whole import is_address
@@ -47,6 +47,7 @@ def keep_lines_until(path: epath.Path, step: int) -> None:
     """
     if not path.exists():
         return
+    require_regular_file(path)
     kept = []
     try:
         lines = path.read_text().split("\n")
@@ -80,7 +81,7 @@ def shown(scalars: Mapping[str, float]) -> str:
 
 def scores_at(path: epath.Path, step: int) -> dict[str, float] | None:
     """What a metrics file says of the validation rows at `step`; None: nothing."""
-    if not path.exists():
+    if not path.is_file():
         return None
     for line in path.read_bytes().decode(errors="replace").splitlines():
         with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
