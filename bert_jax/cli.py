@@ -123,8 +123,11 @@ def demo(arguments: Sequence[str]) -> int:
         return workdir
 
     workdir = parse_options(command, "demo", arguments)
+    import jax
+
     from bert_jax.demo import demo as run
 
+    jax.devices()  # it fails before files are written, where there is none
     run(workdir)
     return 0
 

@@ -74,7 +74,8 @@ def in_a_line(box: str, verb: str) -> str:
     if told.startswith(_UNKNOWN):
         like = (re.match(r" {4}(--\S+)", line) for part in rest for line in part)
         words = told.removeprefix(_UNKNOWN).split(", ")
-        return f"{_unknown(verb, words, [m[1] for m in like if m])}{see}"
+        names = [match[1].rstrip(",") for match in like if match]
+        return f"{_unknown(verb, words, names)}{see}"
     if match := re.match(
         r"invalid choice '(.*)' for argument '(.*)'\. .*\((.*)\)", told
     ):

@@ -1,6 +1,7 @@
 """Lines for a user: one each, and nothing in them that a terminal would obey."""
 
 import codecs
+import os
 import sys
 import warnings
 
@@ -50,6 +51,13 @@ def explain(error: BaseException) -> tuple[str, int] | None:
         return f"A number in the options or the input is too large ({message}).", 2
     if isinstance(error, MemoryError):
         return _no_memory(message), 1
+    if _is_of_devices(error, message):
+        asked = os.environ.get("JAX_PLATFORMS", "")
+        return (
+            f"JAX_PLATFORMS={asked} and JAX finds no such device here; unset it, or "
+            f"install JAX for that device (`bert-jax doctor` looks). {message[:200]}",
+            2,
+        )
     if isinstance(error, ModuleNotFoundError):
         return f"{message}; install it, by pip or as README says.", 2
     return _of_runtime(error, message) if isinstance(error, RuntimeError) else None
@@ -69,15 +77,21 @@ def _no_memory(message: str) -> str:
     return f"This machine has too little memory for that{told}."
 
 
+def _is_of_devices(error: BaseException, message: str) -> bool:
+    """Whether JAX did not find the devices that it was told to use."""
+    if isinstance(error, RuntimeError):
+        return "Unable to initialize backend" in message or "nknown backend" in message
+    # Where it has no plugin for them it says so by an assertion.
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    place = last.tb_frame.f_code.co_filename if last is not None else ""
+    return isinstance(error, AssertionError) and place.endswith("xla_bridge.py")
+
+
 def _of_runtime(error: RuntimeError, message: str) -> tuple[str, int] | None:
     if "RESOURCE_EXHAUSTED" in message:
         return f"{message[:240].rstrip('.')}. {TOO_LARGE}", 1
-    if "Unable to initialize backend" in message or "Unknown backend" in message:
-        return (
-            f"JAX_PLATFORMS asks for a device that JAX does not find: {message[:200]}; "
-            "unset it, or install JAX for that device (`bert-jax doctor` looks).",
-            2,
-        )
     known = type(error) is RuntimeError or message.startswith(_RUNTIME)
     return (message, 1) if known else None
 

@@ -25,6 +25,9 @@ ProblemType = Literal[
     "single_label_classification", "multi_label_classification", "regression"
 ]
 
+MOST_PARAMETERS = 10**12
+"""4 TB of float32, more than the devices of a pod hold with Adam's moments."""
+
 
 @dataclasses.dataclass(frozen=True)
 class BertConfig:
@@ -96,6 +99,17 @@ class BertConfig:
         rule = f"hidden_size={d} is not a multiple of num_attention_heads={n}"
         require(d % n == 0, f"{rule}; {-(-d // n) * n} would be.")
         require_class_names(self.labels)
+        tables = self.vocab_size + self.max_position_embeddings + self.type_vocab_size
+        layer = 4 * d * d + 2 * d * self.intermediate_size
+        parameters = tables * d + self.num_hidden_layers * layer
+        require(
+            parameters <= MOST_PARAMETERS,
+            f"vocab_size={self.vocab_size}, hidden_size={d}, "
+            f"num_hidden_layers={self.num_hidden_layers}, "
+            f"intermediate_size={self.intermediate_size} and "
+            f"max_position_embeddings={self.max_position_embeddings} make "
+            f"{parameters:.2g} parameters; lower them to {MOST_PARAMETERS:.0e}.",
+        )
 
     @classmethod
     def miniature(cls, layers: int, hidden: int, **overrides: Any) -> "BertConfig":
