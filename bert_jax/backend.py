@@ -91,18 +91,51 @@ def keep_compiled(environment: MutableMapping[str, str]) -> None:
     for one that finds its program on a disk of its own.
     """
     several = any(environment.get(name, "0") != "0" for name in SEVERAL_PROCESSES)
-    if several or CACHE in environment:
-        return
+    if not several:
+        _keep_in(caches(environment) / "programs", environment)
+
+
+def _keep_in(directory: Path, environment: MutableMapping[str, str]) -> None:
+    """Have JAX keep programs there, unless it has been told where, or it is unsafe."""
     jax = sys.modules.get("jax")
-    if jax is not None and jax.config.jax_compilation_cache_dir:
+    if CACHE in environment or (jax and jax.config.jax_compilation_cache_dir):
         return
-    directory = caches(environment) / "programs"
-    # Whoever could write there could have us run their programs.
     with contextlib.suppress(OSError):  # what cannot be kept is compiled again
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if reason := distrust(directory):
+            print(
+                f"Compiled programs are not kept: {reason}, or name another directory "
+                f"in {CACHE}.",
+                file=sys.stderr,
+            )
+            return
         environment[CACHE] = str(directory)
         if jax is not None:
             jax.config.update("jax_compilation_cache_dir", str(directory))
+
+
+def distrust(directory: Path) -> str:
+    """Why compiled programs in `directory` must not be run; empty: they may.
+
+    Whoever can write there could have us run programs of theirs.
+
+    Raises:
+        OSError: it cannot be looked at.
+    """
+    if not hasattr(os, "getuid"):
+        return ""
+    found = directory.stat()
+    if found.st_uid != os.getuid():
+        return (
+            f"{directory} belongs to user {found.st_uid} and not to {os.getuid()}, who "
+            "runs this; remove it"
+        )
+    if found.st_mode & 0o022:
+        return (
+            f"others may write to {directory} (mode {found.st_mode & 0o777:o}); see "
+            f"what is in it, then `chmod 700 {directory}`"
+        )
+    return ""
 
 
 def quieten_tensorflow(environment: MutableMapping[str, str]) -> None:

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bert_jax import backend
 from bert_jax.config import BertConfig
 from bert_jax.model.pretraining import BertForPretraining
 from bert_jax.tasks.pretraining import initial_params
@@ -28,6 +29,10 @@ TOLERANCES = {"float32": 2e-3, "bfloat16": 0.1}
 """Largest difference from float32 on the CPU that rounding explains: float32 products
 may be made in pieces of fewer bits on an accelerator."""
 LEAST_FREE_GIB = 5
+LEAST_FILES = 1024
+"""Open at once: shards of a dataset, checkpoints being written, sockets."""
+PYTHONS = ((3, 11), (3, 12), (3, 13))
+"""Those that the tests ran with."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +57,8 @@ def diagnose(environment: Mapping[str, str], directory: Path) -> Iterator[Findin
         for dtype in TOLERANCES:
             yield self_test(device, dtype)
     yield from disk_findings(directory)
+    yield from file_findings()
+    yield from cache_findings(environment)
     yield from mistakes(environment)
 
 
@@ -64,9 +71,18 @@ def versions() -> Iterator[Finding]:
         except importlib.metadata.PackageNotFoundError:
             continue  # of TensorFlow's two packages one is enough, and none is needed
     yield Finding(True, ", ".join(found))
-    tested = sys.version_info[:2] == (3, 11)
-    if not tested:
-        yield Finding(False, "Only Python 3.11 has been tested with this version.")
+    yield from python_findings(sys.version_info[:2])
+
+
+def python_findings(version: tuple[int, int]) -> Iterator[Finding]:
+    """Whether this Python, as (3, 11), is one that the tests ran with."""
+    if version not in PYTHONS:
+        names = ", ".join(f"{major}.{minor}" for major, minor in PYTHONS)
+        yield Finding(
+            False,
+            f"Python {version[0]}.{version[1]} has not been tested with this version; "
+            f"{names} have.",
+        )
 
 
 def device_findings() -> Iterator[Finding]:
@@ -131,6 +147,50 @@ def disk_findings(directory: Path) -> Iterator[Finding]:
     told = f"{free:.0f} GiB are free there"
     need = "; a checkpoint of BERT base with its optimizer takes 1.3, and three stay."
     yield Finding(enough, told if enough else told + need)
+
+
+def file_findings(limits: tuple[int, int] | None = None) -> Iterator[Finding]:
+    """Whether enough files may be open at once.
+
+    Args:
+        limits: the soft and the hard one; None: this process's.
+    """
+    if limits is None:
+        try:
+            import resource
+        except ImportError:  # not on Windows
+            return
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, hard = (2**63 if limit < 0 else limit for limit in limits)  # -1: no limit
+    told = [
+        f"{limit:,}" if limit < 2**63 else "any number of" for limit in (soft, hard)
+    ]
+    line = f"{told[0]} files may be open at once, {told[1]} where a program asks for it"
+    need = f"; raise the hard limit (`ulimit -Hn`) to {LEAST_FILES:,} or more."
+    yield Finding(hard >= LEAST_FILES, line if hard >= LEAST_FILES else line + need)
+
+
+def cache_findings(environment: Mapping[str, str]) -> Iterator[Finding]:
+    """Where compiled programs are kept, and whether others could put theirs there."""
+    chosen = environment.get(backend.CACHE)
+    if chosen == "":
+        yield Finding(True, f"compiled programs are not kept: {backend.CACHE} is empty")
+        return
+    if chosen and "://" in chosen:
+        yield Finding(True, f"compiled programs are kept in {chosen}")
+        return
+    directory = Path(chosen or backend.caches(environment) / "programs")
+    try:
+        reason = backend.distrust(directory)
+    except FileNotFoundError:
+        yield Finding(True, f"compiled programs will be kept in {directory}")
+        return
+    except OSError as error:
+        reason = f"{directory} cannot be looked at: {error.strerror}"
+    if reason:
+        yield Finding(False, f"Compiled programs: {reason}.")
+    else:
+        yield Finding(True, f"compiled programs are kept in {directory}")
 
 
 def mistakes(environment: Mapping[str, str]) -> Iterator[Finding]:

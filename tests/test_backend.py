@@ -109,6 +109,34 @@ def test_a_choice_of_cache_is_kept_and_several_processes_get_none(chosen, tmp_pa
     assert not list(tmp_path.iterdir())
 
 
+def test_a_cache_that_others_may_write_to_is_not_used(tmp_path):
+    """C3."""
+    cache = tmp_path / ".cache" / "bert_jax" / "programs"
+    cache.mkdir(parents=True)
+    code = (
+        "import os, sys\nsys.stderr = sys.stdout\nfrom bert_jax import backend\n"
+        "backend.prepare(os.environ)\nprint(os.environ.get(backend.CACHE))"
+    )
+    for mode in (0o770, 0o702, 0o777):
+        cache.chmod(mode)
+        line, used = printed(code, tmp_path).splitlines()
+        assert used == "None"
+        assert line == (
+            f"Compiled programs are not kept: others may write to {cache} (mode "
+            f"{mode:o}); see what is in it, then `chmod 700 {cache}`, or name another "
+            "directory in JAX_COMPILATION_CACHE_DIR."
+        )
+    cache.chmod(0o755)
+    assert printed(code, tmp_path) == str(cache)
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="without users")
+def test_a_cache_of_another_user_is_not_used(monkeypatch):
+    """C3: of a directory that is there on every machine."""
+    monkeypatch.setattr(os, "getuid", lambda: Path("/").stat().st_uid + 1)
+    assert backend.distrust(Path("/")).startswith("/ belongs to user ")
+
+
 def test_a_cache_chosen_in_jax_is_kept(tmp_path):
     assert jax.config.jax_compilation_cache_dir
     environment = {"XDG_CACHE_HOME": str(tmp_path)}

@@ -60,24 +60,43 @@ def addresses(environment: Mapping[str, str]) -> dict[str, Any] | None:
             f"{' and '.join(given)} without {' and '.join(missing)}: set all three, or "
             f"{DETECT}=1 where JAX can find them by itself."
         )
-    host, _, port = given[COORDINATOR].rpartition(":")
-    if not host or not port.isdecimal():
+    check_address(given[COORDINATOR])
+    number, process = _number(given[NUM_PROCESSES]), _number(given[PROCESS_ID])
+    if number is None or process is None or process >= number:
         raise ValueError(
-            f"{COORDINATOR}={given[COORDINATOR]} must be HOST:PORT, of process 0."
-        )
-    number, process = given[NUM_PROCESSES], given[PROCESS_ID]
-    if not (number.isdecimal() and process.isdecimal() and int(process) < int(number)):
-        raise ValueError(
-            f"{PROCESS_ID}={process} and {NUM_PROCESSES}={number}: the first must be a "
-            "number from 0, less than the second."
+            f"{PROCESS_ID}={given[PROCESS_ID][:40]} and "
+            f"{NUM_PROCESSES}={given[NUM_PROCESSES][:40]}: the first must be a number "
+            "from 0, less than the second."
         )
     return {
         "coordinator_address": given[COORDINATOR],
-        "num_processes": int(number),
-        "process_id": int(process),
+        "num_processes": number,
+        "process_id": process,
         # Slurm's own numbers, where there are any, must not be mixed in.
         "cluster_detection_method": "deactivate",
     }
+
+
+def _number(text: str) -> int | None:
+    """A number in plain digits, or None."""
+    plain = text.isascii() and text.isdecimal() and len(text) < 10
+    return int(text) if plain else None
+
+
+def check_address(address: str) -> None:
+    """Refuse what is not the address of process 0.
+
+    Raises:
+        ValueError: it is not HOST:PORT.
+    """
+    host, _, port = address.rpartition(":")
+    name = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    odd = not name or any(c.isspace() or c in "/@[]" for c in name)
+    if odd or (":" in name and name == host) or not 0 < (_number(port) or 0) < 2**16:
+        raise ValueError(
+            f"{COORDINATOR}={address[:200]} must be HOST:PORT of process 0, as in "
+            "10.0.0.1:8476 or [fd00::1]:8476, with a port from 1 to 65535."
+        )
 
 
 def start(
