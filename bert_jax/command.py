@@ -80,9 +80,9 @@ def in_a_line(box: str, verb: str) -> str:
         r"invalid choice '(.*)' for argument '(.*)'\. .*\((.*)\)", told
     ):
         value, option, choices = match.groups()
-        names = tuple(re.findall(r"'([^']*)'", choices))
-        listed = ", ".join(name or "''" for name in names)
-        hint = did_you_mean(value, names) or "."
+        allowed = tuple(re.findall(r"'([^']*)'", choices))
+        listed = ", ".join(name or "''" for name in allowed)
+        hint = did_you_mean(value, allowed) or "."
         return f"{option}={value} must be one of {listed}{hint}"
     for pattern, plain in _PLAINLY.items():
         told = re.sub(pattern, plain, told)
