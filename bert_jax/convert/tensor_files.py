@@ -16,7 +16,13 @@ from bert_jax.convert.model_files import parse_object, read_object
 from bert_jax.files import require_regular_file
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
-PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt")
+PICKLES = (
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+    "model.pt",
+    "model.pth",
+    "pytorch_model.pt",
+)
 MAX_HEADER_BYTES = 100_000_000
 """As in the safetensors library."""
 ITEM_BYTES = {
@@ -41,9 +47,9 @@ PARAMETER_DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 _MAX_DIMENSIONS = 32  # as many as every NumPy allows
 _PICKLE = (
-    "a pickle, which can run any program when it is read; load it where you trust it, "
-    "by AutoModel.from_pretrained, and write it by .save_pretrained, which makes "
-    "model.safetensors."
+    "a pickle, which can run any program when it is read; make model.safetensors of "
+    "it by torch.load(…, weights_only=True) and safetensors.torch.save_file, as "
+    "docs/interop.md shows under Pickles."
 )
 
 
