@@ -4,8 +4,9 @@ A tag is `O`, or a prefix of B, I, E, S and an entity type, as `B-LOC`. Sentence
 apart: no entity crosses from one to the next (Tjong Kim Sang & De Meulder 2003).
 """
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -15,6 +16,9 @@ begins each with B, IOB1 only one right after another of its type; IOBES begins 
 with B and ends it with E, and one of a single word is S."""
 
 SCHEMES: tuple[Scheme, ...] = ("IOB2", "IOB1", "IOBES")
+
+_PREFIXES = {"B": "B", "I": "I", "E": "E", "S": "S", "L": "E", "U": "S"}
+_MARKED = re.compile("[BIESLU]-.*", re.IGNORECASE | re.DOTALL)
 
 
 class Chunk(NamedTuple):
@@ -113,24 +117,41 @@ def convert_tags(tags: Sequence[str], scheme: Scheme) -> list[str]:
 
 
 def detect_scheme(sentences: Sequence[Sequence[str]]) -> Scheme:
-    """The scheme that all sentences are well-formed in; IOB2 if every tag is O.
+    """The scheme that would write the fewest tags of these entities otherwise.
 
-    Raises ValueError if there is none, naming the first tag that leaves no scheme.
+    Of equals the first of SCHEMES: IOB2 if every tag is O. Published files mix them:
+    those of the shared task of 2003 are IOB1, with B after O here and there.
+
+    Raises ValueError for a tag that is none.
     """
-    left = list(SCHEMES)
-    for number, tags in enumerate(sentences):
-        read = chunks(tags)
-        expected = {scheme: write_tags(read, len(tags), scheme) for scheme in left}
-        for i, tag in enumerate(tags):
-            still = [scheme for scheme in left if expected[scheme][i] == tag]
-            if not still:
-                before = repr(tags[i - 1]) if i else "the start"
-                raise ValueError(
-                    f"sentence {number + 1}, word {i + 1}: {tag!r} after {before} is "
-                    f"not {' or '.join(left)}, and what precedes is no other scheme."
-                )
-            left = still
-    return left[0]
+    others = Counter[Scheme]()
+    for tags in sentences:
+        for scheme in SCHEMES:
+            others[scheme] += len(unlike_scheme(tags, scheme))
+    return min(SCHEMES, key=lambda scheme: others[scheme])
+
+
+def unlike_scheme(tags: Sequence[str], scheme: Scheme) -> list[int]:
+    """The numbers of the tags that `scheme` would write otherwise."""
+    written = convert_tags(tags, scheme)
+    return [i for i, tag in enumerate(tags) if written[i] != tag]
+
+
+def marks_entities(tags: Iterable[str]) -> bool:
+    """Whether tags are of entities, and not plain labels as parts of speech are.
+
+    They are if one has a prefix, of whatever scheme, or if all are O.
+    """
+    distinct = set(tags)
+    return distinct <= {"O"} or any(map(_MARKED.fullmatch, distinct))
+
+
+def entity_tag(tag: str) -> str:
+    """The tag of IOBES that a model's label means: BILOU's and lower-case prefixes are
+    read too, and what is no tag, as [PAD] or X, is outside of any entity."""
+    prefix, _, type_ = tag.partition("-")
+    prefix = _PREFIXES.get(prefix.upper(), "O")
+    return f"{prefix}-{type_}" if type_ and prefix != "O" else "O"
 
 
 def entity_scores(
@@ -167,9 +188,10 @@ def _split(tag: str) -> tuple[str, str]:
     """A tag's prefix and its entity type, which may hold hyphens."""
     prefix, _, type_ = tag.partition("-")
     if tag != "O" and (prefix not in ("B", "I", "E", "S") or not type_):
+        bilou = " Write BILOU's L as E and its U as S." * (prefix in ("L", "U"))
         raise ValueError(
-            f"{tag!r} is not a tag: it must be O, or B, I, E or S, a hyphen and the "
-            f"entity's type, as B-LOC."
+            f"{tag!r:.80} is not a tag: it must be O, or B, I, E or S, a hyphen and "
+            f"the entity's type, as B-LOC.{bilou}"
         )
     return prefix, type_
 

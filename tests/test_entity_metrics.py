@@ -12,6 +12,9 @@ from bert_jax.entity_metrics import (
     convert_tags,
     detect_scheme,
     entity_scores,
+    entity_tag,
+    marks_entities,
+    unlike_scheme,
     write_tags,
 )
 
@@ -88,18 +91,47 @@ def test_schemes_are_told_from_what_they_write(sentences, scheme):
 
 
 @pytest.mark.parametrize(
-    "sentences, message",
+    "sentences, scheme, unlike",
     [
-        (["B-X O", "O I-X"], "sentence 2, word 2: 'I-X' after 'O' is not IOB2, "),
-        (["O I-X", "B-X"], "sentence 2, word 1: 'B-X' after the start is not IOB1, "),
-        (["S-X", "B-X O"], "sentence 2, word 1: 'B-X' after the start is not IOBES, "),
-        (["B-X I-Y"], "word 2: 'I-Y' after 'B-X' is not IOB2, "),
-        (["O E-X"], "word 2: 'E-X' after 'O' is not IOB2 or IOB1 or IOBES"),
+        (["B-X I-X O B-X", "O I-X"], "IOB2", [(1, 1)]),
+        (["O I-X I-X", "I-X O B-X"], "IOB1", [(1, 2)]),
+        (["S-X O B-X E-X", "B-X O"], "IOBES", [(1, 0)]),
+        (["B-X I-Y", "B-Y"], "IOB2", [(0, 1)]),
+        (["O E-X"], "IOB2", [(0, 1)]),
     ],
 )
-def test_tags_in_no_scheme_are_refused_at_the_first_that_fits_none(sentences, message):
-    with pytest.raises(ValueError, match=message):
-        detect_scheme([tags.split() for tags in sentences])
+def test_a_mixture_is_the_scheme_that_fewest_tags_differ_from(
+    sentences, scheme, unlike
+):
+    tags = [each.split() for each in sentences]
+    assert detect_scheme(tags) == scheme
+    found = [
+        (i, word) for i, each in enumerate(tags) for word in unlike_scheme(each, scheme)
+    ]
+    assert found == unlike
+
+
+@pytest.mark.parametrize(
+    "tags, marked",
+    [
+        ("O", True),
+        ("O B-X", True),
+        ("U-X", True),
+        ("b-x o", True),
+        ("I- O", True),
+        ("NN VBZ O", False),
+        ("B I O", False),
+        ("-LRB- , $.", False),
+    ],
+)
+def test_plain_labels_have_no_prefix(tags, marked):
+    assert marks_entities(tags.split()) == marked
+
+
+def test_labels_of_other_models_as_tags():
+    labels = "O B-X I-a-b E-X S-X L-X U-X b-x [PAD] X NN B-"
+    means = "O B-X I-a-b E-X S-X E-X S-X B-x O O O O"
+    assert [entity_tag(label) for label in labels.split()] == means.split()
 
 
 def test_scores_by_hand():

@@ -27,8 +27,9 @@ losses metrics squad_metrics entity_metrics sharding processes whole_steps \
 retries checkpoint
 tasks tasks.task tasks.tables tasks.files tasks.problem tasks.glue tasks.texts \
 tasks.text_classification tasks.squad_rows tasks.squad_answers tasks.squad_files \
-tasks.squad tasks.conll tasks.ner_rows tasks.ner tasks.choices tasks.multiple_choice \
-tasks.problems tasks.splits tasks.finetuning tasks.pretraining tasks.unigram
+tasks.squad tasks.conll tasks.ner_rows tasks.ner_scores tasks.ner tasks.choices \
+tasks.multiple_choice tasks.problems tasks.class_names tasks.lengths tasks.splits \
+tasks.finetuning tasks.pretraining tasks.unigram
 training training.optimizer training.state training.checkpoints training.resume \
 training.start training.gradients training.step training.neighbours \
 training.distributed training.faults training.evaluation training.profile \
@@ -42,7 +43,7 @@ convert.sentencepiece_files convert.huggingface convert.tf1_files \
 convert.opening convert.extend convert.tf1 convert.model_card convert.export \
 convert.stablehlo
 workdir plan ahead_of_time saving_memory init_from tuning inference evaluation \
-features predict prediction_lines \
+features arguments model_inputs predict prediction_lines \
 inspection doctor benchmark.figures benchmark.synthetic benchmark.devices \
 benchmark.pytorch_child benchmark.pytorch benchmark.comparison benchmark.training \
 benchmark.inference benchmark.reading benchmark.preparation benchmark.command \

@@ -5,8 +5,14 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from bert_jax.entity_metrics import SCHEMES, Scheme, chunks, convert_tags
-from bert_jax.tasks.tables import Row, json_row, read_text
+from bert_jax.entity_metrics import (
+    Scheme,
+    chunks,
+    convert_tags,
+    detect_scheme,
+    marks_entities,
+)
+from bert_jax.tasks.tables import Row, json_row, read_text, require_file
 
 DOCSTART = "-DOCSTART-"
 """A line that begins with it starts a document, and is no word."""
@@ -24,7 +30,7 @@ class Sentence:
     tags: tuple[str, ...] | None = None
     """One a word, as the file has them; None where it has none."""
     scheme: Scheme | None = None
-    """Of the file's tags."""
+    """Of the file's tags; None of plain labels, as parts of speech are."""
     columns: tuple[tuple[str, ...], ...] = ()
     """Of each word's line, all there are; empty where the words are not in columns."""
     separator: str = "\t"
@@ -43,12 +49,19 @@ class Sentence:
 
     def where(self, word: int) -> str:
         """The file, and the line that a word stands in."""
-        return f"{self.path}, line {self.line + (word if self.columns else 0)}"
+        return f"{self.path}, line {self.line_of(word)}"
 
-    def tags_in(self, scheme: Scheme) -> list[str]:
-        """The tags in another scheme, the same entities."""
+    def line_of(self, word: int) -> int:
+        """The line that a word stands in, from 1."""
+        return self.line + (word if self.columns else 0)
+
+    def tags_in(self, scheme: Scheme | None) -> list[str]:
+        """The same entities as well-formed tags of a scheme; plain labels as they are.
+
+        What is ill-formed is read as conlleval reads it.
+        """
         assert self.tags is not None
-        if scheme == self.scheme:
+        if scheme is None or self.scheme is None:
             return list(self.tags)
         return convert_tags(self.tags, scheme)
 
@@ -58,25 +71,27 @@ def read_sentences(path: str) -> list[Sentence]:
 
     Columns are parted by tabs if the first word's line has one, else by white space; of
     one column alone, they are words without tags. Blank lines part sentences. The
-    scheme of the tags is found out from all of them.
+    scheme of the tags is the one that most of them are well-formed in; where none has a
+    prefix as B- or I-, they are plain labels and have no scheme.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: a line has more or fewer columns than the first, or holds no tag;
-            the tags fit none of IOB1, IOB2 and IOBES; there is no sentence; the file
-            is not UTF-8, or not JSON lines.
+        ValueError: a line has more or fewer columns than the first; some tags have a
+            prefix and others are none; there is no sentence; the file is not UTF-8, or
+            not JSON lines.
     """
-    if not Path(path).is_file():
-        raise FileNotFoundError(
-            f"{path} is not a file; name one of columns, or a .jsonl."
-        )
+    require_file(path, "name one of columns, or a .jsonl.")
     read = _read_json if path.endswith(".jsonl") else _read_columns
     sentences = read(path)
     if not sentences:
         raise ValueError(f"{path} holds no sentence; each line {_FORMAT}.")
     if sentences[0].tags is None:
         return sentences
-    scheme = _find_scheme(sentences)
+    known = {tag for each in sentences for tag in each.tags or ()}
+    if not marks_entities(known):
+        return sentences
+    _check_tags(sentences, known)
+    scheme = detect_scheme([each.tags or () for each in sentences])
     return [dataclasses.replace(each, scheme=scheme) for each in sentences]
 
 
@@ -123,6 +138,7 @@ def _written_breaks(breaks: Sequence[str], separator: str, width: int) -> list[s
 def _read_columns(path: str) -> list[Sentence]:
     # Not splitlines: a word may hold one of the rarer line breaks.
     lines = read_text(Path(path)).removesuffix("\n").split("\n")
+    _check_line_ends(lines, path)
     first = next((n for n, line in enumerate(lines, 1) if _is_word(line)), 0)
     if not first:
         return []
@@ -138,7 +154,7 @@ def _read_columns(path: str) -> list[Sentence]:
                 raise ValueError(
                     f"{path}, line {number}: {len(rows[-1])} in place of the {width} "
                     f"columns of line {first}; each {_FORMAT}, parted by "
-                    f"{'a tab' if tabs else 'white space'}."
+                    f"{'a tab' if tabs else 'white space'}.{_hint(lines[first - 1])}"
                 )
             continue
         if rows:
@@ -146,8 +162,33 @@ def _read_columns(path: str) -> list[Sentence]:
             sentences.append(_sentence(rows, before, tabs, path, start))
             before, rows = [], []
         before.append(line.strip(_BLANKS))
+    _check_first_column(sentences[0], width)
     last = dataclasses.replace(sentences[-1], after=tuple(before[:-1]))
     return [*sentences[:-1], last]
+
+
+def _hint(first: str) -> str:
+    comment = first.startswith("#")
+    return " That looks like a comment; the format has none: drop it." * comment
+
+
+def _check_line_ends(lines: Sequence[str], path: str) -> None:
+    for number, line in enumerate(lines, 1):
+        if "\r" in line.strip(_BLANKS):
+            raise ValueError(
+                f"{path}, line {number} holds a carriage return; end lines by a line "
+                "feed, or by both."
+            )
+
+
+def _check_first_column(sentence: Sentence, width: int) -> None:
+    """CoNLL-X and CoNLL-U count the words in the first of their ten columns."""
+    numbers = tuple(str(i) for i in range(1, len(sentence.words) + 1))
+    if width >= 8 and sentence.words == numbers:
+        raise ValueError(
+            f"{sentence.where(0)}: the first of {width} columns counts the words, as "
+            "CoNLL-U does; leave the word's and the tag's columns, as by `cut -f2,4`."
+        )
 
 
 def _sentence(
@@ -179,8 +220,11 @@ def _split(line: str, tabs: bool) -> tuple[str, ...]:
     return tuple(_GAP.split(bare))
 
 
-def from_row(row: Row) -> Sentence:
+def from_row(row: Row, tagged: bool = True) -> Sentence:
     """The sentence of a JSON object with `tokens` and, if they are known, `tags`.
+
+    Args:
+        tagged: look at the tags.
 
     Raises:
         ValueError: they are no strings, or unequal in number.
@@ -193,7 +237,7 @@ def from_row(row: Row) -> Sentence:
                 f"{row.where}: token {word!r} must hold something besides blanks, and "
                 "no tab, line break or half of a character; leave it out, and its tag."
             )
-    tags = _strings(row, "tags") if "tags" in row.values else None
+    tags = _strings(row, "tags") if tagged and "tags" in row.values else None
     if tags is not None and len(tags) != len(words):
         raise ValueError(
             f"{row.where}: {len(tags)} tags for {len(words)} tokens; each must have "
@@ -234,40 +278,20 @@ def _strings(row: Row, field: str) -> tuple[str, ...]:
     return tuple(values)
 
 
-def _find_scheme(sentences: Sequence[Sentence]) -> Scheme:
-    """The first that every sentence is well-formed in."""
-    left = list(SCHEMES)
-    known: set[str] = set()
-    for sentence in sentences:
-        tags = sentence.tags or ()
-        for i, tag in enumerate(tags):
-            if tag not in known:
-                _check_tag(tag, sentence.where(i))
-                known.add(tag)
-        written = {scheme: convert_tags(tags, scheme) for scheme in left}
-        for i, tag in enumerate(tags):
-            still = [scheme for scheme in left if written[scheme][i] == tag]
-            if not still:
-                raise ValueError(_ill_formed(sentence, i, left))
-            left = still
-    return left[0]
-
-
-def _ill_formed(sentence: Sentence, word: int, left: Sequence[Scheme]) -> str:
-    tags = sentence.tags or ()
-    follows = f"after {tags[word - 1]!r}" if word else "at the start of a sentence"
-    return (
-        f"{sentence.where(word)}: tag {tags[word]!r} {follows} is not "
-        f"{' or '.join(left)}, as the tags before it are; mend it, or write the whole "
-        "file in one scheme."
-    )
-
-
-def _check_tag(tag: str, where: str) -> None:
-    try:
-        chunks([tag])
-    except ValueError as error:
-        raise ValueError(
-            f"{where}: {error} The last column is taken for it; to predict, give the "
-            "words alone."
-        ) from error
+def _check_tags(sentences: Sequence[Sentence], known: set[str]) -> None:
+    """Refuse what is no tag in a file where others are."""
+    wrong: dict[str, ValueError] = {}
+    for tag in known:
+        try:
+            chunks([tag])
+        except ValueError as error:
+            wrong[tag] = error
+    for sentence in sentences if wrong else ():
+        for i, tag in enumerate(sentence.tags or ()):
+            if tag in wrong:
+                other = min(known - wrong.keys() - {"O"}, default="")
+                beside = f", and others are tags, as {other!r:.80}" if other else ""
+                raise ValueError(
+                    f"{sentence.where(i)}: {wrong[tag]} It stands in the last column"
+                    f"{beside}; to predict, give the words alone."
+                )

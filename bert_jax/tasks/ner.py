@@ -1,7 +1,6 @@
 """Token classification: a tag for each word, and the entities that the tags spell."""
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,14 @@ from bert_jax.entity_metrics import (
     Scheme,
     chunks,
     convert_tags,
-    entity_scores,
-    write_tags,
+    entity_tag,
+    unlike_scheme,
 )
 from bert_jax.losses import Sum, cross_entropy
 from bert_jax.tasks.conll import Sentence, from_row, read_sentences, write_sentences
 from bert_jax.tasks.files import part_file
 from bert_jax.tasks.ner_rows import encode, scheme_of, sentence_of
+from bert_jax.tasks.ner_scores import baseline, scores_of, tag_accuracy, tags_of
 from bert_jax.tasks.problem import Outputs, Prediction, Problem, Rows
 from bert_jax.tasks.tables import Row, text_of
 
@@ -49,7 +49,7 @@ def record(row: Row, config: ExamplesConfig) -> Sentence:
     The entities of a text have their places in it; those of tokens count these.
     """
     if "tokens" in row.values:
-        return from_row(row)
+        return from_row(row, tagged=False)
     return sentence_of(text_of(row, *(config.text_columns[:1] or ("text",))))
 
 
@@ -57,7 +57,7 @@ def labels(records: Sequence[Sentence], config: ExamplesConfig) -> tuple[str, ..
     """`O`, then the other tags in training, sorted; or `config.labels`.
 
     In the file's scheme, but for IOB1: that is learned as IOB2, in which a tag does not
-    hang on the one before.
+    hang on the one before. Plain labels are sorted, O among them.
     """
     first = records[0]
     if first.tags is None:
@@ -66,6 +66,8 @@ def labels(records: Sequence[Sentence], config: ExamplesConfig) -> tuple[str, ..
         )
     if config.labels:
         return config.labels
+    if first.scheme is None:
+        return _plain_labels(records)
     scheme: Scheme = "IOBES" if first.scheme == "IOBES" else "IOB2"
     tags = {tag for record in records for tag in record.tags_in(scheme)} - {"O"}
     if not tags:
@@ -73,6 +75,15 @@ def labels(records: Sequence[Sentence], config: ExamplesConfig) -> tuple[str, ..
             f"{first.path} has no entity: every tag is O; nothing can be learned."
         )
     return ("O", *sorted(tags))
+
+
+def _plain_labels(records: Sequence[Sentence]) -> tuple[str, ...]:
+    found = sorted({tag for record in records for tag in record.tags or ()})
+    if len(found) < 2:
+        raise ValueError(
+            f"{records[0].path}: every tag is {found[0]!r}; nothing can be learned."
+        )
+    return tuple(found)
 
 
 def check(records: Sequence[Sentence], model: BertConfig, path: str) -> None:
@@ -85,9 +96,10 @@ def check(records: Sequence[Sentence], model: BertConfig, path: str) -> None:
             if tag not in model.labels:
                 was = record.tags[i]
                 means = "" if tag == was else f" ({tag} in {scheme})"
+                names = ", ".join(model.labels)
                 raise ValueError(
                     f"{record.where(i)}: tag {was!r}{means} is none of the model's: "
-                    f"{', '.join(model.labels)}. Mend it, or train on a file with it."
+                    f"{names}. Mend it, or train on a file with it."
                 )
 
 
@@ -119,9 +131,10 @@ def predict(
 
     An entity is {type, text, start, end, score}: its first word and the one after its
     last, or of plain text its place in characters; the score is the mean probability
-    of its tags.
+    of its tags. Of a model of plain labels, `words` instead, which are the same of each
+    word, with its `tag` for a type.
     """
-    tags = [["O"] * len(record.words) for record in records]
+    tags = [[model.labels[0]] * len(record.words) for record in records]
     probabilities = [[0.0] * len(record.words) for record in records]
     for example, (number, output) in enumerate(
         zip(examples.record, outputs, strict=True)
@@ -131,15 +144,28 @@ def predict(
             word = words[place]
             tags[number][word] = model.labels[output["tag"][place]]
             probabilities[number][word] = float(output["probability"][place])
+    parts = _words if scheme_of(model) is None else _entities
     return [
-        {
-            "tags": tags[i],
-            "entities": [
-                _entity(record, chunk, probabilities[i]) for chunk in chunks(tags[i])
-            ],
-        }
+        {"tags": tags[i]} | parts(record, tags[i], probabilities[i])
         for i, record in enumerate(records)
     ]
+
+
+def _entities(
+    record: Sentence, tags: Sequence[str], probabilities: Sequence[float]
+) -> Prediction:
+    found = chunks([entity_tag(tag) for tag in tags])
+    return {"entities": [_entity(record, chunk, probabilities) for chunk in found]}
+
+
+def _words(
+    record: Sentence, tags: Sequence[str], probabilities: Sequence[float]
+) -> Prediction:
+    words = []
+    for i, tag in enumerate(tags):
+        word = _entity(record, Chunk(tag, i, i + 1), probabilities)
+        words.append({"tag": word.pop("type")} | word)
+    return {"words": words}
 
 
 def _entity(
@@ -167,8 +193,11 @@ def score(
     config: ExamplesConfig,
 ) -> dict[str, float]:
     """conlleval's scores: of entities `f1`, `precision`, `recall`, the `accuracy` of
-    tags, and each type's `f1_TYPE`."""
-    return _scores(records, _written_tags(records, predictions, model))
+    tags, and each type's `f1_TYPE`; of plain labels `accuracy` alone."""
+    predicted = _written_tags(records, predictions, model)
+    if scheme_of(model) is None:
+        return {"accuracy": tag_accuracy([tags_of(r) for r in records], predicted)}
+    return scores_of(records, predicted)
 
 
 def write(
@@ -187,58 +216,6 @@ def write(
     return [name]
 
 
-def baseline(
-    train: Sequence[Sentence], validation: Sequence[Sentence]
-) -> tuple[str, float]:
-    """F1 of looking entities up: from each word on, the longest one seen in training
-    with the type it mostly had (Tjong Kim Sang & De Meulder 2003, §3)."""
-    seen: dict[tuple[str, ...], Counter[str]] = {}
-    for record in train:
-        for chunk in chunks(record.tags or ()):
-            words = record.words[chunk.start : chunk.end]
-            seen.setdefault(words, Counter())[chunk.type] += 1
-    types = {words: counts.most_common(1)[0][0] for words, counts in seen.items()}
-    tags = [
-        write_tags(list(_look_up(record.words, types)), len(record.words), "IOB2")
-        for record in validation
-    ]
-    return "training-dictionary lookup", _scores(validation, tags)["f1"]
-
-
-def _look_up(
-    words: tuple[str, ...], types: dict[tuple[str, ...], str]
-) -> Iterator[Chunk]:
-    longest = max(map(len, types), default=0)
-    start = 0
-    while start < len(words):
-        for end in range(min(start + longest, len(words)), start, -1):
-            if words[start:end] in types:
-                yield Chunk(types[words[start:end]], start, end)
-                break
-        else:
-            end = start + 1
-        start = end
-
-
-def _scores(
-    records: Sequence[Sentence], predicted: Sequence[Sequence[str]]
-) -> dict[str, float]:
-    gold = [_tags_of(record) for record in records]
-    found = entity_scores(gold, predicted)
-    return {
-        "f1": found.overall.f1,
-        "precision": found.overall.precision,
-        "recall": found.overall.recall,
-        "accuracy": found.tag_accuracy,
-    } | {f"f1_{type_}": counts.f1 for type_, counts in found.by_type.items()}
-
-
-def _tags_of(record: Sentence) -> tuple[str, ...]:
-    if record.tags is None:
-        raise ValueError(f"{record.path} has no tags; there is nothing to score by.")
-    return record.tags
-
-
 def _written_tags(
     records: Sequence[Sentence], predictions: Sequence[Prediction], model: BertConfig
 ) -> list[list[str]]:
@@ -247,22 +224,47 @@ def _written_tags(
     What the model's scheme is needs no change, and gets none: the rules of conlleval
     cover ill-formed tags.
     """
-    same = (None, scheme_of(model))
+    own = scheme_of(model)
+    if own is None:
+        return [prediction["tags"] for prediction in predictions]
+    read = [[entity_tag(tag) for tag in each["tags"]] for each in predictions]
     return [
-        prediction["tags"]
-        if record.scheme in same
-        else convert_tags(prediction["tags"], record.scheme)
-        for record, prediction in zip(records, predictions, strict=True)
+        tags if record.scheme in (None, own) else convert_tags(tags, record.scheme)
+        for record, tags in zip(records, read, strict=True)
     ]
 
 
 def notices(
     records: Sequence[Sentence], examples: Examples, config: ExamplesConfig
 ) -> list[str]:
-    """How many sentences were spread over several rows."""
+    """Which tags are not of the file's scheme, and how many sentences were spread."""
     spread = int((np.bincount(examples.record) > 1).sum())
     where = f"rows of {config.max_length} tokens: {spread} of {len(records)} sentences"
-    return [f"spread over several {where}"] * (spread > 0)
+    lines = [f"spread over several {where}"] * (spread > 0)
+    return _tag_notices(records) + lines
+
+
+def _tag_notices(records: Sequence[Sentence]) -> list[str]:
+    first = next((record for record in records if record.tags), None)
+    if first is None:
+        return []
+    if first.scheme is None:
+        return [f"{first.path}: plain labels, not entities; scored by accuracy"]
+    unlike = [
+        (record, i)
+        for record in records
+        if record.tags and record.scheme
+        for i in unlike_scheme(record.tags, record.scheme)
+    ]
+    if not unlike:
+        return []
+    record, i = unlike[0]
+    total = sum(len(record.words) for record in records)
+    return [
+        f"{record.path}: {len(unlike)} of {total} tags are not as {record.scheme} has "
+        f"them, and are read as conlleval reads them; the first is "
+        f"{(record.tags or ())[i]!r} in line {record.line_of(i)}"
+    ]
 
 
 TOKEN_CLASSIFICATION = Problem(

@@ -168,6 +168,9 @@ def test_training_files_from_which_nothing_can_be_learned():
         NER.labels([Sentence(("a",), path="a.txt")], config)
     with pytest.raises(ValueError, match="^a.txt has no entity: every tag is O"):
         NER.labels([sentence("a", "O", path="a.txt")], config)
+    plain = [Sentence(("a", "b"), ("NN", "NN"), path="a.txt")]
+    with pytest.raises(ValueError, match="^a.txt: every tag is 'NN'; nothing can be l"):
+        NER.labels(plain, config)
 
 
 def test_tags_that_the_model_lacks():
