@@ -10,7 +10,9 @@ from etils import epath
 from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig
 from bert_jax.convert.embedding import model_directory
 from bert_jax.convert.opening import locate, open_model
+from bert_jax.files import named_errors, require_writable
 from bert_jax.inference import predictions_for, task_of
+from bert_jax.tasks.lengths import fit_lengths
 from bert_jax.tasks.problem import Problem, Record
 from bert_jax.tasks.problems import problem_of
 from bert_jax.tasks.splits import hold_out
@@ -26,9 +28,17 @@ def examples_config(directory: epath.Path) -> ExamplesConfig:
     values = read_config(model_directory(directory))
     if "task" in values:
         return read_part(directory, "", FinetuneConfig).data
-    model = read_part(directory, "model", BertConfig) if "model" in values else None
-    most = model.max_position_embeddings if model else 512
-    return ExamplesConfig(max_length=most)
+    positions = values.get("max_position_embeddings")
+    if "model" in values:
+        positions = read_part(directory, "model", BertConfig).max_position_embeddings
+    # What a damaged file says is refused where the model is read.
+    return usual_examples(positions if type(positions) is int else 512)
+
+
+def usual_examples(positions: int) -> ExamplesConfig:
+    """How rows are made for a model of so many positions that was not trained here."""
+    longest = max(positions, 8)
+    return fit_lengths(ExamplesConfig(max_length=longest), longest)
 
 
 def records_of(problem: Problem, data: ExamplesConfig, part: str) -> list[Record]:
@@ -42,6 +52,11 @@ def records_of(problem: Problem, data: ExamplesConfig, part: str) -> list[Record
     """
     if data.path:
         return problem.read(part, data)
+    if part != "validation":
+        raise ValueError(
+            f"part={part} is of a directory that data.path names, and there is none; "
+            "leave --part out, and name the file to score by --data.validation FILE."
+        )
     if data.validation:
         return problem.read(data.validation, data)
     if not data.train:
@@ -81,6 +96,7 @@ def evaluate(
 
     Raises:
         ValueError: the model was never fine-tuned, or the file is not of its task.
+        OSError: `output` cannot be written.
     """
     model = open_model(os.fspath(checkpoint))
     problem = problem_of(task_of(model.config))
@@ -89,6 +105,8 @@ def evaluate(
         records = records_of(problem, data, part)
     problem.check(records, model.config, data.validation or data.path or data.train)
     labelled = _labelled(problem, records)
+    if output:
+        require_writable(output)
     found = predictions_for(model.config, model.params, model.tokenizer, records, data)
     scores = {}
     if labelled:
@@ -97,7 +115,8 @@ def evaluate(
         return scores, []
     directory = Path(output)
     directory.mkdir(parents=True, exist_ok=True)
-    names = problem.write(records, found, model.config, data, directory)
+    with named_errors(directory):
+        names = problem.write(records, found, model.config, data, directory)
     return scores, [str(directory / name) for name in names]
 
 

@@ -139,3 +139,30 @@ def write_whole(path: str | os.PathLike[str], *pieces: bytes | memoryview) -> No
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+def require_writable(directory: str | os.PathLike[str]) -> None:
+    """Refuse an output directory that cannot be made or written to; leaves no trace.
+
+    Raises:
+        ValueError: it, or one of its parents, is a file.
+        OSError: nothing can be written there.
+    """
+    found = os.path.abspath(directory)
+    while not os.path.lexists(found):
+        found = os.path.dirname(found)
+    if not os.path.isdir(found):
+        raise ValueError(
+            f"{os.fspath(directory)} cannot be the output directory: {found} is there "
+            "and is not a directory; choose another name."
+        )
+    trial = os.path.join(found, f".{secrets.token_hex(8)}.tmp")
+    try:
+        os.mkdir(trial)
+        os.rmdir(trial)
+    except OSError as error:
+        raise OSError(
+            error.errno,
+            f"{os.fspath(directory)} cannot be written: {found}: {error.strerror}; "
+            "choose another output.",
+        ) from error

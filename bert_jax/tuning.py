@@ -15,7 +15,9 @@ from bert_jax.config.model import ProblemType
 from bert_jax.convert.opening import open_model
 from bert_jax.data.example_cache import cached_examples, content_key
 from bert_jax.processes import is_first
+from bert_jax.tasks.class_names import alike
 from bert_jax.tasks.finetuning import Part
+from bert_jax.tasks.lengths import fit_lengths, fitted_lengths
 from bert_jax.tasks.problem import Problem, Record
 from bert_jax.tasks.problems import problem_of
 from bert_jax.tasks.splits import check_validation, read_parts
@@ -147,6 +149,23 @@ def encoded(
     return Part(records, examples)
 
 
+def with_lengths(config: FinetuneConfig, source: BertConfig) -> FinetuneConfig:
+    """The configuration with lengths that the model can take; prints what changes."""
+    positions = source.max_position_embeddings
+    data = fit_lengths(config.data, positions)
+    changed = fitted_lengths(config.data, data)
+    if config.task != "question-answering":
+        data = dataclasses.replace(config.data, max_length=data.max_length)
+        changed = [each for each in changed if each.startswith("max_length")]
+    if changed and is_first():
+        print(
+            f"The model has {positions} positions: {', '.join(changed)} in place of "
+            "the usual.",
+            flush=True,
+        )
+    return dataclasses.replace(config, data=data)
+
+
 def tuned_model(
     config: FinetuneConfig,
     problem: Problem,
@@ -200,11 +219,14 @@ def prepare_tuning(
     """
     problem = problem_of(config.task)
     source, tokenizer, params = open_start(config, workdir, resume)
+    config = with_lengths(config, source)
     train, validation = read_parts(problem, config.data)
     apart = config.data.validation or config.data.path
     # A rare class may be among what is held out alone.
     known = train if apart else [*train, *validation]
     model = tuned_model(config, problem, source, known, workdir)
+    for line in alike(model.labels) if is_first() else ():
+        print(line, flush=True)
     check_validation(problem, validation, model, config.data)
     encode = functools.partial(encoded, problem, tokenizer, model, config, cache)
     data = dataclasses.replace(config.data, fingerprint=fingerprint(train))

@@ -64,7 +64,8 @@ def encode(
     Raises:
         ValueError: rows are too short for questions and stride.
     """
-    _check_lengths(config)
+    most = min(config.max_length, model.max_position_embeddings)
+    _check_lengths(config, most)
     questions = tokenizer.encode_batch([record.question for record in records])
     documents: dict[str, Encoding] = {}
     numbers: list[int] = []
@@ -72,7 +73,8 @@ def encode(
     for number, (record, question) in enumerate(zip(records, questions, strict=True)):
         if record.context not in documents:
             documents[record.context] = _tokens_of(record.context, tokenizer)
-        found = _rows(record, question, documents[record.context], tokenizer, config)
+        document = documents[record.context]
+        found = _rows(record, question, document, tokenizer, config, most)
         numbers += [number] * len(found)
         rows += found
     lengths = [len(row.tokens) for row in rows]
@@ -92,16 +94,22 @@ def encode(
     )
 
 
-def _check_lengths(config: ExamplesConfig) -> None:
-    """The rule is of the options alone: what trains must not fail on a new question."""
+def _check_lengths(config: ExamplesConfig, most: int) -> None:
+    """The rule is of the options alone: what trains must not fail on a new question.
+
+    Args:
+        most: tokens of a row: `max_length`, or what the model takes if that is less.
+    """
     query, stride = config.max_query_length, config.document_stride
-    width = config.max_length - query - 3
-    if stride > width:
+    room = most - query - 3
+    if stride > room:
+        advice = f"pass --data.document-stride {max(1, room // 2)}"
+        if room < 1:
+            advice = f"pass --data.max-query-length {most // 2} or less"
         raise ValueError(
-            f"document_stride={stride} must be at most what a row of "
-            f"max_length={config.max_length} leaves beside max_query_length={query} "
-            f"and 3 special tokens, which is {width}; "
-            f"max_length={query + 3 + stride} would do."
+            f"document_stride={stride} must be at most {room}, which a row of {most} "
+            f"tokens leaves beside max_query_length={query} and 3 special tokens; "
+            f"{advice}."
         )
 
 
@@ -174,10 +182,11 @@ def _rows(
     document: Encoding,
     tokenizer: Tokenizer,
     config: ExamplesConfig,
+    most: int,
 ) -> list[_Row]:
     length = len(document.ids)
     asked = question[: config.max_query_length]
-    width = config.max_length - len(asked) - 3
+    width = most - len(asked) - 3
     spans = windows(length, width, config.document_stride)
     chosen = window_of_most_context(spans, length)
     answer = _answer_tokens(record, document)

@@ -169,9 +169,12 @@ def test_token_span_by_hand():
 
 def test_rows_too_short_for_the_stride():
     message = (
-        r"document_stride=17 must be at most .* max_length=27 leaves beside "
-        r"max_query_length=8 and 3 special tokens, which is 16; max_length=28 would do"
+        "document_stride=17 must be at most 16, which a row of 27 tokens leaves beside "
+        "max_query_length=8 and 3 special tokens; pass --data.document-stride 8"
     )
+    too_long = "must be at most -3, .* pass --data.max-query-length 4 or less"
+    with pytest.raises(ValueError, match=too_long):
+        rows_of([ask()], max_length=8)
     with pytest.raises(ValueError, match=message):
         rows_of([ask()], max_length=27, document_stride=17)
     assert len(rows_of([ask()], max_length=28, document_stride=17))
