@@ -77,6 +77,17 @@ def require_count(name: str, value: Any) -> int:
     return value
 
 
+def require_truth(name: str, value: Any) -> bool:
+    """The value, if it is True or False, of Python or of NumPy.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if type(value).__name__ not in ("bool", "bool_"):
+        raise ValueError(f"{name}={value!r:.80} must be True or False.")
+    return bool(value)
+
+
 def _listed(name: str, values: Any) -> list[Any]:
     if isinstance(values, str):
         raise ValueError(_ONE_STRING.replace("texts", name))

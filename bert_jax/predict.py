@@ -4,25 +4,35 @@ import dataclasses
 import functools
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias, overload
 
 import jax
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 
+from bert_jax.arguments import (
+    require_count,
+    require_text,
+    require_texts,
+    require_texts_or_pairs,
+    require_truth,
+)
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.convert.embedding import Embedding
 from bert_jax.convert.opening import open_model
 from bert_jax.data.buckets import batches_by_bucket, bucket_lengths
-from bert_jax.evaluation import examples_config
+from bert_jax.evaluation import examples_config, usual_examples
 from bert_jax.features import Features, features
 from bert_jax.inference import predictions_for, task_of
 from bert_jax.model.apply import pair_probabilities, token_probabilities, vectors
-from bert_jax.rows import padded_rows
+from bert_jax.model_inputs import Inputs, joined, padded
 from bert_jax.tasks.problem import Prediction
 from bert_jax.tasks.problems import problem_of
 from bert_jax.tasks.tables import Row
 from bert_jax.tokenization import Tokenizer
+
+Filling: TypeAlias = tuple[str, float]  # a token for a mask, and its probability
+Texts: TypeAlias = list[str] | tuple[str, ...]
 
 
 def load(path: str | os.PathLike[str], allow_extra: bool = False) -> "Predictor":
@@ -76,27 +86,37 @@ class Predictor:
         self.tokenizer = tokenizer
         self.pairs = pairs
         self.embedding = embedding or Embedding()
-        self.data = data or ExamplesConfig(max_length=config.max_position_embeddings)
+        self.data = data or usual_examples(config.max_position_embeddings)
         how = ("pooling", "normalize")
         self._embed = jax.jit(functools.partial(vectors, config), static_argnames=how)
         self._score = jax.jit(functools.partial(token_probabilities, config))
         self._follow = jax.jit(functools.partial(pair_probabilities, config))
 
-    def fill_mask(self, text: str, k: int = 5) -> list[tuple[str, float]]:
+    @overload
+    def fill_mask(self, text: str, k: int = 5) -> list[Filling]: ...
+    @overload
+    def fill_mask(self, text: Texts, k: int = 5) -> list[list[Filling]]: ...
+    def fill_mask(self, text: Any, k: int = 5) -> Any:
         """The k likeliest tokens for the one `[MASK]` in `text`, with probabilities.
+
+        Of a list of texts, a list with these of each.
 
         Raises:
             ValueError: `text` does not hold exactly one [MASK], or is too long, or
                 the model has no masked-LM head.
         """
         self._require("masked_lm", "fill_mask")
+        require_count("k", k)
+        if isinstance(text, list | tuple):
+            return [self.fill_mask(each, k) for each in require_texts("text", text)]
+        require_text("text", text)
         ids = self.tokenizer.encode(text, mask_token=True).ids.tolist()
         masks = ids.count(self.tokenizer.mask_id)
         if masks != 1:
             raise ValueError(
                 f"The text holds {masks} [MASK] tokens; fill_mask takes exactly one."
             )
-        batch = self._batch([self._join(ids)])
+        batch = self._inputs([self._ids(ids)])
         position = batch[0][0].tolist().index(self.tokenizer.mask_id)
         probabilities = np.asarray(self._score(self.params, *batch, position))
         best = np.argsort(-probabilities, kind="stable")[:k]
@@ -115,8 +135,9 @@ class Predictor:
                 f"The model was pretrained with pairs={self.pairs} and never saw a "
                 "random second segment; next_sentence needs one trained with nsp."
             )
-        a, b = self.tokenizer.encode_batch([first, second])
-        batch = self._batch([self._join(a, b)])
+        texts = [require_text("first", first), require_text("second", second)]
+        a, b = self.tokenizer.encode_batch(texts)
+        batch = self._inputs([self._ids(a, b)])
         return float(self._follow(self.params, *batch)[0, 0])
 
     def embed(
@@ -143,20 +164,18 @@ class Predictor:
                 neither, or the model's files ask for what we do not compute and
                 `pooling` or `normalize` is None.
         """
-        if isinstance(texts, str):
-            raise ValueError("texts is one string; pass a list of them, as in [text].")
         pooling, normalize = self._how_to_embed(pooling, normalize)
-        found, limit = self.tokenizer.encode_batch(list(texts)), None
+        found, limit = self.tokenizer.encode_batch(require_texts("texts", texts)), None
         if self.embedding.max_tokens is not None:
             limit = self.embedding.max_tokens - 2  # [CLS] and [SEP]
-        rows = [self._join(ids[:limit]) for ids in found]
+        rows = [self._ids(ids[:limit]) for ids in found]
         lengths = np.array([len(ids) for ids, _ in rows], np.int64)
         buckets = bucket_lengths(lengths, self.config.max_position_embeddings)
         embedded = np.zeros((len(rows), self.config.hidden_size), np.float32)
         for _, numbers in batches_by_bucket(buckets, batch_size):
             # Filled up to few sizes, so that few programs are compiled.
             size = min(batch_size, 1 << (len(numbers) - 1).bit_length())
-            batch = self._batch([rows[i] for i in numbers], size)
+            batch = self._inputs([rows[i] for i in numbers], size)
             found = self._embed(
                 self.params, *batch, pooling=pooling, normalize=normalize
             )
@@ -173,9 +192,7 @@ class Predictor:
         Raises:
             ValueError: the model was not fine-tuned on texts, or `texts` is one string.
         """
-        if isinstance(texts, str):
-            raise ValueError("texts is one string; pass a list of them, as in [text].")
-        parts = [(text,) if isinstance(text, str) else tuple(text) for text in texts]
+        parts = require_texts_or_pairs("texts", texts)
         columns = ("first", "second")[: max(map(len, parts), default=1)]
         rows = [dict(zip(columns, each, strict=True)) for each in parts]
         data = dataclasses.replace(self.data, text_columns=columns)
@@ -187,9 +204,7 @@ class Predictor:
         Raises:
             ValueError: the model was not fine-tuned to tag, or `texts` is one string.
         """
-        if isinstance(texts, str):
-            raise ValueError("texts is one string; pass a list of them, as in [text].")
-        rows = [{"text": text} for text in texts]
+        rows = [{"text": text} for text in require_texts("texts", texts)]
         return self._predict(rows, "token-classification", "tag", self.data)
 
     def answer(
@@ -203,7 +218,8 @@ class Predictor:
         Raises:
             ValueError: the model was not fine-tuned on questions.
         """
-        row = {"question": question, "context": context}
+        require_text("question", question)
+        row = {"question": question, "context": require_text("context", context)}
         data = self.data
         if null_threshold is not None:
             data = dataclasses.replace(data, null_threshold=null_threshold)
@@ -215,7 +231,8 @@ class Predictor:
         Raises:
             ValueError: the model was not fine-tuned to choose.
         """
-        row = {"context": context, "choices": list(choices)}
+        require_text("context", context)
+        row = {"context": context, "choices": require_texts("choices", choices)}
         return self._predict([row], "multiple-choice", "choose", self.data)[0]
 
     def features(
@@ -234,7 +251,7 @@ class Predictor:
             ValueError: a text is too long, or there is no such layer.
         """
         model = self.config, self.params, self.tokenizer
-        return features(*model, texts, layers, combine)
+        return features(*model, require_texts("texts", texts), layers, combine)
 
     def _predict(
         self, rows: list[dict[str, Any]], kind: str, what: str, data: ExamplesConfig
@@ -264,8 +281,9 @@ class Predictor:
             )
         pooling = own.pooling if pooling is None else pooling
         if pooling not in ("mean", "cls"):
-            raise ValueError(f"pooling={pooling!r} must be 'mean' or 'cls'.")
-        return pooling, own.normalize if normalize is None else normalize
+            raise ValueError(f"pooling={pooling!r:.80} must be 'mean' or 'cls'.")
+        normalize = own.normalize if normalize is None else normalize
+        return pooling, require_truth("normalize", normalize)
 
     def _require(self, head: str, what: str) -> None:
         """Refuse what takes a head that the model lacks."""
@@ -275,26 +293,8 @@ class Predictor:
                 "takes; load a pretrained model that has one."
             )
 
-    def _join(
-        self, first: list[int], second: list[int] | None = None
-    ) -> tuple[list[int], int]:
-        """[CLS] first [SEP], or [CLS] first [SEP] second [SEP]; where second begins."""
-        t = self.tokenizer
-        ids = [t.cls_id, *first, t.sep_id]
-        boundary = len(ids)
-        if second is not None:
-            ids += [*second, t.sep_id]
-        if len(ids) > self.config.max_position_embeddings:
-            raise ValueError(
-                f"The text has {len(ids)} tokens, [CLS] and [SEP] among them; the "
-                f"model takes {self.config.max_position_embeddings}. Shorten it."
-            )
-        return ids, boundary
+    def _ids(self, *segments: list[int]) -> tuple[list[int], int]:
+        return joined(self.tokenizer, self.config, *segments)
 
-    def _batch(
-        self, rows: Sequence[tuple[list[int], int]], size: int = 1
-    ) -> tuple[Int[np.ndarray, "B T"], Int[np.ndarray, "B T"], Bool[np.ndarray, "B T"]]:
-        """Ids, segments and mask, of rows of one bucket and empty ones up to `size`."""
-        most = np.array([max(len(ids) for ids, _ in rows)])
-        length = int(bucket_lengths(most, self.config.max_position_embeddings)[0])
-        return padded_rows(rows, (size, length), self.tokenizer.pad_id)
+    def _inputs(self, rows: Sequence[tuple[list[int], int]], size: int = 1) -> Inputs:
+        return padded(self.tokenizer, self.config, rows, size)

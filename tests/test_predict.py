@@ -34,6 +34,13 @@ def test_fill_mask_wants_one_mask(bert, text):
         bert.fill_mask(text)
 
 
+def test_fill_mask_of_several_texts(bert):
+    """D: a list is taken, and gives a list."""
+    texts = ["The [MASK] writes.", "A [MASK] in the garden."]
+    assert bert.fill_mask(texts, k=2) == [bert.fill_mask(each, k=2) for each in texts]
+    assert bert.fill_mask([]) == []
+
+
 def test_next_sentence_is_a_probability(bert):
     one = bert.next_sentence("The judge writes.", "The judge reads.")
     other = bert.next_sentence("The judge writes.", "A candle in the harbour.")
