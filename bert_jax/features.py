@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import itertools
 import json
+import secrets
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Float32, Int, Int32
 from bert_jax.config import BertConfig
 from bert_jax.data.buckets import batches_by_bucket, bucket_lengths
 from bert_jax.data.examples import from_rows
+from bert_jax.files import named_errors, require_writable
 from bert_jax.model.encoder import Encoder
 from bert_jax.rows import inputs_of
 from bert_jax.tokenization import Encoding, Tokenizer
@@ -41,6 +43,9 @@ def check_layers(layers: Sequence[int], combine: str, config: BertConfig) -> Non
         ValueError: one is outside -L-1 … L, or there is none.
     """
     most = config.num_hidden_layers
+    whole = [isinstance(layer, int | np.integer) for layer in layers]
+    if isinstance(layers, str) or not all(whole):
+        raise ValueError(f"layers={layers!r:.80} must be whole numbers, as (-1,).")
     for layer in layers:
         if not -most - 1 <= layer <= most:
             raise ValueError(
@@ -96,6 +101,8 @@ def features(
         ValueError: a text is too long, or there is no such layer.
     """
     check_layers(layers, combine, config)
+    if not texts:
+        return []
     encodings = [tokenizer.encode(text) for text in texts]
     longest = config.max_position_embeddings
     rows = [
@@ -168,11 +175,15 @@ def check_output(path: Path) -> None:
     Raises:
         ValueError: its name says no format.
         FileNotFoundError: its directory is not there.
+        OSError: nothing can be written there.
     """
     if path.suffix not in (".npz", ".jsonl"):
         raise ValueError(f"{path} must end in .npz or .jsonl, which says the format.")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path.parent} is not a directory; make it first.")
+    if path.is_dir():
+        raise ValueError(f"{path} is a directory; name a file to write.")
+    require_writable(path.parent)
 
 
 def write_features(chunks: Iterable[Sequence[Features]], path: Path) -> int:
@@ -189,10 +200,11 @@ def write_features(chunks: Iterable[Sequence[Features]], path: Path) -> int:
         ValueError: the name ends otherwise, or there is no text.
     """
     check_output(path)
-    temporary = path.with_name(f"{path.name}.tmp")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     write = _write_npz if path.suffix == ".npz" else _write_jsonl
     try:
-        number = write(chunks, temporary)
+        with named_errors(path):
+            number = write(chunks, temporary)
         if not number:
             raise ValueError(f"There is no text to write to {path}.")
         temporary.replace(path)

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, get_args
 
@@ -165,6 +166,8 @@ def evaluate(arguments: Sequence[str]) -> int:
     from bert_jax.evaluation import evaluate as run
 
     scores, files = run(*options)
+    if not scores:
+        print("The file has no labels; there is nothing to score.", file=sys.stderr)
     print(scores_line(scores))
     for file in files:
         print(file)

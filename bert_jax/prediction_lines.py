@@ -5,9 +5,9 @@ import functools
 import itertools
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from bert_jax.checks import require_batch_size
 from bert_jax.config import ExamplesConfig
@@ -15,10 +15,20 @@ from bert_jax.convert.opening import open_model
 from bert_jax.features import Features, check_output, features, write_features
 from bert_jax.inference import predictions_for, task_of
 from bert_jax.tasks.problems import problem_of
-from bert_jax.tasks.tables import TABLES, Row, json_row, read_table
+from bert_jax.tasks.tables import (
+    HALF_CHARACTER,
+    TABLES,
+    Row,
+    decode,
+    json_row,
+    read_table,
+    require_file,
+)
 
 _AT_ONCE = 1024
 """Lines that are read before any is answered; what is in memory at a time."""
+_LONGEST_LINE = 1 << 24
+"""In bytes: what has no line ends must not fill the memory."""
 
 
 def prediction_lines(
@@ -37,13 +47,25 @@ def prediction_lines(
     problem = problem_of(task_of(model.config))
     rows = rows_of(source, data)
     while chunk := list(itertools.islice(rows, _AT_ONCE)):
+        ids = [_id_of(row) for row in chunk]
         records = [problem.record(row, data) for row in chunk]
         found = predictions_for(
             model.config, model.params, model.tokenizer, records, data, batch_size
         )
-        for row, prediction in zip(chunk, found, strict=True):
-            named = {"id": row.values["id"]} if "id" in row.values else {}
+        for named, prediction in zip(ids, found, strict=True):
             yield json.dumps(named | shortened(prediction), ensure_ascii=False)
+
+
+def _id_of(row: Row) -> dict[str, Any]:
+    """The `id` of a row, if it has one, as its prediction will have it."""
+    if "id" not in row.values:
+        return {}
+    if HALF_CHARACTER.search(json.dumps(row.values["id"], ensure_ascii=False)):
+        raise ValueError(
+            f"{row.where}: id holds half of a surrogate pair, which no output can hold;"
+            " mend it."
+        )
+    return {"id": row.values["id"]}
 
 
 def shortened(value: Any) -> Any:
@@ -79,21 +101,32 @@ def lines_of(source: str) -> Iterator[str]:
     """The lines of a file, or of standard input, without their ends.
 
     Raises:
-        ValueError: it is not UTF-8.
+        FileNotFoundError: it is no file.
+        ValueError: it is not UTF-8, or a line is longer than `_LONGEST_LINE` bytes.
     """
-    number, name = 0, name_of(source)
-    try:
-        with contextlib.ExitStack() as stack:
-            lines: Iterable[str] = sys.stdin
-            if source != "-":
-                lines = stack.enter_context(open(source, encoding="utf-8-sig"))
-            for line in lines:
+    name, number, at = name_of(source), 0, 0
+    with contextlib.ExitStack() as stack:
+        if source != "-":
+            require_file(source, "name one, or - for standard input.")
+            stream: BinaryIO = stack.enter_context(open(source, "rb"))
+        elif sys.stdin is None:
+            raise ValueError("standard input is closed; name a file by --input.")
+        else:
+            stream = sys.stdin.buffer
+        while line := stream.readline(_LONGEST_LINE + 1):
+            where = f"{name}, line {number + 1}"
+            if len(line) > _LONGEST_LINE:
+                raise ValueError(
+                    f"{where} has more than {_LONGEST_LINE:,} bytes; write a text a "
+                    "line, each shorter than that."
+                )
+            text = decode(line, where, at)
+            text = text if at else text.removeprefix("\ufeff")
+            at += len(line)
+            # A line of files as old Macs wrote them ends at a carriage return alone.
+            for part in text.removesuffix("\n").removesuffix("\r").split("\r"):
                 number += 1
-                yield line.rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{name}, after line {number}: a byte is not UTF-8; convert the file."
-        ) from error
+                yield part
 
 
 def feature_file(
@@ -110,6 +143,8 @@ def feature_file(
         ValueError: a line is too long, there is none, or there is no such layer.
     """
     check_output(Path(output))
+    if source != "-":
+        require_file(source, "name one, or - for standard input.")
     model, name = open_model(path), name_of(source)
     compute = functools.partial(
         features,

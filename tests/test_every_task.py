@@ -207,7 +207,7 @@ def test_answers_in_the_order_of_what_is_asked(tuned, capsys, monkeypatch):
     ]
     assert [each["id"] for each in found] == [row["id"] for row in rows]
     for size in ("1", "4"):
-        monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed.encode())))
         again = printed(capsys, "predict", *where, "--batch-size", size)
         assert close([json.loads(line) for line in again], found)
     bert = bert_jax.load(workdir)

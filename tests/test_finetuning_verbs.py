@@ -93,7 +93,7 @@ def test_a_file_without_labels_is_answered_but_not_scored(classes, capsys, tmp_p
 
 
 def predictions(capsys, monkeypatch, *arguments: str, typed: str = "") -> list[Any]:
-    monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed.encode())))
     return [json.loads(line) for line in ok(capsys, "predict", *arguments)]
 
 
@@ -263,7 +263,11 @@ def test_files_that_cannot_be_scored(name, content, says, classes, capsys, tmp_p
         ("a.txt", b"one\n\ntwo\n", "a.txt, line 2: text is empty; write a text"),
         ("a.txt", b"one\n{two}\n", "a.txt, line 2 is not JSON"),
         ("a.txt", b'one\n{"txt": "two"}\n', "a.txt, line 2 has the columns txt; say"),
-        ("a.txt", b"one\nt\xffwo\n", "a byte is not UTF-8; convert the file"),
+        (
+            "a.txt",
+            b"one\nt\xffwo\n",
+            "a.txt, line 2: byte 0xff at 5 is not UTF-8; convert the file",
+        ),
         ("a.csv", b"text\nt\xffwo\n", "a.csv: byte 0xff at 6 is not UTF-8; convert"),
         ("a.csv", b"text\n", "a.csv has no rows"),
     ],

@@ -10,6 +10,7 @@ import numpy as np
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.tasks.glue import GLUE, read_glue
 from bert_jax.tasks.tables import (
+    HALF_CHARACTER,
     Row,
     column_names,
     missing_column,
@@ -124,8 +125,10 @@ def _label(
         raise ValueError(f"{what} is empty; fill it in, or leave the row out.")
     if number:
         return _number(value, what)
+    listed = isinstance(value, list)
+    if any(map(HALF_CHARACTER.search, map(str, value if listed else [value]))):
+        raise ValueError(f"{what} holds half of a surrogate pair; mend it.")
     if config.multi_label:
-        listed = isinstance(value, list)
         names = value if listed else str(value).split(config.label_separator)
         return tuple(str(name) for name in names if str(name).strip())
     if isinstance(value, list | dict):
