@@ -4,7 +4,6 @@ import contextlib
 import hashlib
 import json
 import os
-import zipfile
 from collections.abc import Callable
 from typing import Any
 
@@ -12,10 +11,10 @@ import numpy as np
 from etils import epath
 
 from bert_jax.data.examples import Examples
+from bert_jax.files import require_regular_file
 
 _ARRAYS = ("tokens", "starts", "second", "record")
 _GROUPS = ("by_example", "by_token")
-_DAMAGED = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile)
 
 
 def content_key(*parts: Any) -> str:
@@ -33,7 +32,9 @@ def cached_examples(
     """
     path = directory / f"{key}.npz"
     # A file that cannot be read is made again: it holds nothing that is not elsewhere.
-    with contextlib.suppress(*_DAMAGED):
+    # NumPy's parser and zipfile raise errors of many kinds.
+    with contextlib.suppress(Exception):
+        require_regular_file(path)
         return _read(path)
     examples = make()
     directory.mkdir(parents=True, exist_ok=True)
