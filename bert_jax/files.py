@@ -46,12 +46,6 @@ def require_regular_file(path: str | os.PathLike[str], what: str = "") -> None:
         raise ValueError(f"{told} is not a regular file but {kind}; name a file.")
 
 
-def is_regular_file(path: str | os.PathLike[str]) -> bool:
-    """Whether it is a regular file, or a link to one; epath's is_file takes a FIFO."""
-    name = os.fspath(path)
-    return epath.Path(path).is_file() if "://" in name else os.path.isfile(name)
-
-
 def read_json(path: epath.Path, remedy: str) -> Any:
     """The JSON value in a file of ours.
 

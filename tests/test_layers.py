@@ -37,7 +37,8 @@ training.tensorboard training.upload training.report training.lock \
 training.watchdog training.loop
 convert convert.names convert.model_files convert.tensor_files \
 convert.tensor_names convert.embedding \
-convert.huggingface_config convert.comparison convert.receipts convert.added_tokens \
+convert.huggingface_config convert.comparison convert.receipts \
+convert.exported_files convert.added_tokens \
 convert.tokenizers convert.tokenizer_export \
 convert.sentencepiece_files convert.huggingface convert.tf1_files \
 convert.opening convert.extend convert.tf1 convert.model_card convert.export \

@@ -15,6 +15,7 @@ from bert_jax.convert.embedding import (
     model_directory,
     read_embedding,
 )
+from bert_jax.convert.exported_files import check_exported
 from bert_jax.convert.huggingface_config import keys_left_over, read_bert_config
 from bert_jax.convert.model_files import read_object
 from bert_jax.convert.names import Name, named_shapes, names_of, shape_of, some
@@ -98,6 +99,8 @@ def read_huggingface(path: epath.Path, allow_extra: bool = False) -> Imported:
     taken = [(tensors[name.huggingface], name) for name in names]
     both = {name.huggingface: name for name in names}
     again = [(copy, both[original]) for original, copy in copies.items()]
+    described = describe_files(root, sources)
+    check_exported(root, described)
     return Imported(
         config=config,
         params=_read_params(path, taken, config),
@@ -105,7 +108,7 @@ def read_huggingface(path: epath.Path, allow_extra: bool = False) -> Imported:
         leaves=tuple(_leaf(tensor, name) for tensor, name in [*taken, *again]),
         fresh=(),
         left_over=(*sorted(left_over), *_rows_left_over(taken, spare)),
-        sources=tuple(describe_files(root, sources)),
+        sources=tuple(described),
         config_left_over=keys_left_over(read_object(path / CONFIG)),
         embedding=read_embedding(root, tokenizer.cased, config.max_position_embeddings),
         prefix=prefix,

@@ -76,12 +76,27 @@ def read_or_empty(path: epath.Path) -> dict[str, Any]:
 
 def library_tokenizer(whole: dict[str, Any], path: epath.Path) -> HuggingFaceTokenizer:
     """What the library makes of the content of a tokenizer.json, or a ValueError."""
+    _check_ids(whole, path)
     try:
         return HuggingFaceTokenizer.from_str(json.dumps(whole))
     except BaseException as error:  # what the library raises has no common class
         if isinstance(error, KeyboardInterrupt):
             raise
         raise ValueError(f"{path} is no tokenizer: {error}; fetch it again.") from error
+
+
+def _check_ids(whole: dict[str, Any], path: epath.Path) -> None:
+    """Refuse ids with holes: the library lists every number up to the largest."""
+    model = whole.get("model")
+    ids = model.get("vocab") if isinstance(model, dict) else None
+    if not isinstance(ids, dict) or not all(type(i) is int for i in ids.values()):
+        return  # the library refuses it, or it is a list of a unigram's
+    for due, token in enumerate(sorted(ids, key=ids.__getitem__)):
+        if ids[token] != due:
+            raise ValueError(
+                f"{path}: {token!r} has the id {str(ids[token])[:40]} where {due} is "
+                "due; ids must count from 0 without holes or repeats."
+            )
 
 
 def _check_whole(whole: dict[str, Any], path: epath.Path) -> dict[str, Any]:
@@ -158,12 +173,6 @@ def _read_model(model: dict[str, Any], path: epath.Path) -> tuple[list[str], int
     """The tokens in the order of their ids, and the longest word."""
     ids = model["vocab"]
     tokens = sorted(ids, key=ids.__getitem__)
-    for i, token in enumerate(tokens):
-        if ids[token] != i:
-            raise ValueError(
-                f"{path}: {token!r} has the id {ids[token]} where {i} is due; "
-                "ids must count from 0 without holes or repeats."
-            )
     return tokens, model.get(WORD_LIMIT, WORD_CHARACTERS)
 
 
