@@ -181,12 +181,22 @@ def _read_config(root: epath.Path) -> dict[str, Any]:
         )
     try:
         config: dict[str, Any] = json.loads(path.read_bytes())
+        if isinstance(config, dict) and "kind" not in config:
+            _refuse_hugging_face(root, config)
         _check_config(config)
     except RecursionError:
         raise ValueError(f"{path}: is not JSON that can be read: too deep.") from None
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     return config
+
+
+def _refuse_hugging_face(root: epath.Path, config: dict[str, Any]) -> None:
+    if "tokenizer_class" in config or (root / "tokenizer.json").exists():
+        raise ValueError(
+            f"{root} is a Hugging Face directory; `bert-jax convert import {root} "
+            "--from huggingface --output CKPT`, then name CKPT/tokenizer."
+        )
 
 
 def _lack(path: epath.Path) -> str:

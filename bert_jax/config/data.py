@@ -13,6 +13,9 @@ from bert_jax.checks import (
     require_types,
 )
 
+_MOST_PASSES = 10_000
+_LARGEST_VOCABULARY = 1 << 24
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextConfig:
@@ -55,6 +58,10 @@ class VocabularyConfig(TextConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_positive(self, "vocab_size", "sample_sentences")
+        require(
+            self.vocab_size <= _LARGEST_VOCABULARY,
+            f"vocab_size={self.vocab_size:.6g} must be at most {_LARGEST_VOCABULARY}.",
+        )
         require_seed(self)
 
 
@@ -112,6 +119,13 @@ class PrepareConfig(TextConfig):
         for weight in self.weights:
             holds = math.isfinite(weight) and weight > 0
             require(holds, f"weights: {weight} must be finite and greater than 0.")
+            require(weight >= 1e-6, f"weights: {weight} must be at least 1e-6.")
+        most = max(self.weights, default=1.0) * min(self.repeats, 1 << 40)
+        require(
+            most <= _MOST_PASSES,
+            f"weights={self.weights} times repeats={self.repeats:.6g} must be at most "
+            f"{_MOST_PASSES} passes over the text; lower one of them.",
+        )
         require(
             self.engine == "beam" or not self.beam_options,
             "beam_options are given but engine=local; pass --engine beam.",

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from bert_jax.data.installed_documentation import write_corpus
+from bert_jax.files import require_regular_file
 
 PIECE = 1 << 22
 """Bytes that a file is read in, and as many more up to the end of a line."""
@@ -80,6 +81,9 @@ def _sources_of(entry: str, number: int) -> list[Source]:
         )
     # A path may hold brackets of its own: what exists is no pattern.
     matches = [entry] if os.path.exists(entry) else glob.glob(entry)
+    for path in matches:
+        if not os.path.isdir(path):
+            require_regular_file(path, "input")
     files = [path for path in matches if os.path.isfile(path)]
     if not files:
         raise FileNotFoundError(
@@ -103,7 +107,9 @@ def _file(path: str, number: int) -> Source:
         kind = "jsonl"
     elif name.endswith(".parquet"):
         kind = "parquet"
-    return Source(os.path.basename(path), path, kind, compression, number)
+    # The same whatever the locale, and always text that can be written.
+    base = os.fsencode(os.path.basename(path)).decode("utf-8", "backslashreplace")
+    return Source(base, path, kind, compression, number)
 
 
 @contextlib.contextmanager
