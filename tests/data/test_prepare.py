@@ -146,7 +146,8 @@ from bert_jax.data.prepare import prepare
 
 if __name__ == "__main__":
     values, layout = map(json.loads, sys.argv[1:])
-    config = PrepareConfig(**values | {"input": tuple(values["input"])})
+    as_given = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+    config = PrepareConfig(**as_given)
     print("ready", flush=True)
     prepare(config, layout=Layout(**layout))
 """
@@ -229,10 +230,10 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_bytes(config, process, tmp_
 
 
 def test_a_second_process_at_the_same_output_is_refused(config, process):
-    running = process(config)
-    kill_when(running, lambda: unfinished(config, "*.json"))
     with process(config) as running:
-        while not unfinished(config, "lock") and running.poll() is None:
+        # The lock was taken before the plan was written.
+        while not unfinished(config, "plan.json"):
+            assert running.poll() is None, "it ended before"
             time.sleep(0.001)
         os.kill(running.pid, signal.SIGSTOP)
         try:
