@@ -68,6 +68,8 @@ def failures_in_the_loop(has_begun: Callable[[], bool]) -> Iterator[None]:
     """
     try:
         yield
+    except BrokenPipeError:  # whoever read the output has gone, as of any command
+        raise
     except (ValueError, OSError) as error:
         if not has_begun():
             raise
