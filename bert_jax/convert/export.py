@@ -30,6 +30,7 @@ from bert_jax.convert.sentencepiece_files import (
 )
 from bert_jax.convert.tensor_files import INDEX, SINGLE
 from bert_jax.convert.tokenizer_export import to_huggingface
+from bert_jax.files import write_whole
 from bert_jax.manifest import MANIFEST, describe_files, files_below, read_manifest
 from bert_jax.model.finetuning import SEE_ONE_VECTOR
 from bert_jax.whole import whole_directory
@@ -169,7 +170,7 @@ def write_safetensors(
 
     # The library writes the memory of an array, whatever its strides.
     rows = {name: np.ascontiguousarray(values) for name, values in tensors.items()}
-    path.write_bytes(save(rows, metadata={"format": "pt"}))
+    write_whole(path, save(rows, metadata={"format": "pt"}))
 
 
 def receipt(

@@ -1,6 +1,7 @@
 """What a conversion did with each tensor, and the checkpoint that an import writes."""
 
 import dataclasses
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from bert_jax.config import BertConfig
 from bert_jax.config_json import to_dict, write_json
 from bert_jax.convert.comparison import NOT_COMPARED, Comparison
 from bert_jax.convert.embedding import Embedding
+from bert_jax.files import named_errors
 from bert_jax.manifest import describe_files, files_below, write_manifest
 from bert_jax.tokenization import Tokenizer
 from bert_jax.whole import whole_directory
@@ -127,8 +129,11 @@ def write_checkpoint(
 
     Raises:
         FileExistsError: `output` is there and not an empty directory.
+        OSError: the disk is full, or is before the end.
     """
     with whole_directory(output) as directory:
+        size = sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(params))
+        _reserve(directory, size, output)
         with ocp.StandardCheckpointer() as checkpointer:
             checkpointer.save(directory / "state", jax.tree.map(np.asarray, params))
         values = {"model": to_dict(config)}
@@ -140,3 +145,14 @@ def write_checkpoint(
         write_json(said | {"files": written}, directory / RECEIPT)
         files = written + describe_files(directory, [RECEIPT])
         write_manifest({"step": 0, "files": files}, directory)
+
+
+def _reserve(directory: epath.Path, size: int, output: epath.Path) -> None:
+    """See that a disk takes so many bytes, before threads of Orbax find that it does
+    not: what they raise then is printed by each of them."""
+    if not hasattr(os, "posix_fallocate"):  # not on macOS
+        return
+    path = directory / "reserved"
+    with named_errors(output), path.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, max(size, 1))
+    path.unlink()

@@ -1,0 +1,45 @@
+"""A disk that takes no more: one line, exit code 2, nothing left behind."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from huggingface_files import stored
+
+LIMITED = """
+import resource, sys
+from bert_jax.cli import main
+limit = int(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+def run(arguments: list[str], limit: int) -> subprocess.CompletedProcess[str]:
+    """The command, none of whose files may be larger than `limit` bytes."""
+    return subprocess.run(
+        [sys.executable, "-c", LIMITED, str(limit), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["import", "--from", "huggingface"], ["export", "--to", "huggingface"]],
+    ids=["import", "export"],
+)
+def test_a_full_disk_is_one_line(command: list[str], tmp_path: Path):
+    folder = stored("BertForMaskedLM").write(tmp_path / "model")
+    before = sorted(tmp_path.rglob("*"))
+    verb, *options = command
+    output = tmp_path / "output"
+    arguments = ["convert", verb, str(folder), *options, "--output", str(output)]
+    done = run(arguments, 20_000)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("bert-jax: ") and done.stderr.count("\n") == 1
+    assert f"{output}" in done.stderr and "cannot be written: File too" in done.stderr
+    assert "free space there" in done.stderr
+    assert sorted(tmp_path.rglob("*")) == before
