@@ -1,14 +1,17 @@
 """Fixtures of the reliability suites: good files that they damage copies of."""
 
 import csv
+import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import specimens
 import summary_table
 from bad_case import World
+from long_lived import Worker
 from small_world import SUBJECTS
 
 from bert_jax.config import ExamplesConfig, FinetuneConfig, MeshConfig, OptimizerConfig
@@ -55,9 +58,8 @@ def classifier(
     return workdir
 
 
-@pytest.fixture
-def world(
-    tmp_path: Path,
+@pytest.fixture(scope="session")
+def good_files(
     corpus: Path,
     tokenizer_directory: Path,
     dataset: Dataset,
@@ -65,10 +67,11 @@ def world(
     classifier: Path,
     table: Path,
     encoder_checkpoint: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> World:
-    """Good files, and an empty folder for the bad ones."""
+    """Good files, and a folder that all tests share."""
     return World(
-        tmp_path,
+        tmp_path_factory.mktemp("good_files"),
         corpus,
         tokenizer_directory,
         Path(dataset.path),
@@ -77,6 +80,21 @@ def world(
         table,
         encoder_checkpoint,
     )
+
+
+@pytest.fixture
+def world(good_files: World, tmp_path: Path) -> World:
+    """Good files, and an empty folder for the bad ones."""
+    return dataclasses.replace(good_files, folder=tmp_path)
+
+
+@pytest.fixture(scope="session")
+def worker(good_files: World) -> Iterator[Worker]:
+    """A process that reads damaged copies of every kind of file."""
+    specimens.write_all(good_files.folder / "specimens", good_files)
+    process = Worker(good_files.folder)
+    yield process
+    process.close()
 
 
 @pytest.fixture
