@@ -143,9 +143,9 @@ def feature_file(
         ValueError: a line is too long, there is none, or there is no such layer.
     """
     check_output(Path(output))
+    model, name = open_model(path), name_of(source)
     if source != "-":
         require_file(source, "name one, or - for standard input.")
-    model, name = open_model(path), name_of(source)
     compute = functools.partial(
         features,
         model.config,
