@@ -115,3 +115,16 @@ def test_a_command_that_is_wrong(arguments, message, capsys):
 def test_convert_lists_its_verbs(capsys):
     assert main(["convert"]) == main(["convert", "--help"]) == 0
     assert "  import " in capsys.readouterr().out
+
+
+def test_a_snapshot_of_links_into_blobs_opens_as_hubs_caches_have_it(tmp_path):
+    folder = stored("BertForMaskedLM").write_shards(tmp_path / "model")
+    expected = bert_jax.load(folder)
+    blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshots" / "0a1b"
+    blobs.mkdir()
+    snapshot.mkdir(parents=True)
+    for number, path in enumerate(sorted(folder.iterdir())):
+        path.rename(blobs / str(number))
+        (snapshot / path.name).symlink_to(f"../../blobs/{number}")
+    bert = bert_jax.load(snapshot)
+    assert bert.fill_mask("the [MASK]") == expected.fill_mask("the [MASK]")
