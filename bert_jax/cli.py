@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Annotated, NoReturn, TypeAlias
 
-from bert_jax import backend, signals
+from bert_jax import backend, messages, signals
 from bert_jax.command import UsageError, parse_options
 from bert_jax.messages import (
     explain,
@@ -191,8 +191,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
     if not debug:
-        # Orbax logs tracebacks of errors that it raises as well.
-        logging.getLogger("absl").setLevel(logging.CRITICAL)
+        # Orbax logs tracebacks of errors that it raises as well, asyncio those of the
+        # other writes that the same full disk ended.
+        for name in ("absl", "asyncio"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+        sys.unraisablehook = messages.without_abandoned_writes
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
         with signals.interruptible():

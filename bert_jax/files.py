@@ -166,3 +166,22 @@ def require_writable(directory: str | os.PathLike[str]) -> None:
             f"{os.fspath(directory)} cannot be written: {found}: {error.strerror}; "
             "choose another output.",
         ) from error
+
+
+@contextlib.contextmanager
+def named_full_disk(directory: str | os.PathLike[str]) -> Iterator[None]:
+    """Have the error of a full disk name `directory`, where it names no path below it.
+
+    Raises:
+        OSError: with the same number as the block's.
+    """
+    name = os.fspath(directory)
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL or name in str(error):
+            raise
+        told = f"{name} cannot be written: {error.strerror}; free space there"
+        raise OSError(
+            error.errno, f"{told}, and give the same command again."
+        ) from error

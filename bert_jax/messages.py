@@ -4,6 +4,7 @@ import codecs
 import os
 import sys
 import warnings
+from typing import Any
 
 TOO_LARGE = (
     "The device has too little memory: take more --microbatches or a smaller "
@@ -12,6 +13,8 @@ TOO_LARGE = (
 _VISIBLE = "bert_jax_visible"
 _RUNTIME = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED", "CANCELLED")
 """How messages of JAX begin where another process or device is gone."""
+_SPECIFICATION = " [tensorstore_spec="
+"""Where the library that writes arrays begins a kilobyte of JSON."""
 
 
 def printable(text: object) -> str:
@@ -42,7 +45,7 @@ def explain(error: BaseException) -> tuple[str, int] | None:
     """
     if isinstance(error, OSError):
         return _of_system(error), 2
-    message = str(error)
+    message = str(error).partition(_SPECIFICATION)[0]
     if isinstance(error, ValueError):
         return message, 2
     if isinstance(error, RecursionError):
@@ -90,10 +93,21 @@ def _is_of_devices(error: BaseException, message: str) -> bool:
 
 
 def _of_runtime(error: RuntimeError, message: str) -> tuple[str, int] | None:
-    if "RESOURCE_EXHAUSTED" in message:
+    # A full disk is exhausted too, in the words of the library that writes arrays.
+    if "RESOURCE_EXHAUSTED" in message and "os_error_code" not in message:
         return f"{message[:240].rstrip('.')}. {TOO_LARGE}", 1
     known = type(error) is RuntimeError or message.startswith(_RUNTIME)
     return (message, 1) if known else None
+
+
+def without_abandoned_writes(unraisable: Any) -> None:
+    """What Python does with an error that nothing can catch, but for one.
+
+    Where a write of a checkpoint fails, as on a full disk, the threads of the others
+    find that their event loop is gone, and each would print so.
+    """
+    if str(unraisable.exc_value) != "Event loop is closed":
+        sys.__unraisablehook__(unraisable)
 
 
 def write_any_text() -> None:

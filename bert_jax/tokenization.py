@@ -17,7 +17,7 @@ import numpy as np
 from etils import epath
 from jaxtyping import Bool, Int32
 
-from bert_jax.files import is_regular_file
+from bert_jax.files import is_regular_file, named_errors
 from bert_jax.remote import open_directory
 from bert_jax.tokenizer_backends import (
     ACCENTS,
@@ -107,7 +107,8 @@ class Tokenizer:
         root = epath.Path(directory)
         root.mkdir(parents=True, exist_ok=True)
         for name, content in self.files.items():
-            (root / name).write_bytes(content)
+            with named_errors(root / name):
+                (root / name).write_bytes(content)
 
     @property
     def fingerprint(self) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 from etils import epath
 
+from bert_jax.files import named_full_disk
+
 
 def absolute(path: epath.Path) -> epath.Path:
     """The path as Orbax takes it. An address stays what it is: epath's own way would
@@ -57,13 +59,14 @@ def whole_directory(output: epath.Path) -> Iterator[epath.Path]:
     Raises:
         ValueError: `output` is an address.
         FileExistsError: `output` is there and not an empty directory.
+        OSError: the disk is full, among others; the message names a path.
     """
     require_empty(local_output(output))
     output = absolute(output)
     made = [path for path in output.parents if not path.exists()]
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        with _temporary_directory(output) as unfinished:
+        with named_full_disk(output), _temporary_directory(output) as unfinished:
             yield unfinished
             if output.exists():
                 output.rmdir()

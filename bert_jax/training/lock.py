@@ -18,6 +18,7 @@ from typing import Any
 
 from etils import epath
 
+from bert_jax.files import named_errors
 from bert_jax.processes import is_first, together
 from bert_jax.whole import is_address
 
@@ -150,10 +151,14 @@ class RunLock:
             found = self._read()
             return found is not None and found.get("token") == self._owner["token"]
         try:
-            with open(self._path, "x") as file:
+            with named_errors(self._path), open(self._path, "x") as file:
                 file.write(self._content())
         except FileExistsError:
             return False
+        except OSError:
+            # An empty lock names no owner, and others would wait for it.
+            self._path.unlink(missing_ok=True)
+            raise
         return True
 
     def _read(self) -> dict[str, Any] | None:

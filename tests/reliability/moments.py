@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
-from runs import Process, logged_steps, names_in, steps, wait_until
+from runs import Process, lines, logged_steps, names_in, steps, wait_until
 
 TIGHT = 0.0001
 """Seconds between two looks at what is there for a millisecond."""
@@ -113,9 +113,12 @@ def without_manifest(watch: Watch) -> list[Path]:
 def writing_the_manifest(watch: Watch) -> bool:
     """The manifest is written, and not yet renamed to what it will be called."""
 
+    checkpoints = watch.workdir / "checkpoints"
+
     def temporary() -> bool:
         return any(
-            "manifest.json.tmp" in names_in(step) for step in without_manifest(watch)
+            "manifest.json.tmp" in names_in(checkpoints / name)
+            for name in names_in(checkpoints)
         )
 
     return watch.until(temporary, TIGHT)
@@ -150,3 +153,23 @@ def state_of(workdir: Path) -> str:
         if not name.isdigit() and "tmp" in name:
             return "saving"
     return "other"
+
+
+def evaluating(watch: Watch) -> bool:
+    """The step's training line is there, and its validation line is not yet."""
+    every = 10
+
+    def due() -> bool:
+        found = lines(watch.workdir)
+        return (
+            bool(found)
+            and found[-1]["split"] == "train"
+            and (found[-1]["step"] % every == 0)
+        )
+
+    first = logged_steps(watch.workdir)
+    return (
+        watch.until(lambda: logged_steps(watch.workdir) != first)
+        and watch.until(due, TIGHT)
+        and watch.sleep(0.01)
+    )

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -83,12 +83,13 @@ class Process:
 
 
 @contextmanager
-def started(
-    arguments: list[str], log: Path, prefix: tuple[str, ...] = (), **changes: str
+def started_program(
+    program: list[str], log: Path, prefix: tuple[str, ...] = (), **changes: str
 ) -> Iterator[Process]:
-    """A process of the command line; killed at the end if it is still there.
+    """A process of Python; killed at the end if it is still there.
 
     Args:
+        program: what Python is given.
         log: where its two streams go, as `log`.out and `log`.err.
         prefix: a command that runs it.
         changes: of the environment.
@@ -96,7 +97,7 @@ def started(
     output, errors = log.with_suffix(".out"), log.with_suffix(".err")
     with output.open("wb") as out, errors.open("wb") as err:
         child = subprocess.Popen(
-            [*prefix, sys.executable, "-m", "bert_jax", *arguments],
+            [*prefix, sys.executable, *program],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,
@@ -107,6 +108,13 @@ def started(
     finally:
         child.kill()
         child.wait()
+
+
+def started(
+    arguments: list[str], log: Path, prefix: tuple[str, ...] = (), **changes: str
+) -> AbstractContextManager[Process]:
+    """The command line as a process; else as `started_program`."""
+    return started_program(["-m", "bert_jax", *arguments], log, prefix, **changes)
 
 
 def run(arguments: list[str], log: Path, code: int = 0, **changes: str) -> Process:
@@ -154,6 +162,11 @@ def saves_often(config: PretrainConfig, num_steps: int) -> PretrainConfig:
         checkpoint_every=3,
         log_examples=True,
     )
+
+
+def wait_for_steps(workdir: Path, number: int, process: Process) -> bool:
+    """Whether the run logged so many steps before the process ended."""
+    return wait_until(lambda: logged_steps(workdir) >= number, process)
 
 
 def names_in(directory: Path) -> list[str]:

@@ -82,7 +82,7 @@ def kill_one(
         Whether it was there to be killed, and the other ended by itself.
     """
     victim = dice.randrange(2)
-    log = workdir.with_name(f"{workdir.name}_{dice.random()}")
+    log = workdir.with_name(f"{workdir.name}_{dice.randrange(10**9)}")
     with both([*arguments, str(workdir)], log) as processes:
         watch = moments.Watch(processes[0], workdir, dice)
         there = dice.choice(moments.ALL)(watch)

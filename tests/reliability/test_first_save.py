@@ -1,0 +1,126 @@
+"""A run with --init-from that is killed in its first save starts from there again."""
+
+import dataclasses
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import moments
+import pytest
+from runs import (
+    assert_identical,
+    newest_whole,
+    run,
+    saves_often,
+    started,
+    write_config,
+)
+
+from bert_jax.config import (
+    ExamplesConfig,
+    FinetuneConfig,
+    MeshConfig,
+    OptimizerConfig,
+    PretrainConfig,
+    RunConfig,
+)
+
+SOURCE_STEPS = 6
+MOMENTS = (moments.unfinished, moments.first_saving, moments.writing_the_manifest)
+
+
+@pytest.fixture(scope="module")
+def source(
+    small_config: PretrainConfig, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The workdir of the run that others start from."""
+    folder = tmp_path_factory.mktemp("source")
+    config = saves_often(small_config, SOURCE_STEPS)
+    file = write_config(config, folder / "config.py")
+    run(["pretrain", str(file), "--workdir", str(folder / "run")], folder / "source")
+    return folder / "run"
+
+
+def second_phase(config: PretrainConfig, source: Path, _: Path) -> RunConfig:
+    return dataclasses.replace(saves_often(config, 6), init_from=str(source))
+
+
+def with_optimizer(config: PretrainConfig, source: Path, _: Path) -> RunConfig:
+    config = saves_often(config, SOURCE_STEPS + 6)
+    return dataclasses.replace(config, init_from=str(source), keep_optimizer=True)
+
+
+def tuning(_: PretrainConfig, source: Path, table: Path) -> RunConfig:
+    return FinetuneConfig(
+        data=ExamplesConfig(
+            train=str(table),
+            text_columns=("review",),
+            label_column="who",
+            max_length=32,
+            num_buckets=1,
+        ),
+        optimizer=OptimizerConfig(peak_learning_rate=1e-2, warmup_steps=1),
+        mesh=MeshConfig(data=1),
+        init_from=str(source),
+        num_steps=6,
+        batch_size=8,
+        log_every=1,
+        eval_every=3,
+        checkpoint_every=2,
+        log_examples=True,
+    )
+
+
+def killed_in_its_first_save(
+    arguments: list[str], folder: Path, moment: moments.Moment, dice: random.Random
+) -> tuple[Path, str]:
+    """A workdir whose only checkpoint was never finished, and what the kill hit."""
+    for attempt in range(20):
+        workdir = folder / f"run_{attempt}"
+        with started([*arguments, str(workdir)], folder / f"{attempt}") as process:
+            assert moment(moments.Watch(process, workdir, dice))
+            process.kill()
+            assert process.code() == 137
+        hit = moments.state_of(workdir)
+        wanted = ("saving",) if moment is moments.first_saving else moments.UNFINISHED
+        if newest_whole(workdir) == 0 and hit in wanted:
+            return workdir, hit
+    raise AssertionError("no kill came before the first checkpoint was whole")
+
+
+@pytest.mark.parametrize(
+    ("case", "kills"),
+    [
+        (with_optimizer, 1),
+        pytest.param(second_phase, 6, marks=pytest.mark.reliability),
+        pytest.param(with_optimizer, 7, marks=pytest.mark.reliability),
+        pytest.param(tuning, 7, marks=pytest.mark.reliability),
+    ],
+)
+def test_A1_killed_in_its_first_save(
+    case: Callable[..., RunConfig],
+    kills: int,
+    small_config: PretrainConfig,
+    source: Path,
+    table: Path,
+    tmp_path: Path,
+    record_row: Callable[..., None],
+):
+    config = case(small_config, source, table)
+    verb = "pretrain" if isinstance(config, PretrainConfig) else "finetune"
+    file = write_config(config, tmp_path / "config.py")
+    arguments = [verb, str(file), "--workdir"]
+    never_stopped = tmp_path / "never_stopped"
+    run([*arguments, str(never_stopped)], tmp_path / "never")
+    dice = random.Random(kills)
+    hits = []
+    for number in range(kills):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        moment = MOMENTS[number % len(MOMENTS)]
+        workdir, hit = killed_in_its_first_save(arguments, folder, moment, dice)
+        run([*arguments, str(workdir)], folder / "end")
+        assert_identical(workdir, never_stopped)
+        hits.append(hit)
+    told = ", ".join(f"{hits.count(hit)} {hit}" for hit in sorted(set(hits)))
+    record_row("SIGKILL in the first save, --init-from", kills, "bit-identical", told)
