@@ -1,6 +1,7 @@
 """How a verb reads its options, by tyro."""
 
 import contextlib
+import dataclasses
 import difflib
 import io
 import re
@@ -12,6 +13,19 @@ from typing import TypeVar
 from bert_jax.checks import did_you_mean
 
 ConfigT = TypeVar("ConfigT")
+
+
+@dataclasses.dataclass(frozen=True)
+class StartOptions:
+    """How a run is started; nothing of it belongs to the run itself."""
+
+    extend: bool = False
+    """Go on with the run in workdir for more steps, or at another learning rate, than
+    it had so far."""
+    deterministic: bool = False
+    """On GPUs, the same bits from the same run; slower."""
+    initialization_timeout: int = 300
+    """Seconds that several processes wait for each other at the start."""
 
 
 class UsageError(ValueError):

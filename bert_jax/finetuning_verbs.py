@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal, get_args
 
 from bert_jax import backend
-from bert_jax.command import UsageError, load_config, parse_options
+from bert_jax.command import StartOptions, UsageError, load_config, parse_options
 from bert_jax.config import ExamplesConfig, FinetuneConfig
 from bert_jax.config.finetuning import GlueName, TaskName
 
@@ -56,31 +56,23 @@ def finetune(arguments: Sequence[str]) -> int:
     def command(
         config: Annotated[FinetuneConfig, tyro.conf.arg(name="")] = default,
         workdir: str = "",
-        extend: bool = False,
+        start: Annotated[StartOptions, tyro.conf.arg(name="")] = StartOptions(),
         seeds: int = 1,
         sweep: bool = False,
-        deterministic: bool = False,
-        initialization_timeout: int = 300,
         print_config: bool = False,
-    ) -> tuple[FinetuneConfig, str, bool, int, bool, bool, int, bool]:
+    ) -> tuple[FinetuneConfig, str, StartOptions, int, bool, bool]:
         """Fine-tune a model: `bert-jax finetune TASK|CONFIG.py --init-from MODEL …`.
 
         Args:
             config: the run.
             workdir: directory of the run: checkpoints, metrics, tokenizer.
-            extend: go on with the run in workdir for more steps, or at another learning
-                rate, than it had so far.
+            start: how it is started.
             seeds: do it with so many seeds, and keep the best.
             sweep: do it with each learning rate, batch size and number of epochs of
                 the paper's grid (A.3), and keep the best.
-            deterministic: on GPUs, the same bits from the same run; slower.
-            initialization_timeout: seconds that several processes wait for each other
-                at the start.
             print_config: print the configuration as JSON, and train nothing.
         """
-        timeout = initialization_timeout
-        runs = seeds, sweep
-        return config, workdir, extend, *runs, deterministic, timeout, print_config
+        return config, workdir, start, seeds, sweep, print_config
 
     return _finetune(*parse_options(command, "finetune TASK", arguments))
 
@@ -88,11 +80,9 @@ def finetune(arguments: Sequence[str]) -> int:
 def _finetune(
     config: FinetuneConfig,
     workdir: str,
-    extend: bool,
+    start: StartOptions,
     seeds: int,
     sweep: bool,
-    deterministic: bool,
-    initialization_timeout: int,
     print_config: bool,
 ) -> int:
     if print_config:
@@ -104,15 +94,15 @@ def _finetune(
         raise UsageError("--workdir is missing; name a directory for the run.")
     if seeds < 1:
         raise UsageError(f"--seeds={seeds} must be at least 1.")
-    if extend and (seeds > 1 or sweep):
+    if start.extend and (seeds > 1 or sweep):
         raise UsageError(
             "--extend goes on with one run, and --seeds and --sweep begin several; "
             "drop one of them."
         )
-    backend.prepare(os.environ, deterministic)
+    backend.prepare(os.environ, start.deterministic)
     from bert_jax.training import distributed
 
-    speaks = distributed.start(os.environ, initialization_timeout)
+    speaks = distributed.start(os.environ, start.initialization_timeout)
     if seeds > 1 or sweep:
         from rich.console import Console
 
@@ -123,7 +113,7 @@ def _finetune(
     else:
         from bert_jax.run import finetune
 
-        scores = finetune(config, workdir, extend=extend)
+        scores = finetune(config, workdir, extend=start.extend)
         if speaks:
             print(scores_line(scores))
     if speaks:

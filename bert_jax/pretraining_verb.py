@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Annotated
 
 from bert_jax import backend
-from bert_jax.command import UsageError, load_config, parse_options
+from bert_jax.command import StartOptions, UsageError, load_config, parse_options
 from bert_jax.config import PretrainConfig
 
 
@@ -23,12 +23,10 @@ def pretrain(arguments: Sequence[str]) -> int:
     def command(
         config: Annotated[PretrainConfig, tyro.conf.arg(name="")] = default,
         workdir: str = "",
-        extend: bool = False,
+        start: Annotated[StartOptions, tyro.conf.arg(name="")] = StartOptions(),
         dry_run: bool = False,
         devices: int = 0,
         memory_gib: float = 0.0,
-        deterministic: bool = False,
-        initialization_timeout: int = 300,
         print_config: bool = False,
     ) -> Callable[[], int]:
         """Pretrain a model; `bert-jax pretrain CONFIG.py …` takes its defaults there.
@@ -36,25 +34,20 @@ def pretrain(arguments: Sequence[str]) -> int:
         Args:
             config: the run.
             workdir: directory of the run: checkpoints, metrics, tokenizer.
-            extend: go on with the run in workdir for more steps, or at another learning
-                rate, than it had so far.
+            start: how it is started.
             dry_run: print what would be trained on what, and train nothing.
             devices: with dry_run: compile the step for so many devices, which need not
                 be there, and print the memory that each takes.
             memory_gib: with devices: what each has; where it is too little, what to
                 turn on.
-            deterministic: on GPUs, the same bits from the same run; slower.
-            initialization_timeout: seconds that several processes wait for each other
-                at the start.
             print_config: print the configuration as JSON, and train nothing.
         """
         if print_config:
             return lambda: _print_config(config)
         if dry_run or devices or memory_gib:
             plan = _dry_run if dry_run else _refuse_without_dry_run
-            return lambda: plan(config, workdir, devices, memory_gib, extend)
-        timeout = initialization_timeout
-        return lambda: _pretrain(config, workdir, deterministic, timeout, extend)
+            return lambda: plan(config, workdir, devices, memory_gib, start.extend)
+        return lambda: _pretrain(config, workdir, start)
 
     return parse_options(command, "pretrain", arguments)()
 
@@ -92,21 +85,15 @@ def _dry_run(
     return 0
 
 
-def _pretrain(
-    config: PretrainConfig,
-    workdir: str,
-    deterministic: bool,
-    timeout: int,
-    extend: bool,
-) -> int:
+def _pretrain(config: PretrainConfig, workdir: str, start: StartOptions) -> int:
     if not workdir:
         raise UsageError("--workdir is missing; name a directory for the run.")
-    backend.prepare(os.environ, deterministic)
+    backend.prepare(os.environ, start.deterministic)
     from bert_jax import run
     from bert_jax.training import distributed
 
-    speaks = distributed.start(os.environ, timeout)
-    scores = run.pretrain(config, workdir, extend)
+    speaks = distributed.start(os.environ, start.initialization_timeout)
+    scores = run.pretrain(config, workdir, start.extend)
     if speaks:
         print(json.dumps({name: round(value, 4) for name, value in scores.items()}))
         print(f'In Python: bert_jax.load("{workdir}")')

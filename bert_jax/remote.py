@@ -16,6 +16,7 @@ from bert_jax.manifest import (
     read_manifest,
     verify_files,
 )
+from bert_jax.verified_once import note_verified
 from bert_jax.whole import is_address, whole_directory
 
 
@@ -100,3 +101,4 @@ def _copy(address: epath.Path, target: epath.Path, files: list[dict[str, Any]]) 
             )
             list(copied)
         verify_files(unfinished, files)
+    note_verified(target, files)

@@ -149,7 +149,7 @@ def pretrain(
         scores = from_first(final_scores(directory, config, resume))
         if scores is None:
             with together():
-                open_dataset(config.data.path, verify=True)
+                open_dataset(config.data.path, verify=True, once=True)
             if note and is_first():
                 print(note, flush=True)
             begin(directory, config, dataset.tokenizer, resume, changed)

@@ -13,8 +13,8 @@ PACKAGE = Path(__file__).parent.parent / "bert_jax"
 ORDER = """
 signals messages checks files backend command \
 config.model config.data config.training config.finetuning config \
-config_json manifest runs_file whole remote tokenizer_backends tokenization \
-wordpiece
+config_json manifest runs_file whole verified_once remote tokenizer_backends \
+tokenization wordpiece
 data data.prose data.installed_documentation data.sources data.structured \
 data.paragraph_origins data.documents vocabulary data.duplicates data.corpus \
 data.pairs data.packing \

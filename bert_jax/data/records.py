@@ -37,6 +37,7 @@ from bert_jax.files import write_whole
 from bert_jax.manifest import DamagedError, read_manifest, verify_files
 from bert_jax.remote import dataset_files, local_copy, open_directory
 from bert_jax.tokenization import Tokenizer
+from bert_jax.verified_once import verify_once
 from bert_jax.whole import is_address
 
 
@@ -134,11 +135,17 @@ class Dataset:
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
-def open_dataset(path: str | os.PathLike[str], verify: bool = False) -> Dataset:
+def open_dataset(
+    path: str | os.PathLike[str], verify: bool = False, once: bool = False
+) -> Dataset:
     """Open the dataset that `bert-jax prepare` left in directory `path`.
 
     One in a bucket is first copied to this machine, once: rows are read by memory maps.
-    Every shard must be there in its full size; `verify` also compares checksums.
+    Every shard must be there in its full size.
+
+    Args:
+        verify: compare checksums too.
+        once: but not those of files that are as they were when this was done before.
 
     Raises:
         FileNotFoundError: no manifest, so the dataset is absent or unfinished.
@@ -153,7 +160,8 @@ def open_dataset(path: str | os.PathLike[str], verify: bool = False) -> Dataset:
         raise FileNotFoundError(f"{error} Make it with `bert-jax prepare`.") from error
     check_manifest(root, manifest)
     if verify:
-        verify_files(root, dataset_files(root, manifest))
+        compare = verify_once if once else verify_files
+        compare(root, dataset_files(root, manifest))
     dtype = dtype_from_json(manifest["row"])
     shards = iter(open_shards(root, manifest["shards"], dtype))
     rows: dict[str, list[np.ndarray | UnmappedShard]] = {s: [] for s in SPLITS}

@@ -141,7 +141,7 @@ def fit(
             task, config, mesh, checkpoints, source, resume
         )
         step = first_step = int(state.step)
-        assert step >= getattr(config.data, "first_step", 0)
+        assert step >= getattr(getattr(config, "data", None), "first_step", 0)
         report: Report | Silence = Silence()
         with together():
             if is_first():

@@ -2,13 +2,16 @@ import json
 import os
 import re
 import resource
+import shutil
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
 from etils import epath
 
+from bert_jax import verified_once
 from bert_jax.data.dataset_manifest import FORMAT_VERSION
 from bert_jax.data.records import columns, open_dataset
 from bert_jax.data.shards import dtype_from_json, dtype_to_json, row_dtype, shard_name
@@ -354,3 +357,33 @@ def test_c2_a_link_to_outside_is_refused(root, tmp_path_factory):
     for verify in (False, True):
         with pytest.raises(DamagedError, match="is a link to outside"):
             open_dataset(root, verify=verify)
+
+
+def test_a_dataset_is_hashed_once(dataset, tmp_path, monkeypatch):
+    """Until a file is touched; and always where that is asked for."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    copy = tmp_path / "rows"
+    shutil.copytree(dataset.path, copy)
+    shard = next(copy.glob("train-*.npy"))
+    time.sleep(verified_once.SETTLED_SECONDS)
+    open_dataset(copy, verify=True, once=True)
+    (note,) = (tmp_path / "caches" / "bert_jax" / "verified").glob("*[0-9a-f]")
+    noted = note.read_text()
+    state = json.loads(noted)
+    assert {entry[0] for entry in state} >= {shard.name}
+    before = note.stat().st_mtime_ns
+    open_dataset(copy, verify=True, once=True)
+    assert note.stat().st_mtime_ns == before, "it was hashed and noted again"
+    content = bytearray(shard.read_bytes())
+    content[-1] ^= 1
+    shard.write_bytes(content)
+    with pytest.raises(DamagedError, match="another sha256"):
+        open_dataset(copy, verify=True, once=True)
+    # One whose file times say that nothing changed.
+    entry = next(e for e in state if e[0] == shard.name)
+    stat = shard.stat()
+    entry[2:] = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
+    note.write_text(json.dumps(state))
+    open_dataset(copy, verify=True, once=True)
+    with pytest.raises(DamagedError, match="another sha256"):
+        open_dataset(copy, verify=True)
