@@ -28,6 +28,9 @@ class StartOptions:
     """Seconds that several processes wait for each other at the start."""
 
 
+USUAL_START = StartOptions()
+
+
 class UsageError(ValueError):
     """The command line cannot be understood."""
 

@@ -8,7 +8,13 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal, get_args
 
 from bert_jax import backend
-from bert_jax.command import StartOptions, UsageError, load_config, parse_options
+from bert_jax.command import (
+    USUAL_START,
+    StartOptions,
+    UsageError,
+    load_config,
+    parse_options,
+)
 from bert_jax.config import ExamplesConfig, FinetuneConfig
 from bert_jax.config.finetuning import GlueName, TaskName
 
@@ -38,25 +44,36 @@ def usual_config(task: str) -> FinetuneConfig:
     return config
 
 
-def finetune(arguments: Sequence[str]) -> int:
-    """Fine-tune a model, or go on with a run."""
-    import tyro
+def named_config(arguments: Sequence[str]) -> FinetuneConfig:
+    """What the first argument names: a task, or a configuration file.
 
+    Raises:
+        UsageError: there is none, or it names nothing.
+    """
     if not arguments or arguments[0].startswith("-") and "--help" not in arguments:
         raise UsageError(
             "finetune needs a task or a configuration file first, as in `bert-jax "
             f"finetune text-classification`; tasks are {', '.join(TASKS + GLUE)}."
         )
-    default = FinetuneConfig()
+    name = arguments[0]
+    if name.startswith("-"):
+        return FinetuneConfig()
+    is_file = name.endswith(".py")
+    return load_config(name, FinetuneConfig) if is_file else usual_config(name)
+
+
+def finetune(arguments: Sequence[str]) -> int:
+    """Fine-tune a model, or go on with a run."""
+    import tyro
+
+    default = named_config(arguments)
     if not arguments[0].startswith("-"):
-        name, arguments = arguments[0], arguments[1:]
-        is_file = name.endswith(".py")
-        default = load_config(name, FinetuneConfig) if is_file else usual_config(name)
+        arguments = arguments[1:]
 
     def command(
         config: Annotated[FinetuneConfig, tyro.conf.arg(name="")] = default,
         workdir: str = "",
-        start: Annotated[StartOptions, tyro.conf.arg(name="")] = StartOptions(),
+        start: Annotated[StartOptions, tyro.conf.arg(name="")] = USUAL_START,
         seeds: int = 1,
         sweep: bool = False,
         print_config: bool = False,

@@ -7,7 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Annotated
 
 from bert_jax import backend
-from bert_jax.command import StartOptions, UsageError, load_config, parse_options
+from bert_jax.command import (
+    USUAL_START,
+    StartOptions,
+    UsageError,
+    load_config,
+    parse_options,
+)
 from bert_jax.config import PretrainConfig
 
 
@@ -23,7 +29,7 @@ def pretrain(arguments: Sequence[str]) -> int:
     def command(
         config: Annotated[PretrainConfig, tyro.conf.arg(name="")] = default,
         workdir: str = "",
-        start: Annotated[StartOptions, tyro.conf.arg(name="")] = StartOptions(),
+        start: Annotated[StartOptions, tyro.conf.arg(name="")] = USUAL_START,
         dry_run: bool = False,
         devices: int = 0,
         memory_gib: float = 0.0,
