@@ -107,20 +107,13 @@ def _finetune(
 
         print(json.dumps(to_dict(config), indent=2))
         return 0
-    if not workdir:
-        raise UsageError("--workdir is missing; name a directory for the run.")
-    if seeds < 1:
-        raise UsageError(f"--seeds={seeds} must be at least 1.")
-    if start.extend and (seeds > 1 or sweep):
-        raise UsageError(
-            "--extend goes on with one run, and --seeds and --sweep begin several; "
-            "drop one of them."
-        )
+    several = sweep or seeds > 1
+    _check_start(workdir, seeds, start.extend and several)
     backend.prepare(os.environ, start.deterministic)
     from bert_jax.training import distributed
 
     speaks = distributed.start(os.environ, start.initialization_timeout)
-    if seeds > 1 or sweep:
+    if several:
         from rich.console import Console
 
         from bert_jax.sweeps import finetune_runs, runs_table
@@ -137,6 +130,18 @@ def _finetune(
         print(f"To use it: bert-jax predict --checkpoint {workdir} --input FILE")
         print(f'In Python: bert_jax.load("{workdir}")')
     return 0
+
+
+def _check_start(workdir: str, seeds: int, extend_several: bool) -> None:
+    if not workdir:
+        raise UsageError("--workdir is missing; name a directory for the run.")
+    if seeds < 1:
+        raise UsageError(f"--seeds={seeds} must be at least 1.")
+    if extend_several:
+        raise UsageError(
+            "--extend goes on with one run, and --seeds and --sweep begin several; "
+            "drop one of them."
+        )
 
 
 def scores_line(scores: dict[str, float]) -> str:
