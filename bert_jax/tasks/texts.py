@@ -126,8 +126,11 @@ def _label(
     if number:
         return _number(value, what)
     listed = isinstance(value, list)
-    if any(map(HALF_CHARACTER.search, map(str, value if listed else [value]))):
-        raise ValueError(f"{what} holds half of a surrogate pair; mend it.")
+    for name in map(str, value if listed else [value]):
+        if HALF_CHARACTER.search(name):
+            raise ValueError(f"{what} holds half of a surrogate pair; mend it.")
+        if "\0" in name:
+            raise ValueError(f"{what} holds a NUL character; mend it.")
     if config.multi_label:
         names = value if listed else str(value).split(config.label_separator)
         return tuple(str(name) for name in names if str(name).strip())

@@ -158,6 +158,14 @@ def import_tf1(world: World) -> list[str]:
     return ["convert", "import", "--from", "tf1", str(source), "--output", output]
 
 
+def label_with_nul(world: World) -> list[str]:
+    path = world.folder / "train.csv"
+    path.write_text("text,label\nThe judge reads.,a\0b\nThe clerk reads.,c\n")
+    data = ["--data.train", str(path), "--workdir", str(world.folder / "run")]
+    task = ["finetune", "text-classification", "--init-from", str(world.encoder)]
+    return [*task, *data, "--data.max-length", "32"]
+
+
 def altered_export(path: Path) -> None:
     sha256 = "0" * 64
     entry = {"path": "model.safetensors", "size": 1, "sha256": sha256}
@@ -254,6 +262,7 @@ INSPECTED: list[tuple[str, Callable[[World], list[str]], tuple[str, ...]]] = [
 
 CASES = [
     *(Case(f"G-damage-{name}", command, says) for name, command, says in INSPECTED),
+    Case("G-label-nul", label_with_nul, ("train.csv, line 2: label holds a NUL",)),
     Case("G-damage-tf1-index", import_tf1, ("bert_model.ckpt.index is damaged",)),
     *(
         Case(f"G-damage-pretrain-{name}", pretrain(change, file), (says,))
