@@ -116,7 +116,13 @@ def record_row(request: pytest.FixtureRequest) -> Callable[[str, int, str, str],
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Print the table of the suites that ran."""
     outcomes = ("passed", "failed", "error")
-    reports = [r for name in outcomes for r in terminalreporter.stats.get(name, [])]
+    reports = [
+        report
+        for name in outcomes
+        for report in terminalreporter.stats.get(name, [])
+        if isinstance(report, pytest.TestReport)
+        and report.nodeid.startswith("tests/reliability/")
+    ]
     if rows := summary_table.rows_of(reports):
         terminalreporter.section("reliability")
         for line in summary_table.lines(rows):

@@ -13,8 +13,9 @@ from etils import epath
 from bert_jax.cli import main
 from bert_jax.config import FinetuneConfig, OptimizerConfig, PretrainConfig
 from bert_jax.config.training import steps_between
-from bert_jax.run import FREE_TO_CHANGE, pretrain
+from bert_jax.run import pretrain
 from bert_jax.training.profile import Profile
+from bert_jax.workdir import FREE_TO_CHANGE
 
 SMALL = {"optimizer": OptimizerConfig(warmup_steps=0)}
 
