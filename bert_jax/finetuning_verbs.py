@@ -17,6 +17,7 @@ from bert_jax.command import (
 )
 from bert_jax.config import ExamplesConfig, FinetuneConfig
 from bert_jax.config.finetuning import GlueName, TaskName
+from bert_jax.messages import say
 
 TASKS: tuple[str, ...] = get_args(TaskName)
 GLUE: tuple[str, ...] = tuple(name for name in get_args(GlueName) if name)
@@ -127,8 +128,8 @@ def _finetune(
         if speaks:
             print(scores_line(scores))
     if speaks:
-        print(f"To use it: bert-jax predict --checkpoint {workdir} --input FILE")
-        print(f'In Python: bert_jax.load("{workdir}")')
+        say(f"To use it: bert-jax predict --checkpoint {workdir} --input FILE")
+        say(f'In Python: bert_jax.load("{workdir}")')
     return 0
 
 
@@ -182,7 +183,7 @@ def evaluate(arguments: Sequence[str]) -> int:
         print("The file has no labels; there is nothing to score.", file=sys.stderr)
     print(scores_line(scores))
     for file in files:
-        print(file)
+        say(file)
     return 0
 
 
@@ -267,5 +268,5 @@ def features(arguments: Sequence[str]) -> int:
     options = parse_options(command, "features", arguments)
     from bert_jax.prediction_lines import feature_file
 
-    print(feature_file(*options))
+    say(feature_file(*options))
     return 0

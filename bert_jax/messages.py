@@ -38,6 +38,11 @@ def one_line(text: object) -> str:
     return printable(" ".join(str(text).split()))
 
 
+def say(text: object) -> None:
+    """Print `text` at once, each of its lines as `printable` has it."""
+    print("\n".join(printable(line) for line in str(text).split("\n")), flush=True)
+
+
 def explain(error: BaseException) -> tuple[str, int] | None:
     """The line for an error, and the exit code; None: it is a mistake of ours.
 

@@ -15,6 +15,7 @@ from bert_jax.command import (
     parse_options,
 )
 from bert_jax.config import PretrainConfig
+from bert_jax.messages import say
 
 
 def pretrain(arguments: Sequence[str]) -> int:
@@ -87,7 +88,7 @@ def _dry_run(
     from bert_jax import run
 
     for line in run.dry_run(config, workdir, devices, memory_gib, extend):
-        print(line, flush=True)
+        say(line)
     return 0
 
 
@@ -102,5 +103,5 @@ def _pretrain(config: PretrainConfig, workdir: str, start: StartOptions) -> int:
     scores = run.pretrain(config, workdir, start.extend)
     if speaks:
         print(json.dumps({name: round(value, 4) for name, value in scores.items()}))
-        print(f'In Python: bert_jax.load("{workdir}")')
+        say(f'In Python: bert_jax.load("{workdir}")')
     return 0

@@ -16,6 +16,7 @@ from bert_jax.manifest import (
     read_manifest,
     verify_files,
 )
+from bert_jax.messages import say
 from bert_jax.verified_once import note_verified
 from bert_jax.whole import is_address, whole_directory
 
@@ -90,7 +91,7 @@ def local_copy(address: epath.Path) -> epath.Path:
 def _copy(address: epath.Path, target: epath.Path, files: list[dict[str, Any]]) -> None:
     names = [entry["path"] for entry in check_entries(address, files)]
     size = sum(entry["size"] for entry in files)
-    print(f"Copying {address}, {size / 2**20:,.1f} MiB, to {target}.", flush=True)
+    say(f"Copying {address}, {size / 2**20:,.1f} MiB, to {target}.")
     with whole_directory(target) as unfinished:
         for name in names:
             (unfinished / name).parent.mkdir(parents=True, exist_ok=True)

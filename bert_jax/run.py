@@ -13,6 +13,7 @@ from bert_jax.ahead_of_time import GIB, choose_devices
 from bert_jax.config import FinetuneConfig, PretrainConfig
 from bert_jax.data.records import Dataset, open_dataset
 from bert_jax.init_from import check_source, open_source
+from bert_jax.messages import say
 from bert_jax.plan import describe
 from bert_jax.processes import first_before_others, from_first, is_first, together
 from bert_jax.remote import open_directory
@@ -151,7 +152,7 @@ def pretrain(
             with together():
                 open_dataset(config.data.path, verify=True, once=True)
             if note and is_first():
-                print(note, flush=True)
+                say(note)
             begin(directory, config, dataset.tokenizer, resume, changed)
             tokenizer = directory / "tokenizer"
             scores = fit(
@@ -250,9 +251,7 @@ def finetune(
                 source = without_top(source, config)
         if from_first(final_scores(directory, config, resume)) is None:
             if is_first():
-                print(
-                    *filter(None, [note, examples_line(tuning)]), sep="\n", flush=True
-                )
+                say("\n".join(filter(None, [note, examples_line(tuning)])))
             begin(directory, config, tuning.tokenizer, resume, changed)
             tokenizer = directory / "tokenizer"
             fit(task, config, mesh, directory, tokenizer, source, resume, check_lock)

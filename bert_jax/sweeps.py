@@ -14,6 +14,7 @@ from bert_jax import backend
 from bert_jax.config import FinetuneConfig
 from bert_jax.config_json import to_dict, write_json
 from bert_jax.manifest import leaves
+from bert_jax.messages import say
 from bert_jax.processes import is_first
 from bert_jax.remote import open_directory
 from bert_jax.run import BASELINE, finetune
@@ -83,7 +84,7 @@ def finetune_runs(
         if run.name in {each["name"] for each in done}:
             continue
         if is_first():
-            print(f"{run.setting}, seed {run.config.seed}", flush=True)
+            say(f"{run.setting}, seed {run.config.seed}")
         scores = finetune(run.config, root / run.name, root / "examples")
         seed = run.config.seed
         done.append(

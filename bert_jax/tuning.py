@@ -14,6 +14,7 @@ from bert_jax.config import BertConfig, FinetuneConfig
 from bert_jax.config.model import ProblemType
 from bert_jax.convert.opening import open_model
 from bert_jax.data.example_cache import cached_examples, content_key
+from bert_jax.messages import say
 from bert_jax.processes import is_first
 from bert_jax.tasks.class_names import alike
 from bert_jax.tasks.finetuning import Part
@@ -145,7 +146,7 @@ def encoded(
         cache, key, lambda: problem.encode(records, tokenizer, model, config.data)
     )
     for notice in problem.notices(records, examples, config.data) if is_first() else ():
-        print(notice, flush=True)
+        say(notice)
     return Part(records, examples)
 
 
@@ -158,10 +159,9 @@ def with_lengths(config: FinetuneConfig, source: BertConfig) -> FinetuneConfig:
         data = dataclasses.replace(config.data, max_length=data.max_length)
         changed = [each for each in changed if each.startswith("max_length")]
     if changed and is_first():
-        print(
+        say(
             f"The model has {positions} positions: {', '.join(changed)} in place of "
             "the usual.",
-            flush=True,
         )
     return dataclasses.replace(config, data=data)
 
@@ -226,7 +226,7 @@ def prepare_tuning(
     known = train if apart else [*train, *validation]
     model = tuned_model(config, problem, source, known, workdir)
     for line in alike(model.labels) if is_first() else ():
-        print(line, flush=True)
+        say(line)
     check_validation(problem, validation, model, config.data)
     encode = functools.partial(encoded, problem, tokenizer, model, config, cache)
     data = dataclasses.replace(config.data, fingerprint=fingerprint(train))

@@ -8,11 +8,12 @@ from etils import epath
 
 from bert_jax.config import RunConfig
 from bert_jax.config_json import differences, from_dict, to_dict, write_json
+from bert_jax.messages import say
 from bert_jax.processes import is_first, together
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.distributed import check_same
 from bert_jax.training.report import METRICS, scores_at
-from bert_jax.training.resume import HISTORY, Resume
+from bert_jax.training.resume import HISTORY, Resume, set_aside_newer
 from bert_jax.whole_steps import CHECKPOINTS, best_whole
 
 FREE_TO_CHANGE = (
@@ -174,14 +175,13 @@ def begin(
         if not is_first():
             return
         workdir.mkdir(parents=True, exist_ok=True)
+        set_aside_newer(workdir, resume)
         history = list(resume.history) if resume else []
         if changed:
             told = "; ".join(_describe(change) for change in changed)
-            print(
-                f"Extended at step {resume.step if resume else 0}: {told}.", flush=True
-            )
+            say(f"Extended at step {resume.step if resume else 0}: {told}.")
         if line := core_count_line(resume):
-            print(line, flush=True)
+            say(line)
         entry = {"step": resume.step if resume else 0, **machine()}
         last = history[-1] if history and isinstance(history[-1], dict) else {}
         if changed or any(last.get(name) != entry[name] for name in machine()):
@@ -204,5 +204,5 @@ def best_scores(workdir: epath.Path) -> dict[str, float]:
     best, _ = best_whole(workdir / CHECKPOINTS)
     scores = None if best is None else scores_at(workdir / METRICS, best)
     if scores is not None:
-        print(f"The best checkpoint is that of step {best}.", flush=True)
+        say(f"The best checkpoint is that of step {best}.")
     return scores or {}

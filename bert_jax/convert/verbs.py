@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Literal
 
 from bert_jax.command import UsageError, parse_options
+from bert_jax.messages import one_line, say
 
 USAGE = """\
 usage: bert-jax convert VERB [OPTIONS]    bert-jax convert VERB --help tells its options
@@ -66,14 +67,14 @@ def _import_model(source: str, kind: str, output: str, allow_extra: bool) -> int
         else:
             comparison = Comparison(reason="transformers reads directories alone")
     write_imported(imported, directory, comparison)
-    print(f"{output}: {summary(imported)}")
+    say(f"{output}: {summary(imported)}")
     _warn(output, comparison.warning)
     return 0
 
 
 def _warn(output: str, warning: str) -> None:
     if warning:
-        print(f"bert-jax: warning: {output}: {warning}", file=sys.stderr)
+        print(one_line(f"bert-jax: warning: {output}: {warning}"), file=sys.stderr)
 
 
 def export_model(arguments: Sequence[str]) -> int:
@@ -112,14 +113,14 @@ def _export_model(source: str, kind: str, output: str, sizes: dict[str, int]) ->
         from bert_jax.convert.stablehlo import export_stablehlo
 
         outputs = export_stablehlo(source, local_output(output), **sizes)
-        print(f"{output}: load.py gives {', '.join(outputs)}.")
+        say(f"{output}: load.py gives {', '.join(outputs)}.")
         return 0
     for name, size in sizes.items():
         raise UsageError(f"{name}={size} is of --to stablehlo alone; leave it out.")
     from bert_jax.convert.export import export_huggingface
 
     leaves, comparison, ids = export_huggingface(source, local_output(output))
-    print(f"{output}: {len(leaves)} tensors; conversion.json lists them.")
+    say(f"{output}: {len(leaves)} tensors; conversion.json lists them.")
     _warn(output, comparison.warning)
     _warn(output, ids.warning)
     return 0
@@ -154,7 +155,7 @@ def _extend_model(source: str, output: str, words: str, positions: int | None) -
     from bert_jax.whole import local_output
 
     found = read_words(words) if words else []
-    print(extend(source, local_output(output), found, positions))
+    say(extend(source, local_output(output), found, positions))
     return 0
 
 

@@ -38,6 +38,7 @@ from bert_jax.data.sources import find_sources
 from bert_jax.data.unfinished import begin, held, is_finished, require_ours
 from bert_jax.data.workers import write_chunks
 from bert_jax.manifest import describe_files, write_manifest
+from bert_jax.messages import say
 from bert_jax.tokenization import Tokenizer
 from bert_jax.whole import local_output
 
@@ -51,7 +52,7 @@ _NOT_RECORDED = (
 
 def prepare(
     config: PrepareConfig,
-    report: Callable[[str], None] = print,
+    report: Callable[[str], None] = say,
     layout: Layout = DEFAULT_LAYOUT,
 ) -> dict[str, Any]:
     """Make the dataset that `config` describes; returns its manifest.

@@ -19,6 +19,7 @@ from typing import Any
 from etils import epath
 
 from bert_jax.files import named_errors
+from bert_jax.messages import say
 from bert_jax.processes import is_first, together
 from bert_jax.whole import is_address
 
@@ -117,10 +118,9 @@ class RunLock:
             if ended is False or (seen is not None and owner != seen):
                 raise ValueError(self._refusal(owner))
             if seen is None:
-                print(
+                say(
                     f"{self._describe(owner)} Waiting {self._silent_seconds:.0f} s to "
                     "see whether it still runs.",
-                    flush=True,
                 )
                 seen, deadline = owner, time.monotonic() + self._silent_seconds
             time.sleep(min(1.0, self._silent_seconds / 4))

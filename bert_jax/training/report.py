@@ -13,6 +13,7 @@ from typing import Any
 from etils import epath
 
 from bert_jax.files import named_errors, require_regular_file
+from bert_jax.messages import printable, say
 from bert_jax.training.tensorboard import TensorBoard
 from bert_jax.training.upload import Uploader
 from bert_jax.whole import is_address
@@ -195,9 +196,10 @@ class Report:
     def say(self, message: str) -> None:
         """A remark to whoever watches."""
         if self._progress:
-            self._progress.console.print(message, markup=False, highlight=False)
+            console = self._progress.console
+            console.print(printable(message), markup=False, highlight=False)
         else:
-            print(message, flush=True)
+            say(message)
 
     def flush(self) -> Future[None] | None:
         """Hand all that was written to the operating system, or begin to upload it.
@@ -243,7 +245,7 @@ def _tensorboard(directory: epath.Path, first_step: int) -> TensorBoard | None:
     try:
         return TensorBoard(directory, first_step)
     except ImportError:
-        print("tensorboardX is not installed: metrics.jsonl only.", flush=True)
+        say("tensorboardX is not installed: metrics.jsonl only.")
         return None
 
 

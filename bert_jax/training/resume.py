@@ -61,9 +61,6 @@ def find_resume(workdir: epath.Path) -> Resume | None:
 def resume_of_all(workdir: epath.Path) -> Resume | None:
     """What `find_resume` says, decided by the primary process for all.
 
-    Newer checkpoints are put out of the way of the run, which will write them again:
-    damaged ones are renamed, unfinished ones removed.
-
     Raises:
         ValueError: as `find_resume`.
     """
@@ -71,13 +68,17 @@ def resume_of_all(workdir: epath.Path) -> Resume | None:
     with together():
         if is_first():
             found = find_resume(workdir)
-            _set_aside(workdir / CHECKPOINTS, -1 if found is None else found.step)
     told = from_first(None if found is None else dataclasses.asdict(found))
     return None if told is None else Resume(**told)
 
 
-def _set_aside(directory: epath.Path, newest: int) -> None:
-    """Rename the damaged steps after `newest`, and remove the unfinished ones."""
+def set_aside_newer(workdir: epath.Path, resume: Resume | None) -> None:
+    """Put checkpoints out of the way that the run will write again.
+
+    Damaged ones are renamed, unfinished ones removed; so is what is left of a removal.
+    """
+    directory = workdir / CHECKPOINTS
+    newest = -1 if resume is None else resume.step
     for step in steps_in(directory):
         place = directory / str(step)
         if step > newest and (place / MANIFEST).exists():
