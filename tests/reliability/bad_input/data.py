@@ -126,7 +126,6 @@ def bad_name(world: World) -> list[str]:
     return prepare(world, input=str(path))
 
 
-HUGE = "9" * 400
 SETTINGS = {
     "max_input_chars_per_word": ("x", None, -1, 0, 1e30, True),
     "strip_accents": (1.0, "yes", 3),
@@ -206,7 +205,6 @@ CASES = [
         else Case(f"A3-dataset-manifest-{name}", of_manifest(damage), (says, "again"))
         for name, (damage, says) in MANIFESTS.items()
     ],
-    Case("D-vocab-size", lambda world: vocab(world, vocab_size=HUGE), ("vocab_size",)),
     Case("C2-prepare-pipe", lambda world: prepare(world, input=pipe(world)), ("pipe",)),
     Case("C2-vocab-pipe", lambda world: vocab(world, input=pipe(world)), ("pipe",)),
     Case("C2-manifest-pipe", replaced_by_pipe("manifest.json"), ("not a regular",)),
