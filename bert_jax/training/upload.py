@@ -5,6 +5,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from etils import epath
 
+from bert_jax.files import named_errors
 from bert_jax.manifest import files_below
 from bert_jax.retries import with_retries
 
@@ -37,8 +38,9 @@ class Uploader:
 
     def _write(self, name: str, content: bytes) -> None:
         copy = self._target / name
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_bytes(content)
+        with named_errors(copy):
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(content)
 
     def close(self) -> None:
         """Let what was begun end."""

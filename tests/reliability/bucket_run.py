@@ -36,9 +36,17 @@ class Bucket:
             if (name == "open" and "w" in mode) or name in ("replace", "copy"):
                 self.fail_or_count(arguments)
             found = [self.local(a) if isinstance(a, str) else a for a in arguments]
-            return getattr(epath.backend.os_backend, name)(*found, **options)
+            given = getattr(epath.backend.os_backend, name)(*found, **options)
+            return self.addresses(given) if name in ("walk", "glob") else given
 
         return call
+
+    def addresses(self, found: Any) -> Any:
+        """What is found below the folder, as it is called in the bucket."""
+        for entry in found:
+            path, *rest = (entry,) if isinstance(entry, str) else entry
+            path = path.replace(f"{self.folder}/", "gs://", 1)
+            yield (path, *rest) if rest else path
 
     def fail_or_count(self, arguments: Any) -> None:
         if self.first and self.left:

@@ -217,11 +217,11 @@ def logged_steps(workdir: Path) -> int:
     return 0
 
 
-def arrays(workdir: Path, step: int) -> dict[str, bytes]:
-    """The bytes of every array of a checkpoint: parameters and optimizer."""
+def arrays(checkpoint: Path, *items: str) -> dict[str, bytes]:
+    """The bytes of every array in parts of a checkpoint."""
     found = {}
-    for item in ("state", "optimizer"):
-        folder = (workdir / "checkpoints" / str(step) / item).absolute()
+    for item in items:
+        folder = (checkpoint / item).absolute()
         handler = ocp.PyTreeCheckpointHandler()
         wanted = jax.tree.map(
             lambda _: ocp.RestoreArgs(restore_type=np.ndarray),
@@ -243,7 +243,10 @@ def assert_identical(run: Path, never_stopped: Path) -> None:
             assert line == other, name
     last = steps(never_stopped)[-1]
     assert newest_whole(run) == newest_whole(never_stopped) == last
-    ours, theirs = arrays(run, last), arrays(never_stopped, last)
+    ours, theirs = (
+        arrays(workdir / "checkpoints" / str(last), "state", "optimizer")
+        for workdir in (run, never_stopped)
+    )
     assert ours.keys() == theirs.keys()
     differing = [name for name in ours if ours[name] != theirs[name]]
     assert not differing, differing

@@ -5,7 +5,7 @@ Where a machine allows none, processes get a limit of the size of a file instead
 
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 SIZE = 16 << 20
@@ -48,13 +48,10 @@ class Disk:
         filler = self.seen / "filler"
         self.release()
         used = sum(_blocks(path) for path in self.seen.rglob("*"))
-        with filler.open("wb") as file:
-            try:
-                for _ in range((SIZE - used - free) >> 12):
-                    file.write(bytes(1 << 12))
-                    file.flush()
-            except OSError:
-                assert not free
+        # A process that is writing may take the last bytes before this one.
+        with suppress(OSError), filler.open("wb", buffering=0) as file:
+            for _ in range((SIZE - used - free) >> 12):
+                file.write(bytes(1 << 12))
 
     def release(self) -> None:
         """Give the space back."""
