@@ -16,7 +16,7 @@ test: $(READY)
 # The whole counts of tests/reliability: under an hour on two cores. All processes share the
 # one directory of compiled programs that tests/conftest.py makes.
 reliability: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m reliability tests/reliability
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m reliability
 
 check: $(READY)
 	$(BIN)/ruff format --check .

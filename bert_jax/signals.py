@@ -8,9 +8,12 @@ import _thread
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Iterator
 from types import FrameType
 
+TIDY_SECONDS = 10
+"""How long a verb may tidy up after SIGINT."""
 _BOTH = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -74,7 +77,14 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             stop_at_once(number)
         frame = frame.f_back
+    _thread.start_new_thread(_stop_later, (number,))
     raise KeyboardInterrupt
+
+
+def _stop_later(number: int) -> None:
+    """End the process where the exception was swallowed, as a callback may do."""
+    time.sleep(TIDY_SECONDS)
+    stop_at_once(number)
 
 
 def _watch() -> None:
