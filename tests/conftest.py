@@ -17,10 +17,12 @@ os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "0"
 
 import random
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import jax
 import jaxtyping
 import pytest
@@ -42,6 +44,14 @@ from bert_jax.data.prepare import prepare
 from bert_jax.data.records import Dataset, open_dataset
 from bert_jax.run import pretrain
 from bert_jax.vocabulary import train_vocabulary
+
+# A shell's process in the background ignores SIGINT, and so would what tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# How long an example takes says nothing on a shared machine.
+hypothesis.settings.register_profile("shared", deadline=None)
+hypothesis.settings.load_profile("shared")
 
 SEQUENCE_LENGTH = 32
 UNPOLISHED = "jax_disable_most_optimizations"

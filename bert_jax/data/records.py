@@ -116,6 +116,7 @@ class Dataset:
         Raises:
             DamagedError: the one that is there is another.
         """
+        verify_files(self.path, self.manifest["tokenizer"]["files"])
         tokenizer = Tokenizer.load(self.path / "tokenizer")
         if tokenizer.fingerprint != self.manifest["tokenizer"]["fingerprint"]:
             raise DamagedError(
