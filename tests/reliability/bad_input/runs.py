@@ -1,0 +1,72 @@
+"""Bad inputs: lengths of rows, and the directories of several runs."""
+
+import json
+
+from bad_case import Case, World
+from task_commands import GOOD, Command, answered, file, finetune, squad
+
+LENGTHS = [
+    Case(
+        "F2-stride-of-a-short-model",
+        lambda world: [*squad(answered())(world), "--data.document-stride", "31"],
+        ("document_stride=31 must be at most 21", "pass --data.document-stride 10."),
+        # What was read before is kept for the next try.
+        leaves=lambda world: {"run", "run/examples"},
+    ),
+    Case(
+        "F2-max-length-beyond-the-model",
+        finetune(GOOD, "--data.max-length", "64"),
+        ("data.max_length=64 but the model has 32 positions; pass at most that",),
+    ),
+]
+
+
+def several_runs(world: World, name: str, best: str) -> str:
+    """A directory of runs whose `runs.json` holds one of this name."""
+    run = {"name": name, "setting": "s", "seed": 0, "scores": {"accuracy": 0.5}}
+    values = {"config": {}, "best": best, "runs": [run]}
+    return file(world, "runs.json", json.dumps(values))
+
+
+def predict_of_runs(name: str, best: str) -> Command:
+    """Ask the best of several runs."""
+
+    def command(world: World) -> list[str]:
+        several_runs(world, name, best)
+        where = ("--checkpoint", str(world.folder))
+        return ["predict", *where, "--input", file(world, "a.txt", "a\n")]
+
+    return command
+
+
+def tuned_again(world: World) -> list[str]:
+    """Several runs in a directory whose `runs.json` names one outside of it."""
+    several_runs(world, "../other", "../other")
+    command = finetune(GOOD, "--seeds", "2")(world)
+    command[command.index("--workdir") + 1] = str(world.folder)
+    return command
+
+
+RUNS = [
+    Case(
+        "C2-best-run-elsewhere",
+        predict_of_runs("../other", "../other"),
+        ("runs.json lists ", "../other", "restore it from a copy"),
+    ),
+    Case(
+        "C2-best-run-is-none",
+        predict_of_runs("rate_1", "rate_2"),
+        ("runs.json calls 'rate_2' the best, which is none of its runs",),
+    ),
+    Case("C2-run-elsewhere-is-not-removed", tuned_again, ("runs.json lists ",)),
+    Case(
+        "C2-runs-that-are-no-json",
+        lambda world: [
+            *("predict", "--checkpoint", str(world.folder)),
+            *("--input", file(world, "runs.json", "{")),
+        ],
+        ("runs.json is not JSON that can be read",),
+    ),
+]
+
+CASES = [*LENGTHS, *RUNS]
