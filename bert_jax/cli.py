@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Annotated, NoReturn, TypeAlias
 
@@ -196,6 +197,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name in ("absl", "asyncio"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
         sys.unraisablehook = messages.without_abandoned_writes
+        warnings.filterwarnings("ignore", ".* was never awaited", RuntimeWarning)
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
         with signals.interruptible():
