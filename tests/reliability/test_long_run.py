@@ -88,7 +88,7 @@ def test_nothing_grows_in_a_long_run(
     record_row: Callable[..., None],
 ):
     """The whole count reads by TensorFlow, as runs do where it is installed."""
-    every = max(num_steps // 50, 60)
+    every = num_steps // 50
     config = dataclasses.replace(
         saves_often(small_config, 60),
         optimizer=dataclasses.replace(
