@@ -87,8 +87,8 @@ def keep_compiled(environment: MutableMapping[str, str]) -> None:
     """Give JAX a directory for compiled programs: `bert_jax` in the user's caches.
 
     Another that was chosen is kept, and an empty `JAX_COMPILATION_CACHE_DIR` is a
-    choice too. Several processes get none: GPUs' hosts compile together, and would wait
-    for one that finds its program on a disk of its own.
+    choice too. Several processes keep theirs in the workdir that they share: see
+    `training.compilation_cache`.
     """
     several = any(environment.get(name, "0") != "0" for name in SEVERAL_PROCESSES)
     if not several:

@@ -22,6 +22,7 @@ from bert_jax.sharding import make_mesh, place_of_host
 from bert_jax.tasks.finetuning import finetuning_task
 from bert_jax.tasks.pretraining import pretraining_task
 from bert_jax.tasks.unigram import unigram_baseline
+from bert_jax.training.compilation_cache import share_compilation_cache
 from bert_jax.training.distributed import open_workdir
 from bert_jax.training.lock import run_lock
 from bert_jax.training.loop import fit
@@ -154,6 +155,7 @@ def pretrain(
             if note and is_first():
                 say(note)
             begin(directory, config, dataset.tokenizer, resume, changed)
+            share_compilation_cache(directory)
             tokenizer = directory / "tokenizer"
             scores = fit(
                 task, config, mesh, directory, tokenizer, source, resume, check_lock
@@ -253,6 +255,7 @@ def finetune(
             if is_first():
                 say("\n".join(filter(None, [note, examples_line(tuning)])))
             begin(directory, config, tuning.tokenizer, resume, changed)
+            share_compilation_cache(directory)
             tokenizer = directory / "tokenizer"
             fit(task, config, mesh, directory, tokenizer, source, resume, check_lock)
         scores = from_first(best_scores(directory) if is_first() else {})

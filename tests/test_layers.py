@@ -34,7 +34,7 @@ training training.optimizer training.state training.checkpoints training.resume 
 training.start training.gradients training.step training.neighbours \
 training.distributed training.faults training.evaluation training.profile \
 training.tensorboard training.upload training.report training.lock \
-training.watchdog training.loop
+training.watchdog training.compilation_cache training.loop
 convert convert.names convert.model_files convert.tensor_files \
 convert.tensor_names convert.embedding \
 convert.huggingface_config convert.comparison convert.receipts \
