@@ -71,7 +71,7 @@ def parse_json(content: bytes) -> Any:
         ValueError: says what is wrong, as the rest of a sentence.
     """
     try:
-        return json.loads(content, object_pairs_hook=_pairs_once)
+        return json.loads(content, object_pairs_hook=object_of_unique_keys)
     except RecursionError:
         problem = "it nests too deep"
     except ValueError as error:
@@ -87,13 +87,19 @@ def read_json_object(path: epath.Path, remedy: str) -> dict[str, Any]:
     return values
 
 
-def _pairs_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object in which no key stands twice."""
+def object_of_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object from its pairs, for `json.loads(..., object_pairs_hook=...)`.
+
+    Raises:
+        ValueError: a key stands twice.
+    """
     values = dict(pairs)
     if len(values) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice!r:.80} stands twice")
+        raise ValueError(
+            f"the key {twice!r:.80} stands twice in an object; keep one of them"
+        )
     return values
 
 

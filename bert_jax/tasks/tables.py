@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from bert_jax.files import object_of_unique_keys
+
 TABLES = (".csv", ".tsv", ".jsonl")
 HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 """Half of a surrogate pair, which no file of text can hold."""
@@ -167,7 +169,7 @@ def parse_json(text: str | bytes, where: str) -> Any:
     try:
         return json.loads(
             text,
-            object_pairs_hook=_object,
+            object_pairs_hook=object_of_unique_keys,
             parse_constant=_constant,
             parse_float=_float,
             parse_int=_int,
@@ -179,16 +181,7 @@ def parse_json(text: str | bytes, where: str) -> Any:
     except json.JSONDecodeError as error:
         raise ValueError(f"{where} is not JSON: {error}.") from error
     except ValueError as error:
-        raise ValueError(f"{where}: {error}") from error
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{twice!r:.80} stands twice in an object; keep one of them.")
-    return values
+        raise ValueError(f"{where}: {str(error).rstrip('.')}.") from error
 
 
 def _constant(name: str) -> Any:

@@ -8,6 +8,7 @@ from etils import epath
 
 from bert_jax.files import read_json_object
 from bert_jax.manifest import MANIFEST
+from bert_jax.messages import say
 from bert_jax.processes import from_first, is_first, together
 from bert_jax.training.checkpoints import REMOVED
 from bert_jax.whole_steps import CHECKPOINTS, newest_whole, read_config, steps_in
@@ -87,6 +88,7 @@ def set_aside_newer(workdir: epath.Path, resume: Resume | None) -> None:
                 number += 1
                 name = f"{step}{DAMAGED}.{number}"
             place.rename(directory / name)
+            say(f"The damaged checkpoint of step {step} is kept as {directory / name}.")
         elif step > newest:
             place.rmtree()
     if directory.exists():
