@@ -211,7 +211,7 @@ JSON = [
     Case(
         "B2-jsonl-key-twice",
         finetune(objects('{"text": "x", "label": "a", "label": "b"}'), name="a.jsonl"),
-        ("a.jsonl, line 9: 'label' stands twice in an object; keep one",),
+        ("a.jsonl, line 9: the key 'label' stands twice in an object; keep one",),
     ),
     Case(
         "B2-squad-key-twice",
