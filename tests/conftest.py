@@ -1,7 +1,6 @@
 """Fixtures that many tests share: text, a tokenizer, a dataset and a small run."""
 
 import contextlib
-import functools
 import os
 import tempfile
 
@@ -20,14 +19,11 @@ import random
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import hypothesis
 import jax
 import jaxtyping
 import pytest
-from jax._src import compiler  # no public way reaches every program's options
-from jax._src.compiler import get_compile_options
 from small_world import OBJECTS, PLACES, SUBJECTS, VERBS, VOCAB_SIZE
 
 from bert_jax.config import (
@@ -54,63 +50,33 @@ hypothesis.settings.register_profile("shared", deadline=None)
 hypothesis.settings.load_profile("shared")
 
 SEQUENCE_LENGTH = 32
-UNPOLISHED = "jax_disable_most_optimizations"
-POLISHED = (
-    "test_fit test_finetune test_gpu test_parity test_profile test_recovery"
-).split()
-"""Where bits or a golden loss count, programs are compiled as users have them."""
-
-
-@functools.cache
-def has_older_way() -> bool:
-    """Whether XLA knows another way to write a CPU's loops, as until jax 0.10."""
-    try:
-        jax.jit(lambda: 0).lower().compile({"xla_cpu_use_fusion_emitters": False})
-    except jax.errors.JaxRuntimeError:
-        return False
-    return True
-
-
-def sooner_compiled(*arguments: Any, **options: Any) -> Any:
-    """Compiled in half of the time, by XLA's older way of writing a CPU's loops."""
-    given = dict(options.pop("env_options_overrides", None) or {})
-    given.setdefault("xla_cpu_use_fusion_emitters", False)
-    return get_compile_options(*arguments, env_options_overrides=given, **options)
+NO_OPTIMIZATION = "jax_disable_most_optimizations"
+FULLY_OPTIMIZED = ("test_golden", "test_gpu", "test_parity")
+"""Modules whose programs are compiled as users have them."""
 
 
 @contextlib.contextmanager
-def polish(wanted: bool) -> Iterator[None]:
-    """Whether programs are optimised, here and in processes that are started."""
-    before = os.environ.get(UNPOLISHED.upper(), "0")
-    os.environ[UNPOLISHED.upper()] = str(int(not wanted))
-    jax.config.update(UNPOLISHED, not wanted)
-    original = compiler.get_compile_options
-    if not wanted and has_older_way():
-        compiler.get_compile_options = sooner_compiled
+def optimization(full: bool) -> Iterator[None]:
+    """Compile with XLA's optimizations or without, here and in child processes."""
+    before = os.environ.get(NO_OPTIMIZATION.upper(), "0")
+    os.environ[NO_OPTIMIZATION.upper()] = str(int(not full))
+    jax.config.update(NO_OPTIMIZATION, not full)
     yield
-    compiler.get_compile_options = original
-    os.environ[UNPOLISHED.upper()] = before
-    jax.config.update(UNPOLISHED, before == "1")
+    os.environ[NO_OPTIMIZATION.upper()] = before
+    jax.config.update(NO_OPTIMIZATION, before == "1")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def compilation(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Elsewhere the machine code of tiny models, half of the time, need not be fast."""
-    with polish(request.module.__name__.split(".")[-1] in POLISHED):
+    """Elsewhere the code of tiny models need not be fast: a quarter of the time."""
+    with optimization(request.module.__name__.split(".")[-1] in FULLY_OPTIMIZED):
         yield
 
 
 @pytest.fixture
-def unpolished() -> Iterator[None]:
-    """For a test, in a polished module, that compares with a tolerance."""
-    with polish(False):
-        yield
-
-
-@pytest.fixture
-def polished() -> Iterator[None]:
+def full_optimization() -> Iterator[None]:
     """For a test, in another module, in which rounding adds up over many steps."""
-    with polish(True):
+    with optimization(True):
         yield
 
 

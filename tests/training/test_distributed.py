@@ -343,7 +343,7 @@ def test_what_is_wrong_with_one_process_ends_all(root, two):
 
 
 @pytest.mark.slow
-def test_a_run_of_two_hundred_steps_moves_anywhere(config, tmp_path, polished):
+def test_a_run_of_two_hundred_steps_moves_anywhere(config, tmp_path, full_optimization):
     """Begun on eight devices; then on fewer of one process, and on processes."""
     config = dataclasses.replace(
         config, num_steps=220, checkpoint_every=20, eval_every=100, keep_checkpoints=20

@@ -153,7 +153,7 @@ def batch_of(rows: int) -> dict[str, jax.ShapeDtypeStruct]:
 
 
 # What is looked at are the collectives: the machine code need not be fast.
-UNPOLISHED = {
+NO_OPTIMIZATION = {
     "xla_backend_optimization_level": 0,
     "xla_llvm_disable_expensive_passes": True,
 }
@@ -177,7 +177,7 @@ def compiled_base(
     shardings = tree_shardings(mesh, state)
     step = make_train_step(task, config, mesh, shardings)
     lowered = step.lower(state, batch_of(config.batch_size))
-    compiled = lowered.compile(compiler_options=UNPOLISHED)
+    compiled = lowered.compile(compiler_options=NO_OPTIMIZATION)
     for path, array in jax.tree_util.tree_leaves_with_path(
         compiled.output_shardings[0]
     ):
@@ -244,7 +244,7 @@ def test_evaluation_gathers_nothing_and_adds_its_sums_up_once(dataset):
     state = jax.eval_shape(lambda: initial_state(task.initialise, optimizer, 0))
     step = make_eval_step(task, mesh, tree_shardings(mesh, state))
     lowered = step.lower(state.params, batch_of(config.batch_size))
-    text = lowered.compile(compiler_options=UNPOLISHED).as_text()
+    text = lowered.compile(compiler_options=NO_OPTIMIZATION).as_text()
     # Of masks and of pairs: the loss, the hits, and how many there were.
     assert collectives(text) == {"all-reduce": [6]}
 
