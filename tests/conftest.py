@@ -19,11 +19,13 @@ import random
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import jax
 import jaxtyping
 import pytest
+import summary_table
 from small_world import OBJECTS, PLACES, SUBJECTS, VERBS, VOCAB_SIZE
 
 from bert_jax.config import (
@@ -193,3 +195,19 @@ def encoder_checkpoint(
     output = tmp_path_factory.mktemp("encoder") / "checkpoint"
     write_imported(found, epath.Path(output))
     return output
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print the table of the suites of tests/reliability that ran."""
+    outcomes = ("passed", "failed", "error")
+    reports = [
+        report
+        for name in outcomes
+        for report in terminalreporter.stats.get(name, [])
+        if isinstance(report, pytest.TestReport)
+        and report.nodeid.startswith("tests/reliability/")
+    ]
+    if rows := summary_table.rows_of(reports):
+        terminalreporter.section("reliability")
+        for line in summary_table.lines(rows):
+            terminalreporter.write_line(line)

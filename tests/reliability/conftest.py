@@ -5,7 +5,6 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import specimens
@@ -111,19 +110,3 @@ def record_row(request: pytest.FixtureRequest) -> Callable[[str, int, str, str],
         request.node.user_properties.append((summary_table.PROPERTY, row))
 
     return record
-
-
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print the table of the suites that ran."""
-    outcomes = ("passed", "failed", "error")
-    reports = [
-        report
-        for name in outcomes
-        for report in terminalreporter.stats.get(name, [])
-        if isinstance(report, pytest.TestReport)
-        and report.nodeid.startswith("tests/reliability/")
-    ]
-    if rows := summary_table.rows_of(reports):
-        terminalreporter.section("reliability")
-        for line in summary_table.lines(rows):
-            terminalreporter.write_line(line)

@@ -24,6 +24,9 @@ from bert_jax.config import MeshConfig, PretrainConfig
 
 PATIENCE = 3
 """Seconds that a launcher here waits for the other process to notice."""
+MEETING = 100
+"""Seconds within which the two must have met: where one is killed before, the other
+waits for it no longer."""
 HEARTBEAT = 150
 """Seconds after which the other process must have noticed by itself: 100 without a
 sign of life, and what the runtime takes to look and to end."""
@@ -110,11 +113,9 @@ def test_either_of_two_processes_is_killed(
 ):
     config = saves_often(small_config, num_steps)
     config = dataclasses.replace(config, mesh=MeshConfig())
-    arguments = [
-        "pretrain",
-        str(write_config(config, tmp_path / "config.py")),
-        "--workdir",
-    ]
+    file = write_config(config, tmp_path / "config.py")
+    arguments = ["pretrain", str(file), "--initialization-timeout", str(MEETING)]
+    arguments.append("--workdir")
     never_stopped = tmp_path / "never_stopped"
     run_both([*arguments, str(never_stopped)], tmp_path / "never")
     dice = random.Random(seed)
