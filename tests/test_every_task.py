@@ -271,8 +271,8 @@ def test_scores_do_not_depend_on_batch_size_or_devices(
 ):
     file = kind.write(tmp_path)
     one = MeshConfig(data=1)
-    runs = [{"batch_size": size, "mesh": one} for size in (1, 2, 5, 8, 17)]
-    runs += [{"batch_size": 16, "mesh": MeshConfig(data=n)} for n in (1, 2, 8)]
+    runs = [{"batch_size": size, "mesh": one} for size in (1, 5, 17)]
+    runs += [{"batch_size": 16, "mesh": MeshConfig(data=n)} for n in (2, 8)]
     found = []
     for options in runs:
         config = config_of(kind, file, encoder_checkpoint, **options)

@@ -118,7 +118,7 @@ FRAGMENTS = st.one_of(
 
 
 @pytest.mark.parametrize("cased", [False, True])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(fragments=st.lists(FRAGMENTS, max_size=8))
 @example(fragments=[TEXT])
 @example(fragments=CHARACTERS)

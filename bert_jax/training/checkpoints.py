@@ -12,6 +12,7 @@ from etils import epath
 
 from bert_jax.checkpoint import restore_step
 from bert_jax.config_json import write_json
+from bert_jax.files import named_full_disk
 from bert_jax.manifest import (
     MANIFEST,
     describe_files,
@@ -104,7 +105,8 @@ class Checkpoints:
         )
         future: Future[None]
         try:
-            self._manager.save(step, args=items)
+            with named_full_disk(self._directory / str(step)):
+                self._manager.save(step, args=items)
         except Exception as error:
             future = Future()
             future.set_exception(error)
@@ -126,14 +128,16 @@ class Checkpoints:
 
     def _complete(self, step: int, uploads: Upload | None) -> None:
         """Make a saved step whole: its config, its tokenizer, and last its manifest."""
-        self._manager.wait_until_finished()
-        # Orbax has waited, in its own thread, until every process had written its part.
-        if not is_first():
-            return
-        if uploads is not None:
-            uploads.result()
-        with_retries(lambda: self._finish(step))
-        self._prune()
+        with named_full_disk(self._directory / str(step)):
+            self._manager.wait_until_finished()
+            # Orbax has waited, in its own thread, until every process had written its
+            # part.
+            if not is_first():
+                return
+            if uploads is not None:
+                uploads.result()
+            with_retries(lambda: self._finish(step))
+            self._prune()
 
     def _finish(self, step: int) -> None:
         root = self._directory / str(step)
@@ -267,5 +271,8 @@ def remove_step(directory: epath.Path, step: int) -> None:
 
 def describe_error(error: BaseException) -> str:
     """An error in one line, ended by a full stop, its file named where it has one."""
-    line = " ".join(str(error).split()) or type(error).__name__
+    told: object = error
+    if isinstance(error, OSError) and error.filename is None and error.strerror:
+        told = error.strerror  # without its number
+    line = " ".join(str(told).split()) or type(error).__name__
     return line if line.endswith(".") else f"{line}."

@@ -156,9 +156,7 @@ RUNS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("verb", "free", "during"), [("pretrain", 256, False), *whole(RUNS)]
-)
+@pytest.mark.parametrize(("verb", "free", "during"), whole(RUNS))
 def test_E_a_run_ends_with_a_path_and_goes_on(
     verb: str,
     free: int,

@@ -354,6 +354,7 @@ def test_ideal_outputs_give_the_gold_tags(drawn, scheme, labels, max_length):
         assert scores["f1"] == scores["accuracy"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not WNUT.exists(), reason="needs the WNUT-17 files")
 def test_ideal_outputs_on_real_data(tmp_path):
     config = ExamplesConfig(path=str(WNUT), max_length=24)

@@ -175,12 +175,10 @@ def on(config: Any, devices: int, **mesh: int) -> Any:
 
 @pytest.fixture(scope="module", autouse=True)
 def frugality() -> Iterator[None]:
-    """Compile in haste, as the workers do; read without TensorFlow's seconds."""
-    jax.config.update("jax_disable_most_optimizations", True)
+    """Read without TensorFlow, whose import takes seconds."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "stream", lambda *given: pipeline.stream(*given[:3], False))
         yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture(scope="module")

@@ -140,7 +140,9 @@ def test_examples_are_each_row_once_an_epoch(whole, dataset, small_config):
     assert len(set(epoch)) == len(epoch)
 
 
-@pytest.mark.parametrize("step", [1, 4, 7])
+@pytest.mark.parametrize(
+    "step", [4, *(pytest.param(step, marks=pytest.mark.slow) for step in (1, 7))]
+)
 def test_stopping_and_going_on_is_bit_identical(
     step, whole, small_config, tmp_path, monkeypatch
 ):

@@ -24,7 +24,13 @@ from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.state import initial_state, num_parameters
 from bert_jax.training.step import make_eval_step, make_train_step
 
-MESHES = [(8, 1, 1), (1, 8, 1), (2, 2, 2), (2, 1, 4)]
+MESHES = [
+    (2, 2, 2),
+    *(
+        pytest.param(m, marks=pytest.mark.slow)
+        for m in [(8, 1, 1), (1, 8, 1), (2, 1, 4)]
+    ),
+]
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +90,14 @@ def as_one(config: PretrainConfig, dataset: Dataset) -> tuple[list[Any], Any]:
     return train(config, dataset, 3)
 
 
-@pytest.mark.parametrize(("microbatches", "data"), [(2, 1), (16, 1), (4, 2)])
+@pytest.mark.parametrize(
+    ("microbatches", "data"),
+    [
+        (4, 2),
+        pytest.param(2, 1, marks=pytest.mark.slow),
+        pytest.param(16, 1, marks=pytest.mark.slow),
+    ],
+)
 def test_microbatches_make_the_same_update(microbatches, data, config, dataset, as_one):
     """The rows are of unequal length, so that a mean of means would be another."""
     batch = dataset.train.gather(np.arange(config.batch_size))
@@ -132,8 +145,8 @@ def test_rematerialisation_changes_memory_alone(config, dataset):
             assert other == pytest.approx(one, rel=1e-5)
 
 
-LAYERS = [2, pytest.param(12, marks=pytest.mark.slow)]
-"""Of base; the collectives are those of two layers already."""
+LAYERS = [1, pytest.param(12, marks=pytest.mark.slow)]
+"""Of base; the collectives are those of one layer already."""
 
 
 def batch_of(rows: int) -> dict[str, jax.ShapeDtypeStruct]:

@@ -45,7 +45,7 @@ def lowered(words: str, mesh_config: MeshConfig, optimizer: OptimizerConfig) -> 
     ("words", "width", "optimizer"),
     [
         ("--model base", 768, OptimizerConfig()),
-        ("--model large", 1024, OptimizerConfig()),
+        pytest.param("--model large", 1024, OptimizerConfig(), marks=pytest.mark.slow),
         (
             "--model large --sequence-length 512 --remat layer --microbatches 2",
             1024,

@@ -276,7 +276,9 @@ class Uploads:
         return future
 
 
-@pytest.mark.parametrize("failures", [1, 2, math.inf])
+@pytest.mark.parametrize(
+    "failures", [1, pytest.param(2, marks=pytest.mark.slow), math.inf]
+)
 def test_a_failed_save_is_tried_again(failures, tmp_path):
     """With the state of a later step; three in a row that fail end the run."""
     (tmp_path / "tokenizer").mkdir()
