@@ -18,6 +18,7 @@ from bert_jax.messages import (
     one_line,
     printable,
     show_warnings_in_a_line,
+    silence_resource_tracker,
     write_any_text,
 )
 
@@ -239,6 +240,7 @@ def entry_point(*verb: str) -> NoReturn:
     signals.install()
     write_any_text()
     show_warnings_in_a_line()
+    silence_resource_tracker(os.environ)
     arguments = [*verb, *sys.argv[1:]]
     if COMPUTING.intersection(arguments[:2]):
         with signals.held():

@@ -4,6 +4,7 @@ import codecs
 import os
 import sys
 import warnings
+from collections.abc import MutableMapping
 from typing import Any
 
 TOO_LARGE = (
@@ -133,6 +134,15 @@ def _visible(error: UnicodeError) -> tuple[str | bytes, int]:
         return codecs.lookup_error("surrogateescape")(error)
     except UnicodeError:
         return codecs.lookup_error("backslashreplace")(error)
+
+
+def silence_resource_tracker(environment: MutableMapping[str, str]) -> None:
+    """Let Python remove the semaphores of worker processes without a warning.
+
+    A process of its own does so where a signal has ended this one. What the user has
+    set in `PYTHONWARNINGS` is kept.
+    """
+    environment.setdefault("PYTHONWARNINGS", "ignore:resource_tracker:UserWarning")
 
 
 def show_warnings_in_a_line() -> None:

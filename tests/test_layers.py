@@ -15,9 +15,9 @@ signals messages checks files backend command \
 config.model config.data config.training config.finetuning config \
 config_json manifest runs_file whole verified_once remote tokenizer_backends \
 tokenization wordpiece
-data data.prose data.installed_documentation data.sources data.structured \
-data.paragraph_origins data.documents vocabulary data.duplicates data.corpus \
-data.pairs data.packing \
+data data.worker_lifetime data.prose data.installed_documentation data.sources \
+data.structured data.paragraph_origins data.documents vocabulary data.duplicates \
+data.corpus data.pairs data.packing \
 data.shards data.dataset_manifest data.records data.passes data.chunks \
 data.joining data.workers data.beam data.unfinished data.prepare \
 data.pipeline data.buckets data.examples data.example_cache \

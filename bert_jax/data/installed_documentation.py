@@ -26,6 +26,7 @@ from etils import epath
 
 from bert_jax.config_json import to_dict, write_json
 from bert_jax.data.prose import fold, paragraphs
+from bert_jax.data.worker_lifetime import end_with_parent
 
 DISTRIBUTIONS = (
     "jax flax optax orbax-checkpoint tensorflow tensorflow-cpu tensorflow-datasets"
@@ -164,9 +165,14 @@ def _read_modules(paths: list[Path], workers: int) -> list[list[str] | None]:
         return [read_module(path) for path in paths]
     # A forked child would inherit the locks of JAX's and TensorFlow's threads.
     context = multiprocessing.get_context("spawn")
-    # Syntax trees hold no cycles: looking for them takes a third of the parser's time.
-    with ProcessPoolExecutor(workers or os.cpu_count(), context, gc.disable) as pool:
+    with ProcessPoolExecutor(workers or os.cpu_count(), context, _start_worker) as pool:
         return list(pool.map(read_module, paths, chunksize=32))
+
+
+def _start_worker() -> None:
+    end_with_parent()
+    # Syntax trees hold no cycles: looking for them takes a third of the parser's time.
+    gc.disable()
 
 
 @dataclasses.dataclass

@@ -4,13 +4,12 @@ import concurrent.futures
 import functools
 import multiprocessing
 import os
-import signal
-import threading
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from bert_jax.config import PrepareConfig
 from bert_jax.data.chunks import Chunk, write_chunk
+from bert_jax.data.worker_lifetime import end_with_parent
 from bert_jax.tokenization import Tokenizer
 
 
@@ -48,17 +47,9 @@ _write_in_this_process: Callable[[Chunk], dict[str, Any]]
 
 
 def _start_worker(config: PrepareConfig, files: Sequence[str]) -> None:
-    """Set up a worker process, which ends when its parent does, however that ends."""
+    """Set up a worker process."""
     global _write_in_this_process
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def end_with_parent() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    end_with_parent()
     # There is a process for each core; threads of the library would contend for them.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     _write_in_this_process = functools.partial(
