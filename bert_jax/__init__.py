@@ -21,14 +21,15 @@ if TYPE_CHECKING:
         VocabularyConfig,
     )
     from bert_jax.data.prepare import prepare
-    from bert_jax.evaluation import evaluate
-    from bert_jax.masking import mask_tokens
+    from bert_jax.data.vocabulary import train_vocabulary
+    from bert_jax.inference.evaluation import evaluate
+    from bert_jax.inference.predictor import Predictor, load
+    from bert_jax.masking.batch import mask_tokens
     from bert_jax.model.encoder import Encoder
-    from bert_jax.predict import Predictor, load
-    from bert_jax.run import finetune, pretrain
-    from bert_jax.sweeps import finetune_runs
+    from bert_jax.runs.finetuning import finetune
+    from bert_jax.runs.pretraining import pretrain
+    from bert_jax.runs.sweeps import finetune_runs
     from bert_jax.tokenization import Tokenizer
-    from bert_jax.vocabulary import train_vocabulary
 
 _HOME = {
     "BertConfig": "config",
@@ -42,16 +43,16 @@ _HOME = {
     "PretrainConfig": "config",
     "VocabularyConfig": "config",
     "prepare": "data.prepare",
-    "evaluate": "evaluation",
-    "mask_tokens": "masking",
+    "evaluate": "inference.evaluation",
+    "mask_tokens": "masking.batch",
     "Encoder": "model.encoder",
-    "Predictor": "predict",
-    "load": "predict",
-    "finetune": "run",
-    "pretrain": "run",
-    "finetune_runs": "sweeps",
+    "Predictor": "inference.predictor",
+    "load": "inference.predictor",
+    "finetune": "runs.finetuning",
+    "pretrain": "runs.pretraining",
+    "finetune_runs": "runs.sweeps",
     "Tokenizer": "tokenization",
-    "train_vocabulary": "vocabulary",
+    "train_vocabulary": "data.vocabulary",
 }
 
 __all__ = [

@@ -2,13 +2,13 @@
 
 from typing import NoReturn
 
-from bert_jax import signals
+from bert_jax.terminal import signals
 
 
 def main(*verb: str) -> NoReturn:
     """Handle signals before anything is imported that takes time; then run the verb."""
     signals.install()
-    from bert_jax.cli import entry_point
+    from bert_jax.cli.main import entry_point
 
     entry_point(*verb)
 

@@ -40,8 +40,8 @@ from bert_jax.config import (
 )
 from bert_jax.data.prepare import prepare
 from bert_jax.data.records import Dataset, open_dataset
-from bert_jax.run import pretrain
-from bert_jax.vocabulary import train_vocabulary
+from bert_jax.data.vocabulary import train_vocabulary
+from bert_jax.runs.pretraining import pretrain
 
 # A shell's process in the background ignores SIGINT, and so would what tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -179,7 +179,8 @@ def encoder_checkpoint(
     import numpy as np
     from etils import epath
 
-    from bert_jax.convert.receipts import Imported, write_imported
+    from bert_jax.convert.receipts import write_imported
+    from bert_jax.formats.imported import Imported
     from bert_jax.tasks.finetuning import initial_params
     from bert_jax.tokenization import Tokenizer
 

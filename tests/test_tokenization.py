@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_jax.config import VocabularyConfig
+from bert_jax.data.vocabulary import train_vocabulary
 from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer
-from bert_jax.vocabulary import train_vocabulary
 
 KINDS = ("wordpiece", "unigram", "bpe")
 WORDS = (
@@ -254,7 +254,7 @@ def test_continues_word(trained):
 
 def test_imports_neither_jax_nor_tensorflow():
     check = (
-        "import sys, bert_jax.vocabulary; "
+        "import sys, bert_jax.data.vocabulary; "
         "print(sorted({'jax', 'tensorflow', 'sentencepiece'} & set(sys.modules)))"
     )
     ran = subprocess.run(

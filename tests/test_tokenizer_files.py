@@ -5,8 +5,8 @@ import json
 import pytest
 
 from bert_jax.config import VocabularyConfig
+from bert_jax.data.vocabulary import train_vocabulary
 from bert_jax.tokenization import Tokenizer
-from bert_jax.vocabulary import train_vocabulary
 
 KINDS = ("wordpiece", "unigram", "bpe")
 WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat ##s café".split()

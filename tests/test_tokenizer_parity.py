@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from tokenizer_2018 import encode_2018, words_2018
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer
-from bert_jax.tokenizer_backends import bert_normalizer
-from bert_jax.vocabulary import count_words
-from bert_jax.wordpiece import learn_pieces
+from bert_jax.data.vocabulary import count_words
+from bert_jax.data.wordpiece import learn_pieces
+from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer, bert_normalizer
 
 
 def words_here(text: str, cased: bool = False) -> list[str]:

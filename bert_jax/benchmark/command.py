@@ -13,8 +13,8 @@ from typing import NoReturn
 
 from bert_jax.benchmark.figures import Figures, peak_memory_mib, show, table
 from bert_jax.benchmark.pytorch import leave_memory
-from bert_jax.command import UsageError
 from bert_jax.config import PRESETS
+from bert_jax.terminal.messages import UsageError
 
 # Of each: the module of its function `benchmark_WHAT`, and what is measured.
 WHAT = {

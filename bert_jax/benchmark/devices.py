@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from bert_jax.benchmark.figures import Figures, Turn
-from bert_jax.flops import peak_flops_per_second
+from bert_jax.model.flops import peak_flops_per_second
 
 
 @dataclasses.dataclass

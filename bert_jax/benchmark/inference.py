@@ -12,9 +12,9 @@ from bert_jax.benchmark.devices import OurModel, compiled
 from bert_jax.benchmark.figures import Figures
 from bert_jax.benchmark.pytorch import Arrays
 from bert_jax.benchmark.synthetic import synthetic_task
-from bert_jax.flops import encoding_flops
 from bert_jax.model.apply import encode
-from bert_jax.rows import inputs_of
+from bert_jax.model.flops import encoding_flops
+from bert_jax.model.inputs import inputs_of
 from bert_jax.training.state import num_parameters
 
 TORCH_VARIANTS = ("encoder",)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from bert_jax.benchmark.figures import Figures, peak_memory_mib
 from bert_jax.config import PrepareConfig, VocabularyConfig
-from bert_jax.data.installed_documentation import write_corpus
 from bert_jax.data.prepare import prepare
-from bert_jax.vocabulary import train_vocabulary
+from bert_jax.data.sources import write_documentation
+from bert_jax.data.vocabulary import train_vocabulary
 
 
 def benchmark_prepare(options: argparse.Namespace) -> Figures:
@@ -21,7 +21,7 @@ def benchmark_prepare(options: argparse.Namespace) -> Figures:
     with tempfile.TemporaryDirectory() as folder:
         inputs = tuple(options.input)
         if not inputs:
-            write_corpus(Path(folder) / "corpus")
+            write_documentation(Path(folder) / "corpus")
             inputs = (str(Path(folder) / "corpus" / "*.txt"),)
         tokenizer, output = f"{folder}/vocab", f"{folder}/data"
         start = time.perf_counter()

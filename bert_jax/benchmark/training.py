@@ -13,8 +13,8 @@ from bert_jax.benchmark.devices import OurModel, compiled
 from bert_jax.benchmark.figures import Figures
 from bert_jax.benchmark.pytorch import Arrays
 from bert_jax.benchmark.synthetic import synthetic_task
-from bert_jax.masking import MaskedBatch, mask_tokens
-from bert_jax.sharding import make_mesh, to_global, tree_shardings
+from bert_jax.distributed.mesh import make_mesh, to_global, tree_shardings
+from bert_jax.masking.batch import MaskedBatch, mask_tokens
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.state import initial_state, num_parameters
 from bert_jax.training.step import make_train_step

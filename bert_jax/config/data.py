@@ -4,7 +4,7 @@ import dataclasses
 import math
 from typing import Literal
 
-from bert_jax.checks import (
+from bert_jax.config.checks import (
     require,
     require_not_negative,
     require_positive,

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Literal
 
-from bert_jax.checks import (
+from bert_jax.config.checks import (
     require,
     require_class_names,
     require_not_negative,

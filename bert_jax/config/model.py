@@ -4,7 +4,7 @@ import dataclasses
 import functools
 from typing import Any, Literal
 
-from bert_jax.checks import (
+from bert_jax.config.checks import (
     require,
     require_class_names,
     require_positive,
@@ -27,6 +27,11 @@ ProblemType = Literal[
 
 MOST_PARAMETERS = 10**12
 """4 TB of float32, more than the devices of a pod hold with Adam's moments."""
+
+
+ANSWERABLE_LABELS = ("answerable", "unanswerable")
+"""`BertConfig.labels` of a model that may answer that there is no answer; one that may
+not has none. The head has two scores a token either way."""
 
 
 @dataclasses.dataclass(frozen=True)

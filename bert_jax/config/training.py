@@ -5,7 +5,7 @@ import math
 import re
 from typing import Literal
 
-from bert_jax.checks import (
+from bert_jax.config.checks import (
     require,
     require_not_negative,
     require_positive,

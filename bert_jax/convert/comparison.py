@@ -14,7 +14,7 @@ from etils import epath
 from jaxtyping import Float, Int
 
 from bert_jax.config import BertConfig
-from bert_jax.convert.huggingface_config import HEADS
+from bert_jax.formats.huggingface_config import HEADS
 from bert_jax.model.apply import head_outputs
 
 LARGEST_DIFFERENCE = 1e-3

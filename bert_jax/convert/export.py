@@ -11,29 +11,29 @@ from flax.traverse_util import flatten_dict
 from jaxtyping import Float32
 
 from bert_jax.config import BertConfig
-from bert_jax.config_json import write_json
 from bert_jax.convert.comparison import Comparison, compare
-from bert_jax.convert.embedding import (
-    embedding_files,
-    model_directory,
-    write_embedding,
-)
-from bert_jax.convert.huggingface import CONFIG, TOKENIZER_FILES
-from bert_jax.convert.huggingface_config import HEADS, RATES, SIZES
 from bert_jax.convert.model_card import model_card
-from bert_jax.convert.names import Name, names_of
-from bert_jax.convert.opening import Model, open_model
-from bert_jax.convert.receipts import RECEIPT, Leaf
-from bert_jax.convert.sentencepiece_files import (
+from bert_jax.formats.embedding import embedding_files, model_directory, write_embedding
+from bert_jax.formats.huggingface import CONFIG, TOKENIZER_FILES
+from bert_jax.formats.huggingface_config import HEADS, RATES, SIZES
+from bert_jax.formats.imported import RECEIPT, Leaf
+from bert_jax.formats.names import Name, names_of
+from bert_jax.formats.sentencepiece_files import (
     TokenizerDifferences,
     write_sentencepiece,
 )
-from bert_jax.convert.tensor_files import INDEX, SINGLE
-from bert_jax.convert.tokenizer_export import to_huggingface
-from bert_jax.files import write_whole
-from bert_jax.manifest import MANIFEST, describe_files, files_below, read_manifest
+from bert_jax.formats.tensor_files import INDEX, SINGLE
+from bert_jax.formats.tokenizer_export import to_huggingface
 from bert_jax.model.finetuning import SEE_ONE_VECTOR
-from bert_jax.whole import whole_directory
+from bert_jax.pretrained import Model, open_model
+from bert_jax.storage.atomic import whole_directory
+from bert_jax.storage.files import write_json, write_whole
+from bert_jax.storage.manifest import (
+    MANIFEST,
+    describe_files,
+    files_below,
+    read_manifest,
+)
 
 README = "README.md"
 

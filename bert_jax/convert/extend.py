@@ -9,10 +9,10 @@ import numpy as np
 from etils import epath
 from jaxtyping import Float
 
-from bert_jax.checks import shown
-from bert_jax.convert.names import some
-from bert_jax.convert.opening import Model, open_model
+from bert_jax.config.checks import shown
 from bert_jax.convert.receipts import write_checkpoint
+from bert_jax.formats.names import some
+from bert_jax.pretrained import Model, open_model
 from bert_jax.tokenization import Tokenizer, vocabulary_file
 
 MAX_POSITIONS = 1 << 20

@@ -5,11 +5,11 @@ from typing import Any
 
 from etils import epath
 
-from bert_jax.convert.embedding import Embedding
-from bert_jax.convert.opening import Model
-from bert_jax.manifest import read_manifest
+from bert_jax.checkpoints.steps import CHECKPOINTS, read_config
+from bert_jax.formats.embedding import Embedding
+from bert_jax.pretrained import Model
+from bert_jax.storage.manifest import read_manifest
 from bert_jax.training.report import METRICS
-from bert_jax.whole_steps import CHECKPOINTS, read_config
 
 PIPELINES = {
     "pretraining": "fill-mask",

@@ -11,53 +11,16 @@ import orbax.checkpoint as ocp
 from etils import epath
 
 from bert_jax.config import BertConfig
-from bert_jax.config_json import to_dict, write_json
+from bert_jax.config.serialization import to_dict
 from bert_jax.convert.comparison import NOT_COMPARED, Comparison
-from bert_jax.convert.embedding import Embedding
-from bert_jax.files import named_errors
-from bert_jax.manifest import describe_files, files_below, write_manifest
+from bert_jax.formats.embedding import Embedding
+from bert_jax.formats.imported import RECEIPT, Imported
+from bert_jax.storage.atomic import whole_directory
+from bert_jax.storage.files import named_errors, write_json
+from bert_jax.storage.manifest import describe_files, files_below, write_manifest
 from bert_jax.tokenization import Tokenizer
-from bert_jax.whole import whole_directory
-
-RECEIPT = "conversion.json"
 
 _NAMED = 8
-
-
-@dataclasses.dataclass(frozen=True)
-class Leaf:
-    """Where one tensor came from, or went to."""
-
-    source: str
-    target: str
-    shape: tuple[int, ...]
-    """At the source."""
-    dtype: str
-    """At the source."""
-    transposed: bool
-
-
-@dataclasses.dataclass(frozen=True)
-class Imported:
-    """A model as it was read, with everything that was done to read it."""
-
-    config: BertConfig
-    params: dict[str, Any]
-    """A nested dict of float32 NumPy arrays, as `.params` of a Predictor is."""
-    tokenizer: Tokenizer
-    leaves: tuple[Leaf, ...]
-    fresh: tuple[str, ...]
-    """Leaves that the source lacks and that were drawn anew."""
-    left_over: tuple[str, ...]
-    """Tensors of the source that were not taken."""
-    sources: tuple[dict[str, Any], ...]
-    """Path, size and sha256 of each file read."""
-    embedding: Embedding | None = None
-    """How it makes one vector of a text, where its files say."""
-    config_left_over: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """Keys of the source's configuration that were not taken, and their values."""
-    prefix: str = ""
-    """What each tensor's name began with, and was read without."""
 
 
 def receipt(imported: Imported, comparison: Comparison) -> dict[str, Any]:

@@ -13,12 +13,13 @@ from jax import export
 from jaxtyping import Array, Float, Int
 
 from bert_jax.config import BertConfig
-from bert_jax.config_json import to_dict, write_json
+from bert_jax.config.serialization import to_dict
 from bert_jax.convert.export import receipt, write_safetensors
-from bert_jax.convert.opening import open_model
-from bert_jax.convert.receipts import RECEIPT, Leaf
+from bert_jax.formats.imported import RECEIPT, Leaf
 from bert_jax.model.apply import head_outputs
-from bert_jax.whole import whole_directory
+from bert_jax.pretrained import open_model
+from bert_jax.storage.atomic import whole_directory
+from bert_jax.storage.files import write_json
 
 PROGRAM, PARAMS, LOADER = "model.stablehlo", "params.safetensors", "load.py"
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")

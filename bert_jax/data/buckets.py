@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from jaxtyping import Int, Int64
 
-from bert_jax.checks import require_batch_size
+from bert_jax.config.checks import require_batch_size
 from bert_jax.data.pipeline import permute, row_numbers
 
 LENGTHS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)

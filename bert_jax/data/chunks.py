@@ -17,7 +17,6 @@ from etils import epath
 from jaxtyping import Int32, Int64, Shaped
 
 from bert_jax.config import PrepareConfig
-from bert_jax.config_json import write_json
 from bert_jax.data.corpus import Corpus
 from bert_jax.data.dataset_manifest import SPLITS
 from bert_jax.data.documents import Documents, read_text, split_sentences
@@ -26,7 +25,7 @@ from bert_jax.data.pairs import Pairs, make_pairs
 from bert_jax.data.passes import held_out, passes, shuffle
 from bert_jax.data.records import as_bytes
 from bert_jax.data.shards import row_dtype, shard_name
-from bert_jax.files import write_whole
+from bert_jax.storage.files import write_json, write_whole
 from bert_jax.tokenization import Tokenizer
 
 UNFINISHED = "unfinished"

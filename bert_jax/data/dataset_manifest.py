@@ -9,7 +9,7 @@ from typing import Any
 from etils import epath
 
 from bert_jax.data.shards import dtype_from_json, row_dtype
-from bert_jax.manifest import MANIFEST, DamagedError, check_entries
+from bert_jax.storage.manifest import MANIFEST, DamagedError, check_entries
 
 FORMAT_VERSION = 1
 SPLITS = ("train", "validation")

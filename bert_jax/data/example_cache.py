@@ -11,7 +11,7 @@ import numpy as np
 from etils import epath
 
 from bert_jax.data.examples import Examples
-from bert_jax.files import require_regular_file
+from bert_jax.storage.files import require_regular_file
 
 _ARRAYS = ("tokens", "starts", "second", "record")
 _GROUPS = ("by_example", "by_token")

@@ -16,8 +16,8 @@ from etils import epath
 
 from bert_jax.data.chunks import Chunk, noted_result, read_rows, rows_path
 from bert_jax.data.shards import shard_header
-from bert_jax.files import is_regular_file, named_errors
-from bert_jax.manifest import describe_files
+from bert_jax.storage.files import is_regular_file, named_errors
+from bert_jax.storage.manifest import describe_files
 
 _PIECE = 1 << 22
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int, Int64, UInt64
 
-from bert_jax.backend import quieten_tensorflow
+from bert_jax.storage.quiet_tensorflow import quieten_tensorflow
 
 Batch = dict[str, np.ndarray]
 Read = Callable[[int], Batch]

@@ -37,10 +37,10 @@ from bert_jax.data.shards import dtype_to_json
 from bert_jax.data.sources import find_sources
 from bert_jax.data.unfinished import begin, held, is_finished, require_ours
 from bert_jax.data.workers import write_chunks
-from bert_jax.manifest import describe_files, write_manifest
-from bert_jax.messages import say
+from bert_jax.storage.atomic import local_output
+from bert_jax.storage.manifest import describe_files, write_manifest
+from bert_jax.terminal.messages import say
 from bert_jax.tokenization import Tokenizer
-from bert_jax.whole import local_output
 
 _SECONDS_BETWEEN_REPORTS = 2
 # Options that the manifest gives elsewhere, or that change nothing in the dataset.

@@ -33,12 +33,12 @@ from bert_jax.data.shards import (
     open_shards,
     shard_header,
 )
-from bert_jax.files import write_whole
-from bert_jax.manifest import DamagedError, read_manifest, verify_files
-from bert_jax.remote import dataset_files, local_copy, open_directory
+from bert_jax.storage.atomic import is_address
+from bert_jax.storage.files import write_whole
+from bert_jax.storage.manifest import DamagedError, read_manifest, verify_files
+from bert_jax.storage.remote import dataset_files, local_copy, open_directory
+from bert_jax.storage.verified_once import verify_once
 from bert_jax.tokenization import Tokenizer
-from bert_jax.verified_once import verify_once
-from bert_jax.whole import is_address
 
 
 def write_rows(path: epath.Path, rows: Shaped[np.ndarray, " N"]) -> None:

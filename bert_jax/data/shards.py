@@ -17,8 +17,8 @@ import numpy as np
 from etils import epath
 from jaxtyping import Shaped
 
-from bert_jax.files import is_regular_file
-from bert_jax.manifest import DamagedError, leaves
+from bert_jax.storage.files import is_regular_file
+from bert_jax.storage.manifest import DamagedError, leaves
 
 _RESERVED = 256
 """Open files that are left to the rest of the process."""

@@ -8,6 +8,7 @@ import codecs
 import contextlib
 import dataclasses
 import glob
+import importlib
 import io
 import os
 import re
@@ -16,8 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from bert_jax.data.installed_documentation import write_corpus
-from bert_jax.files import require_regular_file
+from bert_jax.storage.files import require_regular_file
 
 PIECE = 1 << 22
 """Bytes that a file is read in, and as many more up to the end of a line."""
@@ -169,9 +169,16 @@ def _file_pieces(source: Source) -> Iterator[bytes]:
 def _documentation() -> Iterator[bytes]:
     """A piece for each library, with a blank line after it."""
     with tempfile.TemporaryDirectory() as folder:
-        write_corpus(Path(folder) / "text")
+        write_documentation(Path(folder) / "text")
         for path in sorted(Path(folder).glob("text/*.txt")):
             yield path.read_bytes() + b"\n"
+
+
+def write_documentation(folder: Path) -> None:
+    """Write the text of `installed-documentation`, a file for each library."""
+    # Named and not imported: it belongs to the demo, which stands on all the rest.
+    module = importlib.import_module("bert_jax.demo.installed_documentation")
+    module.write_corpus(folder)
 
 
 def _strict(pieces: Iterator[bytes], path: str) -> Iterator[bytes]:

@@ -12,9 +12,9 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from bert_jax.backend import quieten_tensorflow
 from bert_jax.config import TextConfig
 from bert_jax.data.sources import BOM, TFDS, Source, open_file
+from bert_jax.storage.quiet_tensorflow import quieten_tensorflow
 
 Record = tuple[str, bytes]
 """Where it stands, and its text."""

@@ -12,9 +12,10 @@ from typing import Any
 
 from etils import epath
 
-from bert_jax.config_json import differences, write_json
+from bert_jax.config.serialization import differences
 from bert_jax.data.chunks import UNFINISHED, Layout
-from bert_jax.manifest import MANIFEST, DamagedError, read_manifest
+from bert_jax.storage.files import write_json
+from bert_jax.storage.manifest import MANIFEST, DamagedError, read_manifest
 
 _PLAN = "plan.json"
 _LOCK = "lock"

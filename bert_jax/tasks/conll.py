@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from bert_jax.entity_metrics import (
+from bert_jax.metrics.entities import (
     Scheme,
     chunks,
     convert_tags,

@@ -19,9 +19,9 @@ from bert_jax.data.buckets import (
 )
 from bert_jax.data.examples import Batch, Examples
 from bert_jax.data.pipeline import host_share
-from bert_jax.flops import finetuning_flops
 from bert_jax.model.finetuning import BertForFinetuning
-from bert_jax.rows import inputs_of
+from bert_jax.model.flops import finetuning_flops
+from bert_jax.model.inputs import inputs_of
 from bert_jax.tasks.problem import Outputs, Prediction, Problem, Record, Rows
 from bert_jax.tasks.task import Counts, Sums, Task
 

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.data.examples import Examples, cut_notice, from_rows, join, too_long
-from bert_jax.losses import Sum, cross_entropy
+from bert_jax.model.losses import Sum, cross_entropy
 from bert_jax.tasks.choices import Choice, of_object, read
 from bert_jax.tasks.problem import Outputs, Prediction, Problem, Rows
 from bert_jax.tasks.tables import missing_column

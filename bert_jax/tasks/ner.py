@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.data.examples import Examples
-from bert_jax.entity_metrics import (
+from bert_jax.metrics.entities import (
     Chunk,
     Scheme,
     chunks,
@@ -19,7 +19,7 @@ from bert_jax.entity_metrics import (
     entity_tag,
     unlike_scheme,
 )
-from bert_jax.losses import Sum, cross_entropy
+from bert_jax.model.losses import Sum, cross_entropy
 from bert_jax.tasks.conll import Sentence, from_row, read_sentences, write_sentences
 from bert_jax.tasks.files import part_file
 from bert_jax.tasks.ner_rows import encode, scheme_of, sentence_of

@@ -12,7 +12,7 @@ from tokenizers import pre_tokenizers
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.data.examples import Examples, from_rows
-from bert_jax.entity_metrics import Scheme, marks_entities
+from bert_jax.metrics.entities import Scheme, marks_entities
 from bert_jax.tasks.conll import Sentence
 from bert_jax.tokenization import Tokenizer
 

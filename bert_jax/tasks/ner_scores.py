@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from bert_jax.entity_metrics import Chunk, chunks, entity_scores, write_tags
+from bert_jax.metrics.entities import Chunk, chunks, entity_scores, write_tags
 from bert_jax.tasks.conll import Sentence
 
 

@@ -15,9 +15,9 @@ from jaxtyping import Array, Bool, Int, Key
 from bert_jax.config import MaskingConfig, PretrainConfig
 from bert_jax.data.pipeline import host_share, row_numbers
 from bert_jax.data.records import Dataset, columns
-from bert_jax.flops import pretraining_flops
-from bert_jax.losses import accuracy, cross_entropy
-from bert_jax.masking import MaskedBatch, mask_tokens
+from bert_jax.masking.batch import MaskedBatch, mask_tokens
+from bert_jax.model.flops import pretraining_flops
+from bert_jax.model.losses import accuracy, cross_entropy
 from bert_jax.model.pretraining import BertForPretraining
 from bert_jax.tasks.task import Batch, Counts, Sums, Task
 

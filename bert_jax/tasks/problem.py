@@ -11,7 +11,7 @@ import numpy as np
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.model import Head
 from bert_jax.data.examples import Examples
-from bert_jax.losses import Sum
+from bert_jax.model.losses import Sum
 from bert_jax.tasks.tables import Row
 from bert_jax.tokenization import Tokenizer
 

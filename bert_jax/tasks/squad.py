@@ -11,12 +11,13 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from bert_jax.config import BertConfig, ExamplesConfig
+from bert_jax.config.model import ANSWERABLE_LABELS
 from bert_jax.data.documents import split_sentences
 from bert_jax.data.examples import Examples
-from bert_jax.losses import Sum, cross_entropy
-from bert_jax.squad_metrics import normalize_answer, squad1_scores, squad2_scores
+from bert_jax.metrics.squad import normalize_answer, squad1_scores, squad2_scores
+from bert_jax.model.losses import Sum, cross_entropy
 from bert_jax.tasks.problem import Prediction, Problem, Rows
-from bert_jax.tasks.squad_answers import LABELS, predict
+from bert_jax.tasks.squad_answers import predict
 from bert_jax.tasks.squad_files import question_of, read, write
 from bert_jax.tasks.squad_rows import Record, encode
 
@@ -25,7 +26,7 @@ _PADDING = -1e9
 
 
 def labels(records: Sequence[Record], config: ExamplesConfig) -> tuple[str, ...]:
-    """`squad_answers.LABELS` where a question is unanswerable, and none else.
+    """`ANSWERABLE_LABELS` where a question is unanswerable, and none else.
 
     Raises:
         ValueError: classes are named; a question comes without its answer; no answer
@@ -46,7 +47,7 @@ def labels(records: Sequence[Record], config: ExamplesConfig) -> tuple[str, ...]
             f"{config.train or config.path}: none of {len(records)} questions has an "
             "answer at its answer_start; there is nothing to learn."
         )
-    return LABELS if any(record.impossible for record in records) else ()
+    return ANSWERABLE_LABELS if any(record.impossible for record in records) else ()
 
 
 def check(records: Sequence[Record], model: BertConfig, path: str) -> None:
@@ -56,7 +57,7 @@ def check(records: Sequence[Record], model: BertConfig, path: str) -> None:
         ValueError: the model was trained on answerable questions alone.
     """
     for record in records:
-        if record.impossible and model.labels != LABELS:
+        if record.impossible and model.labels != ANSWERABLE_LABELS:
             raise ValueError(
                 f"{path}: question {record.id!r} is unanswerable, and the model was "
                 "trained on answerable questions alone; leave such questions out, or "

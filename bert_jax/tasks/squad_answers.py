@@ -13,13 +13,10 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from bert_jax.config import BertConfig, ExamplesConfig
+from bert_jax.config.model import ANSWERABLE_LABELS
 from bert_jax.data.examples import Examples
 from bert_jax.tasks.problem import Outputs, Prediction
 from bert_jax.tasks.squad_rows import Record
-
-LABELS = ("answerable", "unanswerable")
-"""`BertConfig.labels` of a model that may answer that there is no answer; one that may
-not has none. The head has two scores a token either way."""
 
 Logits = tuple[Float64[np.ndarray, " _"], Float64[np.ndarray, " _"]]
 """Of the start and the end of an answer, at each of a row's tokens."""
@@ -129,7 +126,7 @@ def _prediction(
     none = _entry("", None, None, *nulls)
     null_odds = sum(nulls) - _total(entries[0]) if entries else 0.0
     # Without a candidate, as of an empty document, no answer is all that can be said.
-    if model.labels == LABELS or not entries:
+    if model.labels == ANSWERABLE_LABELS or not entries:
         entries.append(none)
         entries.sort(key=_total, reverse=True)
     totals = np.array([_total(entry) for entry in entries])

@@ -11,10 +11,10 @@ from typing import Any
 from etils import epath
 
 from bert_jax.config import BertConfig, ExamplesConfig
-from bert_jax.config_json import write_json
+from bert_jax.config.model import ANSWERABLE_LABELS
+from bert_jax.storage.files import write_json
 from bert_jax.tasks.files import part_file
 from bert_jax.tasks.problem import Prediction
-from bert_jax.tasks.squad_answers import LABELS
 from bert_jax.tasks.squad_rows import Record
 from bert_jax.tasks.tables import (
     HALF_CHARACTER,
@@ -190,7 +190,7 @@ def write(
             for p in predictions
         },
     }
-    if model.labels == LABELS:
+    if model.labels == ANSWERABLE_LABELS:
         files["null_odds.json"] = {p["id"]: p["null_odds"] for p in predictions}
     for name, values in files.items():
         write_json(values, epath.Path(directory) / name)

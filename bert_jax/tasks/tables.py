@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bert_jax.files import object_of_unique_keys
+from bert_jax.storage.files import object_of_unique_keys
 
 TABLES = (".csv", ".tsv", ".jsonl")
 HALF_CHARACTER = re.compile("[\ud800-\udfff]")

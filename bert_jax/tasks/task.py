@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from bert_jax.losses import Sum
+from bert_jax.model.losses import Sum
 
 Batch = dict[str, np.ndarray]
 """One host's rows by field; the first axis of every field is the row."""

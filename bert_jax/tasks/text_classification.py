@@ -18,12 +18,12 @@ from jaxtyping import Array
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.data.examples import Examples, cut_notice, from_rows, join, too_long
-from bert_jax.losses import Sum, cross_entropy, weighted_sum
-from bert_jax.metrics import (
+from bert_jax.metrics.classification import (
     classification_scores,
     multi_label_scores,
     regression_scores,
 )
+from bert_jax.model.losses import Sum, cross_entropy, weighted_sum
 from bert_jax.tasks.glue import GLUE, submission
 from bert_jax.tasks.problem import Outputs, Prediction, Problem, Rows
 from bert_jax.tasks.texts import (

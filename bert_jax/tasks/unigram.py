@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from bert_jax.config import PretrainConfig
 from bert_jax.data.records import Dataset, columns
-from bert_jax.rows import inputs_of
+from bert_jax.model.inputs import inputs_of
 from bert_jax.tasks.pretraining import (
     mask_for_evaluation,
     validation_batches,

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from bert_jax.sharding import to_global
+from bert_jax.distributed.mesh import to_global
 from bert_jax.tasks.task import Batch, Task
 from bert_jax.training.faults import StopRequested
 

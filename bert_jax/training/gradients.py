@@ -16,7 +16,7 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Key
 
-from bert_jax.sharding import ROW_AXES, ROWS, row_shards, where_rows_lie
+from bert_jax.distributed.mesh import ROW_AXES, ROWS, row_shards, where_rows_lie
 from bert_jax.tasks.task import Counts, Sums, Task
 
 Gradient = Callable[[Any, Any, Key[Array, ""], Key[Array, ""]], tuple[Any, Sums]]

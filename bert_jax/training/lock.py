@@ -18,10 +18,10 @@ from typing import Any
 
 from etils import epath
 
-from bert_jax.files import named_errors
-from bert_jax.messages import say
-from bert_jax.processes import is_first, together
-from bert_jax.whole import is_address
+from bert_jax.distributed.collectives import is_first, together
+from bert_jax.storage.atomic import is_address
+from bert_jax.storage.files import named_errors
+from bert_jax.terminal.messages import say
 
 LOCK = "run.lock"
 RENEW_SECONDS = 10.0

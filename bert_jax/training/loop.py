@@ -11,14 +11,15 @@ from etils import epath
 from flax import serialization
 from jax.sharding import Mesh
 
+from bert_jax.checkpoints.manager import Checkpoints
+from bert_jax.checkpoints.steps import CHECKPOINTS
 from bert_jax.config import RunConfig
-from bert_jax.config_json import to_dict
+from bert_jax.config.serialization import to_dict
 from bert_jax.data.pipeline import stream
-from bert_jax.flops import peak_flops_per_second
-from bert_jax.processes import Poll, from_first, is_first, together
-from bert_jax.sharding import place_of_host, to_global
+from bert_jax.distributed.collectives import Poll, from_first, is_first, together
+from bert_jax.distributed.mesh import place_of_host, to_global
+from bert_jax.model.flops import peak_flops_per_second
 from bert_jax.tasks.task import Task
-from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.evaluation import evaluate
 from bert_jax.training.faults import (
     SAVE_AGAIN,
@@ -34,7 +35,6 @@ from bert_jax.training.resume import Resume
 from bert_jax.training.start import Source, starting_state
 from bert_jax.training.step import make_eval_step, make_train_step
 from bert_jax.training.watchdog import Watchdog
-from bert_jax.whole_steps import CHECKPOINTS
 
 _BATCHES_AHEAD = 2
 

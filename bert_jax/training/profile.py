@@ -8,7 +8,7 @@ from etils import epath
 
 from bert_jax.config import RunConfig
 from bert_jax.config.training import steps_between
-from bert_jax.processes import is_first
+from bert_jax.distributed.collectives import is_first
 
 Step = TypeVar("Step", bound=Callable[..., Any])
 PROFILE = "profile"

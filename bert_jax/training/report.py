@@ -12,11 +12,11 @@ from typing import Any
 
 from etils import epath
 
-from bert_jax.files import named_errors, require_regular_file
-from bert_jax.messages import printable, say
+from bert_jax.storage.atomic import is_address
+from bert_jax.storage.files import named_errors, require_regular_file
+from bert_jax.terminal.messages import printable, say
 from bert_jax.training.tensorboard import TensorBoard
 from bert_jax.training.upload import Uploader
-from bert_jax.whole import is_address
 
 METRICS = "metrics.jsonl"
 EXAMPLES = "examples.jsonl"

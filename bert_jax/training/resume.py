@@ -6,12 +6,12 @@ from typing import Any
 
 from etils import epath
 
-from bert_jax.files import read_json_object
-from bert_jax.manifest import MANIFEST
-from bert_jax.messages import say
-from bert_jax.processes import from_first, is_first, together
-from bert_jax.training.checkpoints import REMOVED
-from bert_jax.whole_steps import CHECKPOINTS, newest_whole, read_config, steps_in
+from bert_jax.checkpoints.manager import REMOVED
+from bert_jax.checkpoints.steps import CHECKPOINTS, newest_whole, read_config, steps_in
+from bert_jax.distributed.collectives import from_first, is_first, together
+from bert_jax.storage.files import read_json_object
+from bert_jax.storage.manifest import MANIFEST
+from bert_jax.terminal.messages import say
 
 DAMAGED = ".damaged"
 """Ends the name of a step directory that was passed over."""

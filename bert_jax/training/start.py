@@ -10,11 +10,11 @@ from etils import epath
 from flax import serialization
 from jax.sharding import Mesh
 
-from bert_jax.checkpoint import restore_step
+from bert_jax.checkpoints.manager import Checkpoints
+from bert_jax.checkpoints.restore import restore_step
 from bert_jax.config import RunConfig
-from bert_jax.sharding import path_name, tree_shardings
+from bert_jax.distributed.mesh import path_name, tree_shardings
 from bert_jax.tasks.task import Task
-from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.resume import Resume
 from bert_jax.training.state import TrainState, initial_state

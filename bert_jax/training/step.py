@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float
 
 from bert_jax.config import RunConfig
-from bert_jax.sharding import (
+from bert_jax.distributed.mesh import (
     ROW_AXES,
     ROWS,
     batch_sharding,

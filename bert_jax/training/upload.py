@@ -5,9 +5,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from etils import epath
 
-from bert_jax.files import named_errors
-from bert_jax.manifest import files_below
-from bert_jax.retries import with_retries
+from bert_jax.storage.files import named_errors
+from bert_jax.storage.manifest import files_below
+from bert_jax.storage.retries import with_retries
 
 
 class Uploader:

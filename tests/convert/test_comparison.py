@@ -8,11 +8,11 @@ import pytest
 from etils import epath
 from huggingface_files import HEADS, stored
 
-from bert_jax.cli import main
+from bert_jax.cli.main import main
 from bert_jax.config import BertConfig
 from bert_jax.convert import comparison as module
 from bert_jax.convert.comparison import Comparison, compare, fixed_batch
-from bert_jax.convert.huggingface import read_huggingface
+from bert_jax.formats.huggingface import read_huggingface
 
 
 @pytest.fixture

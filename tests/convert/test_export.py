@@ -14,16 +14,16 @@ import safetensors.numpy
 from etils import epath
 from huggingface_files import HEADS, reference, stored
 
-from bert_jax.checkpoint import read_params
+from bert_jax.checkpoints.restore import read_params
 from bert_jax.convert.export import export_huggingface
-from bert_jax.convert.huggingface import read_huggingface
-from bert_jax.convert.opening import open_model
 from bert_jax.convert.receipts import write_imported
-from bert_jax.convert.tokenizer_export import to_huggingface
 from bert_jax.data.records import Dataset
-from bert_jax.manifest import sha256_of
+from bert_jax.formats.huggingface import read_huggingface
+from bert_jax.formats.tokenizer_export import to_huggingface
 from bert_jax.model.apply import head_outputs
-from bert_jax.run import pretrain
+from bert_jax.pretrained import open_model
+from bert_jax.runs.pretraining import pretrain
+from bert_jax.storage.manifest import sha256_of
 from bert_jax.tokenization import Tokenizer
 
 FILES = {

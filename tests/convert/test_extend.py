@@ -7,9 +7,9 @@ import pytest
 from etils import epath
 
 import bert_jax
-from bert_jax.cli import main
+from bert_jax.cli.main import main
 from bert_jax.convert.extend import extend, pieces_of, read_words
-from bert_jax.run import pretrain
+from bert_jax.runs.pretraining import pretrain
 
 
 @pytest.fixture(scope="module")

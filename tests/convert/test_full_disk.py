@@ -9,7 +9,7 @@ from huggingface_files import stored
 
 LIMITED = """
 import resource, sys
-from bert_jax.cli import main
+from bert_jax.cli.main import main
 limit = int(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 sys.exit(main(sys.argv[2:]))

@@ -14,10 +14,10 @@ from etils import epath
 from huggingface_files import reference, stored
 from test_export import imported
 
-from bert_jax.cli import main
-from bert_jax.convert.opening import open_model
+from bert_jax.cli.main import main
 from bert_jax.convert.stablehlo import PLATFORMS, export_stablehlo
 from bert_jax.model.apply import head_outputs
+from bert_jax.pretrained import open_model
 from bert_jax.tokenization import Tokenizer
 
 T = 16

@@ -13,9 +13,9 @@ from pyarrow import parquet
 
 from bert_jax.config import PrepareConfig
 from bert_jax.data import chunks, corpus, sources
-from bert_jax.data.installed_documentation import library, write_corpus
 from bert_jax.data.prepare import prepare as prepare_dataset
 from bert_jax.data.records import open_dataset
+from bert_jax.demo.installed_documentation import library, write_corpus
 
 LAYOUT = chunks.Layout(chunk_bytes=10_000, shard_bytes=20_000)
 prepare = functools.partial(prepare_dataset, layout=LAYOUT)

@@ -18,7 +18,7 @@ from bert_jax.data.chunks import DEFAULT_LAYOUT, Layout, share_among_shards
 from bert_jax.data.dataset_manifest import SPLITS
 from bert_jax.data.prepare import prepare as prepare_dataset
 from bert_jax.data.records import open_dataset
-from bert_jax.manifest import MANIFEST, DamagedError
+from bert_jax.storage.manifest import MANIFEST, DamagedError
 from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer
 
 SPECIAL = list(SPECIAL_TOKENS)

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from etils import epath
 
-from bert_jax import verified_once
 from bert_jax.data.dataset_manifest import FORMAT_VERSION
 from bert_jax.data.records import columns, open_dataset
 from bert_jax.data.shards import dtype_from_json, dtype_to_json, row_dtype, shard_name
-from bert_jax.manifest import MANIFEST, DamagedError, describe_files
+from bert_jax.storage import verified_once
+from bert_jax.storage.manifest import MANIFEST, DamagedError, describe_files
 from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer
 
 ROWS = {"train": (5, 0, 3, 7), "validation": (2,)}

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_jax.data import sources
-from bert_jax.data.installed_documentation import library, write_corpus
 from bert_jax.data.sources import Source, find_sources, read_pieces
+from bert_jax.demo.installed_documentation import library, write_corpus
 
 
 def zstd(content):

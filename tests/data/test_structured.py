@@ -182,7 +182,7 @@ from pathlib import Path
 from bert_jax.config import PrepareConfig, VocabularyConfig
 from bert_jax.data.prepare import prepare
 from bert_jax.data.structured import _tensorflow_datasets
-from bert_jax.vocabulary import train_vocabulary
+from bert_jax.data.vocabulary import train_vocabulary
 
 tfds = _tensorflow_datasets()
 from tensorflow import string

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bert_jax.command import load_config
+from bert_jax.cli.command import load_config
 from bert_jax.config import PretrainConfig
 
 ROOT = Path(__file__).parents[2]

@@ -13,6 +13,7 @@ import pytest
 from scipy.special import erf
 
 from bert_jax.config import BertConfig
+from bert_jax.distributed.mesh import path_name
 from bert_jax.model.attention import (
     attention_probabilities,
     fused_attention,
@@ -22,7 +23,6 @@ from bert_jax.model.encoder import Encoder
 from bert_jax.model.heads import gather_positions
 from bert_jax.model.layers import activation
 from bert_jax.model.pretraining import BertForPretraining
-from bert_jax.sharding import path_name
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "param_tree.json"
 CONFIG = BertConfig.miniature(2, 32, vocab_size=64, num_attention_heads=4)

@@ -13,11 +13,11 @@ from bert_jax.data.packing import pack, share_rows
 from bert_jax.data.pairs import Pairs
 from bert_jax.data.records import columns
 from bert_jax.data.shards import row_dtype
-from bert_jax.masking import MaskedBatch, mask_tokens
+from bert_jax.masking.batch import MaskedBatch, mask_tokens
 from bert_jax.model.attention import visible_keys
 from bert_jax.model.encoder import Encoder, positions_in_pairs
+from bert_jax.model.inputs import inputs_of
 from bert_jax.model.pretraining import BertForPretraining
-from bert_jax.rows import inputs_of
 from bert_jax.tasks.pretraining import (
     DrawnRows,
     apply_model,

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bert_jax.cli import main
+from bert_jax.cli.main import main
 
 
 @dataclasses.dataclass(frozen=True)

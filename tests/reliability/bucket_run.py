@@ -13,7 +13,7 @@ from typing import Any
 import orbax.checkpoint as ocp
 from etils import epath
 
-from bert_jax.cli import main
+from bert_jax.cli.main import main
 
 ORBAX = ocp.CheckpointManager
 RESET = ConnectionResetError(104, "Connection reset by peer")

@@ -15,7 +15,7 @@ from small_world import SUBJECTS
 
 from bert_jax.config import ExamplesConfig, FinetuneConfig, MeshConfig, OptimizerConfig
 from bert_jax.data.records import Dataset
-from bert_jax.run import finetune
+from bert_jax.runs.finetuning import finetune
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,7 @@ import numpy as np
 from file_damages import DAMAGES, flip_bit
 
 import bert_jax
-from bert_jax.cli import main
+from bert_jax.cli.main import main
 from bert_jax.data.records import open_dataset
 
 
@@ -162,7 +162,7 @@ class Damaged:
         config = self.folder.with_name("config.py")
         config.write_text(
             "from bert_jax.config import PretrainConfig\n"
-            "from bert_jax.config_json import from_dict\n"
+            "from bert_jax.config.serialization import from_dict\n"
             f"config = from_dict(PretrainConfig, {values!r})\n"
         )
         lines = io.StringIO()

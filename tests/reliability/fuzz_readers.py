@@ -23,10 +23,10 @@ from mutations import (
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.finetuning import TaskName
-from bert_jax.convert.sentencepiece_files import read_model
 from bert_jax.data.example_cache import cached_examples
-from bert_jax.manifest import MANIFEST, read_manifest, write_manifest
-from bert_jax.sweeps import finetune_runs, runs_table
+from bert_jax.formats.sentencepiece_files import read_model
+from bert_jax.runs.sweeps import finetune_runs, runs_table
+from bert_jax.storage.manifest import MANIFEST, read_manifest, write_manifest
 from bert_jax.tasks.problems import problem_of
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.report import Report

@@ -79,7 +79,11 @@ def checkpoint_of_another_config(
     def command(world: World) -> list[str]:
         from etils import epath
 
-        from bert_jax.manifest import describe_files, read_manifest, write_manifest
+        from bert_jax.storage.manifest import (
+            describe_files,
+            read_manifest,
+            write_manifest,
+        )
 
         step = world.folder / "10"
         shutil.copytree(world.run / "checkpoints" / "10", step)

@@ -18,7 +18,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from bert_jax.config import OptimizerConfig, PretrainConfig, RunConfig
-from bert_jax.config_json import to_dict
+from bert_jax.config.serialization import to_dict
 
 REPOSITORY = Path(__file__).parents[2]
 NO_TENSORFLOW = Path(__file__).with_name("without_tensorflow")
@@ -28,7 +28,7 @@ AS_USERS_HAVE_THEM = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "0"}
 CONFIG_FILE = """\
 import json
 from bert_jax.config import {kind}
-from bert_jax.config_json import from_dict
+from bert_jax.config.serialization import from_dict
 config = from_dict({kind}, json.loads({text!r}))
 """
 

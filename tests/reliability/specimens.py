@@ -13,14 +13,14 @@ from bad_case import World
 from etils import epath
 from small_world import SUBJECTS
 
-from bert_jax.cli import main
+from bert_jax.cli.main import main
 from bert_jax.config import FinetuneConfig, VocabularyConfig
-from bert_jax.config_json import from_dict, to_dict
+from bert_jax.config.serialization import from_dict, to_dict
 from bert_jax.data.example_cache import cached_examples
 from bert_jax.data.examples import Examples
 from bert_jax.data.pipeline import quiet_tensorflow
+from bert_jax.data.vocabulary import train_vocabulary
 from bert_jax.tokenization import SPECIAL_TOKENS
-from bert_jax.vocabulary import train_vocabulary
 
 _WORDS = (*SPECIAL_TOKENS, "the", "judge", "reads", "a", "book", "##s", ".")
 _WIDTH, _POSITIONS = 8, 16

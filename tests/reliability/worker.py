@@ -176,7 +176,7 @@ def main() -> None:
     # As for users: what no terminal can show is written as an escape.
     sys.stderr = io.TextIOWrapper(sys.stderr.buffer, "utf-8", "backslashreplace")
     signal.signal(signal.SIGALRM, _too_slow)
-    from bert_jax.backend import quieten_tensorflow
+    from bert_jax.storage.quiet_tensorflow import quieten_tensorflow
 
     quieten_tensorflow(os.environ)
     jobs = Jobs(Path(sys.argv[1]))

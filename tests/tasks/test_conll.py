@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.entity_metrics import SCHEMES, Chunk, convert_tags, write_tags
+from bert_jax.metrics.entities import SCHEMES, Chunk, convert_tags, write_tags
 from bert_jax.tasks.conll import Sentence, read_sentences, write_sentences
 
 CONLL_2003 = """-DOCSTART- -X- O O

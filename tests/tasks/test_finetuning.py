@@ -12,7 +12,7 @@ import pytest
 from small_world import OBJECTS, SUBJECTS, VERBS, VOCAB_SIZE
 
 from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig, MeshConfig
-from bert_jax.sharding import make_mesh, tree_shardings
+from bert_jax.distributed.mesh import make_mesh, tree_shardings
 from bert_jax.tasks.finetuning import Part, finetuning_task, initial_params
 from bert_jax.tasks.problem import Problem
 from bert_jax.tasks.task import Task

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bert_jax.cli.finetuning import GLUE as NAMES
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.finetuning import GlueName
-from bert_jax.finetuning_verbs import GLUE as NAMES
 from bert_jax.tasks import glue
 from bert_jax.tasks.glue import GLUE, read_glue
 from bert_jax.tasks.text_classification import TEXT_CLASSIFICATION, TEXT_REGRESSION

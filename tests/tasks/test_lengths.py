@@ -4,8 +4,8 @@ import jax
 import pytest
 
 from bert_jax.config import BertConfig, ExamplesConfig
-from bert_jax.evaluation import usual_examples
-from bert_jax.predict import Predictor
+from bert_jax.inference.evaluation import usual_examples
+from bert_jax.inference.predictor import Predictor
 from bert_jax.tasks.class_names import alike
 from bert_jax.tasks.finetuning import initial_params
 from bert_jax.tasks.lengths import fit_lengths, fitted_lengths

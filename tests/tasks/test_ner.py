@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_jax.config import BertConfig, ExamplesConfig
-from bert_jax.entity_metrics import SCHEMES, Chunk, entity_scores, write_tags
+from bert_jax.metrics.entities import SCHEMES, Chunk, entity_scores, write_tags
 from bert_jax.tasks.conll import Sentence, read_sentences
 from bert_jax.tasks.ner import TOKEN_CLASSIFICATION as NER
 from bert_jax.tasks.ner_rows import sentence_of, words_of

@@ -12,8 +12,8 @@ import bert_jax
 from bert_jax.config import DataConfig, MeshConfig, PrepareConfig
 from bert_jax.data.prepare import prepare
 from bert_jax.data.records import open_dataset
-from bert_jax.plan import describe
-from bert_jax.run import pretrain, resolve
+from bert_jax.dry_run.describe import describe
+from bert_jax.runs.pretraining import pretrain, resolve
 from bert_jax.tasks.pretraining import pretraining_task
 
 PAIR_SCORES = {

@@ -9,13 +9,13 @@ import pytest
 from squad_texts import CONTEXT, ask, perfect_outputs, tokenizer
 
 from bert_jax.config import BertConfig, ExamplesConfig
+from bert_jax.config.model import ANSWERABLE_LABELS
 from bert_jax.tasks.squad import QUESTION_ANSWERING, notices
-from bert_jax.tasks.squad_answers import LABELS
 from bert_jax.tasks.squad_rows import encode
 
 PROBLEM = QUESTION_ANSWERING
 MODEL = BertConfig(head="question_answering")
-MODEL2 = dataclasses.replace(MODEL, labels=LABELS)
+MODEL2 = dataclasses.replace(MODEL, labels=ANSWERABLE_LABELS)
 CONFIG = ExamplesConfig(max_length=64, max_query_length=8, document_stride=16)
 MISPLACED = dataclasses.replace(ask(id="m"), answers=(("Warsaw", 1),))
 UNLABELLED = dataclasses.replace(ask(id="u"), answers=())
@@ -23,7 +23,9 @@ UNLABELLED = dataclasses.replace(ask(id="u"), answers=())
 
 def test_a_model_may_say_that_there_is_no_answer_if_it_was_taught_so():
     assert PROBLEM.labels([ask()], CONFIG) == ()
-    assert PROBLEM.labels([ask(), ask(None, "q2"), MISPLACED], CONFIG) == LABELS
+    assert (
+        PROBLEM.labels([ask(), ask(None, "q2"), MISPLACED], CONFIG) == ANSWERABLE_LABELS
+    )
 
 
 @pytest.mark.parametrize(

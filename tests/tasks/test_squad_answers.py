@@ -11,15 +11,16 @@ from hypothesis import strategies as st
 from squad_texts import ask, perfect_outputs, tokenizer
 
 from bert_jax.config import BertConfig, ExamplesConfig
-from bert_jax.squad_metrics import answer_exact_match
+from bert_jax.config.model import ANSWERABLE_LABELS
+from bert_jax.metrics.squad import answer_exact_match
 from bert_jax.tasks.squad import score
-from bert_jax.tasks.squad_answers import LABELS, decide, predict
+from bert_jax.tasks.squad_answers import decide, predict
 from bert_jax.tasks.squad_files import read
 from bert_jax.tasks.squad_rows import Record, encode
 
 TOKENIZER = tokenizer()
 MODEL = BertConfig(head="question_answering")
-MODEL2 = dataclasses.replace(MODEL, labels=LABELS)
+MODEL2 = dataclasses.replace(MODEL, labels=ANSWERABLE_LABELS)
 CONFIG = ExamplesConfig(max_length=64, max_query_length=8, document_stride=16)
 # "ab cd ef" after "[CLS] who [SEP]" is six tokens, at 3 to 8.
 RECORD = ask("ab", context="ab cd ef", question="who")

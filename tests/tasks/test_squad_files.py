@@ -7,7 +7,8 @@ import pytest
 from squad_texts import CONTEXT, ask, perfect_outputs, qa, squad_json, tokenizer
 
 from bert_jax.config import BertConfig, ExamplesConfig
-from bert_jax.tasks.squad_answers import LABELS, predict
+from bert_jax.config.model import ANSWERABLE_LABELS
+from bert_jax.tasks.squad_answers import predict
 from bert_jax.tasks.squad_files import question_of, read, write
 from bert_jax.tasks.squad_rows import Record, encode
 from bert_jax.tasks.tables import Row
@@ -194,7 +195,7 @@ def test_a_bad_question_of_a_user(values, message):
         question_of(Row(values, "line 1"), CONFIG)
 
 
-@pytest.mark.parametrize("labels", [(), LABELS])
+@pytest.mark.parametrize("labels", [(), ANSWERABLE_LABELS])
 def test_the_official_files(tmp_path, labels):
     records = [ask("Warsaw", id="a"), ask("Paris", id="b")]
     if labels:

@@ -8,7 +8,7 @@ import pytest
 from small_world import OBJECTS, PLACES, SUBJECTS, VERBS
 
 import bert_jax
-from bert_jax.cli import main
+from bert_jax.cli.main import main
 
 SMALL = "--data.max-length 32 --data.num-buckets 1 --batch-size 8 --num-steps 30 "
 SMALL += "--mesh.data 1 --optimizer.peak-learning-rate 2e-2"

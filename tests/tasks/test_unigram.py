@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bert_jax.data.records import Dataset, Rows
-from bert_jax.run import resolve
+from bert_jax.runs.pretraining import resolve
 from bert_jax.tasks.pretraining import mask_for_evaluation, validation_batches
 from bert_jax.tasks.unigram import log_frequencies, unigram_baseline
 

@@ -16,7 +16,9 @@ import pytest
 from etils import epath
 
 import bert_jax
-from bert_jax.checkpoint import read_params
+from bert_jax.checkpoints.manager import Checkpoints
+from bert_jax.checkpoints.restore import read_params
+from bert_jax.checkpoints.steps import find_checkpoint, newest_whole, steps_in
 from bert_jax.config import (
     DataConfig,
     MeshConfig,
@@ -24,18 +26,16 @@ from bert_jax.config import (
     PrepareConfig,
     PretrainConfig,
 )
-from bert_jax.config_json import to_dict
+from bert_jax.config.serialization import to_dict
 from bert_jax.data.prepare import prepare
-from bert_jax.manifest import DamagedError
-from bert_jax.run import pretrain
-from bert_jax.sharding import make_mesh
+from bert_jax.distributed.mesh import make_mesh
+from bert_jax.runs.pretraining import pretrain
+from bert_jax.storage.manifest import DamagedError
 from bert_jax.tasks import pretraining
 from bert_jax.training import loop
-from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.faults import InterruptedRun
 from bert_jax.training.report import Report
 from bert_jax.training.start import starting_state
-from bert_jax.whole_steps import find_checkpoint, newest_whole, steps_in
 
 RATES = ("tokens_per_second", "data_wait", "mfu")
 
@@ -159,8 +159,8 @@ def test_stopping_and_going_on_is_bit_identical(
 KILLED = """
 import json, os, signal, sys, time
 from bert_jax.config import PretrainConfig
-from bert_jax.config_json import from_dict
-from bert_jax.run import pretrain
+from bert_jax.config.serialization import from_dict
+from bert_jax.runs.pretraining import pretrain
 from bert_jax.training.report import Report
 from bert_jax.training.start import starting_state
 
@@ -300,7 +300,7 @@ def test_evaluation_does_not_depend_on_the_batch_size(whole, small_config, datas
     assert len(dataset.validation) % 8, "the last batch must be a ragged one"
     found = []
     for batch_size in (3, 8, 16):
-        config = bert_jax.run.resolve(
+        config = bert_jax.runs.pretraining.resolve(
             dataclasses.replace(small_config, batch_size=batch_size), dataset
         )
         task = pretraining.pretraining_task(config, dataset)
@@ -372,7 +372,7 @@ def test_a_phase_of_longer_rows_begins_with_the_whole_state(
         keep_optimizer=True,
     )
     source, _ = find_checkpoint(epath.Path(tmp_path / "first"))
-    dataset, resolved = bert_jax.run.open_for(second)
+    dataset, resolved = bert_jax.runs.pretraining.open_for(second)
     task = pretraining.pretraining_task(resolved, dataset)
     mesh = make_mesh(second.mesh, second.batch_size)
     none_of_its_own = Checkpoints(

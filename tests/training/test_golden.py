@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from etils import epath
 
-from bert_jax.checkpoint import read_params
+from bert_jax.checkpoints.restore import read_params
 from bert_jax.config import PretrainConfig
-from bert_jax.run import pretrain
+from bert_jax.runs.pretraining import pretrain
 
 # After ten steps; a change of it means that the same seed and data now train something
 # else: say why in the commit that changes it.

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax import backend
 from bert_jax.config import BertConfig, PretrainConfig
-from bert_jax.config_json import to_dict
+from bert_jax.config.serialization import to_dict
+from bert_jax.distributed import environment as backend
 from bert_jax.model.encoder import Encoder
 
 pytestmark = pytest.mark.gpu
@@ -26,13 +26,13 @@ TOLERANCE = 1e-3
 
 RUN = """
 import json, os, signal, sys, time
-from bert_jax import backend
+from bert_jax.distributed import environment as backend
 
 config, workdir, deterministic, killed = sys.argv[1:]
 backend.prepare(os.environ, deterministic == "True", keep_programs=False)
 from bert_jax.config import PretrainConfig
-from bert_jax.config_json import from_dict
-from bert_jax.run import pretrain
+from bert_jax.config.serialization import from_dict
+from bert_jax.runs.pretraining import pretrain
 from bert_jax.training.report import Report
 
 write = Report.write

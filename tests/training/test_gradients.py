@@ -17,8 +17,8 @@ from bert_jax.config import (
     PretrainConfig,
 )
 from bert_jax.data.records import Dataset
-from bert_jax.run import resolve
-from bert_jax.sharding import make_mesh, to_global, tree_shardings
+from bert_jax.distributed.mesh import make_mesh, to_global, tree_shardings
+from bert_jax.runs.pretraining import resolve
 from bert_jax.tasks.pretraining import pretraining_task
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.state import initial_state, num_parameters

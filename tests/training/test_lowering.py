@@ -7,11 +7,11 @@ import re
 import jax
 import pytest
 
-from bert_jax.ahead_of_time import shaped
 from bert_jax.benchmark.command import parser
 from bert_jax.benchmark.synthetic import synthetic_task
 from bert_jax.config import MeshConfig, OptimizerConfig
-from bert_jax.sharding import batch_sharding, make_mesh, tree_shardings
+from bert_jax.distributed.mesh import batch_sharding, make_mesh, tree_shardings
+from bert_jax.dry_run.estimate import shaped
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.state import initial_state
 from bert_jax.training.step import make_train_step

@@ -10,12 +10,12 @@ import jax
 import pytest
 from etils import epath
 
-from bert_jax.cli import main
+from bert_jax.cli.main import main
 from bert_jax.config import FinetuneConfig, OptimizerConfig, PretrainConfig
 from bert_jax.config.training import steps_between
-from bert_jax.run import pretrain
+from bert_jax.runs.pretraining import pretrain
+from bert_jax.runs.workdir import FREE_TO_CHANGE
 from bert_jax.training.profile import Profile
-from bert_jax.workdir import FREE_TO_CHANGE
 
 SMALL = {"optimizer": OptimizerConfig(warmup_steps=0)}
 

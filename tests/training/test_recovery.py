@@ -19,19 +19,19 @@ import pytest
 from etils import epath
 
 import bert_jax
-from bert_jax.checkpoint import read_params
-from bert_jax.cli import main
+from bert_jax.checkpoints.manager import Checkpoints
+from bert_jax.checkpoints.restore import read_params
+from bert_jax.checkpoints.steps import best_whole, newest_whole, steps_in
+from bert_jax.cli.main import main
 from bert_jax.config import PretrainConfig
-from bert_jax.config_json import to_dict
-from bert_jax.manifest import read_manifest, write_manifest
-from bert_jax.run import open_for, pretrain
-from bert_jax.sharding import make_mesh
+from bert_jax.config.serialization import to_dict
+from bert_jax.distributed.mesh import make_mesh
+from bert_jax.runs.pretraining import open_for, pretrain
+from bert_jax.storage.manifest import read_manifest, write_manifest
 from bert_jax.tasks.pretraining import pretraining_task
-from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.lock import LOCK, RunLock, run_lock, this_process
 from bert_jax.training.loop import fit
 from bert_jax.training.watchdog import Watchdog
-from bert_jax.whole_steps import best_whole, newest_whole, steps_in
 
 
 def whole_step(workdir: Path) -> int | None:
@@ -320,7 +320,7 @@ def test_two_runs_do_not_share_a_workdir(pretrained, small_config, tmp_path, cap
     shutil.copytree(pretrained, workdir)
     (tmp_path / "config.py").write_text(
         "import json\nfrom bert_jax.config import PretrainConfig\n"
-        "from bert_jax.config_json import from_dict\n"
+        "from bert_jax.config.serialization import from_dict\n"
         f"values = {json.dumps(to_dict(small_config))!r}\n"
         "config = from_dict(PretrainConfig, json.loads(values))\n"
     )

@@ -10,8 +10,8 @@ import pytest
 
 from bert_jax.config import BertConfig, OptimizerConfig, PretrainConfig
 from bert_jax.data.records import Dataset
-from bert_jax.run import resolve
-from bert_jax.sharding import make_mesh, path_name, to_global, tree_shardings
+from bert_jax.distributed.mesh import make_mesh, path_name, to_global, tree_shardings
+from bert_jax.runs.pretraining import resolve
 from bert_jax.tasks.pretraining import pretraining_task
 from bert_jax.tasks.task import Task
 from bert_jax.training.faults import DivergedRun, check_finite

@@ -1,0 +1,1 @@
+"""The command line: the options of each verb."""

@@ -1,0 +1,218 @@
+"""Train a vocabulary on text, with the same bytes for the same text every time.
+
+WordPiece is learned by `wordpiece.py`, unigram and BPE by sentencepiece.
+"""
+
+import codecs
+import collections
+import functools
+import io
+import random
+import re
+import sys
+import unicodedata
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from tokenizers import pre_tokenizers
+
+from bert_jax.config import VocabularyConfig
+from bert_jax.data.documents import split_lines
+from bert_jax.data.sources import Source, find_sources, read_pieces
+from bert_jax.data.structured import read_records
+from bert_jax.data.wordpiece import learn_pieces
+from bert_jax.storage.atomic import local_output, require_empty, whole_directory
+from bert_jax.tokenization import (
+    MAX_WORD_CHARACTERS,
+    SPECIAL_TOKENS,
+    Tokenizer,
+    bert_normalizer,
+)
+
+_UNASSIGNED = ("Cn", "Co", "Cs")  # not assigned, private, half of a pair
+
+
+def train_vocabulary(config: VocabularyConfig) -> Tokenizer:
+    """Train on `config.input` and write the tokenizer to `config.output`, at once.
+
+    Raises:
+        FileNotFoundError: an input pattern matches no file.
+        FileExistsError: the output exists and is not an empty directory.
+        ValueError: the input holds no text, or too little or too much for the size; a
+            source cannot be read as it should.
+    """
+    output = local_output(config.output)
+    require_empty(output)
+    sources = find_sources(config.input)
+    train = _train_wordpiece if config.kind == "wordpiece" else _train_sentencepiece
+    tokenizer = train(config, read_lines(sources, config))
+    with whole_directory(output) as directory:
+        tokenizer.save(directory)
+    return tokenizer
+
+
+def read_lines(sources: Iterable[Source], config: VocabularyConfig) -> Iterator[str]:
+    """The sources' lines that are not blank, stripped; bytes that are not UTF-8 become
+    U+FFFD, which every normaliser drops."""
+    for source in sources:
+        if source.holds_records:
+            # A line does not go on in the next record.
+            records = read_records(source, config, collections.Counter())
+            texts = _decode(record + b"\n" for record in records)
+        else:
+            texts = _decode(read_pieces(source, config.strict))
+        for line in _lines(texts):
+            if stripped := line.strip():
+                yield stripped
+
+
+def _decode(pieces: Iterable[bytes]) -> Iterator[str]:
+    decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
+    yield from map(decoder.decode, pieces)
+    yield decoder.decode(b"", final=True)
+
+
+def _lines(texts: Iterable[str]) -> Iterator[str]:
+    """The lines of a text that comes in parts, wherever these end."""
+    parts: list[str] = []
+    for text in texts:
+        first, *others = split_lines(text)
+        parts.append(first)
+        for line in others:
+            yield "".join(parts)
+            parts = [line]
+    yield "".join(parts)
+
+
+def _no_text(config: VocabularyConfig) -> ValueError:
+    return ValueError(f"input {' '.join(config.input)} holds no text.")
+
+
+def _train_wordpiece(config: VocabularyConfig, lines: Iterable[str]) -> Tokenizer:
+    words = count_words(lines, config.cased)
+    if not words:
+        raise _no_text(config)
+    tokens = learn_pieces(words, config.vocab_size)
+    return Tokenizer(
+        {
+            "kind": "wordpiece",
+            "cased": config.cased,
+            "max_input_chars_per_word": MAX_WORD_CHARACTERS,
+            "training": {"words": sum(words.values()), "distinct_words": len(words)},
+        },
+        "".join(token + "\n" for token in tokens).encode(),
+    )
+
+
+def count_words(lines: Iterable[str], cased: bool) -> dict[str, int]:
+    """How often each word occurs, words being what encoding would see.
+
+    Normalising acts on each character alone and a space always parts words, so it is
+    enough to normalise the distinct strings between spaces. (Not what `str.split()`
+    gives: it also parts at control characters, which the normaliser deletes.)
+    """
+    raw: collections.Counter[str] = collections.Counter()
+    for line in lines:
+        raw.update(line.split(" "))
+    normalizer = bert_normalizer(cased)
+    pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    words: dict[str, int] = collections.defaultdict(int)
+    for text, count in raw.items():
+        normal = normalizer.normalize_str(text)
+        if normal.isalnum():  # the common case: no punctuation, nothing to part
+            words[normal] += count
+            continue
+        for word, _ in pre_tokenizer.pre_tokenize_str(normal):
+            words[word] += count
+    return dict(words)
+
+
+def _train_sentencepiece(config: VocabularyConfig, lines: Iterable[str]) -> Tokenizer:
+    import sentencepiece  # only here: hosts that use WordPiece may lack it
+
+    sentencepiece.SetMinLogLevel(2)  # errors only, of the normaliser too
+    sample, seen = sample_lines(lines, config.sample_sentences, config.seed)
+    if not sample:
+        raise _no_text(config)
+    model = io.BytesIO()
+    pad, unk, cls, sep, mask = SPECIAL_TOKENS
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(sample),
+            model_writer=model,
+            model_type=config.kind,
+            vocab_size=config.vocab_size,
+            normalizer=_normalizer(config.cased),
+            # Control symbols have ids but are never found in text.
+            pad_id=0, pad_piece=pad, unk_id=1, unk_piece=unk, bos_id=2, bos_piece=cls,
+            eos_id=3, eos_piece=sep, control_symbols=[mask],
+            max_sentence_length=1 << 30,  # else longer lines are dropped in silence
+            num_threads=16,  # sums are taken thread by thread, so not the core count
+            minloglevel=2,
+        )  # fmt: skip
+    except RuntimeError as error:
+        raise _wrong_size(config.vocab_size, str(error)) from error
+    sampling = {"lines": seen, "sampled_lines": len(sample), "seed": config.seed}
+    return Tokenizer(
+        {
+            "kind": config.kind,
+            "cased": config.cased,
+            "normalization": "nmt_nfkc" if config.cased else "nfkc_lower_no_accents",
+            "training": sampling,
+        },
+        model.getvalue(),
+    )
+
+
+def _wrong_size(size: int, message: str) -> ValueError:
+    """What sentencepiece says when the text and the size do not fit, in our words."""
+    if most := re.search(r"too high .* <= (\d+)\.", message):
+        return ValueError(
+            f"vocab_size={size} is more than the text can fill; "
+            f"use {most[1]} or less, or more text."
+        )
+    if least := re.search(r"required_chars\. \d+ vs (\d+)\.", message):
+        return ValueError(
+            f"vocab_size={size} is less than the {least[1]} special tokens and "
+            f"characters of the text; use at least {least[1]}."
+        )
+    return ValueError(f"sentencepiece cannot learn from the text: {message}")
+
+
+def sample_lines(lines: Iterable[str], size: int, seed: int) -> tuple[list[str], int]:
+    """`size` lines drawn evenly (Vitter 1985, Algorithm R), and how many there were."""
+    generator = random.Random(seed)
+    sample: list[str] = []
+    seen = 0
+    for seen, line in enumerate(lines, 1):
+        if len(sample) < size:
+            sample.append(line)
+        elif (place := generator.randrange(seen)) < size:
+            sample[place] = line
+    return sample, seen
+
+
+@functools.cache
+def _normalizer(cased: bool) -> Any:
+    """sentencepiece's NFKC; uncased, our own map that also does what BERT's does."""
+    import sentencepiece
+
+    if cased:
+        return sentencepiece.SentencePieceNormalizer(rule_name="nmt_nfkc")
+    characters = map(chr, range(1, sys.maxunicode + 1))
+    assigned = (c for c in characters if unicodedata.category(c) not in _UNASSIGNED)
+    rules = [(c, folded) for c in assigned if (folded := fold(c)) != c]
+    return sentencepiece.SentencePieceNormalizer(norm_map=rules)
+
+
+def fold(character: str) -> str:
+    """NFKC, lowercase, no accents; controls deleted, every white space a space."""
+    category = unicodedata.category(character)
+    if category.startswith("Z") or character in "\t\n\r":
+        return " "
+    if category in ("Cc", "Cf", "Mn") or character == "\ufffd":
+        return ""
+    lower = unicodedata.normalize("NFKC", character).lower()
+    parts = unicodedata.normalize("NFD", lower)
+    kept = "".join(c for c in parts if unicodedata.category(c) != "Mn")
+    return unicodedata.normalize("NFC", kept)

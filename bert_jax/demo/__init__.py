@@ -1,0 +1,1 @@
+"""The whole story on English that every install has."""

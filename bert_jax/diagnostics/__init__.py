@@ -1,0 +1,1 @@
+"""What `doctor` and `inspect` look at."""

@@ -1,0 +1,1 @@
+"""Devices and processes: the mesh, collectives, start-up, the environment."""

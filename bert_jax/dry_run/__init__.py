@@ -1,0 +1,1 @@
+"""What a run would be, take and cost."""

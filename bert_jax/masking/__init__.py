@@ -1,0 +1,1 @@
+"""Random masking on the device."""

@@ -1,0 +1,1 @@
+"""Scores, over arrays on the host."""

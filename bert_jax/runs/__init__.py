@@ -1,0 +1,1 @@
+"""The story on one page each: pretraining, fine-tuning, sweeps."""

@@ -1,0 +1,93 @@
+"""Fine-tuning on one page: check what was asked for, build the task, fit."""
+
+import os
+
+import jax
+from etils import epath
+
+from bert_jax.config import FinetuneConfig
+from bert_jax.distributed.collectives import (
+    first_before_others,
+    from_first,
+    is_first,
+    together,
+)
+from bert_jax.distributed.compilation_cache import share_compilation_cache
+from bert_jax.distributed.mesh import make_mesh, place_of_host
+from bert_jax.distributed.startup import open_workdir
+from bert_jax.runs.finetuning_setup import Tuning, prepare_tuning, without_top
+from bert_jax.runs.init_from import check_source
+from bert_jax.runs.workdir import begin, best_scores, check_workdir, final_scores
+from bert_jax.tasks.finetuning import finetuning_task
+from bert_jax.terminal.messages import say
+from bert_jax.training.lock import run_lock
+from bert_jax.training.loop import fit
+from bert_jax.training.resume import resume_of_all
+
+BASELINE = "baseline: "
+
+
+def examples_line(tuning: Tuning) -> str:
+    """How much a run learns from and is scored on."""
+    config = tuning.config
+    return (
+        f"{len(tuning.train.examples):,} examples to learn from, "
+        f"{len(tuning.validation.examples):,} to score on; {config.num_steps:,} steps "
+        f"of {config.batch_size}."
+    )
+
+
+def finetune(
+    config: FinetuneConfig,
+    workdir: str | os.PathLike[str],
+    cache: str | os.PathLike[str] | None = None,
+    extend: bool = False,
+) -> dict[str, float]:
+    """Fine-tune in `workdir`; the same call again goes on where the last one stopped.
+
+    Args:
+        cache: directory for tokenized examples, which runs may share; None: in
+            `workdir`.
+        extend: as `pretrain` takes it.
+
+    Returns:
+        The scores of the best checkpoint over the validation examples, and what a rule
+        without learning scores, as "baseline: " and what it does.
+
+    Raises:
+        ValueError: what was asked for does not fit together; one line says what.
+        InterruptedRun: stopped by a signal, with a whole checkpoint.
+        DivergedRun: gradients stayed non-finite.
+    """
+    directory = open_workdir(workdir)
+    examples = directory / "examples" if cache is None else epath.Path(cache)
+    with together():
+        mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
+    with run_lock(directory) as check_lock:
+        resume = resume_of_all(directory)
+        # What the first process tokenizes, the others find.
+        tuning = first_before_others(
+            lambda: prepare_tuning(config, directory, examples, resume)
+        )
+        config = tuning.config
+        with together():
+            share = place_of_host(mesh, jax.process_index())
+            task = finetuning_task(
+                tuning.problem, config, tuning.train, tuning.validation, *share
+            )
+            changed = check_workdir(directory, config, resume, extend)
+            source = tuning.source
+            note = check_source(config, source, task.initialise)
+            if source is not None:
+                source = without_top(source, config)
+        if from_first(final_scores(directory, config, resume)) is None:
+            if is_first():
+                say("\n".join(filter(None, [note, examples_line(tuning)])))
+            begin(directory, config, tuning.tokenizer, resume, changed)
+            share_compilation_cache(directory)
+            tokenizer = directory / "tokenizer"
+            fit(task, config, mesh, directory, tokenizer, source, resume, check_lock)
+        scores = from_first(best_scores(directory) if is_first() else {})
+    records = tuning.validation.records
+    rule, value = tuning.problem.baseline(tuning.train.records, records)
+    return scores | {f"{BASELINE}{rule}": value}

@@ -1,0 +1,153 @@
+"""Several fine-tuning runs: over seeds, and over the paper's grid."""
+
+import dataclasses
+import itertools
+import math
+import os
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from etils import epath
+
+from bert_jax.checkpoints.steps import CHECKPOINTS
+from bert_jax.config import FinetuneConfig
+from bert_jax.config.serialization import to_dict
+from bert_jax.distributed import environment
+from bert_jax.distributed.collectives import is_first
+from bert_jax.runs.finetuning import BASELINE, finetune
+from bert_jax.storage.files import write_json
+from bert_jax.storage.manifest import leaves
+from bert_jax.storage.remote import open_directory
+from bert_jax.storage.runs_file import RUNS, read_runs_file
+from bert_jax.tasks.finetuning import main_score
+from bert_jax.terminal.messages import say
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+LEARNING_RATES = (5e-5, 3e-5, 2e-5)
+BATCH_SIZES = (16, 32)
+NUM_EPOCHS = (2.0, 3.0, 4.0)
+"""The values that worked well across all tasks (Devlin et al. 2018, A.3)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One of several runs."""
+
+    name: str
+    """Of its directory."""
+    setting: str
+    """What it shares with the runs that differ by the seed alone."""
+    config: FinetuneConfig
+
+
+def grid(config: FinetuneConfig, seeds: int, sweep: bool) -> Iterator[Run]:
+    """The runs: each seed of each setting."""
+    settings: Sequence[Any] = [
+        (config.optimizer.peak_learning_rate, config.batch_size, config.num_epochs)
+    ]
+    if sweep:
+        settings = list(itertools.product(LEARNING_RATES, BATCH_SIZES, NUM_EPOCHS))
+    for rate, batch_size, epochs in settings:
+        setting = f"rate {rate:g}, batch {batch_size}, epochs {epochs:g}"
+        for seed in range(config.seed, config.seed + seeds):
+            name = f"rate_{rate:g}_batch_{batch_size}_epochs_{epochs:g}_seed_{seed}"
+            optimizer = dataclasses.replace(config.optimizer, peak_learning_rate=rate)
+            changed = {"batch_size": batch_size, "num_epochs": epochs, "seed": seed}
+            told = dataclasses.replace(config, optimizer=optimizer, **changed)
+            yield Run(name, setting, told)
+
+
+def finetune_runs(
+    config: FinetuneConfig,
+    workdir: str | os.PathLike[str],
+    seeds: int,
+    sweep: bool = False,
+) -> list[dict[str, Any]]:
+    """Fine-tune once for each seed, and with `sweep` for each setting of the grid.
+
+    Each run has a directory in `workdir`; only the best keeps its checkpoints, and
+    `load(workdir)` gives that. The same call again goes on where the last one stopped.
+
+    Returns:
+        Of each run its name, setting, seed and scores; what `runs.json` holds.
+
+    Raises:
+        ValueError: `workdir` holds the runs of another configuration, or as `finetune`.
+    """
+    root = open_directory(workdir)
+    done = read_runs(root, config)
+    # The programs of runs that differ in a seed are the same.
+    environment.prepare(os.environ)
+    for run in grid(config, seeds, sweep):
+        if run.name in {each["name"] for each in done}:
+            continue
+        if is_first():
+            say(f"{run.setting}, seed {run.config.seed}")
+        scores = finetune(run.config, root / run.name, root / "examples")
+        seed = run.config.seed
+        done.append(
+            {"name": run.name, "setting": run.setting, "seed": seed, "scores": scores}
+        )
+        if not is_first():
+            continue
+        best = max(done, key=_comparable_score)["name"]
+        told = {"config": to_dict(config), "best": best, "runs": done}
+        write_json(told, root / RUNS)
+        for each in done:
+            checkpoints = root / each["name"] / CHECKPOINTS
+            if each["name"] == best or not checkpoints.exists():
+                continue
+            if not leaves(root, checkpoints):  # not what a link leads to
+                checkpoints.rmtree()
+    return done
+
+
+def _comparable_score(run: dict[str, Any]) -> float:
+    """The score of a run; one that is NaN is below all others."""
+    score = main_score(run["scores"])
+    return -math.inf if math.isnan(score) else score
+
+
+def read_runs(root: epath.Path, config: FinetuneConfig) -> list[dict[str, Any]]:
+    """The runs that were finished.
+
+    Raises:
+        ValueError: they are of another configuration, or the file is damaged.
+    """
+    if not (root / RUNS).exists():
+        return []
+    told = read_runs_file(root)
+    if told["config"] != to_dict(config):
+        raise ValueError(
+            f"{root / RUNS} tells of runs with other options; repeat those, or choose "
+            "another --workdir."
+        )
+    runs: list[dict[str, Any]] = told["runs"]
+    return runs
+
+
+def runs_table(runs: Sequence[dict[str, Any]]) -> "Table":
+    """Mean ± standard deviation of each score over the seeds of each setting."""
+    from rich.table import Table
+
+    scores = runs[0]["scores"]
+    names = [name for name in scores if name != "loss"]
+    rules = [name for name in names if name.startswith(BASELINE)]
+    names = [name for name in names if name not in rules]
+    caption = "; ".join(f"{rule} {scores[rule]:.4f}" for rule in rules)
+    title = "Best checkpoint of each run, mean ± standard deviation"
+    table = Table(title=title, caption=caption)
+    for heading in ("setting", "seeds", *names):
+        table.add_column(heading)
+    for setting in dict.fromkeys(run["setting"] for run in runs):
+        chosen = [run["scores"] for run in runs if run["setting"] == setting]
+        cells = []
+        for name in names:
+            values = np.array([scores[name] for scores in chosen])
+            spread = f" ± {values.std(ddof=1):.4f}" if len(values) > 1 else ""
+            cells.append(f"{values.mean():.4f}{spread}")
+        table.add_row(setting, str(len(chosen)), *cells)
+    return table

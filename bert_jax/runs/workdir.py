@@ -1,0 +1,209 @@
+"""What a workdir says of its run, and whether a configuration goes on with it."""
+
+import os
+from typing import Any
+
+import jax
+from etils import epath
+
+from bert_jax.checkpoints.steps import CHECKPOINTS, best_whole
+from bert_jax.config import RunConfig
+from bert_jax.config.serialization import differences, from_dict, to_dict
+from bert_jax.distributed.collectives import is_first, together
+from bert_jax.distributed.startup import check_same
+from bert_jax.storage.files import write_json
+from bert_jax.terminal.messages import say
+from bert_jax.tokenization import Tokenizer
+from bert_jax.training.report import METRICS, scores_at
+from bert_jax.training.resume import HISTORY, Resume, set_aside_newer
+
+FREE_TO_CHANGE = (
+    "allow_extra",
+    "checkpoint_every",
+    "data.path",
+    "data.train",
+    "eval_every",
+    "eval_rows",
+    "hang_timeout_minutes",
+    "keep_checkpoints",
+    "log_every",
+    "log_examples",
+    "max_failed_saves",
+    "mesh.data",
+    "mesh.fsdp",
+    "mesh.tensor",
+    "microbatches",
+    "model.remat",
+    "profile_steps",
+)
+"""Fields that a run may be continued with another value of: none changes what is
+learned (the mesh and `microbatches` do in the last bits, by the order of sums, and the
+latter draws other dropout)."""
+EXTENDABLE = (
+    "num_epochs",
+    "num_steps",
+    "optimizer.decay_steps",
+    "optimizer.peak_learning_rate",
+)
+"""Fields that may change with `--extend`: how long a run is, and its learning rate."""
+
+
+def cpu_cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def machine() -> dict[str, Any]:
+    """What the bits of a run depend on beside its configuration."""
+    return {
+        "backend": jax.default_backend(),
+        "device_kind": jax.devices()[0].device_kind,
+        "cpu_cores": cpu_cores(),
+        "jax": jax.__version__,
+    }
+
+
+def changes(config: RunConfig, resume: Resume, where: object) -> list[dict[str, Any]]:
+    """The fields in which a configuration differs from that of the run that has begun.
+
+    A field that the older version of the run did not know has its default there.
+
+    Raises:
+        ValueError: the older configuration cannot be read.
+    """
+    try:
+        before = to_dict(from_dict(type(config), resume.config))
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{where} belongs to a run of another kind, or its config.json is damaged: "
+            f"{' '.join(str(error).split())} Choose another --workdir."
+        ) from error
+    return [
+        {"field": name, "before": old, "now": new}
+        for name, old, new in differences(before, to_dict(config))
+        if name not in FREE_TO_CHANGE
+    ]
+
+
+def check_workdir(
+    workdir: epath.Path,
+    config: RunConfig,
+    resume: Resume | None,
+    extend: bool = False,
+) -> list[dict[str, Any]]:
+    """Refuse a workdir that belongs to another configuration.
+
+    One without a whole checkpoint belongs to none yet: its run never got anywhere.
+
+    Args:
+        extend: allow more steps and another learning rate from here on.
+
+    Returns:
+        What is changed by `extend`.
+
+    Raises:
+        ValueError: says what differs, and the ways out.
+    """
+    if resume is None:
+        return []
+    changed = changes(config, resume, workdir)
+    allowed = EXTENDABLE if extend else ()
+    refused = [c for c in changed if c["field"] not in allowed]
+    if refused:
+        told = "; ".join(_describe(change) for change in refused)
+        raise ValueError(
+            f"{workdir} belongs to another run: {told}. Repeat its options, or choose "
+            f"another --workdir{_ways_on(refused, workdir)}."
+        )
+    if config.num_steps < resume.step:
+        raise ValueError(
+            f"num_steps={config.num_steps} but {workdir} is at step {resume.step} "
+            "already; --extend takes at least as many."
+        )
+    return changed
+
+
+def _describe(change: dict[str, Any]) -> str:
+    return f"{change['field']} was {change['before']!r} and is {change['now']!r}"
+
+
+def _ways_on(refused: list[dict[str, Any]], workdir: epath.Path) -> str:
+    """What else there is to do where only length and learning rate differ."""
+    if any(change["field"] not in EXTENDABLE for change in refused):
+        return ""
+    return (
+        "; to go on with this run and these values, pass --extend; to begin a run of "
+        f"its own from it, --init-from {workdir} --keep-optimizer with a new --workdir"
+    )
+
+
+def core_count_line(resume: Resume | None) -> str:
+    """A line where a CPU run goes on with another number of cores; else empty.
+
+    XLA's CPU programs divide their sums by the number of threads, so that the last bits
+    of a loss depend on it.
+    """
+    known = [
+        entry for entry in (resume.history if resume else []) if isinstance(entry, dict)
+    ]
+    if not known or jax.default_backend() != "cpu":
+        return ""
+    before, now = known[-1].get("cpu_cores"), cpu_cores()
+    if before in (None, now):
+        return ""
+    return (
+        f"This run had {before} CPU cores and has {now} now: its losses may differ in "
+        "their last bits from those of a run that was never stopped."
+    )
+
+
+def begin(
+    workdir: epath.Path,
+    config: RunConfig,
+    tokenizer: Tokenizer,
+    resume: Resume | None,
+    changed: list[dict[str, Any]],
+) -> None:
+    """Write what a run is into its workdir, once all processes agree on it.
+
+    Its history gains an entry where the run begins, where its length or learning rate
+    is changed, and where the machine is another one.
+    """
+    check_same(config)
+    with together():
+        if not is_first():
+            return
+        workdir.mkdir(parents=True, exist_ok=True)
+        set_aside_newer(workdir, resume)
+        history = list(resume.history) if resume else []
+        if changed:
+            told = "; ".join(_describe(change) for change in changed)
+            say(f"Extended at step {resume.step if resume else 0}: {told}.")
+        if line := core_count_line(resume):
+            say(line)
+        entry = {"step": resume.step if resume else 0, **machine()}
+        last = history[-1] if history and isinstance(history[-1], dict) else {}
+        if changed or any(last.get(name) != entry[name] for name in machine()):
+            history.append(entry | ({"changed": changed} if changed else {}))
+        write_json(to_dict(config) | {HISTORY: history}, workdir / "config.json")
+        tokenizer.save(workdir / "tokenizer")
+
+
+def final_scores(
+    workdir: epath.Path, config: RunConfig, resume: Resume | None
+) -> dict[str, float] | None:
+    """The validation scores of a run that has reached its last step; else None."""
+    if resume is None or resume.step != config.num_steps or resume.problems:
+        return None
+    return scores_at(workdir / METRICS, resume.step)
+
+
+def best_scores(workdir: epath.Path) -> dict[str, float]:
+    """What `metrics.jsonl` says of the best checkpoint."""
+    best, _ = best_whole(workdir / CHECKPOINTS)
+    scores = None if best is None else scores_at(workdir / METRICS, best)
+    if scores is not None:
+        say(f"The best checkpoint is that of step {best}.")
+    return scores or {}

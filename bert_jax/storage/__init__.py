@@ -1,0 +1,1 @@
+"""Files, checksums and buckets."""

@@ -1,0 +1,53 @@
+"""`runs.json`, in the directory of several fine-tuning runs: what became of each."""
+
+from typing import Any
+
+from etils import epath
+
+from bert_jax.storage.files import read_json_object
+
+RUNS = "runs.json"
+"""Its `runs` have a name, setting, seed and scores; `best` is the name of one."""
+
+_REMEDY = "restore it from a copy, or name one of the runs' own directories"
+
+
+def read_runs_file(directory: epath.Path) -> dict[str, Any]:
+    """What `runs.json` in a directory holds, each run in a directory beside it.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: it is damaged, or names what lies elsewhere.
+    """
+    path = directory / RUNS
+    values = read_json_object(path, _REMEDY)
+    runs = values.get("runs")
+    if not isinstance(runs, list) or not isinstance(values.get("config"), dict):
+        raise ValueError(f"{path} must have runs, a list, and their config; {_REMEDY}.")
+    for run in runs:
+        if not _is_run(run) or run["scores"].keys() != runs[0]["scores"].keys():
+            raise ValueError(
+                f"{path} lists {run!r:.80}, which must be a run with name, setting, "
+                f"seed and the scores that all have; {_REMEDY}."
+            )
+    best = values.get("best")
+    if best not in [run["name"] for run in runs]:
+        raise ValueError(
+            f"{path} calls {best!r:.80} the best, which is none of its runs; {_REMEDY}."
+        )
+    return values
+
+
+def _is_run(run: Any) -> bool:
+    """Whether it is a run, in a directory of its own beside the file."""
+    return (
+        isinstance(run, dict)
+        and isinstance(run.get("name"), str)
+        and run["name"] not in ("", ".", "..")
+        and not set(run["name"]) & set("/\\\0")
+        and isinstance(run.get("setting"), str)
+        and type(run.get("seed")) is int
+        and isinstance(run.get("scores"), dict)
+        and bool(run["scores"])
+        and all(isinstance(score, float) for score in run["scores"].values())
+    )

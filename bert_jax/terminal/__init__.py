@@ -1,0 +1,1 @@
+"""What a process says, and the signals it gets."""

@@ -1,0 +1,317 @@
+"""The command line as a user meets it: one line for a mistake, exit code 2."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax.cli.main import VERBS, main
+from bert_jax.config import PretrainConfig
+from bert_jax.config.serialization import to_dict
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one line that a refused command prints on standard error."""
+    code = main(list(arguments))
+    error = capsys.readouterr().err
+    assert code == 2, error
+    assert error.startswith("bert-jax: ") and error.count("\n") == 1, error
+    return error
+
+
+def options(config: PretrainConfig, **changes: str) -> list[str]:
+    """The small run as options."""
+    flat = {
+        "data.path": config.data.path,
+        "data.sequence-length": config.data.sequence_length,
+        "model.vocab-size": config.model.vocab_size,
+        "model.hidden-size": 16,
+        "model.num-hidden-layers": 1,
+        "model.num-attention-heads": 1,
+        "model.intermediate-size": 64,
+        "masking.max-predictions": 5,
+        "optimizer.warmup-steps": 2,
+        "mesh.data": 1,
+        "num-steps": 10,
+        "batch-size": 8,
+    }
+    for name, value in changes.items():
+        flat[name.replace("__", ".").replace("_", "-")] = value
+    return [word for name, value in flat.items() for word in (f"--{name}", str(value))]
+
+
+def test_help_lists_every_verb(capsys):
+    assert main([]) == 0
+    usage = capsys.readouterr().out
+    assert main(["--help"]) == 0
+    assert capsys.readouterr().out == usage
+    for verb in ("vocab", "prepare", "pretrain", "convert", "benchmark", "demo"):
+        assert f"  {verb} " in usage
+
+
+@pytest.mark.parametrize(
+    "verb",
+    "vocab,prepare,pretrain,convert,convert import,benchmark,demo".split(","),
+)
+def test_help_of_a_verb_loads_neither_jax_nor_tensorflow(verb):
+    code = (
+        "import sys\nfrom bert_jax.cli.main import main\n"
+        f"try:\n    main([*{verb.split()}, '--help'])\nexcept SystemExit: pass\n"
+        "assert not {'jax', 'tensorflow'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "--help" in done.stdout
+
+
+def test_version(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("bert_jax 0.")
+
+
+def test_a_verb_that_is_not(capsys):
+    assert "'pretrian' is not a verb; did you mean pretrain?" in refused(
+        capsys, "pretrian"
+    )
+    assert "bert-jax --help lists them" in refused(capsys, "xyzzy")
+
+
+def test_a_typo_in_an_option(capsys):
+    error = refused(capsys, "pretrain", "--num-stps", "3")
+    assert "does not take --num-stps; did you mean --num-steps?" in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--optimizer.peak-learning-rate", "nan"], "peak_learning_rate=nan must be"),
+        (["--optimizer.peak-learning-rate", "-1"], "peak_learning_rate=-1.0 must be"),
+        (["--batch-size", "0"], "batch_size=0 must be finite and greater than 0"),
+        (["--model.hidden-size", "770"], "hidden_size=770 is not a multiple"),
+        (["--num-steps", "5"], "optimizer.warmup_steps=10000 is more than the 5"),
+        (["--keep-optimizer"], "keep_optimizer needs init_from"),
+        ([], "--workdir is missing"),
+        (["--workdir", "w"], "data.path is empty; pass --data.path"),
+        (["--workdir", "w", "--data.path", "none"], "none is absent or unfinished"),
+        (["none.py", "--workdir", "w"], "none.py is not a file"),
+    ],
+)
+def test_refused_options(arguments, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert message in refused(capsys, "pretrain", *arguments)
+    assert not list(tmp_path.iterdir()), "nothing is left behind"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("config = 3", "must bind the name config to a PretrainConfig"),
+        ("1 / 0", "fails: ZeroDivisionError"),
+        ("import sys; sys.exit(0)", "fails: SystemExit: 0; mend it"),
+        ("raise BaseException('stop')", "fails: BaseException: stop"),
+    ],
+)
+def test_refused_configuration_files(text, message, capsys, tmp_path):
+    path = tmp_path / "c.py"
+    path.write_text(text)
+    assert message in refused(capsys, "pretrain", str(path))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model__vocab_size": "100"}, "model.vocab_size=100 but the tokenizer of"),
+        ({"data__sequence_length": "64"}, "data.sequence_length=64 but .* 32"),
+        ({"batch_size": "10", "mesh__data": "4"}, "batch_size=10 is not a multiple"),
+        ({"mesh__data": "99"}, "mesh.data=99, .* do not make 8 devices"),
+        ({"mesh__tensor": "8"}, "mesh.tensor=8 does not divide model.num_attention"),
+        ({"microbatches": "3"}, "of the 3 microbatches; 9 would be"),
+        ({"batch_size": "5000"}, "training rows, fewer than batch_size=5000"),
+        ({"masking__mask_token_id": "9"}, "masking.mask_token_id=9 but the tokenizer"),
+        ({"init_from": "nowhere"}, "nowhere holds no whole checkpoint"),
+        ({"workdir": __file__}, "test_cli.py is a file; name a directory"),
+    ],
+)
+def test_runs_that_do_not_fit(changes, message, capsys, tmp_path, small_config):
+    workdir = tmp_path / "run"
+    arguments = options(small_config, **{"workdir": str(workdir)} | changes)
+    line = refused(capsys, "pretrain", *arguments)
+    assert re.search(message, line), line
+    assert not workdir.exists(), "nothing is left behind"
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "missing", "tokenizer"])
+def test_a_damaged_dataset_is_refused(damage, capsys, tmp_path, small_config):
+    data = tmp_path / "data"
+    shutil.copytree(small_config.data.path, data)
+    shard = next(data.glob("train-*.npy"))
+    if damage == "truncated":
+        shard.write_bytes(shard.read_bytes()[:-7])
+        message = f"{shard} has"
+    elif damage == "flipped":
+        content = bytearray(shard.read_bytes())
+        content[-9] ^= 4
+        shard.write_bytes(content)
+        message = f"{shard} has another sha256"
+    elif damage == "missing":
+        shard.unlink()
+        message = f"{shard} is missing"
+    else:
+        vocabulary = data / "tokenizer" / "vocab.txt"
+        vocabulary.write_text(vocabulary.read_text().replace("[MASK]", "[MUSK]"))
+        message = f"{vocabulary} has another sha256"
+    arguments = options(small_config, data__path=str(data), workdir=str(tmp_path / "w"))
+    assert message in refused(capsys, "pretrain", *arguments)
+    assert not (tmp_path / "w").exists()
+
+
+def test_print_config_is_the_configuration(capsys, small_config):
+    assert main(["pretrain", *options(small_config), "--print-config"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert set(values) == set(to_dict(small_config))
+    assert values["model"]["num_hidden_layers"] == 1
+
+
+def test_dry_run_tells_and_trains_nothing(capsys, small_config, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["pretrain", *options(small_config), "--dry-run"]) == 0
+    output = capsys.readouterr().out
+    assert "encoder/layer_0/attention/query/kernel  [16, 16] float32" in output
+    assert "parameters: " in output and "model FLOPs a step: " in output
+    assert "[MASK]" in output and "to predict: " in output
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments", "message"),
+    [
+        ("vocab", ["--input", "none*.txt", "--output", "v"], "none*.txt"),
+        ("vocab", ["--input", "empty.txt", "--output", "v"], "empty.txt"),
+        ("vocab", ["--input", "one.txt", "--output", "taken"], "taken"),
+        ("prepare", ["--input", "none*.txt", "--output", "d"], "none*.txt"),
+        ("prepare", ["--input", "empty.txt", "--output", "d"], "empty.txt"),
+        ("prepare", ["--input", "one.txt", "--output", "d"], "single document"),
+        ("prepare", ["--input", "two.txt", "--output", "taken"], "taken"),
+    ],
+)
+def test_refused_input(
+    verb, arguments, message, capsys, tmp_path, monkeypatch, tokenizer_directory
+):
+    monkeypatch.chdir(tmp_path)
+    Path("empty.txt").write_text("\n \n")
+    Path("one.txt").write_text("A single document. It has two sentences.\n")
+    Path("two.txt").write_text("A first document.\n\nA second one.\n" * 4)
+    Path("taken").mkdir()
+    Path("taken/file").write_text("mine")
+    before = sorted(Path(".").rglob("*"))
+    if verb == "prepare":
+        arguments = [*arguments, "--tokenizer", str(tokenizer_directory)]
+    assert message in refused(capsys, verb, *arguments)
+    assert sorted(Path(".").rglob("*")) == before, "nothing half-written"
+
+
+@pytest.mark.parametrize(
+    ("verb", "option", "message"),
+    [
+        ("vocab", "--vocab-size=-5", "vocab_size=-5 must be"),
+        ("prepare", "--sequence-length=4", "sequence_length=4 must be from 8"),
+        ("prepare", "--seed=-1", "seed=-1 must be from 0"),
+    ],
+)
+def test_refused_values(verb, option, message, capsys, tmp_path):
+    arguments = ["--input", "a", "--output", str(tmp_path / "out"), option]
+    if verb == "prepare":
+        arguments += ["--tokenizer", "t"]
+    assert message in refused(capsys, verb, *arguments)
+
+
+def test_text_without_a_pair_leaves_nothing(capsys, tmp_path, tokenizer_directory):
+    text, output = tmp_path / "text.txt", tmp_path / "out"
+    text.write_text("\x00\n\n\x00\n\n\x00\n\n\x00\n\n\x00\n")
+    line = refused(
+        capsys,
+        "prepare",
+        *("--input", str(text), "--tokenizer", str(tokenizer_directory)),
+        *("--output", str(output), "--workers", "1"),
+    )
+    assert "no pair of sentences" in line
+    assert not output.exists()
+
+
+def test_a_reader_that_leaves_is_no_success(tmp_path, small_config):
+    """Exit code 0 means that the last step was reached."""
+    command = [sys.executable, "-m", "bert_jax", "pretrain", *options(small_config)]
+    command += ["--workdir", str(tmp_path / "run"), "--log-every", "1"]
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert run.stdout is not None
+    run.stdout.close()
+    assert run.wait(timeout=300) == 141
+
+
+def test_a_device_that_is_too_small(monkeypatch, capsys):
+    def too_small(_: list[str]) -> int:
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory\nat 1 GiB.")
+
+    monkeypatch.setitem(VERBS, "doctor", too_small)
+    assert main(["doctor"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("bert-jax: RESOURCE_EXHAUSTED: Out of memory at 1 GiB. The ")
+    assert "--dry-run --memory-gib" in line
+
+
+def test_a_tokenizer_without_mask(capsys, tmp_path, corpus, tokenizer_directory):
+    broken = tmp_path / "tokenizer"
+    shutil.copytree(tokenizer_directory, broken)
+    path = broken / "vocab.txt"
+    path.write_text(path.read_text().replace("[MASK]\n", ""))
+    line = refused(
+        capsys,
+        "prepare",
+        *("--input", str(corpus / "*.txt"), "--tokenizer", str(broken)),
+        *("--output", str(tmp_path / "out")),
+    )
+    assert "[MASK]" in line
+    assert not (tmp_path / "out").exists()
+
+
+def test_another_tokenizer_than_the_source(
+    capsys, tmp_path, small_config, corpus, dataset
+):
+    """A run does not begin from a model that reads other ids."""
+    from bert_jax.config import PrepareConfig, VocabularyConfig
+    from bert_jax.data.prepare import prepare
+    from bert_jax.data.vocabulary import train_vocabulary
+    from bert_jax.runs.pretraining import pretrain
+
+    pretrain(small_config, tmp_path / "source")
+    text = (str(corpus / "*.txt"),)
+    other = str(tmp_path / "other")
+    train_vocabulary(
+        VocabularyConfig(input=text, output=other, vocab_size=160, cased=True)
+    )
+    data = str(tmp_path / "data")
+    prepare(
+        PrepareConfig(
+            input=text, tokenizer=other, output=data, sequence_length=32, workers=1
+        )
+    )
+    capsys.readouterr()
+    arguments = options(
+        small_config,
+        data__path=data,
+        workdir=str(tmp_path / "run"),
+        init_from=str(tmp_path / "source"),
+    )
+    assert "have different tokenizers" in refused(capsys, "pretrain", *arguments)
+
+
+def test_every_id_of_the_dataset_is_in_the_vocabulary(dataset):
+    numbers = np.arange(len(dataset.train))
+    tokens = dataset.train.gather(numbers)["tokens"]
+    assert tokens.max() < dataset.tokenizer.vocab_size

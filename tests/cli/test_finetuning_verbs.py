@@ -1,0 +1,290 @@
+"""`bert-jax finetune`, `evaluate` and `predict`, from a table to an answer."""
+
+import csv
+import io
+import json
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_world import OBJECTS, SUBJECTS, VERBS
+
+from bert_jax.cli.finetuning import usual_config
+from bert_jax.cli.main import main
+
+TEXTS = [
+    f"The {SUBJECTS[i % 4]} {VERBS[i % 5]} the {OBJECTS[i % 7]}." for i in range(40)
+]
+SMALL = "--data.max-length 32 --data.num-buckets 1 --batch-size 8 --num-steps 2 "
+SMALL += "--mesh.data 1 --log-every 1"
+
+
+def table(path: Path, column: str, values: list[Any]) -> str:
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "text", column])
+        writer.writerows(zip(range(100, 140), TEXTS, values, strict=True))
+    return str(path)
+
+
+def ok(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
+    """What a command prints that ends well."""
+    code = main(list(arguments))
+    output, error = capsys.readouterr()
+    assert code == 0, error
+    return output.splitlines()
+
+
+def tuned(
+    factory: pytest.TempPathFactory,
+    encoder: Path,
+    task: str,
+    values: list[Any],
+    *options: str,
+) -> Path:
+    """The workdir of a run of two steps, beside the table that it learned from."""
+    folder = factory.mktemp("tuned")
+    file = table(folder / "all.csv", "mark", values)
+    data = ("--data.train", file, "--data.label-column", "mark")
+    workdir = folder / "run"
+    where = ("--workdir", str(workdir), "--init-from", str(encoder))
+    assert main(["finetune", task, *where, *data, *SMALL.split(), *options]) == 0
+    return workdir
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory, encoder_checkpoint) -> Path:
+    values = [SUBJECTS[i % 4] for i in range(40)]
+    task = "text-classification"
+    return tuned(tmp_path_factory, encoder_checkpoint, task, values)
+
+
+def test_scores_are_the_best_checkpoints(classes, capsys):
+    found, *files = ok(capsys, "evaluate", "--checkpoint", str(classes))
+    assert list(json.loads(found)) == ["accuracy", "macro_f1", "mcc"] and not files
+    lines = (classes / "metrics.jsonl").read_text().splitlines()
+    told = json.loads(lines[-1])
+    assert told["split"] == "validation"
+    assert json.loads(found)["accuracy"] == pytest.approx(told["accuracy"], abs=1e-4)
+
+
+def test_a_file_of_predictions_is_written(classes, capsys, tmp_path):
+    output = tmp_path / "out"
+    where = ("--checkpoint", str(classes), "--output", str(output))
+    data = ("--data.validation", str(classes.parent / "all.csv"))
+    found, file = ok(capsys, "evaluate", *where, *data)
+    assert file == str(output / "predictions.tsv")
+    header, *lines = (output / "predictions.tsv").read_text().splitlines()
+    assert header == "index\tprediction" and len(lines) == 40
+    right = [line.split("\t")[1] == SUBJECTS[i % 4] for i, line in enumerate(lines)]
+    assert json.loads(found)["accuracy"] == pytest.approx(sum(right) / 40, abs=1e-4)
+
+
+def test_a_file_without_labels_is_answered_but_not_scored(classes, capsys, tmp_path):
+    file = tmp_path / "new.csv"
+    file.write_text("text\nThe judge reads.\n")
+    where = ("--checkpoint", str(classes), "--output", str(tmp_path))
+    found, _ = ok(capsys, "evaluate", *where, "--data.validation", str(file))
+    assert json.loads(found) == {}
+    assert len((tmp_path / "predictions.tsv").read_text().splitlines()) == 2
+
+
+def predictions(capsys, monkeypatch, *arguments: str, typed: str = "") -> list[Any]:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed.encode())))
+    return [json.loads(line) for line in ok(capsys, "predict", *arguments)]
+
+
+@pytest.fixture
+def by_table(classes, capsys, monkeypatch) -> list[Any]:
+    """Predictions for the table, in its order, with the ids of its rows."""
+    where = ("--checkpoint", str(classes), "--input", str(classes.parent / "all.csv"))
+    return predictions(capsys, monkeypatch, *where)
+
+
+def same(found: list[Any], other: list[Any]) -> bool:
+    return all(
+        a["label"] == b["label"]
+        and a["probabilities"] == pytest.approx(b["probabilities"], abs=1e-5)
+        for a, b in zip(found, other, strict=True)
+    )
+
+
+def test_predictions_come_in_the_order_of_the_table(by_table):
+    assert [each["id"] for each in by_table] == [str(i) for i in range(100, 140)]
+    assert list(by_table[0]) == ["id", "label", "probabilities"]
+    assert list(by_table[0]["probabilities"]) == sorted(SUBJECTS[:4])
+    assert sum(by_table[0]["probabilities"].values()) == pytest.approx(1, abs=1e-5)
+    values = {each["probabilities"]["judge"] for each in by_table}
+    assert len(values) > 20, "unlike texts must have unlike predictions"
+
+
+@pytest.mark.parametrize("batch_size", ["1", "7"])
+def test_predictions_do_not_depend_on_the_batch_size(
+    batch_size, classes, by_table, capsys, monkeypatch
+):
+    where = ("--checkpoint", str(classes), "--input", str(classes.parent / "all.csv"))
+    size = ("--batch-size", batch_size)
+    assert same(predictions(capsys, monkeypatch, *where, *size), by_table)
+
+
+def test_standard_input_of_texts_and_of_json(classes, by_table, capsys, monkeypatch):
+    objects = [json.dumps({"id": i, "text": text}) for i, text in enumerate(TEXTS[20:])]
+    typed = "\r\n".join([*TEXTS[:20], *objects])
+    where = ("--checkpoint", str(classes))
+    found = predictions(capsys, monkeypatch, *where, typed=typed)
+    assert same(found, by_table)
+    assert [each.get("id") for each in found] == [None] * 20 + list(range(20))
+
+
+def test_a_file_of_texts(classes, by_table, capsys, monkeypatch, tmp_path):
+    """Any suffix but a table's is a text a line; a byte order mark is none of it."""
+    for name, lines in (("a.txt", TEXTS), ("b", [json.dumps({"text": TEXTS[0]})])):
+        (tmp_path / name).write_text("\n".join(lines) + "\n", "utf-8-sig")
+        where = ("--checkpoint", str(classes), "--input", str(tmp_path / name))
+        found = predictions(capsys, monkeypatch, *where)
+        assert same(found, by_table[: len(lines)])
+
+
+def test_a_file_with_other_columns(classes, by_table, capsys, monkeypatch, tmp_path):
+    (tmp_path / "a.csv").write_text("body\n" + "\n".join(TEXTS) + "\n")
+    where = ("--checkpoint", str(classes), "--input", str(tmp_path / "a.csv"))
+    named = ("--data.text-columns", "body")
+    assert same(predictions(capsys, monkeypatch, *where, *named), by_table)
+
+
+def test_numbers_have_the_digits_that_they_know(by_table):
+    values = [p for each in by_table for p in each["probabilities"].values()]
+    assert all(value == float(f"{value:.9g}") for value in values)
+
+
+def test_what_stands_in_the_column_of_labels_is_not_looked_at(
+    classes, by_table, capsys, monkeypatch, tmp_path
+):
+    for value in ("unheard of", ""):
+        file = table(tmp_path / "new.csv", "mark", [value] * 40)
+        where = ("--checkpoint", str(classes), "--input", file)
+        assert same(predictions(capsys, monkeypatch, *where), by_table)
+
+
+def test_no_input_no_predictions(classes, capsys, monkeypatch):
+    assert predictions(capsys, monkeypatch, "--checkpoint", str(classes)) == []
+
+
+def test_several_classes(tmp_path_factory, encoder_checkpoint, capsys, monkeypatch):
+    values = ["|".join(["x", "y", "z"][: i % 4]) for i in range(40)]
+    where = (tmp_path_factory, encoder_checkpoint, "text-classification", values)
+    workdir = tuned(*where, "--data.multi-label", "--data.labels", "z", "x", "y")
+    capsys.readouterr()
+    (found,) = ok(capsys, "evaluate", "--checkpoint", str(workdir))
+    assert list(json.loads(found)) == ["micro_f1", "macro_f1", "exact_match"]
+    (one,) = predictions(capsys, monkeypatch, "--checkpoint", str(workdir), typed="a")
+    assert list(one["probabilities"]) == ["z", "x", "y"]
+    assert one["labels"] == [k for k, v in one["probabilities"].items() if v > 0.5]
+
+
+def test_numbers(tmp_path_factory, encoder_checkpoint, capsys, monkeypatch):
+    values = [i % 4 / 2 for i in range(40)]
+    task = "text-regression"
+    workdir = tuned(tmp_path_factory, encoder_checkpoint, task, values)
+    capsys.readouterr()
+    (found,) = ok(capsys, "evaluate", "--checkpoint", str(workdir))
+    assert list(json.loads(found)) == ["pearson", "spearman", "mean_squared_error"]
+    (one,) = predictions(capsys, monkeypatch, "--checkpoint", str(workdir), typed="a")
+    assert list(one) == ["value"] and isinstance(one["value"], float)
+
+
+def test_the_configuration_of_a_task_is_printed(capsys):
+    lines = ok(capsys, "finetune", "mrpc", "--num-epochs", "2", "--print-config")
+    values = json.loads("\n".join(lines))
+    assert values["data"]["glue"] == "mrpc" and values["num_epochs"] == 2
+    assert values["optimizer"]["warmup_share"] == 0.1
+
+
+def test_usual_configurations():
+    assert usual_config("stsb").task == "text-regression"
+    assert usual_config("cola").task == "text-classification"
+    questions = usual_config("question-answering")
+    assert (questions.data.max_length, questions.num_epochs) == (384, 2.0)
+    assert usual_config("multiple-choice").data.max_length == 128
+
+
+def test_help_of_a_task(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["finetune", "--help"])
+    assert stop.value.code == 0
+    output = re.sub(r"\s+", " ", capsys.readouterr().out)
+    for option in ("--data.text-columns", "--reinitialise-layers", "--init-from"):
+        assert option in output
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    code = main(list(arguments))
+    error = capsys.readouterr().err
+    assert code == 2, error
+    assert error.startswith("bert-jax: ") and error.count("\n") == 1, error
+    return error
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("a.csv", b"text,mark\na,judge\nb,king\n", "line 3: 'king' is none of the cla"),
+        ("a.csv", b"text,mark\na\n", "a.csv, line 2 has 1 fields; the header has 2"),
+        ("a.csv", b"body,mark\na,judge\n", "line 2 has the columns body, mark; say"),
+        ("a.csv", b"text,mark\na,judge\n,clerk\n", "a.csv, line 3: text is empty"),
+        (
+            "a.jsonl",
+            b'{"text": "a", "mark": "judge"}\n{"text": "b"}',
+            "a.jsonl, line 2 has no label, and other rows have",
+        ),
+        (
+            "a.jsonl",
+            b'{"text": "a"}\n{"sentence1": "b", "sentence2": "c"}',
+            "a.jsonl, line 2 has 2 texts and",
+        ),
+        ("a.txt", b"a\n", "a.txt ends in .txt; it must be .csv, .tsv or .jsonl"),
+        ("a.json", b"{}", "run was fine-tuned on text-classification.)"),
+    ],
+)
+def test_files_that_cannot_be_scored(name, content, says, classes, capsys, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    where = ("--checkpoint", str(classes), "--output", str(tmp_path / "out"))
+    file = ("--data.validation", str(tmp_path / name))
+    assert says in refused(capsys, "evaluate", *where, *file)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("a.txt", b"one\n\ntwo\n", "a.txt, line 2: text is empty; write a text"),
+        ("a.txt", b"one\n{two}\n", "a.txt, line 2 is not JSON"),
+        ("a.txt", b'one\n{"txt": "two"}\n', "a.txt, line 2 has the columns txt; say"),
+        (
+            "a.txt",
+            b"one\nt\xffwo\n",
+            "a.txt, line 2: byte 0xff at 5 is not UTF-8; convert the file",
+        ),
+        ("a.csv", b"text\nt\xffwo\n", "a.csv: byte 0xff at 6 is not UTF-8; convert"),
+        ("a.csv", b"text\n", "a.csv has no rows"),
+    ],
+)
+def test_files_that_cannot_be_answered(name, content, says, classes, capsys, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    where = ("--checkpoint", str(classes), "--input", str(tmp_path / name))
+    assert says in refused(capsys, "predict", *where)
+
+
+def test_a_file_to_answer_that_is_not_there(classes, capsys, tmp_path):
+    for name in ("none.csv", "none.txt"):
+        where = ("--checkpoint", str(classes), "--input", str(tmp_path / name))
+        assert name in refused(capsys, "predict", *where)
+
+
+def test_no_examples_at_once(classes, capsys):
+    for file in (str(classes.parent / "all.csv"), os.devnull):
+        where = ("--checkpoint", str(classes), "--input", file, "--batch-size", "0")
+        assert "batch_size=0 must be at least 1" in refused(capsys, "predict", *where)

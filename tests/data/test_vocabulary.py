@@ -1,0 +1,277 @@
+"""Training a vocabulary on text files."""
+
+import collections
+import gzip
+import hashlib
+import json
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+import tokenizers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bert_jax.config import VocabularyConfig
+from bert_jax.data import sources
+from bert_jax.data.sources import find_sources
+from bert_jax.data.vocabulary import (
+    count_words,
+    fold,
+    read_lines,
+    sample_lines,
+    train_vocabulary,
+)
+from bert_jax.tokenization import Tokenizer, bert_normalizer
+
+KINDS = ("wordpiece", "unigram", "bpe")
+
+
+@pytest.fixture
+def text(tmp_path):
+    """A file of made-up sentences whose words are drawn from a few hundred."""
+    generator = random.Random(3)
+    syllables = [a + b for a in "bdfgklmnprstvz" for b in ("a", "en", "or", "ish", "u")]
+    words = ["".join(generator.choices(syllables, k=2)) for _ in range(300)]
+    lines = [" ".join(generator.choices(words, k=9)).title() for _ in range(400)]
+    path = tmp_path / "text.txt"
+    path.write_text(".\n".join(lines) + ".\n")
+    return path
+
+
+def train(text, output, **options):
+    options = {"vocab_size": 150} | options
+    return train_vocabulary(
+        VocabularyConfig(input=(str(text),), output=str(output), **options)
+    )
+
+
+def digests(directory):
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in directory.iterdir()
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("cased", [False, True])
+def test_writes_what_it_returns(text, tmp_path, kind, cased):
+    trained = train(text, tmp_path / "out", kind=kind, cased=cased)
+    loaded = Tokenizer.load(tmp_path / "out")
+    assert loaded.fingerprint == trained.fingerprint
+    assert (loaded.kind, loaded.cased, loaded.vocab_size) == (kind, cased, 150)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "text.txt"]
+    known = loaded.encode(text.read_text()).ids
+    assert loaded.unk_id not in known
+    assert any(t.strip("▁#")[:1].isupper() for t in loaded.tokens(known)) == cased
+
+
+def test_same_bytes_in_every_process(text, tmp_path):
+    program = (
+        "import sys; from bert_jax.config import VocabularyConfig as C\n"
+        "from bert_jax.data.vocabulary import train_vocabulary\n"
+        "for kind in ('wordpiece', 'unigram', 'bpe'):\n"
+        "    train_vocabulary(C(input=(sys.argv[1],), output=sys.argv[2] + kind,\n"
+        "                       kind=kind, vocab_size=150, sample_sentences=300))\n"
+    )
+    for seed in ("1", "2"):
+        ran = subprocess.run(
+            [sys.executable, "-c", program, str(text), str(tmp_path / seed)],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert ran.stdout == ran.stderr == ""  # sentencepiece keeps quiet
+    for kind in KINDS:
+        assert digests(tmp_path / f"1{kind}") == digests(tmp_path / f"2{kind}")
+
+
+def test_another_sample_gives_another_vocabulary(text, tmp_path):
+    options = {"kind": "unigram", "sample_sentences": 100}
+    first = train(text, tmp_path / "a", **options)
+    second = train(text, tmp_path / "b", **options, seed=1)
+    assert first.tokens(range(150)) != second.tokens(range(150))
+    config = (tmp_path / "b" / "tokenizer_config.json").read_text()
+    for fact in ('"lines": 400', '"sampled_lines": 100', '"seed": 1'):
+        assert fact in config
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_long_lines_are_learned_from(text, tmp_path, kind):
+    """sentencepiece by itself drops lines past 4,192 bytes."""
+    text.write_text(text.read_text().replace("\n", " "))
+    assert train(text, tmp_path / "out", kind=kind).vocab_size == 150
+
+
+def test_where_the_text_lies_does_not_matter(text, tmp_path):
+    parts = text.read_text().splitlines(keepends=True)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "1.txt").write_text("".join(parts[:100]))
+    (tmp_path / "elsewhere" / "2.txt").write_text("".join(parts[100:]))
+    for kind in KINDS:
+        whole = train(text, tmp_path / kind, kind=kind)
+        pattern = tmp_path / "elsewhere" / "*.txt"
+        split = train(pattern, tmp_path / f"{kind}-2", kind=kind)
+        assert whole.fingerprint == split.fingerprint
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sizes_that_do_not_fit(text, tmp_path, kind):
+    most = r"vocab_size=5000 is more than the text can fill.*use (\d+) or less"
+    with pytest.raises(ValueError, match=most) as error:
+        train(text, tmp_path / "out", kind=kind, vocab_size=5000)
+    least = r"vocab_size=20 is less than the \d+ special .* use at least \d+\."
+    with pytest.raises(ValueError, match=least):
+        train(text, tmp_path / "out", kind=kind, vocab_size=20)
+    assert list(tmp_path.iterdir()) == [text]
+    words = str(error.value).split()
+    largest = int(words[words.index("use") + 1])
+    assert train(text, tmp_path / "out", kind=kind, vocab_size=largest)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("content", [b"", b"\n \n\t\r\n", b"\xef\xbb\xbf\n"])
+def test_no_text(tmp_path, kind, content):
+    (tmp_path / "a.txt").write_bytes(content)
+    with pytest.raises(ValueError, match=r"a\.txt holds no text\."):
+        train(tmp_path / "a.txt", tmp_path / "out", kind=kind)
+    assert not (tmp_path / "out").exists()
+
+
+def test_missing_input(text, tmp_path):
+    for wrong in (tmp_path / "*.text", tmp_path, tmp_path / "none.txt"):
+        with pytest.raises(FileNotFoundError, match="matches no file; give text"):
+            train(wrong, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_output_is_never_overwritten(text, tmp_path):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "notes").write_text("mine")
+    for taken in (tmp_path / "full", text):
+        with pytest.raises(FileExistsError, match="remove it or choose another"):
+            train(text, taken)
+    assert (tmp_path / "full" / "notes").read_text() == "mine"
+
+
+def test_empty_output_and_rests_of_a_killed_run_are_no_hindrance(text, tmp_path):
+    (tmp_path / "out").mkdir()
+    rest = tmp_path / "out.abc.unfinished"
+    rest.mkdir()
+    (rest / "vocab.txt").write_text("half")
+    train(text, tmp_path / "out")
+    assert Tokenizer.load(tmp_path / "out").vocab_size == 150
+    assert {p.name for p in tmp_path.iterdir()} >= {"out", rest.name}
+
+
+def test_c1_a_directory_of_the_users_is_not_removed(text, tmp_path):
+    mine = tmp_path / "out.unfinished"
+    mine.mkdir()
+    (mine / "thesis.txt").write_text("mine")
+    train(text, tmp_path / "out")
+    with pytest.raises(ValueError, match="vocab_size"):
+        train(text, tmp_path / "deep" / "other", vocab_size=6)
+    assert (mine / "thesis.txt").read_text() == "mine"
+    assert not (tmp_path / "deep").exists()
+    # Others may read it, as they may what `mkdir` makes.
+    (tmp_path / "plain").mkdir()
+    modes = [(tmp_path / name).stat().st_mode for name in ("out", "plain")]
+    assert modes[0] == modes[1]
+
+
+def lines_of(*paths, **options):
+    config = VocabularyConfig(input=tuple(map(str, paths)), output="", **options)
+    return list(read_lines(find_sources(config.input), config))
+
+
+def test_lines_are_read_whatever_their_bytes(tmp_path):
+    content = b"\xef\xbb\xbfone\r\n\n  two \xff three\n\tfour\r\rfive\0\xe2\x80\xa8\xc3"
+    (tmp_path / "a").write_bytes(content)
+    (tmp_path / "a.gz").write_bytes(gzip.compress(content))
+    for name in ("a", "a.gz"):
+        lines = lines_of(tmp_path / name)
+        assert lines == ["one", "two \ufffd three", "four", "five\0\u2028\ufffd"]
+        with pytest.raises(ValueError, match=f"{name}: byte 0xff at 15 is not UTF-8"):
+            lines_of(tmp_path / name, strict=True)
+
+
+@given(st.text("ab\ré \n", max_size=60), st.integers(1, 9))
+def test_lines_do_not_depend_on_the_pieces_read(tmp_path_factory, text, size):
+    path = tmp_path_factory.mktemp("text") / "a.txt"
+    path.write_bytes(text.encode())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sources, "PIECE", size)
+        found = lines_of(path)
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    assert found == [line.strip() for line in lines if line.strip()]
+
+
+def test_lines_of_records_are_those_of_each_text(tmp_path):
+    (tmp_path / "b.txt").write_text("five")
+    texts = ["one\n\ntwo", "three ", "", "four"]
+    records = "".join(json.dumps({"body": text}) + "\n" for text in texts)
+    (tmp_path / "a.jsonl").write_text(records)
+    lines = lines_of(tmp_path / "*", text_field="body")
+    assert lines == ["one", "two", "three", "four", "five"]
+    with pytest.raises(ValueError, match=r"a\.jsonl:1: there is no 'text', but body"):
+        lines_of(tmp_path / "a.jsonl")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_kind_of_source_gives_the_same_vocabulary(text, tmp_path, kind):
+    plain = train(text, tmp_path / "plain", kind=kind)
+    (tmp_path / "a.gz").write_bytes(gzip.compress(text.read_bytes()))
+    record = json.dumps({"text": text.read_text()})
+    (tmp_path / "a.jsonl").write_text(record)
+    for name in ("a.gz", "a.jsonl"):
+        trained = train(tmp_path / name, tmp_path / f"{name}.out", kind=kind)
+        assert trained.fingerprint == plain.fingerprint
+
+
+def test_a_damaged_source_leaves_no_vocabulary(text, tmp_path):
+    (tmp_path / "a.gz").write_bytes(gzip.compress(text.read_bytes())[:-1])
+    with pytest.raises(ValueError, match=r"a\.gz is damaged or not gzip"):
+        train(tmp_path / "a.gz", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@settings(deadline=None)  # machines are shared
+@given(
+    st.lists(st.text("aÉe\u0301中ßΣςİ \t\n\u00a0\u2003\x1c\x85\x00\u200b\ufffd.-")),
+    st.booleans(),
+)
+def test_words_are_counted_as_encoding_sees_them(lines, cased):
+    counts = collections.Counter()
+    for line in lines:
+        normal = bert_normalizer(cased).normalize_str(line)
+        splitter = tokenizers.pre_tokenizers.BertPreTokenizer()
+        counts.update(word for word, _ in splitter.pre_tokenize_str(normal))
+    assert count_words(lines, cased) == counts
+
+
+def test_sample_is_even_and_seeded():
+    sample, seen = sample_lines(iter("abcdef"), 9, 0)
+    assert (sample, seen) == (list("abcdef"), 6)
+    counts = collections.Counter()
+    for seed in range(2000):
+        sample, seen = sample_lines(map(str, range(10)), 4, seed)
+        assert len(set(sample)) == 4 and seen == 10
+        counts.update(sample)
+    # 2000 draws of probability 0.4: 800, standard deviation 22.
+    assert all(680 < counts[str(i)] < 920 for i in range(10))
+    assert sample_lines([], 4, 0) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    "character, expected",
+    [
+        *[("É", "e"), ("İ", "i"), ("ﬁ", "fi"), ("Ａ", "a"), ("ß", "ß"), ("한", "한")],
+        *[("\u0301", ""), ("\x07", ""), ("\u200b", ""), ("\ufffd", "")],
+        *[("\u00a0", " "), ("\u2028", " "), ("\n", " "), ("中", "中"), ("ё", "е")],
+    ],
+)
+def test_fold(character, expected):
+    assert fold(character) == expected

@@ -1,0 +1,128 @@
+"""Learning WordPiece's pieces from counted words."""
+
+import collections
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bert_jax.data import wordpiece
+from bert_jax.data.wordpiece import learn_pieces
+from bert_jax.tokenization import SPECIAL_TOKENS
+
+WORDS = {"low": 5, "lower": 2, "newest": 6, "widest": 3}
+ALPHABET = "##d ##e ##i ##o ##r ##s ##t ##w l n w".split()
+# By hand, with counts; of equal counts the pair that sorts first.
+MERGES = (
+    "##es "  # 9, before (##s, ##t)
+    "##est "  # 9
+    "##ow "  # 7, before (l, ##o)
+    "low "  # 7
+    "##ew "  # 6, before (##w, ##est) and (n, ##e)
+    "##ewest "  # 6
+    "newest "  # 6
+    "##dest "  # 3, before (##i, ##d) and (w, ##i)
+    "##idest "  # 3
+    "widest "  # 3
+    "##er "  # 2, before (low, ##e)
+    "lower"  # 2
+).split()
+
+
+@pytest.mark.parametrize("merges", range(len(MERGES) + 1))
+def test_pieces_worked_out_by_hand(merges):
+    size = len(SPECIAL_TOKENS) + len(ALPHABET) + merges
+    expected = [*SPECIAL_TOKENS, *ALPHABET, *MERGES[:merges]]
+    assert learn_pieces(WORDS, size) == expected
+
+
+def test_the_order_of_the_words_does_not_matter():
+    results = {
+        tuple(learn_pieces(dict(order), 24))
+        for order in itertools.permutations(WORDS.items())
+    }
+    assert len(results) == 1
+
+
+def test_overlapping_pairs():
+    """aaaaa: (##a, ##a) stands three times, and merging leaves a ##aa ##aa."""
+    expected = [*SPECIAL_TOKENS, "##a", "a", "##aa", "##aaaa", "aaaaa"]
+    assert learn_pieces({"aaaaa": 2}, 10) == expected
+
+
+def test_two_ways_to_one_piece_count_once():
+    words = {"xabc": 9, "yabc": 8, "xab": 7, "zbc": 30}
+    tokens = learn_pieces(words, 17)
+    assert len(tokens) == len(set(tokens)) == 17
+    assert "##abc" in tokens
+
+
+def test_sizes_that_do_not_fit():
+    message = r"vocab_size=15 is less than the 16 special .* use at least 16\."
+    with pytest.raises(ValueError, match=message):
+        learn_pieces(WORDS, 15)
+    message = r"vocab_size=29 is more than the text can fill.* use 28 or less"
+    with pytest.raises(ValueError, match=message):
+        learn_pieces(WORDS, 29)
+
+
+def test_pairs_that_occur_once_are_not_merged():
+    with pytest.raises(ValueError, match="use 9 or less"):
+        learn_pieces({"ab": 1, "cd": 1}, 10)
+
+
+def test_rare_characters_are_left_out(monkeypatch):
+    monkeypatch.setattr(wordpiece, "ALPHABET_SIZE", 3)
+    words = {"ab": 5, "ba": 4, "z": 5, "q": 5, "qb": 9, "é": 1}
+    # q 14, b 18, a 9 stay; z and é go, and no word with them teaches anything.
+    assert learn_pieces(words | {"zqq": 2}, 11) == [
+        *SPECIAL_TOKENS,
+        *("##a", "##b", "##q", "a", "b", "q"),
+    ]
+    assert "##zq" not in learn_pieces(words | {"azq": 8}, 14)
+
+
+def test_words_that_encode_as_unknown_teach_nothing():
+    with pytest.raises(ValueError, match="use 11 or less"):
+        learn_pieces({"xy" * 101: 5, "ab": 1, "yx": 1}, 12)
+
+
+def naive(words, size):
+    """The same by counting everything anew before each merge."""
+    split = {w: [w[0], *("##" + c for c in w[1:])] for w in words}
+    tokens = [
+        *SPECIAL_TOKENS,
+        *sorted({p for pieces in split.values() for p in pieces}),
+    ]
+    while len(tokens) < size:
+        counts = collections.Counter()
+        for word, pieces in split.items():
+            for pair in itertools.pairwise(pieces):
+                counts[pair] += words[word]
+        (left, right), count = min(
+            counts.items(), key=lambda item: (-item[1], item[0]), default=(("", ""), 0)
+        )
+        if count < 2:
+            break
+        merged = left + right[2:]
+        for pieces in split.values():
+            i = 0
+            while i + 1 < len(pieces):
+                if pieces[i : i + 2] == [left, right]:
+                    pieces[i : i + 2] = [merged]
+                i += 1
+        if merged not in tokens:
+            tokens.append(merged)
+    return tokens
+
+
+@settings(deadline=None)  # machines are shared
+@given(
+    st.dictionaries(
+        st.text("abc", min_size=1, max_size=12), st.integers(1, 20), min_size=1
+    )
+)
+def test_counts_kept_up_to_date_give_what_counting_anew_gives(words):
+    expected = naive(words, 60)
+    assert learn_pieces(words, len(expected)) == expected

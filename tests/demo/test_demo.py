@@ -1,0 +1,91 @@
+"""The demo, on a small corpus and for a few steps."""
+
+import dataclasses
+import json
+import re
+import shutil
+
+import pytest
+
+from bert_jax.config import DataConfig
+from bert_jax.demo import demo as module
+from bert_jax.demo import report as demo_report
+
+
+@pytest.fixture
+def small_demo(corpus, small_config, monkeypatch):
+    """The demo with the tests' corpus, vocabulary size and model."""
+
+    def write_corpus(directory):
+        shutil.copytree(corpus, directory)
+        summary = {"words": 5, "documents": 120, "duplicates": 7, "sha256": "ab" * 32}
+        modules = {name: [f"{name}.m{i}" for i in range(40)] for name in "abc"}
+        (directory / "corpus.json").write_text(
+            json.dumps(summary | {"modules": modules})
+        )
+
+    data = DataConfig(sequence_length=32)
+    config = dataclasses.replace(small_config, data=data, num_steps=6)
+    data = dataclasses.replace(module.FINETUNING.data, max_length=32)
+    finetuning = dataclasses.replace(
+        module.FINETUNING,
+        data=data,
+        mesh=config.mesh,
+        num_steps=3,
+        eval_every=3,
+        checkpoint_every=3,
+    )
+    monkeypatch.setattr(module, "write_corpus", write_corpus)
+    monkeypatch.setattr(module, "CONFIG", config)
+    monkeypatch.setattr(module, "FINETUNING", finetuning)
+    monkeypatch.setattr(module, "VOCAB_SIZE", 160)
+    monkeypatch.setattr(module, "SEQUENCE_LENGTH", 32)
+    monkeypatch.setattr(demo_report, "WORDS_OF_CONTEXT", 4)
+
+
+def test_the_demo_tells_the_story_and_goes_on(small_demo, tmp_path, capsys):
+    module.demo(tmp_path / "demo")
+    output = capsys.readouterr().out
+    for part in ("masked LM loss", "masked LM accuracy", "next sentence accuracy"):
+        assert part in output
+    assert "50.0%" in output and "7 duplicate paragraphs dropped" in output
+    assert output.count("[MASK]") == demo_report.EXAMPLES + 1
+    assert "abababababababab" in output
+    for part in ("pretrained encoder", "random initialisation", "TF-IDF", "33.3%"):
+        assert part in output
+    answers = re.findall(r"^    \S+\?  ", output, re.MULTILINE)
+    assert len(answers) == 2 * demo_report.EXAMPLES
+    pretrained, drawn = output.split("library_from_scratch:")
+    assert "Drawn by seed 0: classifier" in pretrained
+    assert "Drawn by seed 0" not in drawn
+    begun = checkpoints(tmp_path / "demo")
+    # Called again, it keeps what is there and tells the same.
+    module.demo(tmp_path / "demo")
+    again = capsys.readouterr().out
+    table = output[output.index("masked LM loss") : output.index("Made in")]
+    assert table in again
+    assert checkpoints(tmp_path / "demo") == begun
+
+
+def checkpoints(root):
+    """Every file of every checkpoint, and when it was written."""
+    files = root.glob("*/checkpoints/**/*")
+    return {path: path.stat().st_mtime_ns for path in files if path.is_file()}
+
+
+@pytest.mark.parametrize(("words", "wins"), [(0.3, True), (0.2, False)])
+def test_the_remarks_say_who_wins(small_demo, tmp_path, words, wins):
+    corpus = tmp_path / "corpus"
+    module.write_corpus(corpus)
+    module.write_origins(module.paragraph_origins(corpus), tmp_path / "origins")
+    accuracies = {"pretrained": 0.25, "drawn": 0.3, "words": words, "commonest": 0.2}
+    found = " ".join(demo_report.remarks(tmp_path, accuracies))
+    assert "3 libraries" in found and "worth -5.0 points" in found
+    assert ("linear model wins" in found) == wins
+
+
+def test_the_demos_configuration_is_the_packages():
+    """configs/demo.py names it; a wheel does not hold configs/."""
+    assert module.CONFIG.data.sequence_length == module.SEQUENCE_LENGTH
+    assert module.CONFIG.model.vocab_size == module.VOCAB_SIZE
+    assert module.CONFIG.num_steps == module.NUM_STEPS

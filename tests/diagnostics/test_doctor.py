@@ -1,0 +1,139 @@
+"""What `doctor` finds."""
+
+import re
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax.cli.main import main
+from bert_jax.diagnostics import doctor
+from bert_jax.diagnostics.doctor import (
+    PYTHONS,
+    Finding,
+    cache_findings,
+    disk_findings,
+    file_findings,
+    mistakes,
+    python_findings,
+    self_test,
+)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_this_machine_computes_right(dtype):
+    finding = self_test(jax.devices()[0], dtype)
+    assert finding.good, finding.what
+    apart = float(finding.what.split()[-4])
+    assert apart == 0 if dtype == "float32" else 1e-4 < apart < 0.1
+
+
+def test_a_device_that_computes_wrong_is_found(monkeypatch):
+    right = doctor._gradient
+
+    def wrong(device, dtype):
+        found = right(device, dtype).copy()
+        if device.id:
+            found[: found.size // 10] *= 1.1
+        return found
+
+    monkeypatch.setattr(doctor, "_gradient", wrong)
+    assert self_test(jax.devices()[0], "float32").good
+    finding = self_test(jax.devices()[1], "float32")
+    assert not finding.good
+    assert "Do not train on it." in finding.what
+
+
+@pytest.mark.parametrize(
+    ("variables", "says"),
+    [
+        ({"XLA_FLAGS": "--xla_cpu_use_onednn=true"}, "oneDNN"),
+        ({"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}, "splits the CPU"),
+        ({"JAX_ENABLE_X64": "True"}, "JAX_ENABLE_X64"),
+        ({"JAX_DISABLE_JIT": "1"}, "JAX_DISABLE_JIT"),
+    ],
+)
+def test_mistakes_are_named(variables, says):
+    (finding,) = mistakes(variables)
+    assert not finding.good and says in finding.what
+
+
+def test_no_mistake_is_invented():
+    assert not list(mistakes({"XLA_FLAGS": "", "JAX_ENABLE_X64": "0"}))
+
+
+def test_a_place_that_cannot_be_written_to(tmp_path):
+    (finding,) = disk_findings(tmp_path / "absent")
+    assert not finding.good and "cannot be written to: No such file" in finding.what
+    assert next(disk_findings(tmp_path)).good
+
+
+@pytest.mark.parametrize("version", [(3, 11), (3, 12), (3, 13)])
+def test_a_supported_python_is_fine(version):
+    """E: each that the README names."""
+    assert not list(python_findings(version))
+
+
+@pytest.mark.parametrize("version", [(3, 10), (3, 14), (4, 0)])
+def test_another_python_is_not(version):
+    """E."""
+    (finding,) = python_findings(version)
+    assert not finding.good
+    assert finding.what == (
+        f"Python {version[0]}.{version[1]} has not been tested with this version; "
+        "3.11, 3.12, 3.13 have."
+    )
+
+
+def test_the_pythons_are_those_of_the_package():
+    text = (Path(__file__).parents[2] / "setup.cfg").read_text()
+    named = set(re.findall(r"Language :: Python :: (\d\.\d+)\n", text))
+    assert named == {f"{major}.{minor}" for major, minor in PYTHONS}
+
+
+def test_the_limit_of_open_files():
+    (finding,) = file_findings((256, 512))
+    assert not finding.good
+    assert finding.what.startswith("256 files may be open at once, 512 where a program")
+    assert "raise the hard limit (`ulimit -Hn`) to 1,024 or more." in finding.what
+    assert next(file_findings((256, 4096))).good
+    assert "any number of where" in next(file_findings((1024, -1))).what
+    assert next(file_findings()).what.count("open at once") == 1
+
+
+def test_whose_the_program_cache_is(tmp_path):
+    """C3: others could have us run their programs."""
+    environment = {"XDG_CACHE_HOME": str(tmp_path)}
+    cache = tmp_path / "bert_jax/programs"
+    (finding,) = cache_findings(environment)
+    assert finding.good and finding.what.endswith(f"will be kept in {cache}")
+    cache.mkdir(parents=True, mode=0o700)
+    (finding,) = cache_findings(environment)
+    assert finding.good and finding.what.endswith(f"are kept in {cache}")
+    cache.chmod(0o777)
+    (finding,) = cache_findings(environment)
+    assert not finding.good and f"`chmod 700 {cache}`" in finding.what
+    (finding,) = cache_findings({"JAX_COMPILATION_CACHE_DIR": str(cache)})
+    assert not finding.good
+    (finding,) = cache_findings({"JAX_COMPILATION_CACHE_DIR": ""})
+    assert finding.good and "not kept" in finding.what
+    (finding,) = cache_findings({"JAX_COMPILATION_CACHE_DIR": "gs://bucket/programs"})
+    assert finding.good
+
+
+def test_the_verb_ends_with_what_is_to_mend(capsys, monkeypatch):
+    """The tests themselves split the CPU."""
+    tested = []
+
+    def fine(device, dtype):
+        tested.append((device.id, dtype))
+        return Finding(True, "fine")
+
+    monkeypatch.setattr(doctor, "self_test", fine)
+    code = main(["doctor"])
+    printed = capsys.readouterr().out
+    assert code == 1
+    assert "BAD  XLA_FLAGS splits the CPU into devices, as tests do." in printed
+    assert len(set(tested)) == 2 * len(jax.devices())
+    assert np.all([line[:4] in ("ok  ", "BAD ") for line in printed.splitlines()[:-1]])

@@ -1,0 +1,173 @@
+"""What a process is told before JAX starts."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import pytest
+
+from bert_jax.distributed import environment as backend
+
+FLAG = "--xla_gpu_deterministic_ops=true"
+
+
+def printed(code: str, tmp_path: Path, **environment: str) -> str:
+    """What a process of its own prints, with `environment` beside a bare one."""
+    bare = {"HOME": str(tmp_path), "JAX_PLATFORMS": "cpu", "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env=bare | environment,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("verb", ["pretrain", "finetune"])
+def test_the_verbs_ask_for_determinism(verb, tmp_path):
+    """Seen in the environment of the process, and by JAX when it starts.
+
+    The user's own flags stay. A run without a dataset is refused after that.
+    """
+    asked = [verb, "--workdir", str(tmp_path / "run"), "--deterministic"]
+    if verb == "finetune":
+        asked.insert(1, "text-classification")
+    code = (
+        "import os\nfrom bert_jax.cli.main import main\n"
+        f"assert main({asked}) == 2\n"
+        "import jax\n"
+        "assert jax.device_count() == 3\n"
+        "print(os.environ['XLA_FLAGS'], jax.config.jax_compilation_cache_dir)"
+    )
+    own = "--xla_force_host_platform_device_count=3"
+    flags = printed(code, tmp_path, XLA_FLAGS=own)
+    cache = tmp_path / ".cache" / "bert_jax" / "programs"
+    assert flags == f"{own} {FLAG} {cache}"
+    assert cache.stat().st_mode & 0o777 == 0o700
+    assert not (tmp_path / "run").exists()
+
+
+def test_nothing_is_set_that_was_not_asked_for():
+    environment = {"XLA_FLAGS": "--own=1"}
+    backend.prepare(environment, keep_programs=False)
+    assert environment == {"XLA_FLAGS": "--own=1"}
+
+
+@pytest.mark.parametrize("given", [FLAG, FLAG.removesuffix("=true")])
+def test_a_flag_that_is_there_stays_once(given):
+    environment = {"XLA_FLAGS": f"--xla_gpu_deterministic_ops=false {given}"}
+    before = dict(environment)
+    backend.make_deterministic(environment)
+    assert environment == before
+
+
+def test_the_opposite_flag_is_refused():
+    environment = {"XLA_FLAGS": "--xla_gpu_deterministic_ops=false"}
+    with pytest.raises(ValueError, match="=false, and --deterministic asks for"):
+        backend.make_deterministic(environment)
+
+
+def test_determinism_asked_for_too_late_is_refused():
+    jax.devices()
+    environment: dict[str, str] = {}
+    with pytest.raises(ValueError, match="too late: JAX has started and read XLA_"):
+        backend.prepare(environment, deterministic=True)
+    assert not environment
+
+
+def test_imported_but_not_started_is_not_too_late(tmp_path):
+    code = (
+        "import os, jax\nfrom bert_jax.distributed import environment as backend\n"
+        "assert not backend.has_started()\n"
+        "backend.prepare(os.environ, deterministic=True)\n"
+        "backend.split_cpu(os.environ, 5)\n"
+        "print(os.environ['XLA_FLAGS'], jax.device_count())\n"
+        "assert backend.has_started()\n"
+        "print(jax.config.jax_compilation_cache_dir)"
+    )
+    told = printed(code, tmp_path, XDG_CACHE_HOME=str(tmp_path / "mine"))
+    assert told.split() == [FLAG, "5", str(tmp_path / "mine/bert_jax/programs")]
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"JAX_COMPILATION_CACHE_DIR": "elsewhere"},
+        {"JAX_COMPILATION_CACHE_DIR": ""},
+        {"BERT_JAX_COORDINATOR": "host:1"},
+        {"BERT_JAX_DISTRIBUTED": "1"},
+    ],
+)
+def test_a_choice_of_cache_is_kept_and_several_processes_get_none(chosen, tmp_path):
+    environment = {"XDG_CACHE_HOME": str(tmp_path)} | chosen
+    before = dict(environment)
+    backend.prepare(environment)
+    assert environment == before
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_cache_that_others_may_write_to_is_not_used(tmp_path):
+    """C3."""
+    cache = tmp_path / ".cache" / "bert_jax" / "programs"
+    cache.mkdir(parents=True)
+    code = (
+        "import os, sys\nsys.stderr = sys.stdout\n"
+        "from bert_jax.distributed import environment as backend\n"
+        "backend.prepare(os.environ)\nprint(os.environ.get(backend.CACHE))"
+    )
+    for mode in (0o770, 0o702, 0o777):
+        cache.chmod(mode)
+        line, used = printed(code, tmp_path).splitlines()
+        assert used == "None"
+        assert line == (
+            f"Compiled programs are not kept: others may write to {cache} (mode "
+            f"{mode:o}); see what is in it, then `chmod 700 {cache}`, or name another "
+            "directory in JAX_COMPILATION_CACHE_DIR."
+        )
+    cache.chmod(0o755)
+    assert printed(code, tmp_path) == str(cache)
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="without users")
+def test_a_cache_of_another_user_is_not_used(monkeypatch):
+    """C3: of a directory that is there on every machine."""
+    monkeypatch.setattr(os, "getuid", lambda: Path("/").stat().st_uid + 1)
+    assert backend.distrust(Path("/")).startswith("/ belongs to user ")
+
+
+def test_a_cache_chosen_in_jax_is_kept(tmp_path):
+    assert jax.config.jax_compilation_cache_dir
+    environment = {"XDG_CACHE_HOME": str(tmp_path)}
+    backend.prepare(environment)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_home_that_cannot_be_written_to_is_no_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    code = (
+        "import os\nfrom bert_jax.distributed import environment as backend\n"
+        "backend.prepare(os.environ)\n"
+        "print('JAX_COMPILATION_CACHE_DIR' in os.environ)"
+    )
+    where = str(tmp_path / "file")
+    assert printed(code, tmp_path, XDG_CACHE_HOME=where) == "False"
+
+
+@pytest.mark.skipif(
+    backend.LIBC not in getattr(os, "confstr_names", ()), reason="for glibc alone"
+)
+def test_a_process_begins_anew_with_huge_pages(tmp_path):
+    """Once: with the variable set it goes on. Arguments and number stay."""
+    code = (
+        "import os, sys\nfrom bert_jax.distributed import environment as backend\n"
+        "print(os.getpid(), os.environ.get('GLIBC_TUNABLES'), flush=True)\n"
+        "backend.start_with_huge_pages(os.environ)"
+    )
+    first, second = printed(code, tmp_path).split("\n")
+    assert first.split()[0] == second.split()[0]
+    assert first.endswith("None") and second.endswith("glibc.malloc.hugetlb=1")
+    own = printed(code, tmp_path, GLIBC_TUNABLES="glibc.malloc.check=0")
+    assert own.endswith("glibc.malloc.check=0") and "\n" not in own

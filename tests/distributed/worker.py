@@ -1,0 +1,42 @@
+"""One process of a run of several; started by test_distributed.py.
+
+It gives the command line one job after the other, and notes the exit codes.
+"""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bert_jax.cli import main as cli
+from bert_jax.data import pipeline
+from bert_jax.training import loop
+
+device_batches = loop.device_batches
+
+
+def main(jobs_file: str) -> int:
+    """Do the jobs; the exit code is the largest of theirs."""
+    process = int(os.environ["BERT_JAX_PROCESS_ID"])
+    codes = []
+    # TensorFlow takes seconds to import, and reads the same batches.
+    loop.stream = lambda *arguments: pipeline.stream(*arguments[:3], False)
+    for job in json.loads(Path(jobs_file).read_text()):
+
+        def batches(*arguments: Any, job: Any = job) -> Iterator[Any]:
+            for number, batch in enumerate(device_batches(*arguments), 1):
+                if job["sigterm"] == [process, number]:
+                    signal.raise_signal(signal.SIGTERM)
+                yield batch
+
+        loop.device_batches = batches
+        codes.append(cli.main(job["arguments"][process]))
+    Path(f"{jobs_file}.{process}").write_text(json.dumps(codes))
+    return max(codes)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,242 @@
+"""What a step takes by the compiler's account, and which alternatives are tried."""
+
+import dataclasses
+import functools
+import itertools
+import re
+
+import jax
+import pytest
+
+from bert_jax.cli.main import main
+from bert_jax.config import BertConfig, DataConfig, MeshConfig, PretrainConfig
+from bert_jax.dry_run import advise as saving_memory
+from bert_jax.dry_run.advise import advise, alternatives, attempts, options
+from bert_jax.dry_run.estimate import (
+    GIB,
+    Estimate,
+    choose_devices,
+    count_collectives,
+    estimate,
+)
+from bert_jax.runs.pretraining import dry_run, resolve
+from bert_jax.tasks.pretraining import pretraining_task
+
+SIZES = dataclasses.asdict(Estimate(0, 0, 0, 0, 0.0, {}, 0.0))
+
+
+def of_total(total: float) -> Estimate:
+    return Estimate(**SIZES | {"total": int(total)})
+
+
+def config(**changes) -> PretrainConfig:
+    """Rows of 512 tokens, of which two make a microbatch of FEWEST_TOKENS."""
+    usual = {"model": BertConfig.miniature(1, 16)}
+    return PretrainConfig(data=DataConfig(sequence_length=512), **usual | changes)
+
+
+def told(number: int, state_fits: bool, before: PretrainConfig) -> list[list[str]]:
+    ways = alternatives(before, number, state_fits)
+    return [[options(each, before) for each in way] for way in ways]
+
+
+def test_what_costs_least_is_tried_first():
+    found = told(8, True, config(batch_size=64))
+    assert found == [
+        ["--microbatches 2", "--microbatches 4"],
+        [
+            "--model.remat attention",
+            "--microbatches 2 --model.remat attention",
+            "--microbatches 4 --model.remat attention",
+        ],
+        [
+            "--model.remat layer",
+            "--microbatches 2 --model.remat layer",
+            "--microbatches 4 --model.remat layer",
+        ],
+        ["--mesh.fsdp 2", "--mesh.fsdp 4", "--mesh.fsdp 8"],
+        ["--microbatches 2 --mesh.fsdp 8", "--microbatches 4 --mesh.fsdp 8"],
+        [
+            "--model.remat layer --mesh.fsdp 8",
+            "--microbatches 2 --model.remat layer --mesh.fsdp 8",
+            "--microbatches 4 --model.remat layer --mesh.fsdp 8",
+            "--microbatches 8 --model.remat layer --mesh.fsdp 8",
+        ],
+    ]
+
+
+def test_only_fsdp_divides_what_is_there_all_the_time():
+    for way in told(8, False, config(batch_size=64)):
+        assert all("--mesh.fsdp" in each for each in way)
+
+
+def test_what_is_on_already_is_kept():
+    before = config(
+        batch_size=64,
+        microbatches=2,
+        model=BertConfig.miniature(1, 16, remat="layer"),
+        mesh=MeshConfig(data=2, fsdp=4),
+    )
+    assert told(8, True, before) == [
+        ["--microbatches 4"],
+        ["--mesh.data 1 --mesh.fsdp 8"],
+        ["--microbatches 4 --mesh.data 1 --mesh.fsdp 8"],
+        [
+            "--mesh.data 1 --mesh.fsdp 8",
+            "--microbatches 4 --mesh.data 1 --mesh.fsdp 8",
+            "--microbatches 8 --mesh.data 1 --mesh.fsdp 8",
+        ],
+    ]
+    for way in alternatives(before, 8, True):
+        for each in way:
+            shape = each.mesh.data * each.mesh.fsdp * each.mesh.tensor
+            assert shape == 8 and each.batch_size % (8 * each.microbatches) == 0
+
+
+def test_one_device_has_no_other_to_share_with():
+    ways = told(1, True, config(batch_size=2))
+    assert ways == [
+        ["--model.remat attention"],
+        ["--model.remat layer"],
+        ["--model.remat layer", "--microbatches 2 --model.remat layer"],
+    ]
+
+
+@pytest.mark.parametrize("memory", range(0, 18))
+def test_the_last_that_fits_is_the_first_that_does(memory):
+    """Against all of them, measured one by one."""
+    sizes = [[16, 12, 11, 9], [15, 10, 8], [5, 4, 4, 3, 2]]
+    numbers = itertools.count()
+    ways = [[config(seed=next(numbers)) for _ in way] for way in sizes]
+    totals = dict(zip(itertools.chain(*ways), itertools.chain(*sizes), strict=True))
+    tried = list(attempts(ways, lambda each: of_total(totals[each]), float(memory)))
+    fitting = [each for each, found in tried if found.total <= memory]
+    wanted = next((each for each in totals if totals[each] <= memory), None)
+    # Of each way but the last the smallest alone, and of that at most three more.
+    assert (fitting[-1] if fitting else None) == wanted
+    assert len(tried) <= len(ways) + 3
+
+
+def test_collectives_are_counted_by_kind():
+    program = """
+      %a = f32[8]{0} all-reduce(f32[8] %x), replica_groups={}
+      %b = (f32[8]{0}, f32[2]) all-reduce-start(%x, %y)
+      %c = (f32[8]{0}, f32[2]) all-reduce-done(%b)
+      %d = bf16[4,2]{1,0} all-gather(%z)
+      %e = f32[] get-tuple-element(%all-reduce.1), index=0
+    """
+    assert count_collectives(program) == {"all-reduce": 2, "all-gather": 1}
+
+
+@pytest.fixture(scope="module")
+def resolved(small_config, dataset):
+    """The small run on eight devices, 16 rows to each."""
+    spread = dataclasses.replace(small_config, mesh=MeshConfig(), batch_size=128)
+    return resolve(spread, dataset)
+
+
+def measured(changed: PretrainConfig, dataset) -> Estimate:
+    task = pretraining_task(changed, dataset)
+    return estimate(task, changed, task.batch(0), jax.devices())
+
+
+def test_the_account_is_that_of_the_state(resolved, dataset):
+    """One hidden layer of 16: parameters, two moments, four numbers and a key."""
+    task = pretraining_task(resolved, dataset)
+    params = jax.eval_shape(task.initialise, jax.random.key(0))
+    size = 4 * sum(leaf.size for leaf in jax.tree.leaves(params))
+    before = len(jax.live_arrays())
+    found = measured(resolved, dataset)
+    assert len(jax.live_arrays()) <= before, "nothing is allocated"
+    assert found.parameters == size
+    assert 0 <= found.optimizer - 2 * size < 64
+    rows = sum(values.nbytes for values in task.batch(0).values()) // 8
+    arguments = found.total - found.temporary
+    assert found.parameters + found.optimizer + rows <= arguments < 4 * size
+    assert found.collectives["all-reduce"] >= 1
+    # The compiler counts the optimizer and activations too, but not what is padded.
+    assert 0.8 < 8 * found.flops / task.flops(task.batch(0)) < 2
+    wide = dataclasses.replace(resolved, mesh=MeshConfig(fsdp=8))
+    shared = measured(wide, dataset)
+    assert shared.parameters < size / 4
+    assert "all-gather" in shared.collectives
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    """Stands for the compiler: a tenth of a GiB of state, and what else takes room."""
+
+    def estimated(task, changed, batch, devices):
+        rows = changed.batch_size // len(devices) // changed.microbatches
+        least = {"none": 0.0, "attention": 0.2, "layer": 0.4}[changed.model.remat]
+        total = 0.1 / changed.mesh.fsdp + rows * (1 - least) / 16
+        state = int(0.1 * GIB / changed.mesh.fsdp)
+        return dataclasses.replace(of_total(total * GIB), parameters=state)
+
+    monkeypatch.setattr(saving_memory, "estimate", estimated)
+
+
+@pytest.mark.parametrize(
+    ("memory", "last"),
+    [
+        (2.0, "it fits in 2.00 GiB"),
+        (1.0, "turn on --model.remat attention (0.90 GiB a device)"),
+        (0.75, "turn on --model.remat layer (0.70 GiB a device)"),
+        (0.5, "turn on --microbatches 2 --model.remat layer --mesh.fsdp 8 (0.31 GiB"),
+        (0.09, "turn on --microbatches 8 --model.remat layer --mesh.fsdp 8 (0.09 GiB"),
+        (0.01, "none fits: lower batch_size, or use more devices"),
+    ],
+)
+def test_advice_is_what_fits(memory, last, resolved, dataset, fake):
+    """Rows of 32 tokens are too few for microbatches, but in the last resort."""
+    build = functools.partial(pretraining_task, dataset=dataset)
+    lines = list(advise(resolved, build, jax.devices(), memory * GIB))
+    assert lines[-1].startswith(last)
+    tried = [line for line in lines if line.startswith("  tried ")]
+    assert bool(tried) == (memory < 1.1)
+    alone = "  parameters and optimizer alone do not: only --mesh.fsdp can help"
+    assert (alone in lines) == (memory < 0.1)
+
+
+@pytest.mark.slow
+def test_advice_by_the_compiler(resolved, dataset):
+    """The memory named is what the way of last resort takes."""
+    build = functools.partial(pretraining_task, dataset=dataset)
+    smallest = measured(alternatives(resolved, 8, False)[-1][-1], dataset).total
+    lines = list(advise(resolved, build, jax.devices(), float(smallest)))
+    assert f"it does not fit in {smallest / GIB:.2f} GiB; compiling alt" in lines[5]
+    assert lines[-1].startswith("turn on --")
+
+
+def test_the_dry_run_compiles_where_it_is_asked(capsys, small_config, tmp_path):
+    file = tmp_path / "config.py"
+    spread = dataclasses.replace(small_config, mesh=MeshConfig())
+    file.write_text(f"from bert_jax.config import *\nconfig = {spread!r}\n")
+    asked = ["--dry-run", "--devices", "8", "--memory-gib", "1"]
+    assert main(["pretrain", str(file), *asked]) == 0
+    output = capsys.readouterr().out
+    assert "model FLOPs a step: " in output
+    assert re.search(r"compiled for 8 virtual CPU devices in \d+ s\n  an est", output)
+    assert re.search(r"memory a device: parameters 0\.00 GiB, optimizer ", output)
+    assert output.endswith("it fits in 1.00 GiB\n")
+
+
+def test_more_devices_than_a_running_jax_has(small_config):
+    assert len(choose_devices(8)) == 8
+    with pytest.raises(ValueError, match="devices=9 but JAX has started with 8 in"):
+        dry_run(small_config, "", devices=9)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ("--devices 8", "--devices and --memory-gib need --dry-run"),
+        ("--memory-gib 8 --dry-run", "--memory-gib needs --devices"),
+        ("--dry-run --devices -1", "--devices=-1 and --memory-gib=0.0 must be greater"),
+        ("--dry-run --devices 1 --memory-gib nan", "--memory-gib=nan must be greater"),
+    ],
+)
+def test_refused_options(asked, message, capsys):
+    assert main(["pretrain", *asked.split()]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1

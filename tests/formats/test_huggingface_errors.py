@@ -1,0 +1,299 @@
+"""Model directories that cannot be taken: one line each, and nothing written."""
+
+import json
+import random
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from etils import epath
+from huggingface_files import Files, stored
+
+from bert_jax.cli.main import main
+from bert_jax.formats.huggingface import read_huggingface
+from bert_jax.formats.tensor_files import read_header
+
+TABLE = "bert.embeddings.word_embeddings.weight"
+QUERY = "bert.encoder.layer.0.attention.self.query"
+BIAS = "cls.predictions.bias"
+
+
+def refused(
+    capsys: pytest.CaptureFixture[str], folder: Path, above: Path | None = None
+) -> str:
+    """The one line that importing `folder` prints; nothing is left in `above`."""
+    above = above or folder.parent
+    output = above / "checkpoint"
+    command = ["convert", "import", str(folder), "--from", "huggingface"]
+    code = main([*command, "--output", str(output)])
+    error = capsys.readouterr().err
+    assert code == 2, error
+    assert error.startswith("bert-jax: ") and error.count("\n") == 1, error
+    assert not list(above.glob("checkpoint*"))
+    return error
+
+
+def config(**values: Any) -> Callable[[Files], None]:
+    return lambda files: files.config.update(values)
+
+
+def tensor(name: str, values: np.ndarray) -> Callable[[Files], None]:
+    return lambda files: files.tensors.update({name: values.astype(np.float32)})
+
+
+def without(*names: str) -> Callable[[Files], None]:
+    return lambda files: [files.tensors.pop(name) for name in names] and None
+
+
+def broken(value: float) -> Callable[[Files], None]:
+    def change(files: Files) -> None:
+        files.tensors[TABLE][3, 4] = value
+        files.tensors[BIAS][0] = value
+
+    return change
+
+
+def shorter_vocabulary(files: Files) -> None:
+    files.vocabulary = files.vocabulary[:-1]
+
+
+def another_decoder(files: Files) -> None:
+    decoder = files.tensors[TABLE].copy()
+    decoder[0, 0] = np.nextafter(decoder[0, 0], 9)
+    files.tensors["cls.predictions.decoder.weight"] = decoder
+
+
+def double(files: Files) -> None:
+    files.tensors[TABLE] = files.tensors[TABLE].astype(np.float64)
+
+
+CASES: list[tuple[Callable[[Files], None], str]] = [
+    (config(hidden_act="silu"), "hidden_act='silu' must be one of gelu, gelu_p"),
+    (
+        config(position_embedding_type="relative_key"),
+        "position_embedding_type='relative_key' is not supported; .*'absolute' alone",
+    ),
+    (config(is_decoder=True), "is_decoder=True is not supported"),
+    (config(add_cross_attention=True), "add_cross_attention=True is not supported"),
+    (config(model_type="roberta"), "model_type='roberta' is not supported"),
+    (config(architectures=["BertLMHeadModel"]), "must hold one of BertModel, BertFor"),
+    (config(architectures=[]), r"architectures=\[\] must hold one of"),
+    (config(hidden_size="32"), "hidden_size='32' must be a whole number"),
+    (config(vocab_size=10**400), "vocab_size=1000.* must be a whole number .* less"),
+    (config(layer_norm_eps=10**400), "layer_norm_eps=1000.* must be a number near 0"),
+    (config(layer_norm_eps=0), "layer_norm_eps=0.0 must be finite and greater than 0"),
+    (config(hidden_dropout_prob=2), "hidden_dropout_prob=2.0 must be at least 0"),
+    (config(num_attention_heads=5), "hidden_size=32 is not a multiple of num_att"),
+    (config(num_hidden_layers=10**9), "num_hidden_layers=1000000000,.*; lower them to"),
+    (config(vocab_size=61), f"{TABLE} is 60x32, not 61x32; .*bias is 60, not 61"),
+    (config(intermediate_size=65), "intermediate.dense.weight is 64x32, not 65x32"),
+    (config(tie_word_embeddings=False), "tie_word_embeddings=False, but .* lacks cls"),
+    (tensor(f"{QUERY}.weight", np.zeros((32, 31))), f"{QUERY}.weight is 32x31, not 32"),
+    (tensor(f"{QUERY}.bias", np.zeros(())), f"{QUERY}.bias is a scalar, not 32"),
+    (without(BIAS, TABLE), f"lacks {TABLE}, {BIAS}; a model with the head pretrain"),
+    (without("bert.pooler.dense.bias"), "lacks bert.pooler.dense.bias; a model"),
+    (tensor("qa_outputs.bias", np.zeros(2)), "holds qa_outputs.bias, which .*-extra"),
+    (tensor("embeddings.LayerNorm.bias", np.ones(32)), "holds embeddings.LayerNorm.b"),
+    (tensor("bert.embeddings.LayerNorm.beta", np.ones(32)), "are two tensors for one"),
+    (broken(np.nan), f"{TABLE}, {BIAS} hold NaN or infinity; the model is damaged"),
+    (broken(np.inf), f"{TABLE}, {BIAS} hold NaN or infinity; the model is damaged"),
+    (another_decoder, f"cls.predictions.decoder.weight differs from {TABLE}; bert_jax"),
+    (double, f"{TABLE} has dtype F64; a parameter must have one of F32, F16, BF16"),
+    (shorter_vocabulary, "the vocabulary has 59 tokens and the table .* 60 rows"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), CASES)
+def test_what_cannot_be_taken_is_one_line(change, message, tmp_path, capsys):
+    files = stored("BertForPreTraining")
+    change(files)
+    with pytest.raises(ValueError, match=message):
+        raise ValueError(refused(capsys, files.write(tmp_path / "model")))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"id2label": {"0": "a", "2": "b"}}, 'must name each class by "0", "1"'),
+        ({"id2label": {"0": "a", "1": 7}}, 'must name each class by "0", "1"'),
+        ({"id2label": ["a", "b", "c"]}, 'must name each class by "0", "1"'),
+        ({"id2label": None, "num_labels": -1}, "num_labels=-1 must be a number of cl"),
+        ({"id2label": None}, "classifier.weight is 3x32, not 2x32"),
+    ],
+)
+def test_labels_that_are_none(values, message, tmp_path, capsys):
+    files = stored("BertForSequenceClassification")
+    files.config.update(values)
+    assert message in refused(capsys, files.write(tmp_path / "model"))
+
+
+def test_one_score_without_an_architecture_is_not_guessed(tmp_path, capsys):
+    files = stored("BertForMultipleChoice")
+    del files.config["architectures"]
+    assert "gives one score" in refused(capsys, files.write(tmp_path / "model"))
+
+
+def write_raw(path: Path, header: bytes | dict[str, Any], data: bytes = b"") -> None:
+    content = header if isinstance(header, bytes) else json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(content)) + content + data)
+
+
+def entry(begin: int, end: int, dtype: str = "F32", shape: Any = (1,)) -> Any:
+    return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+
+TWO = {"a": entry(0, 4), "b": entry(4, 8)}
+HEADERS: list[tuple[Any, bytes, str]] = [
+    (b'{"a": 1, "a": 2}', b"", "that can be read: the key 'a' stands twice"),
+    (b"{" * 100_000, b"", "the header is not JSON that can be read"),
+    (b'{"a":' * 100_000, b"", "it nests too deep"),
+    (b"{\xff", b"", "the header is not JSON that can be read"),
+    (TWO, b"1234", "describes a file of [0-9]+ bytes and this one has [0-9]+; it is"),
+    (TWO, b"123456789", "describes a file of [0-9]+ bytes and this one has"),
+    (TWO | {"b": entry(2, 6)}, b"12345678", "'b' overlaps another at byte"),
+    (TWO | {"b": entry(5, 9)}, b"123456789", "'b' leaves a gap at byte"),
+    (TWO | {"a": entry(2**62, 2**62 + 4)}, b"12345678", "'a' begins at byte 46116860"),
+    (TWO | {"b": entry(4, 9)}, b"123456789", r"'b', F32 of shape \[1\], takes 4 byt"),
+    (TWO | {"b": entry(8, 4)}, b"12345678", "takes 4 bytes and has data_offsets"),
+    ({"a": entry(-4, 0)}, b"", "must be lists of whole numbers"),
+    ({"a": entry(0, 2**64)}, b"", "must be lists of whole numbers"),
+    ({"a": entry(0, 4, shape=[1.0])}, b"1234", "must be lists of whole numbers"),
+    ({"a": entry(0, 4, shape=[1] * 33)}, b"1234", "must be lists of whole numbers"),
+    ({"a": entry(0, 4, dtype="F31")}, b"1234", "gives 'a' the dtype 'F31'; it must"),
+    ({"a": [0, 4]}, b"1234", "'a' must have dtype, shape and data_offsets"),
+    ({"a\nb": entry(0, 4)}, b"1234", r"'a\\nb' is no name of a tensor"),
+]
+
+
+@pytest.mark.parametrize(("header", "data", "message"), HEADERS)
+def test_a_damaged_header_is_refused(header, data, message, tmp_path):
+    write_raw(path := tmp_path / "model.safetensors", header, data)
+    with pytest.raises(ValueError, match=message) as error:
+        read_header(epath.Path(path))
+    assert "\n" not in str(error.value) and str(path) in str(error.value)
+    assert str(error.value).endswith("; fetch the file again.")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"PK\x03\x04" + bytes(60), "is a pickle, which can run any program"),
+        (b"\x80\x02}q\x00." + bytes(60), "is a pickle, which can run any program"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "is a Git LFS pointer"),
+        (b"", "no header begins at byte 8"),
+        (struct.pack("<Q", 1 << 62) + b"{}", "header has 4611686018427387904 bytes"),
+        (struct.pack("<Q", 2) + b"[]", "no header begins at byte 8"),
+    ],
+)
+def test_what_is_no_safetensors_file(content, message, tmp_path, capsys):
+    folder = stored("BertModel").write(tmp_path / "model")
+    (folder / "model.safetensors").write_bytes(content)
+    assert message in refused(capsys, folder)
+
+
+def test_a_directory_of_a_pickle_is_refused_unread(tmp_path, capsys):
+    folder = stored("BertModel").write(tmp_path / "model")
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    for named in (folder, folder / "pytorch_model.bin"):
+        (folder / "pytorch_model.bin").write_bytes(b"\x80\x02}q\x00." + bytes(60))
+        error = refused(capsys, named, tmp_path)
+        assert "pytorch_model.bin is a pickle" in error and "weights_only=True" in error
+
+
+def test_files_that_are_missing(tmp_path, capsys):
+    folder = stored("BertModel").write(tmp_path / "model")
+    (folder / "config.json").unlink()
+    assert "lacks config.json, which says what" in refused(capsys, folder)
+    (folder / "model.safetensors").unlink()
+    assert "holds neither model.safetensors nor" in refused(capsys, folder)
+    assert "nowhere is not there; name a" in refused(capsys, tmp_path / "nowhere")
+
+
+def test_a_model_of_another_width_is_told_by_its_first_tensors(tmp_path, capsys):
+    files = stored("BertForPreTraining")
+    files.config["hidden_size"] = 64
+    error = refused(capsys, files.write(tmp_path / "model"))
+    assert error.count(" not ") == 8 and "; 42 in all differ, as config.json" in error
+
+
+@pytest.mark.parametrize(
+    ("places", "message"),
+    [
+        ({}, "has no weight_map"),
+        ({"a": "../model-00001-of-00002.safetensors"}, "must lie beside its index"),
+        ({"a": 7}, "must lie beside its index"),
+        ({"a": "absent.safetensors"}, "lacks absent.safetensors, which"),
+        ({"a": "model-00001-of-00002.safetensors"}, "and its shards disagree on a, em"),
+    ],
+)
+def test_an_index_that_is_wrong(places, message, tmp_path, capsys):
+    folder = stored("BertModel").write_shards(tmp_path / "model")
+    index = json.dumps({"weight_map": places})
+    (folder / "model.safetensors.index.json").write_text(index)
+    assert message in refused(capsys, folder)
+
+
+def test_an_output_that_exists_is_kept(tmp_path, capsys):
+    folder = stored("BertModel").write(tmp_path / "model")
+    command = ["convert", "import", str(folder), "--from", "huggingface"]
+    assert main([*command, "--output", str(tmp_path / "model")]) == 2
+    assert "exists and is not an empty directory" in capsys.readouterr().err
+
+
+ODD = (0, 1, -1, 2, 31, 2**31, 2**63, 10**30, 1e308, None, True, "", "x", [], {}, [[]])
+
+
+def mutated_json(content: bytes, generator: random.Random) -> bytes:
+    """One value replaced by an odd one; or some bytes changed, gone or doubled."""
+    if generator.random() < 0.5:
+        values = json.loads(content)
+        node, name = values, generator.choice(sorted(values))
+        while isinstance(node[name], dict) and node[name] and generator.random() < 0.9:
+            node = node[name]
+            name = generator.choice(sorted(node))
+        if isinstance(node[name], list) and node[name] and generator.random() < 0.7:
+            node, name = node[name], generator.randrange(len(node[name]))
+        node[name] = generator.choice(ODD)
+        return json.dumps(values).encode()
+    place = generator.randrange(len(content))
+    length = generator.choice((1, 1, 2, 20))
+    noise = generator.choice((b"", generator.randbytes(length), content[place:][:40]))
+    return content[:place] + noise + content[place + length :]
+
+
+def test_a_thousand_damaged_models_end_in_one_line(tmp_path):
+    """Or in the very same parameters, where the damage is to nothing that counts."""
+    folder = stored("BertForMaskedLM").write(tmp_path / "model")
+    config_path, tensors_path = folder / "config.json", folder / "model.safetensors"
+    config, tensors = config_path.read_bytes(), tensors_path.read_bytes()
+    end = 8 + int.from_bytes(tensors[:8], "little")
+    expected = jax.tree.leaves(read_huggingface(epath.Path(folder)).params)
+    generator = random.Random(0)
+    outcomes = {"refused": 0, "equal": 0}
+    for number in range(1000):
+        config_path.write_bytes(config)
+        tensors_path.write_bytes(tensors)
+        if number % 4 == 0:
+            config_path.write_bytes(mutated_json(config, generator))
+        elif number % 4 == 1:
+            cut = generator.randrange(len(tensors))
+            tensors_path.write_bytes(tensors[:cut])
+        else:
+            header = mutated_json(tensors[8:end], generator)
+            shift = generator.choice((0, 0, 0, 1, -1, 1 << 40))
+            length = struct.pack("<Q", len(header) + shift)
+            tensors_path.write_bytes(length + header + tensors[end:])
+        try:
+            found = read_huggingface(epath.Path(folder))
+        except (ValueError, OSError) as error:
+            assert "\n" not in str(error), error
+            outcomes["refused"] += 1
+            continue
+        for one, other in zip(jax.tree.leaves(found.params), expected, strict=True):
+            np.testing.assert_array_equal(one, other, err_msg=str(number))
+        outcomes["equal"] += 1
+    assert min(outcomes.values()) > 20, outcomes

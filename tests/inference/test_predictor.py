@@ -1,0 +1,117 @@
+"""The predictor: what it answers, what it refuses, and that batches do not matter."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import bert_jax
+from bert_jax.inference.predictor import Predictor
+from bert_jax.runs.pretraining import pretrain
+
+
+@pytest.fixture(scope="module")
+def bert(small_config, tmp_path_factory) -> Predictor:
+    """Trained and loaded by a relative path, as on a command line."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("here"))
+        pretrain(small_config, "runs/a")
+        return bert_jax.load("runs/a")
+
+
+def test_fill_mask(bert):
+    found = bert.fill_mask("The [MASK] writes the letter.", k=5)
+    assert len(found) == 5
+    tokens, probabilities = zip(*found, strict=True)
+    assert all(isinstance(token, str) for token in tokens)
+    assert list(probabilities) == sorted(probabilities, reverse=True)
+    everything = bert.fill_mask("The [MASK] writes.", k=bert.config.vocab_size)
+    assert sum(p for _, p in everything) == pytest.approx(1.0, abs=1e-5)
+
+
+@pytest.mark.parametrize("text", ["no mask here", "[MASK] and [MASK]"])
+def test_fill_mask_wants_one_mask(bert, text):
+    with pytest.raises(ValueError, match=r"holds [02] \[MASK\] tokens.*exactly one"):
+        bert.fill_mask(text)
+
+
+def test_fill_mask_of_several_texts(bert):
+    """D: a list is taken, and gives a list."""
+    texts = ["The [MASK] writes.", "A [MASK] in the garden."]
+    assert bert.fill_mask(texts, k=2) == [bert.fill_mask(each, k=2) for each in texts]
+    assert bert.fill_mask([]) == []
+
+
+def test_next_sentence_is_a_probability(bert):
+    one = bert.next_sentence("The judge writes.", "The judge reads.")
+    other = bert.next_sentence("The judge writes.", "A candle in the harbour.")
+    assert 0 < one < 1 and 0 < other < 1 and one != other
+
+
+def test_embeddings_do_not_depend_on_the_batch(bert):
+    texts = ["The judge writes.", "The baker", "in the garden " * 5, "door"] * 20
+    together = bert.embed(texts)
+    assert together.shape == (80, 16) and together.dtype == np.float32
+    for i in (0, 1, 2, 79):
+        np.testing.assert_allclose(together[i], bert.embed([texts[i]])[0], atol=1e-5)
+    assert np.abs(together[0] - together[1]).max() > 1e-3
+    for batch_size in (1, 3, 64):
+        again = bert.embed(texts, batch_size=batch_size)
+        np.testing.assert_allclose(again, together, atol=1e-5)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_embeddings_are_those_of_the_hidden_states(bert, pooling):
+    """Against the encoder on each text alone, without padding."""
+    texts = ["The judge writes.", "in the garden in the garden", "door"]
+    found = bert.embed(texts, pooling=pooling)
+    for text, vector in zip(texts, found, strict=True):
+        t = bert.tokenizer
+        ids = jnp.array([[t.cls_id, *t.encode(text).ids, t.sep_id]])
+        hidden = bert_jax.Encoder(bert.config).apply(
+            {"params": bert.params["encoder"]}, ids, 0 * ids, ids >= 0
+        )[0]
+        expected = hidden.mean(0) if pooling == "mean" else hidden[0]
+        np.testing.assert_allclose(vector, expected, atol=1e-5)
+
+
+def test_normalized_embeddings(bert):
+    texts = ["The judge writes.", "door"]
+    plain, unit = bert.embed(texts), bert.embed(texts, normalize=True)
+    norms = np.linalg.norm(plain, axis=1, keepdims=True)
+    assert np.abs(norms - 1).min() > 0.1
+    np.testing.assert_allclose(unit, plain / norms, atol=1e-6)
+
+
+def test_few_shapes_are_compiled(bert):
+    """Two buckets; of each, full batches of 4 and one batch of 1 or 2."""
+    fresh = Predictor(bert.config, bert.params, bert.tokenizer)
+    texts = ["door"] * 9 + ["The judge writes the letter. " * 3] * 6
+    lengths = [len(ids) + 2 for ids in bert.tokenizer.encode_batch(texts)]
+    assert lengths[0] <= 16 < lengths[-1]
+    fresh.embed(texts, batch_size=4)
+    assert fresh._embed._cache_size() == 4
+    fresh.embed(texts[:8] + texts[10:14], batch_size=4)
+    assert fresh._embed._cache_size() == 4
+
+
+def test_embedding_nothing(bert):
+    assert bert.embed([]).shape == (0, 16)
+
+
+def test_what_embed_refuses(bert):
+    with pytest.raises(ValueError, match="pooling='max' must be 'mean' or 'cls'"):
+        bert.embed(["a"], pooling="max")
+    with pytest.raises(ValueError, match="batch_size=0 must be at least 1"):
+        bert.embed(["a"], batch_size=0)
+    with pytest.raises(ValueError, match="texts is one string; pass a list"):
+        bert.embed("a")
+
+
+def test_texts_over_the_limit_are_refused(bert):
+    with pytest.raises(ValueError, match="The text has .* tokens.*the model takes 32"):
+        bert.embed(["the judge writes " * 20])
+
+
+def test_loading_nothing(tmp_path):
+    with pytest.raises(FileNotFoundError, match="holds no whole checkpoint"):
+        bert_jax.load(tmp_path / "absent")

@@ -1,0 +1,235 @@
+"""Pretraining that begins from an imported model."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import chex
+import jax
+import numpy as np
+import pytest
+from etils import epath
+from huggingface_files import stored
+
+import bert_jax
+from bert_jax.config import (
+    DataConfig,
+    MaskingConfig,
+    OptimizerConfig,
+    PrepareConfig,
+    PretrainConfig,
+)
+from bert_jax.convert.receipts import write_imported
+from bert_jax.data.prepare import prepare
+from bert_jax.data.records import Dataset
+from bert_jax.distributed.mesh import path_name
+from bert_jax.formats.huggingface import read_huggingface
+from bert_jax.formats.imported import Imported
+from bert_jax.model.pretraining import BertForPretraining
+from bert_jax.runs.init_from import open_source
+from bert_jax.runs.pretraining import dry_run, pretrain
+from bert_jax.tasks.pretraining import initial_params
+from bert_jax.training.state import split_seed
+
+Params = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def config(small_config: PretrainConfig) -> PretrainConfig:
+    """One step with a learning rate of 0: what it began with is what it saves."""
+    return dataclasses.replace(
+        small_config,
+        num_steps=1,
+        optimizer=OptimizerConfig(warmup_steps=1, peak_learning_rate=1e-3),
+    )
+
+
+def drawn(config: PretrainConfig, seed: int) -> Params:
+    """What a run of that seed draws."""
+    key, _ = split_seed(seed)
+    return initial_params(BertForPretraining(config.model), key)
+
+
+def imported(
+    config: PretrainConfig,
+    dataset: Dataset,
+    folder: Path,
+    params: Params,
+    **fields: Any,
+) -> PretrainConfig:
+    """The run that begins from a checkpoint of `params`, which is written."""
+    model = dataclasses.replace(config.model, **fields)
+    found = Imported(model, params, dataset.tokenizer, (), (), (), ())
+    write_imported(found, epath.Path(folder))
+    return dataclasses.replace(config, init_from=str(folder))
+
+
+def assert_same(one: Any, other: Any) -> None:
+    for path, leaf in jax.tree_util.tree_leaves_with_path(one):
+        values = other
+        for part in path_name(path).split("/"):
+            values = values[part]
+        np.testing.assert_array_equal(leaf, values, err_msg=path_name(path))
+
+
+@pytest.mark.parametrize(
+    ("heads", "note"),
+    [
+        ((), ""),
+        (("pooler",), " Drawn by seed 0: pooler."),
+        (
+            ("pooler", "masked_lm", "next_sentence"),
+            " Drawn by seed 0: masked_lm, next_sentence, pooler.",
+        ),
+    ],
+)
+def test_heads_that_are_not_there_are_drawn(
+    heads, note, config, dataset, tmp_path, capsys
+):
+    theirs, fresh = drawn(config, 7), drawn(config, 0)
+    taken = {name: part for name, part in theirs.items() if name not in heads}
+    run = imported(config, dataset, tmp_path / "model", taken)
+    pretrain(run, tmp_path / "run")
+    found = bert_jax.load(tmp_path / "run").params
+    assert_same(taken, found)
+    for name in heads:  # drawn in another program, which may round otherwise
+        chex.assert_trees_all_close(fresh[name], found[name], rtol=1e-6)
+    kernels = (p["encoder"]["layer_0"]["attention"] for p in (theirs, fresh))
+    one, other = (np.asarray(p["query"]["kernel"]) for p in kernels)
+    assert (one != other).any(), "the seeds must draw different parameters"
+    anew = "its parameters alone: a new optimizer, and steps count from 0."
+    line = f"From {tmp_path / 'model'}, {anew}{note}\n"
+    assert line in capsys.readouterr().out
+
+
+def test_a_head_that_the_run_lacks_is_left_aside(config, dataset, tmp_path, capsys):
+    params = drawn(config, 7)
+    params["classifier"] = {"dense": {"bias": np.zeros(3, np.float32)}}
+    pretrain(imported(config, dataset, tmp_path / "model", params), tmp_path / "run")
+    assert " Left aside: classifier.\n" in capsys.readouterr().out
+    assert "classifier" not in bert_jax.load(tmp_path / "run").params
+
+
+def lacks_a_layer(params: Params) -> None:
+    del params["encoder"]["layer_0"]
+
+
+def lacks_the_encoder(params: Params) -> None:
+    del params["encoder"]
+
+
+def lacks_half_a_head(params: Params) -> None:
+    del params["masked_lm"]["bias"]
+
+
+def other_width(params: Params) -> None:
+    params["pooler"]["dense"]["bias"] = np.zeros(7, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lacks_a_layer,
+            "layer_0/attention/key/bias is absent and should be .16,.; .*1",
+        ),
+        (lacks_the_encoder, "layer_norm/bias is absent and should be .16,.; .* 21 in"),
+        (lacks_half_a_head, "masked_lm/bias is absent and should be .160,.; 1 in all"),
+        (other_width, r"pooler/dense/bias is \(7,\) and should be \(16,\); 1 in all"),
+    ],
+)
+def test_other_parameters_are_refused(
+    change: Callable[[Params], None], message, config, dataset, tmp_path
+):
+    params = jax.tree.map(np.asarray, drawn(config, 7))
+    change(params)
+    run = imported(config, dataset, tmp_path / "model", params)
+    for start in (dry_run, pretrain):
+        with pytest.raises(ValueError, match=message):
+            start(run, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        (
+            "hidden_act",
+            "relu",
+            "model.hidden_act=gelu but .* relu; pass --model.hidden-",
+        ),
+        ("layer_norm_eps", 1e-5, "model.layer_norm_eps=1e-12 but .* with 1e-05; pass"),
+    ],
+)
+def test_another_computation_is_refused(
+    field, value, message, config, dataset, tmp_path
+):
+    params = drawn(config, 7)
+    run = imported(config, dataset, tmp_path / "model", params, **{field: value})
+    with pytest.raises(ValueError, match=message):
+        pretrain(run, tmp_path / "run")
+
+
+def test_a_dry_run_tells_what_it_begins_from(config, dataset, tmp_path):
+    params = {"encoder": drawn(config, 7)["encoder"]}
+    run = imported(config, dataset, tmp_path / "model", params)
+    first, *rest = dry_run(run, "")
+    assert first.endswith(" Drawn by seed 0: masked_lm, next_sentence, pooler.")
+    assert rest
+    assert "From " not in "".join(dry_run(config, ""))
+
+
+def test_a_dry_run_refuses_the_workdir_of_another_run(config, tmp_path):
+    pretrain(config, tmp_path)
+    other = dataclasses.replace(config, seed=1)
+    with pytest.raises(ValueError, match="belongs to another run: seed was 0"):
+        dry_run(other, tmp_path)
+
+
+def test_a_kept_optimizer_is_told(config, tmp_path):
+    pretrain(config, tmp_path / "first")
+    run = dataclasses.replace(
+        config,
+        init_from=str(tmp_path / "first"),
+        keep_optimizer=True,
+        num_steps=2,
+    )
+    line, *_ = dry_run(run, "")
+    assert line == (
+        f"From {tmp_path / 'first'}, with its optimizer and its count of steps."
+    )
+
+
+def test_no_optimizer_can_be_kept(config, dataset, tmp_path):
+    run = imported(config, dataset, tmp_path / "model", drawn(config, 7))
+    with pytest.raises(ValueError, match="was imported and has no optimizer; leave th"):
+        pretrain(dataclasses.replace(run, keep_optimizer=True), tmp_path / "run")
+
+
+def test_a_run_begins_from_hugging_faces_files(config, dataset, corpus, tmp_path):
+    """Text is to be prepared by the model's own tokenizer, which an import holds."""
+    folder = stored("BertForMaskedLM").write(tmp_path / "model")
+    found = read_huggingface(epath.Path(folder))
+    model = dataclasses.replace(found.config, head="pretraining")
+    run = dataclasses.replace(
+        config,
+        model=model,
+        data=DataConfig(sequence_length=20),
+        masking=MaskingConfig(max_predictions=3),
+        init_from=str(folder),
+    )
+    with pytest.raises(ValueError, match="different tokenizers; make a checkpoint of"):
+        open_source(run, dataset, None)
+    write_imported(found, epath.Path(tmp_path / "checkpoint"))
+    prepared = PrepareConfig(
+        input=(str(corpus / "*.txt"),),
+        tokenizer=str(tmp_path / "checkpoint" / "tokenizer"),
+        output=str(tmp_path / "rows"),
+        sequence_length=20,
+        workers=1,
+    )
+    prepare(prepared)
+    data = DataConfig(path=prepared.output, sequence_length=20)
+    pretrain(dataclasses.replace(run, data=data), tmp_path / "run")
+    assert_same(found.params, bert_jax.load(tmp_path / "run").params)

@@ -1,0 +1,123 @@
+"""Several fine-tuning runs: the grid, the best, and going on."""
+
+import csv
+import dataclasses
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+import bert_jax
+from bert_jax.cli.main import main
+from bert_jax.config import ExamplesConfig, FinetuneConfig, MeshConfig, OptimizerConfig
+from bert_jax.runs import sweeps
+from bert_jax.runs.sweeps import finetune_runs, grid, runs_table
+
+SCORES = {0: 0.5, 1: 0.75, 2: 0.25}
+
+
+def config_of(**options) -> FinetuneConfig:
+    optimizer = OptimizerConfig(peak_learning_rate=1e-2, warmup_steps=0)
+    return FinetuneConfig(optimizer=optimizer, **options)
+
+
+def test_the_grid_is_the_papers():
+    runs = list(grid(config_of(seed=5), 2, sweep=True))
+    assert len(runs) == len({run.name for run in runs}) == 3 * 2 * 3 * 2
+    assert len({run.setting for run in runs}) == 18
+    assert {run.config.seed for run in runs} == {5, 6}
+    rates = {run.config.optimizer.peak_learning_rate for run in runs}
+    assert rates == {5e-5, 3e-5, 2e-5}
+    assert {run.config.batch_size for run in runs} == {16, 32}
+    assert {run.config.num_epochs for run in runs} == {2.0, 3.0, 4.0}
+
+
+def test_without_a_sweep_only_the_seed_changes():
+    config = config_of()
+    runs = list(grid(config, 3, sweep=False))
+    assert [dataclasses.replace(run.config, seed=0) for run in runs] == [config] * 3
+    assert [run.config.seed for run in runs] == [0, 1, 2]
+
+
+@pytest.fixture
+def fake_runs(monkeypatch):
+    """Stands for `finetune`: scores by the seed, and a checkpoint in the workdir."""
+    calls = []
+
+    def finetune(config, workdir, cache):
+        calls.append(config.seed)
+        (workdir / "checkpoints" / "7").mkdir(parents=True)
+        accuracy = SCORES[config.seed]
+        return {"loss": 1.0, "accuracy": accuracy, "baseline: chance": 0.4}
+
+    monkeypatch.setattr(sweeps, "finetune", finetune)
+    return calls
+
+
+def test_only_the_best_keeps_its_checkpoints(fake_runs, tmp_path):
+    runs = finetune_runs(config_of(), tmp_path, 3)
+    assert [run["scores"]["accuracy"] for run in runs] == [0.5, 0.75, 0.25]
+    best = json.loads((tmp_path / "runs.json").read_text())["best"]
+    assert best == runs[1]["name"]
+    assert [path.parent.name for path in tmp_path.glob("*/checkpoints")] == [best]
+    output = io.StringIO()
+    Console(file=output, width=120).print(runs_table(runs))
+    text = output.getvalue()
+    assert "0.5000 ± 0.2500" in text and "baseline: chance 0.4000" in text
+
+
+def test_what_was_finished_is_not_done_again(fake_runs, tmp_path):
+    finetune_runs(config_of(), tmp_path, 1)
+    finetune_runs(config_of(), tmp_path, 3)
+    assert fake_runs == [0, 1, 2]
+    with pytest.raises(
+        ValueError, match=r"runs\.json tells of runs with other options"
+    ):
+        finetune_runs(config_of(batch_size=16), tmp_path, 3)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """Who reads, and who writes: one word tells."""
+    path = tmp_path_factory.mktemp("table") / "train.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["text", "label"])
+        for i in range(24):
+            subject, verb = ("clerk", "reads") if i % 2 else ("baker", "writes")
+            writer.writerow([f"The {subject} {verb} a letter.", verb])
+    return path
+
+
+def test_a_directory_of_runs_loads_the_best(table, pretrained, tmp_path, capsys):
+    code = main(
+        f"finetune text-classification --init-from {pretrained} --data.train {table} "
+        f"--workdir {tmp_path / 'runs'} --seeds 2 --num-steps 4 --batch-size 4 "
+        "--data.max-length 32 --mesh.data 1".split()
+    )
+    printed = capsys.readouterr().out
+    assert code == 0, printed
+    assert "± standard deviation" in printed
+    bert = bert_jax.load(tmp_path / "runs")
+    (said,) = bert.classify(["The clerk reads a letter."])
+    assert said["label"] in ("reads", "writes")
+    assert sum(said["probabilities"].values()) == pytest.approx(1, abs=1e-6)
+
+
+def test_a_config_keeps_its_data(table, pretrained, tmp_path):
+    """What the runs share lies beside them, and each has its own seed."""
+    config = FinetuneConfig(
+        data=ExamplesConfig(train=str(table), max_length=32),
+        mesh=MeshConfig(data=1),
+        init_from=str(pretrained),
+        num_steps=2,
+        batch_size=4,
+    )
+    runs = finetune_runs(config, tmp_path / "two", 2)
+    assert len(list((tmp_path / "two" / "examples").iterdir())) == 2
+    seeds = [
+        json.loads((tmp_path / "two" / run["name"] / "config.json").read_text())["seed"]
+        for run in runs
+    ]
+    assert seeds == [0, 1]

@@ -1,0 +1,188 @@
+"""What lies on gs://, where a file is written as a whole or not at all."""
+
+import functools
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+from etils import epath
+
+from bert_jax.checkpoints.manager import Checkpoints
+from bert_jax.cli.main import main
+from bert_jax.data.records import Dataset, open_dataset
+from bert_jax.storage.atomic import absolute
+from bert_jax.storage.manifest import DamagedError
+from bert_jax.storage.remote import local_copy
+from bert_jax.tokenization import Tokenizer
+from bert_jax.training.report import Report
+
+
+class Bucket:
+    """Stands for epath's way to gs://: a folder in which no file can be added to."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __getattr__(self, name: str) -> Any:
+        return functools.partial(self._call, name)
+
+    def _call(self, name: str, *arguments: str, **options: Any) -> Any:
+        assert arguments[1:] != ("a",), "an object is written as a whole"
+        found = [a.replace("gs://", f"{self.folder}/") for a in arguments]
+        return getattr(epath.backend.os_backend, name)(*found, **options)
+
+
+@pytest.fixture
+def buckets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which gs://bucket is `bucket`."""
+    monkeypatch.setattr(epath.backend, "tf_backend", Bucket(tmp_path))
+    monkeypatch.setattr(epath.gpath, "_is_tf_installed", lambda: True)
+    monkeypatch.setattr(epath.gpath, "_is_zonal_gcs_bucket", lambda _: False)
+    return tmp_path
+
+
+@pytest.fixture
+def caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    return tmp_path / "caches" / "bert_jax" / "datasets"
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_report_is_there_after_each_flush(buckets):
+    workdir, written = epath.Path("gs://bucket/run"), buckets / "bucket" / "run"
+    with Report(workdir, 0, 4, examples=True) as report:
+        report.write(1, "train", {"loss": 1.0})
+        report.write_examples(1, np.arange(2))
+        report.flush().result()
+        assert [line["step"] for line in lines(written / "metrics.jsonl")] == [1]
+        report.write(2, "train", {"loss": 0.5})
+    # The run went down after its checkpoint at step 1, and goes on from there.
+    with Report(workdir, 1, 4, examples=True) as report:
+        report.write(2, "train", {"loss": 0.25})
+    found = [(line["step"], line["loss"]) for line in lines(written / "metrics.jsonl")]
+    assert found == [(1, 1.0), (2, 0.25)]
+    assert lines(written / "examples.jsonl") == [{"step": 1, "rows": [0, 1]}]
+    assert list((written / "tensorboard").glob("events.*"))
+
+
+def test_checkpoints_go_there_and_not_into_a_folder_of_that_name(monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr(
+        ocp, "CheckpointManager", lambda directory, options: asked.append(directory)
+    )
+    monkeypatch.chdir(tmp_path)
+    for name in ("gs://bucket/run", "runs/a", "/runs/b"):
+        Checkpoints(epath.Path(name), 2, {}, epath.Path("tokenizer"))
+    wanted = ["gs://bucket/run", f"{tmp_path}/runs/a", "/runs/b"]
+    assert [str(path) for path in asked] == wanted
+    assert str(absolute(epath.Path("gs://bucket"))) == "gs://bucket"
+
+
+def test_a_dataset_is_copied_to_this_machine_once(buckets, caches, dataset, capsys):
+    shutil.copytree(dataset.path, buckets / "bucket" / "data")
+    found = open_dataset("gs://bucket/data", verify=True)
+    assert found.fingerprint == dataset.fingerprint
+    assert found.path.parent == epath.Path(caches)
+    assert (
+        found.train.gather(np.arange(3)) == dataset.train.gather(np.arange(3))
+    ).all()
+    assert "Copying gs://bucket/data, " in capsys.readouterr().out
+    # What is there is not fetched again, but for the manifest, which names it.
+    for shard in (buckets / "bucket" / "data").glob("*.npy"):
+        shard.unlink()
+    assert open_dataset("gs://bucket/data").path == found.path
+    assert capsys.readouterr().out == ""
+
+
+def damaged(bucket: Path, dataset: Dataset) -> str:
+    shutil.copytree(dataset.path, bucket / "data")
+    shard = bucket / "data" / dataset.manifest["shards"][0]["path"]
+    content = bytearray(shard.read_bytes())
+    content[-1] ^= 1
+    shard.write_bytes(content)
+    return "has another sha256"
+
+
+def pointing_outside(bucket: Path, dataset: Dataset) -> str:
+    shutil.copytree(dataset.path, bucket / "data")
+    manifest = json.loads((bucket / "data" / "manifest.json").read_text())
+    del manifest["checksum"]  # as version 0.1.0 wrote it
+    manifest["shards"][0]["path"] = "../../stray"
+    (bucket / "data" / "manifest.json").write_text(json.dumps(manifest))
+    return "names '../../stray', outside of gs://bucket/data"
+
+
+def of_something_else(bucket: Path, dataset: Dataset) -> str:
+    (bucket / "data").mkdir()
+    (bucket / "data" / "manifest.json").write_text('{"files": []}')
+    return "is not a dataset's manifest"
+
+
+@pytest.mark.parametrize("broken", [damaged, pointing_outside, of_something_else])
+def test_a_copy_that_is_not_whole_is_not_kept(broken, buckets, caches, dataset):
+    (buckets / "bucket").mkdir()
+    problem = broken(buckets / "bucket", dataset)
+    with pytest.raises(DamagedError, match=problem):
+        local_copy(epath.Path("gs://bucket/data"))
+    assert [path.suffix for path in caches.iterdir()] == [".lock"]
+
+
+def test_a_tokenizer_is_read_there(buckets, dataset):
+    shutil.copytree(dataset.path / "tokenizer", buckets / "bucket" / "vocabulary")
+    found = Tokenizer.load("gs://bucket/vocabulary")
+    assert found.fingerprint == dataset.tokenizer.fingerprint
+
+
+class Unreachable:
+    def exists(self, path: str) -> bool:
+        raise RuntimeError(f"No host\nof {path}")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["pretrain", "--data.path", "gs://no/data", "--workdir", "runs/a"],
+        ["inspect", "gs://no/data"],
+        ["evaluate", "--checkpoint", "gs://no/data"],
+        ["prepare", "--input", "x", "--tokenizer", "gs://no/data", "--output", "y"],
+    ],
+)
+def test_what_cannot_be_reached_is_one_line(arguments, monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(epath.backend, "tf_backend", Unreachable())
+    monkeypatch.setattr(epath.gpath, "_is_tf_installed", lambda: True)
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(
+        "bert-jax: gs://no/data cannot be reached: No host of gs://no/data"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_addresses_of_other_kinds_are_refused(capsys):
+    assert main(["inspect", "ftp://host/data"]) == 2
+    assert "is an address of a kind that is not read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("output", ["gs://bucket/data", "ftp://host/data"])
+def test_outputs_are_local(output, dataset, capsys, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("One sentence.\n")
+    tokenizer = str(dataset.path / "tokenizer")
+    for arguments in (
+        ["prepare", "--input", str(text), "--tokenizer", tokenizer],
+        ["vocab", "--input", str(text)],
+        ["convert", "import", "nowhere", "--from", "huggingface"],
+        ["convert", "export", "nowhere", "--to", "stablehlo"],
+        ["convert", "extend", "nowhere"],
+    ):
+        assert main([*arguments, "--output", output]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert f"output={output} is not a local directory" in line

@@ -1,0 +1,130 @@
+"""Every place that a model may lie in, and what the models there cannot do."""
+
+import sys
+
+import huggingface_hub
+import numpy as np
+import pytest
+from huggingface_files import stored
+
+import bert_jax
+from bert_jax.cli.main import main
+from bert_jax.pretrained import open_model
+
+NAME = "hf:owner/model@main"
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch) -> dict[str, object]:
+    """A stand-in for the hub's download: what it was asked for."""
+    folder = stored("BertForMaskedLM").write(tmp_path / "hub")
+    asked: dict[str, object] = {}
+
+    def download(repository: str, **options: object) -> str:
+        asked.update(options, repository=repository)
+        return str(folder)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    return asked
+
+
+def test_a_name_at_the_hub_is_fetched_without_its_pickles(hub, tmp_path, capsys):
+    bert = bert_jax.load(NAME)
+    assert bert.config.head == "masked_lm"
+    assert (hub["repository"], hub["revision"]) == ("owner/model", "main")
+    assert not [name for name in hub["allow_patterns"] if "bin" in name]
+    command = ["convert", "import", NAME, "--from", "huggingface", "--output"]
+    assert main([*command, str(tmp_path / "checkpoint")]) == 0
+    assert capsys.readouterr().out == (
+        f"{tmp_path / 'checkpoint'}: 20,956 parameters, head masked_lm; "
+        "42 tensors taken, 0 fresh, 0 left over; "
+        "3 settings left over (dtype, transformers_version, use_cache).\n"
+    )
+    again = bert_jax.load(tmp_path / "checkpoint")
+    assert again.pairs == bert.pairs == "none"
+
+
+@pytest.mark.parametrize("name", ["hf:owner/model", "hf:@main", "hf:a/b/c@main", "hf:"])
+def test_a_name_at_the_hub_must_be_whole(name):
+    with pytest.raises(ValueError, match="must be hf:OWNER/NAME@REVISION, as in hf:g"):
+        bert_jax.load(name)
+
+
+def test_what_the_hub_cannot_give_is_one_line(monkeypatch):
+    def fail(*_: object, **__: object) -> str:
+        raise RuntimeError("no\nnetwork")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
+    with pytest.raises(ValueError, match="model@main cannot be fetched: no network "):
+        bert_jax.load(NAME)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(ValueError, match="needs huggingface_hub; install it by `pip"):
+        bert_jax.load(NAME)
+
+
+def test_a_tensorflow_checkpoint_must_be_imported_first(tmp_path):
+    for name in ("bert_model.ckpt", "model.ckpt-7"):
+        (tmp_path / f"{name}.index").touch()
+        for path in (tmp_path, tmp_path / name):
+            with pytest.raises(ValueError, match=f"--from tf1 {path} --output"):
+                bert_jax.load(path)
+
+
+def test_a_model_says_which_head_it_lacks(tmp_path):
+    encoder = bert_jax.load(stored("BertModel").write(tmp_path / "encoder"))
+    with pytest.raises(
+        ValueError, match=r"no masked_lm head \(head=encoder\), which f"
+    ):
+        encoder.fill_mask("the [MASK]")
+    with pytest.raises(ValueError, match="no next_sentence head .head=encoder., which"):
+        encoder.next_sentence("the cat", "a mat")
+    masked_lm = bert_jax.load(stored("BertForMaskedLM").write(tmp_path / "masked_lm"))
+    with pytest.raises(ValueError, match="no next_sentence head .head=masked_lm., whi"):
+        masked_lm.next_sentence("the cat", "a mat")
+    assert len(masked_lm.fill_mask("the [MASK]", k=3)) == 3
+    for bert in (encoder, masked_lm):
+        vectors = bert.embed(["the cat", "a mat"])
+        assert vectors.shape == (2, 32) and np.abs(vectors[0] - vectors[1]).max() > 0.01
+
+
+def test_an_imported_model_says_so(tmp_path):
+    folder = stored("BertForPreTraining").write(tmp_path / "model")
+    model = open_model(str(folder))
+    assert (
+        model.imported and model.pairs == "nsp" and str(model.directory) == str(folder)
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["improt"], "convert 'improt' must be convert import"),
+        (["import"], "convert import needs SRC and --from and --output"),
+        (["import", "a", "--from", "torch", "--output", "b"], "torch"),
+        (
+            ["import", "absent", "--from", "huggingface", "--output", "b"],
+            "absent is not there; name a directory that is",
+        ),
+    ],
+)
+def test_a_command_that_is_wrong(arguments, message, capsys):
+    code = main(["convert", *arguments])
+    assert code == 2 and message in capsys.readouterr().err
+
+
+def test_convert_lists_its_verbs(capsys):
+    assert main(["convert"]) == main(["convert", "--help"]) == 0
+    assert "  import " in capsys.readouterr().out
+
+
+def test_a_snapshot_of_links_into_blobs_opens_as_hubs_caches_have_it(tmp_path):
+    folder = stored("BertForMaskedLM").write_shards(tmp_path / "model")
+    expected = bert_jax.load(folder)
+    blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshots" / "0a1b"
+    blobs.mkdir()
+    snapshot.mkdir(parents=True)
+    for number, path in enumerate(sorted(folder.iterdir())):
+        path.rename(blobs / str(number))
+        (snapshot / path.name).symlink_to(f"../../blobs/{number}")
+    bert = bert_jax.load(snapshot)
+    assert bert.fill_mask("the [MASK]") == expected.fill_mask("the [MASK]")
