@@ -2,6 +2,7 @@
 
 import ast
 import graphlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -135,6 +136,17 @@ def test_files_and_functions_stay_small(name):
 def test_few_files_lie_at_the_top():
     names = {path.name for path in PACKAGE.glob("*.py")}
     assert names == {"__init__.py", "__main__.py", "tokenization.py", "pretrained.py"}
+
+
+def test_the_architecture_page_names_every_room_and_files_that_exist():
+    text = (PACKAGE.parent / "docs" / "architecture.md").read_text()
+    named = set(re.findall(r"`([a-z_]+/|[a-z_]+\.py)`", text))
+    top = {name.rstrip("/").removesuffix(".py") for name in named}
+    assert set(ROOMS) - {"__main__"} <= top
+    files = set(re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.(?:py|json))`", text))
+    assert len(files) > 20
+    for name in files:
+        assert (PACKAGE / name).exists() or (PACKAGE.parent / name).exists(), name
 
 
 def test_importing_the_package_loads_neither_jax_nor_tensorflow():
