@@ -22,8 +22,8 @@ COMPILATION_CACHE = "compilation_cache"
 def share_compilation_cache(workdir: epath.Path) -> None:
     """Have several processes keep compiled programs in `workdir`, for the next start.
 
-    One process alone keeps them among the user's caches (see `backend.prepare`). Where
-    `JAX_COMPILATION_CACHE_DIR` is set, empty included, that choice is kept.
+    One process alone keeps them among the user's caches (see `environment.prepare`).
+    Where `JAX_COMPILATION_CACHE_DIR` is set, empty included, that choice is kept.
 
     The hosts of GPUs tune the kernels of a program together while they compile it. A
     host that finds the program compiled would leave the others waiting, so that no

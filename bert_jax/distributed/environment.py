@@ -84,7 +84,7 @@ def keep_compiled(environment: MutableMapping[str, str]) -> None:
 
     Another that was chosen is kept, and an empty `JAX_COMPILATION_CACHE_DIR` is a
     choice too. Several processes keep theirs in the workdir that they share: see
-    `training.compilation_cache`.
+    `compilation_cache.py`.
     """
     several = any(environment.get(name, "0") != "0" for name in SEVERAL_PROCESSES)
     if not several:

@@ -76,7 +76,7 @@ def make_gradient(
     """Parameters, batch, keys for `task.draw` and of dropout → gradient, sums over all.
 
     Args:
-        partitions: of each parameter, by the table of `sharding.py`.
+        partitions: of each parameter, by the table of `distributed/mesh.py`.
         microbatches: parts that each device works its rows through in; dropout is
             drawn for each part and device anew.
     """
