@@ -12,9 +12,10 @@ import pytest
 from pyarrow import parquet
 
 from bert_jax.config import PrepareConfig
-from bert_jax.data import chunks, corpus, sources
+from bert_jax.data import chunks, corpus
 from bert_jax.data.prepare import prepare as prepare_dataset
 from bert_jax.data.records import open_dataset
+from bert_jax.demo import installed_documentation
 from bert_jax.demo.installed_documentation import library, write_corpus
 
 LAYOUT = chunks.Layout(chunk_bytes=10_000, shard_bytes=20_000)
@@ -143,7 +144,7 @@ def test_the_documentation_of_what_is_installed_is_prepared(config, monkeypatch)
     folder = Path(pytest.__file__).parent.parent / "_pytest"
     small = library("pytest", "1", folder, [p.name for p in folder.glob("*.py")])
     write = functools.partial(write_corpus, libraries=[small], workers=1)
-    monkeypatch.setattr(sources, "write_corpus", write)
+    monkeypatch.setattr(installed_documentation, "write_corpus", write)
     manifest = prepare(change(config, input=("installed-documentation",)), silent)
     (source,) = manifest["sources"]
     assert source["name"] == "installed-documentation"

@@ -15,7 +15,7 @@ import pytest
 from bert_jax.distributed import startup as distributed
 
 JOINED = (
-    "import os, time\nfrom bert_jax.training import distributed\n"
+    "import os, time\nfrom bert_jax.distributed import startup as distributed\n"
     "distributed.start(os.environ)\nprint('joined', flush=True)\ntime.sleep({})"
 )
 STACK = "Check failure stack trace"

@@ -204,7 +204,7 @@ KILLED = """
 import json, os, signal, sys, time
 from bert_jax.config import FinetuneConfig
 from bert_jax.config.serialization import from_dict
-from bert_jax.runs.pretraining import finetune
+from bert_jax.runs.finetuning import finetune
 from bert_jax.training.report import Report
 
 write = Report.write
