@@ -11,7 +11,7 @@ from typing import Any
 import jax
 from etils import epath
 
-from bert_jax.distributed.collectives import any_problem, from_first, is_first, together
+from bert_jax.distributed.collectives import any_problem, from_first, is_first
 from bert_jax.distributed.environment import distrust
 from bert_jax.storage.atomic import is_address
 from bert_jax.terminal.messages import say
@@ -35,20 +35,33 @@ def share_compilation_cache(workdir: epath.Path) -> None:
     if any_problem("" if config.jax_compilation_cache_dir is None else "chosen"):
         return
     directory = workdir / COMPILATION_CACHE
-    with together():
-        if is_first():
-            directory.mkdir(mode=0o700, exist_ok=True)
-    programs, problem = _programs(directory)
-    of_primary = from_first(programs)
-    if not problem and programs != of_primary:
-        problem = f"process {jax.process_index()} does not see those of process 0 there"
-    if problem := any_problem(problem):
+    problem = any_problem(_make(directory) if is_first() else "")
+    if not problem:
+        programs, problem = _programs(directory)
+        of_primary = from_first(programs)
+        if not problem and programs != of_primary:
+            number = jax.process_index()
+            problem = f"process {number} does not see those of process 0 there"
+        problem = any_problem(problem)
+    if problem:
         if is_first():
             say(f"Compiled programs are not kept in {directory}: {problem}.")
         return
     # XLA's own caches within JAX's would be written by process 0 while others read.
     config.update("jax_persistent_cache_enable_xla_caches", "none")
     config.update("jax_compilation_cache_dir", str(directory))
+
+
+def _make(directory: epath.Path) -> str:
+    """Make the directory; why it cannot be made, "": it is there.
+
+    A run needs no cache: what cannot be kept is compiled again.
+    """
+    try:
+        directory.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        return " ".join(str(error).split())
+    return ""
 
 
 def _programs(directory: epath.Path) -> tuple[list[str], str]:

@@ -78,3 +78,10 @@ def test_a_second_start_finds_the_programs_of_the_first(tmp_path):
     (first, told), (others, _) = run_two([workdir, late])
     assert first == others == "14.0 0"
     assert "process 1 does not see those of process 0 there" in told
+
+
+def test_a_run_goes_on_where_no_program_can_be_kept(tmp_path):
+    (tmp_path / "compilation_cache").write_text("a file")
+    (first, told), (others, _) = run_two([tmp_path] * 2)
+    assert first == others == "14.0 0"
+    assert "Compiled programs are not kept in" in told and "File exists" in told
