@@ -13,7 +13,7 @@ from bert_jax.benchmark.devices import OurModel, compiled
 from bert_jax.benchmark.figures import Figures
 from bert_jax.benchmark.pytorch import Arrays
 from bert_jax.benchmark.synthetic import synthetic_task
-from bert_jax.distributed.mesh import make_mesh, to_global, tree_shardings
+from bert_jax.distributed.mesh import make_mesh, to_global_arrays, tree_shardings
 from bert_jax.masking.batch import MaskedBatch, mask_tokens
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.state import initial_state, num_parameters
@@ -65,7 +65,7 @@ def benchmark_train(options: argparse.Namespace) -> Figures:
     shardings = tree_shardings(mesh, jax.eval_shape(initial))
     state = jax.jit(initial, out_shardings=shardings)()
     rows = task.batch(0)
-    batch = to_global(rows, mesh)
+    batch = to_global_arrays(rows, mesh)
     train_step = make_train_step(task, config, mesh, shardings)
     program, figures = compiled(train_step, state, batch)
     figures = {"parameters": num_parameters(state.params), **figures}

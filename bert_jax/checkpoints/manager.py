@@ -12,7 +12,11 @@ from etils import epath
 
 from bert_jax.checkpoints.restore import restore_step
 from bert_jax.checkpoints.steps import selection_scores
-from bert_jax.distributed.collectives import any_problem, is_first, together
+from bert_jax.distributed.collectives import (
+    first_error,
+    is_primary,
+    raise_on_all_processes,
+)
 from bert_jax.storage.atomic import absolute, is_address
 from bert_jax.storage.files import named_full_disk, write_json
 from bert_jax.storage.manifest import (
@@ -96,8 +100,8 @@ class Checkpoints:
         """
         self.wait()
         uploads = flush()
-        with together():
-            if is_first():
+        with raise_on_all_processes():
+            if is_primary():
                 self._check_lock()
         items = ocp.args.Composite(
             state=ocp.args.StandardSave(params), optimizer=ocp.args.StandardSave(rest)
@@ -131,7 +135,7 @@ class Checkpoints:
             self._manager.wait_until_finished()
             # Orbax has waited, in its own thread, until every process had written its
             # part.
-            if not is_first():
+            if not is_primary():
                 return
             if uploads is not None:
                 uploads.result()
@@ -154,7 +158,7 @@ class Checkpoints:
         Args:
             score: NaN counts as none.
         """
-        if is_first() and math.isfinite(score):
+        if is_primary() and math.isfinite(score):
             self._scores[step] = score
             self._scoring.append(self._thread.submit(self._write_score, step, score))
 
@@ -222,7 +226,7 @@ class Checkpoints:
             return True
         step, future = saving
         error = future.exception()
-        problem = any_problem("" if error is None else describe_error(error))
+        problem = first_error("" if error is None else describe_error(error))
         if not problem:
             self._failed_in_a_row, self._retry_at = 0, None
             return True
@@ -242,8 +246,8 @@ class Checkpoints:
         """Remove what a save that failed has left, and begin with Orbax afresh."""
         with contextlib.suppress(Exception):
             self._manager.close()
-        with together():
-            if is_first():
+        with raise_on_all_processes():
+            if is_primary():
                 with contextlib.suppress(OSError):
                     (self._directory / str(step)).rmtree(missing_ok=True)
         self._manager = self._open()

@@ -195,8 +195,11 @@ def _truncate(
     second = spans[:, 3] - spans[:, 2]
     excess = np.maximum(first + second - limit, 0)
     uneven = np.minimum(np.abs(first - second), excess)
-    from_first = np.where(first > second, uneven, 0) + (excess - uneven) // 2
-    for column, removed in ((0, from_first), (2, excess - from_first)):
+    from_first_side = np.where(first > second, uneven, 0) + (excess - uneven) // 2
+    for column, removed in (
+        (0, from_first_side),
+        (2, excess - from_first_side),
+    ):
         front = rng.binomial(removed, 0.5)
         spans[:, column] += front
         spans[:, column + 1] -= removed - front

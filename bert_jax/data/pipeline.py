@@ -89,7 +89,7 @@ def row_numbers(
     return numbers
 
 
-def host_share(batch_size: int, host_index: int, host_count: int) -> slice:
+def host_slice(batch_size: int, host_index: int, host_count: int) -> slice:
     """The contiguous part of a global batch that one host reads.
 
     Raises:

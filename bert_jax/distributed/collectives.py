@@ -1,6 +1,6 @@
 """What the processes of a run tell each other; with one process, nothing is said.
 
-Every function here but `is_first` is a collective: all processes call it, in the same
+Every function here but `is_primary` is a collective: all processes call it, in the same
 order, from their main thread.
 """
 
@@ -24,13 +24,13 @@ _PIECE_BYTES = 1024
 _NO_ERROR, _USERS, _OTHER = range(3)
 
 
-def is_first() -> bool:
+def is_primary() -> bool:
     """Whether this process is the one that writes files and speaks."""
     return jax.process_index() == 0
 
 
 @contextlib.contextmanager
-def together() -> Iterator[None]:
+def raise_on_all_processes() -> Iterator[None]:
     """An error within, on any process, is an error on all; and all leave at once.
 
     So that none goes on into a collective, there to wait for one that failed.
@@ -64,7 +64,7 @@ def _tell(kind: int, message: str) -> list[tuple[int, str]]:
     ]
 
 
-def any_problem(problem: str) -> str:
+def first_error(problem: str) -> str:
     """A problem of any process, on all of them; "": none has one.
 
     Args:
@@ -73,11 +73,11 @@ def any_problem(problem: str) -> str:
     return next((message for _, message in _tell(_NO_ERROR, problem) if message), "")
 
 
-def from_first(value: T) -> T:
+def broadcast_from_primary(value: T) -> T:
     """The first process's `value`, which JSON can hold, on every process."""
     if jax.process_count() == 1:
         return value
-    content = json.dumps(value).encode() if is_first() else b""
+    content = json.dumps(value).encode() if is_primary() else b""
     length = int(multihost_utils.broadcast_one_to_all(np.int32(len(content))))
     padded = np.zeros(-(-length // _PIECE_BYTES) * _PIECE_BYTES, np.uint8)
     padded[: len(content)] = np.frombuffer(content, np.uint8)
@@ -86,16 +86,16 @@ def from_first(value: T) -> T:
     return found
 
 
-def first_before_others(make: Callable[[], T]) -> T:
+def run_on_primary_first(make: Callable[[], T]) -> T:
     """What `make` gives, called on the first process before it is on the others.
 
     What it leaves on a disk that they share, the others find there.
     """
-    with together():
-        if is_first():
+    with raise_on_all_processes():
+        if is_primary():
             made = make()
-    with together():
-        if not is_first():
+    with raise_on_all_processes():
+        if not is_primary():
             made = make()
     return made
 

@@ -11,7 +11,11 @@ from typing import Any
 import jax
 from etils import epath
 
-from bert_jax.distributed.collectives import any_problem, from_first, is_first
+from bert_jax.distributed.collectives import (
+    broadcast_from_primary,
+    first_error,
+    is_primary,
+)
 from bert_jax.distributed.environment import distrust
 from bert_jax.storage.atomic import is_address
 from bert_jax.terminal.messages import say
@@ -32,19 +36,19 @@ def share_compilation_cache(workdir: epath.Path) -> None:
     if jax.process_count() == 1:
         return
     config: Any = jax.config
-    if any_problem("" if config.jax_compilation_cache_dir is None else "chosen"):
+    if first_error("" if config.jax_compilation_cache_dir is None else "chosen"):
         return
     directory = workdir / COMPILATION_CACHE
-    problem = any_problem(_make(directory) if is_first() else "")
+    problem = first_error(_make(directory) if is_primary() else "")
     if not problem:
         programs, problem = _programs(directory)
-        of_primary = from_first(programs)
+        of_primary = broadcast_from_primary(programs)
         if not problem and programs != of_primary:
             number = jax.process_index()
             problem = f"process {number} does not see those of process 0 there"
-        problem = any_problem(problem)
+        problem = first_error(problem)
     if problem:
-        if is_first():
+        if is_primary():
             say(f"Compiled programs are not kept in {directory}: {problem}.")
         return
     # XLA's own caches within JAX's would be written by process 0 while others read.

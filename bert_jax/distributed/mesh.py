@@ -16,9 +16,9 @@ from jax.sharding import PartitionSpec as P
 from bert_jax.config import MeshConfig
 
 AXES = ("data", "fsdp", "tensor")
-ROW_AXES = ("data", "fsdp")
+BATCH_AXES = ("data", "fsdp")
 _TYPES = (AxisType.Auto,) * len(AXES)
-ROWS = P(ROW_AXES)
+BATCH_SPEC = P(BATCH_AXES)
 """How the rows of a batch lie: devices of one `tensor` group see the same ones."""
 
 RULES: tuple[tuple[str, P], ...] = (
@@ -79,11 +79,11 @@ def make_mesh(
             f"{-(-batch_size // parts) * parts} would be."
         )
     shape = (data, fsdp, tensor)
-    arranged = np.array(by_process(near_each_other(devices[:size], shape)))
+    arranged = np.array(group_by_process(order_by_topology(devices[:size], shape)))
     return Mesh(arranged.reshape(shape), AXES, axis_types=_TYPES)
 
 
-def near_each_other(
+def order_by_topology(
     devices: Sequence[jax.Device], shape: tuple[int, int, int]
 ) -> list[jax.Device]:
     """The devices in an order in which neighbours on the mesh have short links."""
@@ -100,7 +100,7 @@ def _slice_and_id(item: tuple[int, jax.Device]) -> tuple[int, int]:
     return item[0], item[1].id
 
 
-def by_process(devices: Sequence[jax.Device]) -> list[jax.Device]:
+def group_by_process(devices: Sequence[jax.Device]) -> list[jax.Device]:
     """The devices of each process together, the processes as they first come.
 
     Along the rows of a TPU's torus they may alternate. Rows of one host must follow
@@ -110,7 +110,7 @@ def by_process(devices: Sequence[jax.Device]) -> list[jax.Device]:
     return sorted(devices, key=lambda device: processes.index(device.process_index))
 
 
-def place_of_host(mesh: Mesh, process: int) -> tuple[int, int]:
+def host_shard(mesh: Mesh, process: int) -> tuple[int, int]:
     """Which share of each batch a process reads, and how many shares there are.
 
     Shares are in the order of the mesh's processes. Processes whose devices belong to
@@ -164,12 +164,12 @@ def tree_shardings(mesh: Mesh, tree: Any) -> Any:
     return jax.tree_util.tree_map_with_path(sharding, tree)
 
 
-def row_shards(mesh: Mesh) -> int:
+def batch_shards(mesh: Mesh) -> int:
     """How many devices, or `tensor` groups of them, hold rows of their own."""
     return mesh.shape["data"] * mesh.shape["fsdp"]
 
 
-def where_rows_lie(
+def shard_map_over_batch(
     function: Callable[..., Any], mesh: Mesh, in_specs: Any, out_specs: Any
 ) -> Callable[..., Any]:
     """`function` as each of those that hold rows computes it, on its own rows.
@@ -182,17 +182,17 @@ def where_rows_lie(
         mesh=mesh,
         in_specs=in_specs,
         out_specs=out_specs,
-        axis_names=set(ROW_AXES),
+        axis_names=set(BATCH_AXES),
         check_vma=False,
     )
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:
     """Rows spread over the devices, `tensor` groups sharing theirs."""
-    return NamedSharding(mesh, ROWS)
+    return NamedSharding(mesh, BATCH_SPEC)
 
 
-def to_global(batch: dict[str, np.ndarray], mesh: Mesh) -> dict[str, jax.Array]:
+def to_global_arrays(batch: dict[str, np.ndarray], mesh: Mesh) -> dict[str, jax.Array]:
     """This host's rows, as its part of arrays that all hosts' devices share."""
     sharding = batch_sharding(mesh)
     return {

@@ -15,7 +15,11 @@ from etils import epath
 
 from bert_jax.config import RunConfig
 from bert_jax.config.serialization import differences, to_dict
-from bert_jax.distributed.collectives import from_first, is_first, together
+from bert_jax.distributed.collectives import (
+    broadcast_from_primary,
+    is_primary,
+    raise_on_all_processes,
+)
 from bert_jax.distributed.environment import COORDINATOR, DETECT
 from bert_jax.distributed.neighbours import watch
 from bert_jax.storage.remote import open_directory
@@ -129,7 +133,7 @@ def start(
         jax.config.update("jax_enable_preemption_service", False)
         _join(told, initialization_timeout)
         watch()
-    return is_first()
+    return is_primary()
 
 
 def _join(told: Mapping[str, Any], timeout: int) -> None:
@@ -208,17 +212,17 @@ def open_workdir(path: str | os.PathLike[str]) -> epath.Path:
         ValueError: one of them does not see what the first writes there, or it is an
             address that cannot be reached.
     """
-    with together():
+    with raise_on_all_processes():
         workdir = open_directory(path)
     if jax.process_count() == 1:
         return workdir
-    token = workdir / from_first(f".shared-{secrets.token_hex(8)}")
+    token = workdir / broadcast_from_primary(f".shared-{secrets.token_hex(8)}")
     try:
-        with together():
-            if is_first():
+        with raise_on_all_processes():
+            if is_primary():
                 workdir.mkdir(parents=True, exist_ok=True)
                 token.touch()
-        with together():
+        with raise_on_all_processes():
             if not token.exists():
                 raise ValueError(
                     f"workdir={workdir} is not shared: what process 0 writes there is "
@@ -226,7 +230,7 @@ def open_workdir(path: str | os.PathLike[str]) -> epath.Path:
                     "that all hosts have, or gs://…"
                 )
     finally:
-        if is_first():
+        if is_primary():
             token.unlink(missing_ok=True)
     return workdir
 
@@ -238,8 +242,8 @@ def check_same(config: RunConfig) -> None:
         ValueError: says in what one of them differs from the first.
     """
     own = to_dict(config)
-    firsts = from_first(own)
-    with together():
+    firsts = broadcast_from_primary(own)
+    with raise_on_all_processes():
         changed = [
             f"{name} is {first!r} and {ours!r}"
             for name, first, ours in differences(firsts, own)

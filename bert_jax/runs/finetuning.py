@@ -7,13 +7,13 @@ from etils import epath
 
 from bert_jax.config import FinetuneConfig
 from bert_jax.distributed.collectives import (
-    first_before_others,
-    from_first,
-    is_first,
-    together,
+    broadcast_from_primary,
+    is_primary,
+    raise_on_all_processes,
+    run_on_primary_first,
 )
 from bert_jax.distributed.compilation_cache import share_compilation_cache
-from bert_jax.distributed.mesh import make_mesh, place_of_host
+from bert_jax.distributed.mesh import host_shard, make_mesh
 from bert_jax.distributed.startup import open_workdir
 from bert_jax.runs.finetuning_setup import Tuning, prepare_tuning, without_top
 from bert_jax.runs.init_from import check_source
@@ -61,17 +61,17 @@ def finetune(
     """
     directory = open_workdir(workdir)
     examples = directory / "examples" if cache is None else epath.Path(cache)
-    with together():
+    with raise_on_all_processes():
         mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
     with run_lock(directory) as check_lock:
         resume = resume_of_all(directory)
         # What the first process tokenizes, the others find.
-        tuning = first_before_others(
+        tuning = run_on_primary_first(
             lambda: prepare_tuning(config, directory, examples, resume)
         )
         config = tuning.config
-        with together():
-            share = place_of_host(mesh, jax.process_index())
+        with raise_on_all_processes():
+            share = host_shard(mesh, jax.process_index())
             task = finetuning_task(
                 tuning.problem, config, tuning.train, tuning.validation, *share
             )
@@ -80,14 +80,14 @@ def finetune(
             note = check_source(config, source, task.initialise)
             if source is not None:
                 source = without_top(source, config)
-        if from_first(final_scores(directory, config, resume)) is None:
-            if is_first():
+        if broadcast_from_primary(final_scores(directory, config, resume)) is None:
+            if is_primary():
                 say("\n".join(filter(None, [note, examples_line(tuning)])))
             begin(directory, config, tuning.tokenizer, resume, changed)
             share_compilation_cache(directory)
             tokenizer = directory / "tokenizer"
             fit(task, config, mesh, directory, tokenizer, source, resume, check_lock)
-        scores = from_first(best_scores(directory) if is_first() else {})
+        scores = broadcast_from_primary(best_scores(directory) if is_primary() else {})
     records = tuning.validation.records
     rule, value = tuning.problem.baseline(tuning.train.records, records)
     return scores | {f"{BASELINE}{rule}": value}

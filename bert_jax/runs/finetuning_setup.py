@@ -14,7 +14,7 @@ from bert_jax.checkpoints.steps import CHECKPOINTS, read_part
 from bert_jax.config import BertConfig, FinetuneConfig
 from bert_jax.config.model import ProblemType
 from bert_jax.data.example_cache import cached_examples, content_key
-from bert_jax.distributed.collectives import is_first
+from bert_jax.distributed.collectives import is_primary
 from bert_jax.pretrained import open_model
 from bert_jax.tasks.class_names import alike
 from bert_jax.tasks.finetuning import Part
@@ -145,7 +145,9 @@ def encoded(
     examples = cached_examples(
         cache, key, lambda: problem.encode(records, tokenizer, model, config.data)
     )
-    for notice in problem.notices(records, examples, config.data) if is_first() else ():
+    for notice in (
+        problem.notices(records, examples, config.data) if is_primary() else ()
+    ):
         say(notice)
     return Part(records, examples)
 
@@ -158,7 +160,7 @@ def with_lengths(config: FinetuneConfig, source: BertConfig) -> FinetuneConfig:
     if config.task != "question-answering":
         data = dataclasses.replace(config.data, max_length=data.max_length)
         changed = [each for each in changed if each.startswith("max_length")]
-    if changed and is_first():
+    if changed and is_primary():
         say(
             f"The model has {positions} positions: {', '.join(changed)} in place of "
             "the usual.",
@@ -225,7 +227,7 @@ def prepare_tuning(
     # A rare class may be among what is held out alone.
     known = train if apart else [*train, *validation]
     model = tuned_model(config, problem, source, known, workdir)
-    for line in alike(model.labels) if is_first() else ():
+    for line in alike(model.labels) if is_primary() else ():
         say(line)
     check_validation(problem, validation, model, config.data)
     encode = functools.partial(encoded, problem, tokenizer, model, config, cache)

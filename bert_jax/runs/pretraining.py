@@ -11,12 +11,12 @@ import jax
 from bert_jax.config import PretrainConfig
 from bert_jax.data.records import Dataset, open_dataset
 from bert_jax.distributed.collectives import (
-    from_first,
-    is_first,
-    together,
+    broadcast_from_primary,
+    is_primary,
+    raise_on_all_processes,
 )
 from bert_jax.distributed.compilation_cache import share_compilation_cache
-from bert_jax.distributed.mesh import make_mesh, place_of_host
+from bert_jax.distributed.mesh import host_shard, make_mesh
 from bert_jax.distributed.startup import open_workdir
 from bert_jax.dry_run.advise import advise
 from bert_jax.dry_run.describe import describe
@@ -136,22 +136,22 @@ def pretrain(
         DivergedRun: gradients stayed non-finite.
     """
     directory = open_workdir(workdir)
-    with together():
+    with raise_on_all_processes():
         dataset, config = open_for(config, verify=False)
     with run_lock(directory) as check_lock:
         resume = resume_of_all(directory)
-        with together():
+        with raise_on_all_processes():
             source, config = open_source(config, dataset, resume)
             mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
-            share = place_of_host(mesh, jax.process_index())
+            share = host_shard(mesh, jax.process_index())
             task = pretraining_task(config, dataset, *share)
             changed = check_workdir(directory, config, resume, extend)
             note = check_source(config, source, task.initialise)
-        scores = from_first(final_scores(directory, config, resume))
+        scores = broadcast_from_primary(final_scores(directory, config, resume))
         if scores is None:
-            with together():
+            with raise_on_all_processes():
                 open_dataset(config.data.path, verify=True, once=True)
-            if note and is_first():
+            if note and is_primary():
                 say(note)
             begin(directory, config, dataset.tokenizer, resume, changed)
             share_compilation_cache(directory)
@@ -159,8 +159,8 @@ def pretrain(
             scores = fit(
                 task, config, mesh, directory, tokenizer, source, resume, check_lock
             )
-    told = unigram_baseline(config, dataset) if scores and is_first() else {}
-    return scores | from_first(told)
+    told = unigram_baseline(config, dataset) if scores and is_primary() else {}
+    return scores | broadcast_from_primary(told)
 
 
 def dry_run(

@@ -14,7 +14,7 @@ from bert_jax.checkpoints.steps import CHECKPOINTS
 from bert_jax.config import FinetuneConfig
 from bert_jax.config.serialization import to_dict
 from bert_jax.distributed import environment
-from bert_jax.distributed.collectives import is_first
+from bert_jax.distributed.collectives import is_primary
 from bert_jax.runs.finetuning import BASELINE, finetune
 from bert_jax.storage.files import write_json
 from bert_jax.storage.manifest import leaves
@@ -84,14 +84,14 @@ def finetune_runs(
     for run in grid(config, seeds, sweep):
         if run.name in {each["name"] for each in done}:
             continue
-        if is_first():
+        if is_primary():
             say(f"{run.setting}, seed {run.config.seed}")
         scores = finetune(run.config, root / run.name, root / "examples")
         seed = run.config.seed
         done.append(
             {"name": run.name, "setting": run.setting, "seed": seed, "scores": scores}
         )
-        if not is_first():
+        if not is_primary():
             continue
         best = max(done, key=_comparable_score)["name"]
         told = {"config": to_dict(config), "best": best, "runs": done}

@@ -9,7 +9,7 @@ from etils import epath
 from bert_jax.checkpoints.steps import CHECKPOINTS, best_whole
 from bert_jax.config import RunConfig
 from bert_jax.config.serialization import differences, from_dict, to_dict
-from bert_jax.distributed.collectives import is_first, together
+from bert_jax.distributed.collectives import is_primary, raise_on_all_processes
 from bert_jax.distributed.startup import check_same
 from bert_jax.storage.files import write_json
 from bert_jax.terminal.messages import say
@@ -172,8 +172,8 @@ def begin(
     is changed, and where the machine is another one.
     """
     check_same(config)
-    with together():
-        if not is_first():
+    with raise_on_all_processes():
+        if not is_primary():
             return
         workdir.mkdir(parents=True, exist_ok=True)
         set_aside_newer(workdir, resume)

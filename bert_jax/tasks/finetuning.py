@@ -18,7 +18,7 @@ from bert_jax.data.buckets import (
     training_batch,
 )
 from bert_jax.data.examples import Batch, Examples
-from bert_jax.data.pipeline import host_share
+from bert_jax.data.pipeline import host_slice
 from bert_jax.model.finetuning import BertForFinetuning
 from bert_jax.model.flops import finetuning_flops
 from bert_jax.model.inputs import inputs_of
@@ -175,9 +175,9 @@ def finetuning_task(
         config: with the model's head and classes, and `num_steps`, set.
     """
     learning, data = Learning(problem, config.model), config.data
-    share = host_share(config.batch_size, host_index, host_count)
+    share = host_slice(config.batch_size, host_index, host_count)
     at_once = config.rows_at_once
-    part = host_share(at_once, host_index, host_count)
+    part = host_slice(at_once, host_index, host_count)
     lengths = train.examples.lengths
     most = max(int(lengths.max()), int(validation.examples.lengths.max(initial=0)))
     ladder = choose_ladder(np.append(lengths, most), data.num_buckets, data.max_length)

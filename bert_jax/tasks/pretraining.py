@@ -13,7 +13,7 @@ from flax import struct
 from jaxtyping import Array, Bool, Int, Key
 
 from bert_jax.config import MaskingConfig, PretrainConfig
-from bert_jax.data.pipeline import host_share, row_numbers
+from bert_jax.data.pipeline import host_slice, row_numbers
 from bert_jax.data.records import Dataset, columns
 from bert_jax.masking.batch import MaskedBatch, mask_tokens
 from bert_jax.model.flops import pretraining_flops
@@ -106,7 +106,7 @@ def validation_batches(
     Args:
         most_rows: take so many at most, the first ones; 0: all.
     """
-    share = host_share(batch_size, host_index, host_count)
+    share = host_slice(batch_size, host_index, host_count)
     number = min(len(dataset.validation), most_rows or len(dataset.validation))
     for start in range(0, number, batch_size):
         numbers = start + np.arange(batch_size)[share]
@@ -204,7 +204,7 @@ def pretraining_task(
     model = BertForPretraining(config.model)
     size, length = config.batch_size, config.data.sequence_length
     host = host_index, host_count
-    share = host_share(size, *host)
+    share = host_slice(size, *host)
     words = word_table(config.masking, dataset)
     objective = Objective(model, config.masking, config.data.pairs, words)
 

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from bert_jax.distributed.mesh import to_global
+from bert_jax.distributed.mesh import to_global_arrays
 from bert_jax.tasks.task import Batch, Task
 from bert_jax.training.faults import StopRequested
 
@@ -40,7 +40,7 @@ def evaluate(
     for batch in task.evaluation_batches():
         if number := stop_signal():
             raise StopRequested(number)
-        batch_sums, batch_outputs = eval_step(params, to_global(batch, mesh))
+        batch_sums, batch_outputs = eval_step(params, to_global_arrays(batch, mesh))
         sums.append(batch_sums)
         ahead.append(batch_outputs)
         if len(ahead) > _BATCHES_AHEAD:

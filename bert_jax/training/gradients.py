@@ -16,7 +16,12 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Key
 
-from bert_jax.distributed.mesh import ROW_AXES, ROWS, row_shards, where_rows_lie
+from bert_jax.distributed.mesh import (
+    BATCH_AXES,
+    BATCH_SPEC,
+    batch_shards,
+    shard_map_over_batch,
+)
 from bert_jax.tasks.task import Counts, Sums, Task
 
 Gradient = Callable[[Any, Any, Key[Array, ""], Key[Array, ""]], tuple[Any, Sums]]
@@ -55,7 +60,7 @@ def add_over_rows(grads: Any, partitions: Any) -> Any:
     """The sum over the devices with other rows; over `fsdp`, unless `gather` has."""
     leaves, structure = jax.tree.flatten(grads)
     spread = ["fsdp" in partition for partition in jax.tree.leaves(partitions)]
-    for axes, chosen in ((("data",), True), (ROW_AXES, False)):
+    for axes, chosen in ((("data",), True), (BATCH_AXES, False)):
         places = [i for i, is_spread in enumerate(spread) if is_spread == chosen]
         # All in one call, and so in one collective.
         for i, total in zip(
@@ -94,14 +99,14 @@ def make_gradient(
     if mesh.shape["fsdp"] > 1:
         objective = jax.checkpoint(objective, policy=all_but_gathered)
     differentiate = jax.grad(objective, has_aux=True)
-    spread = row_shards(mesh) > 1
+    spread = batch_shards(mesh) > 1
 
     def local_gradient(
         params: Any, batch: Any, draw_key: Key[Array, ""], key: Key[Array, ""]
     ) -> tuple[Any, Sums]:
         rows, counts = task.draw(batch, draw_key)
         if spread:
-            counts = jax.lax.psum(counts, ROW_AXES)
+            counts = jax.lax.psum(counts, BATCH_AXES)
 
         def add(total: Any, part: tuple[Any, Array]) -> tuple[Any, Sums]:
             part_rows, part_key = part
@@ -123,17 +128,17 @@ def over_rows(local_gradient: Gradient, mesh: Mesh, partitions: Any) -> Gradient
         draw_key, key = jax.random.wrap_key_data(keys)
         own_key = jax.random.fold_in(key, device[0])
         grads, sums = local_gradient(params, batch, draw_key, own_key)
-        return add_over_rows(grads, partitions), jax.lax.psum(sums, ROW_AXES)
+        return add_over_rows(grads, partitions), jax.lax.psum(sums, BATCH_AXES)
 
     by_parameter = jax.tree.map(written_out, partitions)
-    spread = where_rows_lie(
-        local, mesh, (by_parameter, ROWS, P(), ROWS), (by_parameter, P())
+    spread = shard_map_over_batch(
+        local, mesh, (by_parameter, BATCH_SPEC, P(), BATCH_SPEC), (by_parameter, P())
     )
 
     def gradient(
         params: Any, batch: Any, draw_key: Key[Array, ""], key: Key[Array, ""]
     ) -> tuple[Any, Sums]:
-        devices = jnp.arange(row_shards(mesh))
+        devices = jnp.arange(batch_shards(mesh))
         keys = jax.random.key_data(jnp.stack([draw_key, key]))
         return spread(params, batch, keys, devices)
 

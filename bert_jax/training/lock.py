@@ -18,7 +18,7 @@ from typing import Any
 
 from etils import epath
 
-from bert_jax.distributed.collectives import is_first, together
+from bert_jax.distributed.collectives import is_primary, raise_on_all_processes
 from bert_jax.storage.atomic import is_address
 from bert_jax.storage.files import named_errors
 from bert_jax.terminal.messages import say
@@ -248,8 +248,8 @@ def run_lock(workdir: epath.Path) -> Iterator[Callable[[], None]]:
     lock: RunLock | None = None
     made: list[epath.Path] = []
     try:
-        with together():
-            if is_first():
+        with raise_on_all_processes():
+            if is_primary():
                 if workdir.exists() and not workdir.is_dir():
                     raise ValueError(f"workdir={workdir} is a file; name a directory.")
                 made = _missing_directories(workdir)

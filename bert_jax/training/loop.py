@@ -16,8 +16,13 @@ from bert_jax.checkpoints.steps import CHECKPOINTS
 from bert_jax.config import RunConfig
 from bert_jax.config.serialization import to_dict
 from bert_jax.data.pipeline import stream
-from bert_jax.distributed.collectives import Poll, from_first, is_first, together
-from bert_jax.distributed.mesh import place_of_host, to_global
+from bert_jax.distributed.collectives import (
+    Poll,
+    broadcast_from_primary,
+    is_primary,
+    raise_on_all_processes,
+)
+from bert_jax.distributed.mesh import host_shard, to_global_arrays
 from bert_jax.model.flops import peak_flops_per_second
 from bert_jax.tasks.task import Task
 from bert_jax.training.evaluation import evaluate
@@ -30,7 +35,7 @@ from bert_jax.training.faults import (
     failures_in_the_loop,
 )
 from bert_jax.training.profile import Profile
-from bert_jax.training.report import Report, Silence
+from bert_jax.training.report import NullReport, Report
 from bert_jax.training.resume import Resume
 from bert_jax.training.start import Source, starting_state
 from bert_jax.training.step import make_eval_step, make_train_step
@@ -89,7 +94,7 @@ def device_batches(
             clock.waited += time.monotonic() - start
             if batch is not None:
                 work = task.tokens(batch), task.flops(batch)
-                ahead.append((*work, to_global(batch, mesh)))
+                ahead.append((*work, to_global_arrays(batch, mesh)))
                 if len(ahead) <= _BATCHES_AHEAD:
                     continue
             if not ahead:
@@ -142,9 +147,9 @@ def fit(
         )
         step = first_step = int(state.step)
         assert step >= getattr(getattr(config, "data", None), "first_step", 0)
-        report: Report | Silence = Silence()
-        with together():
-            if is_first():
+        report: Report | NullReport = NullReport()
+        with raise_on_all_processes():
+            if is_primary():
                 report = Report(workdir, step, config.num_steps, config.log_examples)
         stack.enter_context(report)
         for problem in resume.problems if resume else ():
@@ -157,7 +162,7 @@ def fit(
         signals = stack.enter_context(StopSignals())
         watchdog = stack.enter_context(Watchdog(config.hang_timeout_minutes))
         poll = Poll()
-        _, shares = place_of_host(mesh, jax.process_index())
+        _, shares = host_shard(mesh, jax.process_index())
         clock = Clock(mesh.size, shares)
 
         def stop_signal() -> int:
@@ -196,7 +201,7 @@ def fit(
             try:
                 if resume and is_due(step, config.eval_every):
                     # None where it was stopped between its checkpoint and its scores.
-                    scores = from_first(report.scores(step)) or validate()
+                    scores = broadcast_from_primary(report.scores(step)) or validate()
                 clock.restart()
                 for batch in device_batches(task, step, config.num_steps, mesh, clock):
                     state, scalars = train_step(state, batch)

@@ -8,7 +8,7 @@ from etils import epath
 
 from bert_jax.config import RunConfig
 from bert_jax.config.training import steps_between
-from bert_jax.distributed.collectives import is_first
+from bert_jax.distributed.collectives import is_primary
 
 Step = TypeVar("Step", bound=Callable[..., Any])
 PROFILE = "profile"
@@ -22,7 +22,7 @@ class Profile:
 
     def __init__(self, config: RunConfig, workdir: epath.Path, step: int) -> None:
         """`step` is the number of steps done before."""
-        self._steps = steps_between(config.profile_steps) if is_first() else range(0)
+        self._steps = steps_between(config.profile_steps) if is_primary() else range(0)
         self._directory = workdir / PROFILE
         self._step = step
         self._running = False

@@ -92,10 +92,10 @@ def scores_at(path: epath.Path, step: int) -> dict[str, float] | None:
     return None
 
 
-class Silence:
+class NullReport:
     """Does nothing; used on the processes that are not the primary one."""
 
-    def __enter__(self) -> "Silence":
+    def __enter__(self) -> "NullReport":
         return self
 
     def __exit__(self, *_: object) -> None:

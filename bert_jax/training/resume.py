@@ -8,7 +8,11 @@ from etils import epath
 
 from bert_jax.checkpoints.manager import REMOVED
 from bert_jax.checkpoints.steps import CHECKPOINTS, newest_whole, read_config, steps_in
-from bert_jax.distributed.collectives import from_first, is_first, together
+from bert_jax.distributed.collectives import (
+    broadcast_from_primary,
+    is_primary,
+    raise_on_all_processes,
+)
 from bert_jax.storage.files import read_json_object
 from bert_jax.storage.manifest import MANIFEST
 from bert_jax.terminal.messages import say
@@ -66,10 +70,10 @@ def resume_of_all(workdir: epath.Path) -> Resume | None:
         ValueError: as `find_resume`.
     """
     found: Resume | None = None
-    with together():
-        if is_first():
+    with raise_on_all_processes():
+        if is_primary():
             found = find_resume(workdir)
-    told = from_first(None if found is None else dataclasses.asdict(found))
+    told = broadcast_from_primary(None if found is None else dataclasses.asdict(found))
     return None if told is None else Resume(**told)
 
 

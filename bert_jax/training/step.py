@@ -13,11 +13,11 @@ from jaxtyping import Array, Float
 
 from bert_jax.config import RunConfig
 from bert_jax.distributed.mesh import (
-    ROW_AXES,
-    ROWS,
+    BATCH_AXES,
+    BATCH_SPEC,
     batch_sharding,
-    row_shards,
-    where_rows_lie,
+    batch_shards,
+    shard_map_over_batch,
 )
 from bert_jax.tasks.task import Sums, Task
 from bert_jax.training.gradients import gather, make_gradient, spread_out, written_out
@@ -125,12 +125,14 @@ def make_eval_step(
         params: Any, batch: dict[str, jax.Array]
     ) -> tuple[Sums, dict[str, jax.Array]]:
         sums, outputs = task.evaluate(gather(params, partitions), batch)
-        return jax.lax.psum(sums, ROW_AXES), outputs
+        return jax.lax.psum(sums, BATCH_AXES), outputs
 
     by_parameter = jax.tree.map(written_out, partitions)
-    spread = where_rows_lie(local, mesh, (by_parameter, ROWS), (P(), ROWS))
+    spread = shard_map_over_batch(
+        local, mesh, (by_parameter, BATCH_SPEC), (P(), BATCH_SPEC)
+    )
     return jax.jit(
-        spread if row_shards(mesh) > 1 else task.evaluate,
+        spread if batch_shards(mesh) > 1 else task.evaluate,
         in_shardings=(state_shardings.params, batch_sharding(mesh)),
         out_shardings=NamedSharding(mesh, P()),
     )

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_jax.data import pipeline
-from bert_jax.data.pipeline import host_share, permute, row_numbers, stream
+from bert_jax.data.pipeline import host_slice, permute, row_numbers, stream
 
 BACKENDS = [
     pytest.param(False, id="plain"),
@@ -103,10 +103,10 @@ def test_no_rows_is_an_error():
 def test_host_shares_make_up_the_global_batch():
     positions = np.arange(12)
     for hosts in (1, 2, 3, 4, 6, 12):
-        shares = [positions[host_share(12, host, hosts)] for host in range(hosts)]
+        shares = [positions[host_slice(12, host, hosts)] for host in range(hosts)]
         assert np.array_equal(np.concatenate(shares), positions)
     with pytest.raises(ValueError, match="batch_size=12 .* 5 hosts; 15 would be"):
-        host_share(12, 0, 5)
+        host_slice(12, 0, 5)
 
 
 def assert_same(batches, expected):

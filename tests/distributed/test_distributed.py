@@ -34,10 +34,10 @@ from bert_jax.config.serialization import to_dict
 from bert_jax.data import pipeline
 from bert_jax.distributed.mesh import (
     AXES,
-    by_process,
-    near_each_other,
+    group_by_process,
+    host_shard,
+    order_by_topology,
     path_name,
-    place_of_host,
 )
 from bert_jax.distributed.startup import addresses, start
 from bert_jax.runs.finetuning import finetune
@@ -428,7 +428,7 @@ def mesh_of(devices: Sequence[Any], *shape: int) -> Any:
 def test_the_devices_of_a_process_stay_together():
     """As on a torus of which each host has a square, read row by row."""
     torus = [device(i, process) for i, process in enumerate([2, 2, 0, 0, 2, 2, 0, 0])]
-    assert [each.id for each in by_process(torus)] == [0, 1, 4, 5, 2, 3, 6, 7]
+    assert [each.id for each in group_by_process(torus)] == [0, 1, 4, 5, 2, 3, 6, 7]
 
 
 def test_hosts_that_are_slices_of_their_own_make_a_mesh():
@@ -436,7 +436,7 @@ def test_hosts_that_are_slices_of_their_own_make_a_mesh():
     devices = [device(i, i % 2) for i in range(4)]
     for each in devices:
         each.slice_index = each.process_index
-    found = by_process(near_each_other(devices, (4, 1, 1)))
+    found = group_by_process(order_by_topology(devices, (4, 1, 1)))
     assert [each.id for each in found] == [0, 2, 1, 3]
 
 
@@ -453,11 +453,11 @@ def test_each_process_reads_its_share_in_the_meshs_order(tensor, per_process, sh
     # The last process comes first, and reads the first share.
     devices = [device(i, processes - 1 - i // per_process) for i in range(8)]
     mesh = mesh_of(devices, 8 // tensor, 1, tensor)
-    found = [place_of_host(mesh, process) for process in range(processes)]
+    found = [host_shard(mesh, process) for process in range(processes)]
     assert found == shares[::-1]
 
 
 def test_a_tensor_group_does_not_part_a_host():
     mesh = mesh_of([device(i, i // 4) for i in range(12)], 2, 1, 6)
     with pytest.raises(ValueError, match="mesh.tensor=6 parts the 4 devices of a host"):
-        place_of_host(mesh, 0)
+        host_shard(mesh, 0)

@@ -12,7 +12,7 @@ from bert_jax.distributed.mesh import (
     make_mesh,
     partition_of,
     path_name,
-    to_global,
+    to_global_arrays,
 )
 from bert_jax.model.finetuning import CLASSIFIERS, BertForFinetuning
 from bert_jax.model.pretraining import BertForPretraining
@@ -110,6 +110,6 @@ def test_what_does_not_divide_the_model_is_refused():
 def test_rows_are_spread_over_the_devices():
     mesh = make_mesh(MeshConfig(data=4), 8)
     values = np.arange(16).reshape(8, 2)
-    array = to_global({"x": values}, mesh)["x"]
+    array = to_global_arrays({"x": values}, mesh)["x"]
     np.testing.assert_array_equal(array, values)
     assert [shard.data.shape for shard in array.addressable_shards] == [(2, 2)] * 4

@@ -17,7 +17,7 @@ from bert_jax.config import (
     PretrainConfig,
 )
 from bert_jax.data.records import Dataset
-from bert_jax.distributed.mesh import make_mesh, to_global, tree_shardings
+from bert_jax.distributed.mesh import make_mesh, to_global_arrays, tree_shardings
 from bert_jax.runs.pretraining import resolve
 from bert_jax.tasks.pretraining import pretraining_task
 from bert_jax.training.optimizer import make_optimizer
@@ -62,7 +62,7 @@ def train(
     step = make_train_step(task, config, mesh, shardings)
     lines = []
     for number in range(steps):
-        state, scalars = step(state, to_global(task.batch(number), mesh))
+        state, scalars = step(state, to_global_arrays(task.batch(number), mesh))
         lines.append({name: float(value) for name, value in scalars.items()})
     return lines, jax.device_get(state.params)
 

@@ -10,7 +10,12 @@ import pytest
 
 from bert_jax.config import BertConfig, OptimizerConfig, PretrainConfig
 from bert_jax.data.records import Dataset
-from bert_jax.distributed.mesh import make_mesh, path_name, to_global, tree_shardings
+from bert_jax.distributed.mesh import (
+    make_mesh,
+    path_name,
+    to_global_arrays,
+    tree_shardings,
+)
 from bert_jax.runs.pretraining import resolve
 from bert_jax.tasks.pretraining import pretraining_task
 from bert_jax.tasks.task import Task
@@ -50,7 +55,7 @@ class Training:
         self.step = make_train_step(task, config, self.mesh, self.shardings)
 
     def run(self, batch: dict[str, np.ndarray]) -> dict[str, float]:
-        self.state, scalars = self.step(self.state, to_global(batch, self.mesh))
+        self.state, scalars = self.step(self.state, to_global_arrays(batch, self.mesh))
         return {name: float(value) for name, value in scalars.items()}
 
 
@@ -71,7 +76,7 @@ def test_one_row_is_masked_otherwise_at_every_step(task, config):
 
 def test_the_compiled_step_calls_nothing_on_the_host(task, config):
     training = Training(task, config)
-    batch = to_global(task.batch(0), training.mesh)
+    batch = to_global_arrays(task.batch(0), training.mesh)
     lowered = training.step.lower(training.state, batch)
     text = lowered.as_text() + lowered.compile().as_text()
     assert "top_k" in text.lower() or "topk" in text.lower(), "masks are drawn here"
