@@ -8,7 +8,7 @@ from typing import Any
 from etils import epath
 
 from bert_jax.checkpoints.restore import read_params
-from bert_jax.checkpoints.steps import find_checkpoint, read_config, read_part
+from bert_jax.checkpoints.steps import find_checkpoint, read_config, read_config_as
 from bert_jax.config import BertConfig
 from bert_jax.formats.embedding import MODULES, OTHERS, POOLING_CONFIG, Embedding
 from bert_jax.formats.huggingface import (
@@ -48,10 +48,10 @@ def as_directory(path: str) -> epath.Path:
     return download(path) if path.startswith(HUB) else open_directory(path)
 
 
-def locate(path: str) -> tuple[epath.Path, bool]:
+def resolve_path(path: str) -> tuple[epath.Path, bool]:
     """The directory that `path` means, and whether its model was never trained here.
 
-    Arguments and errors are those of `open_model`.
+    Arguments and errors are those of `load_pretrained`.
     """
     directory = as_directory(path)
     if is_huggingface(directory):
@@ -68,7 +68,7 @@ def locate(path: str) -> tuple[epath.Path, bool]:
     return directory, "data" not in read_config(directory)
 
 
-def open_model(path: str, allow_extra: bool = False) -> Model:
+def load_pretrained(path: str, allow_extra: bool = False) -> Model:
     """Read the model that `path` means, every file verified.
 
     Args:
@@ -81,16 +81,18 @@ def open_model(path: str, allow_extra: bool = False) -> Model:
         FileNotFoundError: there is no model.
         ValueError: files are missing or altered, or of no model that we compute.
     """
-    directory, imported = locate(path)
+    directory, imported = resolve_path(path)
     if is_huggingface(directory):
         found = read_huggingface(directory, allow_extra)
         config, params, tokenizer = found.config, found.params, found.tokenizer
         embedding = found.embedding
     else:
         values = read_config(directory)
-        config = read_part(directory, "model", BertConfig)
+        config = read_config_as(directory, "model", BertConfig)
         stated = "embedding" in values
-        embedding = read_part(directory, "embedding", Embedding) if stated else None
+        embedding = (
+            read_config_as(directory, "embedding", Embedding) if stated else None
+        )
         params = read_params(directory)
         tokenizer = Tokenizer.load(directory / "tokenizer")
     pairs = "nsp" if "next_sentence" in params else "none"

@@ -19,7 +19,7 @@ from jaxtyping import Bool, Int32
 from tokenizers import AddedToken, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
-from bert_jax.storage.files import is_regular_file, named_errors
+from bert_jax.storage.files import is_regular_file, name_path_in_errors
 from bert_jax.storage.remote import open_directory
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -232,7 +232,7 @@ class Tokenizer:
         root = epath.Path(directory)
         root.mkdir(parents=True, exist_ok=True)
         for name, content in self.files.items():
-            with named_errors(root / name):
+            with name_path_in_errors(root / name):
                 (root / name).write_bytes(content)
 
     @property

@@ -9,7 +9,7 @@ from huggingface_files import stored
 
 import bert_jax
 from bert_jax.cli.main import main
-from bert_jax.pretrained import open_model
+from bert_jax.pretrained import load_pretrained
 
 NAME = "hf:owner/model@main"
 
@@ -89,7 +89,7 @@ def test_a_model_says_which_head_it_lacks(tmp_path):
 
 def test_an_imported_model_says_so(tmp_path):
     folder = stored("BertForPreTraining").write(tmp_path / "model")
-    model = open_model(str(folder))
+    model = load_pretrained(str(folder))
     assert (
         model.imported and model.pairs == "nsp" and str(model.directory) == str(folder)
     )

@@ -18,7 +18,7 @@ from bert_jax.distributed.collectives import (
     raise_on_all_processes,
 )
 from bert_jax.storage.atomic import absolute, is_address
-from bert_jax.storage.files import named_full_disk, write_json
+from bert_jax.storage.files import name_path_if_disk_full, write_json
 from bert_jax.storage.manifest import (
     MANIFEST,
     describe_files,
@@ -108,7 +108,7 @@ class Checkpoints:
         )
         future: Future[None]
         try:
-            with named_full_disk(self._directory / str(step)):
+            with name_path_if_disk_full(self._directory / str(step)):
                 self._manager.save(step, args=items)
         except Exception as error:
             future = Future()
@@ -117,7 +117,7 @@ class Checkpoints:
             future = self._thread.submit(self._complete, step, uploads)
         self._saving, self._retry_at = (step, future), None
 
-    def save_surely(
+    def save_or_raise(
         self, step: int, params: Any, rest: Any, flush: Callable[[], Upload | None]
     ) -> None:
         """Save and wait until the checkpoint is whole, trying again where it fails.
@@ -131,7 +131,7 @@ class Checkpoints:
 
     def _complete(self, step: int, uploads: Upload | None) -> None:
         """Make a saved step whole: its config, its tokenizer, and last its manifest."""
-        with named_full_disk(self._directory / str(step)):
+        with name_path_if_disk_full(self._directory / str(step)):
             self._manager.wait_until_finished()
             # Orbax has waited, in its own thread, until every process had written its
             # part.
@@ -194,7 +194,7 @@ class Checkpoints:
         """
         return restore_step(self._directory / str(step), params, rest)
 
-    def taken_notices(self) -> list[str]:
+    def take_messages(self) -> list[str]:
         """What there is to say of saves that failed, once."""
         notices, self._notices = self._notices, []
         return notices

@@ -26,7 +26,7 @@ _STEP = re.compile("0|[1-9][0-9]{0,17}")
 ConfigT = TypeVar("ConfigT")
 
 
-def steps_in(directory: epath.Path) -> list[int]:
+def list_steps(directory: epath.Path) -> list[int]:
     """The steps that have a directory, whole or not, the newest first."""
     if not directory.exists():
         return []
@@ -77,7 +77,7 @@ def selection_score_of(manifest: dict[str, Any]) -> Any:
     return manifest.get("selection_score", manifest.get("merit"))
 
 
-def newest_whole(directory: epath.Path) -> tuple[int | None, list[str]]:
+def latest_verified_step(directory: epath.Path) -> tuple[int | None, list[str]]:
     """The newest step that is whole, and what is wrong with the newer ones.
 
     A single step that was never finished is a run killed in its first save, and no
@@ -88,7 +88,7 @@ def newest_whole(directory: epath.Path) -> tuple[int | None, list[str]]:
     """
     problems: list[str] = []
     damaged = 0
-    for step in steps_in(directory):
+    for step in list_steps(directory):
         try:
             verify(directory / str(step))
             return step, problems
@@ -113,7 +113,7 @@ def selection_scores(directory: epath.Path) -> tuple[dict[int, float], list[str]
     """
     scores: dict[int, float] = {}
     problems = []
-    for step in steps_in(directory):
+    for step in list_steps(directory):
         try:
             score = selection_score_of(read_step_manifest(directory / str(step)))
         except FileNotFoundError:
@@ -126,10 +126,10 @@ def selection_scores(directory: epath.Path) -> tuple[dict[int, float], list[str]
     return scores, problems
 
 
-def best_whole(
+def best_verified_step(
     directory: epath.Path, verified: int | None = None
 ) -> tuple[int | None, list[str]]:
-    """The step of the highest score among those that are whole, as `newest_whole`.
+    """The verified step with the highest score; returns as `latest_verified_step`.
 
     Args:
         verified: a step that is known to be whole.
@@ -142,7 +142,7 @@ def best_whole(
             return step, problems
         except DamagedError as error:
             problems.append(str(error))
-    return newest_whole(directory)
+    return latest_verified_step(directory)
 
 
 def find_checkpoint(path: epath.Path) -> tuple[epath.Path, list[str]]:
@@ -163,9 +163,9 @@ def find_checkpoint(path: epath.Path) -> tuple[epath.Path, list[str]]:
         return path, []
     if (path / RUNS).exists():
         path = path / read_runs_file(path)["best"]
-    step, problems = newest_whole(path / CHECKPOINTS)
+    step, problems = latest_verified_step(path / CHECKPOINTS)
     if step is not None and "task" in read_config(path / CHECKPOINTS / str(step)):
-        step, problems = best_whole(path / CHECKPOINTS, verified=step)
+        step, problems = best_verified_step(path / CHECKPOINTS, verified=step)
     if step is None:
         raise FileNotFoundError(
             f"{path} holds no whole checkpoint; name a workdir of `bert-jax pretrain` "
@@ -185,7 +185,7 @@ def read_config(directory: epath.Path) -> dict[str, Any]:
     return read_json_object(directory / "config.json", remedy)
 
 
-def read_part(directory: epath.Path, name: str, cls: type[ConfigT]) -> ConfigT:
+def read_config_as(directory: epath.Path, name: str, cls: type[ConfigT]) -> ConfigT:
     """The configuration of class `cls` that `config.json` holds under `name`.
 
     Args:

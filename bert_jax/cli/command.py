@@ -29,7 +29,7 @@ class StartOptions:
     """Seconds that several processes wait for each other at the start."""
 
 
-USUAL_START = StartOptions()
+DEFAULT_START = StartOptions()
 
 
 def parse_options(

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, get_args
 
-from bert_jax.cli.command import USUAL_START, StartOptions, load_config, parse_options
+from bert_jax.cli.command import DEFAULT_START, StartOptions, load_config, parse_options
 from bert_jax.config import ExamplesConfig, FinetuneConfig
 from bert_jax.config.finetuning import GlueName, TaskName
 from bert_jax.distributed import environment
@@ -17,7 +17,7 @@ TASKS: tuple[str, ...] = get_args(TaskName)
 GLUE: tuple[str, ...] = tuple(name for name in get_args(GlueName) if name)
 
 
-def usual_config(task: str) -> FinetuneConfig:
+def default_config(task: str) -> FinetuneConfig:
     """The paper's way to learn a task, or one of GLUE's.
 
     Raises:
@@ -54,7 +54,7 @@ def named_config(arguments: Sequence[str]) -> FinetuneConfig:
     if name.startswith("-"):
         return FinetuneConfig()
     is_file = name.endswith(".py")
-    return load_config(name, FinetuneConfig) if is_file else usual_config(name)
+    return load_config(name, FinetuneConfig) if is_file else default_config(name)
 
 
 def finetune(arguments: Sequence[str]) -> int:
@@ -68,7 +68,7 @@ def finetune(arguments: Sequence[str]) -> int:
     def command(
         config: Annotated[FinetuneConfig, tyro.conf.arg(name="")] = default,
         workdir: str = "",
-        start: Annotated[StartOptions, tyro.conf.arg(name="")] = USUAL_START,
+        start: Annotated[StartOptions, tyro.conf.arg(name="")] = DEFAULT_START,
         seeds: int = 1,
         sweep: bool = False,
         print_config: bool = False,
@@ -107,21 +107,21 @@ def _finetune(
     environment.prepare(os.environ, start.deterministic)
     from bert_jax.distributed import startup
 
-    speaks = startup.start(os.environ, start.initialization_timeout)
+    is_primary = startup.start(os.environ, start.initialization_timeout)
     if several:
         from rich.console import Console
 
         from bert_jax.runs.sweeps import finetune_runs, runs_table
 
         runs = finetune_runs(config, workdir, seeds, sweep)
-        Console(highlight=False, quiet=not speaks).print(runs_table(runs))
+        Console(highlight=False, quiet=not is_primary).print(runs_table(runs))
     else:
         from bert_jax.runs.finetuning import finetune
 
         scores = finetune(config, workdir, extend=start.extend)
-        if speaks:
+        if is_primary:
             print(scores_line(scores))
-    if speaks:
+    if is_primary:
         say(f"To use it: bert-jax predict --checkpoint {workdir} --input FILE")
         say(f'In Python: bert_jax.load("{workdir}")')
     return 0
@@ -186,9 +186,9 @@ def _examples_of(arguments: Sequence[str]) -> ExamplesConfig:
     named = _value(arguments, "--checkpoint")
     if named is None:
         return ExamplesConfig()
-    from bert_jax.inference.evaluation import located_config
+    from bert_jax.inference.evaluation import examples_config_of
 
-    found = located_config(named)
+    found = examples_config_of(named)
     if _value(arguments, "--data.validation") is not None:
         found = dataclasses.replace(found, path="", glue="", train="")
     if _value(arguments, "--data.path") is not None:

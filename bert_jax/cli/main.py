@@ -139,10 +139,10 @@ def demo(arguments: Sequence[str]) -> int:
 def benchmark(arguments: Sequence[str]) -> int:
     """Measure this machine. Compiling is measured too, so no program is kept."""
     environment.prepare(os.environ, keep_programs=False)
-    return elsewhere("benchmark", "main")(arguments)
+    return lazy_verb("benchmark", "main")(arguments)
 
 
-def elsewhere(module: str, name: str) -> Verb:
+def lazy_verb(module: str, name: str) -> Verb:
     """The verb that a module of ours has under a name; loaded when it is called."""
 
     def run(arguments: Sequence[str]) -> int:
@@ -155,12 +155,12 @@ def elsewhere(module: str, name: str) -> Verb:
 VERBS: dict[str, Verb] = {
     "vocab": vocab,
     "prepare": prepare,
-    "pretrain": elsewhere("cli.pretraining", "pretrain"),
-    "finetune": elsewhere("cli.finetuning", "finetune"),
-    "evaluate": elsewhere("cli.finetuning", "evaluate"),
-    "predict": elsewhere("cli.finetuning", "predict"),
-    "features": elsewhere("cli.finetuning", "features"),
-    "convert": elsewhere("cli.conversion", "convert"),
+    "pretrain": lazy_verb("cli.pretraining", "pretrain"),
+    "finetune": lazy_verb("cli.finetuning", "finetune"),
+    "evaluate": lazy_verb("cli.finetuning", "evaluate"),
+    "predict": lazy_verb("cli.finetuning", "predict"),
+    "features": lazy_verb("cli.finetuning", "features"),
+    "convert": lazy_verb("cli.conversion", "convert"),
     "inspect": inspect,
     "benchmark": benchmark,
     "doctor": doctor,
@@ -245,6 +245,6 @@ def entry_point(*verb: str) -> NoReturn:
     silence_resource_tracker(os.environ)
     arguments = [*verb, *sys.argv[1:]]
     if COMPUTING.intersection(arguments[:2]):
-        with signals.held():
+        with signals.blocked():
             environment.start_with_huge_pages(os.environ)
     sys.exit(main(arguments))

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Annotated
 
-from bert_jax.cli.command import USUAL_START, StartOptions, load_config, parse_options
+from bert_jax.cli.command import DEFAULT_START, StartOptions, load_config, parse_options
 from bert_jax.config import PretrainConfig
 from bert_jax.distributed import environment
 from bert_jax.terminal.messages import UsageError, say
@@ -24,7 +24,7 @@ def pretrain(arguments: Sequence[str]) -> int:
     def command(
         config: Annotated[PretrainConfig, tyro.conf.arg(name="")] = default,
         workdir: str = "",
-        start: Annotated[StartOptions, tyro.conf.arg(name="")] = USUAL_START,
+        start: Annotated[StartOptions, tyro.conf.arg(name="")] = DEFAULT_START,
         dry_run: bool = False,
         devices: int = 0,
         memory_gib: float = 0.0,
@@ -93,9 +93,9 @@ def _pretrain(config: PretrainConfig, workdir: str, start: StartOptions) -> int:
     from bert_jax.distributed import startup
     from bert_jax.runs import pretraining
 
-    speaks = startup.start(os.environ, start.initialization_timeout)
+    is_primary = startup.start(os.environ, start.initialization_timeout)
     scores = pretraining.pretrain(config, workdir, start.extend)
-    if speaks:
+    if is_primary:
         print(json.dumps({name: round(value, 4) for name, value in scores.items()}))
         say(f'In Python: bert_jax.load("{workdir}")')
     return 0

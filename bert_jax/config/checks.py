@@ -10,7 +10,7 @@ import typing
 from collections.abc import Hashable
 from typing import Any
 
-LARGEST_INT = 2**31 - 1
+MAX_INT = 2**31 - 1
 """Steps, ids and sizes are int32 on the devices."""
 SMALLEST_FLOAT32, LARGEST_FLOAT32 = 2.0**-126, (2 - 2.0**-23) * 2.0**127
 """Smaller numbers are flushed to 0 on the devices, larger ones are infinite."""
@@ -121,8 +121,8 @@ def _require_int(name: str, value: Any) -> None:
     require(type(value) is int, f"{name}={shown(value)} must be a whole number.")
     require(
         # A seed is an unsigned number, with a rule of its own.
-        abs(value) <= LARGEST_INT or name == "seed",
-        f"{name}={shown(value)} is too large; it must be at most {LARGEST_INT} in "
+        abs(value) <= MAX_INT or name == "seed",
+        f"{name}={shown(value)} is too large; it must be at most {MAX_INT} in "
         "size, for it is a 32-bit number.",
     )
 
@@ -174,7 +174,7 @@ def require_not_negative(config: Any, *names: str) -> None:
         require(holds, f"{name}={value} must be finite and at least 0.")
 
 
-def require_share(config: Any, *names: str) -> None:
+def require_fraction(config: Any, *names: str) -> None:
     """At least 0 and less than 1, as float32 holds it."""
     for name in names:
         value = getattr(config, name)

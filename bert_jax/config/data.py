@@ -6,15 +6,15 @@ from typing import Literal
 
 from bert_jax.config.checks import (
     require,
+    require_fraction,
     require_not_negative,
     require_positive,
     require_seed,
-    require_share,
     require_types,
 )
 
-_MOST_PASSES = 10_000
-_LARGEST_VOCABULARY = 1 << 24
+_MAX_PASSES = 10_000
+_MAX_VOCABULARY = 1 << 24
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,8 +59,8 @@ class VocabularyConfig(TextConfig):
         super().__post_init__()
         require_positive(self, "vocab_size", "sample_sentences")
         require(
-            self.vocab_size <= _LARGEST_VOCABULARY,
-            f"vocab_size={self.vocab_size:.6g} must be at most {_LARGEST_VOCABULARY}.",
+            self.vocab_size <= _MAX_VOCABULARY,
+            f"vocab_size={self.vocab_size:.6g} must be at most {_MAX_VOCABULARY}.",
         )
         require_seed(self)
 
@@ -104,7 +104,7 @@ class PrepareConfig(TextConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_share(self, "short_sequence_probability", "validation_fraction")
+        require_fraction(self, "short_sequence_probability", "validation_fraction")
         require(
             8 <= self.sequence_length <= 65_535,
             f"sequence_length={self.sequence_length} must be from 8 to 65535.",
@@ -122,9 +122,9 @@ class PrepareConfig(TextConfig):
             require(weight >= 1e-6, f"weights: {weight} must be at least 1e-6.")
         most = max(self.weights, default=1.0) * min(self.repeats, 1 << 40)
         require(
-            most <= _MOST_PASSES,
+            most <= _MAX_PASSES,
             f"weights={self.weights} times repeats={self.repeats:.6g} must be at most "
-            f"{_MOST_PASSES} passes over the text; lower one of them.",
+            f"{_MAX_PASSES} passes over the text; lower one of them.",
         )
         require(
             self.engine == "beam" or not self.beam_options,

@@ -6,9 +6,9 @@ from typing import Literal
 from bert_jax.config.checks import (
     require,
     require_class_names,
+    require_fraction,
     require_not_negative,
     require_positive,
-    require_share,
     require_types,
 )
 from bert_jax.config.training import OptimizerConfig, RunConfig
@@ -79,7 +79,7 @@ class ExamplesConfig:
         require(
             self.max_length >= 8, f"max_length={self.max_length} must be at least 8."
         )
-        require_share(self, "validation_fraction")
+        require_fraction(self, "validation_fraction")
         require(
             len(self.text_columns) <= 2,
             f"text_columns names {len(self.text_columns)} columns; BERT takes one text "

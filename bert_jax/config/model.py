@@ -7,8 +7,8 @@ from typing import Any, Literal
 from bert_jax.config.checks import (
     require,
     require_class_names,
+    require_fraction,
     require_positive,
-    require_share,
     require_types,
 )
 
@@ -25,7 +25,7 @@ ProblemType = Literal[
     "single_label_classification", "multi_label_classification", "regression"
 ]
 
-MOST_PARAMETERS = 10**12
+MAX_PARAMETERS = 10**12
 """4 TB of float32, more than the devices of a pod hold with Adam's moments."""
 
 
@@ -94,7 +94,7 @@ class BertConfig:
             "intermediate_size max_position_embeddings type_vocab_size"
         )
         require_positive(self, *sizes.split(), "initializer_range", "layer_norm_eps")
-        require_share(self, "hidden_dropout_prob", "attention_probs_dropout_prob")
+        require_fraction(self, "hidden_dropout_prob", "attention_probs_dropout_prob")
         require(
             not (self.fused_attention and self.attention_probs_dropout_prob),
             f"attention_probs_dropout_prob={self.attention_probs_dropout_prob} cannot "
@@ -108,12 +108,12 @@ class BertConfig:
         layer = 4 * d * d + 2 * d * self.intermediate_size
         parameters = tables * d + self.num_hidden_layers * layer
         require(
-            parameters <= MOST_PARAMETERS,
+            parameters <= MAX_PARAMETERS,
             f"vocab_size={self.vocab_size}, hidden_size={d}, "
             f"num_hidden_layers={self.num_hidden_layers}, "
             f"intermediate_size={self.intermediate_size} and "
             f"max_position_embeddings={self.max_position_embeddings} make "
-            f"{parameters:.2g} parameters; lower them to {MOST_PARAMETERS:.0e}.",
+            f"{parameters:.2g} parameters; lower them to {MAX_PARAMETERS:.0e}.",
         )
 
     @classmethod

@@ -7,10 +7,10 @@ from typing import Literal
 
 from bert_jax.config.checks import (
     require,
+    require_fraction,
     require_not_negative,
     require_positive,
     require_seed,
-    require_share,
     require_types,
 )
 from bert_jax.config.model import BertConfig
@@ -114,7 +114,7 @@ class OptimizerConfig:
         require_positive(self, "peak_learning_rate", "epsilon", "max_grad_norm")
         require_not_negative(self, "weight_decay", "warmup_steps", "decay_steps")
         require_not_negative(self, "frozen_layers")
-        require_share(self, "beta1", "beta2", "warmup_share")
+        require_fraction(self, "beta1", "beta2", "warmup_share")
         share = self.layer_decay
         require(0 < share <= 1, f"layer_decay={share} must be above 0 and at most 1.")
 

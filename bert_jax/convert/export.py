@@ -25,9 +25,9 @@ from bert_jax.formats.sentencepiece_files import (
 from bert_jax.formats.tensor_files import INDEX, SINGLE
 from bert_jax.formats.tokenizer_export import to_huggingface
 from bert_jax.model.finetuning import SEE_ONE_VECTOR
-from bert_jax.pretrained import Model, open_model
-from bert_jax.storage.atomic import whole_directory
-from bert_jax.storage.files import write_json, write_whole
+from bert_jax.pretrained import Model, load_pretrained
+from bert_jax.storage.atomic import atomic_directory
+from bert_jax.storage.files import atomic_write, write_json
 from bert_jax.storage.manifest import (
     MANIFEST,
     describe_files,
@@ -44,7 +44,7 @@ def export_huggingface(
     """Write a model for transformers, whole or not at all.
 
     Args:
-        source: what `open_model` takes.
+        source: what `load_pretrained` takes.
         output: a directory that is new or empty.
 
     Returns:
@@ -56,9 +56,9 @@ def export_huggingface(
         FileExistsError: `output` is there and not an empty directory.
         ValueError: the source is damaged, or transformers has no such model.
     """
-    model = open_model(source)
+    model = load_pretrained(source)
     require_expressible(model.config)
-    with whole_directory(output) as directory:
+    with atomic_directory(output) as directory:
         tensors, leaves = huggingface_tensors(model)
         write_safetensors(tensors, directory / SINGLE)
         config = huggingface_config(model.config, model.tokenizer.pad_id)
@@ -170,7 +170,7 @@ def write_safetensors(
 
     # The library writes the memory of an array, whatever its strides.
     rows = {name: np.ascontiguousarray(values) for name, values in tensors.items()}
-    write_whole(path, save(rows, metadata={"format": "pt"}))
+    atomic_write(path, save(rows, metadata={"format": "pt"}))
 
 
 def receipt(

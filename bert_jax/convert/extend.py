@@ -12,7 +12,7 @@ from jaxtyping import Float
 from bert_jax.config.checks import shown
 from bert_jax.convert.receipts import write_checkpoint
 from bert_jax.formats.names import some
-from bert_jax.pretrained import Model, open_model
+from bert_jax.pretrained import Model, load_pretrained
 from bert_jax.tokenization import Tokenizer, vocabulary_file
 
 MAX_POSITIONS = 1 << 20
@@ -131,7 +131,7 @@ def extend(
         ValueError: there is nothing to add, or it cannot be added.
         FileExistsError: `output` is there and not an empty directory.
     """
-    model = open_model(source)
+    model = load_pretrained(source)
     pieces = pieces_of(words, model.tokenizer) if words else {}
     if not pieces and positions is None:
         raise ValueError(

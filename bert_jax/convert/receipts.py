@@ -15,8 +15,8 @@ from bert_jax.config.serialization import to_dict
 from bert_jax.convert.comparison import NOT_COMPARED, Comparison
 from bert_jax.formats.embedding import Embedding
 from bert_jax.formats.imported import RECEIPT, Imported
-from bert_jax.storage.atomic import whole_directory
-from bert_jax.storage.files import named_errors, write_json
+from bert_jax.storage.atomic import atomic_directory
+from bert_jax.storage.files import name_path_in_errors, write_json
 from bert_jax.storage.manifest import describe_files, files_below, write_manifest
 from bert_jax.tokenization import Tokenizer
 
@@ -94,7 +94,7 @@ def write_checkpoint(
         FileExistsError: `output` is there and not an empty directory.
         OSError: the disk is full, or is before the end.
     """
-    with whole_directory(output) as directory:
+    with atomic_directory(output) as directory:
         size = sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(params))
         _reserve(directory, size, output)
         with ocp.StandardCheckpointer() as checkpointer:
@@ -116,6 +116,6 @@ def _reserve(directory: epath.Path, size: int, output: epath.Path) -> None:
     if not hasattr(os, "posix_fallocate"):  # not on macOS
         return
     path = directory / "reserved"
-    with named_errors(output), path.open("wb") as file:
+    with name_path_in_errors(output), path.open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, max(size, 1))
     path.unlink()

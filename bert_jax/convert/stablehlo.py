@@ -17,8 +17,8 @@ from bert_jax.config.serialization import to_dict
 from bert_jax.convert.export import receipt, write_safetensors
 from bert_jax.formats.imported import RECEIPT, Leaf
 from bert_jax.model.apply import head_outputs
-from bert_jax.pretrained import open_model
-from bert_jax.storage.atomic import whole_directory
+from bert_jax.pretrained import load_pretrained
+from bert_jax.storage.atomic import atomic_directory
 from bert_jax.storage.files import write_json
 
 PROGRAM, PARAMS, LOADER = "model.stablehlo", "params.safetensors", "load.py"
@@ -70,7 +70,7 @@ def export_stablehlo(
     """Write a model's program, its parameters and a loader, whole or not at all.
 
     Args:
-        source: what `open_model` takes.
+        source: what `load_pretrained` takes.
         output: a directory that is new or empty.
         batch_size: the only one that the program shall take; None: any.
         sequence_length: tokens a row, padding among them; None: 128, or as many as
@@ -90,7 +90,7 @@ def export_stablehlo(
             "StableHLO is written by jax and flatbuffers, and the latter is missing; "
             "`pip install flatbuffers`."
         )
-    model = open_model(source)
+    model = load_pretrained(source)
     if sequence_length is None:
         sequence_length = min(128, model.config.max_position_embeddings)
     require_sizes(model.config, batch_size, sequence_length)
@@ -101,7 +101,7 @@ def export_stablehlo(
         Leaf(name, name, values.shape, str(values.dtype), transposed=False)
         for name, values in params.items()
     )
-    with whole_directory(output) as directory:
+    with atomic_directory(output) as directory:
         (directory / PROGRAM).write_bytes(program.serialize())
         write_safetensors(params, directory / PARAMS)
         model.tokenizer.save(directory / "tokenizer")

@@ -11,13 +11,13 @@ from bert_jax.data.pipeline import permute, row_numbers
 LENGTHS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 """Tokens that a row is padded to; past the last, multiples of `LENGTH_STEP`."""
 LENGTH_STEP = 256
-_GRAIN = 8
+_BUCKET_MULTIPLE = 8
 """Lengths chosen by the data are multiples of this."""
 _WINDOW = 64
 """Batches that training rows are sorted by length within."""
 
 
-def bucket_lengths(
+def assign_buckets(
     lengths: Int[np.ndarray, " N"], longest: int, ladder: Sequence[int] = LENGTHS
 ) -> Int64[np.ndarray, " N"]:
     """The tokens that each row is padded to: its own length decides, and no other's.
@@ -66,7 +66,7 @@ def batches_by_bucket(
             yield int(length), rows[start : start + batch_size]
 
 
-def choose_ladder(
+def choose_bucket_boundaries(
     lengths: Int[np.ndarray, " N"], number: int, longest: int
 ) -> tuple[int, ...]:
     """The lengths to pad to, at most `number`, that rows of `lengths` waste least on.
@@ -77,7 +77,11 @@ def choose_ladder(
     Args:
         longest: tokens that the model takes; no row is padded to more.
     """
-    ends = np.arange(_GRAIN, max(int(lengths.max()), 1) + _GRAIN, _GRAIN)
+    ends = np.arange(
+        _BUCKET_MULTIPLE,
+        max(int(lengths.max()), 1) + _BUCKET_MULTIPLE,
+        _BUCKET_MULTIPLE,
+    )
     rows = np.searchsorted(np.sort(lengths), ends, side="right")  # that each end holds
     shorter = np.concatenate([[0], rows])
     # cost[i, j]: of padding the rows between ends i - 1 and j to end j.
@@ -97,7 +101,7 @@ def choose_ladder(
     return tuple(sorted(ladder))
 
 
-def training_batch(
+def bucketed_batch(
     buckets: Int[np.ndarray, " N"],
     seed: int,
     step: int,

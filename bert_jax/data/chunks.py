@@ -20,12 +20,12 @@ from bert_jax.config import PrepareConfig
 from bert_jax.data.corpus import Corpus
 from bert_jax.data.dataset_manifest import SPLITS
 from bert_jax.data.documents import Documents, read_text, split_sentences
-from bert_jax.data.packing import most_pairs, pack, share_rows
+from bert_jax.data.packing import max_pairs_per_row, pack, pack_pairs
 from bert_jax.data.pairs import Pairs, make_pairs
 from bert_jax.data.passes import held_out, passes, shuffle
 from bert_jax.data.records import as_bytes
 from bert_jax.data.shards import row_dtype, shard_name
-from bert_jax.storage.files import write_json, write_whole
+from bert_jax.storage.files import atomic_write, write_json
 from bert_jax.tokenization import Tokenizer
 
 UNFINISHED = "unfinished"
@@ -143,7 +143,7 @@ def share_among_shards(
 
 def dtype_of(config: PrepareConfig, tokenizer: Tokenizer) -> np.dtype[np.void]:
     """The dtype of the dataset's rows."""
-    most = most_pairs(config.sequence_length) if config.pack else 1
+    most = max_pairs_per_row(config.sequence_length) if config.pack else 1
     return row_dtype(config.sequence_length, tokenizer.vocab_size, most)
 
 
@@ -164,10 +164,10 @@ def write_chunk(
     ids = tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id
     rows = pack(tokens, pairs, dtype, *ids)
     if config.pack:
-        rows = share_rows(rows, dtype, tokenizer.pad_id)
+        rows = pack_pairs(rows, dtype, tokenizer.pad_id)
     output = epath.Path(config.output)
     content = as_bytes(rows)
-    write_whole(rows_path(output, chunk), content)
+    atomic_write(rows_path(output, chunk), content)
     result = {
         "rows": len(rows),
         "sha256": hashlib.sha256(content).hexdigest(),

@@ -16,7 +16,7 @@ from etils import epath
 
 from bert_jax.data.chunks import Chunk, noted_result, read_rows, rows_path
 from bert_jax.data.shards import shard_header
-from bert_jax.storage.files import is_regular_file, named_errors
+from bert_jax.storage.files import is_regular_file, name_path_in_errors
 from bert_jax.storage.manifest import describe_files
 
 _PIECE = 1 << 22
@@ -93,7 +93,7 @@ class GrowingShard:
         self.results |= {chunk.name: result for chunk, result in finished}
         if not self._waiting or self._waiting[0].name not in self.results:
             return
-        with named_errors(self._path):
+        with name_path_in_errors(self._path):
             if not self._path.exists():
                 self._path.write_bytes(shard_header(self._dtype, 0))
             with open(self._path, "r+b") as file:
@@ -121,7 +121,7 @@ class GrowingShard:
         """Say in the header how many rows there are; the entry for the manifest."""
         assert not self._waiting
         header = shard_header(self._dtype, self._rows)
-        with named_errors(self._path), open(self._path, "r+b") as file:
+        with name_path_in_errors(self._path), open(self._path, "r+b") as file:
             if file.read(len(header)) != header:
                 file.seek(0)
                 file.write(header)

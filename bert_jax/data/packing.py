@@ -15,7 +15,7 @@ from bert_jax.data.pairs import Pairs
 _TOKENS_A_PAIR = 32
 
 
-def most_pairs(sequence_length: int) -> int:
+def max_pairs_per_row(sequence_length: int) -> int:
     """How many pairs a packed row has places for, 7 bytes each: 4 at 128, 16 at 512.
 
     So many fill a row if they have 32 tokens on average, which documents of a few
@@ -57,7 +57,7 @@ def pack(
     return rows
 
 
-def share_rows(
+def pack_pairs(
     rows: Shaped[np.ndarray, " N"], dtype: np.dtype[np.void], pad_id: int
 ) -> Shaped[np.ndarray, " R"]:
     """The pairs of rows that hold one each, in fewer rows of `dtype` for several.

@@ -35,7 +35,12 @@ from bert_jax.data.passes import num_passes
 from bert_jax.data.records import open_dataset
 from bert_jax.data.shards import dtype_to_json
 from bert_jax.data.sources import find_sources
-from bert_jax.data.unfinished import begin, held, is_finished, require_ours
+from bert_jax.data.unfinished import (
+    is_finished,
+    output_lock,
+    require_resumable,
+    write_plan,
+)
 from bert_jax.data.workers import write_chunks
 from bert_jax.storage.atomic import local_output
 from bert_jax.storage.manifest import describe_files, write_manifest
@@ -72,8 +77,8 @@ def prepare(
     tokenizer = Tokenizer.load(config.tokenizer)
     sources = find_sources(config.input)
     output = local_output(config.output)
-    require_ours(output)
-    with held(output), spool_folder(Path(output) / UNFINISHED) as folder:
+    require_resumable(output)
+    with output_lock(output), spool_folder(Path(output) / UNFINISHED) as folder:
         corpus = read_corpus(config, sources, folder, report)
         chunks = plan_chunks(config, corpus, layout)
         plan = _describe_plan(config, tokenizer, corpus, layout)
@@ -81,7 +86,7 @@ def prepare(
             report(f"{output} is already complete.")
             manifest = open_dataset(output).manifest
         else:
-            begin(output, plan, layout)
+            write_plan(output, plan, layout)
             tokenizer.save(output / "tokenizer")
             shards = _write_all(config, corpus.files, chunks, tokenizer, report)
             manifest = _finish(output, plan, tokenizer, shards, corpus.dropped)
@@ -211,7 +216,7 @@ def _finish(
 
 
 def _remove(output: epath.Path, shards: list[GrowingShard]) -> None:
-    """Remove what was written to the output, and it if that was all it held."""
+    """Remove what was written to the output, and it if it held nothing else."""
     for shard in shards:
         (output / shard.name).unlink(missing_ok=True)
     (output / "tokenizer").rmtree()

@@ -34,7 +34,7 @@ from bert_jax.data.shards import (
     shard_header,
 )
 from bert_jax.storage.atomic import is_address
-from bert_jax.storage.files import write_whole
+from bert_jax.storage.files import atomic_write
 from bert_jax.storage.manifest import DamagedError, read_manifest, verify_files
 from bert_jax.storage.remote import dataset_files, local_copy, open_directory
 from bert_jax.storage.verified_once import verify_once
@@ -43,7 +43,7 @@ from bert_jax.tokenization import Tokenizer
 
 def write_rows(path: epath.Path, rows: Shaped[np.ndarray, " N"]) -> None:
     """Write rows to a local `.npy` file, in one piece or not at all."""
-    write_whole(path, shard_header(rows.dtype, len(rows)), as_bytes(rows))
+    atomic_write(path, shard_header(rows.dtype, len(rows)), as_bytes(rows))
 
 
 def as_bytes(rows: Shaped[np.ndarray, " N"]) -> memoryview:

@@ -22,7 +22,7 @@ from bert_jax.storage.manifest import DamagedError, leaves
 
 _RESERVED = 256
 """Open files that are left to the rest of the process."""
-_MOST_MAPS = 1 << 14
+_MAX_MAPS = 1 << 14
 """Linux allows a process 65,530 maps, of all kinds."""
 
 
@@ -188,7 +188,7 @@ def _spare_files(wanted: int) -> int:
 
     If they are too few, it first asks for as many as the system allows it.
     """
-    wanted = min(wanted, _MOST_MAPS)
+    wanted = min(wanted, _MAX_MAPS)
     try:
         import resource  # Windows has none
     except ImportError:

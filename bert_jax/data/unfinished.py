@@ -34,7 +34,7 @@ def is_finished(output: epath.Path, plan: dict[str, Any]) -> bool:
     return True
 
 
-def require_ours(output: epath.Path) -> None:
+def require_resumable(output: epath.Path) -> None:
     """Refuse an output that holds what is no dataset, nor the beginning of one.
 
     Raises:
@@ -55,7 +55,7 @@ def require_ours(output: epath.Path) -> None:
 
 
 @contextlib.contextmanager
-def held(output: epath.Path) -> Iterator[None]:
+def output_lock(output: epath.Path) -> Iterator[None]:
     """Keep other processes from writing the same output meanwhile.
 
     A finished dataset is only read, by as many as like. The lock goes with the process
@@ -95,7 +95,7 @@ def held(output: epath.Path) -> Iterator[None]:
                     os.rmdir(path)
 
 
-def begin(output: epath.Path, plan: dict[str, Any], layout: Layout) -> None:
+def write_plan(output: epath.Path, plan: dict[str, Any], layout: Layout) -> None:
     """Note the plan, or check that what was begun can be continued.
 
     Raises:

@@ -21,7 +21,7 @@ from bert_jax.data.documents import split_lines
 from bert_jax.data.sources import Source, find_sources, read_pieces
 from bert_jax.data.structured import read_records
 from bert_jax.data.wordpiece import learn_pieces
-from bert_jax.storage.atomic import local_output, require_empty, whole_directory
+from bert_jax.storage.atomic import atomic_directory, local_output, require_empty
 from bert_jax.tokenization import (
     MAX_WORD_CHARACTERS,
     SPECIAL_TOKENS,
@@ -46,7 +46,7 @@ def train_vocabulary(config: VocabularyConfig) -> Tokenizer:
     sources = find_sources(config.input)
     train = _train_wordpiece if config.kind == "wordpiece" else _train_sentencepiece
     tokenizer = train(config, read_lines(sources, config))
-    with whole_directory(output) as directory:
+    with atomic_directory(output) as directory:
         tokenizer.save(directory)
     return tokenizer
 

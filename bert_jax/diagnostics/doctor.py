@@ -37,33 +37,33 @@ PYTHONS = ((3, 11), (3, 12), (3, 13))
 
 
 @dataclasses.dataclass(frozen=True)
-class Finding:
+class Check:
     """One thing looked at."""
 
     good: bool
     what: str
 
 
-def diagnose(environment: Mapping[str, str], directory: Path) -> Iterator[Finding]:
+def diagnose(environment: Mapping[str, str], directory: Path) -> Iterator[Check]:
     """Versions, devices, arithmetic, disk, and common mistakes, one after another.
 
     Args:
         environment: variables of the process.
         directory: where runs will be written.
     """
-    yield Finding(True, f"Python {platform.python_version()} on {platform.platform()}")
+    yield Check(True, f"Python {platform.python_version()} on {platform.platform()}")
     yield from versions()
-    yield from device_findings()
+    yield from check_devices()
     for device in jax.local_devices():
         for dtype in TOLERANCES:
             yield self_test(device, dtype)
-    yield from disk_findings(directory)
-    yield from file_findings()
-    yield from cache_findings(environment)
+    yield from check_disk(directory)
+    yield from check_open_files()
+    yield from check_cache(environment)
     yield from mistakes(environment)
 
 
-def versions() -> Iterator[Finding]:
+def versions() -> Iterator[Check]:
     """What is installed of what we use."""
     found = []
     for name in PACKAGES:
@@ -71,27 +71,27 @@ def versions() -> Iterator[Finding]:
             found.append(f"{name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:
             continue  # of TensorFlow's two packages one is enough, and none is needed
-    yield Finding(True, ", ".join(found))
-    yield from python_findings(sys.version_info[:2])
+    yield Check(True, ", ".join(found))
+    yield from check_python(sys.version_info[:2])
 
 
-def python_findings(version: tuple[int, int]) -> Iterator[Finding]:
+def check_python(version: tuple[int, int]) -> Iterator[Check]:
     """Whether this Python, as (3, 11), is one that the tests ran with."""
     if version not in PYTHONS:
         names = ", ".join(f"{major}.{minor}" for major, minor in PYTHONS)
-        yield Finding(
+        yield Check(
             False,
             f"Python {version[0]}.{version[1]} has not been tested with this version; "
             f"{names} have.",
         )
 
 
-def device_findings() -> Iterator[Finding]:
+def check_devices() -> Iterator[Check]:
     """The devices that JAX sees, and one that it should."""
     for device in jax.devices():
-        yield Finding(True, f"device {device.id}: {device.device_kind}")
+        yield Check(True, f"device {device.id}: {device.device_kind}")
     if jax.default_backend() == "cpu" and Path("/proc/driver/nvidia/version").exists():
-        yield Finding(
+        yield Check(
             False,
             "There is an NVIDIA driver, but JAX sees no GPU; pip install "
             "'bert_jax[cuda12]' or '[cuda13]', as the driver's version asks.",
@@ -123,7 +123,7 @@ def _gradient(device: jax.Device, dtype: str) -> np.ndarray:
     return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(grads)])
 
 
-def self_test(device: jax.Device, dtype: str) -> Finding:
+def self_test(device: jax.Device, dtype: str) -> Check:
     """A small model's gradient on a device beside float32 on the CPU."""
     reference = _gradient(jax.local_devices(backend="cpu")[0], "float32")
     found = _gradient(device, dtype)
@@ -131,26 +131,26 @@ def self_test(device: jax.Device, dtype: str) -> Finding:
     good = bool(apart <= TOLERANCES[dtype])
     told = f"device {device.id}: a gradient in {dtype} is {apart:.1e} from the CPU's"
     limit = f"; {TOLERANCES[dtype]} at most is rounding. Do not train on it."
-    return Finding(good, told if good else told + limit)
+    return Check(good, told if good else told + limit)
 
 
-def disk_findings(directory: Path) -> Iterator[Finding]:
+def check_disk(directory: Path) -> Iterator[Check]:
     """Whether runs can be written, and how much."""
     try:
         with tempfile.NamedTemporaryFile(dir=directory):
             pass
-        yield Finding(True, f"{directory} can be written to")
+        yield Check(True, f"{directory} can be written to")
     except OSError as error:
-        yield Finding(False, f"{directory} cannot be written to: {error.strerror}.")
+        yield Check(False, f"{directory} cannot be written to: {error.strerror}.")
         return
     free = shutil.disk_usage(directory).free / 2**30
     enough = free >= LEAST_FREE_GIB
     told = f"{free:.0f} GiB are free there"
     need = "; a checkpoint of BERT base with its optimizer takes 1.3, and three stay."
-    yield Finding(enough, told if enough else told + need)
+    yield Check(enough, told if enough else told + need)
 
 
-def file_findings(limits: tuple[int, int] | None = None) -> Iterator[Finding]:
+def check_open_files(limits: tuple[int, int] | None = None) -> Iterator[Check]:
     """Whether enough files may be open at once.
 
     Args:
@@ -168,49 +168,49 @@ def file_findings(limits: tuple[int, int] | None = None) -> Iterator[Finding]:
     ]
     line = f"{told[0]} files may be open at once, {told[1]} where a program asks for it"
     need = f"; raise the hard limit (`ulimit -Hn`) to {LEAST_FILES:,} or more."
-    yield Finding(hard >= LEAST_FILES, line if hard >= LEAST_FILES else line + need)
+    yield Check(hard >= LEAST_FILES, line if hard >= LEAST_FILES else line + need)
 
 
-def cache_findings(environment: Mapping[str, str]) -> Iterator[Finding]:
+def check_cache(environment: Mapping[str, str]) -> Iterator[Check]:
     """Where compiled programs are kept, and whether others could put theirs there."""
     chosen = environment.get(CACHE)
     if chosen == "":
-        yield Finding(True, f"compiled programs are not kept: {CACHE} is empty")
+        yield Check(True, f"compiled programs are not kept: {CACHE} is empty")
         return
     if chosen and "://" in chosen:
-        yield Finding(True, f"compiled programs are kept in {chosen}")
+        yield Check(True, f"compiled programs are kept in {chosen}")
         return
     directory = Path(chosen or caches(environment) / "programs")
     try:
         reason = distrust(directory)
     except FileNotFoundError:
-        yield Finding(True, f"compiled programs will be kept in {directory}")
+        yield Check(True, f"compiled programs will be kept in {directory}")
         return
     except OSError as error:
         reason = f"{directory} cannot be looked at: {error.strerror}"
     if reason:
-        yield Finding(False, f"Compiled programs: {reason}.")
+        yield Check(False, f"Compiled programs: {reason}.")
     else:
-        yield Finding(True, f"compiled programs are kept in {directory}")
+        yield Check(True, f"compiled programs are kept in {directory}")
 
 
-def mistakes(environment: Mapping[str, str]) -> Iterator[Finding]:
+def mistakes(environment: Mapping[str, str]) -> Iterator[Check]:
     """Settings that are known to hurt."""
     flags = environment.get("XLA_FLAGS", "")
     if "onednn" in flags:
-        yield Finding(
+        yield Check(
             False,
             "XLA_FLAGS asks for oneDNN, which has corrupted memory at 512 tokens; "
             "take it out.",
         )
     if "xla_force_host_platform_device_count" in flags:
-        yield Finding(False, "XLA_FLAGS splits the CPU into devices, as tests do.")
+        yield Check(False, "XLA_FLAGS splits the CPU into devices, as tests do.")
     if environment.get("JAX_ENABLE_X64", "").lower() in ("1", "true"):
-        yield Finding(False, "JAX_ENABLE_X64 doubles memory for nothing; unset it.")
+        yield Check(False, "JAX_ENABLE_X64 doubles memory for nothing; unset it.")
     if environment.get("JAX_DISABLE_JIT", "").lower() in ("1", "true"):
-        yield Finding(False, "JAX_DISABLE_JIT makes every step slow; unset it.")
+        yield Check(False, "JAX_DISABLE_JIT makes every step slow; unset it.")
     if environment.get("JAX_PLATFORMS") == "cpu" and Path("/dev/nvidia0").exists():
-        yield Finding(False, "JAX_PLATFORMS=cpu hides the GPU; unset it.")
+        yield Check(False, "JAX_PLATFORMS=cpu hides the GPU; unset it.")
 
 
 def main() -> int:

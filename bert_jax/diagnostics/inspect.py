@@ -9,16 +9,16 @@ from etils import epath
 
 from bert_jax.checkpoints.steps import (
     CHECKPOINTS,
+    list_steps,
     read_step_manifest,
     selection_score_of,
-    steps_in,
     verify,
 )
 from bert_jax.config import BertConfig
 from bert_jax.config.serialization import differences, to_dict
 from bert_jax.data.records import Dataset, open_dataset
 from bert_jax.distributed.mesh import path_name
-from bert_jax.pretrained import as_directory, open_model
+from bert_jax.pretrained import as_directory, load_pretrained
 from bert_jax.storage.manifest import MANIFEST, DamagedError, read_manifest
 from bert_jax.storage.runs_file import RUNS, read_runs_file
 from bert_jax.tokenization import Tokenizer
@@ -53,7 +53,7 @@ def inspect(path: str, checksums: bool = False) -> Iterator[str]:
         if checksums:
             yield "every file has the sha256 of the manifest"
         return
-    if steps_in(directory / CHECKPOINTS):
+    if list_steps(directory / CHECKPOINTS):
         yield from workdir_lines(directory, checksums)
     elif (directory / RUNS).exists():
         yield from runs_lines(directory)
@@ -113,7 +113,7 @@ def tokenizer_line(tokenizer: Tokenizer) -> str:
 
 def workdir_lines(directory: epath.Path, checksums: bool) -> Iterator[str]:
     """Each checkpoint, and whether it is whole."""
-    for step in steps_in(directory / CHECKPOINTS):
+    for step in list_steps(directory / CHECKPOINTS):
         place = directory / CHECKPOINTS / str(step)
         try:
             manifest = verify(place) if checksums else read_step_manifest(place)
@@ -136,7 +136,7 @@ def runs_lines(directory: epath.Path) -> Iterator[str]:
 
 def model_lines(path: str) -> Iterator[str]:
     """Configuration, tokenizer and parameters of the model that `load` would load."""
-    model = open_model(path)
+    model = load_pretrained(path)
     whole = (model.directory / MANIFEST).exists()
     yield f"model {model.directory}" + ", every file verified" * whole
     yield tokenizer_line(model.tokenizer)

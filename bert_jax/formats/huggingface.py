@@ -15,7 +15,7 @@ from bert_jax.formats.exported_files import check_exported
 from bert_jax.formats.huggingface_config import keys_left_over, read_bert_config
 from bert_jax.formats.imported import Imported, Leaf
 from bert_jax.formats.model_files import read_object
-from bert_jax.formats.names import Name, named_shapes, names_of, shape_of, some
+from bert_jax.formats.names import Name, describe_shapes, names_of, shape_of, some
 from bert_jax.formats.sentencepiece_files import (
     MODEL,
     is_sentencepiece,
@@ -213,7 +213,7 @@ def _check_shapes(
             wrong.append((tensor.name, tensor.shape, shape))
     if wrong:
         raise ValueError(
-            f"{path}: {named_shapes(wrong)}, as {CONFIG} has it; put the file there "
+            f"{path}: {describe_shapes(wrong)}, as {CONFIG} has it; put the file there "
             "that belongs to the tensors."
         )
 

@@ -152,14 +152,17 @@ def some(names: list[str]) -> str:
     return ", ".join(names[:_NAMED] + more)
 
 
-def by(shape: tuple[int, ...]) -> str:
+def format_shape(shape: tuple[int, ...]) -> str:
     """A shape as messages have it."""
     return "x".join(map(str, shape)) or "a scalar"
 
 
-def named_shapes(wrong: list[tuple[str, tuple[int, ...], tuple[int, ...]]]) -> str:
+def describe_shapes(wrong: list[tuple[str, tuple[int, ...], tuple[int, ...]]]) -> str:
     """Tensors of another shape than they should have: the first few, and how many."""
-    told = [f"{name} is {by(is_)}, not {by(due)}" for name, is_, due in wrong]
+    told = [
+        f"{name} is {format_shape(is_)}, not {format_shape(due)}"
+        for name, is_, due in wrong
+    ]
     more = [f"{len(told)} in all differ"] if len(told) > _NAMED else []
     return "; ".join(told[:_NAMED] + more)
 

@@ -16,7 +16,7 @@ from bert_jax.formats.huggingface_config import (
 )
 from bert_jax.formats.imported import Imported, Leaf
 from bert_jax.formats.model_files import read_object
-from bert_jax.formats.names import Name, named_shapes, names_of, shape_of, some
+from bert_jax.formats.names import Name, describe_shapes, names_of, shape_of, some
 from bert_jax.formats.tf1_files import INDEX, Checkpoint, find_prefix, open_checkpoint
 from bert_jax.storage.manifest import describe_files
 from bert_jax.tokenization import Tokenizer
@@ -139,8 +139,8 @@ def _check_complete(
             others.append(f"{name.tf1} is of {checkpoint.dtypes[name.tf1]}")
     if wrong:
         raise ValueError(
-            f"{checkpoint.prefix}: {named_shapes(wrong)}, as {CONFIG} has it; put the "
-            "file there that belongs to the tensors."
+            f"{checkpoint.prefix}: {describe_shapes(wrong)}, as {CONFIG} has it; put "
+            "the file there that belongs to the tensors."
         )
     if others:
         raise ValueError(

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from etils import epath
 
-from bert_jax.checkpoints.steps import read_config, read_part
+from bert_jax.checkpoints.steps import read_config, read_config_as
 from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig
 from bert_jax.formats.embedding import model_directory
 from bert_jax.inference.predictions import predictions_for, task_of
-from bert_jax.pretrained import locate, open_model
-from bert_jax.storage.files import named_errors, require_writable
+from bert_jax.pretrained import load_pretrained, resolve_path
+from bert_jax.storage.files import name_path_in_errors, require_writable
 from bert_jax.tasks.lengths import fit_lengths
 from bert_jax.tasks.problem import Problem, Record
 from bert_jax.tasks.problems import problem_of
@@ -27,15 +27,17 @@ def examples_config(directory: epath.Path) -> ExamplesConfig:
     """
     values = read_config(model_directory(directory))
     if "task" in values:
-        return read_part(directory, "", FinetuneConfig).data
+        return read_config_as(directory, "", FinetuneConfig).data
     positions = values.get("max_position_embeddings")
     if "model" in values:
-        positions = read_part(directory, "model", BertConfig).max_position_embeddings
+        positions = read_config_as(
+            directory, "model", BertConfig
+        ).max_position_embeddings
     # What a damaged file says is refused where the model is read.
-    return usual_examples(positions if type(positions) is int else 512)
+    return default_examples_config(positions if type(positions) is int else 512)
 
 
-def usual_examples(positions: int) -> ExamplesConfig:
+def default_examples_config(positions: int) -> ExamplesConfig:
     """How rows are made for a model of so many positions that was not trained here."""
     longest = max(positions, 8)
     return fit_lengths(ExamplesConfig(max_length=longest), longest)
@@ -68,7 +70,7 @@ def records_of(problem: Problem, data: ExamplesConfig, part: str) -> list[Record
 
 
 @contextlib.contextmanager
-def telling(what: str) -> Iterator[None]:
+def error_hint(what: str) -> Iterator[None]:
     """Where a file is refused, say what may have been forgotten."""
     try:
         yield
@@ -98,10 +100,10 @@ def evaluate(
         ValueError: the model was never fine-tuned, or the file is not of its task.
         OSError: `output` cannot be written.
     """
-    model = open_model(os.fspath(checkpoint))
+    model = load_pretrained(os.fspath(checkpoint))
     problem = problem_of(task_of(model.config))
     data = data or examples_config(model.directory)
-    with telling(f"{checkpoint} was fine-tuned on {task_of(model.config)}"):
+    with error_hint(f"{checkpoint} was fine-tuned on {task_of(model.config)}"):
         records = records_of(problem, data, part)
     problem.check(records, model.config, data.validation or data.path or data.train)
     labelled = _labelled(problem, records)
@@ -115,7 +117,7 @@ def evaluate(
         return scores, []
     directory = Path(output)
     directory.mkdir(parents=True, exist_ok=True)
-    with named_errors(directory):
+    with name_path_in_errors(directory):
         names = problem.write(records, found, model.config, data, directory)
     return scores, [str(directory / name) for name in names]
 
@@ -136,6 +138,6 @@ def _labelled(problem: Problem, records: Sequence[Record]) -> bool:
     return all(known)
 
 
-def located_config(checkpoint: str) -> ExamplesConfig:
+def examples_config_of(checkpoint: str) -> ExamplesConfig:
     """`examples_config` of what `load` would find at `checkpoint`."""
-    return examples_config(locate(checkpoint)[0])
+    return examples_config(resolve_path(checkpoint)[0])

@@ -15,11 +15,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Float32, Int, Int32
 
 from bert_jax.config import BertConfig
-from bert_jax.data.buckets import batches_by_bucket, bucket_lengths
+from bert_jax.data.buckets import assign_buckets, batches_by_bucket
 from bert_jax.data.examples import from_rows
 from bert_jax.model.encoder import Encoder
 from bert_jax.model.inputs import inputs_of
-from bert_jax.storage.files import named_errors, require_writable
+from bert_jax.storage.files import name_path_in_errors, require_writable
 from bert_jax.tokenization import Encoding, Tokenizer
 
 COMBINATIONS = ("concatenate", "sum")
@@ -110,7 +110,7 @@ def features(
         for number, each in enumerate(encodings, first)
     ]
     examples = from_rows(rows, np.arange(len(rows), dtype=np.int32))
-    buckets = bucket_lengths(examples.lengths, longest)
+    buckets = assign_buckets(examples.lengths, longest)
     compute = _compiled(config, tuple(layers), combine)
     found: list[Features | None] = [None] * len(rows)
     for length, chosen in batches_by_bucket(buckets, batch_size):
@@ -203,7 +203,7 @@ def write_features(chunks: Iterable[Sequence[Features]], path: Path) -> int:
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     write = _write_npz if path.suffix == ".npz" else _write_jsonl
     try:
-        with named_errors(path):
+        with name_path_in_errors(path):
             number = write(chunks, temporary)
         if not number:
             raise ValueError(f"There is no text to write to {path}.")

@@ -13,7 +13,7 @@ from bert_jax.config import ExamplesConfig
 from bert_jax.config.checks import require_batch_size
 from bert_jax.inference.features import Features, check_output, features, write_features
 from bert_jax.inference.predictions import predictions_for, task_of
-from bert_jax.pretrained import open_model
+from bert_jax.pretrained import load_pretrained
 from bert_jax.tasks.problems import problem_of
 from bert_jax.tasks.tables import (
     HALF_CHARACTER,
@@ -43,7 +43,7 @@ def prediction_lines(
         ValueError: the model was never fine-tuned, or a row lacks what its task needs.
     """
     require_batch_size(batch_size)
-    model = open_model(checkpoint)
+    model = load_pretrained(checkpoint)
     problem = problem_of(task_of(model.config))
     rows = rows_of(source, data)
     while chunk := list(itertools.islice(rows, _AT_ONCE)):
@@ -143,7 +143,7 @@ def feature_file(
         ValueError: a line is too long, there is none, or there is no such layer.
     """
     check_output(Path(output))
-    model, name = open_model(path), name_of(source)
+    model, name = load_pretrained(path), name_of(source)
     if source != "-":
         require_file(source, "name one, or - for standard input.")
     compute = functools.partial(

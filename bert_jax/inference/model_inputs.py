@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from bert_jax.config import BertConfig
-from bert_jax.data.buckets import bucket_lengths
+from bert_jax.data.buckets import assign_buckets
 from bert_jax.model.inputs import padded_rows
 from bert_jax.tokenization import Tokenizer
 
@@ -48,5 +48,5 @@ def padded(
 ) -> Inputs:
     """Rows of one bucket, as `joined` makes them, and empty ones up to `size`."""
     most = np.array([max(len(ids) for ids, _ in rows)])
-    length = int(bucket_lengths(most, config.max_position_embeddings)[0])
+    length = int(assign_buckets(most, config.max_position_embeddings)[0])
     return padded_rows(rows, (size, length), tokenizer.pad_id)

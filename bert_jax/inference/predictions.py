@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.finetuning import TaskName
-from bert_jax.data.buckets import LENGTHS, bucket_lengths
+from bert_jax.data.buckets import LENGTHS, assign_buckets
 from bert_jax.data.examples import Batch
 from bert_jax.tasks.finetuning import (
     Learning,
@@ -76,7 +76,7 @@ def predictions_for(
         return []
     examples = problem.encode(records, tokenizer, config, data)
     longest = config.max_position_embeddings
-    used = np.unique(bucket_lengths(examples.lengths, longest, LENGTHS))
+    used = np.unique(assign_buckets(examples.lengths, longest, LENGTHS))
     # Few records make a small batch: of the next power of two.
     size = min(batch_size, 1 << (len(examples) - 1).bit_length())
     compute = _compiled(config, task)

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from bert_jax.config import BertConfig, ExamplesConfig
-from bert_jax.data.buckets import batches_by_bucket, bucket_lengths
+from bert_jax.data.buckets import assign_buckets, batches_by_bucket
 from bert_jax.formats.embedding import Embedding
 from bert_jax.inference.arguments import (
     require_count,
@@ -20,12 +20,12 @@ from bert_jax.inference.arguments import (
     require_texts_or_pairs,
     require_truth,
 )
-from bert_jax.inference.evaluation import examples_config, usual_examples
+from bert_jax.inference.evaluation import default_examples_config, examples_config
 from bert_jax.inference.features import Features, features
 from bert_jax.inference.model_inputs import Inputs, joined, padded
 from bert_jax.inference.predictions import predictions_for, task_of
 from bert_jax.model.apply import pair_probabilities, token_probabilities, vectors
-from bert_jax.pretrained import open_model
+from bert_jax.pretrained import load_pretrained
 from bert_jax.tasks.problem import Prediction
 from bert_jax.tasks.problems import problem_of
 from bert_jax.tasks.tables import Row
@@ -49,7 +49,7 @@ def load(path: str | os.PathLike[str], allow_extra: bool = False) -> "Predictor"
         DamagedError: files are missing or altered.
         ValueError: the model is none that we compute.
     """
-    model = open_model(os.fspath(path), allow_extra)
+    model = load_pretrained(os.fspath(path), allow_extra)
     return Predictor(
         model.config,
         model.params,
@@ -86,7 +86,7 @@ class Predictor:
         self.tokenizer = tokenizer
         self.pairs = pairs
         self.embedding = embedding or Embedding()
-        self.data = data or usual_examples(config.max_position_embeddings)
+        self.data = data or default_examples_config(config.max_position_embeddings)
         how = ("pooling", "normalize")
         self._embed = jax.jit(functools.partial(vectors, config), static_argnames=how)
         self._score = jax.jit(functools.partial(token_probabilities, config))
@@ -170,7 +170,7 @@ class Predictor:
             limit = self.embedding.max_tokens - 2  # [CLS] and [SEP]
         rows = [self._ids(ids[:limit]) for ids in found]
         lengths = np.array([len(ids) for ids, _ in rows], np.int64)
-        buckets = bucket_lengths(lengths, self.config.max_position_embeddings)
+        buckets = assign_buckets(lengths, self.config.max_position_embeddings)
         embedded = np.zeros((len(rows), self.config.hidden_size), np.float32)
         for _, numbers in batches_by_bucket(buckets, batch_size):
             # Filled up to few sizes, so that few programs are compiled.

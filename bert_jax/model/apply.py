@@ -11,7 +11,7 @@ from bert_jax.model.encoder import Encoder
 from bert_jax.model.finetuning import CLASSIFIERS, SEE_ONE_VECTOR
 from bert_jax.model.heads import MaskedLM, NextSentence, Pooler, mean_of_tokens
 
-_LEAST_NORM = 1e-12  # a vector of zeros stays one, as in sentence-transformers
+_MIN_NORM = 1e-12  # a vector of zeros stays one, as in sentence-transformers
 
 
 def head_outputs(
@@ -91,7 +91,7 @@ def vectors(
     found = mean_of_tokens(hidden, attention_mask) if mean else hidden[:, 0]
     if normalize:
         norms = jnp.linalg.norm(found, axis=1, keepdims=True)
-        found = found / jnp.maximum(norms, _LEAST_NORM)
+        found = found / jnp.maximum(norms, _MIN_NORM)
     return found
 
 

@@ -15,24 +15,33 @@ from bert_jax.distributed.collectives import (
 from bert_jax.distributed.compilation_cache import share_compilation_cache
 from bert_jax.distributed.mesh import host_shard, make_mesh
 from bert_jax.distributed.startup import open_workdir
-from bert_jax.runs.finetuning_setup import Tuning, prepare_tuning, without_top
+from bert_jax.runs.finetuning_setup import (
+    FinetuningSetup,
+    prepare_finetuning,
+    without_top,
+)
 from bert_jax.runs.init_from import check_source
-from bert_jax.runs.workdir import begin, best_scores, check_workdir, final_scores
+from bert_jax.runs.workdir import (
+    best_scores,
+    check_workdir,
+    final_scores,
+    write_run_files,
+)
 from bert_jax.tasks.finetuning import finetuning_task
 from bert_jax.terminal.messages import say
 from bert_jax.training.lock import run_lock
 from bert_jax.training.loop import fit
-from bert_jax.training.resume import resume_of_all
+from bert_jax.training.resume import find_resume_on_all
 
 BASELINE = "baseline: "
 
 
-def examples_line(tuning: Tuning) -> str:
+def examples_line(setup: FinetuningSetup) -> str:
     """How much a run learns from and is scored on."""
-    config = tuning.config
+    config = setup.config
     return (
-        f"{len(tuning.train.examples):,} examples to learn from, "
-        f"{len(tuning.validation.examples):,} to score on; {config.num_steps:,} steps "
+        f"{len(setup.train.examples):,} examples to learn from, "
+        f"{len(setup.validation.examples):,} to score on; {config.num_steps:,} steps "
         f"of {config.batch_size}."
     )
 
@@ -64,30 +73,30 @@ def finetune(
     with raise_on_all_processes():
         mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
     with run_lock(directory) as check_lock:
-        resume = resume_of_all(directory)
+        resume = find_resume_on_all(directory)
         # What the first process tokenizes, the others find.
-        tuning = run_on_primary_first(
-            lambda: prepare_tuning(config, directory, examples, resume)
+        setup = run_on_primary_first(
+            lambda: prepare_finetuning(config, directory, examples, resume)
         )
-        config = tuning.config
+        config = setup.config
         with raise_on_all_processes():
             share = host_shard(mesh, jax.process_index())
             task = finetuning_task(
-                tuning.problem, config, tuning.train, tuning.validation, *share
+                setup.problem, config, setup.train, setup.validation, *share
             )
             changed = check_workdir(directory, config, resume, extend)
-            source = tuning.source
+            source = setup.source
             note = check_source(config, source, task.initialise)
             if source is not None:
                 source = without_top(source, config)
         if broadcast_from_primary(final_scores(directory, config, resume)) is None:
             if is_primary():
-                say("\n".join(filter(None, [note, examples_line(tuning)])))
-            begin(directory, config, tuning.tokenizer, resume, changed)
+                say("\n".join(filter(None, [note, examples_line(setup)])))
+            write_run_files(directory, config, setup.tokenizer, resume, changed)
             share_compilation_cache(directory)
             tokenizer = directory / "tokenizer"
             fit(task, config, mesh, directory, tokenizer, source, resume, check_lock)
         scores = broadcast_from_primary(best_scores(directory) if is_primary() else {})
-    records = tuning.validation.records
-    rule, value = tuning.problem.baseline(tuning.train.records, records)
+    records = setup.validation.records
+    rule, value = setup.problem.baseline(setup.train.records, records)
     return scores | {f"{BASELINE}{rule}": value}

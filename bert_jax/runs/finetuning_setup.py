@@ -10,13 +10,13 @@ from typing import Any
 
 from etils import epath
 
-from bert_jax.checkpoints.steps import CHECKPOINTS, read_part
+from bert_jax.checkpoints.steps import CHECKPOINTS, read_config_as
 from bert_jax.config import BertConfig, FinetuneConfig
 from bert_jax.config.model import ProblemType
 from bert_jax.data.example_cache import cached_examples, content_key
 from bert_jax.distributed.collectives import is_primary
-from bert_jax.pretrained import open_model
-from bert_jax.tasks.class_names import alike
+from bert_jax.pretrained import load_pretrained
+from bert_jax.tasks.class_names import similar_label_warnings
 from bert_jax.tasks.finetuning import Part
 from bert_jax.tasks.lengths import fit_lengths, fitted_lengths
 from bert_jax.tasks.problem import Problem, Record
@@ -37,7 +37,7 @@ OURS = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Tuning:
+class FinetuningSetup:
     """A run, ready to start."""
 
     problem: Problem
@@ -96,7 +96,7 @@ def open_start(
     """
     if resume is not None:
         checkpoint = workdir / CHECKPOINTS / str(resume.step)
-        begun = read_part(checkpoint, "model", BertConfig)
+        begun = read_config_as(checkpoint, "model", BertConfig)
         return begun, Tokenizer.load(checkpoint / "tokenizer"), None
     if not config.init_from:
         raise ValueError(
@@ -104,7 +104,7 @@ def open_start(
             "pretrain`, a checkpoint, a Hugging Face directory or "
             "hf:OWNER/NAME@REVISION."
         )
-    model = open_model(config.init_from, config.allow_extra)
+    model = load_pretrained(config.init_from, config.allow_extra)
     return model.config, model.tokenizer, model.params
 
 
@@ -168,7 +168,7 @@ def with_lengths(config: FinetuneConfig, source: BertConfig) -> FinetuneConfig:
     return dataclasses.replace(config, data=data)
 
 
-def tuned_model(
+def finetuning_model(
     config: FinetuneConfig,
     problem: Problem,
     source: BertConfig,
@@ -204,12 +204,12 @@ def tuned_model(
     )
 
 
-def prepare_tuning(
+def prepare_finetuning(
     config: FinetuneConfig,
     workdir: epath.Path,
     cache: epath.Path,
     resume: Resume | None = None,
-) -> Tuning:
+) -> FinetuningSetup:
     """Read the files and the model, and fill the configuration in.
 
     Args:
@@ -226,8 +226,8 @@ def prepare_tuning(
     apart = config.data.validation or config.data.path
     # A rare class may be among what is held out alone.
     known = train if apart else [*train, *validation]
-    model = tuned_model(config, problem, source, known, workdir)
-    for line in alike(model.labels) if is_primary() else ():
+    model = finetuning_model(config, problem, source, known, workdir)
+    for line in similar_label_warnings(model.labels) if is_primary() else ():
         say(line)
     check_validation(problem, validation, model, config.data)
     encode = functools.partial(encoded, problem, tokenizer, model, config, cache)
@@ -242,7 +242,9 @@ def prepare_tuning(
     config = with_steps(config, len(learned.examples))
     if params is not None:
         params = None if config.from_scratch else without_head(params, source, model)
-    return Tuning(problem, config, tokenizer, learned, encode(validation), params)
+    return FinetuningSetup(
+        problem, config, tokenizer, learned, encode(validation), params
+    )
 
 
 def without_head(

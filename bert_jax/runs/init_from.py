@@ -11,7 +11,7 @@ from bert_jax.checkpoints.restore import read_params, require_same_shapes
 from bert_jax.config import PretrainConfig, RunConfig
 from bert_jax.data.records import Dataset
 from bert_jax.distributed.mesh import path_name
-from bert_jax.pretrained import Model, locate, open_model
+from bert_jax.pretrained import Model, load_pretrained, resolve_path
 from bert_jax.storage.manifest import read_manifest
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.resume import Resume
@@ -36,7 +36,7 @@ def open_source(
         return None, config
     if resume is not None:
         return None, _beginning_at(_first_step(resume), config)
-    source, imported = locate(config.init_from)
+    source, imported = resolve_path(config.init_from)
     if imported:
         return _imported_params(config, dataset), config
     _check_tokenizer(source, Tokenizer.load(source / "tokenizer"), dataset)
@@ -90,7 +90,7 @@ def _check_tokenizer(
 
 def _imported_params(config: PretrainConfig, dataset: Dataset) -> dict[str, Any]:
     """The parameters of a model that was imported, checked against the run."""
-    model = open_model(config.init_from, config.allow_extra)
+    model = load_pretrained(config.init_from, config.allow_extra)
     if config.keep_optimizer:
         raise ValueError(
             f"keep_optimizer=True but {model.directory} was imported and has no "

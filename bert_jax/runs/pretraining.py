@@ -22,14 +22,14 @@ from bert_jax.dry_run.advise import advise
 from bert_jax.dry_run.describe import describe
 from bert_jax.dry_run.estimate import GIB, choose_devices
 from bert_jax.runs.init_from import check_source, open_source
-from bert_jax.runs.workdir import begin, check_workdir, final_scores
+from bert_jax.runs.workdir import check_workdir, final_scores, write_run_files
 from bert_jax.storage.remote import open_directory
 from bert_jax.tasks.pretraining import pretraining_task
 from bert_jax.tasks.unigram import unigram_baseline
 from bert_jax.terminal.messages import say
 from bert_jax.training.lock import run_lock
 from bert_jax.training.loop import fit
-from bert_jax.training.resume import find_resume, resume_of_all
+from bert_jax.training.resume import find_resume, find_resume_on_all
 
 
 def check_fit(config: PretrainConfig, dataset: Dataset) -> None:
@@ -139,7 +139,7 @@ def pretrain(
     with raise_on_all_processes():
         dataset, config = open_for(config, verify=False)
     with run_lock(directory) as check_lock:
-        resume = resume_of_all(directory)
+        resume = find_resume_on_all(directory)
         with raise_on_all_processes():
             source, config = open_source(config, dataset, resume)
             mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
@@ -153,7 +153,7 @@ def pretrain(
                 open_dataset(config.data.path, verify=True, once=True)
             if note and is_primary():
                 say(note)
-            begin(directory, config, dataset.tokenizer, resume, changed)
+            write_run_files(directory, config, dataset.tokenizer, resume, changed)
             share_compilation_cache(directory)
             tokenizer = directory / "tokenizer"
             scores = fit(

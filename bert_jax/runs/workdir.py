@@ -6,7 +6,7 @@ from typing import Any
 import jax
 from etils import epath
 
-from bert_jax.checkpoints.steps import CHECKPOINTS, best_whole
+from bert_jax.checkpoints.steps import CHECKPOINTS, best_verified_step
 from bert_jax.config import RunConfig
 from bert_jax.config.serialization import differences, from_dict, to_dict
 from bert_jax.distributed.collectives import is_primary, raise_on_all_processes
@@ -15,7 +15,7 @@ from bert_jax.storage.files import write_json
 from bert_jax.terminal.messages import say
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.report import METRICS, scores_at
-from bert_jax.training.resume import HISTORY, Resume, set_aside_newer
+from bert_jax.training.resume import HISTORY, Resume, set_aside_newer_steps
 
 FREE_TO_CHANGE = (
     "allow_extra",
@@ -159,7 +159,7 @@ def core_count_line(resume: Resume | None) -> str:
     )
 
 
-def begin(
+def write_run_files(
     workdir: epath.Path,
     config: RunConfig,
     tokenizer: Tokenizer,
@@ -176,7 +176,7 @@ def begin(
         if not is_primary():
             return
         workdir.mkdir(parents=True, exist_ok=True)
-        set_aside_newer(workdir, resume)
+        set_aside_newer_steps(workdir, resume)
         history = list(resume.history) if resume else []
         if changed:
             told = "; ".join(_describe(change) for change in changed)
@@ -202,7 +202,7 @@ def final_scores(
 
 def best_scores(workdir: epath.Path) -> dict[str, float]:
     """What `metrics.jsonl` says of the best checkpoint."""
-    best, _ = best_whole(workdir / CHECKPOINTS)
+    best, _ = best_verified_step(workdir / CHECKPOINTS)
     scores = None if best is None else scores_at(workdir / METRICS, best)
     if scores is not None:
         say(f"The best checkpoint is that of step {best}.")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from etils import epath
 
-from bert_jax.storage.files import named_full_disk
+from bert_jax.storage.files import name_path_if_disk_full
 
 
 def absolute(path: epath.Path) -> epath.Path:
@@ -50,7 +50,7 @@ def require_empty(output: epath.Path) -> None:
 
 
 @contextlib.contextmanager
-def whole_directory(output: epath.Path) -> Iterator[epath.Path]:
+def atomic_directory(output: epath.Path) -> Iterator[epath.Path]:
     """A directory to write into, which becomes `output` if the block succeeds.
 
     It lies beside `output` under a random name. What a killed process left there under
@@ -66,7 +66,7 @@ def whole_directory(output: epath.Path) -> Iterator[epath.Path]:
     made = [path for path in output.parents if not path.exists()]
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        with named_full_disk(output), _temporary_directory(output) as unfinished:
+        with name_path_if_disk_full(output), _temporary_directory(output) as unfinished:
             yield unfinished
             if output.exists():
                 output.rmdir()

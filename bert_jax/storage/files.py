@@ -104,7 +104,7 @@ def object_of_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def named_errors(path: str | os.PathLike[str]) -> Iterator[None]:
+def name_path_in_errors(path: str | os.PathLike[str]) -> Iterator[None]:
     """Have an OSError of the block name `path`, which is being written, and a remedy.
 
     Raises:
@@ -124,7 +124,7 @@ def named_errors(path: str | os.PathLike[str]) -> Iterator[None]:
         raise OSError(error.errno or errno.ENOSPC, told) from error
 
 
-def write_whole(path: str | os.PathLike[str], *pieces: bytes | memoryview) -> None:
+def atomic_write(path: str | os.PathLike[str], *pieces: bytes | memoryview) -> None:
     """Write a local file in one piece or not at all, and have it on the disk.
 
     Raises:
@@ -134,7 +134,7 @@ def write_whole(path: str | os.PathLike[str], *pieces: bytes | memoryview) -> No
     # Another process may write the same file, as one that a killed parent left.
     temporary = f"{name}.{secrets.token_hex(4)}.tmp"
     try:
-        with named_errors(name):
+        with name_path_in_errors(name):
             with open(temporary, "xb") as file:
                 for piece in pieces:
                     file.write(piece)
@@ -175,7 +175,7 @@ def require_writable(directory: str | os.PathLike[str]) -> None:
 
 
 @contextlib.contextmanager
-def named_full_disk(directory: str | os.PathLike[str]) -> Iterator[None]:
+def name_path_if_disk_full(directory: str | os.PathLike[str]) -> Iterator[None]:
     """Have the error of a full disk name `directory`, where it names no path below it.
 
     Raises:
@@ -197,7 +197,7 @@ def write_json(values: Any, path: epath.Path) -> None:
     """Write `values` as readable JSON, in one piece or not at all."""
     temporary = path.with_name(path.name + ".tmp")
     try:
-        with named_errors(path), temporary.open("w") as file:
+        with name_path_in_errors(path), temporary.open("w") as file:
             file.write(json.dumps(values, indent=2) + "\n")
             file.flush()
             if hasattr(file, "fileno"):  # an object store has none, and needs none

@@ -8,7 +8,7 @@ from typing import Any
 
 from etils import epath
 
-from bert_jax.storage.atomic import is_address, whole_directory
+from bert_jax.storage.atomic import atomic_directory, is_address
 from bert_jax.storage.caches import caches
 from bert_jax.storage.manifest import (
     MANIFEST,
@@ -93,7 +93,7 @@ def _copy(address: epath.Path, target: epath.Path, files: list[dict[str, Any]]) 
     names = [entry["path"] for entry in check_entries(address, files)]
     size = sum(entry["size"] for entry in files)
     say(f"Copying {address}, {size / 2**20:,.1f} MiB, to {target}.")
-    with whole_directory(target) as unfinished:
+    with atomic_directory(target) as unfinished:
         for name in names:
             (unfinished / name).parent.mkdir(parents=True, exist_ok=True)
         with ThreadPoolExecutor() as threads:

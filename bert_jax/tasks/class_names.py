@@ -4,7 +4,7 @@ import unicodedata
 from collections.abc import Sequence
 
 
-def alike(labels: Sequence[str]) -> list[str]:
+def similar_label_warnings(labels: Sequence[str]) -> list[str]:
     """A line for each class whose name differs from another's in white space, case or
     Unicode normalisation alone."""
     first: dict[str, str] = {}

@@ -12,10 +12,10 @@ from jaxtyping import Array, Key
 
 from bert_jax.config import BertConfig, FinetuneConfig
 from bert_jax.data.buckets import (
+    assign_buckets,
     batches_by_bucket,
-    bucket_lengths,
-    choose_ladder,
-    training_batch,
+    bucketed_batch,
+    choose_bucket_boundaries,
 )
 from bert_jax.data.examples import Batch, Examples
 from bert_jax.data.pipeline import host_slice
@@ -127,7 +127,7 @@ def batches_of(
     Args:
         share: of each batch, what this host computes.
     """
-    buckets = bucket_lengths(examples.lengths, ladder[-1], ladder)
+    buckets = assign_buckets(examples.lengths, ladder[-1], ladder)
     for length, chosen in batches_by_bucket(buckets, batch_size):
         numbers = np.full(batch_size, -1, np.int64)
         numbers[: len(chosen)] = chosen
@@ -148,12 +148,12 @@ class Order:
     @functools.cached_property
     def buckets(self) -> np.ndarray:
         """The length that each example is padded to."""
-        return bucket_lengths(self.examples.lengths, self.ladder[-1], self.ladder)
+        return assign_buckets(self.examples.lengths, self.ladder[-1], self.ladder)
 
     def chosen(self, step: int) -> tuple[int, np.ndarray]:
         """The padded length, and the numbers of all hosts' examples."""
         c = self.config
-        return training_batch(self.buckets, c.seed, step, c.num_steps, c.batch_size)
+        return bucketed_batch(self.buckets, c.seed, step, c.num_steps, c.batch_size)
 
     def batch(self, step: int) -> Batch:
         """This host's examples of a step."""
@@ -180,7 +180,9 @@ def finetuning_task(
     part = host_slice(at_once, host_index, host_count)
     lengths = train.examples.lengths
     most = max(int(lengths.max()), int(validation.examples.lengths.max(initial=0)))
-    ladder = choose_ladder(np.append(lengths, most), data.num_buckets, data.max_length)
+    ladder = choose_bucket_boundaries(
+        np.append(lengths, most), data.num_buckets, data.max_length
+    )
     order = Order(train.examples, config, ladder, share)
 
     def score(means: dict[str, float], outputs: list[Batch]) -> dict[str, float]:
@@ -198,7 +200,7 @@ def finetuning_task(
             batches_of, validation.examples, at_once, ladder, part
         ),
         score=score,
-        merit=main_score,
+        selection_score=main_score,
         objective=("loss",),
         tokens=lambda rows: int(rows["end"].sum(dtype=np.int64)),
         flops=lambda rows: host_count * flops_of(config.model, rows),

@@ -4,7 +4,7 @@ import dataclasses
 
 from bert_jax.config import ExamplesConfig
 
-USUAL_LENGTHS = (128, 384)
+DEFAULT_LENGTHS = (128, 384)
 """`max_length` where none is named: of texts and sentences, and of documents."""
 
 
@@ -18,7 +18,7 @@ def fit_lengths(data: ExamplesConfig, positions: int) -> ExamplesConfig:
     """
     usual = ExamplesConfig()
     most, query, stride = data.max_length, data.max_query_length, data.document_stride
-    if most > positions and most in USUAL_LENGTHS:
+    if most > positions and most in DEFAULT_LENGTHS:
         most = positions
     own_stride = stride != usual.document_stride
     least = stride if own_stride else most // 4

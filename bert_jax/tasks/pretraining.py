@@ -230,7 +230,7 @@ def pretraining_task(
             validation_batches, dataset, config.rows_at_once, *host, config.eval_rows
         ),
         score=with_perplexity,
-        merit=lambda scores: -scores["loss"],
+        selection_score=lambda scores: -scores["loss"],
         objective=objective.names,
         tokens=lambda rows: int(rows["end"].max(axis=1).sum(dtype=np.int64)),
         flops=lambda _: flops,

@@ -42,7 +42,7 @@ class Task:
     score: Callable[[dict[str, float], list[Batch]], dict[str, float]]
     """Means over the validation rows, and what `evaluate` gave of each batch of them →
     what is reported."""
-    merit: Callable[[dict[str, float]], float]
+    selection_score: Callable[[dict[str, float]], float]
     """Scores → what the best checkpoint has most of."""
     objective: tuple[str, ...]
     """The names whose means are added up to what is minimised."""

@@ -28,10 +28,10 @@ from bert_jax.tasks.glue import GLUE, submission
 from bert_jax.tasks.problem import Outputs, Prediction, Problem, Rows
 from bert_jax.tasks.texts import (
     TextRecord,
-    asked,
     check,
     classes,
     classes_in,
+    example_without_label,
     one_number,
     read,
 )
@@ -233,7 +233,7 @@ TEXT_CLASSIFICATION = Problem(
     score=score,
     write=write,
     baseline=majority,
-    record=asked,
+    record=example_without_label,
     labelled=lambda record: record.label is not None,
     notices=notices,
 )

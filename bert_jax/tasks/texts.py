@@ -18,7 +18,7 @@ from bert_jax.tasks.tables import (
     text_of,
 )
 
-USUAL_COLUMNS = (
+DEFAULT_COLUMNS = (
     ("sentence1", "sentence2"),
     ("premise", "hypothesis"),
     ("question1", "question2"),
@@ -76,7 +76,7 @@ def columns_of(row: Row, config: ExamplesConfig) -> tuple[str, ...]:
     if config.text_columns:
         return config.text_columns
     own = (GLUE[config.glue].texts,) if config.glue else ()
-    for columns in own + USUAL_COLUMNS:
+    for columns in own + DEFAULT_COLUMNS:
         if set(columns) <= row.values.keys():
             return columns
     raise ValueError(
@@ -85,7 +85,7 @@ def columns_of(row: Row, config: ExamplesConfig) -> tuple[str, ...]:
     )
 
 
-def asked(row: Row, config: ExamplesConfig) -> TextRecord:
+def example_without_label(row: Row, config: ExamplesConfig) -> TextRecord:
     """A row's texts, whatever it holds beside them.
 
     Raises:
@@ -109,7 +109,7 @@ def record(
             f"{row.where}: {config.label_column} is named for the text and for the "
             "labels; name two columns by --data.text-columns and --data.label-column."
         )
-    found = dataclasses.replace(asked(row, config), group=group)
+    found = dataclasses.replace(example_without_label(row, config), group=group)
     if config.label_column not in row.values:
         return dataclasses.replace(found, columns=tuple(row.values))
     return dataclasses.replace(found, label=_label(row, config, number))

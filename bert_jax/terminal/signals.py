@@ -30,7 +30,7 @@ def install() -> None:
         if signal.getsignal(signal.SIGTERM) is stop_at_once:
             _watch()
     if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _BOTH)  # see `held`
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _BOTH)  # see `blocked`
 
 
 @contextlib.contextmanager
@@ -50,7 +50,7 @@ def interruptible() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def held() -> Iterator[None]:
+def blocked() -> Iterator[None]:
     """Hold both signals back; over an exec, until `install` is called again."""
     if not hasattr(signal, "pthread_sigmask"):
         yield

@@ -20,7 +20,7 @@ from etils import epath
 
 from bert_jax.distributed.collectives import is_primary, raise_on_all_processes
 from bert_jax.storage.atomic import is_address
-from bert_jax.storage.files import named_errors
+from bert_jax.storage.files import name_path_in_errors
 from bert_jax.terminal.messages import say
 
 LOCK = "run.lock"
@@ -151,7 +151,7 @@ class RunLock:
             found = self._read()
             return found is not None and found.get("token") == self._owner["token"]
         try:
-            with named_errors(self._path), open(self._path, "x") as file:
+            with name_path_in_errors(self._path), open(self._path, "x") as file:
                 file.write(self._content())
         except FileExistsError:
             return False

@@ -176,7 +176,7 @@ def fit(
             scores = evaluate(task, eval_step, state.params, mesh, stop_signal)
             if scores is not None:
                 report.write(step, "validation", scores)
-                checkpoints.record_score(step, task.merit(scores))
+                checkpoints.record_score(step, task.selection_score(scores))
             clock.restart()
             return scores
 
@@ -189,9 +189,9 @@ def fit(
                 report.say(f"No checkpoint at step {step}: its update was left out.")
                 return False
             rest = serialization.to_state_dict(state)
-            write = checkpoints.save_surely if surely else checkpoints.save
+            write = checkpoints.save_or_raise if surely else checkpoints.save
             write(step, rest.pop("params"), rest, report.flush)
-            for notice in checkpoints.taken_notices():
+            for notice in checkpoints.take_messages():
                 report.say(notice)
             return True
 

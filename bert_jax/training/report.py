@@ -13,7 +13,7 @@ from typing import Any
 from etils import epath
 
 from bert_jax.storage.atomic import is_address
-from bert_jax.storage.files import named_errors, require_regular_file
+from bert_jax.storage.files import name_path_in_errors, require_regular_file
 from bert_jax.terminal.messages import printable, say
 from bert_jax.training.tensorboard import TensorBoard
 from bert_jax.training.upload import Uploader
@@ -168,7 +168,7 @@ class Report:
         """One line of `metrics.jsonl`, its TensorBoard points, and a look at it."""
         finite = {k: v if math.isfinite(v) else None for k, v in scalars.items()}
         line = {"step": step, "split": split, **finite}
-        with named_errors(self._folder / METRICS):
+        with name_path_in_errors(self._folder / METRICS):
             self._metrics.write(json.dumps(line) + "\n")
             self._metrics.flush()
         if self._tensorboard:
@@ -190,7 +190,7 @@ class Report:
         """The row numbers that step `step` learned from."""
         assert self._examples is not None
         line = {"step": step, "rows": rows.tolist()}
-        with named_errors(self._folder / EXAMPLES):
+        with name_path_in_errors(self._folder / EXAMPLES):
             self._examples.write(json.dumps(line) + "\n")
 
     def say(self, message: str) -> None:
@@ -207,10 +207,10 @@ class Report:
         Returns:
             The upload, if there is one.
         """
-        with named_errors(self._folder / METRICS):
+        with name_path_in_errors(self._folder / METRICS):
             self._metrics.flush()
         if self._examples:
-            with named_errors(self._folder / EXAMPLES):
+            with name_path_in_errors(self._folder / EXAMPLES):
                 self._examples.flush()
         if self._tensorboard:
             self._tensorboard.flush()

@@ -7,7 +7,12 @@ from typing import Any
 from etils import epath
 
 from bert_jax.checkpoints.manager import REMOVED
-from bert_jax.checkpoints.steps import CHECKPOINTS, newest_whole, read_config, steps_in
+from bert_jax.checkpoints.steps import (
+    CHECKPOINTS,
+    latest_verified_step,
+    list_steps,
+    read_config,
+)
 from bert_jax.distributed.collectives import (
     broadcast_from_primary,
     is_primary,
@@ -47,7 +52,7 @@ def find_resume(workdir: epath.Path) -> Resume | None:
         DamagedError: there are checkpoints, and none of them is whole.
         ValueError: the configuration in the workdir cannot be read.
     """
-    step, problems = newest_whole(workdir / CHECKPOINTS)
+    step, problems = latest_verified_step(workdir / CHECKPOINTS)
     if step is None:
         return None
     copy = workdir / CHECKPOINTS / str(step)
@@ -63,7 +68,7 @@ def find_resume(workdir: epath.Path) -> Resume | None:
     return Resume(step, config, history, problems)
 
 
-def resume_of_all(workdir: epath.Path) -> Resume | None:
+def find_resume_on_all(workdir: epath.Path) -> Resume | None:
     """What `find_resume` says, decided by the primary process for all.
 
     Raises:
@@ -77,14 +82,14 @@ def resume_of_all(workdir: epath.Path) -> Resume | None:
     return None if told is None else Resume(**told)
 
 
-def set_aside_newer(workdir: epath.Path, resume: Resume | None) -> None:
+def set_aside_newer_steps(workdir: epath.Path, resume: Resume | None) -> None:
     """Put checkpoints out of the way that the run will write again.
 
     Damaged ones are renamed, unfinished ones removed; so is what is left of a removal.
     """
     directory = workdir / CHECKPOINTS
     newest = -1 if resume is None else resume.step
-    for step in steps_in(directory):
+    for step in list_steps(directory):
         place = directory / str(step)
         if step > newest and (place / MANIFEST).exists():
             name, number = f"{step}{DAMAGED}", 1

@@ -5,7 +5,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from etils import epath
 
-from bert_jax.storage.files import named_errors
+from bert_jax.storage.files import name_path_in_errors
 from bert_jax.storage.manifest import files_below
 from bert_jax.storage.retries import with_retries
 
@@ -38,7 +38,7 @@ class Uploader:
 
     def _write(self, name: str, content: bytes) -> None:
         copy = self._target / name
-        with named_errors(copy):
+        with name_path_in_errors(copy):
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_bytes(content)
 

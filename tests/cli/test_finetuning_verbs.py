@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from small_world import OBJECTS, SUBJECTS, VERBS
 
-from bert_jax.cli.finetuning import usual_config
+from bert_jax.cli.finetuning import default_config
 from bert_jax.cli.main import main
 
 TEXTS = [
@@ -204,11 +204,11 @@ def test_the_configuration_of_a_task_is_printed(capsys):
 
 
 def test_usual_configurations():
-    assert usual_config("stsb").task == "text-regression"
-    assert usual_config("cola").task == "text-classification"
-    questions = usual_config("question-answering")
+    assert default_config("stsb").task == "text-regression"
+    assert default_config("cola").task == "text-classification"
+    questions = default_config("question-answering")
     assert (questions.data.max_length, questions.num_epochs) == (384, 2.0)
-    assert usual_config("multiple-choice").data.max_length == 128
+    assert default_config("multiple-choice").data.max_length == 128
 
 
 def test_help_of_a_task(capsys):

@@ -11,7 +11,7 @@ import pytest
 from etils import epath
 
 from bert_jax import config as module
-from bert_jax.cli.finetuning import GLUE, usual_config
+from bert_jax.cli.finetuning import GLUE, default_config
 from bert_jax.config import (
     PRESETS,
     BertConfig,
@@ -226,7 +226,7 @@ def test_every_task_of_the_paper_has_its_numbers(name):
     if name in GLUE:
         assert config.data.glue == name
         assert (config.task == "text-regression") == (name == "stsb")
-        assert usual_config(name).task == config.task
+        assert default_config(name).task == config.task
 
 
 @pytest.mark.parametrize(

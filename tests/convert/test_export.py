@@ -21,7 +21,7 @@ from bert_jax.data.records import Dataset
 from bert_jax.formats.huggingface import read_huggingface
 from bert_jax.formats.tokenizer_export import to_huggingface
 from bert_jax.model.apply import head_outputs
-from bert_jax.pretrained import open_model
+from bert_jax.pretrained import load_pretrained
 from bert_jax.runs.pretraining import pretrain
 from bert_jax.storage.manifest import sha256_of
 from bert_jax.tokenization import Tokenizer
@@ -248,7 +248,7 @@ def test_transformers_computes_the_same(tmp_path, head):
     assert type(model).__name__ == head
     assert not any(report.values()), report
     inputs, _ = reference(head)
-    bert = open_model(os.fspath(output))
+    bert = load_pretrained(os.fspath(output))
     arrays = [jnp.asarray(values) for values in inputs.values()]
     arrays[2] = arrays[2] > 0
     ours = head_outputs(bert.config, jax.device_put(bert.params), *arrays)
@@ -284,7 +284,7 @@ def test_the_configuration_survives(tmp_path):
         "initializer_range": 0.5,
     }
     source = imported("BertForMaskedLM", tmp_path, **changes)
-    before = open_model(os.fspath(source)).config
+    before = load_pretrained(os.fspath(source)).config
     assert {name: getattr(before, name) for name in changes} == changes
     output = export(source, tmp_path / "out")
-    assert open_model(os.fspath(output)).config == before
+    assert load_pretrained(os.fspath(output)).config == before

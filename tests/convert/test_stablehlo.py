@@ -17,7 +17,7 @@ from test_export import imported
 from bert_jax.cli.main import main
 from bert_jax.convert.stablehlo import PLATFORMS, export_stablehlo
 from bert_jax.model.apply import head_outputs
-from bert_jax.pretrained import open_model
+from bert_jax.pretrained import load_pretrained
 from bert_jax.tokenization import Tokenizer
 
 T = 16
@@ -59,7 +59,7 @@ def run_alone(output: Path, *batch_sizes: int) -> subprocess.CompletedProcess[st
 
 def expected(source: Path) -> dict[str, np.ndarray]:
     inputs, _ = reference("BertModel")
-    bert = open_model(os.fspath(source))
+    bert = load_pretrained(os.fspath(source))
     arrays = [jnp.asarray(values) for values in inputs.values()]
     arrays[2] = arrays[2] > 0
     found = head_outputs(bert.config, jax.device_put(bert.params), *arrays)
@@ -158,4 +158,4 @@ def test_the_command(tmp_path, capsys):
     common[-1] = os.fspath(tmp_path / "other")
     assert main([*common, "--to", "huggingface"]) == 0
     assert "41 tensors; conversion.json lists them." in capsys.readouterr().out
-    assert open_model(common[-1]).config.labels == ("sad", "calm", "glad")
+    assert load_pretrained(common[-1]).config.labels == ("sad", "calm", "glad")

@@ -10,44 +10,44 @@ from hypothesis import strategies as st
 
 from bert_jax.data.buckets import (
     LENGTHS,
+    assign_buckets,
     batches_by_bucket,
-    bucket_lengths,
-    choose_ladder,
-    training_batch,
+    bucketed_batch,
+    choose_bucket_boundaries,
 )
 
 
 def test_the_smallest_bucket_that_holds_a_row():
     lengths = np.array([0, 1, 16, 17, 48, 49, 65, 97, 129, 200, 257, 385, 512])
-    padded = bucket_lengths(lengths, 512)
+    padded = assign_buckets(lengths, 512)
     assert padded.tolist() == [
         *(16, 16, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 512)
     ]
 
 
 def test_past_the_ladder_by_steps_of_256():
-    padded = bucket_lengths(np.array([512, 513, 768, 769, 1500]), 2048)
+    padded = assign_buckets(np.array([512, 513, 768, 769, 1500]), 2048)
     assert padded.tolist() == [512, 768, 768, 1024, 1536]
 
 
 def test_never_more_than_the_model_takes():
-    assert bucket_lengths(np.array([3, 17, 20]), 20).tolist() == [16, 20, 20]
-    assert bucket_lengths(np.array([600, 700]), 700).tolist() == [700, 700]
+    assert assign_buckets(np.array([3, 17, 20]), 20).tolist() == [16, 20, 20]
+    assert assign_buckets(np.array([600, 700]), 700).tolist() == [700, 700]
 
 
 def test_another_ladder():
-    padded = bucket_lengths(np.array([1, 8, 9, 300]), 400, ladder=(8, 20))
+    padded = assign_buckets(np.array([1, 8, 9, 300]), 400, ladder=(8, 20))
     assert padded.tolist() == [8, 8, 20, 400]
 
 
 def test_no_rows():
-    none = bucket_lengths(np.zeros(0, np.int64), 512)
+    none = assign_buckets(np.zeros(0, np.int64), 512)
     assert none.shape == (0,) and list(batches_by_bucket(none, 4)) == []
 
 
 def test_a_row_that_is_too_long_is_named():
     with pytest.raises(ValueError, match="Row 1 has 33 tokens; the model takes 32"):
-        bucket_lengths(np.array([32, 33]), 32)
+        assign_buckets(np.array([32, 33]), 32)
 
 
 def test_batches_of_each_bucket_in_turn():
@@ -67,20 +67,20 @@ def test_no_batch_without_rows():
 )
 def test_each_row_once_and_padded_by_its_own_length_alone(lengths, batch_size):
     rows = np.array(lengths, np.int64)
-    buckets = bucket_lengths(rows, 900)
+    buckets = assign_buckets(rows, 900)
     seen = []
     for length, numbers in batches_by_bucket(buckets, batch_size):
         assert 0 < len(numbers) <= batch_size
         assert length in LENGTHS or length % 256 == 0 or length == 900
         for number in numbers:
             assert rows[number] <= length
-            assert bucket_lengths(rows[[number]], 900).tolist() == [length]
+            assert assign_buckets(rows[[number]], 900).tolist() == [length]
         seen += numbers.tolist()
     assert sorted(seen) == list(range(len(lengths)))
 
 
 def waste(lengths: np.ndarray, ladder: tuple[int, ...]) -> int:
-    return int((bucket_lengths(lengths, ladder[-1], ladder) - lengths).sum())
+    return int((assign_buckets(lengths, ladder[-1], ladder) - lengths).sum())
 
 
 @given(
@@ -89,7 +89,7 @@ def waste(lengths: np.ndarray, ladder: tuple[int, ...]) -> int:
 )
 def test_no_other_ladder_wastes_less(lengths, number):
     rows = np.array(lengths, np.int64)
-    found = choose_ladder(rows, number, 128)
+    found = choose_bucket_boundaries(rows, number, 128)
     end = -(-int(rows.max()) // 8) * 8
     assert found[-1] == end and list(found) == sorted(set(found))
     assert len(found) <= number
@@ -103,22 +103,24 @@ def test_no_other_ladder_wastes_less(lengths, number):
 
 def test_a_ladder_by_hand():
     lengths = np.array([5] * 10 + [20] * 10 + [61])
-    assert choose_ladder(lengths, 1, 128) == (64,)
-    assert choose_ladder(lengths, 2, 128) == (24, 64)
-    assert choose_ladder(lengths, 3, 128) == (8, 24, 64)
-    assert choose_ladder(lengths, 9, 128) == (8, 24, 64), "more would be of no use"
+    assert choose_bucket_boundaries(lengths, 1, 128) == (64,)
+    assert choose_bucket_boundaries(lengths, 2, 128) == (24, 64)
+    assert choose_bucket_boundaries(lengths, 3, 128) == (8, 24, 64)
+    assert choose_bucket_boundaries(lengths, 9, 128) == (8, 24, 64), (
+        "more would be of no use"
+    )
 
 
 def test_a_ladder_never_ends_above_what_the_model_takes():
-    assert choose_ladder(np.array([3, 9, 30]), 4, 30) == (8, 16, 30)
-    assert choose_ladder(np.array([9, 12]), 4, 12) == (12,)
+    assert choose_bucket_boundaries(np.array([3, 9, 30]), 4, 30) == (8, 16, 30)
+    assert choose_bucket_boundaries(np.array([9, 12]), 4, 12) == (12,)
 
 
 def epochs(
     buckets: np.ndarray, seed: int, num_steps: int, batch_size: int
 ) -> list[np.ndarray]:
     return [
-        training_batch(buckets, seed, step, num_steps, batch_size)[1]
+        bucketed_batch(buckets, seed, step, num_steps, batch_size)[1]
         for step in range(num_steps)
     ]
 
@@ -158,7 +160,7 @@ def test_a_row_never_meets_itself(lengths, batch_size, num_steps):
 def test_a_training_batch_is_a_function_of_seed_and_step():
     buckets = np.random.default_rng(0).choice([8, 16, 32], 600)
     order = np.random.default_rng(1).permutation(150)
-    found = {step: training_batch(buckets, 5, int(step), 150, 8) for step in order}
+    found = {step: bucketed_batch(buckets, 5, int(step), 150, 8) for step in order}
     for step, rows in enumerate(epochs(buckets, 5, 150, 8)):
         np.testing.assert_array_equal(found[step][1], rows)
         assert found[step][0] == buckets[rows].max(), "padded to its longest row"
@@ -174,7 +176,7 @@ def test_a_training_batch_is_a_function_of_seed_and_step():
 def test_batches_hold_rows_of_like_length():
     """Less padding than random batches: only windows' seams mix two lengths."""
     lengths = np.random.default_rng(0).integers(3, 64, 1600)
-    buckets = bucket_lengths(lengths, 64, choose_ladder(lengths, 4, 64))
+    buckets = assign_buckets(lengths, 64, choose_bucket_boundaries(lengths, 4, 64))
     batches = epochs(buckets, 0, 100, 16)
     mixed = sum(len(set(buckets[rows])) > 1 for rows in batches)
     assert mixed <= 2 * 3, "two windows an epoch, three seams in each"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bert_jax.config import PrepareConfig
 from bert_jax.data.chunks import Layout
 from bert_jax.data.dataset_manifest import SPLITS
-from bert_jax.data.packing import choose_rows, most_pairs, pack, share_rows
+from bert_jax.data.packing import choose_rows, max_pairs_per_row, pack, pack_pairs
 from bert_jax.data.pairs import Pairs, make_pairs
 from bert_jax.data.prepare import prepare
 from bert_jax.data.records import open_dataset
@@ -52,7 +52,7 @@ def test_rows_by_hand():
         (20, 22, 22, 22, -1),
         (30, 34, 34, 39, 0),
     )
-    rows = share_rows(one_a_row(spans, 12, 3), row_dtype(12, 60_000, 3), PAD)
+    rows = pack_pairs(one_a_row(spans, 12, 3), row_dtype(12, 60_000, 3), PAD)
     first = [1, 100, 101, 2, 102, 103, 104, 2]
     assert rows["tokens"].tolist() == [
         [*first, 1, 120, 121, 2],
@@ -71,12 +71,12 @@ def test_rows_by_hand():
 
 def test_what_is_left_of_a_row_is_padding():
     dtype = row_dtype(16, 60_000, 4)
-    rows = share_rows(one_a_row([(0, 1, 1, 2, 0)] * 2, 16, 4), dtype, pad_id=7)
+    rows = pack_pairs(one_a_row([(0, 1, 1, 2, 0)] * 2, 16, 4), dtype, pad_id=7)
     assert rows["tokens"][0, 10:].tolist() == [7] * 6
 
 
 def test_no_pairs_make_no_rows():
-    assert share_rows(one_a_row([], 12), row_dtype(12, 60_000, 4), PAD).shape == (0,)
+    assert pack_pairs(one_a_row([], 12), row_dtype(12, 60_000, 4), PAD).shape == (0,)
 
 
 def test_the_fullest_row_with_room_is_chosen():
@@ -94,7 +94,7 @@ def test_no_pair_is_lost_or_changed(lengths, most):
         spans.append((end, end + a, end + a, end + a + b, 0 if b else -1))
         end += a + b
     before = one_a_row(spans, 32)
-    rows = share_rows(before, row_dtype(32, 60_000, most), PAD)
+    rows = pack_pairs(before, row_dtype(32, 60_000, most), PAD)
     assert sorted(pairs_of(rows)) == sorted(pairs_of(before))
     for row in rows:
         held = row["end"] > 0
@@ -136,7 +136,7 @@ def test_packed_rows_are_almost_all_tokens(objective, length, least):
     pairs = make_pairs(documents, length, 0.1, rng, objective)
     second = pairs.second_end - pairs.second_start
     sizes = pairs.first_end - pairs.first_start + second + 2 + (pairs.label >= 0)
-    number = choose_rows(sizes, length, most_pairs(length)).max() + 1
+    number = choose_rows(sizes, length, max_pairs_per_row(length)).max() + 1
     before = sizes.sum() / (len(sizes) * length)
     after = sizes.sum() / (number * length)
     assert before + 0.02 < least < after

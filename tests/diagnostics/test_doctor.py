@@ -11,12 +11,12 @@ from bert_jax.cli.main import main
 from bert_jax.diagnostics import doctor
 from bert_jax.diagnostics.doctor import (
     PYTHONS,
-    Finding,
-    cache_findings,
-    disk_findings,
-    file_findings,
+    Check,
+    check_cache,
+    check_disk,
+    check_open_files,
+    check_python,
     mistakes,
-    python_findings,
     self_test,
 )
 
@@ -64,21 +64,21 @@ def test_no_mistake_is_invented():
 
 
 def test_a_place_that_cannot_be_written_to(tmp_path):
-    (finding,) = disk_findings(tmp_path / "absent")
+    (finding,) = check_disk(tmp_path / "absent")
     assert not finding.good and "cannot be written to: No such file" in finding.what
-    assert next(disk_findings(tmp_path)).good
+    assert next(check_disk(tmp_path)).good
 
 
 @pytest.mark.parametrize("version", [(3, 11), (3, 12), (3, 13)])
 def test_a_supported_python_is_fine(version):
     """E: each that the README names."""
-    assert not list(python_findings(version))
+    assert not list(check_python(version))
 
 
 @pytest.mark.parametrize("version", [(3, 10), (3, 14), (4, 0)])
 def test_another_python_is_not(version):
     """E."""
-    (finding,) = python_findings(version)
+    (finding,) = check_python(version)
     assert not finding.good
     assert finding.what == (
         f"Python {version[0]}.{version[1]} has not been tested with this version; "
@@ -93,32 +93,32 @@ def test_the_pythons_are_those_of_the_package():
 
 
 def test_the_limit_of_open_files():
-    (finding,) = file_findings((256, 512))
+    (finding,) = check_open_files((256, 512))
     assert not finding.good
     assert finding.what.startswith("256 files may be open at once, 512 where a program")
     assert "raise the hard limit (`ulimit -Hn`) to 1,024 or more." in finding.what
-    assert next(file_findings((256, 4096))).good
-    assert "any number of where" in next(file_findings((1024, -1))).what
-    assert next(file_findings()).what.count("open at once") == 1
+    assert next(check_open_files((256, 4096))).good
+    assert "any number of where" in next(check_open_files((1024, -1))).what
+    assert next(check_open_files()).what.count("open at once") == 1
 
 
 def test_whose_the_program_cache_is(tmp_path):
     """C3: others could have us run their programs."""
     environment = {"XDG_CACHE_HOME": str(tmp_path)}
     cache = tmp_path / "bert_jax/programs"
-    (finding,) = cache_findings(environment)
+    (finding,) = check_cache(environment)
     assert finding.good and finding.what.endswith(f"will be kept in {cache}")
     cache.mkdir(parents=True, mode=0o700)
-    (finding,) = cache_findings(environment)
+    (finding,) = check_cache(environment)
     assert finding.good and finding.what.endswith(f"are kept in {cache}")
     cache.chmod(0o777)
-    (finding,) = cache_findings(environment)
+    (finding,) = check_cache(environment)
     assert not finding.good and f"`chmod 700 {cache}`" in finding.what
-    (finding,) = cache_findings({"JAX_COMPILATION_CACHE_DIR": str(cache)})
+    (finding,) = check_cache({"JAX_COMPILATION_CACHE_DIR": str(cache)})
     assert not finding.good
-    (finding,) = cache_findings({"JAX_COMPILATION_CACHE_DIR": ""})
+    (finding,) = check_cache({"JAX_COMPILATION_CACHE_DIR": ""})
     assert finding.good and "not kept" in finding.what
-    (finding,) = cache_findings({"JAX_COMPILATION_CACHE_DIR": "gs://bucket/programs"})
+    (finding,) = check_cache({"JAX_COMPILATION_CACHE_DIR": "gs://bucket/programs"})
     assert finding.good
 
 
@@ -128,7 +128,7 @@ def test_the_verb_ends_with_what_is_to_mend(capsys, monkeypatch):
 
     def fine(device, dtype):
         tested.append((device.id, dtype))
-        return Finding(True, "fine")
+        return Check(True, "fine")
 
     monkeypatch.setattr(doctor, "self_test", fine)
     code = main(["doctor"])

@@ -21,7 +21,7 @@ from etils import epath
 from jax.sharding import Mesh
 
 from bert_jax.checkpoints.restore import read_params
-from bert_jax.checkpoints.steps import newest_whole, steps_in
+from bert_jax.checkpoints.steps import latest_verified_step, list_steps
 from bert_jax.config import (
     ExamplesConfig,
     FinetuneConfig,
@@ -144,7 +144,7 @@ def params(workdir: Path) -> list[np.ndarray]:
     Softmax cancels these: their gradient is rounding, which Adam scales up.
     """
     checkpoints = epath.Path(workdir) / "checkpoints"
-    step, _ = newest_whole(checkpoints)
+    step, _ = latest_verified_step(checkpoints)
     tree = read_params(checkpoints / str(step))
     return [
         leaf
@@ -212,7 +212,7 @@ def eight(config: PretrainConfig, tmp_path_factory: pytest.TempPathFactory) -> P
 def begun(run: Path, copy: Path) -> Path:
     """The run as it was when the first of its checkpoints had just been written."""
     shutil.copytree(run, copy)
-    *later, _ = steps_in(epath.Path(copy) / "checkpoints")
+    *later, _ = list_steps(epath.Path(copy) / "checkpoints")
     assert later
     for step in later:
         shutil.rmtree(copy / "checkpoints" / str(step))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bert_jax.config import BertConfig, MaskingConfig
-from bert_jax.data.packing import pack, share_rows
+from bert_jax.data.packing import pack, pack_pairs
 from bert_jax.data.pairs import Pairs
 from bert_jax.data.records import columns
 from bert_jax.data.shards import row_dtype
@@ -49,7 +49,7 @@ def make_rows(segments=False):
     pairs = Pairs(middles - first, middles, middles, ends, label, {})
     tokens = rng.integers(5, V, ends[-1], np.int32)
     rows = pack(tokens, pairs, row_dtype(T, V), cls_id=2, sep_id=3, pad_id=0)
-    packed = share_rows(rows, row_dtype(T, V, 4), pad_id=0)
+    packed = pack_pairs(rows, row_dtype(T, V, 4), pad_id=0)
     assert (packed["end"] > 0).sum(1).max() > 1 and len(packed) < 6
     return columns(packed)
 

@@ -194,7 +194,7 @@ def is_whole(step: Path) -> bool:
     return bool(files)
 
 
-def newest_whole(workdir: Path) -> int:
+def latest_verified_step(workdir: Path) -> int:
     """The newest whole step, 0 where there is none."""
     whole = [n for n in steps(workdir) if is_whole(workdir / "checkpoints" / str(n))]
     return max(whole, default=0)
@@ -242,7 +242,7 @@ def assert_identical(run: Path, never_stopped: Path) -> None:
         for line, other in zip(ours, theirs, strict=True):
             assert line == other, name
     last = steps(never_stopped)[-1]
-    assert newest_whole(run) == newest_whole(never_stopped) == last
+    assert latest_verified_step(run) == latest_verified_step(never_stopped) == last
     ours, theirs = (
         arrays(workdir / "checkpoints" / str(last), "state", "optimizer")
         for workdir in (run, never_stopped)

@@ -9,7 +9,7 @@ import moments
 import pytest
 from runs import (
     assert_identical,
-    newest_whole,
+    latest_verified_step,
     run,
     saves_often,
     started,
@@ -83,7 +83,7 @@ def killed_in_its_first_save(
             assert process.code() == 137
         hit = moments.state_of(workdir)
         wanted = ("saving",) if moment is moments.first_saving else moments.UNFINISHED
-        if newest_whole(workdir) == 0 and hit in wanted:
+        if latest_verified_step(workdir) == 0 and hit in wanted:
             return workdir, hit
     raise AssertionError("no kill came before the first checkpoint was whole")
 

@@ -10,8 +10,8 @@ import pytest
 from runs import (
     AS_USERS_HAVE_THEM,
     assert_identical,
+    latest_verified_step,
     lines,
-    newest_whole,
     run,
     saves_often,
     started,
@@ -30,7 +30,7 @@ def check_killed(workdir: Path, before: int) -> int:
     Returns:
         The newest whole step.
     """
-    step = newest_whole(workdir)
+    step = latest_verified_step(workdir)
     assert step >= before
     logged = [x["step"] for x in lines(workdir) if x["split"] == "train"]
     assert logged[:step] == list(range(1, step + 1)), "a checkpoint without its lines"

@@ -13,8 +13,8 @@ import pytest
 from runs import (
     Process,
     assert_identical,
+    latest_verified_step,
     lines,
-    newest_whole,
     saves_often,
     started,
     write_config,
@@ -123,9 +123,9 @@ def test_either_of_two_processes_is_killed(
     while killed < kills:
         workdir = tmp_path / f"killed_{begun}"
         patience = HEARTBEAT if killed == kills - 1 else PATIENCE
-        whole = newest_whole(workdir)
+        whole = latest_verified_step(workdir)
         there, by_itself = kill_one(arguments, workdir, dice, patience)
-        assert newest_whole(workdir) >= whole
+        assert latest_verified_step(workdir) >= whole
         if not there:
             assert_identical(workdir, never_stopped)
             begun += 1

@@ -10,7 +10,7 @@ import pytest
 from runs import (
     Process,
     assert_identical,
-    newest_whole,
+    latest_verified_step,
     run,
     saves_often,
     started,
@@ -103,7 +103,7 @@ def test_A5_the_lock_of_a_killed_run_is_taken_over(
         with started([*command, str(workdir)], tmp_path / f"next_{number}") as process:
             assert process.code() == 0, process.complained()
         assert "Waiting" not in process.said(), time.monotonic() - start
-        assert newest_whole(workdir) == 12
+        assert latest_verified_step(workdir) == 12
     record_row("lock of a killed run", rounds, "taken over", "so")
 
 

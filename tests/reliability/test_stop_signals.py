@@ -9,8 +9,8 @@ import moments
 import pytest
 from runs import (
     assert_identical,
+    latest_verified_step,
     logged_steps,
-    newest_whole,
     run,
     saves_often,
     started,
@@ -50,7 +50,7 @@ def interrupt(
     Returns:
         Whether it was stopped; False where it reached its end before.
     """
-    whole = newest_whole(workdir)
+    whole = latest_verified_step(workdir)
     log = workdir.with_name(f"{workdir.name}_{dice.randrange(10**9)}")
     with started([*arguments, str(workdir)], log) as process:
         moment(moments.Watch(process, workdir, dice))
@@ -62,11 +62,11 @@ def interrupt(
     assert code == CODES[number], (moment, error[-2000:])
     assert error.count("\n") <= 1 and "Traceback" not in error, (moment, error)
     if "Going on" not in process.said() and "step " not in process.said():
-        assert newest_whole(workdir) == whole
+        assert latest_verified_step(workdir) == whole
     elif f"Stopped by {number.name} at step" in error:
         # Every step that was done is in the checkpoint.
         step = int(error.partition("at step ")[2].partition(",")[0])
-        assert newest_whole(workdir) == step == logged_steps(workdir), error
+        assert latest_verified_step(workdir) == step == logged_steps(workdir), error
     else:
         assert logged_steps(workdir) == whole, f"steps were done and lost: {error}"
     return True

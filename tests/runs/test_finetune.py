@@ -19,7 +19,7 @@ from small_world import OBJECTS, PLACES, SUBJECTS, VERBS
 
 import bert_jax
 from bert_jax.checkpoints.restore import read_params
-from bert_jax.checkpoints.steps import newest_whole
+from bert_jax.checkpoints.steps import latest_verified_step
 from bert_jax.config import (
     BertConfig,
     ExamplesConfig,
@@ -120,7 +120,7 @@ def metrics(workdir: Path) -> list[dict[str, Any]]:
 def params_of(workdir: Path, step: int | None = None) -> dict[str, np.ndarray]:
     """By name, of the newest checkpoint or of the one that is named."""
     checkpoints = epath.Path(workdir) / "checkpoints"
-    step = newest_whole(checkpoints)[0] if step is None else step
+    step = latest_verified_step(checkpoints)[0] if step is None else step
     return by_name(read_params(checkpoints / str(step)))
 
 

@@ -17,11 +17,11 @@ from etils import epath
 from small_world import OBJECTS, PLACES, SUBJECTS, VERBS
 
 import bert_jax
-from bert_jax.cli.finetuning import usual_config
+from bert_jax.cli.finetuning import default_config
 from bert_jax.cli.main import main
 from bert_jax.config import ExamplesConfig, FinetuneConfig, MeshConfig
 from bert_jax.distributed.mesh import make_mesh, tree_shardings
-from bert_jax.runs.finetuning_setup import prepare_tuning
+from bert_jax.runs.finetuning_setup import prepare_finetuning
 from bert_jax.tasks.finetuning import finetuning_task, initial_params
 from bert_jax.training.evaluation import evaluate
 from bert_jax.training.optimizer import make_optimizer
@@ -235,7 +235,7 @@ def config_of(kind: Kind, file: Path, encoder: Path, **options: Any) -> Finetune
         max_query_length=12,
         document_stride=8,
     )
-    usual = dataclasses.replace(usual_config(kind.task), data=data)
+    usual = dataclasses.replace(default_config(kind.task), data=data)
     return dataclasses.replace(usual, init_from=str(encoder), **options)
 
 
@@ -252,12 +252,10 @@ def state_of(config: Any, optimizer_config: Any) -> TrainState:
 def scores(config: FinetuneConfig, folder: Path) -> dict[str, float]:
     """Of the validation examples, by parameters drawn at random."""
     root = epath.Path(folder)
-    tuning = prepare_tuning(config, root / "none", root / "examples")
-    task = finetuning_task(
-        tuning.problem, tuning.config, tuning.train, tuning.validation
-    )
+    setup = prepare_finetuning(config, root / "none", root / "examples")
+    task = finetuning_task(setup.problem, setup.config, setup.train, setup.validation)
     mesh = make_mesh(config.mesh, config.batch_size)
-    state = state_of(tuning.config.model, config.optimizer)
+    state = state_of(setup.config.model, config.optimizer)
     shardings = tree_shardings(mesh, state)
     params = jax.device_put(state.params, shardings.params)
     found = evaluate(task, make_eval_step(task, mesh, shardings), params, mesh)

@@ -4,9 +4,9 @@ import jax
 import pytest
 
 from bert_jax.config import BertConfig, ExamplesConfig
-from bert_jax.inference.evaluation import usual_examples
+from bert_jax.inference.evaluation import default_examples_config
 from bert_jax.inference.predictor import Predictor
-from bert_jax.tasks.class_names import alike
+from bert_jax.tasks.class_names import similar_label_warnings
 from bert_jax.tasks.finetuning import initial_params
 from bert_jax.tasks.lengths import fit_lengths, fitted_lengths
 from bert_jax.tokenization import Tokenizer
@@ -43,7 +43,7 @@ def test_f2_lengths_follow_the_model(options, positions, expected):
 
 @pytest.mark.parametrize("positions", [8, 16, 32, 64, 96, 128, 200, 256, 512, 2048])
 def test_f2_a_model_that_was_imported_can_be_asked(positions):
-    most, query, stride = lengths(usual_examples(positions))
+    most, query, stride = lengths(default_examples_config(positions))
     assert most == positions and 1 <= stride <= most - query - 3
 
 
@@ -65,7 +65,7 @@ def test_f2_a_model_of_128_positions_answers(tokenizer_directory):
 
 
 def test_what_changed_is_named():
-    before, after = ExamplesConfig(), usual_examples(32)
+    before, after = ExamplesConfig(), default_examples_config(32)
     names = ["max_length=32", "max_query_length=16", "document_stride=6"]
     assert fitted_lengths(before, after) == names
     assert fitted_lengths(before, before) == []
@@ -77,9 +77,9 @@ def test_what_changed_is_named():
 )
 def test_b2_classes_that_differ_in_nothing_one_sees(labels):
     """B2: they stay two classes, and a line says so."""
-    (line,) = alike(labels)
+    (line,) = similar_label_warnings(labels)
     assert f"The classes {labels[0]!a} and {labels[1]!a} differ in white space" in line
 
 
 def test_classes_that_differ():
-    assert alike(("a", "b", "ab", "O", "B-PER", "I-PER")) == []
+    assert similar_label_warnings(("a", "b", "ab", "O", "B-PER", "I-PER")) == []

@@ -18,7 +18,7 @@ from etils import epath
 import bert_jax
 from bert_jax.checkpoints.manager import Checkpoints
 from bert_jax.checkpoints.restore import read_params
-from bert_jax.checkpoints.steps import find_checkpoint, newest_whole, steps_in
+from bert_jax.checkpoints.steps import find_checkpoint, latest_verified_step, list_steps
 from bert_jax.config import (
     DataConfig,
     MeshConfig,
@@ -49,7 +49,7 @@ def metrics(workdir: Path) -> list[dict[str, Any]]:
 
 
 def final_params(workdir: Path) -> list[np.ndarray]:
-    step, _ = newest_whole(epath.Path(workdir) / "checkpoints")
+    step, _ = latest_verified_step(epath.Path(workdir) / "checkpoints")
     return jax.tree.leaves(read_params(epath.Path(workdir) / "checkpoints" / str(step)))
 
 
@@ -127,7 +127,7 @@ def test_a_workdir_holds_what_it_should(whole, small_config):
         "tokenizer",
     }
     # The newest two, and the best, which is the last here.
-    assert steps_in(epath.Path(whole) / "checkpoints") == [10, 8]
+    assert list_steps(epath.Path(whole) / "checkpoints") == [10, 8]
     inside = {path.name for path in (whole / "checkpoints" / "10").iterdir()}
     assert {"state", "optimizer", "config.json", "tokenizer", "manifest.json"} <= inside
 
@@ -151,7 +151,7 @@ def test_stopping_and_going_on_is_bit_identical(
         with pytest.raises(InterruptedRun, match=f"SIGTERM at step {step}") as stop:
             pretrain(small_config, tmp_path)
     assert stop.value.exit_code == 143
-    assert newest_whole(epath.Path(tmp_path) / "checkpoints") == (step, [])
+    assert latest_verified_step(epath.Path(tmp_path) / "checkpoints") == (step, [])
     pretrain(small_config, tmp_path)
     assert_same_run(whole, tmp_path)
 
@@ -186,7 +186,7 @@ def test_a_killed_run_goes_on_bit_identically(whole, small_config, tmp_path, cap
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()[-2000:]
     text = (tmp_path / "metrics.jsonl").read_text()
     assert text.endswith('{"step": 8, "spl')
-    assert newest_whole(epath.Path(tmp_path) / "checkpoints") == (4, [])
+    assert latest_verified_step(epath.Path(tmp_path) / "checkpoints") == (4, [])
     pretrain(small_config, tmp_path)
     assert "Going on from the checkpoint at step 4" in capsys.readouterr().out
     assert_same_run(whole, tmp_path)
@@ -231,7 +231,7 @@ def test_lost_manifests_do_not_start_a_run_afresh(whole, small_config, tmp_path)
         path.unlink()
     with pytest.raises(DamagedError, match="No checkpoint in .* is whole"):
         pretrain(small_config, workdir)
-    assert steps_in(epath.Path(workdir) / "checkpoints") == [10, 8]
+    assert list_steps(epath.Path(workdir) / "checkpoints") == [10, 8]
 
 
 def test_a_run_killed_in_its_first_save_starts_again(whole, small_config, tmp_path):

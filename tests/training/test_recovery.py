@@ -21,7 +21,11 @@ from etils import epath
 import bert_jax
 from bert_jax.checkpoints.manager import Checkpoints
 from bert_jax.checkpoints.restore import read_params
-from bert_jax.checkpoints.steps import best_whole, newest_whole, steps_in
+from bert_jax.checkpoints.steps import (
+    best_verified_step,
+    latest_verified_step,
+    list_steps,
+)
 from bert_jax.cli.main import main
 from bert_jax.config import PretrainConfig
 from bert_jax.config.serialization import to_dict
@@ -35,7 +39,7 @@ from bert_jax.training.watchdog import Watchdog
 
 
 def whole_step(workdir: Path) -> int | None:
-    return newest_whole(epath.Path(workdir) / "checkpoints")[0]
+    return latest_verified_step(epath.Path(workdir) / "checkpoints")[0]
 
 
 def params(workdir: Path) -> list[np.ndarray]:
@@ -161,7 +165,7 @@ def test_a_nan_score_is_never_best(pretrained, tmp_path):
     for step, score in ((8, 0.1), (10, math.nan)):
         manifest = read_manifest(checkpoints / str(step))
         write_manifest(manifest | {"selection_score": score}, checkpoints / str(step))
-    assert best_whole(checkpoints) == (8, [])
+    assert best_verified_step(checkpoints) == (8, [])
 
 
 def test_a_finished_run_returns_its_line(pretrained, small_config, tmp_path, capsys):
@@ -256,7 +260,7 @@ def test_no_checkpoint_while_updates_are_left_out(small_config, tmp_path, capsys
     }
     assert skipping - {8}, "the rate must lead to updates that are left out"
     assert f"No checkpoint at step {min(skipping)}" in capsys.readouterr().out
-    kept = set(steps_in(epath.Path(tmp_path) / "checkpoints"))
+    kept = set(list_steps(epath.Path(tmp_path) / "checkpoints"))
     assert not kept & (skipping - {8})
 
 
@@ -289,12 +293,12 @@ def test_a_failed_save_is_tried_again(failures, tmp_path):
     uploads = Uploads(failures)
     if failures == math.inf:
         with pytest.raises(RuntimeError, match="Connection reset.* 3 in a row"):
-            checkpoints.save_surely(5, state, state, uploads)
-        assert steps_in(directory) == []
+            checkpoints.save_or_raise(5, state, state, uploads)
+        assert list_steps(directory) == []
     else:
-        checkpoints.save_surely(5, state, state, uploads)
-        assert newest_whole(directory) == (5, [])
-        assert len(checkpoints.taken_notices()) == failures
+        checkpoints.save_or_raise(5, state, state, uploads)
+        assert latest_verified_step(directory) == (5, [])
+        assert len(checkpoints.take_messages()) == failures
     checkpoints.close()
 
 
@@ -311,7 +315,7 @@ def test_a_failed_save_asks_to_be_tried_again(tmp_path):
     checkpoints.save(6, state, state, uploads)
     assert not checkpoints.retry_due
     assert checkpoints.wait()
-    assert steps_in(epath.Path(tmp_path / "checkpoints")) == [6]
+    assert list_steps(epath.Path(tmp_path / "checkpoints")) == [6]
     checkpoints.close()
 
 

@@ -35,7 +35,7 @@ from bert_jax.data.examples import Batch, Examples
 from bert_jax.distributed import environment as backend
 from bert_jax.distributed.mesh import make_mesh, tree_shardings
 from bert_jax.runs.finetuning import finetune
-from bert_jax.runs.finetuning_setup import Tuning, prepare_tuning
+from bert_jax.runs.finetuning_setup import FinetuningSetup, prepare_finetuning
 from bert_jax.tasks.finetuning import Learning, finetuning_task
 from bert_jax.tasks.task import Task
 from bert_jax.training.loop import Clock, device_batches
@@ -84,13 +84,13 @@ def recipe(options: argparse.Namespace, seed: int) -> FinetuneConfig:
     )
 
 
-def prepare(config: FinetuneConfig) -> tuple[Tuning, Task]:
+def prepare(config: FinetuneConfig) -> tuple[FinetuningSetup, Task]:
     """The rows of both parts, and the task that our own training makes of them."""
     with tempfile.TemporaryDirectory() as empty:
         root = epath.Path(empty)
-        tuning = prepare_tuning(config, root / "run", root / "examples")
-    parts = tuning.train, tuning.validation
-    return tuning, finetuning_task(tuning.problem, tuning.config, *parts)
+        setup = prepare_finetuning(config, root / "run", root / "examples")
+    parts = setup.train, setup.validation
+    return setup, finetuning_task(setup.problem, setup.config, *parts)
 
 
 @dataclasses.dataclass
@@ -193,9 +193,9 @@ def open_torch(config: FinetuneConfig, **options: Any) -> Torch:
 
 
 @torch.inference_mode()
-def torch_scores(side: Torch, tuning: Tuning, task: Task) -> dict[str, float]:
+def torch_scores(side: Torch, setup: FinetuningSetup, task: Task) -> dict[str, float]:
     """Our scores of PyTorch's outputs over the validation rows."""
-    model, problem = tuning.config.model, tuning.problem
+    model, problem = setup.config.model, setup.problem
     learning = Learning(problem, model)
     side.model.eval()
     total = count = 0.0
@@ -213,14 +213,14 @@ def train_torch(
     options: argparse.Namespace, config: FinetuneConfig
 ) -> dict[str, float]:
     """PyTorch's scores after the last step."""
-    tuning, task = prepare(config)
-    config = tuning.config
+    setup, task = prepare(config)
+    config = setup.config
     side = open_torch(config)
     if options.our_heads:
-        take_head(side, our_step(tuning, task)[0].params)
+        take_head(side, our_step(setup, task)[0].params)
     batches: Iterator[Batch] = map(task.batch, range(config.num_steps))
     if options.shuffled:
-        batches = shuffled_batches(tuning.train.examples, config)
+        batches = shuffled_batches(setup.train.examples, config)
     for step, batch in enumerate(batches, start=1):
         of_batch = (side.real_loss if options.hide_padding else side.loss)(batch)
         loss = side.update(of_batch)
@@ -228,7 +228,7 @@ def train_torch(
             print(
                 f"step {step}/{config.num_steps}  PyTorch  loss {loss:.4f}", flush=True
             )
-    return torch_scores(side, tuning, task)
+    return torch_scores(side, setup, task)
 
 
 def shuffled_batches(examples: Examples, config: FinetuneConfig) -> Iterator[Batch]:
@@ -250,14 +250,14 @@ def train_ours(config: FinetuneConfig) -> dict[str, float]:
 
 def quality(options: argparse.Namespace) -> None:
     """Train both sides by each seed; append each run to the results, and sum up."""
-    tuning, _ = prepare(recipe(options, 0))
-    records = tuning.train.records, tuning.validation.records
-    rule, value = tuning.problem.baseline(*records)
-    tokens = len(tuning.train.examples.tokens)
+    setup, _ = prepare(recipe(options, 0))
+    records = setup.train.records, setup.validation.records
+    rule, value = setup.problem.baseline(*records)
+    tokens = len(setup.train.examples.tokens)
     print(
         f"{options.recipe}: {len(records[0])} records to learn from "
-        f"({len(tuning.train.examples)} examples, {tokens} tokens), "
-        f"{len(records[1])} to score on, {tuning.config.num_steps} steps; "
+        f"({len(setup.train.examples)} examples, {tokens} tokens), "
+        f"{len(records[1])} to score on, {setup.config.num_steps} steps; "
         f"baseline: {rule} {value:.4f}",
         flush=True,
     )
@@ -275,7 +275,7 @@ def quality(options: argparse.Namespace) -> None:
                 which += " shuffled" * options.shuffled
                 which += " our heads" * options.our_heads
                 which += " hiding padding" * options.hide_padding
-            line = {"recipe": options.recipe, "epochs": tuning.config.num_epochs}
+            line = {"recipe": options.recipe, "epochs": setup.config.num_epochs}
             line |= {"side": which, "seed": seed, "seconds": round(seconds, 1)}
             line |= {"baseline": value, "scores": scores}
             print(json.dumps(line), flush=True)
@@ -311,15 +311,15 @@ def table(options: argparse.Namespace) -> None:
             print(f"  ours - {side}: {away:+.4f}; pooled std {pooled:.4f}")
 
 
-def our_step(tuning: Tuning, task: Task) -> tuple[Any, Any, Any]:
+def our_step(setup: FinetuningSetup, task: Task) -> tuple[Any, Any, Any]:
     """The state that a run begins with, its compiled step, and the mesh."""
-    config = tuning.config
+    config = setup.config
     mesh = make_mesh(config.mesh, config.batch_size)
     optimizer = make_optimizer(config.optimizer, config.num_steps)
     state = jax.jit(
         functools.partial(initial_state, task.initialise, optimizer, config.seed)
     )()
-    given = tuning.source or {}
+    given = setup.source or {}
     state = dataclasses.replace(state, params=with_given(state.params, given))
     shardings = tree_shardings(mesh, state)
     step = make_train_step(task, config, mesh, shardings)
@@ -341,9 +341,9 @@ def agree(options: argparse.Namespace) -> None:
     model = dataclasses.replace(config.model, **off)
     steps = options.steps
     config = dataclasses.replace(config, model=model, num_steps=max(steps, 10))
-    tuning, task = prepare(config)
-    state, step, mesh = our_step(tuning, task)
-    side = open_torch(tuning.config, **off)
+    setup, task = prepare(config)
+    state, step, mesh = our_step(setup, task)
+    side = open_torch(setup.config, **off)
     take_head(side, state.params)
     furthest = 0.0
     for number, arrays in enumerate(device_batches(task, 0, steps, mesh, Clock(1, 1))):
@@ -358,22 +358,22 @@ class TorchTurns:
     """PyTorch's turns, in a process of its own: neither side has the other's threads
     or memory beside it."""
 
-    given: tuple[argparse.Namespace, Tuning, Task, Torch]
+    given: tuple[argparse.Namespace, FinetuningSetup, Task, Torch]
 
     @classmethod
     def begin(cls, options: argparse.Namespace, config: FinetuneConfig) -> None:
         """What the process does before its first turn."""
         torch.set_num_threads(options.threads)
-        tuning, task = prepare(config)
-        side = open_torch(tuning.config, attn_implementation=options.attention)
-        cls.given = options, tuning, task, side
+        setup, task = prepare(config)
+        side = open_torch(setup.config, attn_implementation=options.attention)
+        cls.given = options, setup, task, side
 
     @classmethod
     def take(cls, padding: str) -> tuple[float, float]:
         """Wall and CPU seconds of the steps, as our batches are padded or as scripts'
         are."""
-        options, tuning, task, side = cls.given
-        examples = tuning.train.examples
+        options, setup, task, side = cls.given
+        examples = setup.train.examples
 
         def run() -> None:
             for number in range(options.steps):
@@ -398,8 +398,8 @@ def speed(options: argparse.Namespace) -> None:
     Each side has gone over all these steps once before anything is timed.
     """
     config = dataclasses.replace(recipe(options, options.seeds[0]), num_steps=10_000)
-    tuning, task = prepare(config)
-    state, step, mesh = our_step(tuning, task)
+    setup, task = prepare(config)
+    state, step, mesh = our_step(setup, task)
 
     def ours() -> None:
         nonlocal state
