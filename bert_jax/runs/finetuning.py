@@ -27,7 +27,8 @@ from bert_jax.runs.workdir import (
     final_scores,
     write_run_files,
 )
-from bert_jax.tasks.finetuning import finetuning_task
+from bert_jax.tasks.finetuning import Finetuning
+from bert_jax.tasks.finetuning_task import Splits
 from bert_jax.terminal.messages import say
 from bert_jax.training.lock import run_lock
 from bert_jax.training.loop import fit
@@ -40,8 +41,8 @@ def examples_line(setup: FinetuningSetup) -> str:
     """How much a run learns from and is scored on."""
     config = setup.config
     return (
-        f"{len(setup.train.examples):,} examples to learn from, "
-        f"{len(setup.validation.examples):,} to score on; {config.num_steps:,} steps "
+        f"{len(setup.train.tokenized):,} examples to learn from, "
+        f"{len(setup.validation.tokenized):,} to score on; {config.num_steps:,} steps "
         f"of {config.batch_size}."
     )
 
@@ -80,13 +81,12 @@ def finetune(
         )
         config = setup.config
         with raise_on_all_processes():
-            share = host_shard(mesh, jax.process_index())
-            task = finetuning_task(
-                setup.problem, config, setup.train, setup.validation, *share
-            )
+            host = host_shard(mesh, jax.process_index())
+            splits = setup.train, setup.validation
+            task = Finetuning(setup.task, config, *splits, *host)
             changed = check_workdir(directory, config, resume, extend)
             source = setup.source
-            note = check_source(config, source, task.initialise)
+            note = check_source(config, source, task.init_params)
             if source is not None:
                 source = without_top(source, config)
         if broadcast_from_primary(final_scores(directory, config, resume)) is None:
@@ -97,6 +97,6 @@ def finetune(
             tokenizer = directory / "tokenizer"
             fit(task, config, mesh, directory, tokenizer, source, resume, check_lock)
         scores = broadcast_from_primary(best_scores(directory) if is_primary() else {})
-    records = setup.validation.records
-    rule, value = setup.problem.baseline(setup.train.records, records)
+    splits_of_examples = Splits(setup.train.examples, setup.validation.examples)
+    rule, value = setup.task.baseline(splits_of_examples)
     return scores | {f"{BASELINE}{rule}": value}

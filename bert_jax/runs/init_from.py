@@ -9,6 +9,7 @@ from etils import epath
 
 from bert_jax.checkpoints.restore import read_params, require_same_shapes
 from bert_jax.config import PretrainConfig, RunConfig
+from bert_jax.config.model import Params
 from bert_jax.data.records import Dataset
 from bert_jax.distributed.mesh import path_name
 from bert_jax.pretrained import Model, load_pretrained, resolve_path
@@ -88,7 +89,7 @@ def _check_tokenizer(
     raise ValueError(f"{source} and {dataset.path} have different tokenizers; {remedy}")
 
 
-def _imported_params(config: PretrainConfig, dataset: Dataset) -> dict[str, Any]:
+def _imported_params(config: PretrainConfig, dataset: Dataset) -> Params:
     """The parameters of a model that was imported, checked against the run."""
     model = load_pretrained(config.init_from, config.allow_extra)
     if config.keep_optimizer:
@@ -112,12 +113,12 @@ def _check_fields(config: PretrainConfig, model: Model) -> None:
 
 
 def check_source(
-    config: RunConfig, source: Source | None, initialise: Callable[[jax.Array], Any]
+    config: RunConfig, source: Source | None, init_params: Callable[[jax.Array], Params]
 ) -> str:
     """Refuse parameters that are not those of the run, but for whole heads.
 
     Args:
-        initialise: draws the run's parameters by a key.
+        init_params: draws the run's parameters by a key.
 
     Returns:
         A line that says what is gone on from, which heads are drawn anew and which are
@@ -128,7 +129,7 @@ def check_source(
     """
     if source is None:
         return ""
-    shapes = jax.eval_shape(initialise, jax.random.key(config.seed))
+    shapes = jax.eval_shape(init_params, jax.random.key(config.seed))
     if isinstance(source, epath.Path):
         require_same_shapes(source / "state", shapes)
         return f"From {config.init_from}, with its optimizer and its count of steps."

@@ -24,7 +24,7 @@ from bert_jax.dry_run.estimate import GIB, choose_devices
 from bert_jax.runs.init_from import check_source, open_source
 from bert_jax.runs.workdir import check_workdir, final_scores, write_run_files
 from bert_jax.storage.remote import open_directory
-from bert_jax.tasks.pretraining import pretraining_task
+from bert_jax.tasks.pretraining import PretrainingTask
 from bert_jax.tasks.unigram import unigram_baseline
 from bert_jax.terminal.messages import say
 from bert_jax.training.lock import run_lock
@@ -143,10 +143,10 @@ def pretrain(
         with raise_on_all_processes():
             source, config = open_source(config, dataset, resume)
             mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
-            share = host_shard(mesh, jax.process_index())
-            task = pretraining_task(config, dataset, *share)
+            host = host_shard(mesh, jax.process_index())
+            task = PretrainingTask(config, dataset, *host)
             changed = check_workdir(directory, config, resume, extend)
-            note = check_source(config, source, task.initialise)
+            note = check_source(config, source, task.init_params)
         scores = broadcast_from_primary(final_scores(directory, config, resume))
         if scores is None:
             with raise_on_all_processes():
@@ -185,11 +185,11 @@ def dry_run(
     source, config = open_source(config, dataset, resume)
     chosen = choose_devices(devices) if devices else None
     mesh = make_mesh(config.mesh, config.batch_size, config.microbatches, chosen)
-    build = functools.partial(pretraining_task, dataset=dataset)
+    build = functools.partial(PretrainingTask, dataset=dataset)
     task = build(config)
     if workdir:
         check_workdir(open_directory(workdir), config, resume, extend)
-    note = check_source(config, source, task.initialise)
+    note = check_source(config, source, task.init_params)
     lines = itertools.chain([note] if note else [], describe(config, dataset, task))
     if not devices:
         return lines

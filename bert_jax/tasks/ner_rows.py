@@ -52,26 +52,26 @@ def scheme_of(model: BertConfig) -> Scheme | None:
     return "IOBES" if ends else "IOB2"
 
 
-def encode(
-    records: Sequence[Sentence],
+def tokenize(
+    examples: Sequence[Sentence],
     tokenizer: Tokenizer,
     model: BertConfig,
     config: ExamplesConfig,
 ) -> Examples:
-    """As `Problem.encode`, with `label` and `word` by token, int32.
+    """Return rows with `label` and `word` by token, int32.
 
-    They are the tag's and the word's number at the first token of a word, else -1. A
-    sentence that is too long becomes several rows, parted between words; a word that
-    is longer than a row is cut, and one without a token of its own is [UNK].
+    They are the tag's and the word's index at the first token of a word, else -1. A
+    sentence that is too long becomes several rows, split between words; a word longer
+    than a row is cut, and a word without a token is [UNK].
     """
     room = min(config.max_length, model.max_position_embeddings) - 2
-    pieces = _pieces(records, tokenizer, room)
+    pieces = _pieces(examples, tokenizer, room)
     numbers = {tag: i for i, tag in enumerate(model.labels)}
     scheme = scheme_of(model)
     rows: list[tuple[list[int], int]] = []
     record: list[int] = []
     values: dict[str, list[int]] = {"label": [], "word": []}
-    for number, sentence in enumerate(records):
+    for number, sentence in enumerate(examples):
         tags = [] if sentence.tags is None else sentence.tags_in(scheme)
         words = [pieces[word] for word in sentence.words]
         for part in _parts([len(ids) for ids in words], room):
@@ -88,15 +88,17 @@ def encode(
             values["label"] += [
                 numbers[tags[i]] if tags and i >= 0 else -1 for i in places
             ]
-    by_token = {name: np.array(each, np.int32) for name, each in values.items()}
+    by_token = {name: np.array(array, np.int32) for name, array in values.items()}
     return from_rows(rows, np.array(record, np.int32), by_token=by_token)
 
 
 def _pieces(
-    records: Sequence[Sentence], tokenizer: Tokenizer, room: int
+    examples: Sequence[Sentence], tokenizer: Tokenizer, room: int
 ) -> dict[str, list[int]]:
     """The ids of each distinct word: at least one, and at most `room`."""
-    words = list(dict.fromkeys(word for each in records for word in each.words))
+    words = list(
+        dict.fromkeys(word for sentence in examples for word in sentence.words)
+    )
     found = tokenizer.encode_batch(words)
     unknown = [tokenizer.unk_id]
     return {w: ids[:room] or unknown for w, ids in zip(words, found, strict=True)}
