@@ -6,6 +6,7 @@ are summed over the devices once. The mesh axes `data` and `fsdp` are manual her
 shard_map; `tensor` is left to the compiler, which follows the parameters' shardings.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -108,36 +109,44 @@ def make_gradient(
         objective = jax.checkpoint(objective, policy=save_all_but_gathered)
     differentiate = jax.grad(objective, has_aux=True)
     is_sharded = batch_shards(mesh) > 1
+    axes = BATCH_AXES if is_sharded else ()
+    local = functools.partial(local_gradient, task, differentiate, microbatches, axes)
+    return shard_gradient(local, mesh, partitions) if is_sharded else local
 
-    def local_gradient(
-        params: Params,
-        batch: DeviceBatch,
-        mask_key: Key[Array, ""],
-        dropout_key: Key[Array, ""],
-    ) -> tuple[Params, Sums]:
-        # 1. Mask this device's rows, and count over the global batch.
-        corrupted = task.corrupt(batch, mask_key)
-        counts = task.count(corrupted)
-        if is_sharded:
-            counts = jax.lax.psum(counts, BATCH_AXES)
 
-        # 2. Accumulate the gradient over the microbatches.
-        def add(total: Params, part: tuple[Any, Array]) -> tuple[Params, Sums]:
-            part_batch, part_key = part
-            grads, sums = differentiate(params, part_batch, counts, part_key)
-            return jax.tree.map(jnp.add, total, grads), sums
+def local_gradient(
+    task: Task,
+    differentiate: Callable[..., tuple[Params, Sums]],
+    microbatches: int,
+    axes: tuple[str, ...],
+    params: Params,
+    batch: DeviceBatch,
+    mask_key: Key[Array, ""],
+    dropout_key: Key[Array, ""],
+) -> tuple[Params, Sums]:
+    """Return the gradient and the sums over the rows of one batch shard.
 
-        keys = jax.random.split(dropout_key, microbatches)
-        parts = split_microbatches(corrupted, microbatches), keys
-        zeros = jax.tree.map(jnp.zeros_like, params)
-        grads, sums = jax.lax.scan(add, zeros, parts)
-        return grads, jax.tree.map(lambda values: values.sum(0), sums)
+    Args:
+        differentiate: parameters, batch, global counts, key → gradient, sums.
+        axes: the mesh axes to add counts over.
+    """
+    # 1. Mask the rows, and count over the global batch.
+    corrupted = task.corrupt(batch, mask_key)
+    counts = task.count(corrupted)
+    if axes:
+        counts = jax.lax.psum(counts, axes)
 
-    return (
-        shard_gradient(local_gradient, mesh, partitions)
-        if is_sharded
-        else (local_gradient)
-    )
+    # 2. Accumulate the gradient over the microbatches.
+    def add(total: Params, part: tuple[Any, Array]) -> tuple[Params, Sums]:
+        part_batch, part_key = part
+        grads, sums = differentiate(params, part_batch, counts, part_key)
+        return jax.tree.map(jnp.add, total, grads), sums
+
+    keys = jax.random.split(dropout_key, microbatches)
+    parts = split_microbatches(corrupted, microbatches), keys
+    zeros = jax.tree.map(jnp.zeros_like, params)
+    grads, sums = jax.lax.scan(add, zeros, parts)
+    return grads, jax.tree.map(lambda values: values.sum(0), sums)
 
 
 def shard_gradient(local_gradient: Gradient, mesh: Mesh, partitions: Any) -> Gradient:

@@ -14,7 +14,7 @@ from bert_jax.data.prepare import prepare
 from bert_jax.data.records import open_dataset
 from bert_jax.dry_run.describe import describe
 from bert_jax.runs.pretraining import pretrain, resolve
-from bert_jax.tasks.pretraining import pretraining_task
+from bert_jax.tasks.pretraining import PretrainingTask
 
 PAIR_SCORES = {
     "nsp": {"nsp_loss", "nsp_accuracy"},
@@ -133,7 +133,7 @@ def test_packed_rows_count_their_pairs_and_real_tokens(packed, small_config):
     counts, tasks = [], []
     for dataset in packed:
         config = resolve(for_packed(small_config, dataset), dataset)
-        tasks.append(pretraining_task(config, dataset))
+        tasks.append(PretrainingTask(config, dataset))
         params = jax.jit(tasks[-1].initialise)(jax.random.key(0))
         evaluate = jax.jit(functools.partial(tasks[-1].evaluate, params))
         batches = list(tasks[-1].evaluation_batches())
@@ -156,8 +156,8 @@ def test_microbatches_are_evaluated_one_by_one(dataset, small_config):
     found = []
     for microbatches in (1, 4):
         parted = dataclasses.replace(config, microbatches=microbatches)
-        task = pretraining_task(parted, dataset)
-        params = jax.jit(task.initialise)(jax.random.key(0))
+        task = PretrainingTask(parted, dataset)
+        params = jax.jit(task.init_params)(jax.random.key(0))
         evaluate = jax.jit(functools.partial(task.evaluate, params))
         batches = list(task.evaluation_batches())
         assert {len(batch["row"]) for batch in batches} == {8 // microbatches}
@@ -171,7 +171,7 @@ def test_microbatches_are_evaluated_one_by_one(dataset, small_config):
 def test_a_plan_shows_all_pairs_of_a_packed_row(packed, small_config):
     dataset = packed[0]
     config = resolve(for_packed(small_config, dataset), dataset)
-    task = pretraining_task(config, dataset)
+    task = PretrainingTask(config, dataset)
     lines = list(describe(config, dataset, task))
     place = next(i for i, x in enumerate(lines) if x.startswith("first batch, row 0"))
     rows, meanings = task.batch(0), {0: "follows", 1: "random"}
