@@ -10,7 +10,7 @@ import numpy as np
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.finetuning import TaskName
 from bert_jax.data.buckets import LENGTHS, assign_buckets
-from bert_jax.data.examples import Batch
+from bert_jax.data.pipeline import Batch
 from bert_jax.tasks.finetuning import (
     Learning,
     Part,

@@ -17,8 +17,8 @@ from bert_jax.data.buckets import (
     bucketed_batch,
     choose_bucket_boundaries,
 )
-from bert_jax.data.examples import Batch, Examples
-from bert_jax.data.pipeline import host_slice
+from bert_jax.data.examples import TokenizedExamples
+from bert_jax.data.pipeline import Batch, host_slice
 from bert_jax.model.finetuning import BertForFinetuning
 from bert_jax.model.flops import finetuning_flops
 from bert_jax.model.inputs import inputs_of
@@ -31,7 +31,7 @@ class Part:
     """The records of a file, and their examples."""
 
     records: Sequence[Record]
-    examples: Examples
+    examples: TokenizedExamples
 
 
 def initial_params(config: BertConfig, key: Key[Array, ""]) -> Any:
@@ -41,7 +41,7 @@ def initial_params(config: BertConfig, key: Key[Array, ""]) -> Any:
 
 
 def head_scores(config: BertConfig, params: Any, rows: Rows, **dropout: Any) -> Array:
-    """The head's float32 scores of a batch that `Examples.gather` made.
+    """The head's float32 scores of a batch that `TokenizedExamples.gather` made.
 
     Returns:
         [B, C] of texts, [B, T, C] of tokens, [B, C] of choices.
@@ -117,7 +117,7 @@ def by_example(batches: Sequence[Batch], number: int) -> list[Outputs]:
 
 
 def batches_of(
-    examples: Examples, batch_size: int, ladder: Sequence[int], share: slice
+    examples: TokenizedExamples, batch_size: int, ladder: Sequence[int], share: slice
 ) -> Iterator[Batch]:
     """Every example once, in batches of few shapes; the rest of the last is nobody.
 
@@ -138,7 +138,7 @@ def batches_of(
 class Order:
     """Which training examples each step learns from, and how they are padded."""
 
-    examples: Examples
+    examples: TokenizedExamples
     config: FinetuneConfig
     ladder: tuple[int, ...]
     """The lengths to pad to."""

@@ -11,7 +11,13 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from bert_jax.config import BertConfig, ExamplesConfig
-from bert_jax.data.examples import Examples, cut_notice, from_rows, join, too_long
+from bert_jax.data.examples import (
+    TokenizedExamples,
+    from_rows,
+    is_truncated,
+    join_pair,
+    truncation_warnings,
+)
 from bert_jax.model.losses import Sum, cross_entropy
 from bert_jax.tasks.choices import Choice, of_object, read
 from bert_jax.tasks.problem import Outputs, Prediction, Problem, Rows
@@ -54,7 +60,7 @@ def encode(
     tokenizer: Tokenizer,
     model: BertConfig,
     config: ExamplesConfig,
-) -> Examples:
+) -> TokenizedExamples:
     """As `Problem.encode`: a row [CLS] context [SEP] choice [SEP] for each choice, with
     `label` by example, int32, and -1 where it is not known.
 
@@ -72,8 +78,8 @@ def encode(
     )
     number = len(records[0].choices)
     pairs = [(contexts[i // number], ending) for i, ending in enumerate(endings)]
-    rows = [join(tokenizer, *parts, most=most) for parts in pairs]
-    cut = np.array([too_long(*parts, most=most) for parts in pairs], bool)
+    rows = [join_pair(tokenizer, *parts, max_length=most) for parts in pairs]
+    cut = np.array([is_truncated(*parts, max_length=most) for parts in pairs], bool)
     known = [-1 if record.label is None else record.label for record in records]
     return from_rows(
         rows,
@@ -87,10 +93,10 @@ def encode(
 
 
 def notices(
-    records: Sequence[Choice], examples: Examples, config: ExamplesConfig
+    records: Sequence[Choice], examples: TokenizedExamples, config: ExamplesConfig
 ) -> list[str]:
     """How many questions were cut."""
-    return cut_notice(examples, "questions", config.max_length)
+    return truncation_warnings(examples, "questions", config.max_length)
 
 
 def loss(model: BertConfig, scores: Float[Array, "B C"], rows: Rows) -> Sum:
@@ -109,7 +115,7 @@ def outputs(
 
 def predict(
     records: Sequence[Choice],
-    examples: Examples,
+    examples: TokenizedExamples,
     outputs: Sequence[Outputs],
     model: BertConfig,
     config: ExamplesConfig,

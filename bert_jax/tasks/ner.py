@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from bert_jax.config import BertConfig, ExamplesConfig
-from bert_jax.data.examples import Examples
+from bert_jax.data.examples import TokenizedExamples
 from bert_jax.metrics.entities import (
     Chunk,
     Scheme,
@@ -122,7 +122,7 @@ def outputs(
 
 def predict(
     records: Sequence[Sentence],
-    examples: Examples,
+    examples: TokenizedExamples,
     outputs: Sequence[Outputs],
     model: BertConfig,
     config: ExamplesConfig,
@@ -137,7 +137,7 @@ def predict(
     tags = [[model.labels[0]] * len(record.words) for record in records]
     probabilities = [[0.0] * len(record.words) for record in records]
     for example, (number, output) in enumerate(
-        zip(examples.record, outputs, strict=True)
+        zip(examples.example, outputs, strict=True)
     ):
         words = examples.token_values("word", example)
         for place in np.flatnonzero(words >= 0):
@@ -235,10 +235,10 @@ def _written_tags(
 
 
 def notices(
-    records: Sequence[Sentence], examples: Examples, config: ExamplesConfig
+    records: Sequence[Sentence], examples: TokenizedExamples, config: ExamplesConfig
 ) -> list[str]:
     """Which tags are not of the file's scheme, and how many sentences were spread."""
-    spread = int((np.bincount(examples.record) > 1).sum())
+    spread = int((np.bincount(examples.example) > 1).sum())
     where = f"rows of {config.max_length} tokens: {spread} of {len(records)} sentences"
     lines = [f"spread over several {where}"] * (spread > 0)
     return _tag_notices(records) + lines

@@ -11,7 +11,7 @@ import numpy as np
 from tokenizers import pre_tokenizers
 
 from bert_jax.config import BertConfig, ExamplesConfig
-from bert_jax.data.examples import Examples, from_rows
+from bert_jax.data.examples import TokenizedExamples, from_rows
 from bert_jax.metrics.entities import Scheme, marks_entities
 from bert_jax.tasks.conll import Sentence
 from bert_jax.tokenization import Tokenizer
@@ -57,7 +57,7 @@ def encode(
     tokenizer: Tokenizer,
     model: BertConfig,
     config: ExamplesConfig,
-) -> Examples:
+) -> TokenizedExamples:
     """As `Problem.encode`, with `label` and `word` by token, int32.
 
     They are the tag's and the word's number at the first token of a word, else -1. A

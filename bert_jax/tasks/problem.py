@@ -10,7 +10,7 @@ import numpy as np
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.model import Head
-from bert_jax.data.examples import Examples
+from bert_jax.data.examples import TokenizedExamples
 from bert_jax.model.losses import Sum
 from bert_jax.tasks.tables import Row
 from bert_jax.tokenization import Tokenizer
@@ -45,7 +45,7 @@ class Problem:
     check: Callable[[Sequence[Record], BertConfig, str], None]
     """Records, model, file → ValueError where a label is none of the model's."""
     encode: Callable[
-        [Sequence[Record], Tokenizer, BertConfig, ExamplesConfig], Examples
+        [Sequence[Record], Tokenizer, BertConfig, ExamplesConfig], TokenizedExamples
     ]
     """Records → examples, one or more a record, in the records' order."""
     loss: Callable[[BertConfig, jax.Array, Rows], Sum]
@@ -55,7 +55,7 @@ class Problem:
     predict: Callable[
         [
             Sequence[Record],
-            Examples,
+            TokenizedExamples,
             Sequence[Outputs],
             BertConfig,
             ExamplesConfig,
@@ -83,7 +83,7 @@ class Problem:
     """Whether it is known what should be predicted of a record."""
     group: Callable[[Record], object] = id
     """Record → what records must have in common to be held out together."""
-    notices: Callable[[Sequence[Record], Examples, ExamplesConfig], list[str]] = (
-        lambda records, examples, config: []
-    )
+    notices: Callable[
+        [Sequence[Record], TokenizedExamples, ExamplesConfig], list[str]
+    ] = lambda records, examples, config: []
     """What was left out of the records' examples, or cut, a line each."""

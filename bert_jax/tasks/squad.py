@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.model import ANSWERABLE_LABELS
 from bert_jax.data.documents import split_sentences
-from bert_jax.data.examples import Examples
+from bert_jax.data.examples import TokenizedExamples
 from bert_jax.metrics.squad import normalize_answer, squad1_scores, squad2_scores
 from bert_jax.model.losses import Sum, cross_entropy
 from bert_jax.tasks.problem import Prediction, Problem, Rows
@@ -66,11 +66,11 @@ def check(records: Sequence[Record], model: BertConfig, path: str) -> None:
 
 
 def notices(
-    records: Sequence[Record], examples: Examples, config: ExamplesConfig
+    records: Sequence[Record], examples: TokenizedExamples, config: ExamplesConfig
 ) -> list[str]:
     """What encoding left out, a line each; to be printed once a file."""
     labels, cut = examples.by_example["label"], examples.by_example["cut"]
-    unlearned = np.unique(examples.record[labels[:, 0] < 0]).tolist()
+    unlearned = np.unique(examples.example[labels[:, 0] < 0]).tolist()
     ids = [records[i].id for i in unlearned if records[i].answers]
     found = []
     if ids:
@@ -78,7 +78,7 @@ def notices(
             f"not trained on, since the answer does not stand at its answer_start: "
             f"{len(ids)} of {len(records)} questions: {', '.join(ids)}"
         )
-    if num_cut := len(np.unique(examples.record[cut > 0])):
+    if num_cut := len(np.unique(examples.example[cut > 0])):
         found.append(
             f"cut to max_query_length={config.max_query_length} tokens: "
             f"{num_cut} of {len(records)} questions"

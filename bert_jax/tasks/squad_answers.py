@@ -14,7 +14,7 @@ from jaxtyping import Float64, Int64
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.model import ANSWERABLE_LABELS
-from bert_jax.data.examples import Examples
+from bert_jax.data.examples import TokenizedExamples
 from bert_jax.tasks.problem import Outputs, Prediction
 from bert_jax.tasks.squad_rows import Record
 
@@ -35,7 +35,7 @@ class Candidates:
 
 def predict(
     records: Sequence[Record],
-    examples: Examples,
+    examples: TokenizedExamples,
     outputs: Sequence[Outputs],
     model: BertConfig,
     config: ExamplesConfig,
@@ -54,7 +54,7 @@ def predict(
         ValueError: a score is not a number.
     """
     assert len(outputs) == len(examples)
-    bounds = np.searchsorted(examples.record, np.arange(len(records) + 1))
+    bounds = np.searchsorted(examples.example, np.arange(len(records) + 1))
     found = []
     for number, record in enumerate(records):
         own = range(bounds[number], bounds[number + 1])
@@ -67,7 +67,9 @@ def predict(
     return found
 
 
-def _logits(record: Record, examples: Examples, output: Outputs, i: int) -> Logits:
+def _logits(
+    record: Record, examples: TokenizedExamples, output: Outputs, i: int
+) -> Logits:
     """Start and end of the real tokens."""
     length = int(examples.starts[i + 1] - examples.starts[i])
     start, end = (output[name][:length].astype(np.float64) for name in ("start", "end"))
@@ -80,7 +82,7 @@ def _logits(record: Record, examples: Examples, output: Outputs, i: int) -> Logi
 
 
 def best_spans(
-    examples: Examples,
+    examples: TokenizedExamples,
     windows: range,
     logits: Sequence[Logits],
     config: ExamplesConfig,

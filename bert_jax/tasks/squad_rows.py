@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Int32, Integer
 
 from bert_jax.config import BertConfig, ExamplesConfig
-from bert_jax.data.examples import Examples
+from bert_jax.data.examples import TokenizedExamples
 from bert_jax.tokenization import Encoding, Tokenizer
 
 
@@ -47,7 +47,7 @@ def encode(
     tokenizer: Tokenizer,
     model: BertConfig,
     config: ExamplesConfig,
-) -> Examples:
+) -> TokenizedExamples:
     """One example for each window of each record's document.
 
     A document that several questions share is encoded once.
@@ -78,11 +78,11 @@ def encode(
         numbers += [number] * len(found)
         rows += found
     lengths = [len(row.tokens) for row in rows]
-    return Examples(
+    return TokenizedExamples(
         tokens=np.concatenate([row.tokens for row in rows]),
         starts=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
         second=np.array([row.second for row in rows], np.int32),
-        record=np.array(numbers, np.int32),
+        example=np.array(numbers, np.int32),
         by_example={
             "label": np.array([row.label for row in rows], np.int32),
             "cut": np.array([row.cut for row in rows], np.int32),

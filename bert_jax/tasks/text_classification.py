@@ -17,7 +17,13 @@ import optax
 from jaxtyping import Array
 
 from bert_jax.config import BertConfig, ExamplesConfig
-from bert_jax.data.examples import Examples, cut_notice, from_rows, join, too_long
+from bert_jax.data.examples import (
+    TokenizedExamples,
+    from_rows,
+    is_truncated,
+    join_pair,
+    truncation_warnings,
+)
 from bert_jax.metrics.classification import (
     classification_scores,
     multi_label_scores,
@@ -43,7 +49,7 @@ def encode(
     tokenizer: Tokenizer,
     model: BertConfig,
     config: ExamplesConfig,
-) -> Examples:
+) -> TokenizedExamples:
     """One row a record, cut to `max_length`, the longer text of a pair first.
 
     Raises:
@@ -61,18 +67,20 @@ def encode(
         for i in range(len(records[0].texts))
     ]
     pairs = list(zip(*sides, strict=True))
-    rows = [join(tokenizer, *parts, most=most) for parts in pairs]
-    of_each = {"cut": np.array([too_long(*parts, most=most) for parts in pairs])}
+    rows = [join_pair(tokenizer, *parts, max_length=most) for parts in pairs]
+    of_each = {
+        "cut": np.array([is_truncated(*parts, max_length=most) for parts in pairs])
+    }
     if all(each.label is not None for each in records):
         of_each["label"] = label_array(records, model)
     return from_rows(rows, np.arange(len(records), dtype=np.int32), of_each)
 
 
 def notices(
-    records: Sequence[TextRecord], examples: Examples, config: ExamplesConfig
+    records: Sequence[TextRecord], examples: TokenizedExamples, config: ExamplesConfig
 ) -> list[str]:
     """How many texts were cut."""
-    return cut_notice(examples, "texts", config.max_length)
+    return truncation_warnings(examples, "texts", config.max_length)
 
 
 def label_array(records: Sequence[TextRecord], model: BertConfig) -> np.ndarray:
@@ -115,7 +123,7 @@ def outputs(model: BertConfig, scores: Array, rows: Rows) -> dict[str, jax.Array
 
 def predict(
     records: Sequence[TextRecord],
-    examples: Examples,
+    examples: TokenizedExamples,
     found: Sequence[Outputs],
     model: BertConfig,
     config: ExamplesConfig,
