@@ -77,11 +77,8 @@ def choose_bucket_boundaries(
         lengths: tokens in each row.
         max_length: tokens that the model accepts; no row is padded to more.
     """
-    ends = np.arange(
-        _BUCKET_MULTIPLE,
-        max(int(lengths.max()), 1) + _BUCKET_MULTIPLE,
-        _BUCKET_MULTIPLE,
-    )
+    num_ends = -(-max(int(lengths.max()), 1) // _BUCKET_MULTIPLE)
+    ends = _BUCKET_MULTIPLE * np.arange(1, num_ends + 1)
     # rows[j]: the number of rows of at most ends[j] tokens; shorter[i] is rows[i - 1].
     rows = np.searchsorted(np.sort(lengths), ends, side="right")
     shorter = np.concatenate([[0], rows])

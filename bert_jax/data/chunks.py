@@ -8,7 +8,6 @@ from any source. A shard is the concatenation of the rows of many chunks.
 import collections
 import dataclasses
 import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -25,7 +24,7 @@ from bert_jax.data.pairs import PairSpans, make_pairs
 from bert_jax.data.passes import held_out, passes, shuffle
 from bert_jax.data.records import as_bytes
 from bert_jax.data.shards import row_dtype, shard_name
-from bert_jax.storage.files import atomic_write, write_json
+from bert_jax.storage.files import atomic_write, parse_json, write_json
 from bert_jax.tokenization import Tokenizer
 
 UNFINISHED = "unfinished"
@@ -242,7 +241,7 @@ def _tokenize(
         )
     sentences_kept = sum(len(bounds) - 1 for bounds in documents)
     counts = {"documents": len(documents), "sentences": sentences_kept}
-    return tokens, documents, counts, {k: n for k, n in dropped.items() if n}
+    return tokens, documents, counts, dict(+dropped)
 
 
 def _batches(sentences: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -258,17 +257,10 @@ def _batches(sentences: Sequence[str]) -> Iterator[Sequence[str]]:
 def read_result(output: epath.Path, chunk: Chunk) -> dict[str, Any] | None:
     """Return the result that `write_chunk` saved; None if there is no valid one."""
     try:
-        result = json.loads(_result_path(output, chunk).read_text())
+        result = parse_json(_result_path(output, chunk).read_bytes())
         rows, sha256 = result["rows"], result["sha256"]
         counts = [rows, *result["counts"].values(), *result["dropped"].values()]
-    except (
-        OSError,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-    ):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
     valid = all(type(count) is int and count >= 0 for count in counts)
     return result if valid and isinstance(sha256, str) else None

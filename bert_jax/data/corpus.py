@@ -8,7 +8,6 @@ import array
 import collections
 import contextlib
 import dataclasses
-import errno
 import hashlib
 import os
 import shutil
@@ -25,6 +24,7 @@ from bert_jax.data.documents import Documents, find_documents
 from bert_jax.data.duplicates import Deduplicator
 from bert_jax.data.sources import Source, read_pieces
 from bert_jax.data.structured import read_records
+from bert_jax.storage.files import name_path_if_disk_full
 
 _SECONDS_BETWEEN_REPORTS = 2
 
@@ -107,7 +107,7 @@ def read_corpus(
         files,
         descriptions,
         np.array([source.input for source in sources], np.int64),
-        {name: count for name, count in dropped.items() if count},
+        dict(+dropped),
     )
 
 
@@ -152,13 +152,8 @@ def _describe(name: str, path: str | Path) -> dict[str, Any]:
 @contextlib.contextmanager
 def _create(path: Path) -> Iterator[BinaryIO]:
     path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with open(path, "wb") as file:
-            yield file
-    except OSError as error:
-        if error.errno == errno.ENOSPC:
-            error.filename = str(path)
-        raise
+    with name_path_if_disk_full(path), open(path, "wb") as file:
+        yield file
 
 
 def _copy(pieces: Iterable[bytes], file: BinaryIO) -> Iterator[bytes]:

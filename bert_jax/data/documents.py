@@ -102,11 +102,7 @@ def split_lines(text: str) -> list[str]:
 
 
 def require_language(code: str) -> None:
-    """Check a language code.
-
-    Raises:
-        ValueError: it is not an ISO 639-1 code.
-    """
+    """Raise ValueError if `code` is not an ISO 639-1 language code."""
     if code not in _LANGUAGES:
         raise ValueError(
             f"language={code!r} is not an ISO 639-1 code, such as en, de or ja; for a "

@@ -61,25 +61,21 @@ class TokenizedExamples:
             NaN if it is a float.
         """
         rows = numbers[:, None] * self.choices + np.arange(self.choices)
-        shape = rows.shape
-        tokens = np.zeros((*shape, length), np.int32)
-        second, end = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
-        batch = {"tokens": tokens, "second": second, "end": end}
-        labels = self.by_token.get("label")
-        if labels is not None:
-            batch["label"] = np.full((*shape, length), -1, labels.dtype)
-        for place in np.ndindex(shape):
-            row = rows[place]
-            if row < 0:  # padding stays as initialized
-                continue
-            row_slice = slice(self.starts[row], self.starts[row + 1])
-            end[place] = row_slice.stop - row_slice.start
-            second[place] = self.second[row]
-            tokens[place][: end[place]] = self.tokens[row_slice]
-            if labels is not None:
-                batch["label"][place][: end[place]] = labels[row_slice]
-        if self.choices == 1:
-            batch = {name: values[:, 0] for name, values in batch.items()}
+        rows = rows[:, 0] if self.choices == 1 else rows
+        start = self.starts[rows]
+        end = np.where(rows < 0, 0, self.starts[rows + 1] - start)
+        assert end.max(initial=0) <= length
+        # The index of each position in `tokens`; 0 where the row has no token.
+        position = np.arange(length)
+        real = position < end[..., None]
+        index = np.where(real, start[..., None] + position, 0)
+        batch = {
+            "tokens": np.where(real, self.tokens[index], 0),
+            "second": np.where(rows < 0, 0, self.second[rows]),
+            "end": end.astype(np.int32),
+        }
+        if "label" in self.by_token:
+            batch["label"] = np.where(real, self.by_token["label"][index], -1)
         if "label" in self.by_example:
             label = self.by_example["label"][numbers]
             label[numbers < 0] = -1 if label.dtype.kind == "i" else np.nan
@@ -125,20 +121,16 @@ def build_row(tokenizer: Tokenizer, *segments: Iterable[int]) -> tuple[list[int]
 
 
 def join_pair(
-    tokenizer: Tokenizer,
-    first: list[int],
-    second: list[int] | None = None,
-    *,
-    max_length: int,
+    tokenizer: Tokenizer, *segments: list[int], max_length: int
 ) -> tuple[list[int], int]:
     """Return `build_row` of one or two segments, truncated to `max_length` ids.
 
     Tokens are removed from the end of the longer segment until both are equally long,
     then from both in turn, as `_truncate_seq_pair` of the 2018 code does.
     """
-    if second is None:
-        return build_row(tokenizer, first[: max_length - 2])
-    room = max_length - 3
+    if len(segments) == 1:
+        return build_row(tokenizer, segments[0][: max_length - 2])
+    (first, second), room = segments, max_length - 3
     kept = min(len(first), max(room - len(second), (room + 1) // 2))
     return build_row(tokenizer, first[:kept], second[: room - kept])
 

@@ -26,10 +26,7 @@ class GrowingShard:
     """A shard and the chunks that belong in it."""
 
     def __init__(
-        self,
-        output: epath.Path,
-        chunks: Sequence[Chunk],
-        dtype: np.dtype[np.void],
+        self, output: epath.Path, chunks: Sequence[Chunk], dtype: np.dtype[np.void]
     ) -> None:
         """Find the chunks that earlier runs finished, and verify them."""
         self.name, self.split = chunks[0].shard, chunks[0].split

@@ -21,9 +21,6 @@ PairObjective = Literal["nsp", "sop", "none"]
 PairSpan = tuple[int, int, int, int, int]
 """Start and end of the first segment, start and end of the second, and the label."""
 
-NUM_SPECIAL: dict[PairObjective, int] = {"nsp": 3, "sop": 3, "none": 2}
-"""The number of special tokens: [CLS], and a [SEP] after each segment."""
-
 
 @dataclasses.dataclass(frozen=True)
 class PairSpans:
@@ -56,7 +53,8 @@ def make_pairs(
         documents: the sentence bounds of each document. Sentence s of document d is
             the span from `documents[d][s]` to `documents[d][s + 1]`; it is not empty.
     """
-    limit = sequence_length - NUM_SPECIAL[pair_objective]
+    # [CLS], and a [SEP] after each segment.
+    limit = sequence_length - (2 if pair_objective == "none" else 3)
     dropped: collections.Counter[str] = collections.Counter()
 
     def draw_target() -> int:

@@ -53,17 +53,16 @@ def passes(
     uses = _uses(config)[corpus.inputs]
     if (uses == total).all():
         return [shuffle(config, number, chosen) for number in range(total)]
-    spread = uses[corpus.documents.file] + _fractions(config.seed, corpus, b"copies")
-    copies = np.floor(spread).astype(np.int64)
+    fractions = _fractions(config.seed, corpus, b"copies")
+    copies = np.floor(uses[corpus.documents.file] + fractions).astype(np.int64)
     first = _fractions(config.seed, corpus, b"first")
     orders = []
     for number in range(total):
         # Copy j is in pass floor((j + first) * total / copies). Count the copies before
         # this pass and before the next; they differ if the document is in this pass.
-        before, up_to = (
-            np.ceil(end * copies / total - first) for end in (number, number + 1)
-        )
-        orders.append(shuffle(config, number, chosen & (up_to > before)))
+        before = np.ceil(number * copies / total - first)
+        before_next = np.ceil((number + 1) * copies / total - first)
+        orders.append(shuffle(config, number, chosen & (before_next > before)))
         if len(orders[-1]) < 2:
             raise ValueError(
                 f"weights={config.weights} and repeats={config.repeats} leave "

@@ -164,11 +164,11 @@ def open_dataset(
         compare = verify_once if once else verify_files
         compare(root, dataset_files(root, manifest))
     dtype = dtype_from_json(manifest["row"])
-    shards = iter(open_shards(root, manifest["shards"], dtype))
-    rows: dict[str, list[np.ndarray | UnmappedShard]] = {s: [] for s in SPLITS}
-    for entry in manifest["shards"]:
-        rows[entry["split"]].append(next(shards))
-    dataset = Dataset(root, manifest, *(Rows(dtype, rows[split]) for split in SPLITS))
+    shards: dict[str, list[np.ndarray | UnmappedShard]] = {s: [] for s in SPLITS}
+    entries = manifest["shards"]
+    for entry, shard in zip(entries, open_shards(root, entries, dtype), strict=True):
+        shards[entry["split"]].append(shard)
+    dataset = Dataset(root, manifest, *(Rows(dtype, shards[s]) for s in SPLITS))
     if verify:
         _ = dataset.tokenizer  # raises if it is not the one that made the rows
     return dataset

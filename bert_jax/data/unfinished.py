@@ -6,7 +6,6 @@ unfinished, it is stored beside the finished chunks.
 
 import contextlib
 import dataclasses
-import json
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +14,7 @@ from etils import epath
 
 from bert_jax.config.serialization import differences
 from bert_jax.data.chunks import UNFINISHED, Layout
-from bert_jax.storage.files import write_json
+from bert_jax.storage.files import parse_json, write_json
 from bert_jax.storage.manifest import MANIFEST, DamagedError, read_manifest
 
 _PLAN = "plan.json"
@@ -25,11 +24,7 @@ _LAYOUT = "layout"
 
 
 def is_finished(output: epath.Path, plan: dict[str, Any]) -> bool:
-    """Return whether the output is a finished dataset.
-
-    Raises:
-        FileExistsError: it is one, but of another plan.
-    """
+    """Return whether the output is finished; raise if it has another plan."""
     if not (output / MANIFEST).exists():
         return False
     manifest = read_manifest(output)
@@ -113,8 +108,8 @@ def write_plan(output: epath.Path, plan: dict[str, Any], layout: Layout) -> None
         write_json(plan, path)
         return
     try:
-        saved = json.loads(path.read_text())
-    except (ValueError, RecursionError):
+        saved = parse_json(path.read_bytes())
+    except ValueError:
         saved = None
     if not isinstance(saved, dict):
         raise DamagedError(f"{path} is damaged; remove {output} and begin again.")

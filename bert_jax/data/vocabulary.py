@@ -11,7 +11,7 @@ import random
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from tokenizers import pre_tokenizers
@@ -52,10 +52,7 @@ def train_vocabulary(config: VocabularyConfig) -> Tokenizer:
 
 
 def read_lines(sources: Iterable[Source], config: VocabularyConfig) -> Iterator[str]:
-    """Yield the sources' lines that are not blank, stripped.
-
-    Invalid UTF-8 becomes U+FFFD, which every normalizer drops.
-    """
+    """Yield the sources' stripped lines, not blank ones; invalid UTF-8 gives U+FFFD."""
     for source in sources:
         if source.holds_records:
             # A line does not continue in the next record.
@@ -86,14 +83,9 @@ def _lines(texts: Iterable[str]) -> Iterator[str]:
     yield "".join(parts)
 
 
-def _no_text(config: VocabularyConfig) -> ValueError:
-    return ValueError(f"input {' '.join(config.input)} holds no text.")
-
-
 def _train_wordpiece(config: VocabularyConfig, lines: Iterable[str]) -> Tokenizer:
     words = count_words(lines, config.cased)
-    if not words:
-        raise _no_text(config)
+    _require_text(config, words)
     tokens = learn_pieces(words, config.vocab_size)
     return Tokenizer(
         {
@@ -104,6 +96,11 @@ def _train_wordpiece(config: VocabularyConfig, lines: Iterable[str]) -> Tokenize
         },
         "".join(token + "\n" for token in tokens).encode(),
     )
+
+
+def _require_text(config: VocabularyConfig, content: Collection[str]) -> None:
+    if not content:
+        raise ValueError(f"input {' '.join(config.input)} holds no text.")
 
 
 def count_words(lines: Iterable[str], cased: bool) -> dict[str, int]:
@@ -134,8 +131,7 @@ def _train_sentencepiece(config: VocabularyConfig, lines: Iterable[str]) -> Toke
 
     sentencepiece.SetMinLogLevel(2)  # errors only; the normalizer logs too
     sample, num_lines = sample_lines(lines, config.sample_sentences, config.seed)
-    if not sample:
-        raise _no_text(config)
+    _require_text(config, sample)
     model = io.BytesIO()
     pad, unk, cls, sep, mask = SPECIAL_TOKENS
     try:
@@ -182,10 +178,7 @@ def _wrong_size(size: int, message: str) -> ValueError:
 
 
 def sample_lines(lines: Iterable[str], size: int, seed: int) -> tuple[list[str], int]:
-    """Sample `size` lines uniformly; also return the number of lines.
-
-    Vitter 1985, Algorithm R.
-    """
+    """Sample `size` lines (Vitter 1985, Algorithm R); also return the line count."""
     generator = random.Random(seed)
     sample: list[str] = []
     num_lines = 0
@@ -211,10 +204,9 @@ def _normalizer(cased: bool) -> Any:
 
 
 def fold(character: str) -> str:
-    """Normalize a character as BERT does if uncased, and by NFKC.
+    """Apply NFKC, lower case, and removal of accents, as BERT does if uncased.
 
-    Lower case without accents; control characters are deleted and white space becomes
-    a space.
+    Control characters are deleted and white space becomes a space.
     """
     category = unicodedata.category(character)
     if category.startswith("Z") or character in "\t\n\r":

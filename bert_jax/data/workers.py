@@ -56,10 +56,7 @@ def _start_worker(config: PrepareConfig, files: Sequence[str]) -> None:
     # There is one process per core, so tokenizer threads would only compete.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     _write_in_this_process = functools.partial(
-        write_chunk,
-        config=config,
-        files=files,
-        tokenizer=Tokenizer.load(config.output),
+        write_chunk, config=config, files=files, tokenizer=Tokenizer.load(config.output)
     )
 
 
