@@ -120,9 +120,7 @@ def stream(
     """
     if use_tensorflow is None:
         use_tensorflow = importlib.util.find_spec("tensorflow") is not None
-    use_tensorflow &= (
-        first_step < last_step
-    )  # tf.data needs the shapes of a first batch
+    use_tensorflow &= first_step < last_step  # the shapes come from the first batch
     make_stream = _tensorflow_stream if use_tensorflow else _plain_stream
     return make_stream(read, first_step, last_step, prefetch)
 
