@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from bert_jax.data.buckets import LENGTHS, assign_buckets, batches_by_bucket
-from bert_jax.data.examples import Examples
+from bert_jax.data.examples import TokenizedExamples
 from bert_jax.data.pipeline import Batch, host_slice, row_numbers
 from bert_jax.data.records import Dataset, columns
 
@@ -62,7 +62,7 @@ class DatasetBatches:
 
 
 def tokenized_batches(
-    tokenized: Examples,
+    tokenized: TokenizedExamples,
     batch_size: int,
     longest: int,
     boundaries: Sequence[int] = LENGTHS,

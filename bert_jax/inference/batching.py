@@ -10,7 +10,7 @@ import numpy as np
 from bert_jax.config import BertConfig
 from bert_jax.config.model import Params
 from bert_jax.data.batches import tokenized_batches
-from bert_jax.data.examples import Examples, from_rows
+from bert_jax.data.examples import TokenizedExamples, build_row, from_rows
 from bert_jax.model.bert import compute
 from bert_jax.model.inputs import inputs_of_tokenized
 from bert_jax.tasks.task import DeviceBatch
@@ -49,7 +49,7 @@ def rows_of(
     texts: Sequence[tuple[Sequence[int], ...]],
     what: str = "text",
     first: int = 0,
-) -> Examples:
+) -> TokenizedExamples:
     """Return a row [CLS] A [SEP] or [CLS] A [SEP] B [SEP] for the ids of each text.
 
     Args:
@@ -60,11 +60,7 @@ def rows_of(
     """
     rows: list[tuple[list[int], int]] = []
     for number, segments in enumerate(texts, first):
-        ids = [tokenizer.cls_id]
-        second = 0
-        for segment in segments:
-            second = second or len(ids) + len(segment) + 1
-            ids += [*segment, tokenizer.sep_id]
+        ids, second = build_row(tokenizer, *segments)
         if len(ids) > config.max_position_embeddings:
             raise ValueError(
                 f"{what} {number} has {len(ids)} tokens, [CLS] and [SEP] included; the "
@@ -77,7 +73,7 @@ def rows_of(
 def compute_rows(
     program: Program,
     params: Params,
-    tokenized: Examples,
+    tokenized: TokenizedExamples,
     config: BertConfig,
     batch_size: int,
 ) -> Iterator[tuple[int, Any]]:

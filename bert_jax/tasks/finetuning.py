@@ -17,7 +17,7 @@ from bert_jax.data.buckets import (
     bucketed_batch,
     choose_bucket_boundaries,
 )
-from bert_jax.data.examples import Examples
+from bert_jax.data.examples import TokenizedExamples
 from bert_jax.data.pipeline import Batch, host_slice
 from bert_jax.model.bert import compute, init_params
 from bert_jax.model.flops import finetuning_flops
@@ -38,7 +38,7 @@ def head_scores(
     batch: DeviceBatch,
     dropout_key: Key[Array, ""] | None = None,
 ) -> Array:
-    """Return the head's float32 scores of a batch that `Examples.gather` made.
+    """Return the head's float32 scores of a batch that `TokenizedExamples.gather` made.
 
     Returns:
         [B, C] of texts, [B, T, C] of tokens, [B, C] of choices.
@@ -66,7 +66,7 @@ def by_row(batches: Sequence[Batch], num_rows: int) -> list[RowOutputs]:
 class BatchSchedule:
     """The rows of each training step, and the length that they are padded to."""
 
-    tokenized: Examples
+    tokenized: TokenizedExamples
     config: FinetuneConfig
     boundaries: tuple[int, ...]
     """The lengths to pad to."""

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.model import Head
-from bert_jax.data.examples import Examples
+from bert_jax.data.examples import TokenizedExamples
 from bert_jax.model.losses import Sum
 from bert_jax.tasks.tables import Row
 from bert_jax.tasks.task import DeviceBatch
@@ -31,7 +31,7 @@ class Split:
     """The examples of a file, and their tokenized rows."""
 
     examples: Sequence[Example]
-    tokenized: Examples
+    tokenized: TokenizedExamples
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Splits:
 
 @dataclasses.dataclass(frozen=True)
 class Predictions:
-    """Examples, and a prediction for each."""
+    """TokenizedExamples, and a prediction for each."""
 
     examples: Sequence[Example]
     values: Sequence[Prediction]
@@ -76,7 +76,7 @@ class FinetuningTask(abc.ABC):
     def read(self, name: str) -> list[Example]:
         """Read a file, or a part of `data.path`: "train", "validation" or "test".
 
-        Examples have labels if the file has them.
+        TokenizedExamples have labels if the file has them.
 
         Raises:
             ValueError: names the file and the line.
@@ -95,7 +95,9 @@ class FinetuningTask(abc.ABC):
         """Raise ValueError if the model does not have the label of an example."""
 
     @abc.abstractmethod
-    def tokenize(self, examples: Sequence[Example], tokenizer: Tokenizer) -> Examples:
+    def tokenize(
+        self, examples: Sequence[Example], tokenizer: Tokenizer
+    ) -> TokenizedExamples:
         """Return one or more rows an example, in the order of the examples."""
 
     @abc.abstractmethod

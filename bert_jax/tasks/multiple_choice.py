@@ -13,7 +13,13 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from bert_jax.config.model import Head
-from bert_jax.data.examples import Examples, cut_notice, from_rows, join, too_long
+from bert_jax.data.examples import (
+    TokenizedExamples,
+    from_rows,
+    is_truncated,
+    join_pair,
+    truncation_warnings,
+)
 from bert_jax.model.losses import Sum, cross_entropy
 from bert_jax.tasks.choices import Choice, choice_of, read
 from bert_jax.tasks.finetuning_task import (
@@ -63,7 +69,9 @@ class MultipleChoiceTask(FinetuningTask):
                     f"{num_choices - 1}, the number of the right choice."
                 )
 
-    def tokenize(self, examples: Sequence[Choice], tokenizer: Tokenizer) -> Examples:
+    def tokenize(
+        self, examples: Sequence[Choice], tokenizer: Tokenizer
+    ) -> TokenizedExamples:
         """Return a row [CLS] context [SEP] choice [SEP] for each choice.
 
         The choice starts with the question, if there is one. A row is cut to
@@ -81,8 +89,10 @@ class MultipleChoiceTask(FinetuningTask):
         )
         num_choices = len(examples[0].choices)
         pairs = [(contexts[i // num_choices], end) for i, end in enumerate(endings)]
-        rows = [join(tokenizer, *parts, most=max_length) for parts in pairs]
-        cut = np.array([too_long(*parts, most=max_length) for parts in pairs], bool)
+        rows = [join_pair(tokenizer, *parts, max_length=max_length) for parts in pairs]
+        cut = np.array(
+            [is_truncated(*parts, max_length=max_length) for parts in pairs], bool
+        )
         labels = [
             -1 if example.label is None else example.label for example in examples
         ]
@@ -97,7 +107,7 @@ class MultipleChoiceTask(FinetuningTask):
         )
 
     def warnings(self, split: Split) -> list[str]:
-        return cut_notice(split.tokenized, "questions", self.data.max_length)
+        return truncation_warnings(split.tokenized, "questions", self.data.max_length)
 
     def count(self, batch: DeviceBatch) -> Float[Array, ""]:
         """Return the number of questions with a label."""

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from bert_jax.config.model import Head
-from bert_jax.data.examples import Examples
+from bert_jax.data.examples import TokenizedExamples
 from bert_jax.metrics.entities import (
     Chunk,
     Scheme,
@@ -106,7 +106,9 @@ class TokenClassificationTask(FinetuningTask):
                         "with it."
                     )
 
-    def tokenize(self, examples: Sequence[Sentence], tokenizer: Tokenizer) -> Examples:
+    def tokenize(
+        self, examples: Sequence[Sentence], tokenizer: Tokenizer
+    ) -> TokenizedExamples:
         return tokenize(examples, tokenizer, self.model, self.data)
 
     def count(self, batch: DeviceBatch) -> Float[Array, ""]:
@@ -139,7 +141,7 @@ class TokenClassificationTask(FinetuningTask):
         tags = [[labels[0]] * len(sentence.words) for sentence in examples]
         probabilities = [[0.0] * len(sentence.words) for sentence in examples]
         for row, values in enumerate(outputs.rows):
-            sentence_index = tokenized.record[row]
+            sentence_index = tokenized.example[row]
             words = tokenized.token_values("word", row)
             for position in np.flatnonzero(words >= 0):
                 word = words[position]
@@ -194,7 +196,7 @@ class TokenClassificationTask(FinetuningTask):
 
     def warnings(self, split: Split) -> list[str]:
         """Report tags outside the file's scheme, and sentences that were split."""
-        num_split = int((np.bincount(split.tokenized.record) > 1).sum())
+        num_split = int((np.bincount(split.tokenized.example) > 1).sum())
         lines = [
             f"spread over several rows of {self.data.max_length} tokens: "
             f"{num_split} of {len(split.examples)} sentences"

@@ -4,6 +4,7 @@ A word's first token bears its tag, and is where the tag is predicted; the other
 none (Devlin et al. 2018, §5.3).
 """
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 
@@ -11,7 +12,7 @@ import numpy as np
 from tokenizers import pre_tokenizers
 
 from bert_jax.config import BertConfig, ExamplesConfig
-from bert_jax.data.examples import Examples, from_rows
+from bert_jax.data.examples import TokenizedExamples, build_row, from_rows
 from bert_jax.metrics.entities import Scheme, marks_entities
 from bert_jax.tasks.conll import Sentence
 from bert_jax.tokenization import Tokenizer
@@ -57,7 +58,7 @@ def tokenize(
     tokenizer: Tokenizer,
     model: BertConfig,
     config: ExamplesConfig,
-) -> Examples:
+) -> TokenizedExamples:
     """Return rows with `label` and `word` by token, int32.
 
     They are the tag's and the word's index at the first token of a word, else -1. A
@@ -66,30 +67,28 @@ def tokenize(
     """
     room = min(config.max_length, model.max_position_embeddings) - 2
     pieces = _pieces(examples, tokenizer, room)
-    numbers = {tag: i for i, tag in enumerate(model.labels)}
+    tag_index = {tag: i for i, tag in enumerate(model.labels)}
     scheme = scheme_of(model)
     rows: list[tuple[list[int], int]] = []
-    record: list[int] = []
+    example_indices: list[int] = []
     values: dict[str, list[int]] = {"label": [], "word": []}
-    for number, sentence in enumerate(examples):
+    for example, sentence in enumerate(examples):
         tags = [] if sentence.tags is None else sentence.tags_in(scheme)
         words = [pieces[word] for word in sentence.words]
         for part in _parts([len(ids) for ids in words], room):
-            ids = [tokenizer.cls_id]
-            firsts = {}
-            for i in part:
-                firsts[len(ids)] = i
-                ids += words[i]
-            ids.append(tokenizer.sep_id)
-            rows.append((ids, len(ids)))
-            record.append(number)
-            places = [firsts.get(place, -1) for place in range(len(ids))]
-            values["word"] += places
+            row = build_row(tokenizer, itertools.chain(*(words[i] for i in part)))
+            rows.append(row)
+            example_indices.append(example)
+            # The word's index at its first token, else -1; [CLS] stands at 0.
+            word_at = np.full(len(row[0]), -1)
+            starts = np.cumsum([1] + [len(words[i]) for i in part])[:-1]
+            word_at[starts] = part
+            values["word"] += word_at.tolist()
             values["label"] += [
-                numbers[tags[i]] if tags and i >= 0 else -1 for i in places
+                tag_index[tags[i]] if tags and i >= 0 else -1 for i in word_at
             ]
     by_token = {name: np.array(array, np.int32) for name, array in values.items()}
-    return from_rows(rows, np.array(record, np.int32), by_token=by_token)
+    return from_rows(rows, np.array(example_indices, np.int32), by_token=by_token)
 
 
 def _pieces(

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from bert_jax.config.model import ANSWERABLE_LABELS, Head
 from bert_jax.data.documents import split_sentences
-from bert_jax.data.examples import Examples
+from bert_jax.data.examples import TokenizedExamples
 from bert_jax.metrics.squad import normalize_answer, squad1_scores, squad2_scores
 from bert_jax.model.losses import Sum, cross_entropy
 from bert_jax.tasks.finetuning_task import (
@@ -81,14 +81,14 @@ class QuestionAnsweringTask(FinetuningTask):
 
     def tokenize(
         self, examples: Sequence[SquadExample], tokenizer: Tokenizer
-    ) -> Examples:
+    ) -> TokenizedExamples:
         return tokenize(examples, tokenizer, self.model, self.data)
 
     def warnings(self, split: Split) -> list[str]:
         """Report the questions that are not trained on, and those that were cut."""
         examples, tokenized = split.examples, split.tokenized
         labels, cut = tokenized.by_example["label"], tokenized.by_example["cut"]
-        skipped = np.unique(tokenized.record[labels[:, 0] < 0]).tolist()
+        skipped = np.unique(tokenized.example[labels[:, 0] < 0]).tolist()
         ids = [examples[i].id for i in skipped if examples[i].answers]
         lines = []
         if ids:
@@ -96,7 +96,7 @@ class QuestionAnsweringTask(FinetuningTask):
                 f"not trained on, since the answer does not stand at its answer_start: "
                 f"{len(ids)} of {len(examples)} questions: {', '.join(ids)}"
             )
-        if num_cut := len(np.unique(tokenized.record[cut > 0])):
+        if num_cut := len(np.unique(tokenized.example[cut > 0])):
             lines.append(
                 f"cut to max_query_length={self.data.max_query_length} tokens: "
                 f"{num_cut} of {len(examples)} questions"

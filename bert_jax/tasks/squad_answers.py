@@ -14,7 +14,7 @@ from jaxtyping import Float64, Int64
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.model import ANSWERABLE_LABELS
-from bert_jax.data.examples import Examples
+from bert_jax.data.examples import TokenizedExamples
 from bert_jax.tasks.finetuning_task import Prediction, RowOutputs, SplitOutputs
 from bert_jax.tasks.squad_rows import SquadExample
 
@@ -51,7 +51,7 @@ def predict(
     """
     examples, tokenized = outputs.split.examples, outputs.split.tokenized
     assert len(outputs.rows) == len(tokenized)
-    bounds = np.searchsorted(tokenized.record, np.arange(len(examples) + 1))
+    bounds = np.searchsorted(tokenized.example, np.arange(len(examples) + 1))
     predictions = []
     for i, example in enumerate(examples):
         own = range(bounds[i], bounds[i + 1])
@@ -65,7 +65,7 @@ def predict(
 
 
 def _logits(
-    example: SquadExample, tokenized: Examples, output: RowOutputs, row: int
+    example: SquadExample, tokenized: TokenizedExamples, output: RowOutputs, row: int
 ) -> Logits:
     """Start and end of the real tokens."""
     length = int(tokenized.starts[row + 1] - tokenized.starts[row])
@@ -79,7 +79,7 @@ def _logits(
 
 
 def best_spans(
-    tokenized: Examples,
+    tokenized: TokenizedExamples,
     windows: range,
     logits: Sequence[Logits],
     config: ExamplesConfig,

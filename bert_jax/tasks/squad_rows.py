@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Int32, Integer
 
 from bert_jax.config import BertConfig, ExamplesConfig
-from bert_jax.data.examples import Examples
+from bert_jax.data.examples import TokenizedExamples, build_row
 from bert_jax.tokenization import Encoding, Tokenizer
 
 
@@ -47,7 +47,7 @@ def tokenize(
     tokenizer: Tokenizer,
     model: BertConfig,
     config: ExamplesConfig,
-) -> Examples:
+) -> TokenizedExamples:
     """One example for each window of each record's document.
 
     A document that several questions share is encoded once.
@@ -78,11 +78,11 @@ def tokenize(
         example_indices += [i] * len(windows_of_example)
         rows += windows_of_example
     lengths = [len(row.tokens) for row in rows]
-    return Examples(
+    return TokenizedExamples(
         tokens=np.concatenate([row.tokens for row in rows]),
         starts=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
         second=np.array([row.second for row in rows], np.int32),
-        record=np.array(example_indices, np.int32),
+        example=np.array(example_indices, np.int32),
         by_example={
             "label": np.array([row.label for row in rows], np.int32),
             "cut": np.array([row.cut for row in rows], np.int32),
@@ -190,23 +190,21 @@ def _rows(
     spans = windows(length, width, config.document_stride)
     chosen = window_of_most_context(spans, length)
     answer = _answer_tokens(example, document)
-    head = np.array([tokenizer.cls_id, *query, tokenizer.sep_id], np.int32)
-    tail = np.array([tokenizer.sep_id], np.int32)
     rows = []
     for number, (start, end) in enumerate(spans.tolist()):
-        tokens = np.concatenate([head, document.ids[start:end], tail])
-        offset = np.full((len(tokens), 2), -1, np.int32)
-        offset[len(head) : -1] = document.offsets[start:end]
-        max_context = np.zeros(len(tokens), np.bool_)
-        max_context[len(head) : -1] = chosen[start:end] == number
+        ids, second = build_row(tokenizer, query, document.ids[start:end].tolist())
+        offset = np.full((len(ids), 2), -1, np.int32)
+        offset[second:-1] = document.offsets[start:end]
+        max_context = np.zeros(len(ids), np.bool_)
+        max_context[second:-1] = chosen[start:end] == number
         inside = answer is not None and start <= answer[0] and answer[1] < end
         rows.append(
             _Window(
-                tokens=tokens,
-                second=len(head),
+                tokens=np.array(ids, np.int32),
+                second=second,
                 offset=offset,
                 max_context=max_context,
-                label=_label(example, answer, len(head) - start, inside),
+                label=_label(example, answer, second - start, inside),
                 cut=len(question) - len(query),
             )
         )

@@ -17,7 +17,13 @@ import optax
 from jaxtyping import Array, Float
 
 from bert_jax.config.model import Head
-from bert_jax.data.examples import Examples, cut_notice, from_rows, join, too_long
+from bert_jax.data.examples import (
+    TokenizedExamples,
+    from_rows,
+    is_truncated,
+    join_pair,
+    truncation_warnings,
+)
 from bert_jax.metrics.classification import (
     classification_scores,
     multi_label_scores,
@@ -72,7 +78,7 @@ class TextTask(FinetuningTask):
 
     def tokenize(
         self, examples: Sequence[TextExample], tokenizer: Tokenizer
-    ) -> Examples:
+    ) -> TokenizedExamples:
         """Return a row an example, cut to `max_length`, the longer text first.
 
         Raises:
@@ -91,15 +97,15 @@ class TextTask(FinetuningTask):
             for i in range(len(first.texts))
         ]
         pairs = list(zip(*segments, strict=True))
-        rows = [join(tokenizer, *parts, most=max_length) for parts in pairs]
-        cut = np.array([too_long(*parts, most=max_length) for parts in pairs])
+        rows = [join_pair(tokenizer, *parts, max_length=max_length) for parts in pairs]
+        cut = np.array([is_truncated(*parts, max_length=max_length) for parts in pairs])
         by_example = {"cut": cut}
         if all(example.label is not None for example in examples):
             by_example["label"] = self._label_array(examples)
         return from_rows(rows, np.arange(len(rows), dtype=np.int32), by_example)
 
     def warnings(self, split: Split) -> list[str]:
-        return cut_notice(split.tokenized, "texts", self.data.max_length)
+        return truncation_warnings(split.tokenized, "texts", self.data.max_length)
 
     def _label_array(self, examples: Sequence[TextExample]) -> np.ndarray:
         """Return float32 [N] numbers, int32 [N] classes, or int32 [N, C] 0 or 1."""

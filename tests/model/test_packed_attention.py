@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from bert_jax.config import BertConfig, MaskingConfig
-from bert_jax.data.packing import pack, pack_pairs
-from bert_jax.data.pairs import Pairs
+from bert_jax.data.packing import build_rows, pack_pairs
+from bert_jax.data.pairs import PairSpans
 from bert_jax.data.records import columns
 from bert_jax.data.shards import row_dtype
 from bert_jax.masking.batch import MaskedBatch, mask_tokens
@@ -44,9 +44,9 @@ def make_rows(segments=False):
     ends = np.cumsum(first + second)
     middles = ends - second
     label = np.full(9, -1) if segments else rng.integers(0, 2, 9)
-    pairs = Pairs(middles - first, middles, middles, ends, label, {})
+    pairs = PairSpans(middles - first, middles, middles, ends, label, {})
     tokens = rng.integers(5, V, ends[-1], np.int32)
-    rows = pack(tokens, pairs, row_dtype(T, V), cls_id=2, sep_id=3, pad_id=0)
+    rows = build_rows(tokens, pairs, row_dtype(T, V), cls_id=2, sep_id=3, pad_id=0)
     packed = pack_pairs(rows, row_dtype(T, V, 4), pad_id=0)
     assert (packed["end"] > 0).sum(1).max() > 1 and len(packed) < 6
     return columns(packed)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.data.examples import Examples
+from bert_jax.data.examples import TokenizedExamples
 from bert_jax.tasks.squad_rows import Record
 from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer
 
@@ -35,7 +35,9 @@ def ask(
     return Record(id, "Curie", question, context, answers, answer is None)
 
 
-def perfect_outputs(examples: Examples, length: int = 512) -> list[dict[str, Any]]:
+def perfect_outputs(
+    examples: TokenizedExamples, length: int = 512
+) -> list[dict[str, Any]]:
     """High scores at the labels; where the label is [CLS], at no other place."""
     found = []
     for start, end in examples.by_example["label"]:

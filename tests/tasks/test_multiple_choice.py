@@ -207,7 +207,7 @@ def test_a_choice_is_a_row():
     assert examples.second.tolist() == [4, 4, 3, 3]
     assert examples.by_example["label"].tolist() == [1, -1]
     assert examples.by_example["label"].dtype == np.int32
-    assert examples.record.tolist() == [0, 1] and len(examples) == 2
+    assert examples.example.tolist() == [0, 1] and len(examples) == 2
     assert examples.choices == 2 and examples.lengths.tolist() == [7, 7]
     assert examples.gather(np.array([1, -1]), 8)["tokens"].shape == (2, 2, 8)
 

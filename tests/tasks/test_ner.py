@@ -100,7 +100,7 @@ def test_the_first_token_of_a_word_bears_its_tag():
     assert examples.token_values("label", 0).tolist() == [-1, 1, -1, 3, 0, -1, -1, -1]
     assert examples.token_values("word", 0).tolist() == [-1, 0, -1, 1, 2, -1, -1, -1]
     assert examples.token_values("label", 1).tolist() == [-1, 2, -1]
-    assert examples.record.tolist() == [0, 1] and examples.second.tolist() == [8, 3]
+    assert examples.example.tolist() == [0, 1] and examples.second.tolist() == [8, 3]
     assert {each.dtype for each in examples.by_token.values()} == {np.dtype(np.int32)}
 
 
@@ -121,7 +121,7 @@ def test_a_long_sentence_is_parted_between_words_and_a_long_word_cut():
         "[CLS] f [SEP]",
         "[CLS] a ##a ##a ##a ##a ##a [SEP]",
     ]
-    assert examples.record.tolist() == [0] * 4
+    assert examples.example.tolist() == [0] * 4
     words = [examples.token_values("word", row).max() for row in range(4)]
     assert words == [1, 2, 3, 4]
 
@@ -344,7 +344,7 @@ def test_ideal_outputs_give_the_gold_tags(drawn, scheme, labels, max_length):
     NER.check(records, config, "")
     examples = encode(records, labels, max_length=max_length)
     assert examples.lengths.max() <= max_length
-    assert (np.diff(examples.record) >= 0).all()
+    assert (np.diff(examples.example) >= 0).all()
     found = predict(records, examples, ideal_outputs(examples), labels)
     for record, prediction in zip(records, found, strict=True):
         scheme = "IOB2" if labels is LABELS else "IOBES"

@@ -33,7 +33,7 @@ def test_a_row_by_hand():
     question = "[CLS] where was marie curie born ? [SEP]".split()
     document = "marie curie was born in w ##a ##r ##s ##a ##w . she studied in paris ."
     assert tokens == [*question, *document.split(), "[SEP]"]
-    assert examples.second.tolist() == [8] and examples.record.tolist() == [0]
+    assert examples.second.tolist() == [8] and examples.example.tolist() == [0]
     assert examples.by_example["label"].tolist() == [[8 + 5, 8 + 10]]
     offset = examples.by_token["offset"]
     assert offset[:8].tolist() == [[-1, -1]] * 8 and offset[-1].tolist() == [-1, -1]
@@ -90,7 +90,7 @@ def test_windows_without_the_whole_answer_point_at_cls():
     examples = rows_of(records, max_length=19, document_stride=4)
     labels = examples.by_example["label"]
     for number, record in enumerate(records):
-        own = np.flatnonzero(examples.record == number)
+        own = np.flatnonzero(examples.example == number)
         assert len(own) == 3
         pointing = [i for i in own.tolist() if labels[i, 0] > 0]
         assert (labels[[i for i in own if i not in pointing]] == 0).all()

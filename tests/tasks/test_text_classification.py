@@ -179,7 +179,7 @@ def test_rows_of_single_texts_and_of_pairs():
     single = encode([TextRecord(("a b",), "good"), TextRecord(("c",), "bad")])
     assert [shown(single, i) for i in (0, 1)] == ["[CLS] a b [SEP]", "[CLS] c [SEP]"]
     assert single.by_example["label"].tolist() == [2, 0]
-    assert single.record.tolist() == [0, 1]
+    assert single.example.tolist() == [0, 1]
     pair = encode([TextRecord(("a b c d a b", "c d"))], max_length=8)
     assert shown(pair, 0) == "[CLS] a b c [SEP] c d [SEP]"
     assert pair.second.tolist() == [5] and "label" not in pair.by_example

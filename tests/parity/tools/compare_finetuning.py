@@ -31,7 +31,8 @@ import transformers
 from etils import epath
 
 from bert_jax.config import ExamplesConfig, FinetuneConfig, OptimizerConfig
-from bert_jax.data.examples import Batch, Examples
+from bert_jax.data.examples import TokenizedExamples
+from bert_jax.data.pipeline import Batch
 from bert_jax.distributed import environment as backend
 from bert_jax.distributed.mesh import make_mesh, tree_shardings
 from bert_jax.runs.finetuning import finetune
@@ -141,7 +142,7 @@ class Torch:
 
 
 def inputs_of(rows: Batch) -> dict[str, torch.Tensor]:
-    """What transformers' models take, of a batch that `Examples.gather` made."""
+    """What transformers' models take, of a batch of `TokenizedExamples.gather`."""
     position = np.arange(rows["tokens"].shape[-1])
     inside = position < rows["end"][..., None]
     second = inside & (position >= rows["second"][..., None])
@@ -231,7 +232,9 @@ def train_torch(
     return torch_scores(side, setup, task)
 
 
-def shuffled_batches(examples: Examples, config: FinetuneConfig) -> Iterator[Batch]:
+def shuffled_batches(
+    examples: TokenizedExamples, config: FinetuneConfig
+) -> Iterator[Batch]:
     """As a usual data loader makes them: any rows, padded to the longest."""
     generator = np.random.default_rng(config.seed)
     waiting = np.zeros(0, np.int64)
