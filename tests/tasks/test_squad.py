@@ -1,4 +1,4 @@
-"""Question answering as a problem: what is learned, its loss and its scores."""
+"""Question answering as a task: what is learned, its loss and its scores."""
 
 import dataclasses
 
@@ -10,10 +10,9 @@ from squad_texts import CONTEXT, ask, perfect_outputs, tokenizer
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.model import ANSWERABLE_LABELS
-from bert_jax.tasks.squad import QUESTION_ANSWERING, notices
-from bert_jax.tasks.squad_rows import encode
+from bert_jax.tasks.finetuning_task import Predictions, Split, SplitOutputs, Splits
+from bert_jax.tasks.squad import QuestionAnsweringTask
 
-PROBLEM = QUESTION_ANSWERING
 MODEL = BertConfig(head="question_answering")
 MODEL2 = dataclasses.replace(MODEL, labels=ANSWERABLE_LABELS)
 CONFIG = ExamplesConfig(max_length=64, max_query_length=8, document_stride=16)
