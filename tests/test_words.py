@@ -1,4 +1,4 @@
-"""The package speaks the field's language: words and names that were retired stay out."""
+"""Words and names that were retired do not come back (docs/architecture.md, Glossary)."""
 
 import ast
 import re
@@ -21,7 +21,7 @@ NAMES = """
 told said found each whole asked aside together speaks draw begin locate by elsewhere
 telling labelled notices merit Silence Part Learning Order Tuning Problem Record Finding
 """.split()
-"""What no variable, parameter, function or class is called: it gets its thing's noun."""
+"""No variable, parameter, function or class has one of these names."""
 KEY_OF_0_1_0 = '_SCORE_KEY_OF_0_1_0 = "merit"'
 """Checkpoints of version 0.1.0 stay readable."""
 
