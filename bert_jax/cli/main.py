@@ -138,7 +138,7 @@ def demo(arguments: Sequence[str]) -> int:
 
 def benchmark(arguments: Sequence[str]) -> int:
     """Measure this machine. Compiling is measured too, so no program is kept."""
-    environment.prepare(os.environ, keep_programs=False)
+    environment.configure_jax(os.environ, compilation_cache=False)
     return lazy_verb("benchmark", "main")(arguments)
 
 
@@ -246,5 +246,5 @@ def entry_point(*verb: str) -> NoReturn:
     arguments = [*verb, *sys.argv[1:]]
     if COMPUTING.intersection(arguments[:2]):
         with signals.blocked():
-            environment.start_with_huge_pages(os.environ)
+            environment.reexec_with_huge_pages(os.environ)
     sys.exit(main(arguments))

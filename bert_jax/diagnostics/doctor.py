@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.config import BertConfig
-from bert_jax.distributed.environment import CACHE, distrust
+from bert_jax.distributed.environment import CACHE, permission_problem
 from bert_jax.model.pretraining import BertForPretraining
 from bert_jax.storage.caches import caches
 from bert_jax.tasks.pretraining import initial_params
@@ -182,7 +182,7 @@ def check_cache(environment: Mapping[str, str]) -> Iterator[Check]:
         return
     directory = Path(chosen or caches(environment) / "programs")
     try:
-        reason = distrust(directory)
+        reason = permission_problem(directory)
     except FileNotFoundError:
         yield Check(True, f"compiled programs will be kept in {directory}")
         return

@@ -80,7 +80,7 @@ def finetune_runs(
     root = open_directory(workdir)
     done = read_runs(root, config)
     # The programs of runs that differ in a seed are the same.
-    environment.prepare(os.environ)
+    environment.configure_jax(os.environ)
     for run in grid(config, seeds, sweep):
         if run.name in {each["name"] for each in done}:
             continue

@@ -10,7 +10,7 @@ from bert_jax.checkpoints.steps import CHECKPOINTS, best_verified_step
 from bert_jax.config import RunConfig
 from bert_jax.config.serialization import differences, from_dict, to_dict
 from bert_jax.distributed.collectives import is_primary, raise_on_all_processes
-from bert_jax.distributed.startup import check_same
+from bert_jax.distributed.startup import check_same_config
 from bert_jax.storage.files import write_json
 from bert_jax.terminal.messages import say
 from bert_jax.tokenization import Tokenizer
@@ -171,7 +171,7 @@ def write_run_files(
     Its history gains an entry where the run begins, where its length or learning rate
     is changed, and where the machine is another one.
     """
-    check_same(config)
+    check_same_config(config)
     with raise_on_all_processes():
         if not is_primary():
             return

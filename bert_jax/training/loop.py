@@ -17,7 +17,7 @@ from bert_jax.config import RunConfig
 from bert_jax.config.serialization import to_dict
 from bert_jax.data.pipeline import stream
 from bert_jax.distributed.collectives import (
-    Poll,
+    AsyncMax,
     broadcast_from_primary,
     is_primary,
     raise_on_all_processes,
@@ -161,14 +161,14 @@ def fit(
         eval_step = make_eval_step(task, mesh, shardings)
         signals = stack.enter_context(StopSignals())
         watchdog = stack.enter_context(Watchdog(config.hang_timeout_minutes))
-        poll = Poll()
+        async_max = AsyncMax()
         _, shares = host_shard(mesh, jax.process_index())
         clock = Clock(mesh.size, shares)
 
         def stop_signal() -> int:
             """A signal that any process has received; asked by all together."""
             watchdog.beat()
-            found = poll.largest(signals.received or 0)
+            found = async_max.all_reduce(signals.received or 0)
             return found if found > SAVE_AGAIN else 0
 
         def validate() -> dict[str, float] | None:
@@ -221,7 +221,7 @@ def fit(
                         report.write(step, "train", values | clock.rates())
                         clock.restart()
                     # Read once: a signal between two readings would find no checkpoint.
-                    asked = poll.largest(
+                    asked = async_max.all_reduce(
                         signals.received or SAVE_AGAIN * checkpoints.retry_due
                     )
                     if asked or is_due(step, config.checkpoint_every):
