@@ -12,7 +12,7 @@ from bert_jax.checkpoints.steps import (
     list_steps,
     read_step_manifest,
     selection_score_of,
-    verify,
+    verify_checkpoint,
 )
 from bert_jax.config import BertConfig
 from bert_jax.config.serialization import differences, to_dict
@@ -116,7 +116,9 @@ def workdir_lines(directory: epath.Path, checksums: bool) -> Iterator[str]:
     for step in list_steps(directory / CHECKPOINTS):
         place = directory / CHECKPOINTS / str(step)
         try:
-            manifest = verify(place) if checksums else read_step_manifest(place)
+            manifest = (
+                verify_checkpoint(place) if checksums else read_step_manifest(place)
+            )
             score = selection_score_of(manifest)
             told = "whole" if checksums else "finished"
             told += "" if score is None else f", score {score:.6g}"

@@ -60,6 +60,6 @@ def test_a_broken_checkpoint_is_named_and_passed_over(pretrained, tmp_path):
 
 def test_what_is_none_of_these_is_refused(tmp_path, capsys):
     assert main(["inspect", str(tmp_path)]) == 2
-    assert "holds no whole checkpoint" in capsys.readouterr().err
+    assert "holds no complete checkpoint" in capsys.readouterr().err
     assert main(["inspect", str(tmp_path / "absent")]) == 2
     assert "is not a directory; name one to look into." in capsys.readouterr().err
