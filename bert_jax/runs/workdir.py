@@ -14,8 +14,8 @@ from bert_jax.distributed.startup import check_same_config
 from bert_jax.storage.files import write_json
 from bert_jax.terminal.messages import say
 from bert_jax.tokenization import Tokenizer
-from bert_jax.training.report import METRICS, scores_at
-from bert_jax.training.resume import HISTORY, Resume, set_aside_newer_steps
+from bert_jax.training.report import METRICS, read_scores
+from bert_jax.training.resume import HISTORY, Resume, clear_newer_steps
 
 FREE_TO_CHANGE = (
     "allow_extra",
@@ -176,7 +176,7 @@ def write_run_files(
         if not is_primary():
             return
         workdir.mkdir(parents=True, exist_ok=True)
-        set_aside_newer_steps(workdir, resume)
+        clear_newer_steps(workdir, resume)
         history = list(resume.history) if resume else []
         if changed:
             told = "; ".join(_describe(change) for change in changed)
@@ -197,13 +197,13 @@ def final_scores(
     """The validation scores of a run that has reached its last step; else None."""
     if resume is None or resume.step != config.num_steps or resume.problems:
         return None
-    return scores_at(workdir / METRICS, resume.step)
+    return read_scores(workdir / METRICS, resume.step)
 
 
 def best_scores(workdir: epath.Path) -> dict[str, float]:
     """What `metrics.jsonl` says of the best checkpoint."""
     best, _ = best_verified_step(workdir / CHECKPOINTS)
-    scores = None if best is None else scores_at(workdir / METRICS, best)
+    scores = None if best is None else read_scores(workdir / METRICS, best)
     if scores is not None:
         say(f"The best checkpoint is that of step {best}.")
     return scores or {}

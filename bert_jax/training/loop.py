@@ -27,12 +27,12 @@ from bert_jax.model.flops import peak_flops_per_second
 from bert_jax.tasks.task import Task
 from bert_jax.training.evaluation import evaluate
 from bert_jax.training.faults import (
-    SAVE_AGAIN,
+    RETRY_SAVE,
     InterruptedRun,
     StopRequested,
     StopSignals,
     check_finite,
-    failures_in_the_loop,
+    reraise_as_run_failure,
 )
 from bert_jax.training.profile import Profile
 from bert_jax.training.report import NullReport, Report
@@ -157,7 +157,7 @@ def fit(
         if step:
             report.say(f"Going on from the checkpoint at step {step}.")
         profile = stack.enter_context(Profile(config, workdir, step))
-        train_step = profile.around(make_train_step(task, config, mesh, shardings))
+        train_step = profile.wrap(make_train_step(task, config, mesh, shardings))
         eval_step = make_eval_step(task, mesh, shardings)
         signals = stack.enter_context(StopSignals())
         watchdog = stack.enter_context(Watchdog(config.hang_timeout_minutes))
@@ -169,7 +169,7 @@ def fit(
             """A signal that any process has received; asked by all together."""
             watchdog.beat()
             found = async_max.all_reduce(signals.received or 0)
-            return found if found > SAVE_AGAIN else 0
+            return found if found > RETRY_SAVE else 0
 
         def validate() -> dict[str, float] | None:
             """Evaluate, write the scores, and note them of the checkpoint."""
@@ -197,7 +197,7 @@ def fit(
 
         saved_at = resume.step if resume else None
         scores = None
-        with failures_in_the_loop(lambda: step > first_step):
+        with reraise_as_run_failure(lambda: step > first_step):
             try:
                 if resume and is_due(step, config.eval_every):
                     # None where it was stopped between its checkpoint and its scores.
@@ -222,11 +222,11 @@ def fit(
                         clock.restart()
                     # Read once: a signal between two readings would find no checkpoint.
                     asked = async_max.all_reduce(
-                        signals.received or SAVE_AGAIN * checkpoints.retry_due
+                        signals.received or RETRY_SAVE * checkpoints.retry_due
                     )
                     if asked or is_due(step, config.checkpoint_every):
                         saved_at = step if save() else saved_at
-                    if asked > SAVE_AGAIN and step < config.num_steps:
+                    if asked > RETRY_SAVE and step < config.num_steps:
                         raise StopRequested(asked)
                     if is_due(step, config.eval_every):
                         scores = validate()

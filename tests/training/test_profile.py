@@ -41,7 +41,7 @@ def profiled(calls, told: str, first: int, last: int) -> list:
     """What happens in the steps from `first` to `last`."""
     config = dataclasses.replace(PretrainConfig(), profile_steps=told)
     with Profile(config, epath.Path("nowhere"), first - 1) as profile:
-        step = profile.around(lambda state, batch: (calls.append(batch), state)[::-1])
+        step = profile.wrap(lambda state, batch: (calls.append(batch), state)[::-1])
         for number in range(first, last + 1):
             step(None, number)
     return calls
@@ -66,7 +66,7 @@ def test_without_steps_the_step_is_itself():
         return state, batch
 
     with Profile(PretrainConfig(), epath.Path("nowhere"), 0) as profile:
-        assert profile.around(step) is step
+        assert profile.wrap(step) is step
 
 
 def test_a_run_writes_its_trace_and_learns_the_same(small_config, tmp_path):
