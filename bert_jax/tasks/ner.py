@@ -12,12 +12,12 @@ from jaxtyping import Array, Float
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.data.examples import Examples
 from bert_jax.metrics.entities import (
-    Chunk,
+    Entity,
     Scheme,
-    chunks,
     convert_tags,
-    entity_tag,
-    unlike_scheme,
+    extract_entities,
+    mismatched_tags,
+    to_iobes_tag,
 )
 from bert_jax.model.losses import Sum, cross_entropy
 from bert_jax.tasks.conll import Sentence, from_row, read_sentences, write_sentences
@@ -154,7 +154,7 @@ def predict(
 def _entities(
     record: Sentence, tags: Sequence[str], probabilities: Sequence[float]
 ) -> Prediction:
-    found = chunks([entity_tag(tag) for tag in tags])
+    found = extract_entities([to_iobes_tag(tag) for tag in tags])
     return {"entities": [_entity(record, chunk, probabilities) for chunk in found]}
 
 
@@ -163,13 +163,13 @@ def _words(
 ) -> Prediction:
     words = []
     for i, tag in enumerate(tags):
-        word = _entity(record, Chunk(tag, i, i + 1), probabilities)
+        word = _entity(record, Entity(tag, i, i + 1), probabilities)
         words.append({"tag": word.pop("type")} | word)
     return {"words": words}
 
 
 def _entity(
-    record: Sentence, chunk: Chunk, probabilities: Sequence[float]
+    record: Sentence, chunk: Entity, probabilities: Sequence[float]
 ) -> dict[str, Any]:
     start, end = chunk.start, chunk.end
     text = " ".join(record.words[start:end])
@@ -227,7 +227,7 @@ def _written_tags(
     own = scheme_of(model)
     if own is None:
         return [prediction["tags"] for prediction in predictions]
-    read = [[entity_tag(tag) for tag in each["tags"]] for each in predictions]
+    read = [[to_iobes_tag(tag) for tag in each["tags"]] for each in predictions]
     return [
         tags if record.scheme in (None, own) else convert_tags(tags, record.scheme)
         for record, tags in zip(records, read, strict=True)
@@ -254,7 +254,7 @@ def _tag_notices(records: Sequence[Sentence]) -> list[str]:
         (record, i)
         for record in records
         if record.tags and record.scheme
-        for i in unlike_scheme(record.tags, record.scheme)
+        for i in mismatched_tags(record.tags, record.scheme)
     ]
     if not unlike:
         return []
