@@ -199,7 +199,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # other writes that the same full disk ended.
         for name in ("absl", "asyncio"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
-        sys.unraisablehook = messages.without_abandoned_writes
+        sys.unraisablehook = messages.ignore_closed_event_loop
         warnings.filterwarnings("ignore", ".* was never awaited", RuntimeWarning)
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:

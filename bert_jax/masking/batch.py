@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, Integer
 
 from bert_jax.config import MaskingConfig
 from bert_jax.masking.units import (
-    Chosen,
+    MaskedPositions,
     PRNGKey,
     choose_spans,
     choose_tokens,
@@ -57,7 +57,7 @@ def choose_positions(
     inputs: Inputs,
     masking: MaskingConfig,
     continues_word: VocabularyTable | None,
-) -> Chosen:
+) -> MaskedPositions:
     """The positions to predict, whichever unit they are chosen by."""
     length, maskable = inputs.input_ids.shape[1], inputs.maskable
     slots = min(masking.max_predictions, length)
