@@ -47,9 +47,7 @@ def inspect(path: str, checksums: bool = False) -> Iterator[str]:
     """
     directory = as_directory(path)
     if not directory.is_dir():
-        raise FileNotFoundError(
-            f"{path} is not a directory; name one to inspect."
-        )
+        raise FileNotFoundError(f"{path} is not a directory; name one to inspect.")
     if (directory / MANIFEST).exists() and "shards" in read_manifest(directory):
         yield from dataset_lines(open_dataset(directory, verify=checksums))
         if checksums:

@@ -176,7 +176,7 @@ def finetuning_task(
     """
     learning, data = Learning(problem, config.model), config.data
     share = host_slice(config.batch_size, host_index, host_count)
-    at_once = config.rows_at_once
+    at_once = config.microbatch_size
     part = host_slice(at_once, host_index, host_count)
     lengths = train.examples.lengths
     most = max(int(lengths.max()), int(validation.examples.lengths.max(initial=0)))

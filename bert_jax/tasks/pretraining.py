@@ -227,7 +227,7 @@ def pretraining_task(
         loss=objective.loss,
         evaluate=objective.evaluate,
         evaluation_batches=functools.partial(
-            validation_batches, dataset, config.rows_at_once, *host, config.eval_rows
+            validation_batches, dataset, config.microbatch_size, *host, config.eval_rows
         ),
         score=with_perplexity,
         selection_score=lambda scores: -scores["loss"],

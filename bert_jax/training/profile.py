@@ -7,7 +7,7 @@ import jax
 from etils import epath
 
 from bert_jax.config import RunConfig
-from bert_jax.config.training import steps_between
+from bert_jax.config.training import parse_step_range
 from bert_jax.distributed.collectives import is_primary
 
 Step = TypeVar("Step", bound=Callable[..., Any])
@@ -22,7 +22,8 @@ class Profile:
 
     def __init__(self, config: RunConfig, workdir: epath.Path, step: int) -> None:
         """Set up the trace; `step` is the number of steps already done."""
-        self._steps = steps_between(config.profile_steps) if is_primary() else range(0)
+        steps = parse_step_range(config.profile_steps)
+        self._steps = steps if is_primary() else range(0)
         self._directory = workdir / PROFILE
         self._step = step
         self._running = False

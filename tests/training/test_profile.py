@@ -12,7 +12,7 @@ from etils import epath
 
 from bert_jax.cli.main import main
 from bert_jax.config import FinetuneConfig, OptimizerConfig, PretrainConfig
-from bert_jax.config.training import steps_between
+from bert_jax.config.training import parse_step_range
 from bert_jax.runs.pretraining import pretrain
 from bert_jax.runs.workdir import FREE_TO_CHANGE
 from bert_jax.training.profile import Profile
@@ -100,4 +100,4 @@ def test_the_number_of_steps_may_come_later():
         dataclasses.replace(config, num_steps=12)
     with pytest.raises(ValueError, match="are counted from 1"):
         FinetuneConfig(profile_steps="15:10", **SMALL)
-    assert list(steps_between("10:12")) == [10, 11, 12]
+    assert list(parse_step_range("10:12")) == [10, 11, 12]
