@@ -1,1 +1,1 @@
-"""Checkpoints: written, verified, read again, and which steps are whole."""
+"""Save, verify and restore checkpoints."""

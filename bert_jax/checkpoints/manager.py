@@ -1,4 +1,4 @@
-"""The checkpoints of a run: when they are written, whole, kept and removed."""
+"""Save the checkpoints of a run in the background, and remove old ones."""
 
 import contextlib
 import math
@@ -30,14 +30,15 @@ from bert_jax.storage.retries import with_retries
 
 Upload: TypeAlias = Future[None]
 REMOVED = ".removed"
-"""Ends the name of a step directory that is being removed."""
+"""Suffix of a step directory that is being removed."""
 
 
 class Checkpoints:
-    """The checkpoints of a run: saves in the background, keeps the newest and best.
+    """Saves the checkpoints of a run, and keeps the newest and the best.
 
-    A save that fails is counted and tried again with the state of a later step;
-    `max_failed` of them in a row end the run.
+    `save`, `save_or_raise` and `wait` are collectives: all processes call them. A
+    failed save is retried with the state of a later step; `max_failed` failures in a
+    row end the run.
     """
 
     def __init__(
@@ -49,14 +50,15 @@ class Checkpoints:
         max_failed: int = 5,
         check_lock: Callable[[], None] = lambda: None,
     ) -> None:
-        """Open, or begin, the checkpoints under `directory`.
+        """Open the checkpoints under `directory`, or create them.
 
         Args:
-            keep: how many of the newest to keep; that of the highest score stays too.
-            config: what `config.json` shall hold.
-            tokenizer_directory: whose files every checkpoint shall hold.
-            max_failed: saves in a row that may fail.
-            check_lock: raises RuntimeError where the workdir is another run's by now.
+            keep: the number of newest checkpoints to keep, besides the one with the
+                highest score.
+            config: the content of each checkpoint's `config.json`.
+            tokenizer_directory: its files are copied into each checkpoint.
+            max_failed: the number of failed saves in a row that ends the run.
+            check_lock: raises RuntimeError if another run has taken over the workdir.
         """
         self._directory = absolute(directory)
         self._keep = keep
@@ -65,22 +67,22 @@ class Checkpoints:
         self._max_failed = max_failed
         self._check_lock = check_lock
         self._thread = ThreadPoolExecutor(1)
-        self._saving: tuple[int, Future[None]] | None = None
-        self._scoring: list[Future[None]] = []
+        self._pending_save: tuple[int, Future[None]] | None = None
+        self._pending_scores: list[Future[None]] = []
         self._failed_in_a_row = 0
         self._retry_at: float | None = None
         self._scores: dict[int, float] = {}
-        self._notices: list[str] = []
+        self._messages: list[str] = []
         self._manager = self._open()
 
     def _open(self) -> Any:
-        # No preservation policy: which steps stay is decided by their manifests, and
-        # Orbax writes no metrics of its own that it would have to read again.
+        # No preservation policy: `_prune` decides by the manifests which steps stay,
+        # and Orbax needs no metrics files of its own.
         options = ocp.CheckpointManagerOptions(
             cleanup_tmp_directories=True,
             save_root_metadata=False,
-            # Version 0.1.0 let Orbax write metrics, which it would read here, whole or
-            # not.
+            # Do not read the metrics files that Orbax wrote for version 0.1.0: they
+            # may be truncated.
             lightweight_initialize=True,
         )
         return ocp.CheckpointManager(self._directory, options=options)
@@ -88,15 +90,15 @@ class Checkpoints:
     def save(
         self, step: int, params: Any, rest: Any, flush: Callable[[], Upload | None]
     ) -> None:
-        """Begin to save; returns once the arrays may change.
+        """Start a save; return as soon as the arrays may be overwritten.
 
         Args:
-            flush: writes the run's metrics, or returns their upload: it must have
-                succeeded before the checkpoint is whole.
+            flush: writes the run's metrics, or starts and returns their upload, which
+                must succeed before the checkpoint gets its manifest.
 
         Raises:
-            RuntimeError: too many saves failed in a row, or the workdir is another
-                run's by now.
+            RuntimeError: too many saves failed in a row, or another run has taken over
+                the workdir.
         """
         self.wait()
         uploads = flush()
@@ -115,12 +117,12 @@ class Checkpoints:
             future.set_exception(error)
         else:
             future = self._thread.submit(self._complete, step, uploads)
-        self._saving, self._retry_at = (step, future), None
+        self._pending_save, self._retry_at = (step, future), None
 
     def save_or_raise(
         self, step: int, params: Any, rest: Any, flush: Callable[[], Upload | None]
     ) -> None:
-        """Save and wait until the checkpoint is whole, trying again where it fails.
+        """Save, wait until the checkpoint is complete, and retry if that fails.
 
         Arguments and errors are those of `save`.
         """
@@ -130,19 +132,19 @@ class Checkpoints:
             self.save(step, params, rest, flush)
 
     def _complete(self, step: int, uploads: Upload | None) -> None:
-        """Make a saved step whole: its config, its tokenizer, and last its manifest."""
+        """Complete a save once Orbax is done; runs in the background thread."""
         with name_path_if_disk_full(self._directory / str(step)):
             self._manager.wait_until_finished()
-            # Orbax has waited, in its own thread, until every process had written its
-            # part.
+            # A barrier: Orbax has waited until every process has written its shards.
             if not is_primary():
                 return
             if uploads is not None:
                 uploads.result()
-            with_retries(lambda: self._finish(step))
+            with_retries(lambda: self._write_manifest(step))
             self._prune()
 
-    def _finish(self, step: int) -> None:
+    def _write_manifest(self, step: int) -> None:
+        """Add config and tokenizer to a saved step, and last its manifest."""
         root = self._directory / str(step)
         write_json(self._config, root / "config.json")
         (root / "tokenizer").mkdir(exist_ok=True)
@@ -153,30 +155,31 @@ class Checkpoints:
         write_manifest(manifest | {"files": files}, root)
 
     def record_score(self, step: int, score: float) -> None:
-        """Note the score of a saved step; the highest one's checkpoint is kept.
+        """Record the score of a saved step; the step with the highest one is kept.
 
-        Args:
-            score: NaN counts as none.
+        A no-op on processes other than the primary one, and if `score` is not finite.
         """
         if is_primary() and math.isfinite(score):
             self._scores[step] = score
-            self._scoring.append(self._thread.submit(self._write_score, step, score))
+            self._pending_scores.append(
+                self._thread.submit(self._write_score, step, score)
+            )
 
     def _write_score(self, step: int, score: float) -> None:
-        """Replace the manifest by one with the score; the checkpoint stays whole."""
+        """Atomically replace the manifest of a step by one with the score."""
         root = self._directory / str(step)
         try:
             with contextlib.suppress(FileNotFoundError):  # its save has failed
-                before = read_manifest(root)
-                if before.get("selection_score") != score:
-                    manifest = before | {"selection_score": score}
+                previous = read_manifest(root)
+                if previous.get("selection_score") != score:
+                    manifest = previous | {"selection_score": score}
                     with_retries(lambda: write_manifest(manifest, root))
             self._prune()
         except Exception as error:
-            self._notices.append(f"The score of step {step} is not kept: {error}")
+            self._messages.append(f"The score of step {step} was not saved: {error}")
 
     def _prune(self) -> None:
-        """Remove the finished steps that are neither among the newest nor the best."""
+        """Remove complete steps that are neither among the newest nor the best."""
         scores, _ = selection_scores(self._directory)
         kept = set(sorted(scores, reverse=True)[: self._keep])
         if any(score > -math.inf for score in scores.values()):
@@ -186,45 +189,45 @@ class Checkpoints:
                 remove_step(self._directory, step)
 
     def restore(self, step: int, params: Any, rest: Any) -> tuple[Any, Any]:
-        """The parameters and the rest of the training state of a whole checkpoint.
+        """Restore the parameters and the rest of the training state of a checkpoint.
 
         Args:
-            params: shapes, dtypes and shardings wanted of the parameters.
+            params: shapes, dtypes and shardings of the parameters.
             rest: the same of the rest of the training state.
         """
         return restore_step(self._directory / str(step), params, rest)
 
     def take_messages(self) -> list[str]:
-        """What there is to say of saves that failed, once."""
-        notices, self._notices = self._notices, []
-        return notices
+        """Return the messages about failed saves since the last call."""
+        messages, self._messages = self._messages, []
+        return messages
 
     @property
     def retry_due(self) -> bool:
-        """Whether the last save failed on this process, and is to be tried again."""
-        if self._saving is not None and self._retry_at is None:
-            future = self._saving[1]
+        """Whether the last save failed on this process and it is time to retry."""
+        if self._pending_save is not None and self._retry_at is None:
+            future = self._pending_save[1]
             if future.done() and future.exception() is not None:
                 self._retry_at = time.monotonic() + self._delay()
         return self._retry_at is not None and time.monotonic() >= self._retry_at
 
     def _delay(self) -> float:
-        """Seconds before the next try."""
+        """Seconds before the next retry."""
         return float(min(2**self._failed_in_a_row, 60))
 
     def wait(self) -> bool:
-        """Whether the last save is whole on all processes; returns when that is known.
+        """Wait for the last save; return whether it succeeded on all processes.
 
         Raises:
-            RuntimeError: too many saves in a row could not be written.
+            RuntimeError: too many saves failed in a row.
         """
-        for future in self._scoring:
+        for future in self._pending_scores:
             future.result()
-        self._scoring.clear()
-        saving, self._saving = self._saving, None
-        if saving is None:
+        self._pending_scores.clear()
+        pending, self._pending_save = self._pending_save, None
+        if pending is None:
             return True
-        step, future = saving
+        step, future = pending
         error = future.exception()
         problem = first_error("" if error is None else describe_error(error))
         if not problem:
@@ -233,17 +236,17 @@ class Checkpoints:
         self._failed_in_a_row += 1
         self._retry_at = time.monotonic() + self._delay()
         self._discard(step)
-        told = f"The checkpoint of step {step} could not be written: {problem}"
+        message = f"The checkpoint of step {step} could not be written: {problem}"
         if self._failed_in_a_row >= self._max_failed:
             raise RuntimeError(
-                f"{told} That was save {self._failed_in_a_row} in a row that failed "
-                "(max_failed_saves). Mend it and start the same command again."
+                f"{message} This is failed save {self._failed_in_a_row} in a row "
+                "(max_failed_saves). Fix the cause and start the same command again."
             )
-        self._notices.append(f"{told} It will be tried again.")
+        self._messages.append(f"{message} It will be tried again.")
         return False
 
     def _discard(self, step: int) -> None:
-        """Remove what a save that failed has left, and begin with Orbax afresh."""
+        """Remove the files of a failed save, and open a new Orbax manager."""
         with contextlib.suppress(Exception):
             self._manager.close()
         with raise_on_all_processes():
@@ -253,9 +256,9 @@ class Checkpoints:
         self._manager = self._open()
 
     def close(self) -> None:
-        """Let the last save end, well or not, and let go of the directory.
+        """Wait for the last save, successful or not, and close the directory.
 
-        Other processes are not waited for: they may have failed.
+        There is no barrier with the other processes: they may have failed.
         """
         self._thread.shutdown()
         with contextlib.suppress(Exception):
@@ -263,19 +266,19 @@ class Checkpoints:
 
 
 def remove_step(directory: epath.Path, step: int) -> None:
-    """Remove a checkpoint; one that is half removed never reads as whole."""
-    place = directory / str(step)
-    if is_address(place):
-        (place / MANIFEST).unlink(missing_ok=True)
+    """Remove a checkpoint; if interrupted, the rest does not look complete."""
+    path = directory / str(step)
+    if is_address(path):
+        (path / MANIFEST).unlink(missing_ok=True)
     else:
-        place = place.rename(directory / f"{step}{REMOVED}")
-    place.rmtree()
+        path = path.rename(directory / f"{step}{REMOVED}")
+    path.rmtree()
 
 
 def describe_error(error: BaseException) -> str:
-    """An error in one line, ended by a full stop, its file named where it has one."""
-    told: object = error
+    """An error as one line that ends in a full stop."""
+    text: object = error
     if isinstance(error, OSError) and error.filename is None and error.strerror:
-        told = error.strerror  # without its number
-    line = " ".join(str(told).split()) or type(error).__name__
+        text = error.strerror  # without the error number
+    line = " ".join(str(text).split()) or type(error).__name__
     return line if line.endswith(".") else f"{line}."

@@ -1,8 +1,8 @@
-"""Reading a checkpoint: its arrays, compared leaf by leaf with what is wanted.
+"""Restore the arrays of a checkpoint, after comparing shapes and dtypes.
 
 A step directory holds `state/` (the parameters), `optimizer/` (the rest of the training
-state), `config.json`, `tokenizer/`, and `manifest.json`, written last: Orbax alone
-would restore flipped bits, and name a newest step whose saving had failed.
+state), `config.json`, `tokenizer/` and, written last, `manifest.json` with checksums:
+Orbax alone would restore flipped bits, and take a failed save for the latest step.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from bert_jax.distributed.mesh import path_name
 from bert_jax.storage.atomic import absolute
 
 
-def _shapes(tree: Any) -> dict[str, tuple[tuple[int, ...], str]]:
+def _shapes_and_dtypes(tree: Any) -> dict[str, tuple[tuple[int, ...], str]]:
     return {
         path_name(path): (tuple(leaf.shape), str(leaf.dtype))
         for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
@@ -24,19 +24,20 @@ def _shapes(tree: Any) -> dict[str, tuple[tuple[int, ...], str]]:
 
 
 def require_same_shapes(item: epath.Path, wanted: Any) -> None:
-    """Refuse a saved tree that is not like `wanted`, leaf by leaf.
+    """Check that a saved tree has the leaves, shapes and dtypes of `wanted`.
 
-    Orbax would cast and drop without a word.
+    Orbax would cast and drop leaves silently.
 
     Raises:
-        ValueError: a shape or dtype differs, or a leaf is missing or too many.
+        ValueError: a shape or dtype differs, or a leaf is missing or unexpected.
     """
-    a = _shapes(ocp.PyTreeCheckpointHandler().metadata(absolute(item)).tree)
-    b = _shapes(wanted)
+    metadata = ocp.PyTreeCheckpointHandler().metadata(absolute(item))
+    saved, expected = _shapes_and_dtypes(metadata.tree), _shapes_and_dtypes(wanted)
     wrong = [
-        f"{name} is {a.get(name, 'absent')} and should be {b.get(name, 'absent')}"
-        for name in sorted(a.keys() | b.keys())
-        if a.get(name) != b.get(name)
+        f"{name} is {saved.get(name, 'absent')} and should be "
+        f"{expected.get(name, 'absent')}"
+        for name in sorted(saved.keys() | expected.keys())
+        if saved.get(name) != expected.get(name)
     ]
     if wrong:
         raise ValueError(
@@ -53,19 +54,19 @@ def _restore_item(item: epath.Path, wanted: Any) -> Any:
 
 
 def restore_params(step_directory: epath.Path, wanted: Any) -> Any:
-    """The parameters of one checkpoint, laid out over the devices.
+    """Restore the parameters of a checkpoint, sharded over the devices.
 
     Args:
         wanted: their shapes, dtypes and shardings.
 
     Raises:
-        ValueError: a shape or dtype differs, or a leaf is missing or too many.
+        ValueError: a shape or dtype differs, or a leaf is missing or unexpected.
     """
     return _restore_item(step_directory / "state", wanted)
 
 
 def restore_step(step_directory: epath.Path, params: Any, rest: Any) -> tuple[Any, Any]:
-    """The parameters and the rest of the training state of one checkpoint.
+    """Restore the parameters and the rest of the training state of a checkpoint.
 
     Arguments and errors are those of `restore_params`.
     """
@@ -74,7 +75,7 @@ def restore_step(step_directory: epath.Path, params: Any, rest: Any) -> tuple[An
 
 
 def read_params(step_directory: epath.Path) -> Any:
-    """The parameters of a checkpoint as a nested dict of NumPy arrays."""
+    """Read the parameters of a checkpoint as a nested dict of NumPy arrays."""
     handler = ocp.PyTreeCheckpointHandler()
     item = absolute(step_directory) / "state"
     as_numpy = jax.tree.map(

@@ -1,6 +1,7 @@
-"""Which checkpoints a workdir holds, and which of them are whole.
+"""Find and verify the checkpoints of a workdir.
 
-A step is whole when its manifest, written last, is there and agrees with its files.
+A checkpoint is complete when it has a manifest, which is written last, and verified
+when its files have the sizes and checksums of the manifest.
 """
 
 import math
@@ -27,18 +28,18 @@ ConfigT = TypeVar("ConfigT")
 
 
 def list_steps(directory: epath.Path) -> list[int]:
-    """The steps that have a directory, whole or not, the newest first."""
+    """The steps that have a directory, complete or not, the newest first."""
     if not directory.exists():
         return []
     names = (path.name for path in directory.iterdir())
     return sorted((int(name) for name in names if _STEP.fullmatch(name)), reverse=True)
 
 
-def verify(step_directory: epath.Path) -> dict[str, Any]:
-    """Check that a checkpoint is whole, and return its manifest.
+def verify_checkpoint(step_directory: epath.Path) -> dict[str, Any]:
+    """Verify the checksums of a checkpoint, and return its manifest.
 
     Raises:
-        FileNotFoundError: it was never finished.
+        FileNotFoundError: it has no manifest, so its save never finished.
         DamagedError: its manifest is malformed, or a file is missing or altered.
     """
     manifest = read_step_manifest(step_directory)
@@ -47,50 +48,50 @@ def verify(step_directory: epath.Path) -> dict[str, Any]:
 
 
 def read_step_manifest(step_directory: epath.Path) -> dict[str, Any]:
-    """The manifest of a checkpoint: `step`, `files` and perhaps `selection_score`.
+    """The manifest of a checkpoint: `step`, `files` and optionally `selection_score`.
 
     Raises:
-        FileNotFoundError: there is none, so the checkpoint was never finished.
+        FileNotFoundError: there is none, so the save never finished.
         DamagedError: it is malformed.
     """
     manifest = read_manifest(step_directory)
     path = step_directory / MANIFEST
     step, score = manifest.get("step"), selection_score_of(manifest)
     if type(step) is not int or step < 0:
-        raise DamagedError(f"{path} has step={step!r:.80}, which is no step.")
+        raise DamagedError(f"{path} has step={step!r:.80}, which is not a step.")
     if step_directory.parent.name == CHECKPOINTS and step_directory.name != str(step):
-        raise DamagedError(f"{path} is that of step {step}.")
+        raise DamagedError(f"{path} is the manifest of step {step}.")
     if score is not None and not is_score(score):
-        raise DamagedError(f"{path} has {score!r:.80} where a score belongs.")
+        raise DamagedError(f"{path} has selection_score={score!r:.80}, not a number.")
     check_entries(step_directory, manifest.get("files"))
     return manifest
 
 
 def is_score(value: Any) -> bool:
-    """Whether a manifest's value is a number that a float can hold."""
+    """Whether a manifest's value is a number that a float holds exactly."""
     return type(value) is float or (type(value) is int and abs(value) < 1 << 53)
 
 
 def selection_score_of(manifest: dict[str, Any]) -> Any:
-    """What the best checkpoint has most of; None: not known."""
-    # Version 0.1.0 called it otherwise.
+    """The score of a manifest by which the best step is selected, or None."""
+    # The key of version 0.1.0 is "merit".
     return manifest.get("selection_score", manifest.get("merit"))
 
 
 def latest_verified_step(directory: epath.Path) -> tuple[int | None, list[str]]:
-    """The newest step that is whole, and what is wrong with the newer ones.
+    """The newest verified step, and a list of what is wrong with newer ones.
 
-    A single step that was never finished is a run killed in its first save, and no
-    loss: None then.
+    The step is None if there is no checkpoint, or only one whose save never finished:
+    then the run was killed in its first save, and nothing is lost.
 
     Raises:
-        DamagedError: there were checkpoints, and none of them is whole.
+        DamagedError: there are other checkpoints, and none can be verified.
     """
     problems: list[str] = []
     damaged = 0
     for step in list_steps(directory):
         try:
-            verify(directory / str(step))
+            verify_checkpoint(directory / str(step))
             return step, problems
         except FileNotFoundError as error:
             problems.append(str(error))
@@ -99,17 +100,16 @@ def latest_verified_step(directory: epath.Path) -> tuple[int | None, list[str]]:
             damaged += 1
     if damaged or len(problems) > 1:
         raise DamagedError(
-            f"No checkpoint in {directory} is whole: {' '.join(problems)} "
+            f"No checkpoint in {directory} is complete: {' '.join(problems)} "
             "Restore the files from a copy, or start in another workdir."
         )
     return None, problems
 
 
 def selection_scores(directory: epath.Path) -> tuple[dict[int, float], list[str]]:
-    """The score of each finished step; one that was not scored, or is NaN, has -inf.
+    """The score of each complete step, and the problems of unreadable manifests.
 
-    Returns:
-        Score by step, and what is wrong with manifests that cannot be read.
+    A step without a score, or with NaN, has -inf.
     """
     scores: dict[int, float] = {}
     problems = []
@@ -129,16 +129,18 @@ def selection_scores(directory: epath.Path) -> tuple[dict[int, float], list[str]
 def best_verified_step(
     directory: epath.Path, verified: int | None = None
 ) -> tuple[int | None, list[str]]:
-    """The verified step with the highest score; returns as `latest_verified_step`.
+    """The verified step with the highest score, and a list of problems of others.
+
+    Of equal scores, and if there are none, the newest.
 
     Args:
-        verified: a step that is known to be whole.
+        verified: a step that is already verified.
     """
     scores, problems = selection_scores(directory)
     for step in sorted(scores, key=lambda step: (scores[step], step), reverse=True):
         try:
             if step != verified:
-                verify(directory / str(step))
+                verify_checkpoint(directory / str(step))
             return step, problems
         except DamagedError as error:
             problems.append(str(error))
@@ -146,20 +148,20 @@ def best_verified_step(
 
 
 def find_checkpoint(path: epath.Path) -> tuple[epath.Path, list[str]]:
-    """The whole checkpoint that `path` means: itself, or one of a workdir.
+    """Resolve `path` to a verified checkpoint: `path` itself, or one of a workdir.
 
-    That is the newest of a pretraining run, and the best of a fine-tuning run; of
-    several fine-tuning runs, that of the best.
+    In the workdir of a pretraining run this is the newest checkpoint, of a fine-tuning
+    run the best, of several fine-tuning runs the best of the best run.
 
     Returns:
-        Its directory, and what was wrong with those passed over.
+        The checkpoint's directory, and the problems of checkpoints passed over.
 
     Raises:
         FileNotFoundError: there is none.
         DamagedError: `path` is a damaged checkpoint, or all of its checkpoints are.
     """
     if (path / "state").exists() or (path / MANIFEST).exists():
-        verify(path)
+        verify_checkpoint(path)
         return path, []
     if (path / RUNS).exists():
         path = path / read_runs_file(path)["best"]
@@ -168,8 +170,8 @@ def find_checkpoint(path: epath.Path) -> tuple[epath.Path, list[str]]:
         step, problems = best_verified_step(path / CHECKPOINTS, verified=step)
     if step is None:
         raise FileNotFoundError(
-            f"{path} holds no whole checkpoint; name a workdir of `bert-jax pretrain` "
-            "or `finetune`, or one of its checkpoints/STEP directories."
+            f"{path} holds no complete checkpoint; name a workdir of `bert-jax "
+            "pretrain` or `finetune`, or one of its checkpoints/STEP directories."
         )
     return path / CHECKPOINTS / str(step), problems
 
@@ -189,20 +191,20 @@ def read_config_as(directory: epath.Path, name: str, cls: type[ConfigT]) -> Conf
     """The configuration of class `cls` that `config.json` holds under `name`.
 
     Args:
-        name: a key; empty: the whole file.
+        name: a key; "": the whole file.
 
     Raises:
         FileNotFoundError: there is no such file.
         ValueError: it is damaged, or lacks the key.
     """
     path, values = directory / "config.json", read_config(directory)
-    part = values.get(name) if name else values
-    if not isinstance(part, dict):
+    section = values.get(name) if name else values
+    if not isinstance(section, dict):
         raise ValueError(
-            f"{path} has {name}={part!r:.80}, which must be an object; restore the "
+            f"{path} has {name}={section!r:.80}, which must be an object; restore the "
             "file from a copy, or name another checkpoint."
         )
     try:
-        return from_dict(cls, part)
+        return from_dict(cls, section)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path} is damaged: {error}") from error

@@ -104,7 +104,7 @@ def _finetune(
         return 0
     several = sweep or seeds > 1
     _check_start(workdir, seeds, start.extend and several)
-    environment.prepare(os.environ, start.deterministic)
+    environment.configure_jax(os.environ, start.deterministic)
     from bert_jax.distributed import startup
 
     is_primary = startup.start(os.environ, start.initialization_timeout)

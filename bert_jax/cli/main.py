@@ -138,7 +138,7 @@ def demo(arguments: Sequence[str]) -> int:
 
 def benchmark(arguments: Sequence[str]) -> int:
     """Measure this machine. Compiling is measured too, so no program is kept."""
-    environment.prepare(os.environ, keep_programs=False)
+    environment.configure_jax(os.environ, compilation_cache=False)
     return lazy_verb("benchmark", "main")(arguments)
 
 
@@ -199,7 +199,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # other writes that the same full disk ended.
         for name in ("absl", "asyncio"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
-        sys.unraisablehook = messages.without_abandoned_writes
+        sys.unraisablehook = messages.ignore_closed_event_loop
         warnings.filterwarnings("ignore", ".* was never awaited", RuntimeWarning)
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
@@ -246,5 +246,5 @@ def entry_point(*verb: str) -> NoReturn:
     arguments = [*verb, *sys.argv[1:]]
     if COMPUTING.intersection(arguments[:2]):
         with signals.blocked():
-            environment.start_with_huge_pages(os.environ)
+            environment.reexec_with_huge_pages(os.environ)
     sys.exit(main(arguments))

@@ -78,7 +78,7 @@ def _dry_run(
             f"--devices={devices} and --memory-gib={memory_gib} must be greater than 0."
         )
     if devices:
-        environment.split_cpu(os.environ, devices)
+        environment.set_num_cpu_devices(os.environ, devices)
     from bert_jax.runs import pretraining
 
     for line in pretraining.dry_run(config, workdir, devices, memory_gib, extend):
@@ -89,7 +89,7 @@ def _dry_run(
 def _pretrain(config: PretrainConfig, workdir: str, start: StartOptions) -> int:
     if not workdir:
         raise UsageError("--workdir is missing; name a directory for the run.")
-    environment.prepare(os.environ, start.deterministic)
+    environment.configure_jax(os.environ, start.deterministic)
     from bert_jax.distributed import startup
     from bert_jax.runs import pretraining
 

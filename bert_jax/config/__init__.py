@@ -1,6 +1,7 @@
-"""Every configuration: frozen dataclasses and their checks.
+"""All configurations: frozen dataclasses that check their values.
 
-They hold plain values only, to be compared, written as JSON, and offered as options.
+They hold plain values only, can be compared and written as JSON, and become the options
+of the command line, with the docstrings of the fields as help texts.
 """
 
 from bert_jax.config.data import PrepareConfig, TextConfig, VocabularyConfig

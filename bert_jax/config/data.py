@@ -1,4 +1,4 @@
-"""How text becomes a vocabulary, and rows to train on."""
+"""Configurations of `vocab` and `prepare`: from text to vocabulary and rows."""
 
 import dataclasses
 import math
@@ -19,22 +19,22 @@ _MAX_VOCABULARY = 1 << 24
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextConfig:
-    """What the text is read from: shared by `vocab` and `prepare`."""
+    """Options for reading text, shared by `vocab` and `prepare`."""
 
     input: tuple[str, ...]
-    """Paths or patterns of .txt (or any name), .jsonl and .parquet files, the first two
-    also as .gz or .zst; tfds:NAME; installed-documentation. In a text file a blank
-    line ends a document; elsewhere a record is one."""
+    """Paths or glob patterns of .jsonl, .parquet and text files (any other name);
+    also .gz or .zst of text and .jsonl; or tfds:NAME; or installed-documentation.
+    A document is a record, or in text files the lines up to a blank line."""
     output: str
-    """Directory for what is made."""
+    """Directory to write to."""
     text_field: str = "text"
-    """The field of JSONL, column of Parquet, or feature of TFDS that holds the text."""
+    """Field (JSONL), column (Parquet) or feature (TFDS) that holds the text."""
     tfds_split: str = "train"
-    """Which rows of tfds:NAME; e.g. train[:10%]."""
+    """Split of tfds:NAME to read, for example train[:10%]."""
     tfds_data_dir: str = ""
-    """Where TFDS keeps its datasets; empty: as TFDS itself decides."""
+    """Directory of TFDS datasets; empty: the default of TFDS."""
     strict: bool = False
-    """Refuse text that is not UTF-8 instead of replacing and counting what is not."""
+    """Stop at text that is not UTF-8, instead of replacing and counting bad bytes."""
 
     def __post_init__(self) -> None:
         require_types(self)
@@ -45,15 +45,15 @@ class VocabularyConfig(TextConfig):
     """Train a vocabulary on text."""
 
     kind: Literal["wordpiece", "unigram", "bpe"] = "wordpiece"
-    """wordpiece as in BERT; unigram and bpe by sentencepiece."""
+    """Kind of vocabulary: wordpiece as in BERT, or unigram or bpe by sentencepiece."""
     vocab_size: int = 30522
     """Number of entries, special tokens included."""
     cased: bool = False
-    """Keep case and accents; otherwise text is lowercased, accents stripped."""
+    """Keep case and accents, instead of lowercasing and stripping accents."""
     sample_sentences: int = 1_000_000
-    """sentencepiece kinds learn from this many lines, drawn by the seed."""
+    """For unigram and bpe: number of randomly sampled lines to learn from."""
     seed: int = 0
-    """Of the sample of lines."""
+    """Seed of the sample of lines."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -70,37 +70,37 @@ class PrepareConfig(TextConfig):
     """Turn text into a dataset of training rows."""
 
     tokenizer: str
-    """Directory of the tokenizer (or of a dataset or checkpoint that holds one)."""
+    """Directory of a tokenizer, or of a dataset or checkpoint that holds one."""
     weights: tuple[float, ...] = ()
-    """How often the documents of each input are used for training: 2: twice, 0.5: half
-    of them; one number an input, or none for 1 each."""
+    """One weight per input: how often its documents are used for training.
+    2: twice; 0.5: a random half of them. Default: 1 each."""
     repeats: int = 1
-    """How often all of this is done, each time with fresh pairs."""
+    """Number of passes over the text, each with different pairs."""
     deduplicate: bool = False
-    """Drop documents, and with split sentences paragraphs, that came up before."""
+    """Drop repeated documents and, with sentences=split, repeated paragraphs."""
     language: str = "en"
-    """Of the sentence splitter: ISO 639-1 code."""
+    """ISO 639-1 code of the language, for the sentence splitter."""
     pairs: Literal["nsp", "sop", "none"] = "nsp"
-    """nsp: next sentence prediction; sop: sentence order (Lan et al. 2019, §3.1);
-    none: one segment a row."""
+    """Objective of the pairs: nsp (next sentence prediction),
+    sop (sentence order prediction, Lan et al. 2019, §3.1), none (one segment)."""
     sequence_length: int = 128
-    """Tokens a row, special tokens included."""
+    """Tokens per row, including special tokens."""
     pack: bool = False
-    """Let pairs that do not fill a row share one; each sees itself alone."""
+    """Put several short pairs into one row; attention stays within each pair."""
     sentences: Literal["split", "lines"] = "split"
-    """split: lines are prose, cut into sentences; lines: one sentence a line."""
+    """split: split lines of prose into sentences; lines: each line is a sentence."""
     short_sequence_probability: float = 0.1
-    """Share of pairs aimed at a random shorter length (Devlin et al. 2018, A.2)."""
+    """Fraction of pairs with a random shorter length (Devlin et al. 2018, A.2)."""
     validation_fraction: float = 0.01
-    """Share of documents held out, by a hash of source and position."""
+    """Fraction of documents held out, chosen by a hash of source and position."""
     engine: Literal["local", "beam"] = "local"
-    """local: processes of this machine; beam: Apache Beam, whose options follow --."""
+    """local: processes on this machine; beam: Apache Beam, its options after --."""
     beam_options: tuple[str, ...] = ()
-    """Options of Apache Beam, such as --runner=FlinkRunner."""
+    """Options for Apache Beam, such as --runner=FlinkRunner."""
     workers: int = 0
-    """Processes; 0: one a core. The result does not depend on it."""
+    """Number of processes; 0: one per core. The result does not depend on it."""
     seed: int = 0
-    """Of the order of documents and of the pairs."""
+    """Seed of the order of documents and of the pairs."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -120,9 +120,9 @@ class PrepareConfig(TextConfig):
             holds = math.isfinite(weight) and weight > 0
             require(holds, f"weights: {weight} must be finite and greater than 0.")
             require(weight >= 1e-6, f"weights: {weight} must be at least 1e-6.")
-        most = max(self.weights, default=1.0) * min(self.repeats, 1 << 40)
+        passes = max(self.weights, default=1.0) * min(self.repeats, 1 << 40)
         require(
-            most <= _MAX_PASSES,
+            passes <= _MAX_PASSES,
             f"weights={self.weights} times repeats={self.repeats:.6g} must be at most "
             f"{_MAX_PASSES} passes over the text; lower one of them.",
         )

@@ -1,4 +1,4 @@
-"""A fine-tuning run: which task, on which files, from which model."""
+"""Configuration of a fine-tuning run: task, files, model."""
 
 import dataclasses
 from typing import Literal
@@ -27,47 +27,47 @@ GlueName = Literal[
 
 @dataclasses.dataclass(frozen=True)
 class ExamplesConfig:
-    """Where the examples are, and how they become rows of tokens."""
+    """The files of examples, and how examples become rows of tokens."""
 
     train: str = ""
-    """File to learn from: .csv, .tsv or .jsonl of texts; the task's own format else."""
+    """Training file: .csv, .tsv or .jsonl for texts, else the task's own format."""
     validation: str = ""
-    """File to score on; empty: a share of the training examples is held out."""
+    """Validation file; empty: hold out a fraction of the training examples."""
     path: str = ""
-    """Directory with the files of a published dataset under their own names, or
-    tfds:NAME; instead of the two."""
+    """Instead of train and validation: tfds:NAME, or a directory that holds
+    the files of a published dataset under their original names."""
     glue: GlueName = ""
-    """Which of GLUE's tasks `path` holds; its columns and scores are then known."""
+    """Name of the GLUE task in path; sets its columns and scores."""
     validation_fraction: float = 0.1
-    """Share of the training examples held out where there is no validation file."""
+    """Fraction of the training examples held out if there is no validation file."""
     text_columns: tuple[str, ...] = ()
-    """One or two columns (fields) with the text, or the pair of texts."""
+    """Column (or JSON field) of the text; two of them for pairs of texts."""
     label_column: str = "label"
-    """Column (field) with the class, classes or number."""
+    """Column (or JSON field) of the class, the classes or the number to predict."""
     labels: tuple[str, ...] = ()
-    """The classes, in order; empty: those of the training file, sorted."""
+    """Class names, in order; empty: those of the training file, sorted."""
     multi_label: bool = False
-    """A text has any number of classes, joined by label_separator or in a list."""
+    """Each text has any number of classes, joined by label_separator or in a list."""
     label_separator: str = "|"
-    """Between the classes of one text, with multi_label."""
+    """With multi_label: separator between the classes of a text."""
     max_length: int = 128
-    """Most tokens a row, special tokens included. Longer texts are cut; longer
-    documents and sentences to tag are spread over several rows."""
+    """Maximum tokens per row, including special tokens. Longer texts are truncated;
+    longer documents and sentences to tag are split into several rows."""
     num_buckets: int = 4
-    """Lengths that batches are padded to, each compiled once."""
+    """Number of lengths (buckets) that batches are padded to; each compiles once."""
     document_stride: int = 128
     """Question answering: tokens between the starts of two rows of a document."""
     max_query_length: int = 64
-    """Question answering: longer questions are cut to so many tokens."""
+    """Question answering: maximum tokens of a question; longer ones are truncated."""
     max_answer_length: int = 30
-    """Question answering: most tokens an answer."""
+    """Question answering: maximum tokens of an answer."""
     num_best: int = 20
-    """Question answering: answers listed for a question."""
+    """Question answering: number of candidate answers listed for each question."""
     null_threshold: float = 0.0
-    """Question answering: a question is taken for unanswerable where its null_odds are
-    greater; scores on a file with such questions say which value would be best."""
+    """Question answering: predict no answer if null_odds are above this value;
+    evaluation on unanswerable questions reports the best value."""
     fingerprint: str = ""
-    """Of the training examples; filled in at the start, checked on resuming."""
+    """Hash of the training examples; filled in at the start, checked when resuming."""
 
     def __post_init__(self) -> None:
         require_types(self)
@@ -102,28 +102,28 @@ class FinetuneConfig(RunConfig):
     """A fine-tuning run. Defaults are the paper's (Devlin et al. 2018, A.3)."""
 
     task: TaskName = "text-classification"
-    """What is learned."""
+    """Task to train."""
     data: ExamplesConfig = ExamplesConfig()
     optimizer: OptimizerConfig = OptimizerConfig(
         peak_learning_rate=3e-5, warmup_steps=0, warmup_share=0.1
     )
     num_epochs: float = 3.0
-    """Passes over the training examples, where num_steps is 0."""
+    """Number of passes over the training examples, if num_steps is 0."""
     num_steps: int = 0
-    """Optimizer steps to run to; 0: as num_epochs says."""
+    """Total number of optimizer steps; 0: set by num_epochs."""
     batch_size: int = 32
-    """Examples an optimizer step, over all devices and hosts."""
+    """Examples per optimizer step, over all devices and hosts."""
     from_scratch: bool = False
-    """Draw every parameter anew: init_from gives shape and tokenizer alone. What
-    pretraining is worth shows beside it."""
+    """Initialise all parameters randomly; take only shape and tokenizer of init_from.
+    A baseline that shows what pretraining contributes."""
     reinitialise_layers: int = 0
-    """Draw so many of the topmost layers, and the pooler, anew (Zhang et al. 2020)."""
+    """Number of top layers to reinitialise, with the pooler (Zhang et al. 2020)."""
     log_every: int = 20
-    """Steps between two training lines."""
+    """Steps between two lines of training metrics."""
     eval_every: int = 0
-    """Steps between two evaluations on the validation examples; 0: an epoch."""
+    """Steps between two evaluations on the validation examples; 0: one epoch."""
     checkpoint_every: int = 0
-    """Steps between two checkpoints; 0: an epoch. The last step always has one."""
+    """Steps between two checkpoints; 0: one epoch. The last step always has one."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

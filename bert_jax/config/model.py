@@ -1,4 +1,4 @@
-"""The shape of the model, and the sizes that were released."""
+"""Configuration of the model, and the released sizes."""
 
 import dataclasses
 import functools
@@ -29,17 +29,17 @@ ProblemType = Literal[
 ]
 
 MAX_PARAMETERS = 10**12
-"""4 TB of float32, more than the devices of a pod hold with Adam's moments."""
+"""4 TB in float32; with Adam's moments, too much for the devices of a pod."""
 
 
 ANSWERABLE_LABELS = ("answerable", "unanswerable")
-"""`BertConfig.labels` of a model that may answer that there is no answer; one that may
-not has none. The head has two scores a token either way."""
+"""`BertConfig.labels` of a question answering model that may predict "no answer". Other
+such models have no labels. The head has two scores per token either way."""
 
 
 @dataclasses.dataclass(frozen=True)
 class BertConfig:
-    """The shape of the model: the fields of `bert_config.json`, and ours beside them.
+    """Shape of the model: the fields of `bert_config.json`, and additional ones.
 
     Defaults are BERT base, uncased English (Devlin et al. 2018, §3).
     """
@@ -47,48 +47,48 @@ class BertConfig:
     vocab_size: int = 30522
     """Number of entries in the token embedding table."""
     hidden_size: int = 768
-    """Width D of the residual stream."""
+    """Width D of the hidden states."""
     num_hidden_layers: int = 12
     """Number of encoder layers."""
     num_attention_heads: int = 12
-    """Attention heads a layer; must divide hidden_size."""
+    """Number of attention heads per layer; must divide hidden_size."""
     intermediate_size: int = 3072
     """Width F of the feed-forward layer."""
     hidden_act: Literal["gelu", "gelu_new", "relu"] = "gelu"
-    """gelu: by the error function; gelu_new: its tanh approximation."""
+    """Activation function; gelu uses the error function, gelu_new a tanh."""
     hidden_dropout_prob: float = 0.1
-    """Dropout on the embeddings and on each sublayer's output."""
+    """Dropout rate of the embeddings and of each sublayer's output."""
     attention_probs_dropout_prob: float = 0.1
-    """Dropout on the attention probabilities."""
+    """Dropout rate of the attention probabilities."""
     max_position_embeddings: int = 512
-    """Longest sequence that the position table holds."""
+    """Maximum sequence length, the size of the position embedding table."""
     type_vocab_size: int = 2
-    """Number of segments."""
+    """Number of segment types."""
     initializer_range: float = 0.02
-    """Standard deviation of the truncated normal that fills kernels and embeddings."""
+    """Standard deviation of the truncated normal that initialises the weights."""
     layer_norm_eps: float = 1e-12
     """Added to the variance in LayerNorm."""
     attention: Literal["bidirectional", "causal"] = "bidirectional"
-    """Which tokens a token may look at."""
+    """Attention mask: tokens attend to all tokens, or only to those before them."""
     fused_attention: bool = False
-    """Attend by cuDNN's kernel, where dtype is bfloat16 and the device NVIDIA's; takes
-    attention_probs_dropout_prob=0, which departs from the paper."""
+    """Use cuDNN's attention kernel with bfloat16 on NVIDIA GPUs.
+    Needs attention_probs_dropout_prob=0, unlike the paper."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """Of matrix products; parameters, softmax, LayerNorm and losses stay float32."""
+    """Type of matrix products; parameters, softmax, LayerNorm, losses stay float32."""
     remat: Literal["none", "attention", "layer"] = "none"
-    """What the backward pass computes again instead of keeping: the attention scores,
-    or all inside a layer (Chen et al. 2016; Korthikanti et al. 2022, §4)."""
+    """What the backward pass recomputes to save memory: attention scores,
+    or all of a layer (Chen et al. 2016; Korthikanti et al. 2022, §4)."""
 
     head: Head = "pretraining"
-    """What stands on the encoder."""
+    """Head on top of the encoder."""
     labels: tuple[str, ...] = ()
-    """Names of the classes of a head that has some, in the order of its outputs."""
+    """Class names of a classification head, in the order of its outputs."""
     problem_type: ProblemType = "single_label_classification"
-    """What the scores of a sequence classifier mean: one class of several, each class
-    by itself, or a number."""
+    """Output of a sequence classifier: one class of several, any number of classes,
+    or a real number."""
     pooling: Literal["cls", "mean"] = "cls"
-    """What a sequence classifier or embedding sees: the tanh layer on [CLS], or the
-    mean of the real tokens' hidden states."""
+    """Input of a sequence classifier or embedding: the tanh layer on [CLS],
+    or the mean of the hidden states of all tokens except padding."""
 
     def __post_init__(self) -> None:
         require_types(self)
@@ -101,7 +101,7 @@ class BertConfig:
         require(
             not (self.fused_attention and self.attention_probs_dropout_prob),
             f"attention_probs_dropout_prob={self.attention_probs_dropout_prob} cannot "
-            "be had with fused_attention; set it to 0, or leave the latter out.",
+            "be used with fused_attention; set it to 0, or leave the latter out.",
         )
         d, n = self.hidden_size, self.num_attention_heads
         rule = f"hidden_size={d} is not a multiple of num_attention_heads={n}"
@@ -121,7 +121,7 @@ class BertConfig:
 
     @classmethod
     def miniature(cls, layers: int, hidden: int, **overrides: Any) -> "BertConfig":
-        """One of the 24 released miniatures (Turc et al. 2019), or its kind."""
+        """A model of the shape of the 24 released miniatures (Turc et al. 2019)."""
         shape = {
             "num_hidden_layers": layers,
             "hidden_size": hidden,

@@ -1,4 +1,4 @@
-"""A training run: what on, with which masks, by which optimizer, on which devices."""
+"""Configuration of a training run: data, masking, optimizer, mesh."""
 
 import dataclasses
 import math
@@ -18,27 +18,27 @@ from bert_jax.config.model import BertConfig
 
 @dataclasses.dataclass(frozen=True)
 class MaskingConfig:
-    """Which tokens the model must predict (Devlin et al. 2018, §3.1, Task #1)."""
+    """Masking of tokens to predict (Devlin et al. 2018, §3.1, Task #1)."""
 
     rate: float = 0.15
-    """Share of a row's tokens to predict; its length counts [CLS] and [SEP]."""
+    """Fraction of a row's tokens to predict, counted with [CLS] and [SEP]."""
     max_predictions: int = 20
-    """Prediction slots P a row; rows due fewer fill the rest with weight 0."""
+    """Maximum predictions per row, P; unused slots have weight 0."""
     unit: Literal["token", "whole_word", "span"] = "token"
-    """What is hidden together: single tokens, whole words, or runs of words of
-    geometric length (Joshi et al. 2019, §3.1)."""
+    """Unit of masking: single tokens, whole words,
+    or spans of words of geometric length (Joshi et al. 2019, §3.1)."""
     mask_share: float = 0.8
-    """Share of the predictions shown as [MASK]."""
+    """Fraction of predicted tokens that are replaced by [MASK]."""
     random_share: float = 0.1
-    """Share shown as a random token; the rest is shown as it is."""
+    """Fraction of predicted tokens replaced by a random token; the rest is kept."""
     span_probability: float = 0.2
-    """With unit span: that a span ends after each of its words."""
+    """With unit=span: probability that a span ends after each of its words."""
     max_span: int = 10
-    """With unit span: the most words a span."""
+    """With unit=span: maximum number of words in a span."""
     mask_token_id: int | None = None
-    """Id of [MASK]; None: as the dataset's tokenizer says."""
+    """Id of [MASK]; None: from the dataset's tokenizer."""
     vocab_size: int | None = None
-    """Random replacements are drawn from so many ids; None: as the tokenizer says."""
+    """Number of ids to draw random tokens from; None: from the dataset's tokenizer."""
 
     def __post_init__(self) -> None:
         require_types(self)
@@ -59,18 +59,18 @@ class MaskingConfig:
 
 @dataclasses.dataclass(frozen=True)
 class DataConfig:
-    """What to train on."""
+    """The dataset to train on."""
 
     path: str = ""
-    """Directory made by `bert-jax prepare`."""
+    """Directory of the dataset, written by `bert-jax prepare`."""
     sequence_length: int = 128
-    """Tokens a row; must be the dataset's."""
+    """Tokens per row; must equal that of the dataset."""
     fingerprint: str = ""
-    """Of the dataset's content; filled in at the start, checked on resuming."""
+    """Hash of the dataset's content; filled in at the start, checked when resuming."""
     pairs: Literal["", "nsp", "sop", "none"] = ""
-    """What the dataset's pairs teach; filled in at the start."""
+    """Objective of the dataset's pairs; filled in at the start."""
     first_step: int = 0
-    """Step at which the order of rows begins; filled in by keep_optimizer."""
+    """Step at which the order of rows begins; filled in with keep_optimizer."""
 
     def __post_init__(self) -> None:
         require_types(self)
@@ -83,31 +83,31 @@ class OptimizerConfig:
     """AdamW with linear warm-up and linear decay (Devlin et al. 2018, A.2), or LAMB."""
 
     algorithm: Literal["adamw", "lamb"] = "adamw"
-    """lamb: each kernel's and embedding's update has the kernel's own norm, for batches
-    of tens of thousands of rows (You et al. 2020, Alg. 2)."""
+    """adamw, or lamb for batches of tens of thousands of rows: it scales each update
+    to the norm of its kernel or embedding (You et al. 2020, Alg. 2)."""
     peak_learning_rate: float = 1e-4
-    """Reached at the end of the warm-up."""
+    """Maximum learning rate, reached at the end of the warm-up."""
     warmup_steps: int = 10_000
-    """Steps from 0 to the peak."""
+    """Number of warm-up steps, from learning rate 0 to the peak."""
     warmup_share: float = 0.0
-    """With warmup_steps=0: the share of the schedule from 0 to the peak."""
+    """With warmup_steps=0: warm-up as a fraction of the schedule."""
     decay_steps: int = 0
-    """Step at which the learning rate is back at 0; 0: at num_steps."""
+    """Step at which the learning rate has decayed to 0; 0: num_steps."""
     weight_decay: float = 0.01
-    """On kernels and embeddings; biases and LayerNorm are not decayed."""
+    """Weight decay of kernels and embeddings; biases and LayerNorm have none."""
     beta1: float = 0.9
-    """Decay of the first moment."""
+    """Decay rate of the first moment."""
     beta2: float = 0.999
-    """Decay of the second moment."""
+    """Decay rate of the second moment."""
     epsilon: float = 1e-6
-    """Added to the root of the second moment."""
+    """Added to the square root of the second moment."""
     max_grad_norm: float = 1.0
-    """The global gradient is scaled down to this norm."""
+    """Maximum global norm of the gradient; larger gradients are scaled down to it."""
     layer_decay: float = 1.0
-    """Each layer learns at this multiple of the rate of the one above it; the heads at
-    the full rate, the embeddings below the first layer (Clark et al. 2020, A)."""
+    """Multiply the learning rate by this factor for each layer below the heads,
+    and once more for the embeddings (Clark et al. 2020, A)."""
     frozen_layers: int = 0
-    """So many of the lowest layers, and the embeddings with them, stay as they are."""
+    """Number of lowest layers that are not updated, together with the embeddings."""
 
     def __post_init__(self) -> None:
         require_types(self)
@@ -121,15 +121,15 @@ class OptimizerConfig:
 
 @dataclasses.dataclass(frozen=True)
 class MeshConfig:
-    """How the devices are arranged: `data` times `fsdp` times `tensor` of them."""
+    """Mesh of `data` times `fsdp` times `tensor` devices."""
 
     data: int = -1
-    """Groups that share a batch and hold parameters of their own; -1: all the rest."""
+    """Devices that shard the batch and replicate parameters; -1: all remaining ones."""
     fsdp: int = 1
-    """Devices that share a batch, and the parameters too (Zhao et al. 2023)."""
+    """Devices that shard both the batch and the parameters (Zhao et al. 2023)."""
     tensor: int = 1
-    """Devices that share each layer's heads and feed-forward width (Shoeybi et al.
-    2019); must divide both."""
+    """Devices that shard the heads and feed-forward width of each layer;
+    must divide both (Shoeybi et al. 2019)."""
 
     def __post_init__(self) -> None:
         require_types(self)
@@ -140,52 +140,49 @@ class MeshConfig:
         )
 
 
-def steps_between(told: str) -> range:
-    """The steps that FIRST:LAST names, both included; empty where it does not."""
-    found = re.fullmatch(r"(\d+):(\d+)", told)
-    return range(int(found[1]), int(found[2]) + 1) if found else range(0)
+def parse_step_range(text: str) -> range:
+    """The steps of FIRST:LAST, both included; empty if `text` is anything else."""
+    match = re.fullmatch(r"(\d+):(\d+)", text)
+    return range(int(match[1]), int(match[2]) + 1) if match else range(0)
 
 
 @dataclasses.dataclass(frozen=True)
 class RunConfig:
-    """What every training run is told."""
+    """Configuration that all training runs share."""
 
     model: BertConfig = BertConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     mesh: MeshConfig = MeshConfig()
     num_steps: int = 900_000
-    """Optimizer steps to run to."""
+    """Total number of optimizer steps."""
     batch_size: int = 256
-    """Rows an optimizer step, over all devices and hosts."""
+    """Rows per optimizer step, over all devices and hosts."""
     microbatches: int = 1
-    """Parts that a batch is worked through in, one after another, to save memory; the
-    update is that of the whole batch."""
+    """Number of parts in which a batch is processed, one after another, to save memory;
+    the update is that of the whole batch."""
     init_from: str = ""
-    """Workdir, checkpoint, Hugging Face directory or hf:OWNER/NAME@REVISION to take the
-    parameters from; empty: drawn by the seed."""
+    """Initial parameters: a workdir, checkpoint, Hugging Face directory
+    or hf:OWNER/NAME@REVISION; empty: random."""
     allow_extra: bool = False
-    """With init_from: leave tensors of a Hugging Face directory aside that its model
-    does not have."""
+    """With init_from: ignore tensors of a Hugging Face model that are not used here."""
     seed: int = 0
-    """Of initialisation, data order, masks and dropout."""
+    """Seed of initialisation, data order, masks and dropout."""
     log_every: int = 100
-    """Steps between two training lines."""
+    """Steps between two lines of training metrics."""
     eval_every: int = 10_000
     """Steps between two evaluations on the validation rows."""
     checkpoint_every: int = 10_000
     """Steps between two checkpoints; the last step always has one."""
     keep_checkpoints: int = 2
-    """How many of the newest to keep, beside the best."""
+    """Number of newest checkpoints to keep, besides the best one."""
     max_failed_saves: int = 5
-    """Checkpoints in a row that may fail to be written before the run ends; each is
-    tried again."""
+    """Number of failed saves in a row that ends the run; each is retried."""
     hang_timeout_minutes: float = 60.0
-    """Abort, with the stack of each thread, where no step ends for so long after the
-    first; 0: wait for ever."""
+    """Abort, with all stacks, if no step after the first ends for so long; 0: never."""
     log_examples: bool = False
     """Write the row numbers of each step to examples.jsonl."""
     profile_steps: str = ""
-    """FIRST:LAST, as 10:15: trace these steps, both included, into WORKDIR/profile."""
+    """FIRST:LAST, such as 10:15: trace these steps (inclusive) to WORKDIR/profile."""
 
     def __post_init__(self) -> None:
         require_types(self)
@@ -214,51 +211,49 @@ class RunConfig:
         )
 
     def _check_mesh(self) -> None:
-        """The axes must divide what lies over them."""
+        """Check that each axis divides the widths that are sharded over it."""
         for axis, width in (
             ("fsdp", "hidden_size"),
             ("tensor", "num_attention_heads"),
             ("tensor", "intermediate_size"),
         ):
-            parts, whole = getattr(self.mesh, axis), getattr(self.model, width)
+            devices, size = getattr(self.mesh, axis), getattr(self.model, width)
             require(
-                whole % parts == 0,
-                f"mesh.{axis}={parts} does not divide model.{width}={whole}; "
-                f"{math.gcd(parts, whole)} would.",
+                size % devices == 0,
+                f"mesh.{axis}={devices} does not divide model.{width}={size}; "
+                f"{math.gcd(devices, size)} would.",
             )
 
     def _check_profile(self) -> None:
-        told = self.profile_steps
-        steps, end = steps_between(told), self.num_steps or math.inf
+        text = self.profile_steps
+        steps, end = parse_step_range(text), self.num_steps or math.inf
         require(
-            not told or 0 < steps.start < steps.stop <= end + 1,
-            f"profile_steps={told} must be FIRST:LAST, two steps of the run, as in "
+            not text or 0 < steps.start < steps.stop <= end + 1,
+            f"profile_steps={text} must be FIRST:LAST, two steps of the run, as in "
             f"10:15; steps are counted from 1{f' to {end}' if self.num_steps else ''}.",
         )
 
     @property
     def schedule_steps(self) -> int:
-        """The step at which the learning rate is back at 0."""
+        """The step at which the learning rate has decayed to 0."""
         return self.optimizer.decay_steps or self.num_steps
 
     @property
-    def rows_at_once(self) -> int:
-        """Of a microbatch. What is worked through in parts is too large to be evaluated
-        as a whole."""
+    def microbatch_size(self) -> int:
+        """Rows of a microbatch; evaluation uses it too, to need no more memory."""
         return self.batch_size // self.microbatches
 
 
 @dataclasses.dataclass(frozen=True)
 class PretrainConfig(RunConfig):
-    """A pretraining run. Defaults are the paper's first phase, except its hardware."""
+    """A pretraining run. The defaults are the paper's first phase."""
 
     data: DataConfig = DataConfig()
     masking: MaskingConfig = MaskingConfig()
     eval_rows: int = 65_536
-    """Validation rows that an evaluation takes: the first ones, which are in random
-    order; 0: all."""
+    """Number of validation rows per evaluation (the same random ones); 0: all."""
     keep_optimizer: bool = False
-    """With init_from: take its optimizer and step too; the schedule counts on."""
+    """With init_from: also take optimizer state and step; the schedule continues."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -272,9 +267,9 @@ class PretrainConfig(RunConfig):
         )
         require(
             self.model.head == "pretraining",
-            f"model.head={self.model.head} has nothing to pretrain; leave it out.",
+            f"model.head={self.model.head} cannot be pretrained; leave it out.",
         )
         require(
             bool(self.init_from) or not self.keep_optimizer,
-            "keep_optimizer needs init_from; name the run to go on from.",
+            "keep_optimizer needs init_from; name the run to continue from.",
         )

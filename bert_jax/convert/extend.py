@@ -9,7 +9,7 @@ import numpy as np
 from etils import epath
 from jaxtyping import Float
 
-from bert_jax.config.checks import shown
+from bert_jax.config.checks import quoted
 from bert_jax.convert.receipts import write_checkpoint
 from bert_jax.formats.names import some
 from bert_jax.pretrained import Model, load_pretrained
@@ -110,7 +110,7 @@ def with_positions(model: Model, number: int) -> Model:
     old = model.config.max_position_embeddings
     if not old < number <= MAX_POSITIONS:
         raise ValueError(
-            f"positions={shown(number)} must be more than the {old} that the model "
+            f"positions={quoted(number)} must be more than the {old} that the model "
             f"has, and at most {MAX_POSITIONS}."
         )
     params = copy.copy(model.params)

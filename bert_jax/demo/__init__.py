@@ -1,1 +1,1 @@
-"""The whole story on English that every install has."""
+"""The demo: all steps on a corpus of installed documentation, offline."""

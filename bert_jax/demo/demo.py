@@ -1,7 +1,6 @@
-"""The whole story, offline: installed documentation in, a small BERT out.
+"""The demo, offline: pretrain a small BERT on the documentation of installed packages.
 
-It is pretrained on that text, and then learns from few examples which library a
-paragraph is from.
+It is then fine-tuned on a few examples to tell which library a paragraph is from.
 """
 
 import dataclasses
@@ -26,11 +25,11 @@ from bert_jax.data.vocabulary import train_vocabulary
 from bert_jax.demo.installed_documentation import write_corpus
 from bert_jax.demo.paragraph_origins import (
     COLUMNS,
-    PARTS,
+    SPLITS,
     paragraph_origins,
     write_origins,
 )
-from bert_jax.demo.report import show
+from bert_jax.demo.report import print_report
 from bert_jax.runs.finetuning import BASELINE, finetune
 from bert_jax.runs.pretraining import pretrain
 from bert_jax.tasks.tables import read_table
@@ -38,10 +37,10 @@ from bert_jax.tasks.tables import read_table
 VOCAB_SIZE, SEQUENCE_LENGTH, NUM_STEPS = 4096, 64, 3500
 FINETUNING_STEPS = 240
 
-# What a few minutes on two cores teach most, by measurement (docs/pretraining.md): no
-# dropout, since hardly a row is seen twice; more masks than 15 %, since each is a
-# lesson (Wettig et al. 2022); wider initialisation and shorter memory of Adam's; two
-# heads, wide enough to tell the positions of a row apart.
+# Measured to give the lowest loss in a few minutes on two cores (docs/pretraining.md):
+# no dropout, since few rows are seen twice; a masking rate above 15 %, since each mask
+# is a training signal (Wettig et al. 2022); a larger initialisation and a smaller beta2
+# for Adam; two heads, wide enough to distinguish the positions of a row.
 CONFIG = PretrainConfig(
     model=BertConfig.tiny(
         vocab_size=VOCAB_SIZE,
@@ -62,9 +61,9 @@ CONFIG = PretrainConfig(
     checkpoint_every=NUM_STEPS // 2,
 )
 
-# One recipe for both beginnings, and one evaluation at the end, so that nothing is
-# chosen by the paragraphs that are scored. Few rows that come up many times need much
-# dropout, and see the mean of all tokens sooner than [CLS] (docs/pretraining.md).
+# The same for the pretrained and the random model, with one evaluation at the end, so
+# that nothing is selected on the validation set. Few rows that repeat often need much
+# dropout, and mean pooling learns faster from them than [CLS] (docs/pretraining.md).
 FINETUNING = FinetuneConfig(
     model=BertConfig(
         pooling="mean", hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.3
@@ -84,9 +83,9 @@ FINETUNING = FinetuneConfig(
 
 
 def demo(workdir: str | os.PathLike[str]) -> None:
-    """Corpus, vocabulary, dataset, model, and what it has learned, under `workdir`.
+    """Make corpus, vocabulary, dataset and models under `workdir`, and print scores.
 
-    What an earlier call has finished there is kept; what it began is gone on with.
+    A second call keeps what is finished there, and resumes what is not.
     """
     root, start = Path(workdir), time.monotonic()
     make_dataset(root)
@@ -94,14 +93,14 @@ def demo(workdir: str | os.PathLike[str]) -> None:
     data = dataclasses.replace(CONFIG.data, path=str(root / "data"))
     scores = pretrain(dataclasses.replace(CONFIG, data=data), root / "model")
     print("5/5  Fine-tuning: which library is a paragraph from?", flush=True)
-    accuracies = learn_origins(root)
+    accuracies = finetune_on_origins(root)
     minutes = (time.monotonic() - start) / 60
     corpus = json.loads((root / "corpus" / "corpus.json").read_text())
-    show(root, corpus, scores, accuracies, minutes)
+    print_report(root, corpus, scores, accuracies, minutes)
 
 
 def make_dataset(root: Path) -> None:
-    """Everything that pretraining takes, from installed packages."""
+    """Make corpus, vocabulary and dataset from the installed packages."""
     corpus, vocabulary = root / "corpus", root / "vocabulary"
     text = (str(corpus / "*.txt"),)
     print("1/5  Corpus: the documentation of the installed packages.", flush=True)
@@ -123,41 +122,43 @@ def make_dataset(root: Path) -> None:
     )
 
 
-def learn_origins(root: Path) -> dict[str, float]:
-    """Accuracies on paragraphs of modules that were not learned from, by what learned.
+def finetune_on_origins(root: Path) -> dict[str, float]:
+    """The validation accuracy of each model, by its name in the report.
 
-    Pretrained and not, one seed each, and a linear model of words beside them.
+    The models are the pretrained encoder, the same from random initialisation (one seed
+    each), a linear model, and the most frequent class.
     """
     origins = root / "origins"
     if not origins.exists():
         write_origins(paragraph_origins(root / "corpus"), origins)
-    train, validation = (str(origins / f"{part}.csv") for part in PARTS)
+    train, validation = (str(origins / f"{split}.csv") for split in SPLITS)
     data = dataclasses.replace(FINETUNING.data, train=train, validation=validation)
     config = dataclasses.replace(FINETUNING, data=data, init_from=str(root / "model"))
-    found = {}
+    scores = {}
     for name, from_scratch in (("pretrained", False), ("from_scratch", True)):
         print(f"library_{name}:", flush=True)
-        found[name] = finetune(
+        scores[name] = finetune(
             dataclasses.replace(config, from_scratch=from_scratch),
             root / f"library_{name}",
             root / "examples",
         )
-    guess = next(v for k, v in found["pretrained"].items() if k.startswith(BASELINE))
+    pretrained = scores["pretrained"]
+    baseline = next(v for name, v in pretrained.items() if name.startswith(BASELINE))
     return {
-        "pretrained encoder": found["pretrained"]["accuracy"],
-        "random initialisation": found["from_scratch"]["accuracy"],
-        "TF-IDF and logistic regression": word_accuracy(train, validation),
-        "the commonest library": guess,
+        "pretrained encoder": pretrained["accuracy"],
+        "random initialisation": scores["from_scratch"]["accuracy"],
+        "TF-IDF and logistic regression": linear_accuracy(train, validation),
+        "the commonest library": baseline,
     }
 
 
-def word_accuracy(train: str, validation: str) -> float:
-    """Accuracy of a linear model of the words and pairs of words in each text."""
+def linear_accuracy(train: str, validation: str) -> float:
+    """The validation accuracy of logistic regression on TF-IDF of words and bigrams."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
 
-    (texts, labels), (asked, answers) = (
+    (texts, labels), (validation_texts, validation_labels) = (
         [[row.values[name] for row in rows] for name in COLUMNS]
         for rows in (read_table(train), read_table(validation))
     )
@@ -165,4 +166,5 @@ def word_accuracy(train: str, validation: str) -> float:
         TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True),
         LogisticRegression(max_iter=1000),
     )
-    return float(model.fit(texts, labels).score(asked, answers))
+    model.fit(texts, labels)
+    return float(model.score(validation_texts, validation_labels))

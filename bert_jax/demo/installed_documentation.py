@@ -1,9 +1,8 @@
-"""English that every install has: the documentation of Python and of our dependencies.
+"""A corpus that every installation has: docstrings of Python and of the dependencies.
 
-The sources are read, never imported. A module is a document: the prose paragraphs of
-its docstrings. Code, tables, headings and references are dropped, and a paragraph that
-came up before is kept only once, so that no split of the documents has the same text on
-both sides.
+The sources are read, never imported. Each module is a document: the prose paragraphs of
+its docstrings, without code, tables, headings and references. Duplicate paragraphs are
+dropped, so that no text is in both training and validation documents.
 """
 
 import ast
@@ -26,7 +25,7 @@ from etils import epath
 
 from bert_jax.config.serialization import to_dict
 from bert_jax.data.worker_lifetime import end_with_parent
-from bert_jax.demo.prose import fold, paragraphs
+from bert_jax.demo.prose import duplicate_key, paragraphs
 from bert_jax.storage.files import write_json
 
 DISTRIBUTIONS = (
@@ -34,12 +33,12 @@ DISTRIBUTIONS = (
     " sentencepiece tokenizers sentencex tyro rich tensorboardX scikit-learn jaxtyping"
     " safetensors pyarrow importlib-resources"
 ).split()
-"""These and whatever they require, as far as it is installed, make the corpus."""
+"""The corpus is made from these and their requirements, as far as installed."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Library:
-    """Python itself or one installed distribution."""
+    """Python itself, or one installed distribution."""
 
     name: str
     version: str
@@ -49,7 +48,7 @@ class Library:
 
 @dataclasses.dataclass(frozen=True)
 class LibrarySummary:
-    """What one library gave."""
+    """The counts of one library's documentation."""
 
     version: str
     documents: int
@@ -59,38 +58,38 @@ class LibrarySummary:
 
 @dataclasses.dataclass(frozen=True)
 class CorpusSummary:
-    """What `write_corpus` wrote, and what it left out."""
+    """The counts of what `write_corpus` wrote and left out."""
 
     documents: int
     paragraphs: int
     words: int
     bytes: int
     duplicates: int
-    """Paragraphs of prose dropped because they had come up before."""
+    """Duplicate paragraphs that were dropped."""
     unreadable: tuple[str, ...]
     """Modules that could not be read or parsed."""
     sha256: str
-    """Over names and bytes of the text files."""
+    """Checksum of the names and contents of the text files."""
     libraries: dict[str, LibrarySummary]
 
 
 def docstrings(source: bytes | str) -> list[str]:
     """The docstrings of a module, its classes, functions and attributes, in order.
 
-    Beside them, every string of several lines in a plain statement of the module: there
-    `pydoc_data.topics` and NumPy's `add_newdoc` keep their documentation.
+    Also every string of several lines in a simple statement of the module, where
+    `pydoc_data.topics` and NumPy's `add_newdoc` keep documentation.
 
     Raises:
         SyntaxError, ValueError, RecursionError: `source` is not a Python module.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # other people's invalid escapes
+        warnings.simplefilter("ignore")  # invalid escapes in other packages
         statements = ast.parse(source).body
-    found: list[str] = []
+    texts: list[str] = []
     for statement in statements:
         nested = hasattr(statement, "body")
-        found += _nested_docstrings(statement) if nested else _strings(statement)
-    return found
+        texts += _nested_docstrings(statement) if nested else _strings(statement)
+    return texts
 
 
 def _nested_docstrings(node: ast.AST) -> Iterator[str]:
@@ -112,26 +111,26 @@ def _strings(node: ast.AST) -> Iterator[str]:
 
 def installed_libraries() -> list[Library]:
     """Python's standard library and the installed `DISTRIBUTIONS`, sorted by name."""
-    found: dict[str, importlib.metadata.Distribution] = {}
+    distributions: dict[str, importlib.metadata.Distribution] = {}
     names = list(DISTRIBUTIONS)
     while names:
         name = re.sub(r"[-_.]+", "-", names.pop()).lower()
-        if name in found:
+        if name in distributions:
             continue
         try:
-            found[name] = importlib.metadata.distribution(name)
+            distributions[name] = importlib.metadata.distribution(name)
         except importlib.metadata.PackageNotFoundError:
             continue  # not needed on this platform
-        for requirement in found[name].requires or ():
+        for requirement in distributions[name].requires or ():
             if "extra ==" not in requirement:
                 names.append(re.split(r"[^\w.-]", requirement, maxsplit=1)[0])
     stdlib = Path(sysconfig.get_path("stdlib"))
     files = (path.relative_to(stdlib).as_posix() for path in stdlib.rglob("*.py"))
-    libraries = [library("python", platform.python_version(), stdlib, files)]
-    for name, distribution in found.items():
+    libraries = [make_library("python", platform.python_version(), stdlib, files)]
+    for name, distribution in distributions.items():
         files = (file.as_posix() for file in distribution.files or ())
         root = Path(str(distribution.locate_file("")))
-        libraries.append(library(name, distribution.version, root, files))
+        libraries.append(make_library(name, distribution.version, root, files))
     return sorted(libraries, key=lambda library: library.name)
 
 
@@ -141,8 +140,8 @@ _NOT_DOCUMENTATION = re.compile(
 )
 
 
-def library(name: str, version: str, root: Path, files: Iterable[str]) -> Library:
-    """The library whose modules are the `.py` files among `files`, tests left out."""
+def make_library(name: str, version: str, root: Path, files: Iterable[str]) -> Library:
+    """A library with the `.py` files of `files` as modules, except tests."""
     modules = {
         file.removesuffix(".py").removesuffix("/__init__").replace("/", "."): root
         / file
@@ -172,39 +171,39 @@ def _read_modules(paths: list[Path], workers: int) -> list[list[str] | None]:
 
 def _start_worker() -> None:
     end_with_parent()
-    # Syntax trees hold no cycles: looking for them takes a third of the parser's time.
+    # Syntax trees have no cycles, and the search for them takes a third of the time.
     gc.disable()
 
 
 @dataclasses.dataclass
 class _Corpus:
     documents: dict[str, dict[str, list[str]]]
-    """By library and module; only those that have paragraphs."""
+    """Library → module → paragraphs; only modules that have paragraphs."""
     duplicates: int = 0
     unreadable: tuple[str, ...] = ()
 
 
 def _read_corpus(libraries: Sequence[Library], workers: int) -> _Corpus:
-    """The documents of `libraries`; a paragraph stays where it comes up first."""
+    """Read the documents of `libraries`; of duplicates, the first is kept."""
     corpus = _Corpus({library.name: {} for library in libraries})
     modules = [
         (library.name, *module) for library in libraries for module in library.modules
     ]
-    found = _read_modules([path for *_, path in modules], workers)
+    documents = _read_modules([path for *_, path in modules], workers)
     seen: set[str] = set()
-    for (library, name, _), document in zip(modules, found, strict=True):
+    for (library, name, _), document in zip(modules, documents, strict=True):
         if document is None:
             corpus.unreadable += (f"{library}: {name}",)
             continue
-        fresh = []
+        new = []
         for paragraph in document:
-            folded = fold(paragraph)
-            if folded not in seen:
-                seen.add(folded)
-                fresh.append(paragraph)
-        corpus.duplicates += len(document) - len(fresh)
-        if fresh:
-            corpus.documents[library][name] = fresh
+            key = duplicate_key(paragraph)
+            if key not in seen:
+                seen.add(key)
+                new.append(paragraph)
+        corpus.duplicates += len(document) - len(new)
+        if new:
+            corpus.documents[library][name] = new
     return corpus
 
 
@@ -214,7 +213,7 @@ def _summarize(
     digest = hashlib.sha256()
     for name, text in texts.items():
         digest.update(f"{name}\n{text}".encode())
-    parts = {
+    summaries = {
         library.name: LibrarySummary(
             version=library.version,
             documents=len(corpus.documents[library.name]),
@@ -224,14 +223,14 @@ def _summarize(
         for library in libraries
     }
     return CorpusSummary(
-        documents=sum(part.documents for part in parts.values()),
-        paragraphs=sum(part.paragraphs for part in parts.values()),
-        words=sum(part.words for part in parts.values()),
+        documents=sum(x.documents for x in summaries.values()),
+        paragraphs=sum(x.paragraphs for x in summaries.values()),
+        words=sum(x.words for x in summaries.values()),
         bytes=sum(len(text.encode()) for text in texts.values()),
         duplicates=corpus.duplicates,
         unreadable=corpus.unreadable,
         sha256=digest.hexdigest(),
-        libraries=parts,
+        libraries=summaries,
     )
 
 
@@ -240,14 +239,18 @@ def write_corpus(
     libraries: Sequence[Library] | None = None,
     workers: int = 0,
 ) -> CorpusSummary:
-    """Write the documentation of `libraries` (None: of the installed ones) as text.
+    """Write the documentation of `libraries` as text files.
 
     `directory` then holds `NAME.txt` for each library with prose (one paragraph a line,
-    a blank line between documents) and `corpus.json`: the summary, and the module that
-    each document is. The number of processes (0: one a core) changes only the time.
+    a blank line between documents) and `corpus.json`: the summary, and the module of
+    each document.
+
+    Args:
+        libraries: None: the installed ones.
+        workers: number of processes; 0: one per core.
 
     Raises:
-        FileExistsError: `directory` is there and not empty.
+        FileExistsError: `directory` exists and is not empty.
         ValueError: the libraries hold no prose.
     """
     target = Path(directory).absolute()

@@ -1,7 +1,7 @@
-"""Which library is a paragraph from? A small task that the demo's corpus holds ready.
+"""The demo's classification task: which library is a paragraph from?
 
-The libraries' names are taken out of the texts, and no module is on both sides of the
-split, so that what is left to go by is how each library talks, and of what.
+Names of libraries are removed from the texts, and no module is in both splits, so that
+only the style and the topics of a library tell it apart.
 """
 
 import collections
@@ -17,14 +17,14 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from bert_jax.demo.prose import fold
+from bert_jax.demo.prose import duplicate_key
 
 COLUMNS = ("text", "library")
-PARTS = ("train", "validation")
+SPLITS = ("train", "validation")
 GAP = "…"
-"""Stands wherever a name was."""
+"""Replaces each removed name."""
 
-# What a library is called beside its own names and those it is imported by.
+# Names of libraries besides those of their distributions and packages.
 _ALIASES = {
     "flax": "nnx linen",
     "huggingface-hub": "hf huggingface",
@@ -40,13 +40,13 @@ _ALIASES = {
 }
 _IN_TWO_WORDS = re.compile(r"\b(hugging|scikit)\s(?=(face|learn)\b)", re.IGNORECASE)
 _IDENTIFIER = re.compile(r"\w+(?:[.-]\w+)*")
-_VALIDATION_SHARE = 0.25  # of the modules
-_LONG = 5  # letters; shorter names are looked for as words of their own alone
+_VALIDATION_FRACTION = 0.25  # of the modules
+_LONG = 5  # letters; shorter names are removed only as separate words
 
 
 @dataclasses.dataclass(frozen=True)
 class Paragraph:
-    """A paragraph, and where it is from."""
+    """A paragraph with its library and module."""
 
     text: str
     library: str
@@ -55,7 +55,7 @@ class Paragraph:
 
 @dataclasses.dataclass(frozen=True)
 class Origins:
-    """The two parts of the task."""
+    """The two splits of the task, and the libraries that are its classes."""
 
     libraries: tuple[str, ...]
     train: tuple[Paragraph, ...]
@@ -63,149 +63,153 @@ class Origins:
 
 
 def read_modules(corpus: Path) -> dict[str, list[str]]:
-    """The modules of each library, in the order of its documents."""
+    """Read the modules of each library, in the order of its documents."""
     summary = json.loads((corpus / "corpus.json").read_text())
     modules: dict[str, list[str]] = summary["modules"]
     return modules
 
 
 def read_paragraphs(corpus: Path) -> list[Paragraph]:
-    """The paragraphs that `write_corpus` wrote, in its order."""
-    found = []
+    """Read the paragraphs that `write_corpus` wrote, in its order."""
+    paragraphs = []
     for library, modules in read_modules(corpus).items():
         if modules:
             text = (corpus / f"{library}.txt").read_text(encoding="utf-8")
             documents = text.strip().split("\n\n")
             for module, document in zip(modules, documents, strict=True):
                 for line in document.split("\n"):
-                    found.append(Paragraph(line, library, module))
-    return found
+                    paragraphs.append(Paragraph(line, library, module))
+    return paragraphs
 
 
-def names_of(library: str, modules: Iterable[str]) -> set[str]:
-    """What a library is called: its own name, those it is imported by, its aliases."""
+def library_names(library: str, modules: Iterable[str]) -> set[str]:
+    """The names of a library: of its distribution and its packages, and aliases."""
     names = {library, *_ALIASES.get(library, "").split()}
-    # Python's own modules have no package in common; each is called by its own name.
+    # Python's own modules have no package in common.
     if library != "python":
         names |= {module.split(".")[0] for module in modules}
     return {name.strip("_").lower() for name in names}
 
 
 @dataclasses.dataclass(frozen=True)
-class Names:
-    """What gives a library away."""
+class RevealingNames:
+    """Names that would reveal the library of a paragraph."""
 
     libraries: frozenset[str]
-    """What the libraries to tell apart are called; taken out everywhere, a long name
-    inside of words too."""
+    """Names of the classes; removed also as parts of identifiers, and long ones inside
+    words."""
     modules: frozenset[str]
-    """Parts of modules' names, and names of other libraries; taken out as words."""
+    """Parts of modules' names, and names of other libraries; removed as words."""
 
     @functools.cached_property
     def _long(self) -> list[str]:
-        squeezed = {re.sub(r"[\W_]", "", name) for name in self.libraries}
-        return [name for name in squeezed if len(name) >= _LONG]
+        letters = {re.sub(r"[\W_]", "", name) for name in self.libraries}
+        return [name for name in letters if len(name) >= _LONG]
 
-    def without(self, text: str) -> str:
-        """`text` with `GAP` for each name, and for each path of which one is part."""
+    def remove_from(self, text: str) -> str:
+        """`text` with `GAP` for each name, and for each dotted path that has one."""
         joined = _IN_TWO_WORDS.sub(r"\1", text)
         return _IDENTIFIER.sub(self._gap_for_name, joined)
 
-    def _gap_for_name(self, found: re.Match[str]) -> str:
-        word = found[0].lower()
-        squeezed = re.sub(r"[\W_]", "", word)
-        told = (
-            any(name in squeezed for name in self._long)
+    def _gap_for_name(self, match: re.Match[str]) -> str:
+        word = match[0].lower()
+        letters = re.sub(r"[\W_]", "", word)
+        reveals = (
+            any(name in letters for name in self._long)
             or not self.libraries.isdisjoint(re.split(r"[\W_]", word))
             or not self.modules.isdisjoint(re.split(r"\W", word))
         )
-        return GAP if told else found[0]
+        return GAP if reveals else match[0]
 
 
-def names_in(
+def collect_names(
     modules: Mapping[str, Sequence[str]],
     libraries: Sequence[str],
     paragraphs: Iterable[Paragraph],
-) -> Names:
-    """All names that could give one of `libraries` away.
+) -> RevealingNames:
+    """Collect all names that could reveal one of `libraries`.
 
-    Many modules have an ordinary word for a name ("array"): what at least half of the
-    libraries use in their paragraphs stays in.
+    Many modules are named by an ordinary word ("array"). Words that at least half of
+    the libraries use in their paragraphs are not removed.
     """
-    chosen: set[str] = set()
-    others: set[str] = set()
-    for library, names in modules.items():
-        called = names_of(library, names)
-        chosen |= called if library in libraries else set()
-        others |= called
-        for name in names:
-            others |= {part.strip("_").lower() for part in name.split(".")}
-    used: dict[str, set[str]] = {library: set() for library in libraries}
+    class_names: set[str] = set()
+    other_names: set[str] = set()
+    for library, library_modules in modules.items():
+        names = library_names(library, library_modules)
+        class_names |= names if library in libraries else set()
+        other_names |= names
+        for module in library_modules:
+            other_names |= {part.strip("_").lower() for part in module.split(".")}
+    words: dict[str, set[str]] = {library: set() for library in libraries}
     for paragraph in paragraphs:
-        if paragraph.library in used:
-            used[paragraph.library] |= set(re.findall(r"\w+", paragraph.text.lower()))
-    told = {
+        if paragraph.library in words:
+            words[paragraph.library] |= set(re.findall(r"\w+", paragraph.text.lower()))
+    rare = {
         name
-        for name in others - {""}
-        if sum(name in words for words in used.values()) < len(libraries) / 2
+        for name in other_names - {""}
+        if sum(name in used for used in words.values()) < len(libraries) / 2
     }
-    return Names(frozenset(chosen), frozenset(told - chosen))
+    return RevealingNames(frozenset(class_names), frozenset(rare - class_names))
 
 
-def _draw(*what: str) -> float:
-    """A number in [0, 1) that belongs to `what`."""
-    digest = hashlib.blake2b("\n".join(what).encode(), digest_size=8).digest()
+def _hash_to_unit(*texts: str) -> float:
+    """A hash of `texts` as a number in [0, 1)."""
+    digest = hashlib.blake2b("\n".join(texts).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2.0**64
 
 
-def _in_turn(paragraphs: Iterable[Paragraph]) -> list[Paragraph]:
-    """In drawn order, but each module's first before any module's second."""
-    drawn = [(_draw(each.library, each.module, each.text), each) for each in paragraphs]
+def _interleave_modules(paragraphs: Iterable[Paragraph]) -> list[Paragraph]:
+    """Order paragraphs by hash, with the first of each module before any second one."""
+    by_hash = sorted(
+        paragraphs, key=lambda p: _hash_to_unit(p.library, p.module, p.text)
+    )
     counts = collections.defaultdict[str, Iterator[int]](itertools.count)
-    ranked = [
-        (next(counts[each.module]), place, each)
-        for place, each in sorted(drawn, key=lambda pair: pair[0])
-    ]
-    return [each for *_, each in sorted(ranked, key=lambda triple: triple[:2])]
+    ranks = [next(counts[paragraph.module]) for paragraph in by_hash]
+    order = sorted(range(len(by_hash)), key=ranks.__getitem__)  # stable
+    return [by_hash[i] for i in order]
 
 
 @dataclasses.dataclass(frozen=True)
-class _Sampling:
-    names: Names
-    fewest_words: int
+class _Sampler:
+    names: RevealingNames
+    min_words: int
     seen: set[str] = dataclasses.field(default_factory=set)
-    """What no later paragraph may repeat."""
+    """Keys of the paragraphs so far, to drop duplicates."""
 
     def usable(self, paragraphs: Iterable[Paragraph]) -> Iterator[Paragraph]:
-        """Without their names, those that are long enough and were not there before."""
+        """Paragraphs without names, except short ones and duplicates."""
         for paragraph in paragraphs:
-            text = self.names.without(paragraph.text)
-            words = sum(GAP not in word for word in text.split())
-            folded = fold(text)
-            if words >= self.fewest_words and folded not in self.seen:
-                self.seen.add(folded)
+            text = self.names.remove_from(paragraph.text)
+            num_words = sum(GAP not in word for word in text.split())
+            key = duplicate_key(text)
+            if num_words >= self.min_words and key not in self.seen:
+                self.seen.add(key)
                 yield dataclasses.replace(paragraph, text=text)
 
     def balanced(
-        self, sides: Mapping[str, list[Paragraph]], most: int
+        self, by_library: Mapping[str, list[Paragraph]], max_count: int
     ) -> tuple[Paragraph, ...]:
-        """As many paragraphs of each library, at most `most`.
+        """The same number of paragraphs of each library, at most `max_count`.
 
         Raises:
-            ValueError: there are none of some library.
+            ValueError: a library has none.
         """
-        found = {
-            library: list(itertools.islice(self.usable(_in_turn(side)), most))
-            for library, side in sides.items()
-        }
-        number = min(map(len, found.values()))
-        if not number:
-            poor = ", ".join(name for name, side in found.items() if not side)
-            raise ValueError(
-                f"{poor}: no paragraph has {self.fewest_words} words beside names in "
-                "one of the two parts; ask for fewer libraries, or fewer words."
+        samples = {
+            library: list(
+                itertools.islice(
+                    self.usable(_interleave_modules(paragraphs)), max_count
+                )
             )
-        return tuple(each for side in found.values() for each in side[:number])
+            for library, paragraphs in by_library.items()
+        }
+        count = min(map(len, samples.values()))
+        if not count:
+            empty = ", ".join(name for name, sample in samples.items() if not sample)
+            raise ValueError(
+                f"{empty}: no paragraph has {self.min_words} words besides names in "
+                "one of the two splits; ask for fewer libraries, or fewer words."
+            )
+        return tuple(p for sample in samples.values() for p in sample[:count])
 
 
 def paragraph_origins(
@@ -213,52 +217,52 @@ def paragraph_origins(
     num_libraries: int = 10,
     num_training: int = 50,
     num_validation: int = 150,
-    fewest_words: int = 12,
+    min_words: int = 12,
 ) -> Origins:
-    """As many paragraphs of each of the largest libraries, always the same.
+    """A balanced, deterministic sample of paragraphs of the largest libraries.
 
     A quarter of a library's modules is for validation, by a hash of their names.
 
     Args:
-        corpus: directory that `write_corpus` made.
-        num_libraries: those with the most paragraphs.
-        num_training: paragraphs of each library to learn from, where all have as many.
-        num_validation: paragraphs of each library to score on, likewise.
-        fewest_words: shorter paragraphs are left out; names do not count.
+        corpus: the directory that `write_corpus` wrote.
+        num_libraries: the number of classes; those with the most paragraphs.
+        num_training: maximum training paragraphs per library.
+        num_validation: maximum validation paragraphs per library.
+        min_words: minimum words of a paragraph, without names.
 
     Raises:
-        ValueError: some library has no such paragraph.
+        ValueError: a library has no such paragraph.
     """
     directory = Path(corpus)
     modules, paragraphs = read_modules(directory), read_paragraphs(directory)
-    sizes = collections.Counter(each.library for each in paragraphs)
+    sizes = collections.Counter(paragraph.library for paragraph in paragraphs)
     libraries = sorted(sizes, key=lambda name: (-sizes[name], name))[:num_libraries]
-    sides: list[dict[str, list[Paragraph]]] = [
-        {library: [] for library in libraries} for _ in PARTS
-    ]
-    for each in paragraphs:
-        if each.library in libraries:
-            held_out = _draw(each.library, each.module) < _VALIDATION_SHARE
-            sides[held_out][each.library].append(each)
-    sampling = _Sampling(names_in(modules, libraries, paragraphs), fewest_words)
+    train: dict[str, list[Paragraph]] = {library: [] for library in libraries}
+    validation: dict[str, list[Paragraph]] = {library: [] for library in libraries}
+    for paragraph in paragraphs:
+        if paragraph.library in train:
+            position = _hash_to_unit(paragraph.library, paragraph.module)
+            split = validation if position < _VALIDATION_FRACTION else train
+            split[paragraph.library].append(paragraph)
+    sampler = _Sampler(collect_names(modules, libraries, paragraphs), min_words)
     return Origins(
         tuple(libraries),
-        train=sampling.balanced(sides[0], num_training),
-        validation=sampling.balanced(sides[1], num_validation),
+        train=sampler.balanced(train, num_training),
+        validation=sampler.balanced(validation, num_validation),
     )
 
 
 def write_origins(origins: Origins, directory: str | os.PathLike[str]) -> None:
-    """Write the two parts as `train.csv` and `validation.csv`, whole or not at all."""
+    """Write the splits atomically as `train.csv` and `validation.csv`."""
     target = Path(directory).absolute()
     temporary = target.with_name(target.name + ".tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
-    for part in PARTS:
-        path = temporary / f"{part}.csv"
+    for split in SPLITS:
+        path = temporary / f"{split}.csv"
         with path.open("w", encoding="utf-8", newline="") as file:
             table = csv.writer(file, lineterminator="\n")
             table.writerow(COLUMNS)
-            for paragraph in getattr(origins, part):
+            for paragraph in getattr(origins, split):
                 table.writerow([paragraph.text, paragraph.library])
     temporary.rename(target)

@@ -1,4 +1,4 @@
-"""Paragraphs of English prose in docstrings, whatever the markup."""
+"""Extract paragraphs of English prose from docstrings, without their markup."""
 
 import inspect
 import re
@@ -25,7 +25,7 @@ _MARKUP = tuple(
         (r"::$", ":"),
     )
 )
-_FEWEST_WORDS = 8
+_MIN_WORDS = 8
 _START = re.compile(r"[\"'(“]*[A-Z]")
 _END = re.compile(r"[.!?:][)\]\"'”’]*$")
 _CODE = re.compile(r"[\\{}|$^~<>`]|://|==|->|\.\.\.[^.\s]|;$")
@@ -43,16 +43,18 @@ _GRAMMAR = frozenset(
 
 
 def paragraphs(docstring: str) -> list[str]:
-    """The paragraphs of prose in a docstring, each on one line and without markup."""
+    """Extract the paragraphs of prose of a docstring, each as a line without markup."""
     lines = _without_code(inspect.cleandoc(docstring).split("\n"))
     texts = (" ".join(unit) for unit in _units(lines))
-    plain = (_plain(text) for text in texts if text.count(" ") >= _FEWEST_WORDS - 1)
+    plain = (
+        _remove_markup(text) for text in texts if text.count(" ") >= _MIN_WORDS - 1
+    )
     return [text for text in plain if is_prose(text)]
 
 
 def _without_code(lines: Iterable[str]) -> list[str]:
-    """The lines, blank where code, directives and titles were."""
-    kept: list[str] = []
+    """The lines, with code, directives and titles replaced by blank lines."""
+    output: list[str] = []
     in_fence = in_session = False
     literal_indent: int | None = None  # deeper lines are a literal block
     for line in lines:
@@ -68,7 +70,7 @@ def _without_code(lines: Iterable[str]) -> list[str]:
         elif in_fence or in_session or literal_indent is not None:
             text = ""
         elif _UNDERLINE.fullmatch(text):
-            kept[-1:] = [""]
+            output[-1:] = [""]  # the line above is a title
             text = ""
         elif directive and directive[1] in _PROSE_DIRECTIVES:
             text = directive[2]
@@ -77,15 +79,15 @@ def _without_code(lines: Iterable[str]) -> list[str]:
             text = ""
         elif text.endswith("::"):
             literal_indent = indent
-        kept.append(" " * indent + text if text else "")
-    return kept
+        output.append(" " * indent + text if text else "")
+    return output
 
 
 def _units(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Lines that belong together: a paragraph, a list item, a parameter's description.
+    """Group the lines of each paragraph, list item, or description of a parameter.
 
-    A blank line, an item's mark, and a change of indentation each end a unit, except
-    that an item may hang from its second line on.
+    A blank line, a bullet, and a change of indentation each end a unit, except that the
+    lines of an item after the first may be indented more.
     """
     unit: list[str] = []
     first = body = 0  # indentation of the first line, of the others
@@ -97,7 +99,7 @@ def _units(lines: Iterable[str]) -> Iterator[list[str]]:
             body = indent
         mark = _BULLET.match(text)
         if not unit or indent != body or (is_item and indent == first):
-            mark = mark or _NAMED.match(text)  # elsewhere it is a colon in a sentence
+            mark = mark or _NAMED.match(text)  # elsewhere, a colon in a sentence
         if unit and (not text or mark or indent != body):
             yield unit
             unit = []
@@ -108,17 +110,21 @@ def _units(lines: Iterable[str]) -> Iterator[list[str]]:
             unit.append(text[mark.end() :] if mark else text)
 
 
-def _plain(text: str) -> str:
-    """`text` without its inline markup."""
+def _remove_markup(text: str) -> str:
+    """`text` without inline markup."""
     for pattern, replacement in _MARKUP:
         text = pattern.sub(replacement, text)
     return " ".join(text.split())
 
 
 def is_prose(text: str) -> bool:
-    """Whether a line of text reads as English sentences, not as code or a list."""
+    """Whether a line of text is English sentences, and not code or a list.
+
+    It must begin and end like a sentence, consist mostly of plain words, and have
+    enough function words ("the", "of").
+    """
     words = text.split()
-    if len(words) < _FEWEST_WORDS or _CODE.search(text):
+    if len(words) < _MIN_WORDS or _CODE.search(text):
         return False
     if not (_START.match(text) and _END.search(text)):
         return False
@@ -127,6 +133,6 @@ def is_prose(text: str) -> bool:
     return plain >= 0.8 * len(words) and grammar >= 0.25 * len(words)
 
 
-def fold(paragraph: str) -> str:
-    """What duplicates share: letters and the places of numbers, not case or marks."""
+def duplicate_key(paragraph: str) -> str:
+    """The paragraph without case, punctuation and digits, equal for duplicates."""
     return re.sub(r"\W+", " ", re.sub(r"\d+", "0", paragraph)).casefold().strip()

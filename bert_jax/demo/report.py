@@ -1,4 +1,4 @@
-"""What the demo has to show when it is done."""
+"""Print the results of the demo."""
 
 import textwrap
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bert_jax.data.records import Dataset, open_dataset
-from bert_jax.demo.paragraph_origins import PARTS
+from bert_jax.demo.paragraph_origins import SPLITS
 from bert_jax.inference.predictor import Predictor, load
 from bert_jax.tasks.tables import read_table
 
@@ -16,32 +16,32 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 EXAMPLES, WORDS_OF_CONTEXT = 5, 12
-READABLE = 160  # characters of a paragraph
+MAX_CHARACTERS = 160  # of a paragraph
 
 
-def show(
+def print_report(
     root: Path,
     corpus: dict[str, Any],
     scores: dict[str, float],
     accuracies: dict[str, float],
     minutes: float,
 ) -> None:
-    """Print what was learned beside what guessing gives, and where everything is."""
+    """Print scores beside baselines, example predictions, and where the files are."""
     from rich.console import Console
 
     console = Console(highlight=False)
     console.print(scores_table(scores))
     bert = load(root / "model")
-    for text, hidden, guesses in masked_words(bert, open_dataset(root / "data")):
+    for text, masked, predictions in masked_examples(bert, open_dataset(root / "data")):
         print(f"  {text}")
-        shown = ", ".join(f"{token} {share:.0%}" for token, share in guesses)
-        print(f"    {hidden}?  {shown}")
+        listed = ", ".join(f"{token} {p:.0%}" for token, p in predictions)
+        print(f"    {masked}?  {listed}")
     print()
     console.print(origins_table(accuracies))
     for line in remarks(root, accuracies):
         print(textwrap.fill(line, 79))
-    for text, library, guess, share in named_libraries(root):
-        print(f"  {text}\n    {library}?  {guess} {share:.0%}")
+    for text, library, prediction, p in classified_paragraphs(root):
+        print(f"  {text}\n    {library}?  {prediction} {p:.0%}")
     print(
         f"\nCorpus: {corpus['words']:,} words in {corpus['documents']:,} modules, "
         f"{corpus['duplicates']:,} duplicate paragraphs dropped, "
@@ -77,41 +77,38 @@ def scores_table(scores: dict[str, float]) -> "Table":
     return table
 
 
-def masked_words(
+def masked_examples(
     bert: Predictor, dataset: Dataset
 ) -> Iterator[tuple[str, str, list[tuple[str, float]]]]:
-    """Validation text with one whole word masked, that word, and the likeliest three.
+    """Validation texts with one word masked, that word, and the top three predictions.
 
-    The rows are spread evenly over the validation rows; the word is the row's middle
-    one of at least four letters that is a single token.
+    Rows are spread evenly over the validation rows. The word is the middle one of the
+    row's words that are a single token of at least four letters.
     """
     tokenizer = bert.tokenizer
     numbers = np.linspace(0, len(dataset.validation) - 1, EXAMPLES * 3, dtype=np.int64)
-    found = 0
+    num_examples = 0
     for row in dataset.validation.gather(numbers):
         ids = row["tokens"][1 : row["second"][0] - 1].astype(np.int64)
+        # A token is a whole word if it starts one, and so does the next token.
         starts = ~tokenizer.continues_word[ids]
-        whole = starts & np.append(starts[1:], True)
+        is_word = starts & np.append(starts[1:], True)
         words = [
             i
-            for i in np.flatnonzero(whole)
+            for i in np.flatnonzero(is_word)
             if len(tokenizer.token(ids[i])) >= 4 and tokenizer.token(ids[i]).isalpha()
         ]
-        if len(ids) < WORDS_OF_CONTEXT or not words or found == EXAMPLES:
+        if len(ids) < WORDS_OF_CONTEXT or not words or num_examples == EXAMPLES:
             continue
-        place = words[len(words) // 2]
-        hidden = tokenizer.token(ids[place])
-        before, after = (
-            tokenizer.decode(ids[:place]),
-            tokenizer.decode(ids[place + 1 :]),
-        )
-        text = f"{before} [MASK] {after}".strip()
-        found += 1
-        yield text, hidden, bert.fill_mask(text, k=3)
+        position = words[len(words) // 2]
+        before, after = ids[:position], ids[position + 1 :]
+        text = f"{tokenizer.decode(before)} [MASK] {tokenizer.decode(after)}".strip()
+        num_examples += 1
+        yield text, tokenizer.token(ids[position]), bert.fill_mask(text, k=3)
 
 
 def origins_table(accuracies: dict[str, float]) -> "Table":
-    """Accuracies on the paragraphs of validation modules."""
+    """The validation accuracy of each model."""
     from rich.table import Table
 
     table = Table(title="Which library is a paragraph from?")
@@ -123,38 +120,39 @@ def origins_table(accuracies: dict[str, float]) -> "Table":
 
 
 def remarks(root: Path, accuracies: dict[str, float]) -> Iterator[str]:
-    """What one must know to read `origins_table`."""
-    train, validation = (read_origins(root, part) for part in PARTS)
-    pretrained, drawn, words, _ = accuracies.values()
+    """Notes on `origins_table`: the data, and what pretraining contributes."""
+    train, validation = (read_origins(root, split) for split in SPLITS)
+    pretrained, from_scratch, linear, _ = accuracies.values()
     yield (
         f"{len(train):,} paragraphs of {len({row['library'] for row in train})} "
-        f"libraries to learn from, {len(validation):,} of other modules to tell, all "
-        "without names. Pretraining read them too, with names but without labels. It "
-        f"is worth {100 * (pretrained - drawn):+.1f} points here, with one seed."
+        f"libraries for training, {len(validation):,} of other modules for validation, "
+        "all with library names removed. Pretraining used them too, with names but "
+        "without labels. It is worth "
+        f"{100 * (pretrained - from_scratch):+.1f} points here, with one seed."
     )
-    if words > pretrained:
+    if linear > pretrained:
         yield (
-            "No surprise that the linear model wins: which words occur tells nearly "
-            "all, it sees each whole, and ours has read for minutes only."
+            "The linear model wins, as expected: the words of a paragraph nearly "
+            "determine its library, and BERT was pretrained for a few minutes only."
         )
 
 
-def read_origins(root: Path, part: str) -> list[dict[str, str]]:
-    """The rows of one part of the task."""
-    path = root / "origins" / f"{part}.csv"
+def read_origins(root: Path, split: str) -> list[dict[str, str]]:
+    """The rows of one split of the task."""
+    path = root / "origins" / f"{split}.csv"
     return [row.values for row in read_table(str(path))]
 
 
-def named_libraries(root: Path) -> Iterator[tuple[str, str, str, float]]:
-    """Validation paragraphs, their libraries, and the fine-tuned model's guesses.
+def classified_paragraphs(root: Path) -> Iterator[tuple[str, str, str, float]]:
+    """Validation paragraphs, their libraries, and predictions with probabilities.
 
-    Spread evenly over the file, which goes from library to library.
+    They are spread evenly over the file, which is sorted by library.
     """
     rows = read_origins(root, "validation")
-    chosen = [rows[(2 * i + 1) * len(rows) // (2 * EXAMPLES)] for i in range(EXAMPLES)]
-    found = load(root / "library_pretrained").classify([row["text"] for row in chosen])
-    for row, prediction in zip(chosen, found, strict=True):
-        guess = prediction["label"]
-        share = prediction["probabilities"][guess]
-        text = textwrap.shorten(row["text"], READABLE, placeholder=" …")
-        yield text, row["library"], guess, share
+    sample = [rows[(2 * i + 1) * len(rows) // (2 * EXAMPLES)] for i in range(EXAMPLES)]
+    bert = load(root / "library_pretrained")
+    predictions = bert.classify([row["text"] for row in sample])
+    for row, prediction in zip(sample, predictions, strict=True):
+        label = prediction["label"]
+        text = textwrap.shorten(row["text"], MAX_CHARACTERS, placeholder=" …")
+        yield text, row["library"], label, prediction["probabilities"][label]

@@ -1,1 +1,1 @@
-"""What `doctor` and `inspect` look at."""
+"""The verbs `doctor` and `inspect`."""

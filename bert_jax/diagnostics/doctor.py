@@ -1,4 +1,4 @@
-"""What is wrong with this machine, as far as training on it goes."""
+"""Check that this machine can train: versions, devices, disk, settings."""
 
 import dataclasses
 import functools
@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.config import BertConfig
-from bert_jax.distributed.environment import CACHE, distrust
+from bert_jax.distributed.environment import CACHE, permission_problem
 from bert_jax.model.bert import compute, init_params
 from bert_jax.model.inputs import Inputs
 from bert_jax.storage.caches import caches
@@ -27,32 +27,31 @@ PACKAGES = (
     "tensorflow tensorflow-cpu tensorflow-datasets"
 ).split()
 TOLERANCES = {"float32": 2e-3, "bfloat16": 0.1}
-"""Largest difference from float32 on the CPU that rounding explains: float32 products
-may be made in pieces of fewer bits on an accelerator."""
-LEAST_FREE_GIB = 5
-LEAST_FILES = 1024
-"""Open at once: shards of a dataset, checkpoints being written, sockets."""
-PYTHONS = ((3, 11), (3, 12), (3, 13))
-"""Those that the tests ran with."""
+"""Largest relative difference from float32 on the CPU that counts as rounding error.
+Accelerators may compute float32 products in pieces of fewer bits."""
+MIN_FREE_GIB = 5
+MIN_OPEN_FILES = 1024
+"""Files open at once: shards of a dataset, checkpoints being written, sockets."""
+TESTED_PYTHONS = ((3, 11), (3, 12), (3, 13))
 
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """One thing looked at."""
+    """The result of one check."""
 
-    good: bool
-    what: str
+    passed: bool
+    message: str
 
 
 def diagnose(environment: Mapping[str, str], directory: Path) -> Iterator[Check]:
-    """Versions, devices, arithmetic, disk, and common mistakes, one after another.
+    """Check versions, devices, arithmetic, disk and common mistakes in settings.
 
     Args:
-        environment: variables of the process.
+        environment: the variables of this process.
         directory: where runs will be written.
     """
     yield Check(True, f"Python {platform.python_version()} on {platform.platform()}")
-    yield from versions()
+    yield from check_versions()
     yield from check_devices()
     for device in jax.local_devices():
         for dtype in TOLERANCES:
@@ -60,25 +59,25 @@ def diagnose(environment: Mapping[str, str], directory: Path) -> Iterator[Check]
     yield from check_disk(directory)
     yield from check_open_files()
     yield from check_cache(environment)
-    yield from mistakes(environment)
+    yield from check_settings(environment)
 
 
-def versions() -> Iterator[Check]:
-    """What is installed of what we use."""
-    found = []
+def check_versions() -> Iterator[Check]:
+    """The versions of Python and of the installed packages that are used here."""
+    installed = []
     for name in PACKAGES:
         try:
-            found.append(f"{name} {importlib.metadata.version(name)}")
+            installed.append(f"{name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:
-            continue  # of TensorFlow's two packages one is enough, and none is needed
-    yield Check(True, ", ".join(found))
+            continue  # TensorFlow is optional, in either of its two packages
+    yield Check(True, ", ".join(installed))
     yield from check_python(sys.version_info[:2])
 
 
 def check_python(version: tuple[int, int]) -> Iterator[Check]:
-    """Whether this Python, as (3, 11), is one that the tests ran with."""
-    if version not in PYTHONS:
-        names = ", ".join(f"{major}.{minor}" for major, minor in PYTHONS)
+    """Whether this Python, such as (3, 11), has been tested."""
+    if version not in TESTED_PYTHONS:
+        names = ", ".join(f"{major}.{minor}" for major, minor in TESTED_PYTHONS)
         yield Check(
             False,
             f"Python {version[0]}.{version[1]} has not been tested with this version; "
@@ -87,7 +86,7 @@ def check_python(version: tuple[int, int]) -> Iterator[Check]:
 
 
 def check_devices() -> Iterator[Check]:
-    """The devices that JAX sees, and one that it should."""
+    """The devices that JAX sees, and whether it misses a GPU."""
     for device in jax.devices():
         yield Check(True, f"device {device.id}: {device.device_kind}")
     if jax.default_backend() == "cpu" and Path("/proc/driver/nvidia/version").exists():
@@ -105,7 +104,7 @@ def _model(dtype: str) -> BertConfig:
 
 
 def _gradient(device: jax.Device, dtype: str) -> np.ndarray:
-    """The gradient of a small model's loss by all of its parameters, in one vector."""
+    """The gradient of a small model's loss, over all parameters, as one vector."""
     model = _model(dtype)
     ids = jnp.arange(64, dtype=jnp.int32)[None] + 5
     inputs = Inputs(ids, ids * 0, ids > 0)
@@ -124,18 +123,18 @@ def _gradient(device: jax.Device, dtype: str) -> np.ndarray:
 
 
 def self_test(device: jax.Device, dtype: str) -> Check:
-    """A small model's gradient on a device beside float32 on the CPU."""
+    """Compare a small model's gradient on a device with that of float32 on the CPU."""
     reference = _gradient(jax.local_devices(backend="cpu")[0], "float32")
-    found = _gradient(device, dtype)
-    apart = np.linalg.norm(found - reference) / np.linalg.norm(reference)
-    good = bool(apart <= TOLERANCES[dtype])
-    told = f"device {device.id}: a gradient in {dtype} is {apart:.1e} from the CPU's"
+    gradient = _gradient(device, dtype)
+    error = np.linalg.norm(gradient - reference) / np.linalg.norm(reference)
+    passed = bool(error <= TOLERANCES[dtype])
+    line = f"device {device.id}: a gradient in {dtype} is {error:.1e} from the CPU's"
     limit = f"; {TOLERANCES[dtype]} at most is rounding. Do not train on it."
-    return Check(good, told if good else told + limit)
+    return Check(passed, line if passed else line + limit)
 
 
 def check_disk(directory: Path) -> Iterator[Check]:
-    """Whether runs can be written, and how much."""
+    """Whether `directory` is writable and has enough free space."""
     try:
         with tempfile.NamedTemporaryFile(dir=directory):
             pass
@@ -144,17 +143,17 @@ def check_disk(directory: Path) -> Iterator[Check]:
         yield Check(False, f"{directory} cannot be written to: {error.strerror}.")
         return
     free = shutil.disk_usage(directory).free / 2**30
-    enough = free >= LEAST_FREE_GIB
-    told = f"{free:.0f} GiB are free there"
+    passed = free >= MIN_FREE_GIB
+    line = f"{free:.0f} GiB are free there"
     need = "; a checkpoint of BERT base with its optimizer takes 1.3, and three stay."
-    yield Check(enough, told if enough else told + need)
+    yield Check(passed, line if passed else line + need)
 
 
 def check_open_files(limits: tuple[int, int] | None = None) -> Iterator[Check]:
     """Whether enough files may be open at once.
 
     Args:
-        limits: the soft and the hard one; None: this process's.
+        limits: the soft and the hard limit, -1 for none; None: those of this process.
     """
     if limits is None:
         try:
@@ -162,17 +161,17 @@ def check_open_files(limits: tuple[int, int] | None = None) -> Iterator[Check]:
         except ImportError:  # not on Windows
             return
         limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    soft, hard = (2**63 if limit < 0 else limit for limit in limits)  # -1: no limit
-    told = [
-        f"{limit:,}" if limit < 2**63 else "any number of" for limit in (soft, hard)
-    ]
-    line = f"{told[0]} files may be open at once, {told[1]} where a program asks for it"
-    need = f"; raise the hard limit (`ulimit -Hn`) to {LEAST_FILES:,} or more."
-    yield Check(hard >= LEAST_FILES, line if hard >= LEAST_FILES else line + need)
+    unlimited = 2**63
+    soft, hard = (limit if 0 <= limit < unlimited else unlimited for limit in limits)
+    names = [f"{n:,}" if n < unlimited else "any number of" for n in (soft, hard)]
+    passed = hard >= MIN_OPEN_FILES
+    line = f"{names[0]} files may be open at once, {names[1]} if a program asks for it"
+    need = f"; raise the hard limit (`ulimit -Hn`) to {MIN_OPEN_FILES:,} or more."
+    yield Check(passed, line if passed else line + need)
 
 
 def check_cache(environment: Mapping[str, str]) -> Iterator[Check]:
-    """Where compiled programs are kept, and whether others could put theirs there."""
+    """The compilation cache, and whether other users can write to it."""
     chosen = environment.get(CACHE)
     if chosen == "":
         yield Check(True, f"compiled programs are not kept: {CACHE} is empty")
@@ -182,31 +181,31 @@ def check_cache(environment: Mapping[str, str]) -> Iterator[Check]:
         return
     directory = Path(chosen or caches(environment) / "programs")
     try:
-        reason = distrust(directory)
+        problem = permission_problem(directory)
     except FileNotFoundError:
         yield Check(True, f"compiled programs will be kept in {directory}")
         return
     except OSError as error:
-        reason = f"{directory} cannot be looked at: {error.strerror}"
-    if reason:
-        yield Check(False, f"Compiled programs: {reason}.")
+        problem = f"{directory} cannot be read: {error.strerror}"
+    if problem:
+        yield Check(False, f"Compiled programs: {problem}.")
     else:
         yield Check(True, f"compiled programs are kept in {directory}")
 
 
-def mistakes(environment: Mapping[str, str]) -> Iterator[Check]:
-    """Settings that are known to hurt."""
+def check_settings(environment: Mapping[str, str]) -> Iterator[Check]:
+    """Variables of the environment that are known to cause errors or slow runs."""
     flags = environment.get("XLA_FLAGS", "")
     if "onednn" in flags:
         yield Check(
             False,
-            "XLA_FLAGS asks for oneDNN, which has corrupted memory at 512 tokens; "
-            "take it out.",
+            "XLA_FLAGS enables oneDNN, which has corrupted memory at 512 tokens; "
+            "remove it.",
         )
     if "xla_force_host_platform_device_count" in flags:
         yield Check(False, "XLA_FLAGS splits the CPU into devices, as tests do.")
     if environment.get("JAX_ENABLE_X64", "").lower() in ("1", "true"):
-        yield Check(False, "JAX_ENABLE_X64 doubles memory for nothing; unset it.")
+        yield Check(False, "JAX_ENABLE_X64 doubles memory without use; unset it.")
     if environment.get("JAX_DISABLE_JIT", "").lower() in ("1", "true"):
         yield Check(False, "JAX_DISABLE_JIT makes every step slow; unset it.")
     if environment.get("JAX_PLATFORMS") == "cpu" and Path("/dev/nvidia0").exists():
@@ -214,10 +213,10 @@ def mistakes(environment: Mapping[str, str]) -> Iterator[Check]:
 
 
 def main() -> int:
-    """Print the findings; 1 where something is wrong."""
-    bad = 0
-    for finding in diagnose(os.environ, Path.cwd()):
-        print(f"{'ok ' if finding.good else 'BAD'}  {finding.what}", flush=True)
-        bad += not finding.good
-    print(f"{bad} things to mend." if bad else "Nothing to mend.")
-    return int(bad > 0)
+    """Print the result of each check; return 1 if any failed, else 0."""
+    num_failed = 0
+    for check in diagnose(os.environ, Path.cwd()):
+        print(f"{'ok ' if check.passed else 'BAD'}  {check.message}", flush=True)
+        num_failed += not check.passed
+    print(f"{num_failed} problems found." if num_failed else "No problems found.")
+    return int(num_failed > 0)

@@ -1,7 +1,7 @@
-"""What the processes of a run tell each other; with one process, nothing is said.
+"""Collectives between the processes (hosts) of a run.
 
-Every function here but `is_primary` is a collective: all processes call it, in the same
-order, from their main thread.
+All functions except `is_primary` are collectives: every process must call them, in the
+same order, from its main thread. With one process they are no-ops.
 """
 
 import contextlib
@@ -20,107 +20,110 @@ T = TypeVar("T")
 
 _MESSAGE_BYTES = 512
 _PIECE_BYTES = 1024
-# The first byte of a message: what kind of error it is.
-_NO_ERROR, _USERS, _OTHER = range(3)
+# The first byte of a message: the kind of error.
+_NO_ERROR, _USER_ERROR, _OTHER_ERROR = range(3)
 
 
 def is_primary() -> bool:
-    """Whether this process is the one that writes files and speaks."""
+    """Whether this is the primary process, the one that writes files and prints."""
     return jax.process_index() == 0
 
 
 @contextlib.contextmanager
 def raise_on_all_processes() -> Iterator[None]:
-    """An error within, on any process, is an error on all; and all leave at once.
+    """A barrier that raises on all processes if the body raises on any of them.
 
-    So that none goes on into a collective, there to wait for one that failed.
+    Without it, the other processes would wait for ever in their next collective.
 
     Raises:
-        ValueError: a user's mistake was found on another process.
-        RuntimeError: another process failed.
+        ValueError: another process raised a ValueError or an OSError.
+        RuntimeError: another process raised any other error.
     """
     try:
         yield
     except Exception as error:
-        kind = _USERS if isinstance(error, (ValueError, OSError)) else _OTHER
-        _tell(kind, " ".join(str(error).split()))
+        is_user_error = isinstance(error, (ValueError, OSError))
+        kind = _USER_ERROR if is_user_error else _OTHER_ERROR
+        _all_gather_message(kind, " ".join(str(error).split()))
         raise
-    for process, (kind, message) in enumerate(_tell(_NO_ERROR, "")):
+    for process, (kind, message) in enumerate(_all_gather_message(_NO_ERROR, "")):
         if kind != _NO_ERROR:
-            failure = ValueError if kind == _USERS else RuntimeError
-            raise failure(f"Process {process} of {jax.process_count()}: {message}")
+            error_class = ValueError if kind == _USER_ERROR else RuntimeError
+            raise error_class(f"Process {process} of {jax.process_count()}: {message}")
 
 
-def _tell(kind: int, message: str) -> list[tuple[int, str]]:
-    """What each process told, in their order."""
+def _all_gather_message(kind: int, message: str) -> list[tuple[int, str]]:
+    """The kind and message of each process, in process order."""
     if jax.process_count() == 1:
         return [(kind, message)]
     content = bytes([kind]) + message.encode()[: _MESSAGE_BYTES - 1]
-    told = np.zeros(_MESSAGE_BYTES, np.uint8)
-    told[: len(content)] = np.frombuffer(content, np.uint8)
+    padded = np.zeros(_MESSAGE_BYTES, np.uint8)
+    padded[: len(content)] = np.frombuffer(content, np.uint8)
     return [
-        (int(each[0]), bytes(each[1:]).rstrip(b"\0").decode(errors="ignore"))
-        for each in multihost_utils.process_allgather(told)
+        (int(row[0]), bytes(row[1:]).rstrip(b"\0").decode(errors="ignore"))
+        for row in multihost_utils.process_allgather(padded)
     ]
 
 
 def first_error(problem: str) -> str:
-    """A problem of any process, on all of them; "": none has one.
+    """The first non-empty `problem` of all processes; "" if there is none.
 
     Args:
-        problem: of this process, in one line; "": none.
+        problem: what is wrong on this process, in one line; "" if nothing is.
     """
-    return next((message for _, message in _tell(_NO_ERROR, problem) if message), "")
+    messages = _all_gather_message(_NO_ERROR, problem)
+    return next((message for _, message in messages if message), "")
 
 
 def broadcast_from_primary(value: T) -> T:
-    """The first process's `value`, which JSON can hold, on every process."""
+    """Broadcast `value`, which JSON can hold, from the primary process to all."""
     if jax.process_count() == 1:
         return value
     content = json.dumps(value).encode() if is_primary() else b""
     length = int(multihost_utils.broadcast_one_to_all(np.int32(len(content))))
+    # Pad to whole pieces, so that few shapes are compiled.
     padded = np.zeros(-(-length // _PIECE_BYTES) * _PIECE_BYTES, np.uint8)
     padded[: len(content)] = np.frombuffer(content, np.uint8)
-    pieces = multihost_utils.broadcast_one_to_all(padded)
-    found: T = json.loads(bytes(pieces)[:length])
-    return found
+    received = multihost_utils.broadcast_one_to_all(padded)
+    decoded: T = json.loads(bytes(received)[:length])
+    return decoded
 
 
-def run_on_primary_first(make: Callable[[], T]) -> T:
-    """What `make` gives, called on the first process before it is on the others.
+def run_on_primary_first(function: Callable[[], T]) -> T:
+    """Call `function` on the primary process, then on the others; return its result.
 
-    What it leaves on a disk that they share, the others find there.
+    Files that the primary process leaves on a shared disk are there for the others.
     """
     with raise_on_all_processes():
         if is_primary():
-            made = make()
+            result = function()
     with raise_on_all_processes():
         if not is_primary():
-            made = make()
-    return made
+            result = function()
+    return result
 
 
-class Poll:
-    """The largest of the numbers that the processes give, asked anew at each step.
+class AsyncMax:
+    """An all-reduce (maximum) of one integer of each process, called at every step.
 
-    Several processes hear the answer one call late. It is computed behind the step that
-    was just handed to the devices, which have that one to work on while the answer to
-    the call before is fetched.
+    With several processes, each call returns the result of the call before. The
+    all_reduce is queued behind the step that was just dispatched, and the host does not
+    wait for it while that step runs.
     """
 
     def __init__(self) -> None:
-        self._asked: jax.Array | None = None
+        self._pending: jax.Array | None = None
         mesh = Mesh(np.array(jax.devices()), ("all",))
-        self._spread = NamedSharding(mesh, P("all"))
-        self._largest = jax.jit(jnp.max, out_shardings=NamedSharding(mesh, P()))
+        self._sharding = NamedSharding(mesh, P("all"))
+        self._max = jax.jit(jnp.max, out_shardings=NamedSharding(mesh, P()))
 
-    def largest(self, number: int) -> int:
-        """The largest number of all processes; 0 from the first call of several."""
+    def all_reduce(self, value: int) -> int:
+        """The maximum over processes; with several, that of the previous call or 0."""
         if jax.process_count() == 1:
-            return number
-        before = self._asked
-        own = np.full(jax.local_device_count(), number, np.int32)
-        self._asked = self._largest(
-            jax.make_array_from_process_local_data(self._spread, own)
+            return value
+        previous = self._pending
+        own = np.full(jax.local_device_count(), value, np.int32)
+        self._pending = self._max(
+            jax.make_array_from_process_local_data(self._sharding, own)
         )
-        return 0 if before is None else int(before)
+        return 0 if previous is None else int(previous)

@@ -1,7 +1,7 @@
-"""Compiled programs of several processes, kept in the workdir that they share.
+"""JAX's compilation cache for runs of several processes, kept in the shared workdir.
 
-JAX reads such a directory in every process and writes to it in process 0 alone, so that
-it must be one that all hosts see:
+All processes read the cache directory and process 0 alone writes to it, so all hosts
+must see the same directory:
 https://docs.jax.dev/en/latest/persistent_compilation_cache.html
 """
 
@@ -16,7 +16,7 @@ from bert_jax.distributed.collectives import (
     first_error,
     is_primary,
 )
-from bert_jax.distributed.environment import distrust
+from bert_jax.distributed.environment import permission_problem
 from bert_jax.storage.atomic import is_address
 from bert_jax.terminal.messages import say
 
@@ -24,14 +24,14 @@ COMPILATION_CACHE = "compilation_cache"
 
 
 def share_compilation_cache(workdir: epath.Path) -> None:
-    """Have several processes keep compiled programs in `workdir`, for the next start.
+    """Set JAX's compilation cache to a directory in `workdir`, on all processes.
 
-    One process alone keeps them among the user's caches (see `environment.prepare`).
-    Where `JAX_COMPILATION_CACHE_DIR` is set, empty included, that choice is kept.
+    A no-op with one process (see `environment.enable_compilation_cache`), or if
+    `JAX_COMPILATION_CACHE_DIR` is set on any process, even to nothing.
 
-    The hosts of GPUs tune the kernels of a program together while they compile it. A
-    host that finds the program compiled would leave the others waiting, so that no
-    process uses the directory unless all of them list the same programs there.
+    Hosts with GPUs autotune a program's kernels collectively while they compile it. A
+    host with a cache hit would skip that and leave the others waiting, so no process
+    uses the directory unless all of them list the same programs in it.
     """
     if jax.process_count() == 1:
         return
@@ -39,27 +39,27 @@ def share_compilation_cache(workdir: epath.Path) -> None:
     if first_error("" if config.jax_compilation_cache_dir is None else "chosen"):
         return
     directory = workdir / COMPILATION_CACHE
-    problem = first_error(_make(directory) if is_primary() else "")
+    problem = first_error(_make_directory(directory) if is_primary() else "")
     if not problem:
-        programs, problem = _programs(directory)
-        of_primary = broadcast_from_primary(programs)
-        if not problem and programs != of_primary:
-            number = jax.process_index()
-            problem = f"process {number} does not see those of process 0 there"
+        programs, problem = _list_programs(directory)
+        primary_programs = broadcast_from_primary(programs)
+        if not problem and programs != primary_programs:
+            process = jax.process_index()
+            problem = f"process {process} does not see those of process 0 there"
         problem = first_error(problem)
     if problem:
         if is_primary():
             say(f"Compiled programs are not kept in {directory}: {problem}.")
         return
-    # XLA's own caches within JAX's would be written by process 0 while others read.
+    # XLA's own caches inside JAX's would be written by process 0 while others read.
     config.update("jax_persistent_cache_enable_xla_caches", "none")
     config.update("jax_compilation_cache_dir", str(directory))
 
 
-def _make(directory: epath.Path) -> str:
-    """Make the directory; why it cannot be made, "": it is there.
+def _make_directory(directory: epath.Path) -> str:
+    """Make the directory; return the error, or "".
 
-    A run needs no cache: what cannot be kept is compiled again.
+    An error is no reason to stop: a run without a cache compiles again.
     """
     try:
         directory.mkdir(mode=0o700, exist_ok=True)
@@ -68,10 +68,11 @@ def _make(directory: epath.Path) -> str:
     return ""
 
 
-def _programs(directory: epath.Path) -> tuple[list[str], str]:
-    """The names of the programs there; and why they must not be run, "": they may."""
+def _list_programs(directory: epath.Path) -> tuple[list[str], str]:
+    """The names of the cached programs, and why they must not be run, or ""."""
     try:
         names = sorted(path.name for path in directory.glob("*-cache"))
-        return names, "" if is_address(directory) else distrust(Path(directory))
+        local = None if is_address(directory) else Path(directory)
+        return names, permission_problem(local) if local else ""
     except OSError as error:
         return [], " ".join(str(error).split())

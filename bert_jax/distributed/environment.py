@@ -1,7 +1,7 @@
-"""What a process tells JAX's backends before they start: flags, devices, the cache.
+"""Configure JAX's backend before it starts: XLA flags, CPU devices, compilation cache.
 
-Nothing here imports JAX: variables of the environment are read when it is imported and
-when its backend starts. Where it is imported already, it is told what it can still be.
+This module does not import JAX. JAX reads most variables when it is imported and the
+rest when its backend starts; if JAX is already imported, its config is updated too.
 """
 
 import contextlib
@@ -14,93 +14,94 @@ from typing import Any
 from bert_jax.storage.caches import caches
 
 DETERMINISTIC = "xla_gpu_deterministic_ops"
-"""XLA's flag for GPUs; CPUs and TPUs give the same bits without it."""
+"""XLA's flag for GPUs; CPUs and TPUs are deterministic without it."""
 CACHE = "JAX_COMPILATION_CACHE_DIR"
 CPU_DEVICES = "JAX_NUM_CPU_DEVICES"
 LIBC = "CS_GNU_LIBC_VERSION"
 TUNABLES = "GLIBC_TUNABLES"
 COORDINATOR = "BERT_JAX_COORDINATOR"
 DETECT = "BERT_JAX_DISTRIBUTED"
-SEVERAL_PROCESSES = (COORDINATOR, DETECT)
-"""Variables of which one is set where a run has several processes."""
+MULTI_PROCESS_VARIABLES = (COORDINATOR, DETECT)
+"""One of these is set if a run has several processes."""
 
 
-def prepare(
+def configure_jax(
     environment: MutableMapping[str, str],
     deterministic: bool = False,
-    keep_programs: bool = True,
+    compilation_cache: bool = True,
 ) -> None:
-    """Set what training needs, in `environment` and in JAX; to be called before both.
+    """Set in `environment` and in JAX what training needs; keep what is already set.
 
-    What is set there already is kept.
+    Call it before JAX starts its backend.
 
     Args:
-        environment: of this process.
-        deterministic: the same bits from the same run on a GPU, at the cost of speed.
-        keep_programs: keep compiled programs on disk, for the next start.
+        environment: the variables of this process.
+        deterministic: make GPU runs bit-reproducible, at the cost of speed.
+        compilation_cache: keep compiled programs on disk for the next start.
 
     Raises:
-        ValueError: `deterministic` comes too late, or the environment forbids it.
+        ValueError: `deterministic` comes too late, or XLA_FLAGS says the opposite.
     """
     if deterministic:
         make_deterministic(environment)
-    if keep_programs:
-        keep_compiled(environment)
+    if compilation_cache:
+        enable_compilation_cache(environment)
 
 
-def has_started() -> bool:
-    """Whether JAX has devices, and reads no more flags."""
+def backend_is_initialized() -> bool:
+    """Whether JAX has opened its devices and reads no more flags."""
     bridge: Any = sys.modules.get("jax._src.xla_bridge")
     return bridge is not None and bool(bridge.backends_are_initialized())
 
 
 def make_deterministic(environment: MutableMapping[str, str]) -> None:
-    """Add XLA's flag to those that are set.
+    """Add XLA's flag for deterministic GPU kernels to XLA_FLAGS.
 
     Raises:
-        ValueError: they say otherwise, or JAX has read them.
+        ValueError: XLA_FLAGS sets it to false, or JAX has already read XLA_FLAGS.
     """
     flags = environment.get("XLA_FLAGS", "").split()
-    told = [flag for flag in flags if flag.lstrip("-").split("=")[0] == DETERMINISTIC]
-    if told:
+    present = [f for f in flags if f.lstrip("-").split("=")[0] == DETERMINISTIC]
+    if present:
         # XLA takes the last one; a flag without a value is true.
-        if told[-1].partition("=")[2].lower() not in ("", "1", "true"):
+        if present[-1].partition("=")[2].lower() not in ("", "1", "true"):
             raise ValueError(
-                f"XLA_FLAGS has {told[-1]}, and --deterministic asks for the opposite; "
-                "drop one of them."
+                f"XLA_FLAGS has {present[-1]}, and --deterministic asks for the "
+                "opposite; drop one of them."
             )
         return
-    if has_started():
+    if backend_is_initialized():
         raise ValueError(
             "deterministic=True comes too late: JAX has started and read XLA_FLAGS. "
-            "Call bert_jax.distributed.environment.prepare first, or start with "
+            "Call bert_jax.distributed.environment.configure_jax first, or start with "
             f"XLA_FLAGS=--{DETERMINISTIC}=true."
         )
     environment["XLA_FLAGS"] = " ".join([*flags, f"--{DETERMINISTIC}=true"])
 
 
-def keep_compiled(environment: MutableMapping[str, str]) -> None:
-    """Give JAX a directory for compiled programs: `bert_jax` in the user's caches.
+def enable_compilation_cache(environment: MutableMapping[str, str]) -> None:
+    """Set JAX's compilation cache to a `bert_jax` directory in the user's caches.
 
-    Another that was chosen is kept, and an empty `JAX_COMPILATION_CACHE_DIR` is a
-    choice too. Several processes keep theirs in the workdir that they share: see
-    `compilation_cache.py`.
+    A no-op if the user has chosen a directory; an empty `JAX_COMPILATION_CACHE_DIR`
+    chooses none. Runs of several processes keep their cache in the shared workdir
+    instead, see `compilation_cache.py`.
     """
-    several = any(environment.get(name, "0") != "0" for name in SEVERAL_PROCESSES)
-    if not several:
-        _keep_in(caches(environment) / "programs", environment)
+    if all(environment.get(name, "0") == "0" for name in MULTI_PROCESS_VARIABLES):
+        _set_cache_directory(caches(environment) / "programs", environment)
 
 
-def _keep_in(directory: Path, environment: MutableMapping[str, str]) -> None:
-    """Have JAX keep programs there, unless it has been told where, or it is unsafe."""
+def _set_cache_directory(
+    directory: Path, environment: MutableMapping[str, str]
+) -> None:
+    """Use `directory` as JAX's cache, unless another is chosen or it is unsafe."""
     jax = sys.modules.get("jax")
     if CACHE in environment or (jax and jax.config.jax_compilation_cache_dir):
         return
-    with contextlib.suppress(OSError):  # what cannot be kept is compiled again
+    with contextlib.suppress(OSError):  # without a cache, programs compile again
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if reason := distrust(directory):
+        if problem := permission_problem(directory):
             print(
-                f"Compiled programs are not kept: {reason}, or name another directory "
+                f"Compiled programs are not kept: {problem}, or name another directory "
                 f"in {CACHE}.",
                 file=sys.stderr,
             )
@@ -110,51 +111,53 @@ def _keep_in(directory: Path, environment: MutableMapping[str, str]) -> None:
             jax.config.update("jax_compilation_cache_dir", str(directory))
 
 
-def distrust(directory: Path) -> str:
-    """Why compiled programs in `directory` must not be run; empty: they may.
+def permission_problem(directory: Path) -> str:
+    """Why programs in `directory` are unsafe to run, or "" if they are safe.
 
-    Whoever can write there could have us run programs of theirs.
+    A user who can write there could have this process run their code.
 
     Raises:
-        OSError: it cannot be looked at.
+        OSError: the directory cannot be read.
     """
     if not hasattr(os, "getuid"):
         return ""
-    found = directory.stat()
-    if found.st_uid != os.getuid():
+    status = directory.stat()
+    if status.st_uid != os.getuid():
         return (
-            f"{directory} belongs to user {found.st_uid} and not to {os.getuid()}, who "
-            "runs this; remove it"
+            f"{directory} belongs to user {status.st_uid} and not to {os.getuid()}, "
+            "who runs this; remove it"
         )
-    if found.st_mode & 0o022:
+    if status.st_mode & 0o022:
         return (
-            f"others may write to {directory} (mode {found.st_mode & 0o777:o}); see "
+            f"others may write to {directory} (mode {status.st_mode & 0o777:o}); see "
             f"what is in it, then `chmod 700 {directory}`"
         )
     return ""
 
 
-def split_cpu(environment: MutableMapping[str, str], number: int) -> None:
-    """Have JAX see the CPU as `number` devices, unless it has started.
+def set_num_cpu_devices(
+    environment: MutableMapping[str, str], num_devices: int
+) -> None:
+    """Split the CPU into `num_devices` JAX devices; a no-op once JAX has started.
 
-    GPUs and TPUs stay what they are.
+    GPUs and TPUs are not affected.
     """
-    if has_started():
+    if backend_is_initialized():
         return
-    environment[CPU_DEVICES] = str(number)
+    environment[CPU_DEVICES] = str(num_devices)
     if (jax := sys.modules.get("jax")) is not None:
-        jax.config.update("jax_num_cpu_devices", number)
+        jax.config.update("jax_num_cpu_devices", num_devices)
 
 
-def start_with_huge_pages(environment: Mapping[str, str]) -> None:
-    """Begin this process anew with memory in pages of 2 MB, unless that is settled.
+def reexec_with_huge_pages(environment: Mapping[str, str]) -> None:
+    """Re-exec with 2 MB huge pages (GLIBC_TUNABLES); a no-op if the variable is set.
 
-    A step gives back and takes anew some gigabytes, and glibc asks the kernel for them
-    in pages of 4 kB, half a million at BERT base. It reads the variable when a process
-    begins, so that it must begin again; its number, arguments and streams stay.
+    Each step frees and allocates some gigabytes, which glibc by default requests in
+    4 kB pages (half a million of them for BERT base). glibc reads the variable only at
+    process start, hence the exec; process id, arguments and streams stay the same.
     """
     glibc = LIBC in getattr(os, "confstr_names", ())
     if not glibc or TUNABLES in environment or not sys.orig_argv:
         return
-    told = {**environment, TUNABLES: "glibc.malloc.hugetlb=1"}
-    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], told)
+    variables = {**environment, TUNABLES: "glibc.malloc.hugetlb=1"}
+    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], variables)

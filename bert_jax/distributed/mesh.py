@@ -1,6 +1,6 @@
-"""The mesh, and the one table that says how each parameter lies on it.
+"""The device mesh, and the table of sharding rules for parameters.
 
-The steps are `jax.jit` with `NamedSharding`: what used to be called pjit.
+Steps are compiled by `jax.jit` with `NamedSharding` (formerly called pjit).
 """
 
 import math
@@ -19,7 +19,7 @@ AXES = ("data", "fsdp", "tensor")
 BATCH_AXES = ("data", "fsdp")
 _TYPES = (AxisType.Auto,) * len(AXES)
 BATCH_SPEC = P(BATCH_AXES)
-"""How the rows of a batch lie: devices of one `tensor` group see the same ones."""
+"""Batch rows are sharded over `data` and `fsdp` and replicated over `tensor`."""
 
 RULES: tuple[tuple[str, P], ...] = (
     (r"(token|position|segment)/embedding", P(None, "fsdp")),
@@ -36,12 +36,12 @@ RULES: tuple[tuple[str, P], ...] = (
     (r"(pooler|masked_lm|next_sentence|classifier)/dense/bias", P()),
     (r"masked_lm/bias", P()),
 )
-"""Pattern of the end of a parameter's path → its partition; the first match holds.
+"""Pattern of the end of a parameter's path → its PartitionSpec; the first match counts.
 
-Heads and feed-forward width lie over `tensor` (Shoeybi et al. 2019, §3): the product
-that leaves each sublayer is the one that is summed over it. The other axis of every
-large array lies over `fsdp`, and is gathered where it is used. The vocabulary is never
-divided: 30522 is a multiple of neither 4 nor 8.
+Heads and feed-forward width are sharded over `tensor` (Shoeybi et al. 2019, §3): the
+output projection of each sublayer is followed by an all-reduce over it. The other axis
+of every large array is sharded over `fsdp`, and gathered where it is used. The
+vocabulary axis is never sharded: 30522 is a multiple of neither 4 nor 8.
 """
 
 
@@ -51,14 +51,14 @@ def make_mesh(
     microbatches: int = 1,
     devices: Sequence[jax.Device] | None = None,
 ) -> Mesh:
-    """The devices of every host, or the first of them if `config` needs fewer.
+    """A mesh of the devices of all hosts, or of the first if `config` needs fewer.
 
     Args:
-        devices: to take instead of all that there are.
+        devices: the devices to use; None: all that JAX sees.
 
     Raises:
-        ValueError: other devices are asked for than there are, a host would be left
-            out, or the devices do not divide the microbatch.
+        ValueError: `config` does not fit the number of devices, would leave out a
+            host, or the devices do not divide the microbatch.
     """
     devices = jax.devices() if devices is None else devices
     fsdp, tensor = config.fsdp, config.tensor
@@ -72,76 +72,76 @@ def make_mesh(
             f"not make {len(devices)} devices, which are there; their product must."
         )
     counts = {"devices": data * fsdp, "microbatches": microbatches}
-    if batch_size % (parts := math.prod(counts.values())):
-        across = [f"{number} {name}" for name, number in counts.items() if number > 1]
+    if batch_size % (divisor := math.prod(counts.values())):
+        factors = [f"{count} {name}" for name, count in counts.items() if count > 1]
         raise ValueError(
-            f"batch_size={batch_size} is not a multiple of the {' x '.join(across)}; "
-            f"{-(-batch_size // parts) * parts} would be."
+            f"batch_size={batch_size} is not a multiple of the {' x '.join(factors)}; "
+            f"{-(-batch_size // divisor) * divisor} would be."
         )
     shape = (data, fsdp, tensor)
-    arranged = np.array(group_by_process(order_by_topology(devices[:size], shape)))
-    return Mesh(arranged.reshape(shape), AXES, axis_types=_TYPES)
+    ordered = np.array(group_by_process(order_by_topology(devices[:size], shape)))
+    return Mesh(ordered.reshape(shape), AXES, axis_types=_TYPES)
 
 
 def order_by_topology(
     devices: Sequence[jax.Device], shape: tuple[int, int, int]
 ) -> list[jax.Device]:
-    """The devices in an order in which neighbours on the mesh have short links."""
-    slices = [getattr(device, "slice_index", 0) for device in devices]
-    if len(set(slices)) > 1:
-        # GPUs of several hosts are, and jax.make_mesh refuses them.
-        ordered = sorted(zip(slices, devices, strict=True), key=_slice_and_id)
-        return [device for _, device in ordered]
+    """Order devices so that neighbours on the mesh have fast links."""
+    if len({_slice_and_id(device)[0] for device in devices}) > 1:
+        # GPUs of several hosts: each host is a slice, which jax.make_mesh refuses.
+        return sorted(devices, key=_slice_and_id)
     mesh = jax.make_mesh(shape, AXES, _TYPES, devices=devices)
     return list(mesh.devices.flat)
 
 
-def _slice_and_id(item: tuple[int, jax.Device]) -> tuple[int, int]:
-    return item[0], item[1].id
+def _slice_and_id(device: jax.Device) -> tuple[int, int]:
+    return getattr(device, "slice_index", 0), device.id
 
 
 def group_by_process(devices: Sequence[jax.Device]) -> list[jax.Device]:
-    """The devices of each process together, the processes as they first come.
+    """Group devices by process, in the order in which the processes first appear.
 
-    Along the rows of a TPU's torus they may alternate. Rows of one host must follow
-    each other, and a sum over all devices takes no other way for it.
+    In the order of a TPU's torus, the devices of hosts may alternate, but the batch
+    rows of one host must be contiguous. An all-reduce is not slower for it.
     """
     processes = list(dict.fromkeys(device.process_index for device in devices))
     return sorted(devices, key=lambda device: processes.index(device.process_index))
 
 
 def host_shard(mesh: Mesh, process: int) -> tuple[int, int]:
-    """Which share of each batch a process reads, and how many shares there are.
+    """The index of the shard of each batch that a process reads, and their number.
 
-    Shares are in the order of the mesh's processes. Processes whose devices belong to
-    the same `tensor` groups read the same share.
+    Shards are in the order of the mesh's processes. Processes whose devices belong to
+    the same `tensor` groups read the same shard.
 
     Raises:
-        ValueError: a group has a part of the devices of a process.
+        ValueError: a `tensor` group takes only some of the devices of a process.
     """
-    rows: dict[int, list[int]] = {}
-    for number, group in enumerate(mesh.devices.reshape(-1, mesh.shape["tensor"])):
+    # The `tensor` groups that each process has devices in, without duplicates.
+    groups: dict[int, dict[int, None]] = {}
+    for index, group in enumerate(mesh.devices.reshape(-1, mesh.shape["tensor"])):
         for device in group:
-            rows.setdefault(device.process_index, []).append(number)
-    held = {process: tuple(dict.fromkeys(numbers)) for process, numbers in rows.items()}
-    shares = list(dict.fromkeys(held.values()))
-    if sum(map(len, shares)) != mesh.size // mesh.shape["tensor"]:
+            groups.setdefault(device.process_index, {})[index] = None
+    # Processes with the same groups have the same shard.
+    shards = list(dict.fromkeys(map(tuple, groups.values())))
+    if sum(map(len, shards)) != mesh.size // mesh.shape["tensor"]:
         raise ValueError(
-            f"mesh.tensor={mesh.shape['tensor']} parts the {mesh.size // len(rows)} "
+            f"mesh.tensor={mesh.shape['tensor']} splits the {mesh.size // len(groups)} "
             "devices of a host; it must divide their number, or be a multiple of it."
         )
-    return shares.index(held[process]), len(shares)
+    return shards.index(tuple(groups[process])), len(shards)
 
 
 def path_name(path: tuple[Any, ...]) -> str:
-    """A leaf's place in a tree as `a/b/c`."""
+    """The path of a leaf in a tree as `a/b/c`."""
     return jax.tree_util.keystr(path, simple=True, separator="/")
 
 
 def partition_of(path: str) -> P:
-    """The partition of the parameter at `path`, by the first rule that matches its end.
+    """The PartitionSpec of the parameter at `path`, by the first rule that matches.
 
-    The optimizer's moments end in their parameter's path, so that they follow it.
+    The paths of the optimizer's moments end in their parameter's path, so they are
+    sharded like it.
 
     Raises:
         ValueError: no rule matches.
@@ -155,27 +155,27 @@ def partition_of(path: str) -> P:
 
 
 def tree_shardings(mesh: Mesh, tree: Any) -> Any:
-    """A NamedSharding for each array: by the table, and scalars and keys everywhere."""
+    """A NamedSharding for each leaf, by `RULES`; scalars and keys are replicated."""
 
     def sharding(path: tuple[Any, ...], leaf: Any) -> NamedSharding:
-        everywhere = leaf.ndim == 0 or path_name(path) == "key"
-        return NamedSharding(mesh, P() if everywhere else partition_of(path_name(path)))
+        replicated = leaf.ndim == 0 or path_name(path) == "key"
+        return NamedSharding(mesh, P() if replicated else partition_of(path_name(path)))
 
     return jax.tree_util.tree_map_with_path(sharding, tree)
 
 
 def batch_shards(mesh: Mesh) -> int:
-    """How many devices, or `tensor` groups of them, hold rows of their own."""
+    """The number of shards of a batch: of devices, or of `tensor` groups of them."""
     return mesh.shape["data"] * mesh.shape["fsdp"]
 
 
 def shard_map_over_batch(
     function: Callable[..., Any], mesh: Mesh, in_specs: Any, out_specs: Any
 ) -> Callable[..., Any]:
-    """`function` as each of those that hold rows computes it, on its own rows.
+    """`jax.shard_map` of `function` over the batch axes: each shard on its own rows.
 
-    The collectives over `data` and `fsdp` are the function's own; what lies over
-    `tensor` is left to the compiler.
+    `function` calls the collectives over `data` and `fsdp` itself; the compiler adds
+    those over `tensor`.
     """
     return jax.shard_map(
         function,
@@ -188,12 +188,12 @@ def shard_map_over_batch(
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:
-    """Rows spread over the devices, `tensor` groups sharing theirs."""
+    """The sharding of batch arrays; see `BATCH_SPEC`."""
     return NamedSharding(mesh, BATCH_SPEC)
 
 
 def to_global_arrays(batch: dict[str, np.ndarray], mesh: Mesh) -> dict[str, jax.Array]:
-    """This host's rows, as its part of arrays that all hosts' devices share."""
+    """Make global arrays, sharded over all hosts, from this host's rows of a batch."""
     sharding = batch_sharding(mesh)
     return {
         name: jax.make_array_from_process_local_data(sharding, values)

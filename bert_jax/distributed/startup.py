@@ -1,4 +1,4 @@
-"""Several processes, usually one a host, in one run: how they find each other."""
+"""Connect the processes of a run (usually one per host) and check their set-up."""
 
 import itertools
 import os
@@ -21,33 +21,33 @@ from bert_jax.distributed.collectives import (
     raise_on_all_processes,
 )
 from bert_jax.distributed.environment import COORDINATOR, DETECT
-from bert_jax.distributed.neighbours import watch
+from bert_jax.distributed.peer_monitor import start_peer_monitor
 from bert_jax.storage.remote import open_directory
 
 NUM_PROCESSES = "BERT_JAX_NUM_PROCESSES"
 PROCESS_ID = "BERT_JAX_PROCESS_ID"
 
-LOST_AFTER = 100
-"""Seconds without a sign of life after which a process counts as lost."""
-LEAVE_WITHIN = 30
-"""Seconds that a process waits for the others at its end: they come together, or one
-has failed and the others hang in a collective, which this then ends."""
+HEARTBEAT_TIMEOUT = 100
+"""Seconds without a heartbeat after which JAX's runtime counts a process as lost."""
+SHUTDOWN_TIMEOUT = 30
+"""Seconds that a process waits for the others at its end. A run ends on all processes
+at once; if one has failed, the others hang in a collective, and this ends them."""
 
 INITIALIZATION_TIMEOUT = 300
-"""Seconds within which all processes must have come, where nothing else is said."""
-FIRST_WORD_AFTER, WORD_EVERY = 3, 30
-"""Seconds after which the first and each further line tells who is awaited."""
-_LONGEST_TIMEOUT = 7 * 24 * 3600
+"""Default number of seconds within which all processes must connect."""
+_FIRST_MESSAGE_AFTER, _MESSAGE_INTERVAL = 3, 30
+"""Seconds of waiting before the first "Waiting for…" line, and between further ones."""
+_MAX_INITIALIZATION_TIMEOUT = 7 * 24 * 3600
 
 MAY_DIFFER = ("data.path", "data.train", "data.validation")
-"""Fields that hosts may give other values: where each has its copy of the same data."""
+"""Config fields that may differ between hosts, each with its own copy of the data."""
 
 
-def addresses(environment: Mapping[str, str]) -> dict[str, Any] | None:
-    """What jax.distributed is to be told; None where a run has one process.
+def initialize_arguments(environment: Mapping[str, str]) -> dict[str, Any] | None:
+    """The arguments of `jax.distributed.initialize`; None for a run of one process.
 
     Raises:
-        ValueError: some variables are missing, or hold what they cannot.
+        ValueError: a variable is missing or has an invalid value.
     """
     names = (COORDINATOR, NUM_PROCESSES, PROCESS_ID)
     given = {name: environment[name] for name in names if environment.get(name)}
@@ -65,8 +65,9 @@ def addresses(environment: Mapping[str, str]) -> dict[str, Any] | None:
             f"{DETECT}=1 where JAX can find them by itself."
         )
     check_address(given[COORDINATOR])
-    number, process = _number(given[NUM_PROCESSES]), _number(given[PROCESS_ID])
-    if number is None or process is None or process >= number:
+    num_processes = _parse_number(given[NUM_PROCESSES])
+    process = _parse_number(given[PROCESS_ID])
+    if num_processes is None or process is None or process >= num_processes:
         raise ValueError(
             f"{PROCESS_ID}={given[PROCESS_ID][:40]} and "
             f"{NUM_PROCESSES}={given[NUM_PROCESSES][:40]}: the first must be a number "
@@ -74,29 +75,30 @@ def addresses(environment: Mapping[str, str]) -> dict[str, Any] | None:
         )
     return {
         "coordinator_address": given[COORDINATOR],
-        "num_processes": number,
+        "num_processes": num_processes,
         "process_id": process,
-        # Slurm's own numbers, where there are any, must not be mixed in.
+        # Do not let JAX mix in Slurm's numbers, if there are any.
         "cluster_detection_method": "deactivate",
     }
 
 
-def _number(text: str) -> int | None:
-    """A number in plain digits, or None."""
-    plain = text.isascii() and text.isdecimal() and len(text) < 10
-    return int(text) if plain else None
+def _parse_number(text: str) -> int | None:
+    """The number that at most nine ASCII digits give; None for any other text."""
+    valid = text.isascii() and text.isdecimal() and len(text) < 10
+    return int(text) if valid else None
 
 
 def check_address(address: str) -> None:
-    """Refuse what is not the address of process 0.
+    """Check the address of process 0.
 
     Raises:
         ValueError: it is not HOST:PORT.
     """
     host, _, port = address.rpartition(":")
     name = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    odd = not name or any(c.isspace() or c in "/@[]" for c in name)
-    if odd or (":" in name and name == host) or not 0 < (_number(port) or 0) < 2**16:
+    invalid_name = not name or any(c.isspace() or c in "/@[]" for c in name)
+    bare_ipv6 = ":" in name and name == host
+    if invalid_name or bare_ipv6 or not 0 < (_parse_number(port) or 0) < 2**16:
         raise ValueError(
             f"{COORDINATOR}={address[:200]} must be HOST:PORT of process 0, as in "
             "10.0.0.1:8476 or [fd00::1]:8476, with a port from 1 to 65535."
@@ -107,96 +109,99 @@ def start(
     environment: Mapping[str, str],
     initialization_timeout: int = INITIALIZATION_TIMEOUT,
 ) -> bool:
-    """Join the other processes of the run, if `environment` says that there are some.
+    """Connect to the other processes of the run, if `environment` names any.
 
-    To be called before any device is touched; a second call joins nobody again. CPUs
-    then talk by gloo, which is JAX's default.
+    Call it before any device is used; a second call is a no-op. On CPUs, collectives
+    use gloo, JAX's default.
 
     Args:
-        initialization_timeout: seconds within which all processes must have come.
+        initialization_timeout: seconds within which all processes must connect.
 
     Returns:
-        Whether this is the process that writes files and prints.
+        Whether this is the primary process, the one that writes files and prints.
 
     Raises:
-        ValueError: the variables, or the timeout, are not what they should be.
+        ValueError: the variables or the timeout are invalid.
         RuntimeError: the other processes cannot be reached.
     """
-    if not 1 <= initialization_timeout <= _LONGEST_TIMEOUT:
+    if not 1 <= initialization_timeout <= _MAX_INITIALIZATION_TIMEOUT:
         raise ValueError(
             f"--initialization-timeout={initialization_timeout} must be from 1 to "
-            f"{_LONGEST_TIMEOUT} seconds."
+            f"{_MAX_INITIALIZATION_TIMEOUT} seconds."
         )
-    told = addresses(environment)
-    if told is not None and not jax.distributed.is_initialized():
-        # JAX would catch SIGTERM, from here on, for a protocol of its own.
+    arguments = initialize_arguments(environment)
+    if arguments is not None and not jax.distributed.is_initialized():
+        # Otherwise JAX would catch SIGTERM for its own preemption protocol.
         jax.config.update("jax_enable_preemption_service", False)
-        _join(told, initialization_timeout)
-        watch()
+        _connect(arguments, initialization_timeout)
+        start_peer_monitor()
     return is_primary()
 
 
-def _join(told: Mapping[str, Any], timeout: int) -> None:
-    """Meet the other processes, with a word now and then while they are awaited.
+def _connect(arguments: Mapping[str, Any], timeout: int) -> None:
+    """Call `jax.distributed.initialize`, and print what it waits for.
 
-    In another thread, since JAX hears neither Ctrl-C nor its own timeout, but ends the
-    process with a stack trace.
+    It runs in another thread: in the main thread it would ignore Ctrl-C, and end the
+    process with a stack trace at its own timeout.
     """
     errors: list[Exception] = []
 
-    def connect() -> None:
+    def initialize() -> None:
         try:
             jax.distributed.initialize(
-                **told,
-                initialization_timeout=timeout + LEAVE_WITHIN,
-                heartbeat_timeout_seconds=LOST_AFTER,
-                shutdown_timeout_seconds=LEAVE_WITHIN,
+                **arguments,
+                initialization_timeout=timeout + SHUTDOWN_TIMEOUT,
+                heartbeat_timeout_seconds=HEARTBEAT_TIMEOUT,
+                shutdown_timeout_seconds=SHUTDOWN_TIMEOUT,
             )
         except Exception as error:
             errors.append(error)
 
-    thread = threading.Thread(target=connect, name="connect", daemon=True)
+    thread = threading.Thread(target=initialize, name="connect", daemon=True)
     start = time.monotonic()
     thread.start()
-    for silence in itertools.chain([FIRST_WORD_AFTER], itertools.repeat(WORD_EVERY)):
-        thread.join(min(silence, timeout - (time.monotonic() - start)))
+    pauses = itertools.chain(
+        [_FIRST_MESSAGE_AFTER], itertools.repeat(_MESSAGE_INTERVAL)
+    )
+    for pause in pauses:
+        thread.join(min(pause, timeout - (time.monotonic() - start)))
         if not thread.is_alive():
             break
         left = timeout - (time.monotonic() - start)
         if left <= 0:
             raise RuntimeError(
-                f"The other processes cannot be reached: {_awaited(told)} for "
+                f"The other processes cannot be reached: {_waiting_for(arguments)} for "
                 f"{timeout} s. Start all of them within --initialization-timeout, each "
                 "with the address and a port of process 0 that its host can reach."
             )
         print(
-            f"W{_awaited(told)[1:]}, up to {left:.0f} s more.",
+            f"W{_waiting_for(arguments)[1:]}, up to {left:.0f} s more.",
             file=sys.stderr,
             flush=True,
         )
     if errors:
-        raise _explained(errors[0])
+        raise _explain_error(errors[0])
 
 
-def _awaited(told: Mapping[str, Any]) -> str:
-    """What this process is waiting for."""
-    if not told:
+def _waiting_for(arguments: Mapping[str, Any]) -> str:
+    """What this process is waiting for, as a line for the user."""
+    if not arguments:
         return "waiting for the other processes that JAX finds by itself"
-    address, number = told["coordinator_address"], told["num_processes"]
-    own = f"process {told['process_id']} of {number}"
-    if told["process_id"] == 0:
+    address, process = arguments["coordinator_address"], arguments["process_id"]
+    own = f"process {process} of {arguments['num_processes']}"
+    if process == 0:
         return f"waiting at {address} for the others ({own})"
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=2):
             return f"waiting for the others at the coordinator {address} ({own})"
     except OSError as error:
-        why = error.strerror or error
-        return f"waiting for the coordinator at {address} ({own}; {why})"
+        reason = error.strerror or error
+        return f"waiting for the coordinator at {address} ({own}; {reason})"
 
 
-def _explained(error: Exception) -> Exception:
-    """What JAX's complaint means to a user."""
+def _explain_error(error: Exception) -> Exception:
+    """An error of `jax.distributed.initialize`, in words for the user."""
     if isinstance(error, ValueError):
         return ValueError(
             f"{DETECT}=1 but JAX finds no cluster here ({error}); set "
@@ -206,11 +211,11 @@ def _explained(error: Exception) -> Exception:
 
 
 def open_workdir(path: str | os.PathLike[str]) -> epath.Path:
-    """The workdir, which is the same directory for all processes.
+    """Open the workdir, after checking that all processes see the same directory.
 
     Raises:
-        ValueError: one of them does not see what the first writes there, or it is an
-            address that cannot be reached.
+        ValueError: a process does not see what the primary process writes there, or
+            the workdir is an address that cannot be reached.
     """
     with raise_on_all_processes():
         workdir = open_directory(path)
@@ -235,18 +240,18 @@ def open_workdir(path: str | os.PathLike[str]) -> epath.Path:
     return workdir
 
 
-def check_same(config: RunConfig) -> None:
-    """Refuse processes that were given different configurations.
+def check_same_config(config: RunConfig) -> None:
+    """Check that all processes have the same configuration.
 
     Raises:
-        ValueError: says in what one of them differs from the first.
+        ValueError: a process has another than the primary one; it says what differs.
     """
     own = to_dict(config)
-    firsts = broadcast_from_primary(own)
+    primary = broadcast_from_primary(own)
     with raise_on_all_processes():
         changed = [
-            f"{name} is {first!r} and {ours!r}"
-            for name, first, ours in differences(firsts, own)
+            f"{name} is {expected!r} and {value!r}"
+            for name, expected, value in differences(primary, own)
             if name not in MAY_DIFFER
         ]
         if changed:

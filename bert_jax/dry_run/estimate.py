@@ -62,8 +62,8 @@ def choose_devices(number: int) -> list[jax.Device]:
             return devices[:number]
     raise ValueError(
         f"devices={number} but JAX has started with {len(devices)} in this process; "
-        "call bert_jax.distributed.environment.split_cpu before anything else, or run "
-        "`bert-jax pretrain --dry-run` in a process of its own."
+        "call bert_jax.distributed.environment.set_num_cpu_devices before anything "
+        "else, or run `bert-jax pretrain --dry-run` in a process of its own."
     )
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bert_jax.config import MaskingConfig
 from bert_jax.masking.units import (
-    Chosen,
+    MaskedPositions,
     PRNGKey,
     choose_spans,
     choose_tokens,
@@ -55,7 +55,7 @@ def choose_positions(
     num_tokens: Int[Array, " B"],
     masking: MaskingConfig,
     continues_word: VocabularyTable | None,
-) -> Chosen:
+) -> MaskedPositions:
     """Choose the positions to predict, by tokens, whole words or spans.
 
     Args:

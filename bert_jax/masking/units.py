@@ -1,4 +1,4 @@
-"""What is hidden together: single tokens, whole words, or spans of words."""
+"""Choose the positions to mask: single tokens, whole words, or spans of words."""
 
 import jax
 import jax.numpy as jnp
@@ -9,30 +9,31 @@ PRNGKey = Key[Array, ""] | UInt32[Array, "2"]
 
 
 @struct.dataclass
-class Chosen:
-    """The positions of each row to predict, in as many slots a row."""
+class MaskedPositions:
+    """The positions of each row to predict, in P slots a row."""
 
     positions: Int[Array, "B P"]
-    """Distinct, in the unused slots too."""
+    """Token positions, distinct within a row, in the unused slots too."""
     used: Bool[Array, "B P"]
-    """The used slots come first."""
+    """Whether a slot has a prediction; the used slots come first."""
     leads: Bool[Array, "B P"]
-    """Whether a slot draws the kind of its replacement; else it has that of the slot
-    before it."""
+    """Whether a slot samples the kind of its replacement ([MASK], random or kept); if
+    not, it has the kind of the slot before it."""
 
 
-def _previous(flags: Bool[Array, "B T"]) -> Bool[Array, "B T"]:
+def _shift_right(flags: Bool[Array, "B T"]) -> Bool[Array, "B T"]:
+    """The flag of the token before; False for the first token."""
     return jnp.pad(flags, ((0, 0), (1, 0)))[:, :-1]
 
 
 def word_starts(
     maskable: Bool[Array, "B T"], continues: Bool[Array, "B T"]
 ) -> Bool[Array, "B T"]:
-    """Where a word starts: at a token that continues none, or none that is there.
+    """Whether a word starts at each token; only maskable tokens start words.
 
-    Truncation and [SEP] cut words; what is left of one counts as a word.
+    A word that truncation or [SEP] has cut starts at its first remaining token.
     """
-    return maskable & ~(continues & _previous(maskable))
+    return maskable & ~(continues & _shift_right(maskable))
 
 
 def span_starts(
@@ -40,77 +41,89 @@ def span_starts(
     maskable: Bool[Array, "B T"],
     words: Bool[Array, "B T"],
     probability: float,
-    most: int,
+    max_words: int,
 ) -> Bool[Array, "B T"]:
-    """Where a span of words starts, all maskable tokens being cut into spans.
+    """Divide all maskable tokens into spans of words; whether a span starts at each.
 
-    A span ends after each of its words with this probability, after `most` words, and
-    with its segment. This is Joshi et al. 2019, §3.1, in parallel: their lengths,
-    geometric and clipped, but all spans of a row at once and none over another. (Their
-    code draws a length above `most` anew, which makes the mean of 1 to 10 words 3.8;
-    clipped, as here and as their text has it, it is 4.5.)
+    A span ends after each of its words with `probability`, after `max_words` words, and
+    at the end of its segment. These are the lengths of Joshi et al. 2019, §3.1
+    (geometric, clipped), but all spans of a row are sampled in parallel and do not
+    overlap. (Their text clips, with a mean of 4.5 words for 1 to 10; their code
+    resamples lengths above the maximum, with a mean of 3.8.)
+
+    Args:
+        words: whether a word starts at each token.
     """
-    ends = jax.random.bernoulli(key, probability, words.shape)
-    starts = words & (ends | ~_previous(maskable))
-    number = jnp.cumsum(words, axis=1)
-    words_before = number - jax.lax.cummax(jnp.where(starts, number, 0), axis=1)
-    return words & (words_before % most == 0)
+    # A geometric length: each word starts a new span with `probability`.
+    starts_span = jax.random.bernoulli(key, probability, words.shape)
+    starts = words & (starts_span | ~_shift_right(maskable))
+    # Clip: split longer spans after every `max_words` words.
+    word_number = jnp.cumsum(words, axis=1)
+    first_word = jax.lax.cummax(jnp.where(starts, word_number, 0), axis=1)
+    return words & ((word_number - first_word) % max_words == 0)
 
 
-def unit_of(starts: Bool[Array, "B T"]) -> Int[Array, "B T"]:
-    """For each token the position at which its unit starts."""
-    position = jnp.arange(starts.shape[1])
-    return jax.lax.cummax(jnp.where(starts, position, 0), axis=1)
+def unit_starts(starts: Bool[Array, "B T"]) -> Int[Array, "B T"]:
+    """The position at which the unit of each token starts."""
+    positions = jnp.arange(starts.shape[1])
+    return jax.lax.cummax(jnp.where(starts, positions, 0), axis=1)
 
 
 def shuffle_units(
     key: PRNGKey, maskable: Bool[Array, "B T"], unit: Int[Array, "B T"]
 ) -> Int[Array, "B T"]:
-    """Positions, unit by unit in a random order; those not maskable come last."""
+    """Positions with the units in random order; positions not maskable come last.
+
+    Args:
+        unit: the position at which the unit of each token starts.
+    """
+    # All tokens of a unit get the noise of its first token.
     noise = jnp.take_along_axis(jax.random.uniform(key, unit.shape), unit, axis=1)
-    # Stable, so that a unit stays in one piece even where its noise is another's too.
+    # A stable sort keeps a unit together even if another unit has the same noise.
     return jnp.argsort(jnp.where(maskable, noise, 1.0), axis=1, stable=True)
 
 
-def take_whole(
+def select_whole_units(
     first: Bool[Array, "B T"], size: Int[Array, "B T"], count: Int[Array, " B"]
 ) -> Bool[Array, "B T"]:
-    """Take each unit in turn that fits into what is left of `count` tokens.
+    """Select units greedily in order, skipping those that exceed `count` tokens a row.
 
-    Each round takes as many units as fit one after another, then drops the one that
-    does not, and every other too large for the rest: few rounds instead of T steps.
+    Each round selects units until one does not fit, then drops all units that are too
+    large for the remaining tokens. That takes a few rounds instead of T steps.
 
     Args:
-        first: where a unit starts, in the order in which they are to be taken.
-        size: of each token's unit; above T for a token that is never to be taken.
+        first: whether a unit starts at each token, in the order of selection.
+        size: the size of each token's unit; above T if it must never be selected.
+
+    Returns:
+        Whether each token is selected.
     """
 
     def one_round(
         state: tuple[Bool[Array, "B T"], Bool[Array, "B T"]],
     ) -> tuple[Bool[Array, "B T"], Bool[Array, "B T"]]:
-        taken, waiting = state
-        left = (count - taken.sum(axis=1))[:, None]
-        waiting &= size <= left
-        total = jnp.cumsum(jnp.where(first & waiting, size, 0), axis=1)
-        fits = waiting & (total <= left)
-        return taken | fits, waiting & ~fits
+        selected, candidates = state
+        remaining = (count - selected.sum(axis=1))[:, None]
+        candidates &= size <= remaining
+        # The tokens up to and including each candidate unit.
+        total = jnp.cumsum(jnp.where(first & candidates, size, 0), axis=1)
+        fits = candidates & (total <= remaining)
+        return selected | fits, candidates & ~fits
 
     start = (jnp.zeros_like(first), jnp.ones_like(first))
-    taken, _ = jax.lax.while_loop(lambda state: state[1].any(), one_round, start)
-    return taken
+    selected, _ = jax.lax.while_loop(lambda state: state[1].any(), one_round, start)
+    return selected
 
 
 def choose_tokens(
     key: PRNGKey, maskable: Bool[Array, "B T"], count: Int[Array, " B"], slots: int
-) -> Chosen:
-    """`count` of the maskable positions, each set equally likely.
-
-    The exact top of uniform noise: distinct by construction.
-    """
+) -> MaskedPositions:
+    """Choose `count` maskable positions a row, every subset with equal probability."""
+    # The top k of uniform noise are distinct.
     noise = jnp.where(maskable, jax.random.uniform(key, maskable.shape), -1.0)
     _, positions = jax.lax.top_k(noise, slots)
     used = jnp.arange(slots) < jnp.minimum(count, maskable.sum(axis=1))[:, None]
-    return Chosen(positions, used, leads=jnp.ones_like(used))
+    return MaskedPositions(positions, used, leads=jnp.ones_like(used))
 
 
 def choose_words(
@@ -119,27 +132,29 @@ def choose_words(
     words: Bool[Array, "B T"],
     count: Int[Array, " B"],
     slots: int,
-) -> Chosen:
-    """Whole words, at most `count` tokens, so that no word left out would fit.
+) -> MaskedPositions:
+    """Choose whole words in random order, at most `count` tokens a row.
 
-    The words come in random order, and one that does not fit is skipped: whole word
-    masking of google-research/bert, 2019.
+    A word that does not fit is skipped, as in the whole word masking of
+    google-research/bert, 2019.
     """
     length = words.shape[1]
-    unit = unit_of(words)
+    unit = unit_starts(words)
     order = shuffle_units(key, maskable, unit)
+    # Count the maskable tokens of each unit, at its start, then copy to all its tokens.
     rows = jnp.arange(words.shape[0])[:, None]
     sizes = jnp.zeros_like(unit).at[rows, unit].add(maskable.astype(unit.dtype))
     size = jnp.where(maskable, jnp.take_along_axis(sizes, unit, axis=1), length + 1)
-    taken = take_whole(
+    selected = select_whole_units(
         jnp.take_along_axis(words, order, axis=1),
         jnp.take_along_axis(size, order, axis=1),
         count,
     )
-    _, places = jax.lax.top_k(taken.astype(jnp.float32), slots)
-    used = jnp.arange(slots) < taken.sum(axis=1)[:, None]
+    # Move the selected tokens to the first slots.
+    _, places = jax.lax.top_k(selected.astype(jnp.float32), slots)
+    used = jnp.arange(slots) < selected.sum(axis=1)[:, None]
     positions = jnp.take_along_axis(order, places, axis=1)
-    return Chosen(positions, used, leads=jnp.ones_like(used))
+    return MaskedPositions(positions, used, leads=jnp.ones_like(used))
 
 
 def choose_spans(
@@ -148,9 +163,9 @@ def choose_spans(
     starts: Bool[Array, "B T"],
     count: Int[Array, " B"],
     slots: int,
-) -> Chosen:
-    """`count` tokens of spans in a random order; the last span is cut to fit."""
-    positions = shuffle_units(key, maskable, unit_of(starts))[:, :slots]
+) -> MaskedPositions:
+    """Choose `count` tokens of spans in random order; the last span is cut to fit."""
+    positions = shuffle_units(key, maskable, unit_starts(starts))[:, :slots]
     used = jnp.arange(slots) < jnp.minimum(count, maskable.sum(axis=1))[:, None]
     leads = jnp.take_along_axis(starts, positions, axis=1)
-    return Chosen(positions, used, leads)
+    return MaskedPositions(positions, used, leads)

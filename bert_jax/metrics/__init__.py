@@ -1,1 +1,1 @@
-"""Scores, over arrays on the host."""
+"""Scores computed on the host, from NumPy arrays, tags and texts."""

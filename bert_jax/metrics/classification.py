@@ -1,31 +1,32 @@
-"""Scores of classification and regression over host arrays, in float64.
+"""Scores of classification and regression on host arrays, in float64.
 
-A fraction and not a per cent. Where a score is undefined (0/0) it is 0, silently.
-scikit-learn and SciPy are imported inside the functions: they take a second.
+Scores are fractions, not per cent; an undefined score (0/0) is 0. scikit-learn and
+SciPy are imported inside the functions, since their import takes a second.
 """
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 _NOISE = 2e-13
-"""Values that differ by less, relative to the largest, differ by rounding alone."""
+"""Smaller differences, relative to the largest value, count as rounding errors."""
 
 
 def classification_scores(
     labels: Int[np.ndarray, " B"], predictions: Int[np.ndarray, " B"], num_classes: int
 ) -> dict[str, float]:
-    """Scores of one class an example: `accuracy`, `macro_f1`, `mcc`, and of two `f1`.
+    """`accuracy`, `macro_f1`, `mcc` and, with two classes, `f1`, for one class each.
 
-    Macro F1 is the mean over the classes that occur in labels or predictions, and F1
-    that of class 1, as GLUE has it for MRPC and QQP (Wang et al. 2018, §3). MCC is
-    Matthews' correlation (CoLA; of many classes Gorodkin 2004), and 0 where the labels
-    or the predictions are all of one class.
+    Macro F1 is the mean over the classes that occur in labels or predictions. F1 is
+    that of class 1, as in GLUE for MRPC and QQP (Wang et al. 2018, §3). MCC is
+    Matthews' correlation (CoLA; for many classes Gorodkin 2004), and 0 if all labels or
+    all predictions are of one class.
 
-    Raises ValueError without examples, and for a class outside 0…num_classes − 1.
+    Raises:
+        ValueError: there is no example, or a class outside 0…num_classes − 1.
     """
     from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
-    _check_any(labels)
+    _require_examples(labels)
     for name, classes in (("label", labels), ("prediction", predictions)):
         outside = classes[(classes < 0) | (classes >= num_classes)]
         if outside.size:
@@ -49,14 +50,15 @@ def regression_scores(
 ) -> dict[str, float]:
     """`pearson` and `spearman` (STS-B), and `mean_squared_error` in squared units.
 
-    Both correlations are 0 where labels or predictions are constant: of one example,
-    or of any number that differ by no more than float64 rounds.
+    Both correlations are 0 if labels or predictions are constant, up to rounding
+    errors of float64; this includes a single example.
 
-    Raises ValueError without examples, and for values that are not finite.
+    Raises:
+        ValueError: there is no example, or a value is not finite.
     """
     from scipy.stats import pearsonr, rankdata  # type: ignore[import-untyped]
 
-    _check_any(labels)
+    _require_examples(labels)
     x, y = labels.astype(np.float64), predictions.astype(np.float64)
     for name, values in (("label", x), ("prediction", y)):
         if not np.isfinite(values).all():
@@ -65,7 +67,7 @@ def regression_scores(
     scores = {"pearson": 0.0, "spearman": 0.0}
     if not _is_constant(x) and not _is_constant(y):
         scores = {
-            # Centred first: pearsonr warns where the mean dwarfs the spread.
+            # Centred, since pearsonr warns if the mean is much larger than the spread.
             "pearson": float(pearsonr(x - x.mean(), y - y.mean()).statistic),
             "spearman": float(pearsonr(rankdata(x), rankdata(y)).statistic),
         }
@@ -75,25 +77,27 @@ def regression_scores(
 def multi_label_scores(
     labels: Bool[np.ndarray, "B C"], predictions: Bool[np.ndarray, "B C"]
 ) -> dict[str, float]:
-    """Scores of several classes an example: `micro_f1`, `macro_f1`, `exact_match`.
+    """`micro_f1`, `macro_f1` and `exact_match` of examples with any number of classes.
 
-    Macro F1 is the mean over all C classes; a class neither labelled nor predicted
-    has 0, as in scikit-learn. Exact match: the share of rows with every class right.
+    Macro F1 is the mean over all C classes; a class neither labelled nor predicted has
+    0, as in scikit-learn. Exact match is the fraction of rows with every class correct.
 
-    Raises ValueError without examples or without classes.
+    Raises:
+        ValueError: there is no example, or no class.
     """
-    _check_any(labels)
-    # In NumPy: scikit-learn reads a single column as two classes.
-    hits = (labels & predictions).sum(axis=0)
+    _require_examples(labels)
+    # Not by scikit-learn, which reads a single column as two classes. For each class:
+    # F1 = 2 · true positives / (labelled + predicted).
+    true_positives = (labels & predictions).sum(axis=0)
     total = labels.sum(axis=0) + predictions.sum(axis=0)
     return {
-        "micro_f1": float(2 * hits.sum() / max(total.sum(), 1)),
-        "macro_f1": float(np.mean(2 * hits / np.maximum(total, 1))),
+        "micro_f1": float(2 * true_positives.sum() / max(total.sum(), 1)),
+        "macro_f1": float(np.mean(2 * true_positives / np.maximum(total, 1))),
         "exact_match": float(np.mean((labels == predictions).all(axis=1))),
     }
 
 
-def _check_any(labels: np.ndarray) -> None:
+def _require_examples(labels: np.ndarray) -> None:
     if labels.size == 0:
         raise ValueError(
             f"labels of shape {labels.shape} hold no example: no score is defined."

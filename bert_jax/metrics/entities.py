@@ -1,7 +1,7 @@
-"""Entities in tag sequences, scored by the rules of conlleval.
+"""Entities in tag sequences, scored by the rules of the conlleval script.
 
-A tag is `O`, or a prefix of B, I, E, S and an entity type, as `B-LOC`. Sentences are
-apart: no entity crosses from one to the next (Tjong Kim Sang & De Meulder 2003).
+A tag is `O`, or a prefix (B, I, E or S), a hyphen and an entity type, as in `B-LOC`. No
+entity crosses from one sentence to the next (Tjong Kim Sang & De Meulder 2003).
 """
 
 import re
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 Scheme = Literal["IOB1", "IOB2", "IOBES"]
-"""How a chunk of words is written in tags (Tjong Kim Sang & Veenstra 1999): IOB2
-begins each with B, IOB1 only one right after another of its type; IOBES begins each
-with B and ends it with E, and one of a single word is S."""
+"""How entities are written as tags (Tjong Kim Sang & Veenstra 1999). IOB2 begins each
+entity with B, IOB1 only one right after another of its type. IOBES begins each with B
+and ends it with E; an entity of a single word is S."""
 
 SCHEMES: tuple[Scheme, ...] = ("IOB2", "IOB1", "IOBES")
 
@@ -21,8 +21,8 @@ _PREFIXES = {"B": "B", "I": "I", "E": "E", "S": "S", "L": "E", "U": "S"}
 _MARKED = re.compile("[BIESLU]-.*", re.IGNORECASE | re.DOTALL)
 
 
-class Chunk(NamedTuple):
-    """An entity: its type, its first word, and the one after its last."""
+class Entity(NamedTuple):
+    """An entity: its type, and the half-open range of its words."""
 
     type: str
     start: int
@@ -30,11 +30,11 @@ class Chunk(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ChunkCounts:
-    """How many chunks there are, how many were predicted, and how many of them right.
+class EntityCounts:
+    """The numbers of gold entities, of predicted ones, and of correct predictions.
 
-    Precision, recall and F1 are fractions where conlleval prints per cent, and 0 where
-    they are 0/0, as there.
+    Precision, recall and F1 are fractions (conlleval prints per cent), and 0 if they
+    are 0/0, as in conlleval.
     """
 
     gold: int
@@ -56,99 +56,104 @@ class ChunkCounts:
 
 @dataclass(frozen=True)
 class EntityScores:
-    """Chunks of all types, of each in alphabetical order, and the share of tags right.
+    """Counts of all entities and of each type (sorted), and the fraction of equal tags.
 
-    A chunk is right if its type and both its ends are. Tags are compared as they are
-    written, so the accuracy alone depends on the scheme.
+    An entity is correct if its type and both its ends are. Tags are compared literally,
+    so only `tag_accuracy` depends on the scheme.
     """
 
-    overall: ChunkCounts
-    by_type: dict[str, ChunkCounts]
+    overall: EntityCounts
+    by_type: dict[str, EntityCounts]
     tag_accuracy: float
 
 
-def chunks(tags: Sequence[str]) -> list[Chunk]:
-    """The entities of one sentence in order, whichever scheme its tags are in.
+def extract_entities(tags: Sequence[str]) -> list[Entity]:
+    """Extract the entities of one sentence, in order, from tags of any scheme.
 
-    Ill-formed sequences are read as conlleval reads them: a chunk begins also at an I
-    after O or after another type. It knows no S and does not part E from B, so IOBES is
-    read by the same rules carried on: B and S begin a chunk, E and S end one, and so
-    does whatever begins the next.
+    Ill-formed sequences are read as by conlleval: an I after O, or after another type,
+    begins an entity too. conlleval has no S and does not distinguish E from B, so for
+    IOBES its rules are extended: B and S begin an entity, and E and S end one.
 
-    Raises ValueError for a tag that is none.
+    Raises:
+        ValueError: a tag is invalid.
     """
-    found: list[Chunk] = []
+    entities: list[Entity] = []
     previous, previous_type = "O", ""
     for i, tag in enumerate(tags):
         prefix, type_ = _split(tag)
         if prefix != "O":
-            if _begins(previous, previous_type, prefix, type_):
-                found.append(Chunk(type_, i, i + 1))
+            if _begins_entity(previous, previous_type, prefix, type_):
+                entities.append(Entity(type_, i, i + 1))
             else:
-                found[-1] = Chunk(type_, found[-1].start, i + 1)
+                entities[-1] = Entity(type_, entities[-1].start, i + 1)
         previous, previous_type = prefix, type_
-    return found
+    return entities
 
 
-def write_tags(entities: Sequence[Chunk], num_words: int, scheme: Scheme) -> list[str]:
-    """The tags of a sentence of num_words words with these entities, in their order."""
+def write_tags(entities: Sequence[Entity], num_words: int, scheme: Scheme) -> list[str]:
+    """Write the entities of a sentence, given in order, as one tag a word."""
     tags = ["O"] * num_words
-    before = Chunk("", 0, 0)
+    previous = Entity("", 0, 0)
     for entity in entities:
         last = entity.end - 1
         for i in range(entity.start, entity.end):
             tags[i] = f"I-{entity.type}"
-        touches = (before.type, before.end) == (entity.type, entity.start)
+        adjacent = (previous.type, previous.end) == (entity.type, entity.start)
         if scheme == "IOBES":
             tags[last] = f"E-{entity.type}"
             tags[entity.start] = f"{'S' if entity.start == last else 'B'}-{entity.type}"
-        elif scheme == "IOB2" or touches:
+        elif scheme == "IOB2" or adjacent:
             tags[entity.start] = f"B-{entity.type}"
-        before = entity
+        previous = entity
     return tags
 
 
 def convert_tags(tags: Sequence[str], scheme: Scheme) -> list[str]:
-    """The same entities in another scheme; ill-formed tags come out well-formed.
+    """Convert the tags of a sentence to `scheme`; ill-formed tags become well-formed.
 
-    Raises ValueError for a tag that is none.
+    Raises:
+        ValueError: a tag is invalid.
     """
-    return write_tags(chunks(tags), len(tags), scheme)
+    return write_tags(extract_entities(tags), len(tags), scheme)
 
 
 def detect_scheme(sentences: Sequence[Sequence[str]]) -> Scheme:
-    """The scheme that would write the fewest tags of these entities otherwise.
+    """The scheme in which the fewest of the given tags would be written differently.
 
-    Of equals the first of SCHEMES: IOB2 if every tag is O. Published files mix them:
-    those of the shared task of 2003 are IOB1, with B after O here and there.
+    Of equal schemes, the first of SCHEMES. Published files are not consistent: those of
+    the shared task of 2003 are IOB1, with a few B after O.
 
-    Raises ValueError for a tag that is none.
+    Raises:
+        ValueError: a tag is invalid.
     """
-    others = Counter[Scheme]()
+    num_mismatches = Counter[Scheme]()
     for tags in sentences:
         for scheme in SCHEMES:
-            others[scheme] += len(unlike_scheme(tags, scheme))
-    return min(SCHEMES, key=lambda scheme: others[scheme])
+            num_mismatches[scheme] += len(mismatched_tags(tags, scheme))
+    return min(SCHEMES, key=lambda scheme: num_mismatches[scheme])
 
 
-def unlike_scheme(tags: Sequence[str], scheme: Scheme) -> list[int]:
-    """The numbers of the tags that `scheme` would write otherwise."""
+def mismatched_tags(tags: Sequence[str], scheme: Scheme) -> list[int]:
+    """The indices of the tags that are written differently in `scheme`."""
     written = convert_tags(tags, scheme)
     return [i for i, tag in enumerate(tags) if written[i] != tag]
 
 
-def marks_entities(tags: Iterable[str]) -> bool:
-    """Whether tags are of entities, and not plain labels as parts of speech are.
+def are_entity_tags(tags: Iterable[str]) -> bool:
+    """Whether these are tags of entities, and not plain labels such as parts of speech.
 
-    They are if one has a prefix, of whatever scheme, or if all are O.
+    True if one has a prefix of any scheme, or if all are O.
     """
     distinct = set(tags)
     return distinct <= {"O"} or any(map(_MARKED.fullmatch, distinct))
 
 
-def entity_tag(tag: str) -> str:
-    """The tag of IOBES that a model's label means: BILOU's and lower-case prefixes are
-    read too, and what is no tag, as [PAD] or X, is outside of any entity."""
+def to_iobes_tag(tag: str) -> str:
+    """Convert a model's label to an IOBES tag.
+
+    BILOU's prefixes and lower-case ones are accepted; a label that is not a tag, such
+    as [PAD] or X, becomes O.
+    """
     prefix, _, type_ = tag.partition("-")
     prefix = _PREFIXES.get(prefix.upper(), "O")
     return f"{prefix}-{type_}" if type_ and prefix != "O" else "O"
@@ -157,47 +162,55 @@ def entity_tag(tag: str) -> str:
 def entity_scores(
     gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 ) -> EntityScores:
-    """Scores of predicted tags, sentence by sentence, against the gold tags.
+    """Score the predicted tags of sentences against the gold tags.
 
     Gold and predicted tags may be in different schemes.
 
-    Raises ValueError without words, for sentences that differ in number or length, and
-    for a tag that is none.
+    Raises:
+        ValueError: there are no words, sentences differ in number or length, or a tag
+            is invalid.
     """
     _check_lengths(gold, predicted)
-    wanted, found, right = Counter[str](), Counter[str](), Counter[str]()
-    num_words = num_right = 0
+    num_gold, num_predicted = Counter[str](), Counter[str]()  # by entity type
+    num_correct = Counter[str]()
+    num_words = num_equal_tags = 0
     for gold_tags, predicted_tags in zip(gold, predicted, strict=True):
-        gold_chunks, predicted_chunks = chunks(gold_tags), chunks(predicted_tags)
-        wanted.update(chunk.type for chunk in gold_chunks)
-        found.update(chunk.type for chunk in predicted_chunks)
-        right.update(chunk.type for chunk in set(gold_chunks) & set(predicted_chunks))
+        gold_entities = extract_entities(gold_tags)
+        predicted_entities = extract_entities(predicted_tags)
+        correct = set(gold_entities) & set(predicted_entities)
+        num_gold.update(entity.type for entity in gold_entities)
+        num_predicted.update(entity.type for entity in predicted_entities)
+        num_correct.update(entity.type for entity in correct)
         num_words += len(gold_tags)
-        num_right += sum(map(str.__eq__, gold_tags, predicted_tags))
+        num_equal_tags += sum(map(str.__eq__, gold_tags, predicted_tags))
     return EntityScores(
-        overall=ChunkCounts(wanted.total(), found.total(), right.total()),
+        overall=EntityCounts(
+            num_gold.total(), num_predicted.total(), num_correct.total()
+        ),
         by_type={
-            type_: ChunkCounts(wanted[type_], found[type_], right[type_])
-            for type_ in sorted(wanted | found)
+            type_: EntityCounts(
+                num_gold[type_], num_predicted[type_], num_correct[type_]
+            )
+            for type_ in sorted(num_gold | num_predicted)
         },
-        tag_accuracy=num_right / num_words,
+        tag_accuracy=num_equal_tags / num_words,
     )
 
 
 def _split(tag: str) -> tuple[str, str]:
-    """A tag's prefix and its entity type, which may hold hyphens."""
+    """The prefix of a tag and its entity type, which may contain hyphens."""
     prefix, _, type_ = tag.partition("-")
     if tag != "O" and (prefix not in ("B", "I", "E", "S") or not type_):
-        bilou = " Write BILOU's L as E and its U as S." * (prefix in ("L", "U"))
+        remedy = " Write BILOU's L as E and its U as S." if prefix in ("L", "U") else ""
         raise ValueError(
             f"{tag!r:.80} is not a tag: it must be O, or B, I, E or S, a hyphen and "
-            f"the entity's type, as B-LOC.{bilou}"
+            f"the entity's type, as B-LOC.{remedy}"
         )
     return prefix, type_
 
 
-def _begins(previous: str, previous_type: str, prefix: str, type_: str) -> bool:
-    """Whether a tag that is not O begins a chunk after the previous tag."""
+def _begins_entity(previous: str, previous_type: str, prefix: str, type_: str) -> bool:
+    """Whether a tag that is not O begins an entity, given the previous tag."""
     return prefix in "BS" or previous in "OES" or previous_type != type_
 
 
@@ -208,11 +221,12 @@ def _check_lengths(
         raise ValueError(
             f"{len(predicted)} predicted sentences are not the {len(gold)} gold ones."
         )
-    for number, (tags, others) in enumerate(zip(gold, predicted, strict=True), 1):
-        if len(tags) != len(others):
+    pairs = zip(gold, predicted, strict=True)
+    for number, (gold_tags, predicted_tags) in enumerate(pairs, 1):
+        if len(gold_tags) != len(predicted_tags):
             raise ValueError(
-                f"sentence {number} has {len(others)} predicted tags for its "
-                f"{len(tags)} words."
+                f"sentence {number} has {len(predicted_tags)} predicted tags for its "
+                f"{len(gold_tags)} words."
             )
     if not any(gold):
         raise ValueError("There are no words: no score is defined.")

@@ -1,7 +1,7 @@
-"""Scores of SQuAD 1.1 and 2.0, to the digit of the official scripts.
+"""Scores of SQuAD 1.1 and 2.0, equal to the official scripts in every digit.
 
-In per cent, as those print them. Written anew from what the scripts compute; sums run
-in the order of the mappings given, so that even the last digit agrees.
+Scores are in per cent, as the scripts print them. Sums are computed in the order of the
+given mappings, so that the last digit agrees too.
 """
 
 import re
@@ -14,13 +14,13 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalize_answer(text: str) -> str:
-    """Lower case without ASCII punctuation, articles and surplus white space.
+    """Lowercase, then remove ASCII punctuation, articles and surplus white space.
 
-    In this order (Rajpurkar et al. 2016, §6.1): removing punctuation can make an
-    article ("a." is one) and joins what it stood between ("well-known").
+    The order matters (Rajpurkar et al. 2016, §6.1): without punctuation, "a." is an
+    article and "well-known" one word.
     """
-    bare = text.lower().translate(_NO_PUNCTUATION)
-    return " ".join(_ARTICLES.sub(" ", bare).split())
+    words = text.lower().translate(_NO_PUNCTUATION)
+    return " ".join(_ARTICLES.sub(" ", words).split())
 
 
 def answer_exact_match(prediction: str, golds: Sequence[str]) -> bool:
@@ -29,14 +29,15 @@ def answer_exact_match(prediction: str, golds: Sequence[str]) -> bool:
 
 
 def answer_f1(prediction: str, golds: Sequence[str]) -> float:
-    """F1 in [0, 1] of the words of a prediction and those of its closest gold answer.
+    """F1 in [0, 1] of the words of a prediction and those of the closest gold answer.
 
-    As 1.1 has it: 0 without a common word, even where both have none.
+    As in SQuAD 1.1, it is 0 without a common word, even if neither has any word.
 
-    Raises ValueError without a gold answer.
+    Raises:
+        ValueError: there is no gold answer.
     """
     words = normalize_answer(prediction).split()
-    return max(_overlap(words, normalize_answer(gold).split()) for gold in golds)
+    return max(_words_f1(words, normalize_answer(gold).split()) for gold in golds)
 
 
 def squad1_scores(
@@ -44,12 +45,16 @@ def squad1_scores(
 ) -> dict[str, float]:
     """`exact_match` and `f1` in per cent over all questions of SQuAD 1.1.
 
-    answers: question id → its gold answers; predictions: question id → the answer.
-    A question without a prediction counts 0, a prediction without a question nothing.
+    A question without a prediction scores 0; other predictions are ignored.
 
-    Raises ValueError without questions, and for a question without gold answers.
+    Args:
+        answers: question id → its gold answers.
+        predictions: question id → the predicted answer.
+
+    Raises:
+        ValueError: there are no questions, or a question has no gold answer.
     """
-    _check_any(answers)
+    _require_questions(answers)
     exact_match, f1 = 0, 0.0
     for question, golds in answers.items():
         if not golds:
@@ -74,25 +79,33 @@ def squad2_scores(
 ) -> dict[str, int | float]:
     """The scores of SQuAD 2.0 under their official names, in per cent, and counts.
 
-    answers: question id → its gold answers, none if it is unanswerable; predictions:
-    question id → the answer, "" for none; no_answer_scores: question id → a number
-    that is higher the likelier no answer is, a probability or log-odds. A question
-    whose number exceeds `threshold` counts as one predicted to have none.
+    A question whose no-answer score exceeds `threshold` counts as predicted to have no
+    answer.
 
-    `exact`, `f1`, `total`, and the same of the answerable questions (`HasAns_…`) and
-    of the others (`NoAns_…`) where there are any. With no_answer_scores, also the best
-    that a threshold reaches and the lowest one that does: `best_exact`,
-    `best_exact_thresh`, `best_f1`, `best_f1_thresh` (Rajpurkar, Jia & Liang 2018).
+    Args:
+        answers: question id → its gold answers, none if it is unanswerable.
+        predictions: question id → the predicted answer, "" for none.
+        no_answer_scores: question id → a number that is higher if no answer is more
+            likely: a probability or log-odds.
 
-    Raises ValueError without questions, and for a question without a prediction or a
-    number: the official script stops with a KeyError there.
+    Returns:
+        `exact`, `f1`, `total`, the same of answerable questions (`HasAns_…`) and of
+        the others (`NoAns_…`) if there are any. With no_answer_scores, also the best
+        score over all thresholds, and the lowest threshold that reaches it:
+        `best_exact`, `best_exact_thresh`, `best_f1`, `best_f1_thresh` (Rajpurkar, Jia
+        & Liang 2018).
+
+    Raises:
+        ValueError: there are no questions, or a question has no prediction or no
+            no-answer score; the official script stops with a KeyError then.
     """
-    _check_any(answers)
+    _require_questions(answers)
     _check_complete("prediction", answers, predictions)
     raw = _raw_scores(answers, predictions)
     decided = raw
     if no_answer_scores is not None:
         _check_complete("no-answer score", answers, no_answer_scores)
+        # Above the threshold, "no answer" is right for unanswerable questions only.
         decided = {
             name: {
                 q: float(not answers[q]) if no_answer_scores[q] > threshold else score
@@ -111,8 +124,8 @@ def squad2_scores(
     return result
 
 
-def _overlap(predicted: list[str], gold: list[str]) -> float:
-    """F1 of two bags of words."""
+def _words_f1(predicted: list[str], gold: list[str]) -> float:
+    """F1 of two multisets of words."""
     common = (Counter(predicted) & Counter(gold)).total()
     if common == 0:
         return 0.0
@@ -123,14 +136,14 @@ def _overlap(predicted: list[str], gold: list[str]) -> float:
 def _raw_scores(
     answers: Mapping[str, Sequence[str]], predictions: Mapping[str, str]
 ) -> dict[str, dict[str, float]]:
-    """`exact` and `f1` in [0, 1] of each question, before any threshold, as of 2.0."""
+    """`exact` and `f1` of each question in [0, 1], as in SQuAD 2.0, no threshold."""
     exact, f1 = {}, {}
     for question, texts in answers.items():
-        # Of an unanswerable question, the empty text is the answer.
+        # The gold answer of an unanswerable question is the empty text.
         golds = [text for text in texts if normalize_answer(text)] or [""]
         prediction = predictions[question]
         exact[question] = float(answer_exact_match(prediction, golds))
-        # Two answers without words agree, unlike in 1.1.
+        # Two answers without words have F1 1, unlike in SQuAD 1.1.
         f1[question] = max(exact[question], answer_f1(prediction, golds))
     return {"exact": exact, "f1": f1}
 
@@ -138,7 +151,7 @@ def _raw_scores(
 def _percentages(
     scores: Mapping[str, Mapping[str, float]], questions: list[str], prefix: str
 ) -> dict[str, int | float]:
-    """The mean of every score over some questions, and their number."""
+    """The mean of each score over `questions` in per cent, and their number."""
     if not questions:
         return {}
     means: dict[str, int | float] = {
@@ -154,12 +167,13 @@ def _best_threshold(
     scores: Mapping[str, float],
     no_answer_scores: Mapping[str, float],
 ) -> tuple[float, float]:
-    """The best mean score in per cent that a threshold reaches, and the lowest such.
+    """The best mean score in per cent over all thresholds, and the lowest best one.
 
-    Starts with no question answered, then answers them from the lowest no-answer score
-    up. As in the official script, equal scores are told apart, in the order of the
-    mapping; the threshold is 0 where answering nothing is best; and any answer to an
-    unanswerable question loses a point, even one that normalises to nothing.
+    Starts with no question answered, then adds questions in the order of their
+    no-answer scores. As in the official script, questions with equal scores are added
+    one by one, in the order of the mapping; the threshold is 0 if no answers are best;
+    and any answer to an unanswerable question loses a point, even one that normalises
+    to nothing.
     """
     best = current = float(sum(not golds for golds in answers.values()))
     threshold = 0.0
@@ -175,7 +189,7 @@ def _best_threshold(
     return 100.0 * best / len(scores), threshold
 
 
-def _check_any(answers: Mapping[str, Sequence[str]]) -> None:
+def _require_questions(answers: Mapping[str, Sequence[str]]) -> None:
     if not answers:
         raise ValueError("There are no questions: no score is defined.")
 

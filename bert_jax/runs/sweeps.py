@@ -80,7 +80,7 @@ def finetune_runs(
     root = open_directory(workdir)
     done = read_runs(root, config)
     # Runs that differ in the seed share their compiled programs.
-    environment.prepare(os.environ)
+    environment.configure_jax(os.environ)
     for run in grid(config, seeds, sweep):
         if run.name in {other["name"] for other in done}:
             continue

@@ -10,12 +10,12 @@ from bert_jax.checkpoints.steps import CHECKPOINTS, best_verified_step
 from bert_jax.config import RunConfig
 from bert_jax.config.serialization import differences, from_dict, to_dict
 from bert_jax.distributed.collectives import is_primary, raise_on_all_processes
-from bert_jax.distributed.startup import check_same
+from bert_jax.distributed.startup import check_same_config
 from bert_jax.storage.files import write_json
 from bert_jax.terminal.messages import say
 from bert_jax.tokenization import Tokenizer
-from bert_jax.training.report import METRICS, scores_at
-from bert_jax.training.resume import HISTORY, Resume, set_aside_newer_steps
+from bert_jax.training.report import METRICS, read_scores
+from bert_jax.training.resume import HISTORY, Resume, clear_newer_steps
 
 FREE_TO_CHANGE = (
     "allow_extra",
@@ -171,12 +171,12 @@ def write_run_files(
     The history in config.json gets an entry when the run starts, when its length or
     learning rate changes, and when the machine changes.
     """
-    check_same(config)
+    check_same_config(config)
     with raise_on_all_processes():
         if not is_primary():
             return
         workdir.mkdir(parents=True, exist_ok=True)
-        set_aside_newer_steps(workdir, resume)
+        clear_newer_steps(workdir, resume)
         history = list(resume.history) if resume else []
         if changed:
             text = "; ".join(_describe(change) for change in changed)
@@ -197,13 +197,13 @@ def final_scores(
     """Return the validation scores of a run at its last step; None: not there yet."""
     if resume is None or resume.step != config.num_steps or resume.problems:
         return None
-    return scores_at(workdir / METRICS, resume.step)
+    return read_scores(workdir / METRICS, resume.step)
 
 
 def best_scores(workdir: epath.Path) -> dict[str, float]:
     """Return the validation scores of the best checkpoint, by `metrics.jsonl`."""
     best, _ = best_verified_step(workdir / CHECKPOINTS)
-    scores = None if best is None else scores_at(workdir / METRICS, best)
+    scores = None if best is None else read_scores(workdir / METRICS, best)
     if scores is not None:
         say(f"The best checkpoint is that of step {best}.")
     return scores or {}

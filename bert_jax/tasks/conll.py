@@ -7,10 +7,10 @@ from pathlib import Path
 
 from bert_jax.metrics.entities import (
     Scheme,
-    chunks,
+    are_entity_tags,
     convert_tags,
     detect_scheme,
-    marks_entities,
+    extract_entities,
 )
 from bert_jax.tasks.tables import Row, json_row, read_text, require_file
 
@@ -88,7 +88,7 @@ def read_sentences(path: str) -> list[Sentence]:
     if sentences[0].tags is None:
         return sentences
     known = {tag for each in sentences for tag in each.tags or ()}
-    if not marks_entities(known):
+    if not are_entity_tags(known):
         return sentences
     _check_tags(sentences, known)
     scheme = detect_scheme([each.tags or () for each in sentences])
@@ -283,7 +283,7 @@ def _check_tags(sentences: Sequence[Sentence], known: set[str]) -> None:
     wrong: dict[str, ValueError] = {}
     for tag in known:
         try:
-            chunks([tag])
+            extract_entities([tag])
         except ValueError as error:
             wrong[tag] = error
     for sentence in sentences if wrong else ():

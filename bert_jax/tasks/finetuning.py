@@ -144,7 +144,7 @@ class Finetuning(Task):
         return {"loss": self.task.loss(scores, batch)}, outputs
 
     def evaluation_batches(self) -> Iterator[Batch]:
-        batch_size = self.config.rows_at_once
+        batch_size = self.config.microbatch_size
         return tokenized_batches(
             self.validation.tokenized,
             batch_size,

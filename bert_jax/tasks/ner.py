@@ -13,12 +13,12 @@ from jaxtyping import Array, Float
 from bert_jax.config.model import Head
 from bert_jax.data.examples import TokenizedExamples
 from bert_jax.metrics.entities import (
-    Chunk,
+    Entity,
     Scheme,
-    chunks,
     convert_tags,
-    entity_tag,
-    unlike_scheme,
+    extract_entities,
+    mismatched_tags,
+    to_iobes_tag,
 )
 from bert_jax.model.losses import Sum, cross_entropy
 from bert_jax.tasks.conll import Sentence, from_row, read_sentences, write_sentences
@@ -185,7 +185,7 @@ class TokenClassificationTask(FinetuningTask):
         if own is None:
             return [value["tags"] for value in predictions.values]
         tags = [
-            [entity_tag(tag) for tag in value["tags"]] for value in predictions.values
+            [to_iobes_tag(tag) for tag in value["tags"]] for value in predictions.values
         ]
         return [
             predicted
@@ -222,7 +222,7 @@ def _plain_labels(sentences: Sequence[Sentence]) -> tuple[str, ...]:
 def _entities(
     sentence: Sentence, tags: Sequence[str], probabilities: Sequence[float]
 ) -> Prediction:
-    entities = chunks([entity_tag(tag) for tag in tags])
+    entities = extract_entities([to_iobes_tag(tag) for tag in tags])
     return {"entities": [_entity(sentence, chunk, probabilities) for chunk in entities]}
 
 
@@ -231,13 +231,13 @@ def _words(
 ) -> Prediction:
     words = []
     for i, tag in enumerate(tags):
-        word = _entity(sentence, Chunk(tag, i, i + 1), probabilities)
+        word = _entity(sentence, Entity(tag, i, i + 1), probabilities)
         words.append({"tag": word.pop("type")} | word)
     return {"words": words}
 
 
 def _entity(
-    sentence: Sentence, chunk: Chunk, probabilities: Sequence[float]
+    sentence: Sentence, chunk: Entity, probabilities: Sequence[float]
 ) -> dict[str, Any]:
     start, end = chunk.start, chunk.end
     text = " ".join(sentence.words[start:end])
@@ -264,7 +264,7 @@ def _tag_warnings(sentences: Sequence[Sentence]) -> list[str]:
         (sentence, i)
         for sentence in sentences
         if sentence.tags and sentence.scheme
-        for i in unlike_scheme(sentence.tags, sentence.scheme)
+        for i in mismatched_tags(sentence.tags, sentence.scheme)
     ]
     if not unlike:
         return []

@@ -13,7 +13,7 @@ from tokenizers import pre_tokenizers
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.data.examples import TokenizedExamples, build_row, from_rows
-from bert_jax.metrics.entities import Scheme, marks_entities
+from bert_jax.metrics.entities import Scheme, are_entity_tags
 from bert_jax.tasks.conll import Sentence
 from bert_jax.tokenization import Tokenizer
 
@@ -47,7 +47,7 @@ def sentence_of(text: str) -> Sentence:
 def scheme_of(model: BertConfig) -> Scheme | None:
     """Of the tags that a model learned: never IOB1, see `ner.labels`; None if they are
     plain labels."""
-    if not marks_entities(model.labels):
+    if not are_entity_tags(model.labels):
         return None
     ends = any(label.startswith(("E-", "S-")) for label in model.labels)
     return "IOBES" if ends else "IOB2"

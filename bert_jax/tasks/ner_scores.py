@@ -3,7 +3,12 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from bert_jax.metrics.entities import Chunk, chunks, entity_scores, write_tags
+from bert_jax.metrics.entities import (
+    Entity,
+    entity_scores,
+    extract_entities,
+    write_tags,
+)
 from bert_jax.tasks.conll import Sentence
 
 
@@ -58,7 +63,7 @@ def baseline(
         return "each word's commonest tag", tag_accuracy(gold, tags)
     seen: dict[tuple[str, ...], Counter[str]] = {}
     for record in train:
-        for chunk in chunks(record.tags or ()):
+        for chunk in extract_entities(record.tags or ()):
             words = record.words[chunk.start : chunk.end]
             seen.setdefault(words, Counter())[chunk.type] += 1
     types = {words: counts.most_common(1)[0][0] for words, counts in seen.items()}
@@ -83,13 +88,13 @@ def _commonest_tags(
 
 def _look_up(
     words: tuple[str, ...], types: dict[tuple[str, ...], str]
-) -> Iterator[Chunk]:
+) -> Iterator[Entity]:
     longest = max(map(len, types), default=0)
     start = 0
     while start < len(words):
         for end in range(min(start + longest, len(words)), start, -1):
             if words[start:end] in types:
-                yield Chunk(types[words[start:end]], start, end)
+                yield Entity(types[words[start:end]], start, end)
                 break
         else:
             end = start + 1

@@ -1,1 +1,1 @@
-"""What a process says, and the signals it gets."""
+"""Messages to the user, and the handling of signals."""

@@ -1,6 +1,7 @@
-"""Lines for a user: one each, and nothing in them that a terminal would obey."""
+"""Messages to the user: one line each, without terminal control characters."""
 
 import codecs
+import contextlib
 import os
 import sys
 import warnings
@@ -9,131 +10,127 @@ from typing import Any
 
 TOO_LARGE = (
     "The device has too little memory: take more --microbatches or a smaller "
-    "--batch-size; `pretrain … --dry-run --memory-gib N` tells what else helps."
+    "--batch-size; `pretrain … --dry-run --memory-gib N` shows what else helps."
 )
-_VISIBLE = "bert_jax_visible"
+_ESCAPE = "bert_jax_escape"
 _RUNTIME = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED", "CANCELLED")
-"""How messages of JAX begin where another process or device is gone."""
+"""Beginnings of JAX's messages when another process or a device is lost."""
 _SPECIFICATION = " [tensorstore_spec="
-"""Where the library that writes arrays begins a kilobyte of JSON."""
+"""Beginning of a kilobyte of JSON in tensorstore's messages."""
 
 
 class UsageError(ValueError):
-    """The command line cannot be understood."""
+    """The command line is invalid."""
 
 
 def printable(text: object) -> str:
-    """`text` with every character that does not print written as its escape."""
-    shown = str(text)
-    try:
-        # A name of a file in another encoding than the locale's.
-        shown = shown.encode(errors="surrogateescape").decode()
-    except UnicodeError:
-        pass
+    """`text` with each unprintable character replaced by its escape sequence."""
+    line = str(text)
+    # A file name may be in another encoding than the locale's.
+    with contextlib.suppress(UnicodeError):
+        line = line.encode(errors="surrogateescape").decode()
     return "".join(
         character
         if character.isprintable()
         else character.encode("unicode_escape").decode()
-        for character in shown
+        for character in line
     )
 
 
 def one_line(text: object) -> str:
-    """`text` as `printable` has it, its lines joined."""
+    """`text` made `printable`, its lines joined into one."""
     return printable(" ".join(str(text).split()))
 
 
 def say(text: object) -> None:
-    """Print `text` at once, each of its lines as `printable` has it."""
+    """Print `text` and flush; each line is made `printable`."""
     print("\n".join(printable(line) for line in str(text).split("\n")), flush=True)
 
 
 def explain(error: BaseException) -> tuple[str, int] | None:
-    """The line for an error, and the exit code; None: it is a mistake of ours.
+    """The message and exit code for an error; None if it is a bug of this package.
 
-    2 is for what the user can mend, 1 for a run's own failure.
+    The code is 2 for a user's mistake, 1 for a failure of the run.
     """
     if isinstance(error, OSError):
-        return _of_system(error), 2
+        return _explain_os_error(error), 2
     message = str(error).partition(_SPECIFICATION)[0]
     if isinstance(error, ValueError):
         return message, 2
     if isinstance(error, RecursionError):
-        return f"The input nests too deep to be read ({message}).", 2
+        return f"The input is too deeply nested to be read ({message}).", 2
     if isinstance(error, OverflowError):
         return f"A number in the options or the input is too large ({message}).", 2
     if isinstance(error, MemoryError):
-        return _no_memory(message), 1
-    if _is_of_devices(error, message):
-        asked = os.environ.get("JAX_PLATFORMS", "")
+        details = f" ({message.rstrip('.')})" if message else ""
+        return f"This machine has too little memory for that{details}.", 1
+    if _is_missing_device(error, message):
+        name = os.environ.get("JAX_PLATFORMS", "")
         return (
-            f"JAX_PLATFORMS={asked} and JAX finds no such device here; unset it, or "
+            f"JAX_PLATFORMS={name} and JAX finds no such device here; unset it, or "
             f"install JAX for that device (`bert-jax doctor` looks). {message[:200]}",
             2,
         )
     if isinstance(error, ModuleNotFoundError):
         return f"{message}; install it, by pip or as README says.", 2
-    return _of_runtime(error, message) if isinstance(error, RuntimeError) else None
+    if isinstance(error, RuntimeError):
+        return _explain_runtime_error(error, message)
+    return None
 
 
-def _of_system(error: OSError) -> str:
-    """What the system said, after the names of the files that it said it of."""
+def _explain_os_error(error: OSError) -> str:
+    """The system's message, after the names of the files that are not in it."""
     if error.strerror is None:
         return str(error)
     names = [printable(n) for n in (error.filename, error.filename2) if n is not None]
-    told = [name for name in names if name not in error.strerror]
-    return ": ".join([" and ".join(told), error.strerror] if told else [error.strerror])
+    prefix = " and ".join(name for name in names if name not in error.strerror)
+    return f"{prefix}: {error.strerror}" if prefix else error.strerror
 
 
-def _no_memory(message: str) -> str:
-    told = f" ({message.rstrip('.')})" if message else ""
-    return f"This machine has too little memory for that{told}."
-
-
-def _is_of_devices(error: BaseException, message: str) -> bool:
-    """Whether JAX did not find the devices that it was told to use."""
+def _is_missing_device(error: BaseException, message: str) -> bool:
+    """Whether JAX did not find the devices that JAX_PLATFORMS names."""
     if isinstance(error, RuntimeError):
         return "Unable to initialize backend" in message or "nknown backend" in message
-    # Where it has no plugin for them it says so by an assertion.
+    # Without a plugin for them, JAX fails by an assertion.
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next
-    place = last.tb_frame.f_code.co_filename if last is not None else ""
-    return isinstance(error, AssertionError) and place.endswith("xla_bridge.py")
+    file = last.tb_frame.f_code.co_filename if last is not None else ""
+    return isinstance(error, AssertionError) and file.endswith("xla_bridge.py")
 
 
-def _of_runtime(error: RuntimeError, message: str) -> tuple[str, int] | None:
-    # A full disk is exhausted too, in the words of the library that writes arrays.
+def _explain_runtime_error(error: RuntimeError, message: str) -> tuple[str, int] | None:
+    # tensorstore reports a full disk as RESOURCE_EXHAUSTED too, with os_error_code.
     if "RESOURCE_EXHAUSTED" in message and "os_error_code" not in message:
         return f"{message[:240].rstrip('.')}. {TOO_LARGE}", 1
     known = type(error) is RuntimeError or message.startswith(_RUNTIME)
     return (message, 1) if known else None
 
 
-def without_abandoned_writes(unraisable: Any) -> None:
-    """What Python does with an error that nothing can catch, but for one.
+def ignore_closed_event_loop(unraisable: Any) -> None:
+    """A `sys.unraisablehook` that does not print "Event loop is closed".
 
-    Where a write of a checkpoint fails, as on a full disk, the threads of the others
-    find that their event loop is gone, and each would print so.
+    When one write of a checkpoint fails, as on a full disk, the threads of the other
+    writes all raise that error.
     """
     if str(unraisable.exc_value) != "Event loop is closed":
         sys.__unraisablehook__(unraisable)
 
 
 def write_any_text() -> None:
-    """Have the standard streams take every character, whatever the locale.
+    """Make the standard streams accept every character, in any locale.
 
-    What the encoding lacks is written as its escape, and names of files as their bytes.
+    Characters that the encoding lacks are escaped; file names are written as bytes.
     """
-    codecs.register_error(_VISIBLE, _visible)
+    codecs.register_error(_ESCAPE, _escape)
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
-            reconfigure(errors=_VISIBLE)
+            reconfigure(errors=_ESCAPE)
 
 
-def _visible(error: UnicodeError) -> tuple[str | bytes, int]:
-    """What to write for what cannot be encoded."""
+def _escape(error: UnicodeError) -> tuple[str | bytes, int]:
+    """Error handler: the bytes of file names, or an escape sequence."""
     try:
         return codecs.lookup_error("surrogateescape")(error)
     except UnicodeError:
@@ -141,19 +138,19 @@ def _visible(error: UnicodeError) -> tuple[str | bytes, int]:
 
 
 def silence_resource_tracker(environment: MutableMapping[str, str]) -> None:
-    """Let Python remove the semaphores of worker processes without a warning.
+    """Silence Python's warning about leaked semaphores of worker processes.
 
-    A process of its own does so where a signal has ended this one. What the user has
-    set in `PYTHONWARNINGS` is kept.
+    After a signal has ended this process, the resource tracker process removes them and
+    warns. A no-op if the user has set `PYTHONWARNINGS`.
     """
     environment.setdefault("PYTHONWARNINGS", "ignore:resource_tracker:UserWarning")
 
 
 def show_warnings_in_a_line() -> None:
-    """Print a warning to a user as a line, and not as a place in the source."""
-    usual = warnings.formatwarning
+    """Print a UserWarning as one line, without its place in the source."""
+    default = warnings.formatwarning
 
-    def shown(
+    def format_warning(
         message: Warning | str,
         category: type[Warning],
         filename: str,
@@ -162,6 +159,6 @@ def show_warnings_in_a_line() -> None:
     ) -> str:
         if category is UserWarning:
             return f"bert-jax: warning: {one_line(message)}\n"
-        return usual(message, category, filename, lineno, line)
+        return default(message, category, filename, lineno, line)
 
-    warnings.formatwarning = shown
+    warnings.formatwarning = format_warning

@@ -1,7 +1,7 @@
-"""What SIGINT and SIGTERM do where a verb does not handle them itself.
+"""Default handling of SIGINT and SIGTERM, for verbs that do not handle them.
 
-They end the process by exit codes 130 and 143, without a traceback, from the first
-moment on. Nothing is imported here that takes time.
+They end the process with exit code 130 or 143, without a traceback, from the start on.
+This module imports nothing that takes time.
 """
 
 import _thread
@@ -13,31 +13,30 @@ from collections.abc import Iterator
 from types import FrameType
 
 TIDY_SECONDS = 10
-"""How long a verb may tidy up after SIGINT."""
-_BOTH = (signal.SIGINT, signal.SIGTERM)
+"""Seconds that a verb has to clean up after SIGINT."""
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def install() -> None:
-    """End the process at once by either signal; a second call changes nothing.
+    """Make both signals end the process at once; a second call is a no-op.
 
-    A signal that this process was told to ignore, as by nohup, stays ignored. To be
-    called in the main thread.
+    A signal that is ignored, as under nohup, stays ignored. Call it in the main thread.
     """
     if signal.getsignal(signal.SIGTERM) is not stop_at_once:
-        for number in _BOTH:
+        for number in _SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, stop_at_once)
         if signal.getsignal(signal.SIGTERM) is stop_at_once:
-            _watch()
+            _handle_in_thread()
     if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _BOTH)  # see `blocked`
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)  # see `blocked`
 
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Have SIGINT raise KeyboardInterrupt in the block, so that a verb can tidy up.
+    """Make SIGINT raise KeyboardInterrupt in the body, so that a verb can clean up.
 
-    Where `install` was not called, signals stay the caller's.
+    A no-op if `install` was not called.
     """
     installed = signal.getsignal(signal.SIGINT) is stop_at_once
     try:
@@ -51,27 +50,27 @@ def interruptible() -> Iterator[None]:
 
 @contextlib.contextmanager
 def blocked() -> Iterator[None]:
-    """Hold both signals back; over an exec, until `install` is called again."""
+    """Block both signals; across an exec, until `install` is called again."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _BOTH)
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
 
 
 def stop_at_once(number: int, _: FrameType | None = None) -> None:
-    """End this process as one that the signal killed."""
+    """End this process with the exit code of one that the signal killed."""
     os._exit(128 + number)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt, so that a verb can tidy up; in an import, end.
+    """Raise KeyboardInterrupt, so that a verb can clean up; during an import, end.
 
-    An exception in the midst of an import may be swallowed, or be printed by a callback
-    that cannot raise it; and no file was begun.
+    An exception during an import may be swallowed, or printed by a callback that cannot
+    raise it. There is nothing to clean up then.
     """
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
@@ -82,27 +81,27 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _stop_later(number: int) -> None:
-    """End the process where the exception was swallowed, as a callback may do."""
+    """End the process in case the exception was swallowed, as by a callback."""
     time.sleep(TIDY_SECONDS)
     stop_at_once(number)
 
 
-def _watch() -> None:
-    """Let SIGTERM end the process while the main thread waits in a library too.
+def _handle_in_thread() -> None:
+    """Make SIGTERM end the process even while the main thread is in a C library.
 
-    Python calls a handler when its main thread is back from there, which may be
-    minutes: a compilation, a coordinator that does not answer.
+    Python calls a handler only when the main thread returns from there, which may take
+    minutes: a compilation, or a coordinator that does not answer.
     """
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
 
-    def watch() -> None:
+    def wait_for_signals() -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         while numbers := os.read(reading, 64):
-            ours = signal.getsignal(signal.SIGTERM) is stop_at_once
-            if ours and signal.SIGTERM in numbers:
+            installed = signal.getsignal(signal.SIGTERM) is stop_at_once
+            if installed and signal.SIGTERM in numbers:
                 stop_at_once(signal.SIGTERM)
 
     if hasattr(signal, "pthread_sigmask"):
-        _thread.start_new_thread(watch, ())
+        _thread.start_new_thread(wait_for_signals, ())

@@ -1,4 +1,4 @@
-"""What ends a run early: signals, and gradients that stay non-finite."""
+"""Reasons for a run to end early: signals, non-finite gradients and errors."""
 
 import contextlib
 import signal
@@ -7,31 +7,31 @@ from types import FrameType
 from typing import Any
 
 MAX_SKIPPED_IN_A_ROW = 50
-SAVE_AGAIN = 1
-"""Beside the numbers of signals: a save that has failed is to be tried again."""
+RETRY_SAVE = 1
+"""Exchanged between processes like a signal's number: a failed save is due again."""
 
 
 class InterruptedRun(Exception):
-    """A signal ended the run, after a whole checkpoint was written."""
+    """A signal ended the run, after a checkpoint was completed."""
 
     def __init__(self, signal_number: int, step: int, saved: bool = True) -> None:
-        """Say where the run stopped.
+        """Make the message.
 
         Args:
-            saved: whether `step` has a checkpoint; it has none while updates are left
-                out because the gradient is not finite.
+            saved: whether `step` has a checkpoint; it has none while updates are
+                skipped because the gradient is not finite.
         """
         name = signal.Signals(signal_number).name
-        kept = "with a checkpoint" if saved else "going on from the one before"
+        resumes = "with a checkpoint" if saved else "resuming from the one before"
         super().__init__(
-            f"Stopped by {name} at step {step}, {kept}; "
-            "start the same command again to go on."
+            f"Stopped by {name} at step {step}, {resumes}; "
+            "start the same command again to resume."
         )
         self.exit_code = 128 + signal_number
 
 
 class StopRequested(Exception):
-    """A signal asks a run to end; raised and caught within the loop."""
+    """A signal requests the end of the run; raised and caught inside the loop."""
 
     def __init__(self, signal_number: int) -> None:
         super().__init__(signal_number)
@@ -43,10 +43,10 @@ class DivergedRun(RuntimeError):
 
 
 def check_finite(skipped_in_a_row: float, step: int) -> None:
-    """Refuse to go on without learning.
+    """Check that the run still updates its parameters.
 
     Raises:
-        DivergedRun: `MAX_SKIPPED_IN_A_ROW` updates were left out in a row.
+        DivergedRun: `MAX_SKIPPED_IN_A_ROW` updates in a row were skipped.
     """
     if skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
         raise DivergedRun(
@@ -57,31 +57,36 @@ def check_finite(skipped_in_a_row: float, step: int) -> None:
 
 
 @contextlib.contextmanager
-def failures_in_the_loop(has_begun: Callable[[], bool]) -> Iterator[None]:
-    """Once a run has begun, what fails is no mistake in what it was asked for.
+def reraise_as_run_failure(has_started: Callable[[], bool]) -> Iterator[None]:
+    """Reraise a ValueError or OSError as RuntimeError once the run has started.
+
+    These errors mean a user's mistake (exit code 2) only before the first step.
 
     Args:
-        has_begun: whether the first step has ended.
+        has_started: whether the first step has ended.
 
     Raises:
-        RuntimeError: instead of a ValueError or OSError, which mean a user's mistake.
+        RuntimeError: the body raised one of them after the first step.
     """
     try:
         yield
-    except BrokenPipeError:  # whoever read the output has gone, as of any command
+    except BrokenPipeError:  # the reader of the output is gone, as for any command
         raise
     except (ValueError, OSError) as error:
-        if not has_begun():
+        if not has_started():
             raise
         line = " ".join(str(error).split()).rstrip(".")
         raise RuntimeError(
-            f"The run failed: {line}. Mend it and start the same command again; it "
-            "goes on from its newest checkpoint."
+            f"The run failed: {line}. Fix the cause and start the same command again; "
+            "it resumes from its newest checkpoint."
         ) from error
 
 
 class StopSignals:
-    """While entered, SIGTERM and SIGINT are noted instead of ending the process."""
+    """While entered, stores SIGTERM and SIGINT in `received` instead of ending.
+
+    A second signal of the same kind is handled as before `__enter__`, at once.
+    """
 
     def __init__(self) -> None:
         self.received: int | None = None
@@ -90,9 +95,9 @@ class StopSignals:
     def __enter__(self) -> "StopSignals":
         for number in (signal.SIGTERM, signal.SIGINT):
             try:
-                self._previous[number] = signal.signal(number, self._note)
+                self._previous[number] = signal.signal(number, self._handle)
             except ValueError:
-                # Only the main thread may handle signals; elsewhere the caller does.
+                # Only the main thread may set handlers; in others the caller does.
                 break
         return self
 
@@ -100,10 +105,9 @@ class StopSignals:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
-    def _note(self, number: int, _: FrameType | None) -> None:
+    def _handle(self, number: int, _: FrameType | None) -> None:
         if self.received is None:
             self.received = number
         elif self.received == number:
-            # A second one means it: the handler from before takes over at once.
             signal.signal(number, self._previous[number])
             signal.raise_signal(number)

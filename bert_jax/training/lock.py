@@ -1,7 +1,8 @@
-"""One run a workdir: a lock file that names its owner.
+"""A lock file that lets only one run use a workdir.
 
-The owner renews the file while it runs. A lock is stale when its process has ended, or,
-where that cannot be seen from here, when it is not renewed; the next run takes it over.
+The file names its owner, who renews it while it runs. A lock is stale if its process
+has ended or, if that process is on another host, if it is not renewed for a while. The
+next run takes over a stale lock.
 """
 
 import contextlib
@@ -25,8 +26,8 @@ from bert_jax.terminal.messages import say
 
 LOCK = "run.lock"
 RENEW_SECONDS = 10.0
-SILENT_SECONDS = 45.0
-"""A lock of another host that is not renewed for so long is stale."""
+STALE_SECONDS = 45.0
+"""Seconds without a renewal after which a lock of another host is stale."""
 _MACHINE = ("host", "boot", "pid_namespace")
 
 
@@ -37,13 +38,13 @@ def _read_text(path: str) -> str:
 
 
 def process_start(pid: int) -> str:
-    """When a process of this machine was started, in clock ticks; "" if not known."""
+    """The start time of a process of this machine in clock ticks; "" if unknown."""
     stat = _read_text(f"/proc/{pid}/stat")
     return stat.rpartition(")")[2].split()[19] if stat else ""
 
 
 def this_process() -> dict[str, Any]:
-    """What tells this process from all others, on any host."""
+    """An identification of this process that is unique among all hosts."""
     namespace = ""
     with contextlib.suppress(OSError):
         namespace = os.readlink("/proc/self/ns/pid")
@@ -59,8 +60,9 @@ def this_process() -> dict[str, Any]:
 
 
 def has_ended(owner: dict[str, Any]) -> bool | None:
-    """Whether the owner of a lock has ended; None: that cannot be told from here."""
-    if any(owner.get(name) != value for name, value in _here().items()):
+    """Whether the owner of a lock has ended; None if it runs on another machine."""
+    own = this_process()
+    if any(owner.get(name) != own[name] for name in _MACHINE):
         return None
     pid = owner.get("pid")
     if type(pid) is not int or pid <= 0:
@@ -71,59 +73,59 @@ def has_ended(owner: dict[str, Any]) -> bool | None:
         return True
     except (PermissionError, OverflowError):
         pass
-    # Another process may have got the number of one that ended.
+    # If not equal, the process has ended and another one has its number.
     return process_start(pid) != owner.get("process_start")
 
 
-def _here() -> dict[str, Any]:
-    own = this_process()
-    return {name: own[name] for name in _MACHINE}
-
-
 class RunLock:
-    """The lock of one workdir, held by this process between `acquire` and `release`."""
+    """The lock of a workdir, held by this process between `acquire` and `release`."""
 
     def __init__(
         self,
         workdir: epath.Path,
         renew_seconds: float = RENEW_SECONDS,
-        silent_seconds: float = SILENT_SECONDS,
+        stale_seconds: float = STALE_SECONDS,
     ) -> None:
         self._workdir = workdir
         self._path = workdir / LOCK
         self._renew_seconds = renew_seconds
-        self._silent_seconds = silent_seconds
+        self._stale_seconds = stale_seconds
         self._owner = this_process()
         self._renewals = 0
         self._released = threading.Event()
         self._thread = threading.Thread(target=self._keep_renewing, daemon=True)
 
     def acquire(self) -> None:
-        """Take the lock; wait where its owner may have ended on another host.
+        """Take the lock; if an owner on another host may have ended, wait and see.
 
         Raises:
             ValueError: another run holds it.
         """
-        deadline, seen = 0.0, None
+        deadline, first_seen = 0.0, None
         while not self._create():
             owner = self._read()
             if owner is None:
-                continue  # it was released meanwhile
+                continue  # it was released in the meantime
             ended = has_ended(owner)
-            if ended is None and owner == seen and time.monotonic() >= deadline:
+            if ended is None and owner == first_seen and time.monotonic() >= deadline:
                 ended = True
             if ended:
                 self._remove_stale(owner)
                 continue
-            if ended is False or (seen is not None and owner != seen):
-                raise ValueError(self._refusal(owner))
-            if seen is None:
+            renewed = first_seen is not None and owner != first_seen
+            if ended is False or renewed:
+                raise ValueError(
+                    f"{self._describe(owner)} Wait until it ends or end it, or choose "
+                    f"another --workdir; if no run uses it, remove {self._path}."
+                )
+            if first_seen is None:
                 say(
-                    f"{self._describe(owner)} Waiting {self._silent_seconds:.0f} s to "
+                    f"{self._describe(owner)} Waiting {self._stale_seconds:.0f} s to "
                     "see whether it still runs.",
                 )
-                seen, deadline = owner, time.monotonic() + self._silent_seconds
-            time.sleep(min(1.0, self._silent_seconds / 4))
+                first_seen = owner
+                deadline = time.monotonic() + self._stale_seconds
+            time.sleep(min(1.0, self._stale_seconds / 4))
         self._thread.start()
 
     def _describe(self, owner: dict[str, Any]) -> str:
@@ -132,37 +134,34 @@ class RunLock:
             f"{owner.get('host')}, started {owner.get('started')}."
         )
 
-    def _refusal(self, owner: dict[str, Any]) -> str:
-        return (
-            f"{self._describe(owner)} Wait until it ends or end it, or choose another "
-            f"--workdir; if no run uses it, remove {self._path}."
-        )
-
     def _content(self) -> str:
         return json.dumps(self._owner | {"renewals": self._renewals}) + "\n"
 
     def _create(self) -> bool:
-        """Write the lock where there is none; an object store only nearly so."""
+        """Create the lock file; return False if there is one.
+
+        This is atomic on a file system, and only nearly so in an object store.
+        """
         if is_address(self._path):
             if self._path.exists():
                 return False
             self._path.write_text(self._content())
-            time.sleep(1.0)  # of two that write at once, the later one has it
-            found = self._read()
-            return found is not None and found.get("token") == self._owner["token"]
+            time.sleep(1.0)  # if two processes write at once, the last one has it
+            owner = self._read()
+            return owner is not None and self._owns(owner)
         try:
             with name_path_in_errors(self._path), open(self._path, "x") as file:
                 file.write(self._content())
         except FileExistsError:
             return False
         except OSError:
-            # An empty lock names no owner, and others would wait for it.
+            # Other processes would wait for the owner of an empty lock.
             self._path.unlink(missing_ok=True)
             raise
         return True
 
     def _read(self) -> dict[str, Any] | None:
-        """The owner that the lock names; None where there is no lock."""
+        """The owner in the lock file, {} if damaged; None if there is no lock."""
         try:
             owner = json.loads(self._path.read_text())
         except FileNotFoundError:
@@ -170,34 +169,36 @@ class RunLock:
         except (ValueError, RecursionError):
             owner = None  # half-written by a process that ended
         except Exception:
-            if (
-                self._path.exists()
-            ):  # the libraries for buckets have errors of their own
+            # For a missing file, libraries for buckets raise errors of their own.
+            if self._path.exists():
                 raise
             return None
         return owner if isinstance(owner, dict) else {}
 
+    def _owns(self, owner: dict[str, Any]) -> bool:
+        return bool(owner.get("token") == self._owner["token"])
+
     def _remove_stale(self, owner: dict[str, Any]) -> None:
-        """Remove a lock, unless another process has just taken it over."""
+        """Remove a stale lock, unless another process has just taken it over."""
         if is_address(self._path):
             self._path.unlink(missing_ok=True)
             return
-        # A rename succeeds for one process alone.
-        aside = self._path.with_name(f"{LOCK}.stale-{self._owner['token']}")
+        # A rename is atomic: it succeeds for one process only.
+        renamed = self._path.with_name(f"{LOCK}.stale-{self._owner['token']}")
         with contextlib.suppress(FileNotFoundError):
-            self._path.rename(aside)
-            taken = json.loads(aside.read_text() or "{}") if owner else {}
+            self._path.rename(renamed)
+            taken = json.loads(renamed.read_text() or "{}") if owner else {}
             if owner and taken.get("token") != owner.get("token"):
-                aside.rename(self._path)
+                renamed.rename(self._path)
                 return
-            aside.unlink(missing_ok=True)
+            renamed.unlink(missing_ok=True)
 
     def _keep_renewing(self) -> None:
         while not self._released.wait(self._renew_seconds):
-            # A file system that fails now and then is no reason to end; `check` is.
+            # A failing file system does not end the run; `check` does.
             with contextlib.suppress(Exception):
                 owner = self._read()
-                if owner is None or owner.get("token") == self._owner["token"]:
+                if owner is None or self._owns(owner):
                     self._renewals += 1
                     self._replace()
 
@@ -210,37 +211,37 @@ class RunLock:
         temporary.replace(self._path)
 
     def check(self) -> None:
-        """Refuse to go on where another run has taken the workdir over.
+        """Check that this run still holds the lock.
 
         Raises:
-            RuntimeError: it has.
+            RuntimeError: another run has taken over the workdir.
         """
         owner = self._read()
-        if owner is not None and owner.get("token") != self._owner["token"]:
+        if owner is not None and not self._owns(owner):
             raise RuntimeError(
                 f"{self._describe(owner)} It has taken over from this run, which ends "
                 "without another checkpoint."
             )
 
     def release(self) -> None:
-        """Give the lock back, if it is still ours."""
+        """Remove the lock, if this run still holds it."""
         self._released.set()
         if self._thread.is_alive():
             self._thread.join()
         with contextlib.suppress(Exception):
             owner = self._read()
-            if owner is not None and owner.get("token") == self._owner["token"]:
+            if owner is not None and self._owns(owner):
                 self._path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
 def run_lock(workdir: epath.Path) -> Iterator[Callable[[], None]]:
-    """Hold the lock of a workdir, which is made if need be, on the primary process.
+    """Hold the lock of a workdir, on the primary process; a barrier on the others.
 
-    A workdir that was made and left empty is removed again.
+    A missing workdir is made, and removed again if it is empty at the end.
 
     Yields:
-        What raises RuntimeError where another run has taken the workdir over.
+        `RunLock.check` on the primary process, a no-op on the others.
 
     Raises:
         ValueError: another run holds the lock, or the workdir is a file.
@@ -254,20 +255,20 @@ def run_lock(workdir: epath.Path) -> Iterator[Callable[[], None]]:
                     raise ValueError(f"workdir={workdir} is a file; name a directory.")
                 made = _missing_directories(workdir)
                 workdir.mkdir(parents=True, exist_ok=True)
-                taken = RunLock(workdir)
-                taken.acquire()
-                lock = taken
+                acquired = RunLock(workdir)
+                acquired.acquire()
+                lock = acquired
         yield (lambda: None) if lock is None else lock.check
     finally:
         if lock is not None:
             lock.release()
         with contextlib.suppress(Exception):
             for directory in made:
-                directory.rmdir()  # which fails where it is not empty
+                directory.rmdir()  # fails if it is not empty
 
 
 def _missing_directories(directory: epath.Path) -> list[epath.Path]:
-    """A local directory and its parents, those that are not there, innermost first."""
+    """A local directory and its parents, as far as missing, innermost first."""
     missing = []
     while not is_address(directory) and not directory.exists():
         missing.append(directory)

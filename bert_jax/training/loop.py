@@ -17,7 +17,7 @@ from bert_jax.config import RunConfig
 from bert_jax.config.serialization import to_dict
 from bert_jax.data.pipeline import stream
 from bert_jax.distributed.collectives import (
-    Poll,
+    AsyncMax,
     broadcast_from_primary,
     is_primary,
     raise_on_all_processes,
@@ -27,12 +27,12 @@ from bert_jax.model.flops import peak_flops_per_second
 from bert_jax.tasks.task import Task
 from bert_jax.training.evaluation import evaluate
 from bert_jax.training.faults import (
-    SAVE_AGAIN,
+    RETRY_SAVE,
     InterruptedRun,
     StopRequested,
     StopSignals,
     check_finite,
-    failures_in_the_loop,
+    reraise_as_run_failure,
 )
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.profile import Profile
@@ -159,21 +159,21 @@ def fit(
         if step:
             report.say(f"Going on from the checkpoint at step {step}.")
         profile = stack.enter_context(Profile(config, workdir, step))
-        train_step = profile.around(
+        train_step = profile.wrap(
             make_train_step(task, optimizer, config.microbatches, mesh, shardings)
         )
         eval_step = make_eval_step(task, mesh, shardings)
         signals = stack.enter_context(StopSignals())
         watchdog = stack.enter_context(Watchdog(config.hang_timeout_minutes))
-        poll = Poll()
+        async_max = AsyncMax()
         _, shares = host_shard(mesh, jax.process_index())
         clock = Clock(mesh.size, shares)
 
         def stop_signal() -> int:
             """A signal that any process has received; asked by all together."""
             watchdog.beat()
-            found = poll.largest(signals.received or 0)
-            return found if found > SAVE_AGAIN else 0
+            found = async_max.all_reduce(signals.received or 0)
+            return found if found > RETRY_SAVE else 0
 
         def validate() -> dict[str, float] | None:
             """Evaluate, write the scores, and note them of the checkpoint."""
@@ -201,7 +201,7 @@ def fit(
 
         saved_at = resume.step if resume else None
         scores = None
-        with failures_in_the_loop(lambda: step > first_step):
+        with reraise_as_run_failure(lambda: step > first_step):
             try:
                 if resume and is_due(step, config.eval_every):
                     # None where it was stopped between its checkpoint and its scores.
@@ -225,12 +225,12 @@ def fit(
                         report.write(step, "train", values | clock.rates())
                         clock.restart()
                     # Read once: a signal between two readings would find no checkpoint.
-                    asked = poll.largest(
-                        signals.received or SAVE_AGAIN * checkpoints.retry_due
+                    asked = async_max.all_reduce(
+                        signals.received or RETRY_SAVE * checkpoints.retry_due
                     )
                     if asked or is_due(step, config.checkpoint_every):
                         saved_at = step if save() else saved_at
-                    if asked > SAVE_AGAIN and step < config.num_steps:
+                    if asked > RETRY_SAVE and step < config.num_steps:
                         raise StopRequested(asked)
                     if is_due(step, config.eval_every):
                         scores = validate()

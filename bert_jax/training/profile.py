@@ -1,4 +1,4 @@
-"""A trace of some steps, for TensorBoard's profile page and XProf."""
+"""Trace some steps for TensorBoard's profile page and XProf."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -7,7 +7,7 @@ import jax
 from etils import epath
 
 from bert_jax.config import RunConfig
-from bert_jax.config.training import steps_between
+from bert_jax.config.training import parse_step_range
 from bert_jax.distributed.collectives import is_primary
 
 Step = TypeVar("Step", bound=Callable[..., Any])
@@ -15,14 +15,15 @@ PROFILE = "profile"
 
 
 class Profile:
-    """Traces the steps that `config.profile_steps` names, on process 0 alone.
+    """Traces the steps of `config.profile_steps`, on the primary process only.
 
-    Used within `with`: a run that ends among them leaves the trace of those it did.
+    Use it in `with`: if the run ends among those steps, the trace has those before.
     """
 
     def __init__(self, config: RunConfig, workdir: epath.Path, step: int) -> None:
-        """`step` is the number of steps done before."""
-        self._steps = steps_between(config.profile_steps) if is_primary() else range(0)
+        """Set up the trace; `step` is the number of steps already done."""
+        steps = parse_step_range(config.profile_steps)
+        self._steps = steps if is_primary() else range(0)
         self._directory = workdir / PROFILE
         self._step = step
         self._running = False
@@ -33,8 +34,11 @@ class Profile:
     def __exit__(self, *_: object) -> None:
         self._stop()
 
-    def around(self, train_step: Step) -> Step:
-        """`train_step` (state, batch → state, scalars), traced when its turn comes."""
+    def wrap(self, train_step: Step) -> Step:
+        """Wrap `train_step` (state, batch → state, scalars) to trace the chosen steps.
+
+        A no-op if there are none.
+        """
         if not self._steps:
             return train_step
 
@@ -44,16 +48,16 @@ class Profile:
                 return train_step(state, batch)
             self._start(state)
             with jax.profiler.StepTraceAnnotation("train", step_num=self._step):
-                after = train_step(state, batch)
+                result = train_step(state, batch)
             if self._step == self._steps[-1]:
-                jax.block_until_ready(after)
+                jax.block_until_ready(result)
                 self._stop()
-            return after
+            return result
 
         return traced  # type: ignore[return-value]
 
     def _start(self, state: Any) -> None:
-        """Begin, once the steps before are done and so not in the trace."""
+        """Start the trace, once the steps before are done, to exclude them."""
         if not self._running:
             jax.block_until_ready(state)
             jax.profiler.start_trace(str(self._directory))

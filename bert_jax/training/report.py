@@ -1,4 +1,4 @@
-"""Where scalars go: metrics.jsonl (the truth), TensorBoard, the terminal."""
+"""Write a run's scalars to metrics.jsonl, TensorBoard and the terminal."""
 
 import contextlib
 import json
@@ -20,7 +20,7 @@ from bert_jax.training.upload import Uploader
 
 METRICS = "metrics.jsonl"
 EXAMPLES = "examples.jsonl"
-_SHOWN = {
+_FORMATS = {
     "loss": "loss {:.4f}",
     "mlm_accuracy": "MLM {:.1%}",
     "nsp_accuracy": "NSP {:.1%}",
@@ -29,7 +29,7 @@ _SHOWN = {
     "mfu": "MFU {:.1%}",
     "data_wait": "data wait {:.1%}",
 }
-"""How the terminal shows a scalar, where not by its name."""
+"""Formats of scalars in the terminal; others are shown as name and value."""
 _HIDDEN = {
     "mlm_loss",
     "nsp_loss",
@@ -41,7 +41,7 @@ _HIDDEN = {
 
 
 def keep_lines_until(path: epath.Path, step: int) -> None:
-    """Drop the lines after `step`, and a torn last one, so that each step stands once.
+    """Drop the lines after `step`, and a truncated last line, so no step is twice.
 
     Raises:
         ValueError: a line other than the last is not JSON.
@@ -49,7 +49,7 @@ def keep_lines_until(path: epath.Path, step: int) -> None:
     if not path.exists():
         return
     require_regular_file(path)
-    kept = []
+    kept_lines = []
     try:
         lines = path.read_text().split("\n")
     except UnicodeDecodeError as error:
@@ -59,7 +59,7 @@ def keep_lines_until(path: epath.Path, step: int) -> None:
     for number, line in enumerate(lines, 1):
         try:
             if line and json.loads(line)["step"] <= step:
-                kept.append(line + "\n")
+                kept_lines.append(line + "\n")
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             if number < len(lines):
                 raise ValueError(
@@ -67,21 +67,21 @@ def keep_lines_until(path: epath.Path, step: int) -> None:
                     "move the file away."
                 ) from error
     temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text("".join(kept))
+    temporary.write_text("".join(kept_lines))
     temporary.replace(path)
 
 
-def shown(scalars: Mapping[str, float]) -> str:
-    """The scalars that a person watches, on one line."""
+def format_scalars(scalars: Mapping[str, float]) -> str:
+    """The scalars that the terminal shows, on one line."""
     return "  ".join(
-        _SHOWN.get(name, f"{name} {{:.4f}}").format(value)
+        _FORMATS.get(name, f"{name} {{:.4f}}").format(value)
         for name, value in scalars.items()
         if name not in _HIDDEN and math.isfinite(value)
     )
 
 
-def scores_at(path: epath.Path, step: int) -> dict[str, float] | None:
-    """What a metrics file says of the validation rows at `step`; None: nothing."""
+def read_scores(path: epath.Path, step: int) -> dict[str, float] | None:
+    """The validation scores of `step` in a metrics file; None if there are none."""
     if not path.is_file():
         return None
     for line in path.read_bytes().decode(errors="replace").splitlines():
@@ -93,7 +93,7 @@ def scores_at(path: epath.Path, step: int) -> dict[str, float] | None:
 
 
 class NullReport:
-    """Does nothing; used on the processes that are not the primary one."""
+    """Does nothing; used on non-primary processes."""
 
     def __enter__(self) -> "NullReport":
         return self
@@ -102,7 +102,7 @@ class NullReport:
         pass
 
     def write(self, step: int, split: str, scalars: Mapping[str, float]) -> None:
-        """Does nothing, as all methods here."""
+        """A no-op, as all methods of this class."""
 
     def write_examples(self, step: int, rows: Any) -> None: ...
     def say(self, message: str) -> None: ...
@@ -111,27 +111,27 @@ class NullReport:
 
 
 class Report:
-    """Writes scalars as a run goes. Used on process 0 alone, within `with`.
+    """Writes the scalars of a run; used in `with`, on the primary process only.
 
-    To an object store, which cannot add to a file, it hands whole ones at each `flush`.
+    Object stores cannot append to files: there, local files are uploaded at `flush`.
     """
 
     def __init__(
         self, workdir: epath.Path, first_step: int, num_steps: int, examples: bool
     ) -> None:
-        """Continue the files of a run at `first_step`; lines after it are dropped.
+        """Open the files of a run at `first_step`, and drop the lines after it.
 
         Args:
-            examples: whether row numbers will be written too.
+            examples: whether row numbers are written too.
         """
         for name in (METRICS, EXAMPLES):
             keep_lines_until(workdir / name, first_step)
         folder = workdir
-        self._own: tempfile.TemporaryDirectory[str] | None = None
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._uploader: Uploader | None = None
         if is_address(workdir):
-            self._own = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-            folder = epath.Path(self._own.name)
+            self._temporary = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+            folder = epath.Path(self._temporary.name)
             self._uploader = Uploader(folder, workdir)
             for name in (METRICS, EXAMPLES):
                 if (workdir / name).exists():
@@ -139,17 +139,17 @@ class Report:
         self._folder = folder
         self._metrics = open(folder / METRICS, "a")
         self._examples = open(folder / EXAMPLES, "a") if examples else None
-        self._tensorboard = _tensorboard(folder / "tensorboard", first_step)
-        self._problem_said = False
+        self._tensorboard = _open_tensorboard(folder / "tensorboard", first_step)
+        self._problem_reported = False
         self._num_steps = num_steps
-        self._first_shown: tuple[int, float] | None = None
-        self._progress = _progress(first_step, num_steps)
+        self._first_line: tuple[int, float] | None = None
+        self._progress = _start_progress_bar(first_step, num_steps)
 
     def __enter__(self) -> "Report":
         return self
 
     def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(OSError):  # the run's own error says it already
+        with contextlib.suppress(OSError):  # the run has raised it already
             upload = self.flush()
             if upload is not None and (error := upload.exception()) is not None:
                 self.say(f"{METRICS} could not be uploaded to the end: {error}")
@@ -161,11 +161,11 @@ class Report:
             self._progress.stop()
         if self._uploader:
             self._uploader.close()
-        if self._own:
-            self._own.cleanup()
+        if self._temporary:
+            self._temporary.cleanup()
 
     def write(self, step: int, split: str, scalars: Mapping[str, float]) -> None:
-        """One line of `metrics.jsonl`, its TensorBoard points, and a look at it."""
+        """Write a line of `metrics.jsonl` and its TensorBoard points, and show it."""
         finite = {k: v if math.isfinite(v) else None for k, v in scalars.items()}
         line = {"step": step, "split": split, **finite}
         with name_path_in_errors(self._folder / METRICS):
@@ -173,28 +173,30 @@ class Report:
             self._metrics.flush()
         if self._tensorboard:
             self._tensorboard.write(step, split, scalars)
-            self._say_problem()
+            self._report_problem()
         self._show(step, split, scalars)
 
     def scores(self, step: int) -> dict[str, float] | None:
-        """What was written of the validation rows at `step`; None: nothing."""
-        return scores_at(self._folder / METRICS, step)
+        """The validation scores written at `step`; None if there are none."""
+        return read_scores(self._folder / METRICS, step)
 
-    def _say_problem(self) -> None:
+    def _report_problem(self) -> None:
         problem = self._tensorboard.problem if self._tensorboard else ""
-        if problem and not self._problem_said:
-            self._problem_said = True
-            self.say(f"No more points for TensorBoard: {problem}. {METRICS} goes on.")
+        if problem and not self._problem_reported:
+            self._problem_reported = True
+            self.say(
+                f"TensorBoard gets no more points: {problem}. {METRICS} is unaffected."
+            )
 
     def write_examples(self, step: int, rows: Any) -> None:
-        """The row numbers that step `step` learned from."""
+        """Write the row numbers of the batch of `step`."""
         assert self._examples is not None
         line = {"step": step, "rows": rows.tolist()}
         with name_path_in_errors(self._folder / EXAMPLES):
             self._examples.write(json.dumps(line) + "\n")
 
     def say(self, message: str) -> None:
-        """A remark to whoever watches."""
+        """Print a message, above the progress bar if there is one."""
         if self._progress:
             console = self._progress.console
             console.print(printable(message), markup=False, highlight=False)
@@ -202,10 +204,10 @@ class Report:
             say(message)
 
     def flush(self) -> Future[None] | None:
-        """Hand all that was written to the operating system, or begin to upload it.
+        """Flush all files to the operating system.
 
         Returns:
-            The upload, if there is one.
+            If the workdir is in a bucket, the upload that was started; else None.
         """
         with name_path_in_errors(self._folder / METRICS):
             self._metrics.flush()
@@ -214,34 +216,36 @@ class Report:
                 self._examples.flush()
         if self._tensorboard:
             self._tensorboard.flush()
-            self._say_problem()
+            self._report_problem()
         return self._uploader.start() if self._uploader else None
 
     def _show(self, step: int, split: str, scalars: Mapping[str, float]) -> None:
         if split == "train" and self._progress:
             task = self._progress.task_ids[0]
-            self._progress.update(task, completed=step, scalars=shown(scalars))
+            self._progress.update(task, completed=step, scalars=format_scalars(scalars))
             return
         eta = ""
         if split == "train":
-            # What came before the first line was mostly compilation.
-            self._first_shown = self._first_shown or (step, time.monotonic())
-            since, start = self._first_shown
-        if split == "train" and step > since:
-            passed = time.monotonic() - start
-            left = passed / (step - since) * (self._num_steps - step)
-            eta = f"  {_duration(left)} left"
-        self.say(f"step {step}/{self._num_steps}  {split}  {shown(scalars)}{eta}")
+            # Count from the first line: before it, most time was compilation.
+            self._first_line = self._first_line or (step, time.monotonic())
+            first_step, start = self._first_line
+            if step > first_step:
+                seconds_per_step = (time.monotonic() - start) / (step - first_step)
+                left = seconds_per_step * (self._num_steps - step)
+                eta = f"  {_format_duration(left)} left"
+        self.say(
+            f"step {step}/{self._num_steps}  {split}  {format_scalars(scalars)}{eta}"
+        )
 
 
-def _duration(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}"
 
 
-def _tensorboard(directory: epath.Path, first_step: int) -> TensorBoard | None:
-    """A writer that hides points after `first_step`; None without tensorboardX."""
+def _open_tensorboard(directory: epath.Path, first_step: int) -> TensorBoard | None:
+    """Open a TensorBoard writer; return None if tensorboardX is not installed."""
     try:
         return TensorBoard(directory, first_step)
     except ImportError:
@@ -249,8 +253,8 @@ def _tensorboard(directory: epath.Path, first_step: int) -> TensorBoard | None:
         return None
 
 
-def _progress(first_step: int, num_steps: int) -> Any:
-    """A live line on a terminal; None where the output is not one."""
+def _start_progress_bar(first_step: int, num_steps: int) -> Any:
+    """Start a progress bar; return None if the output is not a terminal."""
     if not sys.stdout.isatty():
         return None
     try:

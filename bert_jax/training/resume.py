@@ -1,4 +1,4 @@
-"""Where a run goes on: the newest whole checkpoint of its workdir, decided once."""
+"""Find the latest verified checkpoint of a workdir, from which its run resumes."""
 
 import contextlib
 import dataclasses
@@ -23,45 +23,44 @@ from bert_jax.storage.manifest import MANIFEST
 from bert_jax.terminal.messages import say
 
 DAMAGED = ".damaged"
-"""Ends the name of a step directory that was passed over."""
+"""Suffix of the directory of a damaged step that was passed over."""
 HISTORY = "history"
-"""The key of a workdir's config.json under which it says what changed at which step."""
+"""The key of the history of a run in its config.json."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Resume:
-    """What a workdir holds of a run that has begun."""
+    """The state of a run that a workdir holds."""
 
     step: int
-    """Of its newest whole checkpoint."""
+    """The step of its latest verified checkpoint."""
     config: dict[str, Any]
     """The run's configuration, as JSON values."""
     history: list[dict[str, Any]]
-    """On what machine the run began, and what was changed since."""
+    """The machine on which the run began, and what was changed at which step."""
     problems: list[str]
-    """What is wrong with newer checkpoints."""
+    """What is wrong with newer checkpoints, one line each."""
 
 
 def find_resume(workdir: epath.Path) -> Resume | None:
-    """What the run in `workdir` goes on from; None: it has no whole checkpoint yet.
+    """Find what the run in `workdir` resumes from; None if it has no checkpoint yet.
 
-    A directory of a step is not enough: a run that was killed in its first save has
-    one, and nothing to go on from.
+    A run that was killed in its first save has a step directory, but no checkpoint.
 
     Raises:
-        DamagedError: there are checkpoints, and none of them is whole.
+        DamagedError: there are checkpoints, and none can be verified.
         ValueError: the configuration in the workdir cannot be read.
     """
     step, problems = latest_verified_step(workdir / CHECKPOINTS)
     if step is None:
         return None
-    copy = workdir / CHECKPOINTS / str(step)
+    checkpoint = workdir / CHECKPOINTS / str(step)
     path = workdir / "config.json"
     if path.exists():
-        remedy = f"remove it, and the run goes on with that of {copy}"
+        remedy = f"remove it, and the run uses that of {checkpoint}"
         config = read_json_object(path, remedy)
     else:
-        config = read_config(copy)
+        config = read_config(checkpoint)
     history = config.pop(HISTORY, [])
     if not isinstance(history, list):
         history = []
@@ -69,39 +68,39 @@ def find_resume(workdir: epath.Path) -> Resume | None:
 
 
 def find_resume_on_all(workdir: epath.Path) -> Resume | None:
-    """What `find_resume` says, decided by the primary process for all.
+    """Call `find_resume` on the primary process, and broadcast the result.
 
     Raises:
         ValueError: as `find_resume`.
     """
-    found: Resume | None = None
+    values: dict[str, Any] | None = None
     with raise_on_all_processes():
-        if is_primary():
-            found = find_resume(workdir)
-    told = broadcast_from_primary(None if found is None else dataclasses.asdict(found))
-    return None if told is None else Resume(**told)
+        if is_primary() and (resume := find_resume(workdir)) is not None:
+            values = dataclasses.asdict(resume)
+    values = broadcast_from_primary(values)
+    return None if values is None else Resume(**values)
 
 
-def set_aside_newer_steps(workdir: epath.Path, resume: Resume | None) -> None:
-    """Put checkpoints out of the way that the run will write again.
+def clear_newer_steps(workdir: epath.Path, resume: Resume | None) -> None:
+    """Clear the way for checkpoints that the run will write again.
 
-    Damaged ones are renamed, unfinished ones removed; so is what is left of a removal.
+    Damaged ones are renamed. Incomplete ones and leftovers of removals are removed.
     """
     directory = workdir / CHECKPOINTS
     newest = -1 if resume is None else resume.step
     for step in list_steps(directory):
-        place = directory / str(step)
-        if step > newest and (place / MANIFEST).exists():
+        path = directory / str(step)
+        if step > newest and (path / MANIFEST).exists():
             name, number = f"{step}{DAMAGED}", 1
             while (directory / name).exists():
                 number += 1
                 name = f"{step}{DAMAGED}.{number}"
-            place.rename(directory / name)
+            path.rename(directory / name)
             say(f"The damaged checkpoint of step {step} is kept as {directory / name}.")
         elif step > newest:
-            place.rmtree()
+            path.rmtree()
     if directory.exists():
-        for place in directory.iterdir():
-            if place.name.endswith(REMOVED):
+        for path in directory.iterdir():
+            if path.name.endswith(REMOVED):
                 with contextlib.suppress(OSError):
-                    place.rmtree()
+                    path.rmtree()

@@ -1,4 +1,4 @@
-"""Scalars for TensorBoard, written in the thread that has them."""
+"""Write scalars for TensorBoard, in the caller's thread."""
 
 import contextlib
 import os
@@ -10,13 +10,13 @@ from etils import epath
 
 
 class TensorBoard:
-    """An events file. Where it cannot be written, `problem` says why, and no more is.
+    """Writes an events file; after an error it stops, and `problem` has the reason.
 
-    tensorboardX's usual writer has a thread of its own, whose errors cannot be caught.
+    tensorboardX's usual writer uses a thread of its own, whose errors cannot be caught.
     """
 
     def __init__(self, directory: epath.Path, first_step: int) -> None:
-        """Begin a file whose points hide those after `first_step` of earlier files.
+        """Begin a file that hides the points after `first_step` of earlier files.
 
         Raises:
             ImportError: tensorboardX is not installed.
@@ -25,16 +25,16 @@ class TensorBoard:
         from tensorboardX.proto.event_pb2 import SessionLog
 
         self.problem = ""
-        """Why nothing is written any more; empty where it is."""
+        """The error that stopped the writer; "" if there was none."""
         self._writer: Any = None
-        with self._noting_problems():
+        with self._recording_problem():
             directory.mkdir(parents=True, exist_ok=True)
             self._writer = EventsWriter(os.fspath(directory / "events"))
             start = SessionLog(status=SessionLog.START)
             self._add(first_step + 1, session_log=start)
 
     @contextlib.contextmanager
-    def _noting_problems(self) -> Iterator[None]:
+    def _recording_problem(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -46,23 +46,22 @@ class TensorBoard:
         self._writer.write_event(Event(wall_time=time.time(), step=step, **content))
 
     def write(self, step: int, split: str, scalars: Mapping[str, float]) -> None:
-        """One point of each scalar, named `split/scalar`."""
+        """Write one point of each scalar, named `split/scalar`."""
         from tensorboardX.summary import scalar
 
         if self.problem:
             return
-        with self._noting_problems():
+        with self._recording_problem():
             for name, value in scalars.items():
                 self._add(step, summary=scalar(f"{split}/{name}", value))
 
     def flush(self) -> None:
-        """Hand all points to the operating system."""
+        """Flush all points to the operating system."""
         if not self.problem:
-            with self._noting_problems():
+            with self._recording_problem():
                 self._writer.flush()
 
     def close(self) -> None:
-        """Close the file."""
         if self._writer is not None:
-            with self._noting_problems():
+            with self._recording_problem():
                 self._writer.close()

@@ -1,4 +1,4 @@
-"""Copies of a run's local files in a bucket, kept up to date in the background."""
+"""Upload a run's local files to a bucket in the background."""
 
 import functools
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,16 +11,16 @@ from bert_jax.storage.retries import with_retries
 
 
 class Uploader:
-    """Copies the files below a folder to a bucket, those that have grown alone."""
+    """Uploads the files of a folder to a bucket; only those that have grown."""
 
     def __init__(self, folder: epath.Path, target: epath.Path) -> None:
         self._folder = folder
         self._target = target
         self._thread = ThreadPoolExecutor(1)
-        self._uploaded: dict[str, int] = {}
+        self._uploaded_sizes: dict[str, int] = {}
 
     def start(self) -> Future[None]:
-        """Begin to upload the files as they are now; only ever added to, they grow."""
+        """Start to upload the present content of the files, which are append-only."""
         sizes = {
             name: (self._folder / name).stat().length
             for name in files_below(self._folder)
@@ -29,12 +29,12 @@ class Uploader:
 
     def _upload(self, sizes: dict[str, int]) -> None:
         for name, size in sizes.items():
-            if self._uploaded.get(name) == size:
+            if self._uploaded_sizes.get(name) == size:
                 continue
             with (self._folder / name).open("rb") as file:
                 content = file.read(size)
             with_retries(functools.partial(self._write, name, content))
-            self._uploaded[name] = size
+            self._uploaded_sizes[name] = size
 
     def _write(self, name: str, content: bytes) -> None:
         copy = self._target / name
@@ -43,5 +43,5 @@ class Uploader:
             copy.write_bytes(content)
 
     def close(self) -> None:
-        """Let what was begun end."""
+        """Wait for the uploads that were started."""
         self._thread.shutdown()

@@ -330,7 +330,7 @@ UNTUNED = [
     Tuning("'text-clasification' is neither a task (text-", task="text-clasification"),
     Tuning("none.py is not a file; name a configuration", task="none.py"),
     Tuning("init_from is empty; pass --init-from with", options=("--init-from", "")),
-    Tuning("holds no whole checkpoint", options=("--init-from", "nowhere")),
+    Tuning("holds no complete checkpoint", options=("--init-from", "nowhere")),
     Tuning("data.train is empty; pass --data.train", files=()),
     Tuning("none.csv is not a file", files=("--data.train", "none.csv")),
     Tuning(
@@ -414,4 +414,4 @@ def test_a_model_that_was_never_fine_tuned(verb, capsys, tmp_path, encoder_check
     found = run(capsys, verb, *where, *file, text)
     assert_refused(*found, "belongs to no task; fine-tune it by `bert-jax finetune`")
     found = run(capsys, verb, "--checkpoint", tmp_path / "none", *file, text)
-    assert_refused(*found, "none holds no whole checkpoint")
+    assert_refused(*found, "none holds no complete checkpoint")

@@ -134,7 +134,7 @@ def test_refused_configuration_files(text, message, capsys, tmp_path):
         ({"microbatches": "3"}, "of the 3 microbatches; 9 would be"),
         ({"batch_size": "5000"}, "training rows, fewer than batch_size=5000"),
         ({"masking__mask_token_id": "9"}, "masking.mask_token_id=9 but the tokenizer"),
-        ({"init_from": "nowhere"}, "nowhere holds no whole checkpoint"),
+        ({"init_from": "nowhere"}, "nowhere holds no complete checkpoint"),
         ({"workdir": __file__}, "test_cli.py is a file; name a directory"),
     ],
 )

@@ -16,7 +16,7 @@ from bert_jax.data import chunks, corpus
 from bert_jax.data.prepare import prepare as prepare_dataset
 from bert_jax.data.records import open_dataset
 from bert_jax.demo import installed_documentation
-from bert_jax.demo.installed_documentation import library, write_corpus
+from bert_jax.demo.installed_documentation import make_library, write_corpus
 
 LAYOUT = chunks.Layout(chunk_bytes=10_000, shard_bytes=20_000)
 prepare = functools.partial(prepare_dataset, layout=LAYOUT)
@@ -142,7 +142,7 @@ def test_sources_of_many_kinds_make_one_dataset_whatever_the_workers(
 
 def test_the_documentation_of_what_is_installed_is_prepared(config, monkeypatch):
     folder = Path(pytest.__file__).parent.parent / "_pytest"
-    small = library("pytest", "1", folder, [p.name for p in folder.glob("*.py")])
+    small = make_library("pytest", "1", folder, [p.name for p in folder.glob("*.py")])
     write = functools.partial(write_corpus, libraries=[small], workers=1)
     monkeypatch.setattr(installed_documentation, "write_corpus", write)
     manifest = prepare(change(config, input=("installed-documentation",)), silent)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bert_jax.data import sources
 from bert_jax.data.sources import Source, find_sources, read_pieces
 from bert_jax.demo import installed_documentation
-from bert_jax.demo.installed_documentation import library, write_corpus
+from bert_jax.demo.installed_documentation import make_library, write_corpus
 
 
 def zstd(content):
@@ -164,10 +164,10 @@ def test_strict_tells_where_it_is_not_utf8(tmp_path, content, error, size, monke
 
 def test_the_documentation_of_what_is_installed_is_text(tmp_path, monkeypatch):
     root = Path(pytest.__file__).parent
-    small = library("pytest", "1", root, ["__init__.py", "_code.py"])
+    small = make_library("pytest", "1", root, ["__init__.py", "_code.py"])
     prose = "This sentence is here so that there is some prose for the corpus to hold."
     (tmp_path / "m.py").write_text(f'"""{prose}\n\n{prose[5:]}"""')
-    other = library("other", "1", tmp_path, ["m.py"])
+    other = make_library("other", "1", tmp_path, ["m.py"])
     write = functools.partial(write_corpus, libraries=[small, other], workers=1)
     monkeypatch.setattr(installed_documentation, "write_corpus", write)
     source = Source(

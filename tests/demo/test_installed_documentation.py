@@ -12,7 +12,7 @@ from bert_jax.demo.installed_documentation import (
     Library,
     docstrings,
     installed_libraries,
-    library,
+    make_library,
     write_corpus,
 )
 
@@ -48,7 +48,7 @@ def fake_library(root: Path) -> Library:
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return library("fake", "1.0", root, FILES)
+    return make_library("fake", "1.0", root, FILES)
 
 
 def test_docstrings_in_order() -> None:
@@ -99,12 +99,13 @@ def test_same_bytes_in_every_process(tmp_path: Path) -> None:
     fake_library(tmp_path)
     program = (
         "import sys; from pathlib import Path\n"
-        "from bert_jax.demo.installed_documentation import library, write_corpus\n"
+        "from bert_jax.demo.installed_documentation import make_library, write_corpus\n"
         "if __name__ == '__main__':\n"
         "    root, seed, workers = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])\n"
         "    paths = root.rglob('fake/*.py')\n"
         "    files = {path.relative_to(root).as_posix() for path in paths}\n"
-        "    write_corpus(root / seed, [library('fake', '1', root, files)], workers)\n"
+        "    libraries = [make_library('fake', '1', root, files)]\n"
+        "    write_corpus(root / seed, libraries, workers)\n"
     )
     (tmp_path / "program.py").write_text(program)
     for seed, workers in (("1", "1"), ("2", "2")):

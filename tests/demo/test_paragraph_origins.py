@@ -9,8 +9,8 @@ import pytest
 from bert_jax.demo.paragraph_origins import (
     COLUMNS,
     GAP,
-    Names,
-    names_of,
+    RevealingNames,
+    library_names,
     paragraph_origins,
     write_origins,
 )
@@ -106,20 +106,20 @@ def test_no_name_is_left(origins):
     ],
 )
 def test_names_are_whole_identifiers(text, wanted):
-    libraries = names_of("keras", ["keras.layers"])
+    libraries = library_names("keras", ["keras.layers"])
     for library, module in (
         ("numpy", "numpy.linalg"),
         ("scikit-learn", "sklearn.linear_model"),
         ("huggingface-hub", "huggingface_hub"),
         ("tensorflow-cpu", "tensorflow"),
     ):
-        libraries |= names_of(library, [module])
-    names = Names(frozenset(libraries), frozenset({"linear_model"}))
-    assert names.without(text) == wanted
+        libraries |= library_names(library, [module])
+    names = RevealingNames(frozenset(libraries), frozenset({"linear_model"}))
+    assert names.remove_from(text) == wanted
 
 
 def test_pythons_modules_are_not_its_names():
-    assert names_of("python", ["this", "antigravity"]) == {"python", "cpython"}
+    assert library_names("python", ["this", "antigravity"]) == {"python", "cpython"}
 
 
 def test_it_is_always_the_same(corpus, origins, tmp_path):

@@ -1,6 +1,6 @@
 import pytest
 
-from bert_jax.demo.prose import fold, is_prose, paragraphs
+from bert_jax.demo.prose import duplicate_key, is_prose, paragraphs
 
 NUMPYDOC = """Return the mean of the values
     along the given axis of an array.
@@ -103,7 +103,7 @@ def test_not_prose(text: str) -> None:
 
 
 def test_fold_ignores_numbers_case_and_marks() -> None:
-    assert fold("New in version 3.11: it is `fast`.") == fold(
+    assert duplicate_key("New in version 3.11: it is `fast`.") == duplicate_key(
         "new in version 2.7 It is fast"
     )
-    assert fold("It is fast.") != fold("It is slow.")
+    assert duplicate_key("It is fast.") != duplicate_key("It is slow.")

@@ -10,22 +10,22 @@ import pytest
 from bert_jax.cli.main import main
 from bert_jax.diagnostics import doctor
 from bert_jax.diagnostics.doctor import (
-    PYTHONS,
+    TESTED_PYTHONS,
     Check,
     check_cache,
     check_disk,
     check_open_files,
     check_python,
-    mistakes,
+    check_settings,
     self_test,
 )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_this_machine_computes_right(dtype):
-    finding = self_test(jax.devices()[0], dtype)
-    assert finding.good, finding.what
-    apart = float(finding.what.split()[-4])
+    check = self_test(jax.devices()[0], dtype)
+    assert check.passed, check.message
+    apart = float(check.message.split()[-4])
     assert apart == 0 if dtype == "float32" else 1e-4 < apart < 0.1
 
 
@@ -39,10 +39,10 @@ def test_a_device_that_computes_wrong_is_found(monkeypatch):
         return found
 
     monkeypatch.setattr(doctor, "_gradient", wrong)
-    assert self_test(jax.devices()[0], "float32").good
-    finding = self_test(jax.devices()[1], "float32")
-    assert not finding.good
-    assert "Do not train on it." in finding.what
+    assert self_test(jax.devices()[0], "float32").passed
+    check = self_test(jax.devices()[1], "float32")
+    assert not check.passed
+    assert "Do not train on it." in check.message
 
 
 @pytest.mark.parametrize(
@@ -55,18 +55,18 @@ def test_a_device_that_computes_wrong_is_found(monkeypatch):
     ],
 )
 def test_mistakes_are_named(variables, says):
-    (finding,) = mistakes(variables)
-    assert not finding.good and says in finding.what
+    (check,) = check_settings(variables)
+    assert not check.passed and says in check.message
 
 
 def test_no_mistake_is_invented():
-    assert not list(mistakes({"XLA_FLAGS": "", "JAX_ENABLE_X64": "0"}))
+    assert not list(check_settings({"XLA_FLAGS": "", "JAX_ENABLE_X64": "0"}))
 
 
 def test_a_place_that_cannot_be_written_to(tmp_path):
-    (finding,) = check_disk(tmp_path / "absent")
-    assert not finding.good and "cannot be written to: No such file" in finding.what
-    assert next(check_disk(tmp_path)).good
+    (check,) = check_disk(tmp_path / "absent")
+    assert not check.passed and "cannot be written to: No such file" in check.message
+    assert next(check_disk(tmp_path)).passed
 
 
 @pytest.mark.parametrize("version", [(3, 11), (3, 12), (3, 13)])
@@ -78,9 +78,9 @@ def test_a_supported_python_is_fine(version):
 @pytest.mark.parametrize("version", [(3, 10), (3, 14), (4, 0)])
 def test_another_python_is_not(version):
     """E."""
-    (finding,) = check_python(version)
-    assert not finding.good
-    assert finding.what == (
+    (check,) = check_python(version)
+    assert not check.passed
+    assert check.message == (
         f"Python {version[0]}.{version[1]} has not been tested with this version; "
         "3.11, 3.12, 3.13 have."
     )
@@ -89,37 +89,37 @@ def test_another_python_is_not(version):
 def test_the_pythons_are_those_of_the_package():
     text = (Path(__file__).parents[2] / "setup.cfg").read_text()
     named = set(re.findall(r"Language :: Python :: (\d\.\d+)\n", text))
-    assert named == {f"{major}.{minor}" for major, minor in PYTHONS}
+    assert named == {f"{major}.{minor}" for major, minor in TESTED_PYTHONS}
 
 
 def test_the_limit_of_open_files():
-    (finding,) = check_open_files((256, 512))
-    assert not finding.good
-    assert finding.what.startswith("256 files may be open at once, 512 where a program")
-    assert "raise the hard limit (`ulimit -Hn`) to 1,024 or more." in finding.what
-    assert next(check_open_files((256, 4096))).good
-    assert "any number of where" in next(check_open_files((1024, -1))).what
-    assert next(check_open_files()).what.count("open at once") == 1
+    (check,) = check_open_files((256, 512))
+    assert not check.passed
+    assert check.message.startswith("256 files may be open at once, 512 if a program")
+    assert "raise the hard limit (`ulimit -Hn`) to 1,024 or more." in check.message
+    assert next(check_open_files((256, 4096))).passed
+    assert "any number of if" in next(check_open_files((1024, -1))).message
+    assert next(check_open_files()).message.count("open at once") == 1
 
 
 def test_whose_the_program_cache_is(tmp_path):
     """C3: others could have us run their programs."""
     environment = {"XDG_CACHE_HOME": str(tmp_path)}
     cache = tmp_path / "bert_jax/programs"
-    (finding,) = check_cache(environment)
-    assert finding.good and finding.what.endswith(f"will be kept in {cache}")
+    (check,) = check_cache(environment)
+    assert check.passed and check.message.endswith(f"will be kept in {cache}")
     cache.mkdir(parents=True, mode=0o700)
-    (finding,) = check_cache(environment)
-    assert finding.good and finding.what.endswith(f"are kept in {cache}")
+    (check,) = check_cache(environment)
+    assert check.passed and check.message.endswith(f"are kept in {cache}")
     cache.chmod(0o777)
-    (finding,) = check_cache(environment)
-    assert not finding.good and f"`chmod 700 {cache}`" in finding.what
-    (finding,) = check_cache({"JAX_COMPILATION_CACHE_DIR": str(cache)})
-    assert not finding.good
-    (finding,) = check_cache({"JAX_COMPILATION_CACHE_DIR": ""})
-    assert finding.good and "not kept" in finding.what
-    (finding,) = check_cache({"JAX_COMPILATION_CACHE_DIR": "gs://bucket/programs"})
-    assert finding.good
+    (check,) = check_cache(environment)
+    assert not check.passed and f"`chmod 700 {cache}`" in check.message
+    (check,) = check_cache({"JAX_COMPILATION_CACHE_DIR": str(cache)})
+    assert not check.passed
+    (check,) = check_cache({"JAX_COMPILATION_CACHE_DIR": ""})
+    assert check.passed and "not kept" in check.message
+    (check,) = check_cache({"JAX_COMPILATION_CACHE_DIR": "gs://bucket/programs"})
+    assert check.passed
 
 
 def test_the_verb_ends_with_what_is_to_mend(capsys, monkeypatch):

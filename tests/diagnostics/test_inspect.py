@@ -40,8 +40,8 @@ def test_a_damaged_dataset_is_refused_by_its_checksums(dataset, tmp_path):
 
 def test_a_workdir_is_told(pretrained):
     lines = list(inspect(str(pretrained), checksums=True))
-    assert lines[0].startswith("checkpoint 10: whole, score -4.9")
-    assert lines[1].startswith("checkpoint 8: whole")
+    assert lines[0].startswith("checkpoint 10: verified, score -4.9")
+    assert lines[1].startswith("checkpoint 8: verified")
     assert f"hidden_size: 16 (base has {BertConfig().hidden_size})" in lines
     assert "pooler/dense/kernel  [16, 16] float32" in lines
     total = lines[-1].removeprefix("parameters: ").replace(",", "")
@@ -54,12 +54,12 @@ def test_a_broken_checkpoint_is_named_and_passed_over(pretrained, tmp_path):
     (copy / "checkpoints" / "10" / "config.json").write_text("{}")
     with pytest.warns(UserWarning, match="Passed over a newer checkpoint"):
         lines = list(inspect(str(copy), checksums=True))
-    assert "config.json" in lines[0] and not lines[0].endswith("whole")
-    assert lines[1].startswith("checkpoint 8: whole")
+    assert "config.json" in lines[0] and not lines[0].endswith("verified")
+    assert lines[1].startswith("checkpoint 8: verified")
 
 
 def test_what_is_none_of_these_is_refused(tmp_path, capsys):
     assert main(["inspect", str(tmp_path)]) == 2
-    assert "holds no whole checkpoint" in capsys.readouterr().err
+    assert "holds no complete checkpoint" in capsys.readouterr().err
     assert main(["inspect", str(tmp_path / "absent")]) == 2
-    assert "is not a directory; name one to look into." in capsys.readouterr().err
+    assert "is not a directory; name one to inspect." in capsys.readouterr().err

@@ -39,7 +39,7 @@ from bert_jax.distributed.mesh import (
     order_by_topology,
     path_name,
 )
-from bert_jax.distributed.startup import addresses, start
+from bert_jax.distributed.startup import initialize_arguments, start
 from bert_jax.runs.finetuning import finetune
 from bert_jax.runs.pretraining import pretrain
 from bert_jax.training import loop
@@ -386,10 +386,10 @@ THREE = {
 
 
 def test_where_the_other_processes_are():
-    assert addresses({}) is None
-    assert addresses({"BERT_JAX_DISTRIBUTED": "0"}) is None
-    assert addresses({"BERT_JAX_DISTRIBUTED": "1"}) == {}
-    assert addresses(THREE | {"BERT_JAX_DISTRIBUTED": "1"}) == {
+    assert initialize_arguments({}) is None
+    assert initialize_arguments({"BERT_JAX_DISTRIBUTED": "0"}) is None
+    assert initialize_arguments({"BERT_JAX_DISTRIBUTED": "1"}) == {}
+    assert initialize_arguments(THREE | {"BERT_JAX_DISTRIBUTED": "1"}) == {
         "coordinator_address": "10.0.0.1:1234",
         "num_processes": 4,
         "process_id": 3,
@@ -410,7 +410,7 @@ def test_where_the_other_processes_are():
 )
 def test_variables_that_do_not_fit_are_named(changed, message):
     with pytest.raises(ValueError, match=message):
-        addresses(THREE | changed)
+        initialize_arguments(THREE | changed)
 
 
 def device(number: int, process: int) -> Any:
@@ -459,5 +459,7 @@ def test_each_process_reads_its_share_in_the_meshs_order(tensor, per_process, sh
 
 def test_a_tensor_group_does_not_part_a_host():
     mesh = mesh_of([device(i, i // 4) for i in range(12)], 2, 1, 6)
-    with pytest.raises(ValueError, match="mesh.tensor=6 parts the 4 devices of a host"):
+    with pytest.raises(
+        ValueError, match="mesh.tensor=6 splits the 4 devices of a host"
+    ):
         host_shard(mesh, 0)

@@ -52,7 +52,7 @@ def test_the_verbs_ask_for_determinism(verb, tmp_path):
 
 def test_nothing_is_set_that_was_not_asked_for():
     environment = {"XLA_FLAGS": "--own=1"}
-    backend.prepare(environment, keep_programs=False)
+    backend.configure_jax(environment, compilation_cache=False)
     assert environment == {"XLA_FLAGS": "--own=1"}
 
 
@@ -74,18 +74,18 @@ def test_determinism_asked_for_too_late_is_refused():
     jax.devices()
     environment: dict[str, str] = {}
     with pytest.raises(ValueError, match="too late: JAX has started and read XLA_"):
-        backend.prepare(environment, deterministic=True)
+        backend.configure_jax(environment, deterministic=True)
     assert not environment
 
 
 def test_imported_but_not_started_is_not_too_late(tmp_path):
     code = (
         "import os, jax\nfrom bert_jax.distributed import environment as backend\n"
-        "assert not backend.has_started()\n"
-        "backend.prepare(os.environ, deterministic=True)\n"
-        "backend.split_cpu(os.environ, 5)\n"
+        "assert not backend.backend_is_initialized()\n"
+        "backend.configure_jax(os.environ, deterministic=True)\n"
+        "backend.set_num_cpu_devices(os.environ, 5)\n"
         "print(os.environ['XLA_FLAGS'], jax.device_count())\n"
-        "assert backend.has_started()\n"
+        "assert backend.backend_is_initialized()\n"
         "print(jax.config.jax_compilation_cache_dir)"
     )
     told = printed(code, tmp_path, XDG_CACHE_HOME=str(tmp_path / "mine"))
@@ -104,7 +104,7 @@ def test_imported_but_not_started_is_not_too_late(tmp_path):
 def test_a_choice_of_cache_is_kept_and_several_processes_get_none(chosen, tmp_path):
     environment = {"XDG_CACHE_HOME": str(tmp_path)} | chosen
     before = dict(environment)
-    backend.prepare(environment)
+    backend.configure_jax(environment)
     assert environment == before
     assert not list(tmp_path.iterdir())
 
@@ -116,7 +116,7 @@ def test_a_cache_that_others_may_write_to_is_not_used(tmp_path):
     code = (
         "import os, sys\nsys.stderr = sys.stdout\n"
         "from bert_jax.distributed import environment as backend\n"
-        "backend.prepare(os.environ)\nprint(os.environ.get(backend.CACHE))"
+        "backend.configure_jax(os.environ)\nprint(os.environ.get(backend.CACHE))"
     )
     for mode in (0o770, 0o702, 0o777):
         cache.chmod(mode)
@@ -135,13 +135,13 @@ def test_a_cache_that_others_may_write_to_is_not_used(tmp_path):
 def test_a_cache_of_another_user_is_not_used(monkeypatch):
     """C3: of a directory that is there on every machine."""
     monkeypatch.setattr(os, "getuid", lambda: Path("/").stat().st_uid + 1)
-    assert backend.distrust(Path("/")).startswith("/ belongs to user ")
+    assert backend.permission_problem(Path("/")).startswith("/ belongs to user ")
 
 
 def test_a_cache_chosen_in_jax_is_kept(tmp_path):
     assert jax.config.jax_compilation_cache_dir
     environment = {"XDG_CACHE_HOME": str(tmp_path)}
-    backend.prepare(environment)
+    backend.configure_jax(environment)
     assert not list(tmp_path.iterdir())
 
 
@@ -149,7 +149,7 @@ def test_a_home_that_cannot_be_written_to_is_no_error(tmp_path):
     (tmp_path / "file").write_text("")
     code = (
         "import os\nfrom bert_jax.distributed import environment as backend\n"
-        "backend.prepare(os.environ)\n"
+        "backend.configure_jax(os.environ)\n"
         "print('JAX_COMPILATION_CACHE_DIR' in os.environ)"
     )
     where = str(tmp_path / "file")
@@ -159,12 +159,12 @@ def test_a_home_that_cannot_be_written_to_is_no_error(tmp_path):
 @pytest.mark.skipif(
     backend.LIBC not in getattr(os, "confstr_names", ()), reason="for glibc alone"
 )
-def test_a_process_begins_anew_with_huge_pages(tmp_path):
+def test_a_process_is_re_executed_with_huge_pages(tmp_path):
     """Once: with the variable set it goes on. Arguments and number stay."""
     code = (
         "import os, sys\nfrom bert_jax.distributed import environment as backend\n"
         "print(os.getpid(), os.environ.get('GLIBC_TUNABLES'), flush=True)\n"
-        "backend.start_with_huge_pages(os.environ)"
+        "backend.reexec_with_huge_pages(os.environ)"
     )
     first, second = printed(code, tmp_path).split("\n")
     assert first.split()[0] == second.split()[0]

@@ -112,5 +112,5 @@ def test_texts_over_the_limit_are_refused(bert):
 
 
 def test_loading_nothing(tmp_path):
-    with pytest.raises(FileNotFoundError, match="holds no whole checkpoint"):
+    with pytest.raises(FileNotFoundError, match="holds no complete checkpoint"):
         bert_jax.load(tmp_path / "absent")

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from bert_jax.masking.units import (
     choose_spans,
     choose_words,
+    select_whole_units,
     span_starts,
-    take_whole,
-    unit_of,
+    unit_starts,
     word_starts,
 )
 
@@ -25,7 +25,7 @@ T = 32
 def test_words_by_hand():
     words = word_starts(MASKABLE, CONTINUES)
     assert words[0].nonzero()[0].tolist() == [1, 2, 5, 7, 8]
-    unit = np.asarray(unit_of(words))[0]
+    unit = np.asarray(unit_starts(words))[0]
     assert unit[[1, 2, 3, 4, 5, 7, 8]].tolist() == [1, 2, 2, 2, 5, 7, 8]
 
 
@@ -80,7 +80,7 @@ def test_units_are_taken_one_after_another(rows):
                 left -= length
             start += length
     count = np.array([count for _, count in rows])
-    taken = jax.jit(take_whole)(jnp.asarray(first), jnp.asarray(size), count)
+    taken = jax.jit(select_whole_units)(jnp.asarray(first), jnp.asarray(size), count)
     np.testing.assert_array_equal(taken, expected)
 
 

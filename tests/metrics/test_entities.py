@@ -6,24 +6,24 @@ from hypothesis import strategies as st
 
 from bert_jax.metrics.entities import (
     SCHEMES,
-    Chunk,
-    ChunkCounts,
-    chunks,
+    Entity,
+    EntityCounts,
+    are_entity_tags,
     convert_tags,
     detect_scheme,
     entity_scores,
-    entity_tag,
-    marks_entities,
-    unlike_scheme,
+    extract_entities,
+    mismatched_tags,
+    to_iobes_tag,
     write_tags,
 )
 
 # One sentence in every scheme: two places that touch, a person, and one-word entities.
 ENTITIES = [
-    Chunk("LOC", 0, 2),
-    Chunk("LOC", 2, 3),
-    Chunk("PER", 3, 6),
-    Chunk("PER", 7, 8),
+    Entity("LOC", 0, 2),
+    Entity("LOC", 2, 3),
+    Entity("PER", 3, 6),
+    Entity("PER", 7, 8),
 ]
 WRITTEN = {
     "IOB1": "I-LOC I-LOC B-LOC I-PER I-PER I-PER O I-PER O",
@@ -35,7 +35,7 @@ WRITTEN = {
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_every_scheme_by_hand(scheme):
     tags = WRITTEN[scheme].split()
-    assert chunks(tags) == ENTITIES
+    assert extract_entities(tags) == ENTITIES
     assert write_tags(ENTITIES, 9, scheme) == tags
     assert detect_scheme([["O"], tags]) == scheme
     for other in SCHEMES:
@@ -66,13 +66,13 @@ def test_every_scheme_by_hand(scheme):
     ],
 )
 def test_ill_formed_tags_are_read_as_conlleval_does(tags, expected):
-    assert chunks(tags.split()) == expected
+    assert extract_entities(tags.split()) == expected
 
 
 @pytest.mark.parametrize("tag", ["B", "B-", "-X", "X-LOC", "o", "", "BLOC", "O-LOC"])
 def test_what_is_no_tag_is_refused(tag):
     with pytest.raises(ValueError, match=f"'{tag}' is not a tag"):
-        chunks(["O", tag])
+        extract_entities(["O", tag])
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,9 @@ def test_a_mixture_is_the_scheme_that_fewest_tags_differ_from(
     tags = [each.split() for each in sentences]
     assert detect_scheme(tags) == scheme
     found = [
-        (i, word) for i, each in enumerate(tags) for word in unlike_scheme(each, scheme)
+        (i, word)
+        for i, each in enumerate(tags)
+        for word in mismatched_tags(each, scheme)
     ]
     assert found == unlike
 
@@ -125,24 +127,24 @@ def test_a_mixture_is_the_scheme_that_fewest_tags_differ_from(
     ],
 )
 def test_plain_labels_have_no_prefix(tags, marked):
-    assert marks_entities(tags.split()) == marked
+    assert are_entity_tags(tags.split()) == marked
 
 
 def test_labels_of_other_models_as_tags():
     labels = "O B-X I-a-b E-X S-X L-X U-X b-x [PAD] X NN B-"
     means = "O B-X I-a-b E-X S-X E-X S-X B-x O O O O"
-    assert [entity_tag(label) for label in labels.split()] == means.split()
+    assert [to_iobes_tag(label) for label in labels.split()] == means.split()
 
 
 def test_scores_by_hand():
     gold = ["B-LOC I-LOC O B-PER", "B-LOC O", "O B-ORG"]
     guess = ["B-LOC I-LOC O B-LOC", "B-LOC I-LOC", "O B-ORG"]
     scores = entity_scores([g.split() for g in gold], [g.split() for g in guess])
-    assert scores.overall == ChunkCounts(gold=4, predicted=4, correct=2)
+    assert scores.overall == EntityCounts(gold=4, predicted=4, correct=2)
     assert scores.by_type == {
-        "LOC": ChunkCounts(gold=2, predicted=3, correct=1),
-        "ORG": ChunkCounts(1, 1, 1),
-        "PER": ChunkCounts(gold=1, predicted=0, correct=0),
+        "LOC": EntityCounts(gold=2, predicted=3, correct=1),
+        "ORG": EntityCounts(1, 1, 1),
+        "PER": EntityCounts(gold=1, predicted=0, correct=0),
     }
     assert list(scores.by_type) == ["LOC", "ORG", "PER"]
     assert scores.by_type["LOC"].precision == pytest.approx(1 / 3)
@@ -155,7 +157,7 @@ def test_scores_by_hand():
 
 def test_no_entity_anywhere_scores_0_as_conlleval_has_it():
     scores = entity_scores([["O"]], [["O"]])
-    assert scores.overall == ChunkCounts(0, 0, 0)
+    assert scores.overall == EntityCounts(0, 0, 0)
     assert scores.overall.f1 == 0
     assert scores.by_type == {}
     assert scores.tag_accuracy == 1
@@ -204,7 +206,7 @@ def count_as_conlleval(gold, predicted):
         if all(begins):
             both_open = tag[2:] == guess[2:]
         last_gold, last_predicted = tag, guess
-    return ChunkCounts(in_gold, in_predicted, right)
+    return EntityCounts(in_gold, in_predicted, right)
 
 
 def columns(prefixes):
@@ -259,7 +261,7 @@ def test_scores_know_no_order_and_gold_scores_1(pair, random):
 def test_conversion_keeps_the_entities_and_comes_back(pair, scheme):
     for tags in pair[0]:
         written = convert_tags(tags, scheme)
-        assert chunks(written) == chunks(tags)
+        assert extract_entities(written) == extract_entities(tags)
         for other in SCHEMES:
             assert convert_tags(convert_tags(written, other), scheme) == written
         if set(written) != {"O"}:

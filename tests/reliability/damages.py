@@ -147,7 +147,7 @@ class Damaged:
         step = self.part.name
         if code:
             return "wrong", said
-        if f"checkpoint {step}: whole" in said:
+        if f"checkpoint {step}: verified" in said:
             return "unused", said
         # The model that is shown below is that of the older step.
         older = f"model {self.part.parent}/" in said

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.metrics.entities import SCHEMES, Chunk, convert_tags, write_tags
+from bert_jax.metrics.entities import SCHEMES, Entity, convert_tags, write_tags
 from bert_jax.tasks.conll import Sentence, read_sentences, write_sentences
 
 CONLL_2003 = """-DOCSTART- -X- O O
@@ -232,9 +232,9 @@ def entities(sentence):
     found = []
     for i, (_, type_, same) in enumerate(sentence):
         if same and found and found[-1].end == i and found[-1].type == type_:
-            found[-1] = Chunk(type_, found[-1].start, i + 1)
+            found[-1] = Entity(type_, found[-1].start, i + 1)
         elif type_:
-            found.append(Chunk(type_, i, i + 1))
+            found.append(Entity(type_, i, i + 1))
     return found
 
 

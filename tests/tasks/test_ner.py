@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_jax.config import BertConfig, ExamplesConfig
-from bert_jax.metrics.entities import SCHEMES, Chunk, entity_scores, write_tags
+from bert_jax.metrics.entities import SCHEMES, Entity, entity_scores, write_tags
 from bert_jax.tasks.conll import Sentence, read_sentences
 from bert_jax.tasks.finetuning_task import Predictions, Split, SplitOutputs, Splits
 from bert_jax.tasks.ner import TokenClassificationTask
@@ -329,9 +329,9 @@ def tagged(drawn, scheme):
     found = []
     for i, (_, kind) in enumerate(drawn):
         if kind == 3 and found and found[-1].end == i:
-            found[-1] = Chunk(found[-1].type, found[-1].start, i + 1)
+            found[-1] = Entity(found[-1].type, found[-1].start, i + 1)
         elif kind in (1, 2):
-            found.append(Chunk(("A", "c-d")[kind - 1], i, i + 1))
+            found.append(Entity(("A", "c-d")[kind - 1], i, i + 1))
     words = tuple(word for word, _ in drawn)
     return Sentence(words, tuple(write_tags(found, len(words), scheme)), scheme)
 

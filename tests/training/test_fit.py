@@ -222,7 +222,9 @@ def test_when_no_checkpoint_is_whole_nothing_starts_afresh(
     shutil.copytree(whole, workdir)
     for step in (8, 10):
         (workdir / "checkpoints" / str(step) / "config.json").unlink()
-    with pytest.raises(DamagedError, match="No checkpoint in .* is whole: .*missing"):
+    with pytest.raises(
+        DamagedError, match="No checkpoint in .* is complete: .*missing"
+    ):
         pretrain(small_config, workdir)
 
 
@@ -231,7 +233,7 @@ def test_lost_manifests_do_not_start_a_run_afresh(whole, small_config, tmp_path)
     shutil.copytree(whole, workdir)
     for path in (workdir / "checkpoints").glob("*/manifest.json"):
         path.unlink()
-    with pytest.raises(DamagedError, match="No checkpoint in .* is whole"):
+    with pytest.raises(DamagedError, match="No checkpoint in .* is complete"):
         pretrain(small_config, workdir)
     assert list_steps(epath.Path(workdir) / "checkpoints") == [10, 8]
 

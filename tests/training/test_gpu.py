@@ -29,7 +29,7 @@ import json, os, signal, sys, time
 from bert_jax.distributed import environment as backend
 
 config, workdir, deterministic, killed = sys.argv[1:]
-backend.prepare(os.environ, deterministic == "True", keep_programs=False)
+backend.configure_jax(os.environ, deterministic == "True", compilation_cache=False)
 from bert_jax.config import PretrainConfig
 from bert_jax.config.serialization import from_dict
 from bert_jax.runs.pretraining import pretrain

@@ -12,7 +12,7 @@ from etils import epath
 
 from bert_jax.cli.main import main
 from bert_jax.config import FinetuneConfig, OptimizerConfig, PretrainConfig
-from bert_jax.config.training import steps_between
+from bert_jax.config.training import parse_step_range
 from bert_jax.runs.pretraining import pretrain
 from bert_jax.runs.workdir import FREE_TO_CHANGE
 from bert_jax.training.profile import Profile
@@ -41,7 +41,7 @@ def profiled(calls, told: str, first: int, last: int) -> list:
     """What happens in the steps from `first` to `last`."""
     config = dataclasses.replace(PretrainConfig(), profile_steps=told)
     with Profile(config, epath.Path("nowhere"), first - 1) as profile:
-        step = profile.around(lambda state, batch: (calls.append(batch), state)[::-1])
+        step = profile.wrap(lambda state, batch: (calls.append(batch), state)[::-1])
         for number in range(first, last + 1):
             step(None, number)
     return calls
@@ -66,7 +66,7 @@ def test_without_steps_the_step_is_itself():
         return state, batch
 
     with Profile(PretrainConfig(), epath.Path("nowhere"), 0) as profile:
-        assert profile.around(step) is step
+        assert profile.wrap(step) is step
 
 
 def test_a_run_writes_its_trace_and_learns_the_same(small_config, tmp_path):
@@ -100,4 +100,4 @@ def test_the_number_of_steps_may_come_later():
         dataclasses.replace(config, num_steps=12)
     with pytest.raises(ValueError, match="are counted from 1"):
         FinetuneConfig(profile_steps="15:10", **SMALL)
-    assert list(steps_between("10:12")) == [10, 11, 12]
+    assert list(parse_step_range("10:12")) == [10, 11, 12]

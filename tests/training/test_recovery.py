@@ -361,7 +361,7 @@ def test_the_lock_of_a_process_that_has_ended_is_taken_over(tmp_path):
 def test_the_lock_of_another_host_is_watched(tmp_path):
     """One that is not renewed is taken over, one that is stays."""
     write_lock(tmp_path, host="elsewhere")
-    lock = RunLock(epath.Path(tmp_path), silent_seconds=1.0)
+    lock = RunLock(epath.Path(tmp_path), stale_seconds=1.0)
     lock.acquire()
     lock.release()
     write_lock(tmp_path, host="elsewhere", token="t")
@@ -378,7 +378,7 @@ def test_the_lock_of_another_host_is_watched(tmp_path):
         ]
     )
     with pytest.raises(ValueError, match="in use by process .* on elsewhere"):
-        RunLock(epath.Path(tmp_path), silent_seconds=10.0).acquire()
+        RunLock(epath.Path(tmp_path), stale_seconds=10.0).acquire()
     renewing.kill()
     renewing.wait()
 

@@ -6,7 +6,7 @@ import math
 import pytest
 from etils import epath
 
-from bert_jax.training.report import Report, keep_lines_until, shown
+from bert_jax.training.report import Report, format_scalars, keep_lines_until
 
 
 def lines(path):
@@ -50,5 +50,5 @@ def test_a_report_goes_on_where_the_run_does(tmp_path, capsys):
 
 def test_what_is_shown_on_one_line():
     scalars = {"loss": 1.5, "mlm_accuracy": 0.25, "tokens_per_second": 12345.6}
-    assert shown(scalars) == "loss 1.5000  MLM 25.0%  12,346 tokens/s"
-    assert shown({"loss": math.nan}) == ""
+    assert format_scalars(scalars) == "loss 1.5000  MLM 25.0%  12,346 tokens/s"
+    assert format_scalars({"loss": math.nan}) == ""

@@ -477,7 +477,7 @@ def main() -> None:
     command.set_defaults(function=table, threads=2)
     command.add_argument("--results", default="comparison.jsonl")
     options = parser.parse_args()
-    backend.start_with_huge_pages(os.environ)  # as our verbs do
+    backend.reexec_with_huge_pages(os.environ)  # as our verbs do
     torch.set_num_threads(options.threads)
     transformers.logging.set_verbosity_error()
     options.function(options)

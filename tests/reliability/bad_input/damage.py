@@ -181,7 +181,7 @@ OUTSIDE = [{"path": "../x", "size": 1, "sha256": "0" * 64}]
 INSPECTED: list[tuple[str, Callable[[World], list[str]], tuple[str, ...]]] = [
     ("missing", lambda w: ["inspect", str(w.folder / "no")], ("no",)),
     ("a-file", lambda w: ["inspect", str(w.table)], ("is not a directory",)),
-    ("empty", empty_directory, ("/empty holds no whole checkpoint",)),
+    ("empty", empty_directory, ("/empty holds no complete checkpoint",)),
     # Datasets.
     ("dataset-list", damaged("dataset", MANIFEST, write("[]")), ("not a JSON obj",)),
     ("dataset-null", damaged("dataset", MANIFEST, write("null")), ("not a JSON obj",)),

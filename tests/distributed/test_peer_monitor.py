@@ -83,7 +83,7 @@ def test_a_killed_ranks_neighbour_says_so_first(killed, tmp_path):
         line = f"bert-jax: process {killed} of 2 is gone: killed, crashed, or its host"
         said = wait_until(line, log, 20)
         assert STACK not in said[: said.index(line)]
-        assert "Start all again to go on from the newest whole checkpoint." in said
+        assert "resume from the latest verified checkpoint." in said
         if killed == 0:  # with it the runtime's service is gone
             assert children[1].wait(60) == -signal.SIGABRT
         assert log.read_text().count("bert-jax: ") == 1
