@@ -55,7 +55,10 @@ def parse(arguments: Sequence[str] | None) -> BenchmarkOptions:
         text = options_class.__doc__
         command = commands.add_parser(name, help=text, description=text)
         add_fields(command, options_class)
-    values = vars(parser.parse_args(arguments))
+    values = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in vars(parser.parse_args(arguments)).items()
+    }
     return WHAT[values.pop("what")][0](**values)
 
 

@@ -45,7 +45,7 @@ def run_verb(arguments: Sequence[str]) -> int:
         print(f"bert_jax {version('bert_jax')}")
     elif first == COMPLETION:
         print_completion(rest)
-    elif first in GROUPS and rest and rest[0] in HELP:
+    elif first in GROUPS and (not rest or rest[0] in HELP):
         print_group_help(first)
     else:
         name = verb_name(arguments)
@@ -74,9 +74,6 @@ def verb_name(arguments: Sequence[str]) -> str:
         )
         raise UsageError(f"{first!r} is not a verb; {hint}")
     verbs = ", ".join(name.split()[1] for name in VERBS if name.startswith(f"{first} "))
-    if not rest:
-        see_help = f"`bert-jax {first} --help` lists what each does."
-        raise UsageError(f"{first} needs a verb: {verbs}; {see_help}")
     if f"{first} {rest[0]}" not in VERBS:
         raise UsageError(f"{first} {rest[0]!r} must be {first} {verbs}.")
     return f"{first} {rest[0]}"
