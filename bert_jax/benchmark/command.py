@@ -6,11 +6,9 @@
 import argparse
 import dataclasses
 import importlib
-import inspect
 import json
 import os
 import platform
-import re
 import typing
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +22,7 @@ from bert_jax.benchmark.options import (
     PrepareOptions,
     TrainOptions,
 )
+from bert_jax.config.descriptions import field_descriptions
 from bert_jax.terminal.messages import UsageError
 
 WHAT: dict[str, tuple[type[BenchmarkOptions], str]] = {
@@ -55,7 +54,7 @@ def parse(arguments: Sequence[str] | None) -> BenchmarkOptions:
         text = options_class.__doc__
         command = commands.add_parser(name, help=text, description=text)
         add_fields(command, options_class)
-    values = {
+    values: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in vars(parser.parse_args(arguments)).items()
     }
@@ -64,8 +63,7 @@ def parse(arguments: Sequence[str] | None) -> BenchmarkOptions:
 
 def add_fields(parser: argparse.ArgumentParser, options_class: type) -> None:
     """Add an option for each field of a dataclass, with its docstring as help."""
-    source = "".join(inspect.getsource(base) for base in options_class.__mro__[:-1])
-    docstrings = dict(re.findall(r'^    (\w+): .*\n    """([^"]*)"""', source, re.M))
+    descriptions = field_descriptions(options_class)
     hints = typing.get_type_hints(options_class)
     for field in dataclasses.fields(options_class):
         hint = hints[field.name]
@@ -81,7 +79,7 @@ def add_fields(parser: argparse.ArgumentParser, options_class: type) -> None:
         parser.add_argument(
             f"--{field.name.replace('_', '-')}",
             default=field.default,
-            help=f"{docstrings[field.name]} (default: %(default)s)",
+            help=f"{descriptions[field.name]} (default: %(default)s)",
             **keywords,
         )
 

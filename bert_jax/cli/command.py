@@ -1,16 +1,21 @@
 """How the options of a verb are read, by tyro."""
 
 import contextlib
+import dataclasses
 import difflib
 import io
 import re
 import runpy
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar, get_type_hints
 
 from bert_jax.config.checks import did_you_mean
+from bert_jax.config.descriptions import field_descriptions
 from bert_jax.terminal.messages import UsageError
+
+if TYPE_CHECKING:
+    from tyro.constructors import ConstructorRegistry
 
 OptionsT = TypeVar("OptionsT")
 ConfigT = TypeVar("ConfigT")
@@ -42,6 +47,7 @@ def parse(
                 prog=f"bert-jax {verb}",
                 args=list(arguments),
                 default=tyro.MISSING_NONPROP if default is None else default,
+                registry=registry(),
             )
     except SystemExit as stop:
         # tyro also exits where a dataclass raises ValueError, whose own message is
@@ -55,6 +61,39 @@ def parse(
         if stop.code:
             raise UsageError(error_message(errors.getvalue(), verb)) from None
         raise
+
+
+def registry() -> "ConstructorRegistry":
+    """Return a rule for tyro, by which help has no line breaks within a sentence."""
+    from tyro import MISSING_NONPROP
+    from tyro.constructors import (
+        ConstructorRegistry,
+        StructConstructorSpec,
+        StructFieldSpec,
+        StructTypeInfo,
+    )
+
+    registry = ConstructorRegistry()
+
+    @registry.struct_rule
+    def dataclass_rule(info: StructTypeInfo) -> StructConstructorSpec | None:
+        is_ours = getattr(info.type, "__module__", "").startswith("bert_jax.")
+        if not (is_ours and dataclasses.is_dataclass(info.type)):
+            return None
+        descriptions = field_descriptions(info.type)
+        hints = get_type_hints(info.type, include_extras=True)
+        specs = []
+        for field in dataclasses.fields(info.type):
+            default = getattr(info.default, field.name, field.default)
+            if default is dataclasses.MISSING:
+                default = MISSING_NONPROP
+            help_text = descriptions.get(field.name)
+            specs.append(
+                StructFieldSpec(field.name, hints[field.name], default, help_text)
+            )
+        return StructConstructorSpec(instantiate=info.type, fields=tuple(specs))
+
+    return registry
 
 
 def error_message(box: str, verb: str) -> str:

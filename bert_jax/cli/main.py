@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from bert_jax.cli.command import parse
+from bert_jax.cli.command import parse, registry
 from bert_jax.cli.verbs import GROUPS, USAGE, VERBS
 from bert_jax.distributed import environment
 from bert_jax.terminal import messages, signals
@@ -107,7 +107,8 @@ def print_completion(shell: Sequence[str]) -> None:
         apps[group].command(verb.load(verb.options), name=word)
     for name in GROUPS:
         apps[""].command(apps[name], name=name)
-    apps[""].cli(prog="bert-jax", args=[COMPLETION, *shell])
+    arguments = [COMPLETION, *shell]
+    apps[""].cli(prog="bert-jax", args=arguments, registry=registry())
 
 
 def main(
