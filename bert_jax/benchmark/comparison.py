@@ -18,7 +18,7 @@ from bert_jax.config import PretrainConfig
 def torch_jobs(
     options: InferenceOptions, config: PretrainConfig, variants: Sequence[str]
 ) -> dict[str, Job]:
-    """The jobs of PyTorch, by the name of their column."""
+    """Return the jobs of PyTorch, by the name of their column."""
     compiles = (False, True) if options.torch_compile else (False,)
     device = check_installed(jax.default_backend())
     return {
@@ -105,4 +105,6 @@ def measure(
             | ratios(seconds["ours"], seconds[name])
             for name, process in ready.items()
         }
-    return figures | ({"left_out": failed} if failed else {})
+    if failed:
+        figures["left_out"] = failed
+    return figures

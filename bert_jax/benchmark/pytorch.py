@@ -85,15 +85,11 @@ class TorchProcess:
         return self
 
     def __exit__(self, *_: Any) -> None:
-        process = self._process
-        assert process.stdin is not None and process.stdout is not None
-        process.stdin.close()
         try:
-            process.wait(timeout=30)
+            self._process.communicate(timeout=30)  # closes its input, by which it ends
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        process.stdout.close()
+            self._process.kill()
+            self._process.communicate()
         self._folder.cleanup()
 
     def _request(self, line: str) -> Figures:

@@ -64,19 +64,19 @@ def parse(
 
 
 def registry() -> "ConstructorRegistry":
-    """Return a rule for tyro, by which help has no line breaks within a sentence."""
-    from tyro import MISSING_NONPROP
-    from tyro.constructors import (
-        ConstructorRegistry,
-        StructConstructorSpec,
-        StructFieldSpec,
-        StructTypeInfo,
-    )
+    """Return tyro's rule for our dataclasses, whose descriptions are in one line.
 
-    registry = ConstructorRegistry()
+    tyro's own rule keeps the line breaks of docstrings, which its completion scripts
+    take for the ends of words.
+    """
+    from tyro import MISSING_NONPROP, constructors
+
+    registry = constructors.ConstructorRegistry()
 
     @registry.struct_rule
-    def dataclass_rule(info: StructTypeInfo) -> StructConstructorSpec | None:
+    def dataclass_rule(
+        info: constructors.StructTypeInfo,
+    ) -> constructors.StructConstructorSpec | None:
         is_ours = getattr(info.type, "__module__", "").startswith("bert_jax.")
         if not (is_ours and dataclasses.is_dataclass(info.type)):
             return None
@@ -87,11 +87,11 @@ def registry() -> "ConstructorRegistry":
             default = getattr(info.default, field.name, field.default)
             if default is dataclasses.MISSING:
                 default = MISSING_NONPROP
-            help_text = descriptions.get(field.name)
-            specs.append(
-                StructFieldSpec(field.name, hints[field.name], default, help_text)
-            )
-        return StructConstructorSpec(instantiate=info.type, fields=tuple(specs))
+            name = field.name
+            description = descriptions.get(name)
+            spec = constructors.StructFieldSpec(name, hints[name], default, description)
+            specs.append(spec)
+        return constructors.StructConstructorSpec(info.type, tuple(specs))
 
     return registry
 

@@ -14,14 +14,7 @@ from bert_jax.cli.command import parse, registry
 from bert_jax.cli.verbs import GROUPS, USAGE, VERBS
 from bert_jax.distributed import environment
 from bert_jax.terminal import messages, signals
-from bert_jax.terminal.messages import (
-    UsageError,
-    explain,
-    one_line,
-    show_warnings_in_a_line,
-    silence_resource_tracker,
-    write_any_text,
-)
+from bert_jax.terminal.messages import UsageError, one_line
 
 HELP = ("-h", "--help", "help")
 COMPLETION = "--tyro-print-completion"
@@ -36,7 +29,7 @@ def run_verb(arguments: Sequence[str]) -> int:
     Raises:
         UsageError: there is no such verb, or its arguments are wrong.
     """
-    first, *rest = arguments or HELP
+    first, *rest = arguments or ["--help"]
     if first in HELP:
         print(USAGE, end="")
     elif first == "--version":
@@ -69,9 +62,9 @@ def verb_name(arguments: Sequence[str]) -> str:
         return first
     if first not in GROUPS:
         similar = difflib.get_close_matches(first, [*VERBS, *GROUPS], n=1)
-        hint = (
-            f"did you mean {similar[0]}?" if similar else "bert-jax --help lists them."
-        )
+        hint = "bert-jax --help lists them."
+        if similar:
+            hint = f"did you mean {similar[0]}?"
         raise UsageError(f"{first!r} is not a verb; {hint}")
     verbs = ", ".join(name.split()[1] for name in VERBS if name.startswith(f"{first} "))
     if f"{first} {rest[0]}" not in VERBS:
@@ -81,9 +74,7 @@ def verb_name(arguments: Sequence[str]) -> str:
 
 def print_group_help(group: str) -> None:
     """Print the verbs of a group, with the docstrings of their options."""
-    print(
-        f"usage: bert-jax {group} VERB [OPTIONS]    … VERB --help lists the options\n"
-    )
+    print(f"usage: bert-jax {group} VERB [OPTIONS]    VERB --help lists the options\n")
     for name, verb in VERBS.items():
         if name.startswith(f"{group} "):
             print(f"  {name.split()[1]:11} {verb.load(verb.options).__doc__}")
@@ -153,7 +144,7 @@ def report(error: Exception) -> int:
     if isinstance(error, InterruptedRun):
         print(one_line(error), file=sys.stderr)
         return error.exit_code
-    explained = explain(error)
+    explained = messages.explain(error)
     if explained is None:
         raise error
     line, code = explained
@@ -164,9 +155,9 @@ def report(error: Exception) -> int:
 def entry_point(*room: str) -> NoReturn:
     """Run the command `bert-jax`, or `python -m bert_jax.ROOM`."""
     signals.install()
-    write_any_text()
-    show_warnings_in_a_line()
-    silence_resource_tracker(os.environ)
+    messages.write_any_text()
+    messages.show_warnings_in_a_line()
+    messages.silence_resource_tracker(os.environ)
     if COMPUTING.intersection([*room, *sys.argv[1:]][:2]):
         with signals.blocked():
             environment.start_with_huge_pages(os.environ)

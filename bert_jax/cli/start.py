@@ -27,10 +27,7 @@ class StartOptions:
 
 
 def start(options: StartOptions) -> bool:
-    """Set JAX up, and connect the processes of a run that has several.
-
-    Returns:
-        Whether this is the primary process, which prints.
+    """Set JAX up, and connect the processes; return whether this is the primary one.
 
     Raises:
         UsageError: there is no workdir.
