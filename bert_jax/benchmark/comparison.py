@@ -99,12 +99,9 @@ def measure(
         "measured_matmul_flops_per_second": matmul,
     }
     figures |= column("ours", ours.figures, ours.num_devices)
-    if ready:
-        figures["torch"] = {
-            name: column(name, process.figures, 1)
-            | ratios(seconds["ours"], seconds[name])
-            for name, process in ready.items()
-        }
-    if failed:
-        figures["left_out"] = failed
-    return figures
+    figures["torch"] = {
+        name: column(name, process.figures, 1) | ratios(seconds["ours"], seconds[name])
+        for name, process in ready.items()
+    }
+    figures["left_out"] = failed
+    return {name: value for name, value in figures.items() if value != {}}
