@@ -1,4 +1,4 @@
-"""`python -m bert_jax.benchmark` is `bert-jax benchmark`."""
+"""`python -m bert_jax.benchmark`: `bert-jax benchmark` where tyro is not installed."""
 
 from bert_jax.__main__ import main
 

@@ -1,24 +1,24 @@
-"""A program of ours, timed in turn with PyTorch's and with products of matrices."""
+"""Our program timed in turn with PyTorch's programs and with matrix products."""
 
-import argparse
 import contextlib
 import statistics
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 
-from bert_jax.benchmark.devices import OurModel, matmul_turns, utilisation
-from bert_jax.benchmark.figures import Figures, Turn, alternate, rates, ratios
-from bert_jax.benchmark.pytorch import Arrays, Job, TorchProcess, check_installed
+from bert_jax.benchmark.devices import OurModel, matmul_timers, utilisation
+from bert_jax.benchmark.figures import Figures, Timer, alternate, rates, ratios
+from bert_jax.benchmark.options import InferenceOptions
+from bert_jax.benchmark.pytorch import Job, TorchArrays, TorchProcess, check_installed
 from bert_jax.config import PretrainConfig
 
 
-def jobs(
-    options: argparse.Namespace, config: PretrainConfig, variants: Sequence[str]
+def torch_jobs(
+    options: InferenceOptions, config: PretrainConfig, variants: Sequence[str]
 ) -> dict[str, Job]:
-    """What PyTorch is to do, by the name of the column."""
+    """Return the jobs of PyTorch, by the name of their column."""
     compiles = (False, True) if options.torch_compile else (False,)
     device = check_installed(jax.default_backend())
     return {
@@ -36,16 +36,19 @@ def jobs(
     }
 
 
-def started(
-    stack: contextlib.ExitStack, asked: dict[str, Job], arrays: Arrays
+def start_processes(
+    stack: contextlib.ExitStack, jobs: Mapping[str, Job], arrays: TorchArrays
 ) -> tuple[dict[str, TorchProcess], dict[str, str]]:
-    """The processes that are ready to run, and why others are not.
+    """Start a process for each job.
+
+    Returns:
+        The processes that are ready, and the errors of those that failed.
 
     Raises:
-        RuntimeError: none is ready.
+        RuntimeError: all failed.
     """
     ready, failed = {}, {}
-    for name, job in asked.items():
+    for name, job in jobs.items():
         process = stack.enter_context(TorchProcess(job, arrays))
         try:
             process.wait_until_ready()
@@ -59,35 +62,35 @@ def started(
 
 
 def measure(
-    options: argparse.Namespace,
+    options: InferenceOptions,
     config: PretrainConfig,
     ours: OurModel,
     variants: Sequence[str],
-    arrays: Callable[[], Arrays],
+    arrays: Callable[[], TorchArrays],
 ) -> Figures:
-    """Times of ours, of PyTorch's where asked, and of products, taken in turn.
+    """Time our program, PyTorch's with `--compare`, and matrix products, in turn.
 
     Args:
         variants: what PyTorch is to run, each in a process of its own.
-        arrays: makes the rows for it.
+        arrays: makes the inputs of PyTorch.
     """
     with contextlib.ExitStack() as stack:
         ready: dict[str, TorchProcess] = {}
         failed: dict[str, str] = {}
         if options.compare:
-            asked = jobs(options, config, variants)
-            ready, failed = started(stack, asked, arrays())
-        products = matmul_turns()
-        turns: dict[Any, Turn] = {"ours": ours.turn, **products}
-        turns |= {name: process.turn for name, process in ready.items()}
+            jobs = torch_jobs(options, config, variants)
+            ready, failed = start_processes(stack, jobs, arrays())
+        products = matmul_timers()
+        timers: dict[Any, Timer] = {"ours": ours.time_steps, **products}
+        timers |= {name: process.time_steps for name, process in ready.items()}
         steps = options.steps or (2 if jax.default_backend() == "cpu" else 20)
-        seconds = alternate(turns, options.repeats, steps)
+        seconds = alternate(timers, options.repeats, steps)
     matmul = max(2 * n**3 / statistics.median(seconds[n]) for n in products)
 
-    def told(name: str, more: Figures, num_devices: int) -> Figures:
-        found = rates(seconds[name], ours.sequences, ours.tokens, ours.flops)
-        share = utilisation(found["model_flops_per_second"], matmul, num_devices)
-        return more | found | share
+    def column(name: str, figures: Figures, num_devices: int) -> Figures:
+        speed = rates(seconds[name], ours.sequences, ours.tokens, ours.flops)
+        flops_per_second = speed["model_flops_per_second"]
+        return figures | speed | utilisation(flops_per_second, matmul, num_devices)
 
     figures = {
         "device": jax.devices()[0].device_kind,
@@ -95,10 +98,10 @@ def measure(
         "steps": steps,
         "measured_matmul_flops_per_second": matmul,
     }
-    figures |= told("ours", ours.figures, ours.num_devices)
-    theirs = {
-        name: told(name, process.figures, 1) | ratios(seconds["ours"], seconds[name])
+    figures |= column("ours", ours.figures, ours.num_devices)
+    figures["torch"] = {
+        name: column(name, process.figures, 1) | ratios(seconds["ours"], seconds[name])
         for name, process in ready.items()
     }
-    more = {"torch": theirs} if theirs else {}
-    return figures | more | ({"left_out": failed} if failed else {})
+    figures["left_out"] = failed
+    return {name: value for name, value in figures.items() if value != {}}

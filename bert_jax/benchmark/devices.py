@@ -1,4 +1,4 @@
-"""Turns taken by JAX, and how much of what the devices can do these use."""
+"""Programs timed by JAX, and how much of the devices' peak speed they reach."""
 
 import dataclasses
 import functools
@@ -10,28 +10,28 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from bert_jax.benchmark.figures import Figures, Turn
+from bert_jax.benchmark.figures import Figures, Timer
 from bert_jax.model.flops import peak_flops_per_second
 
 
 @dataclasses.dataclass
 class OurModel:
-    """A compiled program of ours, ready to be run again and again."""
+    """A compiled program of ours, ready to run."""
 
     dispatch: Callable[[], Any]
-    """Hands one step to the devices → what is ready when that step is done."""
+    """Dispatches one step → arrays that are ready when the step is done."""
     sequences: int
     tokens: int
     flops: float
     """Of one step."""
     num_devices: int
     figures: Figures
-    """What is known before it is run."""
+    """Figures that are known before it runs; `time_steps` adds the peak of memory."""
 
-    def turn(self, steps: int) -> float:
-        """As a training run does it: many steps are handed over before any is done."""
-        seconds = seconds_of(self.dispatch, steps)
-        # Read here, before others on this device raise the peak.
+    def time_steps(self, steps: int) -> float:
+        """Seconds a step. As in training, steps are dispatched before others end."""
+        seconds = seconds_per_step(self.dispatch, steps)
+        # Read now, before other programs on this device raise the peak.
         memory = jax.devices()[0].memory_stats() or {}
         if "peak_bytes_in_use" in memory:
             peak = memory["peak_bytes_in_use"] / (1 << 20)
@@ -39,18 +39,22 @@ class OurModel:
         return seconds
 
 
-def seconds_of(dispatch: Callable[[], Any], steps: int) -> float:
-    """Seconds of a step, of `steps` dispatched together after one that is not timed."""
+def seconds_per_step(dispatch: Callable[[], Any], steps: int) -> float:
+    """Run one step untimed, then `steps`; return the seconds of one of these."""
     jax.block_until_ready(dispatch())
     start = time.perf_counter()
     for _ in range(steps):
-        done = dispatch()
-    jax.block_until_ready(done)
+        result = dispatch()
+    jax.block_until_ready(result)
     return (time.perf_counter() - start) / steps
 
 
-def compiled(function: Any, *arguments: Any) -> tuple[Any, Figures]:
-    """The jitted function, compiled ahead of time; what that took and will take."""
+def compile_program(function: Any, *arguments: Any) -> tuple[Any, Figures]:
+    """Compile a jitted function ahead of time.
+
+    Returns:
+        The program, and the seconds of compiling and the memory of running it.
+    """
     start = time.perf_counter()
     program = function.lower(*arguments).compile()
     figures: Figures = {"compile_seconds": time.perf_counter() - start}
@@ -67,43 +71,43 @@ def compiled(function: Any, *arguments: Any) -> tuple[Any, Figures]:
 
 
 @functools.partial(jax.jit, static_argnums=2)
-def _products(
-    first: Float[Array, "D D"], second: Float[Array, "D D"], number: int
+def _multiply(
+    first: Float[Array, "D D"], second: Float[Array, "D D"], num_products: int
 ) -> Float[Array, "D D"]:
-    return jax.lax.fori_loop(0, number, lambda _, x: x @ second, first)
+    return jax.lax.fori_loop(0, num_products, lambda _, x: x @ second, first)
 
 
-def matmul_turn(size: int) -> Turn:
-    """A chain of products of square matrices, each timed as a step.
+def matmul_timer(size: int) -> Timer:
+    """Time a chain of products of square matrices, one product a step.
 
-    In bfloat16, of which data sheets speak; on a CPU in float32.
+    They are bfloat16, as in data sheets; on a CPU float32.
     """
     on_cpu = jax.default_backend() == "cpu"
-    dtype, products = (jnp.float32, 2) if on_cpu else (jnp.bfloat16, 16)
+    dtype, num_products = (jnp.float32, 2) if on_cpu else (jnp.bfloat16, 16)
 
-    def turn(steps: int) -> float:
+    def time_products(steps: int) -> float:
         keys = jax.random.split(jax.random.key(0))
-        # The product of two such matrices has numbers as large again.
+        # Divided by √size, so that the products stay of the same magnitude.
         first = jax.random.normal(keys[0], (size, size), dtype)
         second = jax.random.normal(keys[1], (size, size), dtype) / size**0.5
-        chain = functools.partial(_products, first, second, products)
-        return seconds_of(chain, max(1, steps // products)) / products
+        chain = functools.partial(_multiply, first, second, num_products)
+        return seconds_per_step(chain, max(1, steps // num_products)) / num_products
 
-    return turn
+    return time_products
 
 
-def matmul_turns() -> dict[int, Turn]:
-    """By size, of which one will show the most that the device can do."""
+def matmul_timers() -> dict[int, Timer]:
+    """Timers by size of matrix; the fastest size shows the device's peak."""
     sizes = (1024, 2048) if jax.default_backend() == "cpu" else (4096, 8192, 16384)
-    return {size: matmul_turn(size) for size in sizes}
+    return {size: matmul_timer(size) for size in sizes}
 
 
 def utilisation(flops_per_second: float, matmul: float, num_devices: int) -> Figures:
-    """Shares of the data sheet's peak, where known, and of the measured one.
+    """Fractions of the data sheet's peak, where known, and of the measured one.
 
     Args:
         flops_per_second: of all devices together.
-        matmul: of one device.
+        matmul: FLOPs a second of one device, measured.
     """
     peak = peak_flops_per_second(jax.devices()[0].device_kind)
     figures: Figures = {} if peak is None else {"mfu": flops_per_second / peak}

@@ -1,4 +1,4 @@
-"""What was measured, as numbers by name, and as a table that a person reads."""
+"""Measured figures by name, and the table that is printed of them."""
 
 import resource
 import statistics
@@ -7,34 +7,34 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 Figures = dict[str, Any]
-Turn = Callable[[int], float]
-"""Runs one step that does not count and then so many → seconds of one of these."""
+Timer = Callable[[int], float]
+"""Runs one step untimed, then as many as it is given → seconds of one of these."""
 
 
 def peak_memory_mib(whose: int = resource.RUSAGE_SELF) -> float:
-    """The largest resident set so far of this process or a child of it, in MiB."""
+    """The peak resident set size of this process, or of a child of it, in MiB."""
     peak = resource.getrusage(whose).ru_maxrss
     return peak / (1 << 20 if sys.platform == "darwin" else 1 << 10)
 
 
 def alternate(
-    turns: Mapping[Any, Turn], repeats: int, steps: int
+    timers: Mapping[Any, Timer], repeats: int, steps: int
 ) -> dict[Any, list[float]]:
-    """The seconds of each turn, all taking theirs before any has another.
+    """Run the timers in turn, `repeats` times; return the seconds of each.
 
-    A machine that slows down or is disturbed for a while then does so for all.
+    If the machine is slower for a while, it is so for all of them.
     """
-    seconds: dict[Any, list[float]] = {name: [] for name in turns}
+    seconds: dict[Any, list[float]] = {name: [] for name in timers}
     for _ in range(repeats):
-        for name, turn in turns.items():
-            seconds[name].append(turn(steps))
+        for name, timer in timers.items():
+            seconds[name].append(timer(steps))
     return seconds
 
 
 def rates(
     seconds: Sequence[float], sequences: int, tokens: int, flops: float
 ) -> Figures:
-    """Rates by the median of the seconds of a step of so much work."""
+    """Rates by the median of `seconds`, each of a step of this much work."""
     median = statistics.median(seconds)
     return {
         "step_seconds": median,
@@ -47,18 +47,18 @@ def rates(
 
 
 def ratios(ours: Sequence[float], theirs: Sequence[float]) -> Figures:
-    """How many times as many tokens a second ours are, alternation by alternation."""
-    each = [their / our for our, their in zip(ours, theirs, strict=True)]
+    """Our tokens a second as multiples of theirs, for each alternation."""
+    quotients = [their / our for our, their in zip(ours, theirs, strict=True)]
     return {
-        "ratio": statistics.median(each),
-        "ratio_lowest": min(each),
-        "ratio_highest": max(each),
-        "ratios": each,
+        "ratio": statistics.median(quotients),
+        "ratio_lowest": min(quotients),
+        "ratio_highest": max(quotients),
+        "ratios": quotients,
     }
 
 
 def show(value: Any) -> str:
-    """A figure as a person reads it."""
+    """Format a figure for the table."""
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
     if isinstance(value, list):
@@ -69,12 +69,12 @@ def show(value: Any) -> str:
 
 
 def table(columns: Mapping[str, Figures]) -> Iterator[str]:
-    """Lines: a figure each, with a column for whoever has it."""
+    """Yield a line for each figure; a column without it shows a dash."""
     names = dict.fromkeys(name for column in columns.values() for name in column)
     cells = [["", *columns]] if len(columns) > 1 else []
     for name in names:
-        found = [column.get(name) for column in columns.values()]
-        cells.append([name, *("-" if v is None else show(v) for v in found)])
+        values = [column.get(name) for column in columns.values()]
+        cells.append([name, *("-" if v is None else show(v) for v in values)])
     if len(columns) == 1:
         yield from (f"{name:34} {value}" for name, value in cells)
         return

@@ -1,15 +1,16 @@
 """The encoder: token ids to hidden states and pooled vectors, without dropout."""
 
-import argparse
+import dataclasses
 from typing import Any
 
 import jax
 import numpy as np
 
 from bert_jax.benchmark.comparison import measure
-from bert_jax.benchmark.devices import OurModel, compiled
+from bert_jax.benchmark.devices import OurModel, compile_program
 from bert_jax.benchmark.figures import Figures
-from bert_jax.benchmark.pytorch import Arrays
+from bert_jax.benchmark.options import InferenceOptions, TrainOptions
+from bert_jax.benchmark.pytorch import TorchArrays
 from bert_jax.benchmark.synthetic import synthetic_task
 from bert_jax.model.bert import compute
 from bert_jax.model.flops import encoding_flops
@@ -19,25 +20,25 @@ from bert_jax.training.state import num_parameters
 TORCH_VARIANTS = ("encoder",)
 
 
-def benchmark_inference(options: argparse.Namespace) -> Figures:
-    """The encoder alone: hidden states and pooled vectors of one batch, no dropout.
+def benchmark_inference(options: InferenceOptions) -> Figures:
+    """Time the encoder alone on one batch, on one device.
 
-    Parameters are in the dtype of the computation, on one device.
+    Parameters have the dtype of the computation.
     """
-    config, task = synthetic_task(options)
+    config, task = synthetic_task(TrainOptions(**dataclasses.asdict(options)))
     model, rows = config.model, task.batch(0)
     inputs = inputs_of(rows)
 
-    def draw() -> Any:
-        drawn = task.init_params(jax.random.key(config.seed))
-        kept = {name: drawn[name] for name in ("encoder", "pooler")}
-        return jax.tree.map(lambda leaf: leaf.astype(model.dtype), kept)
+    def initial_params() -> Any:
+        params = task.init_params(jax.random.key(config.seed))
+        params = {name: params[name] for name in ("encoder", "pooler")}
+        return jax.tree.map(lambda leaf: leaf.astype(model.dtype), params)
 
-    params = jax.jit(draw)()
+    params = jax.jit(initial_params)()
     encoding = jax.jit(
         lambda params, inputs: compute(model, params, "hidden_and_pooled", inputs)
     )
-    program, figures = compiled(encoding, params, inputs)
+    program, figures = compile_program(encoding, params, inputs)
     ours = OurModel(
         dispatch=lambda: program(params, inputs),
         sequences=config.batch_size,
@@ -47,7 +48,7 @@ def benchmark_inference(options: argparse.Namespace) -> Figures:
         figures={"parameters": num_parameters(params), **figures},
     )
 
-    def arrays() -> Arrays:
+    def arrays() -> TorchArrays:
         names = ("input_ids", "token_type_ids", "attention_mask")
         return {
             name: np.asarray(values, np.int64)

@@ -1,22 +1,22 @@
 """From text to a vocabulary, and to a dataset."""
 
-import argparse
 import resource
 import tempfile
 import time
 from pathlib import Path
 
 from bert_jax.benchmark.figures import Figures, peak_memory_mib
+from bert_jax.benchmark.options import PrepareOptions
 from bert_jax.config import PrepareConfig, VocabularyConfig
 from bert_jax.data.prepare import prepare
 from bert_jax.data.sources import write_documentation
 from bert_jax.data.vocabulary import train_vocabulary
 
 
-def benchmark_prepare(options: argparse.Namespace) -> Figures:
-    """Learn a vocabulary from text and prepare it as a dataset.
+def benchmark_prepare(options: PrepareOptions) -> Figures:
+    """Time learning a vocabulary from text, and preparing the text as a dataset.
 
-    The text is `--input`, or else the documentation of the installed packages.
+    Without `--input` the text is the documentation of the installed packages.
     """
     with tempfile.TemporaryDirectory() as folder:
         inputs = tuple(options.input)
@@ -25,21 +25,17 @@ def benchmark_prepare(options: argparse.Namespace) -> Figures:
             inputs = (str(Path(folder) / "corpus" / "*.txt"),)
         tokenizer, output = f"{folder}/vocab", f"{folder}/data"
         start = time.perf_counter()
-        train_vocabulary(
-            VocabularyConfig(
-                input=inputs, output=tokenizer, vocab_size=options.vocab_size
-            )
+        vocabulary = VocabularyConfig(
+            input=inputs, output=tokenizer, vocab_size=options.vocab_size
         )
+        train_vocabulary(vocabulary)
         vocabulary_seconds = time.perf_counter() - start
         start = time.perf_counter()
-        manifest = prepare(
-            PrepareConfig(
-                input=inputs,
-                tokenizer=tokenizer,
-                output=output,
-                sequence_length=options.sequence_length,
-            )
+        length = options.sequence_length
+        rows = PrepareConfig(
+            input=inputs, tokenizer=tokenizer, output=output, sequence_length=length
         )
+        manifest = prepare(rows)
         prepare_seconds = time.perf_counter() - start
     size = sum(source["size"] for source in manifest["sources"])
     return {

@@ -1,6 +1,6 @@
-"""PyTorch in processes of its own, each driven over a pipe: a line asked, one answered.
+"""PyTorch in processes of its own, each driven over a pipe by lines of text.
 
-Neither library then has its threads or its memory beside the other's.
+So neither library competes with the other's threads or memory.
 """
 
 import dataclasses
@@ -19,26 +19,27 @@ from jaxtyping import Int
 from bert_jax.benchmark.figures import Figures
 from bert_jax.config import BertConfig, OptimizerConfig
 
-Arrays = dict[str, Int[np.ndarray, "..."]]
+TorchArrays = dict[str, Int[np.ndarray, "..."]]
+"""A batch under the argument names of transformers."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What a process is to run; it gets it as JSON."""
+    """What a process is to run; it receives it as JSON."""
 
     variant: str
     """as_shipped, masked_head or encoder."""
     compile: bool
     device: str
     threads: int | None
-    """None: all that the machine has."""
+    """None: one a core."""
     microbatches: int
     model: BertConfig
     optimizer: OptimizerConfig
 
 
 def check_installed(backend: str) -> str:
-    """The device that PyTorch calls what JAX calls `backend`.
+    """Return PyTorch's name of the device that JAX calls `backend`.
 
     Raises:
         ValueError: PyTorch or transformers is not installed, or has no such device.
@@ -58,21 +59,14 @@ def check_installed(backend: str) -> str:
     return devices[backend]
 
 
-def leave_memory() -> None:
-    """Keep JAX from taking most of a GPU's memory at its start, as others need some."""
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-
-
 class TorchProcess:
-    """A process that runs one job, a turn at a time, until it is left."""
+    """A process that runs one job, some steps at a time, until the context ends."""
 
-    def __init__(self, job: Job, arrays: Arrays) -> None:
+    def __init__(self, job: Job, arrays: TorchArrays) -> None:
         self.figures: Figures = {}
         self._folder = tempfile.TemporaryDirectory()
-        rows, self._log = (
-            Path(self._folder.name) / "rows.npz",
-            self._folder.name + "/log",
-        )
+        rows = Path(self._folder.name) / "rows.npz"
+        self._log = Path(self._folder.name) / "log"
         np.savez(rows, allow_pickle=False, **arrays)
         package = str(Path(__file__).parents[2])
         paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -85,28 +79,24 @@ class TorchProcess:
                 stderr=log,
                 text=True,
             )
-        self._ask = json.dumps(dataclasses.asdict(job) | {"rows": str(rows)})
+        self._job = json.dumps(dataclasses.asdict(job) | {"rows": str(rows)})
 
     def __enter__(self) -> "TorchProcess":
         return self
 
     def __exit__(self, *_: Any) -> None:
-        process = self._process
-        assert process.stdin is not None and process.stdout is not None
-        process.stdin.close()
         try:
-            process.wait(timeout=30)
+            self._process.communicate(timeout=30)  # closes its input, by which it ends
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        process.stdout.close()
+            self._process.kill()
+            self._process.communicate()
         self._folder.cleanup()
 
-    def _answer(self, line: str) -> Figures:
-        """What it answers to a line.
+    def _request(self, line: str) -> Figures:
+        """Send a line, and return the answer.
 
         Raises:
-            RuntimeError: it says that it failed, or says nothing more.
+            RuntimeError: the process failed or ended.
         """
         process = self._process
         assert process.stdin is not None and process.stdout is not None
@@ -114,29 +104,29 @@ class TorchProcess:
             process.stdin.write(line + "\n")
             process.stdin.flush()
         except BrokenPipeError:
-            pass  # it has ended; what it said last is read below
-        said = process.stdout.readline()
-        if not said:
+            pass  # it has ended; its last answer is read below
+        answer_line = process.stdout.readline()
+        if not answer_line:
             code = process.wait()
-            lines = Path(self._log).read_text(errors="replace").split("\n")
+            lines = self._log.read_text(errors="replace").split("\n")
             last = next((text for text in reversed(lines) if text.strip()), "")
             raise RuntimeError(f"PyTorch's process ended with code {code}. {last}")
-        answer: Figures = json.loads(said)
+        answer: Figures = json.loads(answer_line)
         if "error" in answer:
             raise RuntimeError(answer["error"])
         return answer
 
     def wait_until_ready(self) -> None:
-        """Wait for its first step, which compiles where it is to.
+        """Wait until its first step, with any compiling, is done.
 
         Raises:
-            RuntimeError: it failed.
+            RuntimeError: the process failed.
         """
-        self.figures |= self._answer(self._ask)
+        self.figures |= self._request(self._job)
 
-    def turn(self, steps: int) -> float:
-        """Have it run, and tell the seconds of a step."""
-        answer = self._answer(f"run {steps} steps")
+    def time_steps(self, steps: int) -> float:
+        """Run one step untimed, then `steps`; return the seconds of one of these."""
+        answer = self._request(f"run {steps} steps")
         seconds: float = answer.pop("seconds")
         self.figures |= answer
         return seconds

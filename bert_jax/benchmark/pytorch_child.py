@@ -1,7 +1,7 @@
-"""PyTorch's side of a comparison: does the job on its first line, a turn a line.
+"""The process that `pytorch.py` starts: reads a job, then runs steps for each line.
 
-Models are those of transformers, drawn at random, with its attention `sdpa`. Nothing of
-JAX is imported here.
+Models are those of transformers, with random parameters and its attention `sdpa`. JAX
+is not imported here.
 """
 
 import contextlib
@@ -20,56 +20,52 @@ from torch.nn.functional import cross_entropy
 
 from bert_jax.benchmark.figures import Figures, peak_memory_mib
 
-Rows = dict[str, Int[torch.Tensor, "B ..."]]
+Tensors = dict[str, Int[torch.Tensor, "B ..."]]
+"""A batch under the argument names of transformers."""
 
 
 class AsShipped(torch.nn.Module):
-    """The loss as `BertForPreTraining` gives it: scores of all positions."""
+    """The loss of `BertForPreTraining`, which scores all positions."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
         self.model = model
 
-    def forward(self, rows: Rows) -> Float[torch.Tensor, ""]:
+    def forward(self, rows: Tensors) -> Float[torch.Tensor, ""]:
         rows = {k: v for k, v in rows.items() if not k.startswith("predicted")}
         return self.model(**rows).loss
 
 
-class MaskedHead(torch.nn.Module):
-    """The same loss, with scores of the masked positions alone."""
+class MaskedHead(AsShipped):
+    """The same loss, which scores the masked positions alone."""
 
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, rows: Rows) -> Float[torch.Tensor, ""]:
+    def forward(self, rows: Tensors) -> Float[torch.Tensor, ""]:
         names = ("input_ids", "token_type_ids", "attention_mask")
-        found = self.model.bert(**{name: rows[name] for name in names})
-        hidden = found.last_hidden_state
-        places = rows["predicted"][:, :, None].expand(-1, -1, hidden.shape[-1])
-        scores, pair_scores = self.model.cls(
-            hidden.gather(1, places), found.pooler_output
-        )
+        output = self.model.bert(**{name: rows[name] for name in names})
+        hidden = output.last_hidden_state
+        # Gather the hidden states of the predicted positions: [B, P, D].
+        positions = rows["predicted"][:, :, None].expand(-1, -1, hidden.shape[-1])
+        masked = hidden.gather(1, positions)
+        scores, pair_scores = self.model.cls(masked, output.pooler_output)
         labels = rows["predicted_labels"].flatten()
         pair_loss = cross_entropy(pair_scores, rows["next_sentence_label"])
         return cross_entropy(scores.flatten(0, 1), labels) + pair_loss
 
 
 def their_config(model: dict[str, Any]) -> Any:
-    """Our configuration as transformers', whose fields ours are named after."""
+    """Return our configuration as one of transformers, whose field names we use."""
     known = transformers.BertConfig().to_dict()
     same = {k: v for k, v in model.items() if k in known and k != "dtype"}
     return transformers.BertConfig(**same)
 
 
 def adamw(model: Any, optimizer: dict[str, Any]) -> torch.optim.Optimizer:
-    """The fused AdamW; biases and LayerNorm are not decayed."""
-    decayed: dict[bool, list[Any]] = {True: [], False: []}
-    for parameter in model.parameters():
-        decayed[parameter.ndim > 1].append(parameter)
+    """Return the fused AdamW, without decay of biases and LayerNorm."""
+    decayed = [p for p in model.parameters() if p.ndim > 1]
+    others = [p for p in model.parameters() if p.ndim <= 1]
     groups = [
-        {"params": decayed[True], "weight_decay": optimizer["weight_decay"]},
-        {"params": decayed[False], "weight_decay": 0.0},
+        {"params": decayed, "weight_decay": optimizer["weight_decay"]},
+        {"params": others, "weight_decay": 0.0},
     ]
     return torch.optim.AdamW(
         groups,
@@ -80,10 +76,10 @@ def adamw(model: Any, optimizer: dict[str, Any]) -> torch.optim.Optimizer:
     )
 
 
-def training(job: dict[str, Any], rows: Rows) -> tuple[Any, Callable[[], Any]]:
-    """The model, and a step of it: loss, gradient, clipping, update.
+def training(job: dict[str, Any], rows: Tensors) -> tuple[Any, Callable[[], Any]]:
+    """Return the model, and a step: loss, gradient, clipping, update.
 
-    With bfloat16 by autocast, over float32 parameters.
+    bfloat16 is by autocast, over float32 parameters.
     """
     config = their_config(job["model"])
     device, optimizer_config = job["device"], job["optimizer"]
@@ -96,15 +92,17 @@ def training(job: dict[str, Any], rows: Rows) -> tuple[Any, Callable[[], Any]]:
     if job["compile"]:
         loss_of = torch.compile(loss_of)
     optimizer = adamw(model, optimizer_config)
-    number = job["microbatches"]
-    chunks = {name: values.chunk(number) for name, values in rows.items()}
-    parts = [{name: chunks[name][i] for name in rows} for i in range(number)]
-    low = job["model"]["dtype"] == "bfloat16"
+    num_microbatches = job["microbatches"]
+    chunks = {name: values.chunk(num_microbatches) for name, values in rows.items()}
+    microbatches = [
+        {name: chunks[name][i] for name in rows} for i in range(num_microbatches)
+    ]
+    autocast = job["model"]["dtype"] == "bfloat16"
 
     def step() -> Any:
-        for part in parts:
-            with torch.autocast(device, torch.bfloat16, enabled=low):
-                loss = loss_of(part) / number
+        for microbatch in microbatches:
+            with torch.autocast(device, torch.bfloat16, enabled=autocast):
+                loss = loss_of(microbatch) / num_microbatches
             loss.backward()
         norm = optimizer_config["max_grad_norm"]
         torch.nn.utils.clip_grad_norm_(model.parameters(), norm)
@@ -115,8 +113,8 @@ def training(job: dict[str, Any], rows: Rows) -> tuple[Any, Callable[[], Any]]:
     return model, step
 
 
-def inference(job: dict[str, Any], rows: Rows) -> tuple[Any, Callable[[], Any]]:
-    """The model, and hidden states and pooled vectors by it; weights in its dtype."""
+def inference(job: dict[str, Any], rows: Tensors) -> tuple[Any, Callable[[], Any]]:
+    """Return the model, and a step: hidden states and pooled vectors, no dropout."""
     model = transformers.AutoModel.from_config(
         their_config(job["model"]), attn_implementation="sdpa"
     )
@@ -131,14 +129,14 @@ def inference(job: dict[str, Any], rows: Rows) -> tuple[Any, Callable[[], Any]]:
 
 
 def usable_cores() -> int:
-    """How many cores this process may use."""
+    """The number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 class Worker:
-    """The job at work."""
+    """A model on a device, after its first step."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         self.device = job["device"]
@@ -163,18 +161,18 @@ class Worker:
             "threads": torch.get_num_threads(),
         }
         if job["compile"]:
-            # What a second call may compile anew must not be timed either.
+            # A second call may compile again, which must not be timed either.
             self.step()
 
     def wait(self) -> None:
-        """Until the device has done all that it was given."""
+        """Wait until the device has finished."""
         if self.device == "cuda":
             torch.cuda.synchronize()
 
-    def turn(self, steps: int) -> Figures:
-        """Seconds of a step, after one that is not timed; the peak of memory so far.
+    def time_steps(self, steps: int) -> Figures:
+        """Run one step untimed, then `steps`; return their time and the peak memory.
 
-        What memory a GPU has cached is given back, for others to take their turn.
+        A GPU's cached memory is released for the other processes.
         """
         self.step()
         self.wait()
@@ -191,8 +189,8 @@ class Worker:
 
 
 def main() -> None:
-    """Answer lines until there are no more."""
-    # What libraries print must not come between the answers.
+    """Answer each line of standard input with a line of JSON."""
+    # Send what libraries print to stderr, away from the answers.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     with contextlib.closing(answers):
@@ -200,7 +198,7 @@ def main() -> None:
             worker = Worker(json.loads(sys.stdin.readline()))
             print(json.dumps(worker.figures), file=answers)
             for line in sys.stdin:
-                print(json.dumps(worker.turn(int(line.split()[1]))), file=answers)
+                print(json.dumps(worker.time_steps(int(line.split()[1]))), file=answers)
         except Exception as error:
             first = (str(error).strip().split("\n") or [""])[0][:300]
             message = f"{type(error).__name__}: {first}"

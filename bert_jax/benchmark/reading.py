@@ -1,6 +1,5 @@
 """The input pipeline: rows from memory-mapped shards to NumPy batches."""
 
-import argparse
 import importlib.util
 import statistics
 import tempfile
@@ -10,22 +9,23 @@ import numpy as np
 from etils import epath
 
 from bert_jax.benchmark.figures import Figures
+from bert_jax.benchmark.options import InputOptions
 from bert_jax.benchmark.synthetic import synthetic_rows
 from bert_jax.data.pipeline import row_numbers, stream
 from bert_jax.data.records import Rows, columns, write_rows
 
 
-def benchmark_input(options: argparse.Namespace) -> Figures:
-    """Rows from memory-mapped shards to NumPy batches, in random order, by tf.data.
+def benchmark_input(options: InputOptions) -> Figures:
+    """Time reading rows from memory-mapped shards to NumPy batches, in random order.
 
-    The plain iterator, used where TensorFlow is not installed, runs alternately.
+    The plain iterator and, where TensorFlow is installed, tf.data take turns.
     """
-    number = options.rows
-    table = synthetic_rows(number, options.sequence_length, vocab_size=30522)
-    kinds = [False]
+    num_rows = options.rows
+    table = synthetic_rows(num_rows, options.sequence_length, vocab_size=30522)
+    readers = {"plain_tokens_per_second": False}
     if importlib.util.find_spec("tensorflow") is not None:
-        kinds.append(True)
-    rates: dict[bool, list[float]] = {kind: [] for kind in kinds}
+        readers["tf_data_tokens_per_second"] = True
+    rates: dict[str, list[float]] = {name: [] for name in readers}
     with tempfile.TemporaryDirectory() as folder:
         path = epath.Path(folder) / "rows.npy"
         write_rows(path, table)
@@ -34,17 +34,16 @@ def benchmark_input(options: argparse.Namespace) -> Figures:
         def read(step: int) -> dict[str, np.ndarray]:
             size = options.batch_size
             positions = step * size + np.arange(size)
-            return columns(rows.gather(row_numbers(number, 0, positions)))
+            return columns(rows.gather(row_numbers(num_rows, 0, positions)))
 
-        steps = max(2, number // options.batch_size)
+        steps = max(2, num_rows // options.batch_size)
         for _ in range(options.repeats):
-            for kind in kinds:
-                batches = stream(read, 0, steps, use_tensorflow=kind)
+            for name, use_tensorflow in readers.items():
+                batches = stream(read, 0, steps, use_tensorflow=use_tensorflow)
                 next(batches)
                 start = time.perf_counter()
                 tokens = sum(int(batch["end"].sum()) for batch in batches)
-                rates[kind].append(tokens / (time.perf_counter() - start))
-    names = {False: "plain_tokens_per_second", True: "tf_data_tokens_per_second"}
-    return {"rows": number} | {
-        names[kind]: statistics.median(values) for kind, values in rates.items()
+                rates[name].append(tokens / (time.perf_counter() - start))
+    return {"rows": num_rows} | {
+        name: statistics.median(values) for name, values in rates.items()
     }

@@ -1,6 +1,5 @@
 """Rows of random tokens, and pretraining on them."""
 
-import argparse
 import dataclasses
 from typing import TYPE_CHECKING
 
@@ -8,6 +7,7 @@ import numpy as np
 from etils import epath
 from jaxtyping import Shaped
 
+from bert_jax.benchmark.options import TrainOptions
 from bert_jax.config import (
     PRESETS,
     DataConfig,
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
 
 
 def synthetic_rows(
-    number: int, sequence_length: int, vocab_size: int
+    num_rows: int, sequence_length: int, vocab_size: int
 ) -> Shaped[np.ndarray, " N"]:
-    """Full rows of random tokens, as a prepared dataset holds them."""
+    """Return full rows of random tokens, in the format of a prepared dataset."""
     generator = np.random.default_rng(0)
-    rows = np.zeros(number, row_dtype(sequence_length, vocab_size))
+    rows = np.zeros(num_rows, row_dtype(sequence_length, vocab_size))
     shape = rows["tokens"].shape
     rows["tokens"] = generator.integers(5, vocab_size, shape, np.uint16)
     rows["second"] = sequence_length // 2
     rows["end"] = sequence_length
-    rows["next_sentence_label"] = generator.integers(0, 2, (number, 1))
+    rows["next_sentence_label"] = generator.integers(0, 2, (num_rows, 1))
     return rows
 
 
-def synthetic_config(options: argparse.Namespace) -> PretrainConfig:
-    """Pretraining of the asked size; beside PyTorch, which takes one, on one device."""
+def synthetic_config(options: TrainOptions) -> PretrainConfig:
+    """Return the configuration of pretraining; on one device if PyTorch is compared."""
     model = dataclasses.replace(
         PRESETS[options.model], dtype=options.dtype, remat=options.remat
     )
-    if options.no_dropout:
+    if not options.dropout:
         model = dataclasses.replace(
             model, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
         )
@@ -53,7 +53,7 @@ def synthetic_config(options: argparse.Namespace) -> PretrainConfig:
         model=model,
         data=DataConfig(sequence_length=options.sequence_length, pairs="nsp"),
         masking=MaskingConfig(
-            # The paper's slots: 20 at 128 tokens, 80 at 512.
+            # The paper's prediction slots: 20 at 128 tokens, 80 at 512.
             max_predictions=-(-options.sequence_length * 5 // 32),
             mask_token_id=4,
             vocab_size=model.vocab_size,
@@ -64,8 +64,8 @@ def synthetic_config(options: argparse.Namespace) -> PretrainConfig:
     )
 
 
-def synthetic_task(options: argparse.Namespace) -> tuple[PretrainConfig, "Task"]:
-    """Pretraining of the asked size on synthetic rows."""
+def synthetic_task(options: TrainOptions) -> tuple[PretrainConfig, "Task"]:
+    """Return pretraining on synthetic rows: its configuration and task."""
     from bert_jax.tasks.pretraining import PretrainingTask
 
     config = synthetic_config(options)

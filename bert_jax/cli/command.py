@@ -1,4 +1,4 @@
-"""How a verb reads its options, by tyro."""
+"""How the options of a verb are read, by tyro."""
 
 import contextlib
 import dataclasses
@@ -6,107 +6,139 @@ import difflib
 import io
 import re
 import runpy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar, get_type_hints
 
 from bert_jax.config.checks import did_you_mean
+from bert_jax.config.descriptions import field_descriptions
 from bert_jax.terminal.messages import UsageError
 
+if TYPE_CHECKING:
+    from tyro.constructors import ConstructorRegistry
+
+OptionsT = TypeVar("OptionsT")
 ConfigT = TypeVar("ConfigT")
 
 
-@dataclasses.dataclass(frozen=True)
-class StartOptions:
-    """How a run is started; nothing of it belongs to the run itself."""
+def parse(
+    options_class: type[OptionsT],
+    arguments: Sequence[str],
+    verb: str,
+    default: OptionsT | None = None,
+) -> OptionsT:
+    """Build the options of a verb, a dataclass, from its arguments.
 
-    extend: bool = False
-    """Go on with the run in workdir for more steps, or at another learning rate, than
-    it had so far."""
-    deterministic: bool = False
-    """On GPUs, the same bits from the same run; slower."""
-    initialization_timeout: int = 300
-    """Seconds that several processes wait for each other at the start."""
+    Args:
+        verb: its name in help and messages.
+        default: values of the options that are not given; None: those of the class.
 
-
-DEFAULT_START = StartOptions()
-
-
-def parse_options(
-    command: Callable[..., ConfigT], verb: str, args: Sequence[str]
-) -> ConfigT:
-    """Build the arguments of `command` from the command line, and call it.
-
-    `command` only gathers what it is given: tyro takes a ValueError that it raises for
-    a misprint, and draws a box around it. Where a configuration refuses a value, its
-    own line is the better answer, so that is raised on.
+    Raises:
+        UsageError: an option is unknown, or its value is missing or of another type.
+        ValueError: a configuration rejects a value.
     """
     import tyro
 
-    complaint = io.StringIO()
+    errors = io.StringIO()
     try:
-        with contextlib.redirect_stderr(complaint):
+        with contextlib.redirect_stderr(errors):
             return tyro.cli(
-                command,
+                options_class,
                 prog=f"bert-jax {verb}",
-                args=list(args),
+                args=list(arguments),
+                default=tyro.MISSING_NONPROP if default is None else default,
+                registry=registry(),
             )
     except SystemExit as stop:
-        failure = stop.__context__
-        # tyro wraps what a part of the configuration refuses, naming the part by a
-        # string; what the whole refuses it does not, and it names an option otherwise.
-        if isinstance(getattr(failure, "arg", None), str):
-            failure = failure.__context__ if failure else None
-        if isinstance(failure, ValueError):
-            raise failure from None
+        # tyro also exits where a dataclass raises ValueError, whose own message is
+        # better. For a nested dataclass it wraps that error, with the field's name in
+        # `arg`; in errors of its own `arg` is an object.
+        error = stop.__context__
+        if isinstance(getattr(error, "arg", None), str):
+            error = error.__context__ if error else None
+        if isinstance(error, ValueError):
+            raise error from None
         if stop.code:
-            raise UsageError(in_a_line(complaint.getvalue(), verb)) from None
+            raise UsageError(error_message(errors.getvalue(), verb)) from None
         raise
 
 
-def in_a_line(box: str, verb: str) -> str:
-    """What tyro draws in a box, in a line.
+def registry() -> "ConstructorRegistry":
+    """Return tyro's rule for our dataclasses, whose descriptions are in one line.
+
+    tyro's own rule keeps the line breaks of docstrings, which its completion scripts
+    take for the ends of words.
+    """
+    from tyro import MISSING_NONPROP, constructors
+
+    registry = constructors.ConstructorRegistry()
+
+    @registry.struct_rule
+    def dataclass_rule(
+        info: constructors.StructTypeInfo,
+    ) -> constructors.StructConstructorSpec | None:
+        is_ours = getattr(info.type, "__module__", "").startswith("bert_jax.")
+        if not (is_ours and dataclasses.is_dataclass(info.type)):
+            return None
+        descriptions = field_descriptions(info.type)
+        hints = get_type_hints(info.type, include_extras=True)
+        specs = []
+        for field in dataclasses.fields(info.type):
+            default = getattr(info.default, field.name, field.default)
+            if default is dataclasses.MISSING:
+                default = MISSING_NONPROP
+            name = field.name
+            description = descriptions.get(name)
+            spec = constructors.StructFieldSpec(name, hints[name], default, description)
+            specs.append(spec)
+        return constructors.StructConstructorSpec(info.type, tuple(specs))
+
+    return registry
+
+
+def error_message(box: str, verb: str) -> str:
+    """Return an error that tyro draws as a box in one line.
 
     Args:
-        box: a title, then paragraphs between rules: the fault, and options like it.
-        verb: for the hint at its options.
+        box: a title, then paragraphs between rules: the error, and similar options.
+        verb: the verb whose options were parsed.
     """
     paragraphs: list[list[str]] = [[]]
     for line in box.splitlines()[1:]:
         text = re.sub(r"^[│╰ ] ?|[│╯]$", "", line).rstrip()
         if text.strip("─- "):
             paragraphs[-1].append(text)
-        elif text:  # a rule; where the locale has no such characters, of hyphens
+        elif text:  # a rule; of hyphens where the locale lacks the line characters
             paragraphs.append([])
-    fault, *rest = [paragraph for paragraph in paragraphs if paragraph] or [[box]]
-    told = " ".join(" ".join(fault).split())
-    see = f"`bert-jax {verb} --help` tells its options."
-    if told.startswith("Missing from"):
-        named = (re.match(r" {4}(\S+)", line) for line in fault)
-        missing = " and ".join(match[1] for match in named if match)
-        return f"{verb} needs {missing}; {see}"
-    if told.startswith(_UNKNOWN):
-        like = (re.match(r" {4}(--\S+)", line) for part in rest for line in part)
-        words = told.removeprefix(_UNKNOWN).split(", ")
-        names = [match[1].rstrip(",") for match in like if match]
-        return f"{_unknown(verb, words, names)}{see}"
-    if match := re.match(
-        r"invalid choice '(.*)' for argument '(.*)'\. .*\((.*)\)", told
-    ):
-        value, option, choices = match.groups()
-        allowed = tuple(re.findall(r"'([^']*)'", choices))
-        listed = ", ".join(name or "''" for name in allowed)
-        hint = did_you_mean(value, allowed) or "."
-        return f"{option}={value} must be one of {listed}{hint}"
-    for pattern, plain in _PLAINLY.items():
-        told = re.sub(pattern, plain, told)
-    return f"{told.rstrip('.')}; {see}"
+    error, *rest = [paragraph for paragraph in paragraphs if paragraph] or [[box]]
+    message = " ".join(" ".join(error).split())
+    see_help = f"`bert-jax {verb} --help` lists the options."
+    if message.startswith("Missing from"):
+        missing = re.findall(r"^ {4}(\S+)", "\n".join(error), re.MULTILINE)
+        return f"{verb} needs {' and '.join(missing)}; {see_help}"
+    if message.startswith(_UNKNOWN):
+        words = message.removeprefix(_UNKNOWN).split(", ")
+        lines = "\n".join(line for paragraph in rest for line in paragraph)
+        similar = re.findall(r"^ {4}(--[^\s,]+)", lines, re.MULTILINE)
+        return f"{_unknown_options(verb, words, similar)}{see_help}"
+    if match := re.match(_INVALID_CHOICE, message):
+        value, option, listed = match.groups()
+        choices = tuple(re.findall(r"'([^']*)'", listed))
+        allowed = ", ".join(choice or "''" for choice in choices)
+        hint = did_you_mean(value, choices) or "."
+        return f"{option}={value} must be one of {allowed}{hint}"
+    for pattern, replacement in _PLAIN_MESSAGES.items():
+        message = re.sub(pattern, replacement, message)
+    return f"{message.rstrip('.')}; {see_help}"
 
 
-_CHOICE = r"invalid choice '(.*)' for argument '(.*)'\. .*\((.*)\)"
 _UNKNOWN = "Unrecognized options: "
-_PLAINLY = {
+_INVALID_CHOICE = r"invalid choice '(.*)' for argument '(.*)'\. .*\((.*)\)"
+_PLAIN_MESSAGES = {
     r"Error parsing (\S+): invalid literal for int.. .*: '(.*)'": (
+        r"\1=\2 must be a whole number"
+    ),
+    r"Error parsing (\S+): no type matching {None}\|INT .* from \['(.*?)'\].*": (
         r"\1=\2 must be a whole number"
     ),
     r"Error parsing (\S+): could not convert string to float: '(.*)'": (
@@ -118,27 +150,28 @@ _PLAINLY = {
     ),
     r"Missing value for argument '(.*)'\. .*": r"\1 needs a value",
 }
+"""Messages of tyro, as patterns, and ours instead of them."""
 
 
-def _unknown(verb: str, words: list[str], like: list[str]) -> str:
-    """What `verb` does not take, and what it does that is like it."""
+def _unknown_options(verb: str, words: list[str], similar: list[str]) -> str:
+    """Name the words that `verb` does not take, and similar options of it."""
     options = [word for word in words if word.startswith("-")] or words
-    near = [difflib.get_close_matches(option, like, n=1) for option in options]
-    hints = [names[0] for names in near if names]
-    said = f"{verb} does not take {', '.join(options[:5])}; "
+    matches = [difflib.get_close_matches(option, similar, n=1) for option in options]
+    hints = [names[0] for names in matches if names]
+    message = f"{verb} does not take {', '.join(options[:5])}; "
     if hints:
-        return f"{said}did you mean {' and '.join(hints)}? "
+        return f"{message}did you mean {' and '.join(hints)}? "
     if words[0].lower() in ("true", "false", "yes", "no", "0", "1"):
-        return f"{said}what is on or off is --NAME or --no-NAME, without a word; "
-    return said
+        return f"{message}a switch is --NAME or --no-NAME, without a value; "
+    return message
 
 
-def load_config(path: str, kind: type[ConfigT]) -> ConfigT:
-    """The object that a configuration file binds to the name `config`.
+def load_config(path: str, config_class: type[ConfigT]) -> ConfigT:
+    """Return the object that a configuration file binds to the name `config`.
 
     Raises:
         UsageError: the file is missing, fails, exits, or does not bind `config` to a
-            `kind`.
+            `config_class`.
     """
     if not Path(path).is_file():
         raise UsageError(f"{path} is not a file; name a configuration file.")
@@ -146,9 +179,11 @@ def load_config(path: str, kind: type[ConfigT]) -> ConfigT:
         config = runpy.run_path(path).get("config")
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # sys.exit too: a run that did not begin
+    except BaseException as error:  # sys.exit too: the run has not started
         reason = f"{type(error).__name__}: {error}".rstrip(": ")
         raise UsageError(f"{path} fails: {reason}; mend it.") from error
-    if not isinstance(config, kind):
-        raise UsageError(f"{path} must bind the name config to a {kind.__name__}.")
+    if not isinstance(config, config_class):
+        raise UsageError(
+            f"{path} must bind the name config to a {config_class.__name__}."
+        )
     return config

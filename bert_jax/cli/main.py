@@ -1,202 +1,117 @@
-"""The command line: verbs that call the package, each importing only what it needs."""
+"""The command line: find the verb, run it, and report an error in one line."""
 
-import dataclasses
 import difflib
-import importlib
+import importlib.util
 import logging
 import os
 import signal
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Annotated, NoReturn, TypeAlias
+from typing import NoReturn
 
-from bert_jax.cli.command import parse_options
+from bert_jax.cli.command import parse, registry
+from bert_jax.cli.verbs import GROUPS, USAGE, VERBS
 from bert_jax.distributed import environment
 from bert_jax.terminal import messages, signals
-from bert_jax.terminal.messages import (
-    UsageError,
-    explain,
-    one_line,
-    printable,
-    show_warnings_in_a_line,
-    silence_resource_tracker,
-    write_any_text,
-)
+from bert_jax.terminal.messages import UsageError, one_line
 
-Verb: TypeAlias = Callable[[Sequence[str]], int]
-
-USAGE = """\
-usage: bert-jax VERB [OPTIONS]        bert-jax VERB --help tells a verb's options
-
-  vocab       learn a vocabulary from text files
-  prepare     turn text files into a dataset of training rows
-  pretrain    pretrain a model on a dataset; again, to go on with it
-  finetune    fine-tune a model on a task; again, to go on with it
-  evaluate    score a fine-tuned model on a file, and write its predictions
-  predict     a fine-tuned model's answers for a file or standard input
-  features    hidden states of each token of a file's lines
-  convert     import a model of another library, or export one
-  inspect     what a dataset or a model holds, and whether it is whole
-  doctor      what is wrong with this machine
-  benchmark   measure training, inference, input or preparation on this machine
-  demo        the whole story, offline, on the documentation of installed packages
-
-  --version   print the version
-  --debug     before or after a verb: show the traceback of an error
-"""
-
-
-def vocab(arguments: Sequence[str]) -> int:
-    """Learn a vocabulary from text files."""
-    from bert_jax.config import VocabularyConfig
-
-    config = parse_options(VocabularyConfig, "vocab", arguments)
-    from bert_jax.data.vocabulary import train_vocabulary
-
-    tokenizer = train_vocabulary(config)
-    print(
-        f"{printable(config.output)}: {tokenizer.kind}, {tokenizer.vocab_size} tokens, "
-        f"{'cased' if tokenizer.cased else 'uncased'}."
-    )
-    return 0
-
-
-def prepare(arguments: Sequence[str]) -> int:
-    """Turn text into a dataset of training rows; what follows -- is for Apache Beam."""
-    from bert_jax.config import PrepareConfig
-
-    ours, beams = list(arguments), []
-    if "--" in ours:
-        place = ours.index("--")
-        ours, beams = ours[:place], ours[place + 1 :]
-    config = parse_options(PrepareConfig, "prepare", ours)
-    if beams:
-        config = dataclasses.replace(config, beam_options=tuple(beams))
-    from bert_jax.data.prepare import prepare as run
-
-    run(config)
-    return 0
-
-
-def inspect(arguments: Sequence[str]) -> int:
-    """What a directory holds."""
-    import tyro
-
-    def command(
-        path: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="PATH")],
-        verify: bool = False,
-    ) -> tuple[str, bool]:
-        """What a dataset, a workdir or a model holds.
-
-        Args:
-            path: its directory, or hf:OWNER/NAME@REVISION.
-            verify: compare the sha256 of every file.
-        """
-        return path, verify
-
-    path, verify = parse_options(command, "inspect", arguments)
-    from bert_jax.diagnostics.inspect import inspect as run
-
-    for line in run(path, verify):
-        print(printable(line))
-    return 0
-
-
-def doctor(arguments: Sequence[str]) -> int:
-    """What is wrong with this machine."""
-
-    def command() -> None:
-        """Versions, devices and their arithmetic, disk, common mistakes."""
-
-    parse_options(command, "doctor", arguments)
-    from bert_jax.diagnostics.doctor import main as run
-
-    return run()
-
-
-def demo(arguments: Sequence[str]) -> int:
-    """The whole story on the embedded corpus."""
-
-    def command(workdir: str = "bert_jax_demo") -> str:
-        """Vocabulary, dataset, pretraining and predictions, offline.
-
-        Args:
-            workdir: directory for all that the demo makes.
-        """
-        return workdir
-
-    workdir = parse_options(command, "demo", arguments)
-    import jax
-
-    from bert_jax.demo.demo import demo as run
-
-    jax.devices()  # it fails before files are written, where there is none
-    run(workdir)
-    return 0
-
-
-def benchmark(arguments: Sequence[str]) -> int:
-    """Measure this machine. Compiling is measured too, so no program is kept."""
-    environment.configure_jax(os.environ, compilation_cache=False)
-    return lazy_verb("benchmark", "main")(arguments)
-
-
-def lazy_verb(module: str, name: str) -> Verb:
-    """The verb that a module of ours has under a name; loaded when it is called."""
-
-    def run(arguments: Sequence[str]) -> int:
-        verb: Verb = getattr(importlib.import_module(f"bert_jax.{module}"), name)
-        return verb(arguments)
-
-    return run
-
-
-VERBS: dict[str, Verb] = {
-    "vocab": vocab,
-    "prepare": prepare,
-    "pretrain": lazy_verb("cli.pretraining", "pretrain"),
-    "finetune": lazy_verb("cli.finetuning", "finetune"),
-    "evaluate": lazy_verb("cli.finetuning", "evaluate"),
-    "predict": lazy_verb("cli.finetuning", "predict"),
-    "features": lazy_verb("cli.finetuning", "features"),
-    "convert": lazy_verb("cli.conversion", "convert"),
-    "inspect": inspect,
-    "benchmark": benchmark,
-    "doctor": doctor,
-    "demo": demo,
-}
+HELP = ("-h", "--help", "help")
+COMPLETION = "--tyro-print-completion"
+SHELLS = ("bash", "zsh", "fish", "tcsh")
+COMPUTING = set("pretrain finetune evaluate predict features benchmark demo".split())
+"""Verbs that spend their time in steps."""
 
 
 def run_verb(arguments: Sequence[str]) -> int:
-    """Find the verb and run it.
+    """Run the verb that the arguments name, and return the exit code.
+
+    Raises:
+        UsageError: there is no such verb, or its arguments are wrong.
+    """
+    first, *rest = arguments or ["--help"]
+    if first in HELP:
+        print(USAGE, end="")
+    elif first == "--version":
+        from importlib.metadata import version
+
+        print(f"bert_jax {version('bert_jax')}")
+    elif first == COMPLETION:
+        print_completion(rest)
+    elif first in GROUPS and (not rest or rest[0] in HELP):
+        print_group_help(first)
+    else:
+        name = verb_name(arguments)
+        verb = VERBS[name]
+        read = verb.load(verb.read) if verb.read else parse
+        rest = list(arguments[len(name.split()) :])
+        options = read(verb.load(verb.options), rest, name)
+        exit_code: int = verb.load(verb.run)(options)
+        return exit_code
+    return 0
+
+
+def verb_name(arguments: Sequence[str]) -> str:
+    """Return the verb, of one or two words, that the arguments begin with.
 
     Raises:
         UsageError: there is no such verb.
     """
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(USAGE, end="")
-        return 0
-    if arguments[0] == "--version":
-        from importlib.metadata import version
+    first, *rest = arguments
+    if first in VERBS:
+        return first
+    if first not in GROUPS:
+        similar = difflib.get_close_matches(first, [*VERBS, *GROUPS], n=1)
+        hint = "bert-jax --help lists them."
+        if similar:
+            hint = f"did you mean {similar[0]}?"
+        raise UsageError(f"{first!r} is not a verb; {hint}")
+    verbs = ", ".join(name.split()[1] for name in VERBS if name.startswith(f"{first} "))
+    if f"{first} {rest[0]}" not in VERBS:
+        raise UsageError(f"{first} {rest[0]!r} must be {first} {verbs}.")
+    return f"{first} {rest[0]}"
 
-        print(f"bert_jax {version('bert_jax')}")
-        return 0
-    verb, *rest = arguments
-    if verb not in VERBS:
-        near = difflib.get_close_matches(verb, VERBS, n=1)
-        hint = f"did you mean {near[0]}?" if near else "bert-jax --help lists them."
-        raise UsageError(f"{verb!r} is not a verb; {hint}")
-    return VERBS[verb](rest)
+
+def print_group_help(group: str) -> None:
+    """Print the verbs of a group, with the docstrings of their options."""
+    print(f"usage: bert-jax {group} VERB [OPTIONS]    VERB --help lists the options\n")
+    for name, verb in VERBS.items():
+        if name.startswith(f"{group} "):
+            print(f"  {name.split()[1]:11} {verb.load(verb.options).__doc__}")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; what a user did wrong is one line, and exit code 2."""
+def print_completion(shell: Sequence[str]) -> None:
+    """Print a script that completes every verb and its options in a shell.
+
+    Raises:
+        UsageError: there is no script for that shell.
+    """
+    if len(shell) != 1 or shell[0] not in SHELLS:
+        raise UsageError(f"{COMPLETION} needs one of {', '.join(SHELLS)}.")
+    if shell[0] == "tcsh" and importlib.util.find_spec("shtab") is None:
+        raise UsageError(f"{COMPLETION} tcsh needs shtab; `pip install shtab`.")
+    from tyro.extras import SubcommandApp
+
+    apps = {name: SubcommandApp() for name in ("", *GROUPS)}
+    for name, verb in VERBS.items():
+        group, _, word = name.rpartition(" ")
+        apps[group].command(verb.load(verb.options), name=word)
+    for name in GROUPS:
+        apps[""].command(apps[name], name=name)
+    arguments = [COMPLETION, *shell]
+    apps[""].cli(prog="bert-jax", args=arguments, registry=registry())
+
+
+def main(
+    arguments: Sequence[str] | None = None,
+    run: Callable[[Sequence[str]], int] = run_verb,
+) -> int:
+    """Run the command line; a user's mistake is one line, and exit code 2."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
     if not debug:
-        # Orbax logs tracebacks of errors that it raises as well, asyncio those of the
-        # other writes that the same full disk ended.
+        # Orbax also logs the tracebacks of errors that it raises; asyncio logs those
+        # of the other writes that the same full disk ended.
         for name in ("absl", "asyncio"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
         sys.unraisablehook = messages.ignore_closed_event_loop
@@ -204,28 +119,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
         with signals.interruptible():
-            return run_verb(arguments)
+            return run(arguments)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except BrokenPipeError:
-        # Whoever read our output has gone, as in `bert-jax … | head`: end as SIGPIPE
-        # would end us, without a further complaint when Python closes the stream.
+        # The reader of our output has closed it, as in `bert-jax … | head`. Exit as
+        # after SIGPIPE, without another error when Python closes the stream.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except Exception as error:
         if debug:
             raise
-        return _explain(error)
+        return report(error)
 
 
-def _explain(error: Exception) -> int:
-    """Say in one line what went wrong, and give the exit code for it."""
+def report(error: Exception) -> int:
+    """Print an error in one line, and return its exit code.
+
+    Raises:
+        Exception: `error` itself, where it is a mistake of this package.
+    """
     from bert_jax.training.faults import InterruptedRun
 
     if isinstance(error, InterruptedRun):
         print(one_line(error), file=sys.stderr)
         return error.exit_code
-    explained = explain(error)
+    explained = messages.explain(error)
     if explained is None:
         raise error
     line, code = explained
@@ -233,18 +152,14 @@ def _explain(error: Exception) -> int:
     return code
 
 
-COMPUTING = set("pretrain finetune evaluate predict features benchmark demo".split())
-"""Verbs whose time goes into steps."""
-
-
-def entry_point(*verb: str) -> NoReturn:
-    """What the `bert-jax` command runs, or that of a single verb."""
+def entry_point(*room: str) -> NoReturn:
+    """Run the command `bert-jax`, or `python -m bert_jax.ROOM`."""
     signals.install()
-    write_any_text()
-    show_warnings_in_a_line()
-    silence_resource_tracker(os.environ)
-    arguments = [*verb, *sys.argv[1:]]
-    if COMPUTING.intersection(arguments[:2]):
+    messages.write_any_text()
+    messages.show_warnings_in_a_line()
+    messages.silence_resource_tracker(os.environ)
+    if COMPUTING.intersection([*room, *sys.argv[1:]][:2]):
         with signals.blocked():
             environment.reexec_with_huge_pages(os.environ)
-    sys.exit(main(arguments))
+    run = importlib.import_module(f"bert_jax.{room[0]}").main if room else run_verb
+    sys.exit(main(run=run))

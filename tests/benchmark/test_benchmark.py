@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from bert_jax.benchmark import main
-from bert_jax.benchmark.command import WHAT, parser, print_table
+from bert_jax.benchmark.command import WHAT, parse, print_table
 from bert_jax.benchmark.figures import alternate, rates, ratios
 from bert_jax.benchmark.synthetic import synthetic_task
+from bert_jax.cli.command import parse as parse_by_tyro
 from bert_jax.cli.main import main as cli_main
 from bert_jax.config import BertConfig
 from bert_jax.model.flops import (
@@ -56,15 +57,13 @@ def test_train(tmp_path, capsys):
 
 def test_options_of_the_step_reach_it():
     words = "--remat layer --microbatches 2 --no-dropout --dtype bfloat16".split()
-    config, _ = synthetic_task(parser().parse_args(["train", *SIZE, *words]))
+    config, _ = synthetic_task(parse(["train", *SIZE, *words]))
     model = config.model
     assert (model.remat, model.dtype, config.microbatches) == ("layer", "bfloat16", 2)
     assert model.hidden_dropout_prob == model.attention_probs_dropout_prob == 0
-    fused, _ = synthetic_task(
-        parser().parse_args(["train", *SIZE, "--fused-attention"])
-    )
+    fused, _ = synthetic_task(parse(["train", *SIZE, "--fused-attention"]))
     assert fused.model.fused_attention and fused.model.hidden_dropout_prob == 0.1
-    plain, _ = synthetic_task(parser().parse_args(["train", *SIZE]))
+    plain, _ = synthetic_task(parse(["train", *SIZE]))
     assert plain.model == BertConfig.tiny() and plain.microbatches == 1
 
 
@@ -95,18 +94,57 @@ def test_prepare(corpus, capsys):
 
 
 def test_no_repeats_is_no_measurement():
-    with pytest.raises(UsageError, match="--repeats: 0 must be at least 1"):
+    with pytest.raises(ValueError, match="repeats=0 must be at least 1"):
         main(["train", "--repeats", "0"])
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("train", ""),
+        ("train", "--model tiny --dtype bfloat16 --steps 3 --no-dropout --threads 2"),
+        ("inference", "--compare torch --torch-compile --json out.json"),
+        ("input", "--rows 100 --repeats 2 --sequence-length 64"),
+        ("prepare", "--input a.txt b.txt --vocab-size 99"),
+    ],
+)
+def test_argparse_reads_what_tyro_reads(what, words):
+    options = parse([what, *words.split()])
+    assert options == parse_by_tyro(WHAT[what][0], words.split(), f"benchmark {what}")
+    defaults = WHAT[what][0]()
+    assert (options == defaults) == (not words)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("", "the following arguments are required: what"),
+        ("nothing", "invalid choice: 'nothing'"),
+        ("train --model huge", "argument --model: invalid choice: 'huge'"),
+        ("train --zz", "unrecognized arguments: --zz"),
+    ],
+)
+def test_what_argparse_refuses_is_one_line(words, message):
+    with pytest.raises(UsageError, match=message) as refused:
+        main(words.split())
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("what", WHAT)
+def test_argparse_has_the_help_of_the_fields(what, capsys):
+    with pytest.raises(SystemExit):
+        parse([what, "--help"])
+    assert "Tokens a row. (default: 128)" in " ".join(capsys.readouterr().out.split())
 
 
 def test_all_take_a_turn_before_any_has_another():
     taken = []
 
-    def turn(name, seconds):
+    def timer(name, seconds):
         return lambda steps: taken.append((name, steps)) or seconds
 
-    turns = {"ours": turn("ours", 1.0), "theirs": turn("theirs", 3.0)}
-    seconds = alternate(turns, repeats=2, steps=4)
+    timers = {"ours": timer("ours", 1.0), "theirs": timer("theirs", 3.0)}
+    seconds = alternate(timers, repeats=2, steps=4)
     assert taken == [("ours", 4), ("theirs", 4)] * 2
     assert seconds == {"ours": [1.0, 1.0], "theirs": [3.0, 3.0]}
 
@@ -222,7 +260,7 @@ def test_both_variants_of_pytorch_have_the_same_loss():
     from bert_jax.benchmark.training import torch_rows
     from bert_jax.masking.batch import mask_tokens
 
-    config, task = synthetic_task(parser().parse_args(["train", *SIZE]))
+    config, task = synthetic_task(parse(["train", *SIZE]))
     rows = task.batch(0)
     masked = mask_tokens(jax.random.key(0), rows, config.masking)
     # 2 of 16 tokens are predicted, and there are 3 slots.

@@ -1,5 +1,7 @@
 """The command line as a user meets it: one line for a mistake, exit code 2."""
 
+import dataclasses
+import inspect
 import json
 import re
 import shutil
@@ -11,7 +13,8 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.cli.main import VERBS, main
+from bert_jax.cli.main import main
+from bert_jax.cli.verbs import GROUPS, USAGE, VERBS
 from bert_jax.config import PretrainConfig
 from bert_jax.config.serialization import to_dict
 
@@ -53,6 +56,96 @@ def test_help_lists_every_verb(capsys):
     assert capsys.readouterr().out == usage
     for verb in ("vocab", "prepare", "pretrain", "convert", "benchmark", "demo"):
         assert f"  {verb} " in usage
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_the_table_of_verbs(name):
+    verb = VERBS[name]
+    first, *rest = name.split()
+    assert f"\n  {first} " in USAGE and (first in GROUPS) == bool(rest)
+    options = verb.load(verb.options)
+    assert dataclasses.is_dataclass(options) and inspect.isfunction(verb.load(verb.run))
+    assert options.__dataclass_params__.frozen
+    if verb.read:
+        parameters = [*inspect.signature(verb.load(verb.read)).parameters]
+        assert parameters == ["options_class", "arguments", "verb"]
+
+
+@pytest.mark.parametrize("name", [name for name in VERBS if name != "finetune"])
+def test_help_describes_every_option(name, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([*name.split(), "--help"])
+    assert not stop.value.code
+    output = " ".join(capsys.readouterr().out.split())
+    options = VERBS[name].load(VERBS[name].options)
+    assert " ".join(options.__doc__.split()) in output
+    source = "".join(inspect.getsource(base) for base in options.__mro__[:-1])
+    described = dict(re.findall(r'^    (\w+): .*\n    """(\S+)', source, re.MULTILINE))
+    fields = {field.name for field in dataclasses.fields(options)}
+    assert fields - {"config", "data"} <= set(described)
+    assert all(word in output for word in described.values())
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_group_lists_its_verbs(group, capsys):
+    assert main([group]) == main([group, "help"]) == 0
+    usage = capsys.readouterr().out
+    assert main([group, "--help"]) == 0
+    output = capsys.readouterr().out
+    verbs = [name.split()[1] for name in VERBS if name.startswith(f"{group} ")]
+    assert len(verbs) >= 3 and all(f"\n  {verb} " in output for verb in verbs)
+    assert usage == 2 * output
+    assert f"{group} 'x' must be {group} {verbs[0]}" in refused(capsys, group, "x")
+
+
+COMPLETE = """
+eval "$1"; shift
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+"$(complete -p bert-jax | sed 's/.*-F \\([^ ]*\\) .*/\\1/')" bert-jax
+echo "${COMPREPLY[@]}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "completed"),
+    [
+        ("bert-jax pre", "predict prepare pretrain"),
+        ("bert-jax pretrain run.py --mesh.", "--mesh.data --mesh.fsdp --mesh.tensor"),
+        ("bert-jax finetune mrpc --optimizer.fr", "--optimizer.frozen-layers"),
+        ("bert-jax convert im", "import"),
+        ("bert-jax convert import --from ", "huggingface tf1"),
+        ("bert-jax benchmark train --no-dr", "--no-dropout"),
+        ("bert-jax benchmark inference --no-dr", ""),
+    ],
+)
+def test_completion_in_bash(line, completed, bash_completion):
+    command = ["bash", "-c", COMPLETE, "bash", bash_completion, *line.split(" ")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout.split() == completed.split(), done.stderr
+
+
+@pytest.fixture(scope="module")
+def bash_completion() -> str:
+    return completion("bash")
+
+
+def completion(shell: str) -> str:
+    command = [sys.executable, "-m", "bert_jax", "--tyro-print-completion", shell]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish", "tcsh"])
+def test_completion_in_other_shells(shell):
+    if shell == "tcsh":
+        pytest.importorskip("shtab")
+    script = completion(shell)
+    assert "bert-jax" in script and "reinitialise-layers" in script
+
+
+def test_shells_without_completion(capsys):
+    message = "--tyro-print-completion needs one of bash, zsh, fish, tcsh"
+    for arguments in ([], ["csh"], ["bash", "zsh"]):
+        assert message in refused(capsys, "--tyro-print-completion", *arguments)
 
 
 @pytest.mark.parametrize(
@@ -254,12 +347,11 @@ def test_a_reader_that_leaves_is_no_success(tmp_path, small_config):
     assert run.wait(timeout=300) == 141
 
 
-def test_a_device_that_is_too_small(monkeypatch, capsys):
+def test_a_device_that_is_too_small(capsys):
     def too_small(_: list[str]) -> int:
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory\nat 1 GiB.")
 
-    monkeypatch.setitem(VERBS, "doctor", too_small)
-    assert main(["doctor"]) == 1
+    assert main(["doctor"], too_small) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("bert-jax: RESOURCE_EXHAUSTED: Out of memory at 1 GiB. The ")
     assert "--dry-run --memory-gib" in line

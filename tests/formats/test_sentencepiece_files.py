@@ -10,7 +10,7 @@ from etils import epath
 from huggingface_files import stored
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
-from bert_jax.cli.conversion import convert
+from bert_jax.cli.main import main
 from bert_jax.config import VocabularyConfig
 from bert_jax.convert.export import export_huggingface
 from bert_jax.convert.receipts import write_imported
@@ -118,8 +118,8 @@ def test_there_and_back_with_the_same_bytes(tokenizer, checkpoint, tmp_path):
 
 def test_the_receipt_counts_what_differs(tokenizer, checkpoint, tmp_path, capsys):
     output = tmp_path / "out"
-    arguments = ["export", "--to", "huggingface", str(checkpoint)]
-    assert convert([*arguments, "--output", str(output)]) == 0
+    arguments = ["convert", "export", "--to", "huggingface", str(checkpoint)]
+    assert main([*arguments, "--output", str(output)]) == 0
     said = json.loads((output / "conversion.json").read_text())["tokenizer_differences"]
     theirs = HuggingFaceTokenizer.from_file(str(output / "tokenizer.json"))
     strings = sentencepiece_files.probe(tokenizer)

@@ -7,7 +7,7 @@ import re
 import jax
 import pytest
 
-from bert_jax.benchmark.command import parser
+from bert_jax.benchmark.command import parse
 from bert_jax.benchmark.synthetic import synthetic_task
 from bert_jax.config import MeshConfig, OptimizerConfig
 from bert_jax.distributed.mesh import batch_sharding, make_mesh, tree_shardings
@@ -22,7 +22,7 @@ PLATFORMS = ("tpu", "cuda")
 def lowered(words: str, mesh_config: MeshConfig, optimizer: OptimizerConfig) -> str:
     """The program of a bfloat16 training step for all of PLATFORMS, as StableHLO."""
     sizes = "train --batch-size 16 --dtype bfloat16".split()
-    config, task = synthetic_task(parser().parse_args([*sizes, *words.split()]))
+    config, task = synthetic_task(parse([*sizes, *words.split()]))
     config = dataclasses.replace(config, mesh=mesh_config, optimizer=optimizer)
     mesh = make_mesh(config.mesh, config.batch_size)
     optimizer = Optimizer.of(config)

@@ -63,7 +63,7 @@ OPTIONS = [
     ),
     Case("verb-of-convert", words("convert", "improt"), ("improt", "import")),
     Case("verb-with-escapes", words("pre\x1b[31mtrain"), ("is not a verb",)),
-    Case("benchmark-of-nothing", words("benchmark"), ("what", "--help")),
+    Case("benchmark-of-nothing", words("benchmark", "x"), ("'x' must be", "train")),
     Case(
         "benchmark-model",
         words("benchmark", "train", "--model", "huge"),

@@ -1,0 +1,86 @@
+"""The options of each benchmark. tyro, and argparse where there is none, offer them."""
+
+import dataclasses
+from typing import TYPE_CHECKING, Literal
+
+from bert_jax.config import PRESETS
+from bert_jax.config.checks import require, require_types
+
+if TYPE_CHECKING:
+    Preset = str
+else:
+    Preset = Literal[tuple(PRESETS)]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BenchmarkOptions:
+    """Options of every benchmark."""
+
+    sequence_length: int = 128
+    """Tokens a row."""
+    json: str = ""
+    """File for the figures, which are printed too."""
+
+    def __post_init__(self) -> None:
+        require_types(self)
+        for name, value in vars(self).items():
+            if type(value) is int:
+                require(value >= 1, f"{name}={value} must be at least 1.")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InferenceOptions(BenchmarkOptions):
+    """Measure the encoder's hidden states and pooled vectors."""
+
+    model: Preset = "base"
+    """Size of the model."""
+    batch_size: int = 8
+    """Rows a step."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Of the computation."""
+    repeats: int = 5
+    """Times that each program takes its turn; medians are printed."""
+    steps: int | None = None
+    """Steps a turn, after one that is not timed; None: 2 on a CPU, else 20."""
+    compare: Literal["torch"] | None = None
+    """Time PyTorch and transformers in turn."""
+    torch_compile: bool = False
+    """Time PyTorch compiled as well."""
+    threads: int | None = None
+    """Threads of PyTorch on a CPU; None: one a core."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainOptions(InferenceOptions):
+    """Measure the training step: masking, forward, backward, update."""
+
+    remat: Literal["none", "attention", "layer"] = "none"
+    """What the backward pass computes again instead of keeping."""
+    microbatches: int = 1
+    """Parts that a batch is processed in, one after another."""
+    dropout: bool = True
+    """Dropout, here and in PyTorch."""
+    fused_attention: bool = False
+    """Attention by cuDNN, where available; without dropout of the probabilities."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InputOptions(BenchmarkOptions):
+    """Measure reading rows from memory-mapped shards to batches, in random order."""
+
+    batch_size: int = 256
+    """Rows a batch."""
+    rows: int = 500_000
+    """Rows of the dataset."""
+    repeats: int = 5
+    """Times that each reader takes its turn; medians are printed."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PrepareOptions(BenchmarkOptions):
+    """Measure learning a vocabulary from text, and preparing rows."""
+
+    input: tuple[str, ...] = ()
+    """Text files; none: the documentation of the installed packages."""
+    vocab_size: int = 8192
+    """Entries of the vocabulary."""

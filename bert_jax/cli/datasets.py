@@ -1,0 +1,36 @@
+"""`bert-jax vocab` and `prepare`."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from bert_jax.cli.command import parse
+from bert_jax.config import PrepareConfig, VocabularyConfig
+from bert_jax.terminal.messages import say
+
+
+def vocab(config: VocabularyConfig) -> int:
+    from bert_jax.data.vocabulary import train_vocabulary
+
+    tokenizer = train_vocabulary(config)
+    say(
+        f"{config.output}: {tokenizer.kind}, {tokenizer.vocab_size} tokens, "
+        f"{'cased' if tokenizer.cased else 'uncased'}."
+    )
+    return 0
+
+
+def read_prepare(
+    options_class: type[PrepareConfig], arguments: Sequence[str], verb: str
+) -> PrepareConfig:
+    """Parse the arguments before `--`; those after it are options of Apache Beam."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    config = parse(options_class, arguments[:end], verb)
+    beam_options = tuple(arguments[end + 1 :])
+    return dataclasses.replace(config, beam_options=beam_options or config.beam_options)
+
+
+def prepare(config: PrepareConfig) -> int:
+    from bert_jax.data.prepare import prepare
+
+    prepare(config)
+    return 0

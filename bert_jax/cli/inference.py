@@ -1,0 +1,125 @@
+"""`bert-jax evaluate`, `predict` and `features`."""
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from typing import Literal, TypeVar
+
+from bert_jax.cli.command import parse
+from bert_jax.cli.start import scores_json
+from bert_jax.config import ExamplesConfig
+from bert_jax.terminal.messages import say
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FinetunedOptions:
+    """Options of a verb that uses a fine-tuned model."""
+
+    checkpoint: str
+    """Workdir of `bert-jax finetune`, or one of its checkpoints."""
+    data: ExamplesConfig = ExamplesConfig()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvaluateOptions(FinetunedOptions):
+    """Score a fine-tuned model, and write its predictions."""
+
+    output: str = ""
+    """Directory for the task's official prediction files."""
+    part: Literal["validation", "test"] = "validation"
+    """Which part of data.path to score."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PredictOptions(FinetunedOptions):
+    """Print predictions as JSON, one a line, in the order of the input."""
+
+    input: str = "-"
+    """.csv, .tsv or .jsonl file, or another file with a text a line; -: lines of JSON
+    or of text from standard input."""
+    batch_size: int = 32
+    """Examples that are computed at once."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FeaturesOptions:
+    """Write the hidden states of each token, with its position in the text."""
+
+    model: str
+    """Workdir, checkpoint, Hugging Face directory or hf:OWNER/NAME@REVISION."""
+    input: str
+    """File with a text a line; -: standard input."""
+    output: str
+    """.npz or .jsonl file to write."""
+    layers: tuple[int, ...] = (-1,)
+    """Which layers: 0 the embeddings, 1 the first, -1 the last."""
+    combine: Literal["concatenate", "sum"] = "concatenate"
+    """Several layers side by side, or their sum."""
+    batch_size: int = 32
+    """Texts that are computed at once."""
+
+
+FinetunedT = TypeVar("FinetunedT", bound=FinetunedOptions)
+
+
+def read_with_checkpoint(
+    options_class: type[FinetunedT], arguments: Sequence[str], verb: str
+) -> FinetunedT:
+    """Parse with the data configuration that the checkpoint was fine-tuned with.
+
+    A given file or directory replaces the files of the fine-tuning.
+    """
+    checkpoint = _value(arguments, "--checkpoint")
+    if checkpoint is None:
+        return parse(options_class, arguments, verb)
+    from bert_jax.inference.evaluation import examples_config_of
+
+    data = examples_config_of(checkpoint)
+    if _value(arguments, "--data.validation") is not None:
+        data = dataclasses.replace(data, path="", glue="", train="")
+    if _value(arguments, "--data.path") is not None:
+        data = dataclasses.replace(data, train="", validation="")
+    default = options_class(checkpoint=checkpoint, data=data)
+    return parse(options_class, arguments, verb, default)
+
+
+def _value(arguments: Sequence[str], option: str) -> str | None:
+    """Return the value of an option, after it or after its `=`; None: not given."""
+    for i, argument in enumerate(arguments):
+        if argument.startswith(f"{option}="):
+            return argument.removeprefix(f"{option}=")
+        if argument == option and i + 1 < len(arguments):
+            return arguments[i + 1]
+    return None
+
+
+def evaluate(options: EvaluateOptions) -> int:
+    from bert_jax.inference.evaluation import evaluate
+
+    scores, files = evaluate(
+        options.checkpoint, options.data, options.output, options.part
+    )
+    if not scores:
+        print("The file has no labels; there is nothing to score.", file=sys.stderr)
+    print(scores_json(scores))
+    for file in files:
+        say(file)
+    return 0
+
+
+def predict(options: PredictOptions) -> int:
+    from bert_jax.inference.jsonl import prediction_lines
+
+    for line in prediction_lines(
+        options.checkpoint, options.input, options.data, options.batch_size
+    ):
+        print(line)
+    return 0
+
+
+def features(options: FeaturesOptions) -> int:
+    from bert_jax.inference.jsonl import feature_file
+
+    files = options.model, options.input, options.output
+    say(feature_file(*files, options.layers, options.combine, options.batch_size))
+    return 0

@@ -1,0 +1,60 @@
+"""What `bert-jax pretrain` and `finetune` share: how a run is started."""
+
+import dataclasses
+import json
+import os
+
+from bert_jax.config import RunConfig
+from bert_jax.distributed import environment
+from bert_jax.terminal.messages import UsageError
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StartOptions:
+    """Options of a start. They are not part of the run's configuration."""
+
+    workdir: str = ""
+    """Directory of the run: checkpoints, metrics, tokenizer."""
+    extend: bool = False
+    """Continue the run in workdir for more steps, or at another learning rate, than it
+    had so far."""
+    deterministic: bool = False
+    """On GPUs, the same bits from the same run; slower."""
+    initialization_timeout: int = 300
+    """Seconds that several processes wait for each other at the start."""
+    print_config: bool = False
+    """Print the configuration as JSON, and train nothing."""
+
+
+def start(options: StartOptions) -> bool:
+    """Set JAX up, and connect the processes; return whether this is the primary one.
+
+    Raises:
+        UsageError: there is no workdir.
+    """
+    if not options.workdir:
+        raise UsageError("--workdir is missing; name a directory for the run.")
+    environment.configure_jax(os.environ, options.deterministic)
+    from bert_jax.distributed import startup
+
+    return startup.start(os.environ, options.initialization_timeout)
+
+
+def config_json(config: RunConfig) -> str:
+    """Return a configuration as indented JSON."""
+    from bert_jax.config.serialization import to_dict
+
+    return json.dumps(to_dict(config), indent=2)
+
+
+def scores_json(scores: dict[str, float]) -> str:
+    """Return scores as JSON, rounded to four digits.
+
+    Thresholds are not rounded: each equals the value of an example.
+    """
+    return json.dumps(
+        {
+            name: value if name.endswith("_threshold") else round(value, 4)
+            for name, value in scores.items()
+        }
+    )

@@ -1,0 +1,67 @@
+"""The table of verbs and their help. Importing it is quick, for `bert-jax --help`."""
+
+import importlib
+from typing import Any, NamedTuple
+
+USAGE = """\
+usage: bert-jax VERB [OPTIONS]        bert-jax VERB --help lists a verb's options
+
+  vocab       learn a vocabulary from text files
+  prepare     turn text files into a dataset of training rows
+  pretrain    pretrain a model on a dataset; again, to continue the run
+  finetune    fine-tune a model on a task; again, to continue the run
+  evaluate    score a fine-tuned model on a file, and write its predictions
+  predict     print a fine-tuned model's predictions for a file or standard input
+  features    write the hidden states of each token of a file's lines
+  convert     import a model of another library, or export one
+  inspect     print what a dataset or a model holds, and verify its files
+  doctor      check this machine
+  benchmark   measure training, inference, input or preparation on this machine
+  demo        run every step, offline, on the documentation of installed packages
+
+  --version   print the version
+  --debug     before or after a verb: show the traceback of an error
+  --tyro-print-completion bash|zsh|fish|tcsh
+              print a script that completes verbs and options in that shell
+"""
+GROUPS = ("convert", "benchmark")
+"""Verbs with verbs of their own."""
+
+
+class Verb(NamedTuple):
+    """Names in a module that is imported when the verb is used."""
+
+    module: str
+    options: str
+    """The dataclass of the verb's options."""
+    run: str
+    """A function: options → exit code."""
+    read: str = ""
+    """A function that parses the arguments, with the parameters of `parse`; empty:
+    `parse`."""
+
+    def load(self, name: str) -> Any:
+        """Return what the module defines as `name`."""
+        return getattr(importlib.import_module(f"bert_jax.{self.module}"), name)
+
+
+_EXAMPLES = "read_with_checkpoint"
+VERBS = {
+    "vocab": Verb("cli.datasets", "VocabularyConfig", "vocab"),
+    "prepare": Verb("cli.datasets", "PrepareConfig", "prepare", "read_prepare"),
+    "pretrain": Verb("cli.pretraining", "PretrainOptions", "pretrain", "read_pretrain"),
+    "finetune": Verb("cli.finetuning", "FinetuneOptions", "finetune", "read_finetune"),
+    "evaluate": Verb("cli.inference", "EvaluateOptions", "evaluate", _EXAMPLES),
+    "predict": Verb("cli.inference", "PredictOptions", "predict", _EXAMPLES),
+    "features": Verb("cli.inference", "FeaturesOptions", "features"),
+    "convert import": Verb("cli.conversion", "ImportOptions", "import_model"),
+    "convert export": Verb("cli.conversion", "ExportOptions", "export_model"),
+    "convert extend": Verb("cli.conversion", "ExtendOptions", "extend_model"),
+    "inspect": Verb("cli.inspection", "InspectOptions", "inspect"),
+    "doctor": Verb("cli.inspection", "DoctorOptions", "doctor"),
+    "benchmark train": Verb("benchmark.command", "TrainOptions", "run"),
+    "benchmark inference": Verb("benchmark.command", "InferenceOptions", "run"),
+    "benchmark input": Verb("benchmark.command", "InputOptions", "run"),
+    "benchmark prepare": Verb("benchmark.command", "PrepareOptions", "run"),
+    "demo": Verb("cli.inspection", "DemoOptions", "demo"),
+}
