@@ -19,7 +19,7 @@ import numpy as np
 from bert_jax.config import BertConfig
 from bert_jax.distributed.environment import CACHE, distrust
 from bert_jax.model.pretraining import BertForPretraining
-from bert_jax.storage.caches import caches
+from bert_jax.storage.caches import cache_directory
 from bert_jax.tasks.pretraining import initial_params
 
 PACKAGES = (
@@ -180,7 +180,7 @@ def check_cache(environment: Mapping[str, str]) -> Iterator[Check]:
     if chosen and "://" in chosen:
         yield Check(True, f"compiled programs are kept in {chosen}")
         return
-    directory = Path(chosen or caches(environment) / "programs")
+    directory = Path(chosen or cache_directory(environment) / "programs")
     try:
         reason = distrust(directory)
     except FileNotFoundError:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
-from bert_jax.storage.caches import caches
+from bert_jax.storage.caches import cache_directory
 
 DETERMINISTIC = "xla_gpu_deterministic_ops"
 """XLA's flag for GPUs; CPUs and TPUs give the same bits without it."""
@@ -88,7 +88,7 @@ def keep_compiled(environment: MutableMapping[str, str]) -> None:
     """
     several = any(environment.get(name, "0") != "0" for name in SEVERAL_PROCESSES)
     if not several:
-        _keep_in(caches(environment) / "programs", environment)
+        _keep_in(cache_directory(environment) / "programs", environment)
 
 
 def _keep_in(directory: Path, environment: MutableMapping[str, str]) -> None:

@@ -168,7 +168,7 @@ def test_what_cannot_be_reached_is_one_line(arguments, monkeypatch, capsys, tmp_
 
 def test_addresses_of_other_kinds_are_refused(capsys):
     assert main(["inspect", "ftp://host/data"]) == 2
-    assert "is an address of a kind that is not read" in capsys.readouterr().err
+    assert "is an address of a kind that is not supported" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("output", ["gs://bucket/data", "ftp://host/data"])
