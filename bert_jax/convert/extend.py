@@ -151,9 +151,7 @@ def extend(
             "now": larger.config.max_position_embeddings,
         },
     }
-    write_checkpoint(
-        larger.config, larger.params, larger.tokenizer, model.embedding, receipt, output
-    )
+    write_checkpoint(larger, receipt, output)
     return (
         f"{output}: {len(pieces)} words more, {larger.config.vocab_size:,} tokens; "
         f"{larger.config.max_position_embeddings:,} positions. Train it further: the "

@@ -10,15 +10,13 @@ import numpy as np
 import orbax.checkpoint as ocp
 from etils import epath
 
-from bert_jax.config import BertConfig
 from bert_jax.config.serialization import to_dict
 from bert_jax.convert.comparison import NOT_COMPARED, Comparison
-from bert_jax.formats.embedding import Embedding
 from bert_jax.formats.imported import RECEIPT, Imported
+from bert_jax.pretrained import Model
 from bert_jax.storage.atomic import atomic_directory
 from bert_jax.storage.files import name_path_in_errors, write_json
 from bert_jax.storage.manifest import describe_files, files_below, write_manifest
-from bert_jax.tokenization import Tokenizer
 
 _MAX_LISTED = 8
 
@@ -63,28 +61,15 @@ def write_imported(
     comparison: Comparison = NOT_COMPARED,
 ) -> None:
     """Write an imported model as a checkpoint; errors as `write_checkpoint`."""
-    write_checkpoint(
-        imported.config,
-        imported.params,
-        imported.tokenizer,
-        imported.embedding,
-        import_receipt(imported, comparison),
-        output,
-    )
+    write_checkpoint(imported, import_receipt(imported, comparison), output)
 
 
 def write_checkpoint(
-    config: BertConfig,
-    params: dict[str, Any],
-    tokenizer: Tokenizer,
-    embedding: Embedding | None,
-    receipt: dict[str, Any],
-    output: epath.Path,
+    model: Imported | Model, receipt: dict[str, Any], output: epath.Path
 ) -> None:
     """Write a checkpoint without optimizer state, atomically.
 
     Args:
-        embedding: how the model makes one vector of a text, if that is known.
         receipt: the content of `conversion.json`; the written files are added.
 
     Raises:
@@ -92,15 +77,16 @@ def write_checkpoint(
         OSError: it cannot be written, for example because the disk is full.
     """
     with atomic_directory(output) as directory:
-        size = sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(params))
+        params = jax.tree.map(np.asarray, model.params)
+        size = sum(leaf.nbytes for leaf in jax.tree.leaves(params))
         _reserve(directory, size, output)
         with ocp.StandardCheckpointer() as checkpointer:
-            checkpointer.save(directory / "state", jax.tree.map(np.asarray, params))
-        values = {"model": to_dict(config)}
-        if embedding is not None:
-            values["embedding"] = to_dict(embedding)
+            checkpointer.save(directory / "state", params)
+        values = {"model": to_dict(model.config)}
+        if model.embedding is not None:
+            values["embedding"] = to_dict(model.embedding)
         write_json(values, directory / "config.json")
-        tokenizer.save(directory / "tokenizer")
+        model.tokenizer.save(directory / "tokenizer")
         files = describe_files(directory, files_below(directory))
         write_json(receipt | {"files": files}, directory / RECEIPT)
         files += describe_files(directory, [RECEIPT])

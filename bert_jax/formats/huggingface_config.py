@@ -1,10 +1,10 @@
 """Convert Hugging Face's `config.json` to a BertConfig."""
 
-from typing import Any, get_args
+from typing import Any
 
 from bert_jax.config import BertConfig
-from bert_jax.config.checks import shown
-from bert_jax.config.model import ANSWERABLE_LABELS, ProblemType
+from bert_jax.config.checks import field_types, require_type, shown
+from bert_jax.config.model import ANSWERABLE_LABELS
 
 HEADS = {
     "BertModel": "encoder",
@@ -36,7 +36,6 @@ SIZES = (
     "max_position_embeddings",
     "type_vocab_size",
 )
-PROBLEM_TYPES: tuple[str, ...] = get_args(ProblemType)
 RATES = (
     "hidden_dropout_prob",
     "attention_probs_dropout_prob",
@@ -65,7 +64,7 @@ KNOWN_KEYS = {
     "tie_word_embeddings",
 }
 """The keys that an import reads."""
-_MAX_SIZE = 1 << 31
+_MAX_LABELS = 1 << 23
 
 
 def read_bert_config(
@@ -88,16 +87,7 @@ def read_bert_config(
                 f"{name}={shown(values[name])} is not supported; "
                 f"bert_jax computes {only!r} alone."
             )
-    fields: dict[str, Any] = {name: values[name] for name in SIZES if name in values}
-    for name, size in fields.items():
-        if type(size) is not int or not 0 < size < _MAX_SIZE:
-            raise ValueError(
-                f"{name}={shown(size)} must be a whole number greater than 0 "
-                f"and less than {_MAX_SIZE}."
-            )
-    for name in RATES:
-        if name in values:
-            fields[name] = _number(name, values[name])
+    fields = {name: values[name] for name in SIZES + RATES if name in values}
     act = values.get("hidden_act", "gelu")
     if not isinstance(act, str) or act not in ACTIVATIONS:
         known = ", ".join(ACTIVATIONS)
@@ -109,7 +99,11 @@ def read_bert_config(
         # "no answer" are marked by them.
         labels = ANSWERABLE_LABELS if _labels(values) == ANSWERABLE_LABELS else ()
     fields |= {"hidden_act": ACTIVATIONS[act], "head": head, "labels": labels}
-    return BertConfig(**fields, problem_type=_problem_type(values, head, labels))
+    fields["problem_type"] = _problem_type(values, head, labels)
+    for name, value in fields.items():
+        require_type(name, value, field_types(BertConfig)[name])
+        fields[name] = float(value) if name in RATES else value
+    return BertConfig(**fields)
 
 
 def keys_left_over(values: dict[str, Any]) -> dict[str, Any]:
@@ -125,21 +119,10 @@ def keys_left_over(values: dict[str, Any]) -> dict[str, Any]:
 def _problem_type(values: dict[str, Any], head: str, labels: tuple[str, ...]) -> Any:
     """Return the meaning of the scores; the default is that of transformers."""
     if head != "sequence_classification":
-        return PROBLEM_TYPES[0]
+        return BertConfig.problem_type
+    default = "regression" if len(labels) == 1 else BertConfig.problem_type
     kind = values.get("problem_type")
-    if kind is None:
-        return "regression" if len(labels) == 1 else PROBLEM_TYPES[0]
-    if kind not in PROBLEM_TYPES:
-        raise ValueError(
-            f"problem_type={shown(kind)} must be one of {', '.join(PROBLEM_TYPES)}."
-        )
-    return kind
-
-
-def _number(name: str, value: Any) -> float:
-    if type(value) not in (int, float) or abs(value) > _MAX_SIZE:
-        raise ValueError(f"{name}={shown(value)} must be a number near 0.")
-    return float(value)
+    return default if kind is None else kind
 
 
 def _head(architectures: Any, shapes: dict[str, tuple[int, ...]]) -> str:
@@ -185,7 +168,7 @@ def _labels(values: dict[str, Any]) -> tuple[str, ...]:
     """Return the names of the classes; two by default, as in transformers."""
     if values.get("id2label") is None:
         count = values.get("num_labels", 2)
-        if type(count) is not int or not 0 < count < _MAX_SIZE >> 8:
+        if type(count) is not int or not 0 < count < _MAX_LABELS:
             raise ValueError(f"num_labels={shown(count)} must be a number of classes.")
         return tuple(f"LABEL_{i}" for i in range(count))
     labels = values["id2label"]

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from etils import epath
+from google.protobuf.empty_pb2 import Empty
+from google.protobuf.unknown_fields import UnknownFieldSet
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
@@ -205,7 +207,7 @@ def read_model(content: bytes) -> tuple[bytes, list[int]]:
     Raises:
         ValueError: a setting or a type of piece cannot be exported.
     """
-    messages = list(_fields(content))
+    messages = _fields(content)
     types = [dict(_fields(value)).get(3, _NORMAL) for n, value in messages if n == 1]
     trainer, normalizer = (
         dict(field for n, value in messages if n == number for field in _fields(value))
@@ -227,28 +229,10 @@ def _not_exported(what: str) -> ValueError:
     )
 
 
-def _fields(content: bytes) -> Iterator[tuple[int, Any]]:
-    """Yield the number and the undecoded value of each field of a protobuf message."""
-    position = 0
-
-    def read_varint() -> int:
-        nonlocal position
-        value = shift = 0
-        while True:
-            byte = content[position]
-            position, value = position + 1, value | (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
-
-    while position < len(content):
-        field, wire_type = divmod(read_varint(), 8)
-        if wire_type == 0:
-            yield field, read_varint()
-            continue
-        size = {1: lambda: 8, 2: read_varint, 5: lambda: 4}[wire_type]()
-        yield field, content[position : position + size]
-        position += size
+def _fields(content: bytes) -> list[tuple[int, Any]]:
+    """Return the number and the value of each field of a protobuf message."""
+    message = Empty.FromString(content)
+    return [(field.field_number, field.data) for field in UnknownFieldSet(message)]
 
 
 def is_sentencepiece(directory: epath.Path) -> bool:

@@ -1,5 +1,6 @@
 """Rename the tensors of a file of transformers to the names that it uses today."""
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,7 +13,7 @@ TIED = {
     "cls.predictions.decoder.bias": "cls.predictions.bias",
 }
 """Tensors that a file may hold as copies, and the original of each."""
-WRAPPERS = ("module.", "_orig_mod.")
+_WRAPPERS = re.compile(r"^(module\.|_orig_mod\.)+")
 """Prefixes that DataParallel and torch.compile add to the names of the inner model."""
 
 
@@ -22,23 +23,15 @@ def find_wrapper_prefix(path: epath.Path, names: Sequence[str]) -> str:
     Raises:
         ValueError: only some of the names have it.
     """
-    prefix = ""
-    while names:
-        for wrapper in WRAPPERS:
-            wrapped = [name for name in names if name.startswith(wrapper)]
-            if wrapped:
-                break
-        else:
-            break
-        if len(wrapped) < len(names):
-            other = next(name for name in names if not name.startswith(wrapper))
-            raise ValueError(
-                f"{path} holds {wrapped[0]} and {other}: {wrapper!r} comes from "
-                "DataParallel or torch.compile around a model, and only some of "
-                "the names have it; save the state of the model inside."
-            )
-        prefix += wrapper
-        names = [name.removeprefix(wrapper) for name in names]
+    example_of = {name.removesuffix(_WRAPPERS.sub("", name)): name for name in names}
+    prefix = max(example_of, key=len, default="")
+    if len(example_of) > 1:
+        wrapped, other = example_of.pop(prefix), example_of.popitem()[1]
+        raise ValueError(
+            f"{path} holds {wrapped} and {other}: {prefix!r} comes from DataParallel "
+            "or torch.compile around a model, and only some of the names have it; save "
+            "the state of the model inside."
+        )
     return prefix
 
 
