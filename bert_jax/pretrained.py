@@ -25,6 +25,7 @@ from bert_jax.formats.huggingface import (
 )
 from bert_jax.formats.tensor_files import INDEX, SINGLE
 from bert_jax.formats.tf1_files import is_tf1
+from bert_jax.storage.manifest import read_manifest
 from bert_jax.storage.remote import open_directory
 from bert_jax.tokenization import Tokenizer
 
@@ -47,6 +48,8 @@ class Model:
     """Whether it was trained elsewhere, so that it has no optimizer state."""
     embedding: Embedding | None
     """How it makes one vector of a text, if its files specify it."""
+    sources: tuple[dict[str, Any], ...]
+    """Path, size and sha256 of each file that it was read from."""
 
 
 def as_directory(path: str) -> epath.Path:
@@ -89,21 +92,22 @@ def load_pretrained(path: str, allow_extra: bool = False) -> Model:
     """
     directory, imported = resolve_path(path)
     if is_huggingface(directory):
-        files = read_huggingface(directory, allow_extra)
-        config, params, tokenizer = files.config, files.params, files.tokenizer
-        embedding = files.embedding
+        model = read_huggingface(directory, allow_extra)
+        config, params, tokenizer = model.config, model.params, model.tokenizer
+        embedding, sources = model.embedding, model.sources
     else:
         config = read_config_as(directory, "model", BertConfig)
         embedding = None
         if "embedding" in read_config(directory):
             embedding = read_config_as(directory, "embedding", Embedding)
-        params = read_params(directory)
+        params, sources = read_params(directory), read_manifest(directory)["files"]
         tokenizer = Tokenizer.load(directory / "tokenizer")
     if imported:
         pairs = "nsp" if "next_sentence" in params else "none"
     else:
         pairs = read_pairs(directory)
-    return Model(config, params, tokenizer, pairs, directory, imported, embedding)
+    read = config, params, tokenizer
+    return Model(*read, pairs, directory, imported, embedding, tuple(sources))
 
 
 def read_pairs(directory: epath.Path) -> str:

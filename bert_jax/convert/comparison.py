@@ -14,7 +14,7 @@ from etils import epath
 from jaxtyping import Float, Int
 
 from bert_jax.config import BertConfig
-from bert_jax.formats.huggingface_config import HEADS
+from bert_jax.formats.huggingface_config import ARCHITECTURES
 from bert_jax.model.apply import head_outputs
 
 MAX_DIFFERENCE = 1e-3
@@ -129,9 +129,9 @@ def _their_outputs(
 ) -> dict[str, Float[np.ndarray, "..."]]:
     """Return transformers' outputs under our names, computed on the CPU in float32."""
     torch, transformers = (importlib.import_module(name) for name in LIBRARIES)
-    name = next(name for name, head in HEADS.items() if head == config.head)
+    cls = getattr(transformers, ARCHITECTURES[config.head])
     with _without_logging(transformers):
-        model, report = getattr(transformers, name).from_pretrained(
+        model, report = cls.from_pretrained(
             str(directory),
             local_files_only=True,
             use_safetensors=True,

@@ -1,8 +1,6 @@
 """Export a model to files of Hugging Face's transformers."""
 
 import dataclasses
-import os
-import re
 from typing import Any
 
 import numpy as np
@@ -14,27 +12,22 @@ from safetensors.numpy import save
 from bert_jax.config import BertConfig
 from bert_jax.convert.comparison import Comparison, compare
 from bert_jax.convert.model_card import model_card
-from bert_jax.formats.embedding import embedding_files, model_directory, write_embedding
-from bert_jax.formats.huggingface import CONFIG, TOKENIZER_FILES
-from bert_jax.formats.huggingface_config import HEADS, RATES, SIZES
+from bert_jax.formats.embedding import write_embedding
+from bert_jax.formats.huggingface import CONFIG
+from bert_jax.formats.huggingface_config import ARCHITECTURES, RATES, SIZES
 from bert_jax.formats.imported import RECEIPT, Leaf
 from bert_jax.formats.names import names_of
 from bert_jax.formats.sentencepiece_files import (
     TokenizerDifferences,
     write_sentencepiece,
 )
-from bert_jax.formats.tensor_files import INDEX, SINGLE
+from bert_jax.formats.tensor_files import SINGLE
 from bert_jax.formats.tokenizer_export import to_huggingface
 from bert_jax.model.finetuning import SEE_ONE_VECTOR
 from bert_jax.pretrained import Model, load_pretrained
 from bert_jax.storage.atomic import atomic_directory
 from bert_jax.storage.files import atomic_write, write_json
-from bert_jax.storage.manifest import (
-    MANIFEST,
-    describe_files,
-    files_below,
-    read_manifest,
-)
+from bert_jax.storage.manifest import describe_files, files_below
 
 README = "README.md"
 
@@ -67,7 +60,7 @@ def export_huggingface(
         differences = write_tokenizer(model, directory)
         if model.embedding is not None and not model.embedding.unsupported:
             write_embedding(model.embedding, directory, model.config)
-        card = model_card(model, architecture(model.config))
+        card = model_card(model, ARCHITECTURES[model.config.head])
         (directory / README).write_text(card)
         comparison = compare(directory, model.config, model.params)
         receipt = {"comparison": dataclasses.asdict(comparison)}
@@ -106,15 +99,10 @@ def require_expressible(config: BertConfig) -> None:
         )
 
 
-def architecture(config: BertConfig) -> str:
-    """Return the class of transformers with this head."""
-    return next(name for name, head in HEADS.items() if head == config.head)
-
-
 def huggingface_config(config: BertConfig, pad_id: int) -> dict[str, Any]:
     """Return the content of config.json."""
     values: dict[str, Any] = {
-        "architectures": [architecture(config)],
+        "architectures": [ARCHITECTURES[config.head]],
         "model_type": "bert",
         **{name: getattr(config, name) for name in SIZES + RATES},
         "hidden_act": config.hidden_act,
@@ -140,9 +128,7 @@ def huggingface_tensors(
     table of embeddings.
     """
     params = flatten_dict(model.params, sep="/")
-    # `require_expressible` has refused other pooling for the heads that depend on it.
-    config = dataclasses.replace(model.config, pooling="cls")
-    names = names_of(config, pooler="pooler" in model.params)
+    names = names_of(model.config, pooler="pooler" in model.params)
     assert {name.ours for name in names} == set(params)
     # The class without a head has no prefix.
     prefix = "bert." if model.config.head == "encoder" else ""
@@ -171,22 +157,7 @@ def export_receipt(
     """Return the content of `conversion.json`, with the files written so far."""
     return {
         "source": str(model.directory),
-        "sources": _source_files(model.directory),
+        "sources": list(model.sources),
         "tensors": [dataclasses.asdict(leaf) for leaf in leaves],
         "files": describe_files(directory, files_below(directory)),
     }
-
-
-def _source_files(directory: epath.Path) -> list[dict[str, Any]]:
-    """Return path, size and sha256 of each file that the model was read from."""
-    if (directory / MANIFEST).exists():
-        files: list[dict[str, Any]] = read_manifest(directory)["files"]
-        return files
-    folder = model_directory(directory)
-    known = {CONFIG, SINGLE, INDEX, *TOKENIZER_FILES}
-    paths = [
-        os.path.relpath(path, directory)
-        for path in folder.iterdir()
-        if path.name in known or re.fullmatch(r"model-.*\.safetensors", path.name)
-    ]
-    return describe_files(directory, paths + embedding_files(directory))

@@ -1,17 +1,15 @@
 """Add words or positions to a trained model."""
 
-import copy
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from etils import epath
-from jaxtyping import Float
+from flax.traverse_util import flatten_dict, unflatten_dict
 
 from bert_jax.config.checks import shown
 from bert_jax.convert.receipts import write_checkpoint
-from bert_jax.formats.parameters import abbreviate
+from bert_jax.formats.parameters import ROWS_OF_TOKENS, abbreviate
 from bert_jax.pretrained import Model, load_pretrained
 from bert_jax.tokenization import Tokenizer, vocabulary_file
 
@@ -84,19 +82,18 @@ def add_words(model: Model, pieces: dict[str, list[int]]) -> Model:
     """Return the model with a row for each word: the mean of its pieces' rows."""
     if not pieces:
         return model
-    params = copy.copy(model.params)
-    table = _rows(params, "encoder/embeddings/token/embedding")
-    means = [table[ids].mean(axis=0) for ids in pieces.values()]
-    _replace(params, "encoder/embeddings/token/embedding", np.stack([*table, *means]))
-    if "masked_lm" in params:
-        bias = _rows(params, "masked_lm/bias")
-        more = np.array([bias[ids].mean() for ids in pieces.values()], bias.dtype)
-        _replace(params, "masked_lm/bias", np.concatenate([bias, more]))
+    params = flatten_dict(model.params, sep="/")
+    for name in ROWS_OF_TOKENS:
+        if name in params:
+            rows = np.asarray(params[name])
+            means = [rows[ids].mean(axis=0) for ids in pieces.values()]
+            params[name] = np.concatenate([rows, np.array(means, rows.dtype)])
     name = vocabulary_file(model.tokenizer.kind)
     old = model.tokenizer.files[name].removesuffix(b"\n") + b"\n"
     added = "".join(f"{word}\n" for word in pieces).encode()
     tokenizer = Tokenizer(model.tokenizer.config, old + added)
     config = dataclasses.replace(model.config, vocab_size=tokenizer.vocab_size)
+    params = unflatten_dict(params, sep="/")
     return dataclasses.replace(model, config=config, params=params, tokenizer=tokenizer)
 
 
@@ -112,11 +109,11 @@ def add_positions(model: Model, num_positions: int) -> Model:
             f"positions={shown(num_positions)} must be more than the {old} that the "
             f"model has, and at most {MAX_POSITIONS}."
         )
-    params = copy.copy(model.params)
-    path = "encoder/embeddings/position/embedding"
-    size = num_positions, model.config.hidden_size
-    _replace(params, path, np.resize(_rows(params, path), size))
+    params = flatten_dict(model.params, sep="/")
+    name, size = "encoder/embeddings/position/embedding", model.config.hidden_size
+    params[name] = np.resize(params[name], (num_positions, size))
     config = dataclasses.replace(model.config, max_position_embeddings=num_positions)
+    params = unflatten_dict(params, sep="/")
     return dataclasses.replace(model, config=config, params=params)
 
 
@@ -157,19 +154,3 @@ def extend(
         f"{larger.config.max_position_embeddings:,} positions. Train it further: the "
         "new rows are untrained."
     )
-
-
-def _rows(params: dict[str, Any], path: str) -> Float[np.ndarray, "..."]:
-    node: Any = params
-    for name in path.split("/"):
-        node = node[name]
-    return np.asarray(node)
-
-
-def _replace(params: dict[str, Any], path: str, rows: Float[np.ndarray, "..."]) -> None:
-    """Replace an array; the dicts above it are copied, so the source is unchanged."""
-    *parents, last = path.split("/")
-    for name in parents:
-        params[name] = copy.copy(params[name])
-        params = params[name]
-    params[last] = rows

@@ -1,5 +1,6 @@
 """Write the model card (README.md) of an exported model."""
 
+import contextlib
 import json
 from typing import Any
 
@@ -102,20 +103,13 @@ def _validation(model: Model, step: int) -> str:
     path = parent.parent / METRICS
     if parent.name != CHECKPOINTS or not path.exists():
         return ""
-    lines = []
-    for text in path.read_text().splitlines():
-        try:
-            lines.append(json.loads(text))
-        except ValueError:
-            continue  # the last line of a run may be incomplete
-    last: dict[str, Any] = next(
-        (
-            line
-            for line in reversed(lines)
-            if line.get("split") == "validation" and line.get("step", step + 1) <= step
-        ),
-        {},
-    )
+    last: dict[str, Any] = {}
+    for line in path.read_text().splitlines():
+        # The last line may be incomplete.
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            values = json.loads(line)
+            if values["split"] == "validation" and values["step"] <= step:
+                last = values
     scores = [
         f"{name} {value:.4f}" for name, value in last.items() if type(value) is float
     ]

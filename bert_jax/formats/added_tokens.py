@@ -88,8 +88,8 @@ def _id_problem(
 
 def _refusal(path: epath.Path, token: str, i: int, problem: str) -> ValueError:
     return ValueError(
-        f"{path}: the added token {token!r} of id {i} is {problem}; put the files "
-        "there that belong together, as transformers' save_pretrained writes them."
+        f"{path}: the added token {token!r} of id {i} is {problem}; use files "
+        "that belong together, as transformers' save_pretrained writes them."
     )
 
 

@@ -186,8 +186,8 @@ def _read_modules(path: epath.Path) -> list[tuple[str, str]]:
             not is_confined(directory) or escapes(root, root / directory)
         ):
             raise ValueError(
-                f"{path} names {directory!r:.80}, outside of {root}; put the module's "
-                "files below it, and its path there."
+                f"{path} names {directory!r:.80}, outside of {root}; move the module's "
+                "files below it, and correct the path."
             )
         package, _, name = kind.rpartition(".")
         # A class of another package may compute anything, so its full name is kept.

@@ -130,7 +130,7 @@ def _read_config(path: epath.Path, tensors: dict[str, Tensor]) -> BertConfig:
     if untied and config.head in _TIED_HEADS and not TIED.keys() <= tensors.keys():
         raise ValueError(
             f"{path / CONFIG} says tie_word_embeddings=False, but {path} lacks "
-            f"{' or '.join(TIED)}; put the file there that belongs to the tensors."
+            f"{' or '.join(TIED)}; use the file that belongs to the tensors."
         )
     return config
 
@@ -148,8 +148,8 @@ def _padding_rows(
         raise ValueError(
             f"{path}: the vocabulary has {num_tokens} tokens and the table of "
             f"embeddings {num_rows} rows, which is no padding of it to a multiple of "
-            f"{', '.join(map(str, _PADDING_MULTIPLES))}; put the vocabulary there that "
-            "the model was trained with, added_tokens.json with it."
+            f"{', '.join(map(str, _PADDING_MULTIPLES))}; use the vocabulary that the "
+            "model was trained with, and its added_tokens.json."
         )
     return [
         f"{match.tensor.name}[{num_tokens}:{num_rows}]"

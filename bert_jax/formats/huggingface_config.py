@@ -15,6 +15,7 @@ HEADS = {
     "BertForQuestionAnswering": "question_answering",
     "BertForMultipleChoice": "multiple_choice",
 }
+ARCHITECTURES = {head: name for name, head in HEADS.items()}
 ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_python": "gelu",

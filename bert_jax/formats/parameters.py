@@ -49,7 +49,7 @@ def check_num_layers(
     if len(layers) != config.num_hidden_layers:
         raise ValueError(
             f"{path} says num_hidden_layers={config.num_hidden_layers} and there are "
-            f"tensors of {len(layers)} layers; put the file there that belongs to them."
+            f"tensors of {len(layers)} layers; use the file that belongs to them."
         )
 
 
@@ -103,8 +103,8 @@ def check_shapes(
             wrong.append(f"{tensor.name} is {sizes}")
     if wrong:
         raise ValueError(
-            f"{path}: {abbreviate(wrong, '; ', ' differ')}, as {file} says; put the "
-            f"{file} there that belongs to the tensors."
+            f"{path}: {abbreviate(wrong, '; ', ' differ')}, as {file} says; use the "
+            f"{file} that belongs to the tensors."
         )
 
 

@@ -6,7 +6,7 @@ from etils import epath
 
 from bert_jax.config import BertConfig
 from bert_jax.formats.huggingface_config import (
-    HEADS,
+    ARCHITECTURES,
     SIZES,
     keys_left_over,
     read_bert_config,
@@ -90,11 +90,10 @@ def _read_config(path: epath.Path, checkpoint: Checkpoint) -> BertConfig:
     values = read_object(path)
     absent = [name for name in SIZES if name not in values]
     if absent:
-        raise ValueError(f"{path} lacks {', '.join(absent)}; put the whole file there.")
+        raise ValueError(f"{path} lacks {', '.join(absent)}; use the complete file.")
     shapes = {name: tensor.shape for name, tensor in checkpoint.tensors.items()}
     head, num_labels = _head(shapes)
-    architecture = next(name for name, its in HEADS.items() if its == head)
-    values |= {"architectures": [architecture], "num_labels": num_labels}
+    values |= {"architectures": [ARCHITECTURES[head]], "num_labels": num_labels}
     try:
         config = read_bert_config(values, {})
     except ValueError as error:
@@ -133,8 +132,8 @@ def _read_tokenizer(folder: epath.Path, config: BertConfig) -> Tokenizer:
     if tokenizer.vocab_size != config.vocab_size:
         raise ValueError(
             f"{path} has {tokenizer.vocab_size} tokens and the table of embeddings "
-            f"{config.vocab_size} rows; put the vocabulary there that the model was "
-            "trained with."
+            f"{config.vocab_size} rows; use the vocabulary that the model was trained "
+            "with."
         )
     return tokenizer
 

@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import stat
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -181,10 +182,8 @@ def require_writable(directory: str | os.PathLike[str]) -> None:
             f"{os.fspath(directory)} cannot be the output directory: {parent} exists "
             "and is not a directory; choose another name."
         )
-    trial = os.path.join(parent, f".{secrets.token_hex(8)}.tmp")
     try:
-        os.mkdir(trial)
-        os.rmdir(trial)
+        tempfile.TemporaryDirectory(dir=parent).cleanup()
     except OSError as error:
         raise OSError(
             error.errno,
