@@ -1,6 +1,7 @@
 """Model directories that cannot be taken: one line each, and nothing written."""
 
 import json
+import os
 import random
 import struct
 from collections.abc import Callable
@@ -176,6 +177,16 @@ def test_a_damaged_header_is_refused(header, data, message, tmp_path):
         open_file(epath.Path(path))
     assert "\n" not in str(error.value) and str(path) in str(error.value)
     assert str(error.value).endswith("; fetch the file again.")
+
+
+def test_a_file_that_is_cut_off_after_its_header_was_read(tmp_path):
+    """A memory map would end the process."""
+    path = tmp_path / "model.safetensors"
+    write_raw(path, {"a": entry(0, 80_000, shape=[20_000])}, bytes(80_000))
+    (opened,) = open_file(epath.Path(path))
+    os.truncate(path, 200)
+    with pytest.raises(ValueError, match="is damaged: a cannot be read"):
+        opened.read()
 
 
 @pytest.mark.parametrize(
