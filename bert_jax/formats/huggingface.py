@@ -15,10 +15,9 @@ from bert_jax.formats.model_files import read_object
 from bert_jax.formats.names import names_of
 from bert_jax.formats.parameters import (
     ROWS_OF_TOKENS,
+    Library,
     Match,
     check_num_layers,
-    check_shapes,
-    find_left_over,
     match_tensors,
     read_parameters,
 )
@@ -40,16 +39,18 @@ from bert_jax.storage.manifest import describe_files
 CONFIG = "config.json"
 TOKENIZER_FILES = ("vocab.txt", MODEL, "tokenizer.json", "tokenizer_config.json")
 
-_BUFFERS = re.compile(r"bert\.embeddings\.(position|token_type)_ids")
-"""No parameters: 0, 1, 2, … and zeros, which old versions of transformers saved."""
+_LIBRARY = Library(
+    "huggingface",
+    CONFIG,
+    # 0, 1, 2, … and zeros, which old versions of transformers saved.
+    ignored=re.compile(r"bert\.embeddings\.(position|token_type)_ids"),
+    allow_extra="--allow-extra (of convert import and of training), or "
+    "load(…, allow_extra=True),",
+)
 _PADDING_MULTIPLES = (8, 16, 32, 64, 128, 256, 512, 1024)
 """The rows of a table may be padded to a multiple of one of these."""
 _TIED_HEADS = ("pretraining", "masked_lm")
 """Heads whose output layer is the table of token embeddings."""
-_ALLOW_EXTRA = (
-    "--allow-extra (of convert import and of training), or load(…, allow_extra=True), "
-    "ignores them"
-)
 
 
 def is_huggingface(path: epath.Path) -> bool:
@@ -84,10 +85,9 @@ def read_huggingface(path: epath.Path, allow_extra: bool = False) -> Imported:
     config = _read_config(path, tensors)
     copies = pop_tied_copies(path, tensors) if config.head in _TIED_HEADS else []
     names = names_of(config, pooler="bert.pooler.dense.weight" in tensors)
-    matches = match_tensors(path, config, tensors, names, "huggingface")
-    remedy = "" if allow_extra else _ALLOW_EXTRA
-    left_over = find_left_over(path, config, tensors, matches, _BUFFERS, remedy)
-    check_shapes(path, config, matches, CONFIG)
+    matches, left_over = match_tensors(
+        path, config, tensors, names, _LIBRARY, allow_extra
+    )
     read = read_sentencepiece if is_sentencepiece(path) else from_huggingface
     tokenizer = read(path)
     left_over += _padding_rows(path, matches, config.vocab_size, tokenizer.vocab_size)

@@ -130,16 +130,12 @@ def _head(architectures: Any, shapes: dict[str, tuple[int, ...]]) -> str:
     """Return the head by the name of the class, or else by the tensors."""
     if architectures is None:
         return _head_by_tensors(shapes)
-    if (
-        not isinstance(architectures, list)
-        or len(architectures) != 1
-        or not isinstance(architectures[0], str)
-        or architectures[0] not in HEADS
-    ):
+    names = architectures if isinstance(architectures, list) else []
+    if len(names) != 1 or not isinstance(names[0], str) or names[0] not in HEADS:
         raise ValueError(
             f"architectures={shown(architectures)} must hold one of {', '.join(HEADS)}."
         )
-    head = HEADS[architectures[0]]
+    head = HEADS[names[0]]
     others = {"bert.pooler.dense.weight", "cls.seq_relationship.weight"}
     # The files of the first released models name BertForMaskedLM and hold both heads.
     return "pretraining" if head == "masked_lm" and others <= shapes.keys() else head

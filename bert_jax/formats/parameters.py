@@ -21,6 +21,19 @@ _LAYER = re.compile(r"bert[./]encoder[./]layer[._](\w+)[./]")
 
 
 @dataclasses.dataclass(frozen=True)
+class Library:
+    """A library whose models are read."""
+
+    name: Literal["huggingface", "tf1"]
+    """That of a field of `Name`."""
+    config_file: str
+    ignored: re.Pattern[str]
+    """The names of tensors that are not parameters and may be left over."""
+    allow_extra: str
+    """The option that ignores others, for messages."""
+
+
+@dataclasses.dataclass(frozen=True)
 class Match:
     """A tensor and the parameter that it becomes."""
 
@@ -58,82 +71,50 @@ def match_tensors(
     config: BertConfig,
     tensors: Mapping[str, Tensor],
     names: Sequence[Name],
-    library: Literal["huggingface", "tf1"],
-) -> list[Match]:
-    """Return the tensor of each parameter.
+    library: Library,
+    allow_extra: bool,
+) -> tuple[list[Match], list[str]]:
+    """Return the tensor of each parameter, and the names of the tensors left over.
 
     Args:
-        path: the file or directory, for the message.
-        tensors: by the names that `library` uses today.
+        path: the file or directory, for messages.
+        tensors: by the names that the library uses today.
+        allow_extra: whether any tensor may be left over.
 
     Raises:
-        ValueError: a tensor is missing.
+        ValueError: a tensor is missing, has another shape than `config` implies, or is
+            not one of the model.
     """
-    theirs: list[str] = [getattr(name, library) for name in names]
-    missing = [name for name in theirs if name not in tensors]
-    if missing:
+    theirs: list[str] = [getattr(name, library.name) for name in names]
+    if missing := [name for name in theirs if name not in tensors]:
         raise ValueError(
             f"{path} lacks {abbreviate(missing)}; a model with the head "
             f"{config.head} has them."
         )
-    return [
-        Match(tensors[source], name.ours, getattr(name, f"{library}_transposed"))
-        for name, source in zip(names, theirs, strict=True)
-    ]
-
-
-def check_shapes(
-    path: epath.Path, config: BertConfig, matches: Sequence[Match], file: str
-) -> None:
-    """Check the shape of each tensor.
-
-    Args:
-        file: the name of the file with the configuration.
-
-    Raises:
-        ValueError: some shapes are not those that `config` implies.
-    """
-    wrong = []
-    for match in matches:
-        tensor, shape = match.tensor, shape_of(config, match.parameter)
-        if match.transposed:
-            shape = shape[::-1]
-        if tensor.shape != shape:
-            sizes = f"{_format_shape(tensor.shape)}, not {_format_shape(shape)}"
-            wrong.append(f"{tensor.name} is {sizes}")
+    left_over = tensors.keys() - set(theirs)
+    extra = [n for n in left_over if not library.ignored.fullmatch(n)]
+    if extra and not allow_extra:
+        extra = sorted(tensors[name].name for name in extra)
+        raise ValueError(
+            f"{path} holds {abbreviate(extra)}, which a model with the head "
+            f"{config.head} does not have; {library.allow_extra} ignores them."
+        )
+    matches, wrong = [], []
+    for name, source in zip(names, theirs, strict=True):
+        transposed: bool = getattr(name, f"{library.name}_transposed")
+        match = Match(tensors[source], name.ours, transposed)
+        matches.append(match)
+        shape = shape_of(config, name.ours)[:: -1 if transposed else 1]
+        if match.tensor.shape != shape:
+            sizes = f"{_format_shape(match.tensor.shape)}, not {_format_shape(shape)}"
+            wrong.append(f"{match.tensor.name} is {sizes}")
     if wrong:
+        file = library.config_file
         raise ValueError(
             f"{path}: {abbreviate(wrong, '; ', ' differ')}, as {file} says; use the "
             f"{file} that belongs to the tensors."
         )
-
-
-def find_left_over(
-    path: epath.Path,
-    config: BertConfig,
-    tensors: Mapping[str, Tensor],
-    matches: Sequence[Match],
-    expected: re.Pattern[str],
-    remedy: str,
-) -> list[str]:
-    """Return the names of the tensors that no parameter uses.
-
-    Args:
-        expected: names that may be left over.
-        remedy: how to leave out the others; empty: they may be left over too.
-
-    Raises:
-        ValueError: there are others.
-    """
-    used = {match.tensor.name for match in matches}
-    rest = {k: tensor.name for k, tensor in tensors.items() if tensor.name not in used}
-    extra = sorted(rest[name] for name in rest if not expected.fullmatch(name))
-    if extra and remedy:
-        raise ValueError(
-            f"{path} holds {abbreviate(extra)}, which a model with the head "
-            f"{config.head} does not have; {remedy}."
-        )
-    return sorted(rest.values())
+    return matches, sorted(tensors[name].name for name in left_over)
 
 
 def read_parameters(

@@ -15,9 +15,8 @@ from bert_jax.formats.imported import Imported
 from bert_jax.formats.model_files import read_object, read_object_or_empty
 from bert_jax.formats.names import names_of
 from bert_jax.formats.parameters import (
+    Library,
     check_num_layers,
-    check_shapes,
-    find_left_over,
     match_tensors,
     read_parameters,
 )
@@ -31,12 +30,17 @@ CONFIG, VOCABULARY, TOKENIZER = (
     "tokenizer_config.json",
 )
 
-_EXPECTED_EXTRA = re.compile(
-    r"global_step|beta[12]_power|.*/(adam_[mv]|Adam|Adam_1)"
-    # Every model of the original has a pooler, which some heads do not use.
-    r"|bert/pooler/dense/(kernel|bias)"
+_LIBRARY = Library(
+    "tf1",
+    CONFIG,
+    ignored=re.compile(
+        # The state of the optimizer.
+        r"global_step|beta[12]_power|.*/(adam_[mv]|Adam|Adam_1)"
+        # Every model of the original has a pooler, which some heads do not use.
+        r"|bert/pooler/dense/(kernel|bias)"
+    ),
+    allow_extra="`bert-jax convert import --allow-extra`",
 )
-"""Tensors that are no parameters of the model, above all the optimizer's."""
 
 
 def read_tf1(path: epath.Path, allow_extra: bool = False) -> Imported:
@@ -56,15 +60,17 @@ def read_tf1(path: epath.Path, allow_extra: bool = False) -> Imported:
     checkpoint = open_checkpoint(find_prefix(path))
     prefix, tensors = checkpoint.prefix, checkpoint.tensors
     folder = prefix.parent
+    for name in (CONFIG, VOCABULARY):
+        if not (folder / name).exists():
+            raise FileNotFoundError(
+                f"{folder / name} is missing; copy it there from the model that "
+                "training began with."
+            )
     config = _read_config(folder / CONFIG, checkpoint)
     pooler = any(name.startswith("bert/pooler/") for name in tensors)
     names = names_of(config, pooler)
-    matches = match_tensors(prefix, config, tensors, names, "tf1")
-    check_shapes(prefix, config, matches, CONFIG)
-    remedy = "`bert-jax convert import --allow-extra` ignores them"
-    remedy = "" if allow_extra else remedy
-    left_over = find_left_over(
-        prefix, config, tensors, matches, _EXPECTED_EXTRA, remedy
+    matches, left_over = match_tensors(
+        prefix, config, tensors, names, _LIBRARY, allow_extra
     )
     tokenizer = _read_tokenizer(folder, config)
     optional = [TOKENIZER] if (folder / TOKENIZER).exists() else []
@@ -83,10 +89,6 @@ def read_tf1(path: epath.Path, allow_extra: bool = False) -> Imported:
 
 def _read_config(path: epath.Path, checkpoint: Checkpoint) -> BertConfig:
     """Return the configuration, with the head that the tensors have."""
-    if not path.exists():
-        raise FileNotFoundError(
-            f"{path} is missing; copy it there from the model that training began with."
-        )
     values = read_object(path)
     absent = [name for name in SIZES if name not in values]
     if absent:
@@ -120,10 +122,6 @@ def _head(shapes: dict[str, tuple[int, ...]]) -> tuple[str, int]:
 
 def _read_tokenizer(folder: epath.Path, config: BertConfig) -> Tokenizer:
     path = folder / VOCABULARY
-    if not path.exists():
-        raise FileNotFoundError(
-            f"{path} is missing; copy it there from the model that training began with."
-        )
     try:
         settings = {"kind": "wordpiece", "cased": _is_cased(folder)}
         tokenizer = Tokenizer(settings, path.read_bytes())
