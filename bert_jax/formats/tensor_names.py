@@ -23,7 +23,9 @@ def find_wrapper_prefix(path: epath.Path, names: Sequence[str]) -> str:
     Raises:
         ValueError: only some of the names have it.
     """
-    example_of = {name.removesuffix(_WRAPPERS.sub("", name)): name for name in names}
+    example_of: dict[str, str] = {}  # the first name with each prefix
+    for name in names:
+        example_of.setdefault(name.removesuffix(_WRAPPERS.sub("", name)), name)
     prefix = max(example_of, key=len, default="")
     if len(example_of) > 1:
         wrapped, other = example_of.pop(prefix), example_of.popitem()[1]
