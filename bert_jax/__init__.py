@@ -1,90 +1,58 @@
 """BERT, from raw text to a fine-tuned model, in JAX and Flax.
 
-The names below are loaded when they are first used: `import bert_jax` alone loads
-neither JAX nor TensorFlow.
+The public names are imported at their first use: `import bert_jax` imports neither JAX
+nor TensorFlow.
 """
 
 import importlib
 
-TYPE_CHECKING = False  # typing's own would take longer to import than all the rest
-if TYPE_CHECKING:
-    from bert_jax.config import (
-        BertConfig,
-        DataConfig,
-        ExamplesConfig,
-        FinetuneConfig,
-        MaskingConfig,
-        MeshConfig,
-        OptimizerConfig,
-        PrepareConfig,
-        PretrainConfig,
-        VocabularyConfig,
-    )
-    from bert_jax.data.prepare import prepare
-    from bert_jax.data.vocabulary import train_vocabulary
-    from bert_jax.inference.evaluation import evaluate
-    from bert_jax.inference.predictor import Predictor, load
-    from bert_jax.masking.batch import mask_tokens
-    from bert_jax.model.encoder import Encoder
-    from bert_jax.runs.finetuning import finetune
-    from bert_jax.runs.pretraining import pretrain
-    from bert_jax.runs.sweeps import finetune_runs
-    from bert_jax.tokenization import Tokenizer
+TYPE_CHECKING = False  # importing it from typing takes longer than this whole file
+if TYPE_CHECKING:  # `as` marks a name as public
+    from bert_jax.config import BertConfig as BertConfig
+    from bert_jax.config import DataConfig as DataConfig
+    from bert_jax.config import ExamplesConfig as ExamplesConfig
+    from bert_jax.config import FinetuneConfig as FinetuneConfig
+    from bert_jax.config import MaskingConfig as MaskingConfig
+    from bert_jax.config import MeshConfig as MeshConfig
+    from bert_jax.config import OptimizerConfig as OptimizerConfig
+    from bert_jax.config import PrepareConfig as PrepareConfig
+    from bert_jax.config import PretrainConfig as PretrainConfig
+    from bert_jax.config import VocabularyConfig as VocabularyConfig
+    from bert_jax.data.prepare import prepare as prepare
+    from bert_jax.data.vocabulary import train_vocabulary as train_vocabulary
+    from bert_jax.inference.evaluation import evaluate as evaluate
+    from bert_jax.inference.predictor import Predictor as Predictor
+    from bert_jax.inference.predictor import load as load
+    from bert_jax.masking.batch import mask_tokens as mask_tokens
+    from bert_jax.model.encoder import Encoder as Encoder
+    from bert_jax.runs.finetuning import finetune as finetune
+    from bert_jax.runs.pretraining import pretrain as pretrain
+    from bert_jax.runs.sweeps import finetune_runs as finetune_runs
+    from bert_jax.tokenization import Tokenizer as Tokenizer
 
-_HOME = {
-    "BertConfig": "config",
-    "DataConfig": "config",
-    "ExamplesConfig": "config",
-    "FinetuneConfig": "config",
-    "MaskingConfig": "config",
-    "MeshConfig": "config",
-    "OptimizerConfig": "config",
-    "PrepareConfig": "config",
-    "PretrainConfig": "config",
-    "VocabularyConfig": "config",
-    "prepare": "data.prepare",
-    "evaluate": "inference.evaluation",
-    "mask_tokens": "masking.batch",
-    "Encoder": "model.encoder",
-    "Predictor": "inference.predictor",
-    "load": "inference.predictor",
-    "finetune": "runs.finetuning",
-    "pretrain": "runs.pretraining",
-    "finetune_runs": "runs.sweeps",
-    "Tokenizer": "tokenization",
-    "train_vocabulary": "data.vocabulary",
+_NAMES = {
+    "config": "BertConfig DataConfig ExamplesConfig FinetuneConfig MaskingConfig "
+    "MeshConfig OptimizerConfig PrepareConfig PretrainConfig VocabularyConfig",
+    "data.prepare": "prepare",
+    "data.vocabulary": "train_vocabulary",
+    "inference.evaluation": "evaluate",
+    "inference.predictor": "Predictor load",
+    "masking.batch": "mask_tokens",
+    "model.encoder": "Encoder",
+    "runs.finetuning": "finetune",
+    "runs.pretraining": "pretrain",
+    "runs.sweeps": "finetune_runs",
+    "tokenization": "Tokenizer",
 }
-
-__all__ = [
-    "BertConfig",
-    "DataConfig",
-    "Encoder",
-    "ExamplesConfig",
-    "FinetuneConfig",
-    "MaskingConfig",
-    "MeshConfig",
-    "OptimizerConfig",
-    "Predictor",
-    "PrepareConfig",
-    "PretrainConfig",
-    "Tokenizer",
-    "VocabularyConfig",
-    "evaluate",
-    "finetune",
-    "finetune_runs",
-    "load",
-    "mask_tokens",
-    "prepare",
-    "pretrain",
-    "train_vocabulary",
-]
+_MODULE_OF = {name: module for module in _NAMES for name in _NAMES[module].split()}
+__all__ = sorted(_MODULE_OF)
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOME:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'bert_jax' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"bert_jax.{_HOME[name]}"), name)
+    return getattr(importlib.import_module(f"bert_jax.{_MODULE_OF[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return __all__

@@ -1,4 +1,4 @@
-"""`bert-jax`, and `python -m bert_jax`: the first lines of a process."""
+"""The entry point of `bert-jax` and `python -m bert_jax`."""
 
 from typing import NoReturn
 
@@ -6,7 +6,7 @@ from bert_jax.terminal import signals
 
 
 def main(*verb: str) -> NoReturn:
-    """Handle signals before anything is imported that takes time; then run the verb."""
+    """Install the signal handlers before slow imports, then run the verb."""
     signals.install()
     from bert_jax.cli.main import entry_point
 

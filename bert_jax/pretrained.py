@@ -1,4 +1,4 @@
-"""A model from wherever one may lie: a run, a checkpoint, Hugging Face's files."""
+"""Load a model from a run, a checkpoint, Hugging Face's files, or its hub."""
 
 import dataclasses
 import re
@@ -10,7 +10,13 @@ from etils import epath
 from bert_jax.checkpoints.restore import read_params
 from bert_jax.checkpoints.steps import find_checkpoint, read_config, read_config_as
 from bert_jax.config import BertConfig
-from bert_jax.formats.embedding import MODULES, OTHERS, POOLING_CONFIG, Embedding
+from bert_jax.formats.embedding import (
+    GENERAL_CONFIG,
+    MODULES,
+    POOLING_CONFIG,
+    TRANSFORMER_CONFIG,
+    Embedding,
+)
 from bert_jax.formats.huggingface import (
     CONFIG,
     TOKENIZER_FILES,
@@ -19,6 +25,7 @@ from bert_jax.formats.huggingface import (
 )
 from bert_jax.formats.tensor_files import INDEX, SINGLE
 from bert_jax.formats.tf1_files import is_tf1
+from bert_jax.storage.manifest import read_manifest
 from bert_jax.storage.remote import open_directory
 from bert_jax.tokenization import Tokenizer
 
@@ -27,29 +34,31 @@ HUB = "hf:"
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A model in memory, and what it was trained on."""
+    """A model in memory, and how it was trained."""
 
     config: BertConfig
     params: dict[str, Any]
     """A nested dict of float32 NumPy arrays."""
     tokenizer: Tokenizer
     pairs: str
-    """What the model learned of pairs: nsp, sop, or none."""
+    """The objective of pretraining on text pairs: nsp, sop, or none."""
     directory: epath.Path
     """The checkpoint, or directory of Hugging Face's files, that it was read from."""
     imported: bool
-    """Whether it was never trained here, so that no optimizer belongs to it."""
+    """Whether it was trained elsewhere, so that it has no optimizer state."""
     embedding: Embedding | None
-    """How it makes one vector of a text, where its files say."""
+    """How it makes one vector of a text, if its files specify it."""
+    sources: tuple[dict[str, Any], ...]
+    """Path, size and sha256 of each file that it was read from."""
 
 
 def as_directory(path: str) -> epath.Path:
-    """The path itself, or where `hf:OWNER/NAME@REVISION` was downloaded to."""
+    """Return the path; `hf:OWNER/NAME@REVISION` is downloaded first."""
     return download(path) if path.startswith(HUB) else open_directory(path)
 
 
 def resolve_path(path: str) -> tuple[epath.Path, bool]:
-    """The directory that `path` means, and whether its model was never trained here.
+    """Return the directory of the model that `path` names, and whether it is imported.
 
     Arguments and errors are those of `load_pretrained`.
     """
@@ -58,53 +67,53 @@ def resolve_path(path: str) -> tuple[epath.Path, bool]:
         return directory, True
     if is_tf1(directory):
         raise ValueError(
-            f"{directory} is a checkpoint of TensorFlow; make one of ours by `bert-jax "
+            f"{directory} is a checkpoint of TensorFlow; convert it by `bert-jax "
             f"convert import --from tf1 {directory} --output DIRECTORY`, and name that."
         )
     directory, problems = find_checkpoint(directory)
     for problem in problems:
         warnings.warn(f"Passed over a newer checkpoint: {problem}", stacklevel=4)
-    # The configuration of an imported checkpoint is of the model alone.
+    # The configuration of an imported checkpoint describes only the model.
     return directory, "data" not in read_config(directory)
 
 
 def load_pretrained(path: str, allow_extra: bool = False) -> Model:
-    """Read the model that `path` means, every file verified.
+    """Read the model that `path` names, and verify every file.
 
     Args:
-        path: a workdir (its newest whole checkpoint), one of its checkpoints, an
+        path: a workdir (its newest complete checkpoint), one of its checkpoints, an
             imported checkpoint, a Hugging Face directory, or hf:OWNER/NAME@REVISION.
-        allow_extra: of Hugging Face's files: leave tensors aside that the model does
-            not have.
+        allow_extra: ignore tensors of Hugging Face's files that the model does not
+            have.
 
     Raises:
         FileNotFoundError: there is no model.
-        ValueError: files are missing or altered, or of no model that we compute.
+        ValueError: files are missing or altered, or the model is not supported.
     """
     directory, imported = resolve_path(path)
     if is_huggingface(directory):
-        found = read_huggingface(directory, allow_extra)
-        config, params, tokenizer = found.config, found.params, found.tokenizer
-        embedding = found.embedding
+        model = read_huggingface(directory, allow_extra)
+        config, params, tokenizer = model.config, model.params, model.tokenizer
+        embedding, sources = model.embedding, model.sources
     else:
-        values = read_config(directory)
         config = read_config_as(directory, "model", BertConfig)
-        stated = "embedding" in values
-        embedding = (
-            read_config_as(directory, "embedding", Embedding) if stated else None
-        )
-        params = read_params(directory)
+        embedding = None
+        if "embedding" in read_config(directory):
+            embedding = read_config_as(directory, "embedding", Embedding)
+        params, sources = read_params(directory), read_manifest(directory)["files"]
         tokenizer = Tokenizer.load(directory / "tokenizer")
-    pairs = "nsp" if "next_sentence" in params else "none"
-    if not imported:
-        # A fine-tuned model learned nothing of pairs.
+    if imported:
+        pairs = "nsp" if "next_sentence" in params else "none"
+    else:
         pairs = read_pairs(directory)
-    return Model(config, params, tokenizer, pairs, directory, imported, embedding)
+    read = config, params, tokenizer
+    return Model(*read, pairs, directory, imported, embedding, tuple(sources))
 
 
 def read_pairs(directory: epath.Path) -> str:
-    """What the model of a checkpoint learned of pairs: nsp, sop, or none."""
+    """Return the pair objective of a checkpoint's run: nsp, sop, or none."""
     data = read_config(directory)["data"]
+    # The data of a fine-tuning run have no pair objective.
     pairs = data.get("pairs", "none") if isinstance(data, dict) else None
     if pairs not in ("nsp", "sop", "none"):
         raise ValueError(
@@ -115,12 +124,12 @@ def read_pairs(directory: epath.Path) -> str:
 
 
 def download(name: str) -> epath.Path:
-    """Fetch `hf:OWNER/NAME@REVISION` into Hugging Face's cache, or find it there.
+    """Download `hf:OWNER/NAME@REVISION`; return its directory in the cache of the hub.
 
-    Only safetensors, configuration and vocabulary are fetched.
+    Only safetensors, configuration and vocabulary are downloaded.
 
     Raises:
-        ValueError: `name` is no such name, or it cannot be fetched.
+        ValueError: the name is malformed, or the model cannot be downloaded.
     """
     match = re.fullmatch(r"hf:([\w.-]+(?:/[\w.-]+)?)@([\w./-]+)", name)
     if match is None:
@@ -136,15 +145,16 @@ def download(name: str) -> epath.Path:
             "huggingface_hub`, or name a directory."
         ) from error
     files = [CONFIG, SINGLE, INDEX, "model-*.safetensors", *TOKENIZER_FILES]
-    files += [*OTHERS, *(f"0_*/{name}" for name in (*files, *OTHERS))]
+    files += [GENERAL_CONFIG, TRANSFORMER_CONFIG]
+    files += [f"0_*/{name}" for name in files]
     files += [MODULES, POOLING_CONFIG]
     try:
-        found = snapshot_download(match[1], revision=match[2], allow_patterns=files)
+        path = snapshot_download(match[1], revision=match[2], allow_patterns=files)
     except Exception as error:
-        # The library, and the one that it fetches by, raise errors of many kinds.
+        # The library, and the HTTP client below it, raise many classes of errors.
         reason = " ".join(str(error).split())[:200]
         raise ValueError(
             f"{name} cannot be fetched: {reason} Download it elsewhere and name the "
             "directory."
         ) from error
-    return epath.Path(found)
+    return epath.Path(path)

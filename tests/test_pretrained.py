@@ -103,7 +103,7 @@ def test_an_imported_model_says_so(tmp_path):
         (["import", "a", "--from", "torch", "--output", "b"], "torch"),
         (
             ["import", "absent", "--from", "huggingface", "--output", "b"],
-            "absent is not there; name a directory that is",
+            "absent does not exist; name a directory",
         ),
     ],
 )

@@ -1,1 +1,1 @@
-"""Models from and to other libraries, with a receipt for every tensor."""
+"""Convert models from and to other libraries; a receipt lists every tensor."""

@@ -1,4 +1,4 @@
-"""Our outputs beside those of transformers, where torch and it are installed."""
+"""Compare the outputs of a model with those of transformers, if it is installed."""
 
 import contextlib
 import dataclasses
@@ -14,12 +14,12 @@ from etils import epath
 from jaxtyping import Float, Int
 
 from bert_jax.config import BertConfig
-from bert_jax.formats.huggingface_config import HEADS
+from bert_jax.formats.huggingface_config import ARCHITECTURES
 from bert_jax.model.bert import head_outputs
 from bert_jax.model.inputs import Inputs
 
-LARGEST_DIFFERENCE = 1e-3
-"""Past it, the two do not compute the same model: float32 noise is near 1e-5."""
+MAX_DIFFERENCE = 1e-3
+"""Above it the models differ: rounding in float32 gives about 1e-5."""
 LIBRARIES = ("torch", "transformers")
 
 _ROWS, _TOKENS = 2, 64
@@ -27,45 +27,45 @@ _ROWS, _TOKENS = 2, 64
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """How far two libraries' outputs of one batch are apart."""
+    """The differences between two libraries' outputs for one batch."""
 
     largest_difference: float | None = None
-    """Of all outputs, absolute; None where they were not compared."""
+    """Absolute, of all outputs; None if they were not compared."""
     outputs: dict[str, float] = dataclasses.field(default_factory=dict)
-    """The same of each output."""
+    """The largest absolute difference of each output."""
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
-    """Of the libraries, where they are installed."""
+    """Of the libraries, if they are installed."""
     reason: str = ""
     """Why they were not compared."""
 
     @property
     def warning(self) -> str:
-        """A line where the two are not the same model, else nothing."""
-        apart = self.largest_difference
-        if apart is None or apart <= LARGEST_DIFFERENCE:
+        """One line if the models differ, else an empty string."""
+        difference = self.largest_difference
+        if difference is None or difference <= MAX_DIFFERENCE:
             return ""
         name = max(self.outputs, key=self.outputs.__getitem__)
         return (
             f"{name} differs from transformers {self.versions['transformers']} by "
-            f"{apart:.2g} on one batch, where rounding gives {LARGEST_DIFFERENCE:g} at "
-            "most; do not trust the model before you know why."
+            f"{difference:.2g} on one batch, but rounding gives {MAX_DIFFERENCE:g} at "
+            "most; find the cause before you use the model."
         )
 
 
-NOT_COMPARED = Comparison(reason="nobody asked")
+NOT_COMPARED = Comparison(reason="not requested")
 
 
 def compare(
     directory: epath.Path, config: BertConfig, params: dict[str, Any]
 ) -> Comparison:
-    """Compare a model with what transformers makes of its files.
+    """Compare a model with the one that transformers loads from its files.
 
-    What stops transformers from loading them is a reason in the result, and no error:
-    our own checks decide on the files.
+    If transformers cannot load them, the result has the reason, and no error is
+    raised: our own checks have accepted the files.
 
     Args:
         directory: config.json and safetensors of the model.
-        params: the same model, here.
+        params: the parameters that we read.
     """
     missing = [n for n in LIBRARIES if importlib.util.find_spec(n) is None]
     if missing:
@@ -75,35 +75,35 @@ def compare(
     inputs = fixed_batch(config)
     try:
         theirs = _their_outputs(directory, config, inputs, "pooler" in params)
-    except Exception as error:  # whatever two large libraries raise
+    except Exception as error:  # two large libraries raise many classes
         reason = f"transformers does not run it: {' '.join(str(error).split())[:200]}"
         return Comparison(versions=versions, reason=reason)
     ours = _our_outputs(config, params, inputs)
     assert ours.keys() == theirs.keys()
-    apart = {
+    differences = {
         name: float(np.abs(values - theirs[name].reshape(values.shape)).max())
         for name, values in ours.items()
     }
-    if not all(map(np.isfinite, apart.values())):
+    if not all(map(np.isfinite, differences.values())):
         reason = "an output is NaN or infinite"
         return Comparison(versions=versions, reason=reason)
-    return Comparison(max(apart.values()), apart, versions)
+    return Comparison(max(differences.values()), differences, versions)
 
 
 def fixed_batch(config: BertConfig) -> dict[str, Int[np.ndarray, "B T"]]:
-    """Rows that follow from the sizes of the vocabulary and of the tables alone.
+    """Return a batch that depends only on the sizes of the model.
 
-    The last row is padded from its middle on, and each has a second segment where
-    there is one.
+    The last row is padded from its middle on. Each row has a second segment, if the
+    model has two.
     """
     length = min(_TOKENS, config.max_position_embeddings)
-    numbers = np.arange(_ROWS * length).reshape(_ROWS, length)
-    second = numbers % length >= length // 4
-    mask = np.ones_like(numbers)
+    positions = np.arange(_ROWS * length).reshape(_ROWS, length)
+    second = positions % length >= length // 4
+    mask = np.ones_like(positions)
     mask[-1, (length + 1) // 2 :] = 0
     return {
-        # By a step that meets the whole vocabulary in time.
-        "input_ids": (numbers * 7919 + 1) % config.vocab_size,
+        # The step is a prime, so that ids spread over the whole vocabulary.
+        "input_ids": (positions * 7919 + 1) % config.vocab_size,
         "segment_ids": second * mask * min(1, config.type_vocab_size - 1),
         "attention_mask": mask,
     }
@@ -112,27 +112,27 @@ def fixed_batch(config: BertConfig) -> dict[str, Int[np.ndarray, "B T"]]:
 def _our_outputs(
     config: BertConfig, params: dict[str, Any], inputs: dict[str, Any]
 ) -> dict[str, Float[np.ndarray, "..."]]:
-    found = jax.jit(head_outputs, static_argnums=0)(
+    outputs = jax.jit(head_outputs, static_argnums=0)(
         config,
         params,
         Inputs(
             inputs["input_ids"], inputs["segment_ids"], inputs["attention_mask"] > 0
         ),
     )
-    wanted = ["scores", "token_scores", "pair_scores"]
+    names = ["scores", "token_scores", "pair_scores"]
     if config.head == "encoder":
-        wanted = ["hidden_states", "pooled"]
-    return {name: np.asarray(found[name]) for name in wanted if name in found}
+        names = ["hidden_states", "pooled"]
+    return {name: np.asarray(outputs[name]) for name in names if name in outputs}
 
 
 def _their_outputs(
     directory: epath.Path, config: BertConfig, inputs: dict[str, Any], pooler: bool
 ) -> dict[str, Float[np.ndarray, "..."]]:
-    """The same outputs under our names, computed on the processor in float32."""
+    """Return transformers' outputs under our names, computed on the CPU in float32."""
     torch, transformers = (importlib.import_module(name) for name in LIBRARIES)
-    name = next(name for name, head in HEADS.items() if head == config.head)
-    with _silence(transformers):
-        model, report = getattr(transformers, name).from_pretrained(
+    cls = getattr(transformers, ARCHITECTURES[config.head])
+    with _without_logging(transformers):
+        model, report = cls.from_pretrained(
             str(directory),
             local_files_only=True,
             use_safetensors=True,
@@ -151,33 +151,33 @@ def _their_outputs(
     if config.head == "multiple_choice":
         ids, segments, mask = ids[None], segments[None], mask[None]
     with torch.no_grad():
-        found = model.eval()(
+        result = model.eval()(
             ids, token_type_ids=segments, attention_mask=mask, output_hidden_states=True
         )
-    outputs = _by_our_names(config.head, found, torch)
-    if "token_scores" in outputs:  # of a table that is padded beyond the vocabulary
+    outputs = _by_our_names(config.head, result, torch)
+    if "token_scores" in outputs:  # the table may be padded
         outputs["token_scores"] = outputs["token_scores"][..., : config.vocab_size]
     if config.head == "encoder" and pooler:
-        outputs["pooled"] = found.pooler_output
+        outputs["pooled"] = result.pooler_output
     return {name: values.numpy() for name, values in outputs.items()}
 
 
-def _by_our_names(head: str, found: Any, torch: Any) -> dict[str, Any]:
+def _by_our_names(head: str, result: Any, torch: Any) -> dict[str, Any]:
     if head == "encoder":
-        return {"hidden_states": torch.stack(found.hidden_states)}
+        return {"hidden_states": torch.stack(result.hidden_states)}
     if head == "pretraining":
         return {
-            "token_scores": found.prediction_logits,
-            "pair_scores": found.seq_relationship_logits,
+            "token_scores": result.prediction_logits,
+            "pair_scores": result.seq_relationship_logits,
         }
     if head == "question_answering":
-        return {"scores": torch.stack([found.start_logits, found.end_logits], -1)}
-    return {"token_scores" if head == "masked_lm" else "scores": found.logits}
+        return {"scores": torch.stack([result.start_logits, result.end_logits], -1)}
+    return {"token_scores" if head == "masked_lm" else "scores": result.logits}
 
 
 @contextlib.contextmanager
-def _silence(transformers: Any) -> Iterator[None]:
-    """Without its bars and reports, which are for those who load models by it."""
+def _without_logging(transformers: Any) -> Iterator[None]:
+    """Disable the progress bars and reports of transformers in the block."""
     logging = transformers.utils.logging
     level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()

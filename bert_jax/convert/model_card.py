@@ -1,5 +1,6 @@
-"""The README.md of an exported model: what it is, and where it comes from."""
+"""Write the model card (README.md) of an exported model."""
 
+import contextlib
 import json
 from typing import Any
 
@@ -20,15 +21,15 @@ PIPELINES = {
     "question_answering": "question-answering",
     "multiple_choice": "multiple-choice",
 }
-_PAIRS = {
+_PAIR_OBJECTIVES = {
     "nsp": "whether the second segment follows or is random",
     "sop": "whether two segments are in order or swapped",
-    "none": "nothing of pairs: the next-sentence head is as it was drawn",
+    "none": "nothing about pairs: the next-sentence head has its random initial values",
 }
 
 
 def model_card(model: Model, architecture: str) -> str:
-    """The card, with what the checkpoint knows of its own making."""
+    """Return the card, with what the checkpoint records about its training."""
     c = model.config
     facts = {
         "Architecture": f"{architecture}, {c.num_hidden_layers} layers of "
@@ -37,11 +38,13 @@ def model_card(model: Model, architecture: str) -> str:
         **_training(model),
     }
     if c.head == "pretraining":
-        facts["Learned of pairs"] = _PAIRS[model.pairs]
+        facts["Pair objective"] = _PAIR_OBJECTIVES[model.pairs]
     if c.head == "encoder" and "pooler" not in model.params:
-        facts["Pooler"] = "none; transformers draws one anew when it loads the model"
+        facts["Pooler"] = (
+            "none; transformers initializes one at random when it loads the model"
+        )
     if model.embedding is not None:
-        facts["Vectors of texts"] = _vectors(model.embedding)
+        facts["Vectors of texts"] = _describe_embedding(model.embedding)
     if c.labels:
         facts["Classes"] = " ".join(", ".join(c.labels).replace("|", r"\|").split())
     rows = "\n".join(f"| {name} | {value} |" for name, value in facts.items())
@@ -59,7 +62,7 @@ tags:
 
 A model of bert_jax, exported to the files of transformers:
 `{architecture}.from_pretrained(DIRECTORY)`.
-`conversion.json` says which tensor became which, and the sha256 of both sides' files.
+`conversion.json` lists the source of each tensor, and the sha256 of all files.
 
 | | |
 |---|---|
@@ -67,20 +70,20 @@ A model of bert_jax, exported to the files of transformers:
 """
 
 
-def _vectors(embedding: Embedding) -> str:
+def _describe_embedding(embedding: Embedding) -> str:
     if embedding.unsupported:
         return f"{embedding.unsupported}, which bert_jax neither computes nor exports"
     return f"{embedding.pooling} pooling{', of length 1' * embedding.normalize}"
 
 
 def _title(directory: epath.Path) -> str:
-    """The name of the model: of its run, rather than of one step of it."""
-    of_run = directory.parent.name == CHECKPOINTS
-    return directory.parent.parent.name if of_run else directory.name
+    """Return the name of the model's run, or of its directory."""
+    is_step = directory.parent.name == CHECKPOINTS
+    return directory.parent.parent.name if is_step else directory.name
 
 
 def _training(model: Model) -> dict[str, Any]:
-    """What the files of a checkpoint say of the run that made it."""
+    """Return facts about the run that made the checkpoint."""
     if model.imported:
         return {"Training": "not in bert_jax; it was imported"}
     config, manifest = read_config(model.directory), read_manifest(model.directory)
@@ -95,25 +98,18 @@ def _training(model: Model) -> dict[str, Any]:
 
 
 def _validation(model: Model, step: int) -> str:
-    """The run's last scores over the validation rows, as of `step`."""
-    place = model.directory.absolute().parent
-    path = place.parent / METRICS
-    if place.name != CHECKPOINTS or not path.exists():
+    """Return the run's last validation scores up to `step`."""
+    parent = model.directory.absolute().parent
+    path = parent.parent / METRICS
+    if parent.name != CHECKPOINTS or not path.exists():
         return ""
-    lines = []
-    for text in path.read_text().splitlines():
-        try:
-            lines.append(json.loads(text))
-        except ValueError:
-            continue  # a run that is stopped, or is writing, may leave a torn line
-    last: dict[str, Any] = next(
-        (
-            line
-            for line in reversed(lines)
-            if line.get("split") == "validation" and line.get("step", step + 1) <= step
-        ),
-        {},
-    )
+    last: dict[str, Any] = {}
+    for line in path.read_text().splitlines():
+        # The last line may be incomplete.
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            values = json.loads(line)
+            if values["split"] == "validation" and values["step"] <= step:
+                last = values
     scores = [
         f"{name} {value:.4f}" for name, value in last.items() if type(value) is float
     ]

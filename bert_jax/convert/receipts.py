@@ -1,4 +1,4 @@
-"""What a conversion did with each tensor, and the checkpoint that an import writes."""
+"""Write an imported model as a checkpoint, with a receipt of the conversion."""
 
 import dataclasses
 import os
@@ -10,21 +10,19 @@ import numpy as np
 import orbax.checkpoint as ocp
 from etils import epath
 
-from bert_jax.config import BertConfig
 from bert_jax.config.serialization import to_dict
 from bert_jax.convert.comparison import NOT_COMPARED, Comparison
-from bert_jax.formats.embedding import Embedding
 from bert_jax.formats.imported import RECEIPT, Imported
+from bert_jax.pretrained import Model
 from bert_jax.storage.atomic import atomic_directory
 from bert_jax.storage.files import name_path_in_errors, write_json
 from bert_jax.storage.manifest import describe_files, files_below, write_manifest
-from bert_jax.tokenization import Tokenizer
 
-_NAMED = 8
+_MAX_LISTED = 8
 
 
-def receipt(imported: Imported, comparison: Comparison) -> dict[str, Any]:
-    """What `conversion.json` holds of an import."""
+def import_receipt(imported: Imported, comparison: Comparison) -> dict[str, Any]:
+    """Return the content of the `conversion.json` of an import."""
     return {
         "comparison": dataclasses.asdict(comparison),
         "sources": list(imported.sources),
@@ -37,26 +35,24 @@ def receipt(imported: Imported, comparison: Comparison) -> dict[str, Any]:
 
 
 def summary(imported: Imported) -> str:
-    """An import in one line: tensors by number, some of those not taken by name."""
+    """Return one line: the numbers of tensors, and names of those left over."""
     size = sum(leaf.size for leaf in jax.tree.leaves(imported.params))
-    left_over = _some(imported.left_over)
-    # A key without a value says nothing.
-    said = [name for name, value in imported.config_left_over.items() if value]
+    # A key with an empty value has no effect.
+    settings = [name for name, value in imported.config_left_over.items() if value]
     prefix = f", read without {imported.prefix!r} before each name"
     return (
         f"{size:,} parameters, head {imported.config.head}; "
         f"{len(imported.leaves)} tensors taken{prefix * bool(imported.prefix)}, "
         f"{len(imported.fresh)} fresh, "
-        f"{len(imported.left_over)} left over{left_over}; "
-        f"{len(said)} settings left over{_some(said)}."
+        f"{len(imported.left_over)} left over{_in_brackets(imported.left_over)}; "
+        f"{len(settings)} settings left over{_in_brackets(settings)}."
     )
 
 
-def _some(names: Sequence[str]) -> str:
-    """The first few names in brackets."""
-    told = ", ".join(names[:_NAMED])
-    more = f" and more, all in {RECEIPT}" if len(names) > _NAMED else ""
-    return f" ({told}{more})" if told else ""
+def _in_brackets(names: Sequence[str]) -> str:
+    listed = ", ".join(names[:_MAX_LISTED])
+    more = f" and more, all in {RECEIPT}" if len(names) > _MAX_LISTED else ""
+    return f" ({listed}{more})" if listed else ""
 
 
 def write_imported(
@@ -65,54 +61,43 @@ def write_imported(
     comparison: Comparison = NOT_COMPARED,
 ) -> None:
     """Write an imported model as a checkpoint; errors as `write_checkpoint`."""
-    said = receipt(imported, comparison)
-    write_checkpoint(
-        imported.config,
-        imported.params,
-        imported.tokenizer,
-        imported.embedding,
-        said,
-        output,
-    )
+    write_checkpoint(imported, import_receipt(imported, comparison), output)
 
 
 def write_checkpoint(
-    config: BertConfig,
-    params: dict[str, Any],
-    tokenizer: Tokenizer,
-    embedding: Embedding | None,
-    said: dict[str, Any],
-    output: epath.Path,
+    model: Imported | Model, receipt: dict[str, Any], output: epath.Path
 ) -> None:
-    """Write a checkpoint without an optimizer, whole or not at all.
+    """Write a checkpoint without optimizer state, atomically.
 
     Args:
-        embedding: how it makes one vector of a text, if that is known.
-        said: what `conversion.json` shall hold beside the files that are written.
+        receipt: the content of `conversion.json`; the written files are added.
 
     Raises:
-        FileExistsError: `output` is there and not an empty directory.
-        OSError: the disk is full, or is before the end.
+        FileExistsError: `output` exists and is not an empty directory.
+        OSError: it cannot be written, for example because the disk is full.
     """
     with atomic_directory(output) as directory:
-        size = sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(params))
+        params = jax.tree.map(np.asarray, model.params)
+        size = sum(leaf.nbytes for leaf in jax.tree.leaves(params))
         _reserve(directory, size, output)
         with ocp.StandardCheckpointer() as checkpointer:
-            checkpointer.save(directory / "state", jax.tree.map(np.asarray, params))
-        values = {"model": to_dict(config)}
-        if embedding is not None:
-            values["embedding"] = to_dict(embedding)
+            checkpointer.save(directory / "state", params)
+        values = {"model": to_dict(model.config)}
+        if model.embedding is not None:
+            values["embedding"] = to_dict(model.embedding)
         write_json(values, directory / "config.json")
-        tokenizer.save(directory / "tokenizer")
-        written = describe_files(directory, files_below(directory))
-        write_json(said | {"files": written}, directory / RECEIPT)
-        files = written + describe_files(directory, [RECEIPT])
+        model.tokenizer.save(directory / "tokenizer")
+        files = describe_files(directory, files_below(directory))
+        write_json(receipt | {"files": files}, directory / RECEIPT)
+        files += describe_files(directory, [RECEIPT])
         write_manifest({"step": 0, "files": files}, directory)
 
 
 def _reserve(directory: epath.Path, size: int, output: epath.Path) -> None:
-    """See that a disk takes so many bytes, before threads of Orbax find that it does
-    not: what they raise then is printed by each of them."""
+    """Check that the disk has `size` free bytes, by allocating a file of that size.
+
+    Otherwise each thread of Orbax would print an error of its own.
+    """
     if not hasattr(os, "posix_fallocate"):  # not on macOS
         return
     path = directory / "reserved"

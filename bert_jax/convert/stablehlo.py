@@ -1,4 +1,4 @@
-"""A model as StableHLO, to be run by JAX without this package or its modules."""
+"""Export a model to StableHLO, which JAX runs without this package."""
 
 import importlib.util
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int
 
 from bert_jax.config import BertConfig
 from bert_jax.config.serialization import to_dict
-from bert_jax.convert.export import receipt, write_safetensors
+from bert_jax.convert.export import export_receipt, write_safetensors
 from bert_jax.formats.imported import RECEIPT, Leaf
 from bert_jax.model.bert import head_outputs
 from bert_jax.model.inputs import Inputs
@@ -24,13 +24,13 @@ from bert_jax.storage.files import write_json
 
 PROGRAM, PARAMS, LOADER = "model.stablehlo", "params.safetensors", "load.py"
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
-"""What the program is lowered for; one file serves all."""
+"""The platforms that the program is lowered for, in one file."""
 
 _LOADER = f'''\
 """{{title}} Needs jax, flatbuffers and numpy alone.
 
 `outputs(input_ids, segment_ids, attention_mask)` takes integers {{shape}}; the mask
-is 1 where a token is real. It gives, by name:
+is 1 for a real token, and 0 for padding. It returns, by name:
 
 {{names}}
 """
@@ -68,22 +68,22 @@ def export_stablehlo(
     batch_size: int | None = None,
     sequence_length: int | None = None,
 ) -> tuple[str, ...]:
-    """Write a model's program, its parameters and a loader, whole or not at all.
+    """Write a model's program, its parameters and a loader atomically.
 
     Args:
-        source: what `load_pretrained` takes.
+        source: a path for `load_pretrained`.
         output: a directory that is new or empty.
-        batch_size: the only one that the program shall take; None: any.
-        sequence_length: tokens a row, padding among them; None: 128, or as many as
-            the model takes.
+        batch_size: the batch size that the program accepts; None: any.
+        sequence_length: tokens in a row, with padding; None: 128, or the model's
+            maximum if that is less.
 
     Returns:
         The names of the outputs.
 
     Raises:
         FileNotFoundError: there is no model.
-        FileExistsError: `output` is there and not an empty directory.
-        ValueError: the source is damaged, a size is not one of the model's, or
+        FileExistsError: `output` exists and is not an empty directory.
+        ValueError: the source is damaged, the model does not support a size, or
             flatbuffers is missing.
     """
     if importlib.util.find_spec("flatbuffers") is None:
@@ -116,23 +116,23 @@ def export_stablehlo(
             ),
         )
         (directory / LOADER).write_text(loader)
-        write_json(receipt(model, leaves, directory), directory / RECEIPT)
+        write_json(export_receipt(model, leaves, directory), directory / RECEIPT)
     return tuple(outputs)
 
 
 def require_sizes(
     config: BertConfig, batch_size: int | None, sequence_length: int
 ) -> None:
-    """Refuse a batch or a length that the model cannot take.
+    """Check that the model supports the batch size and the sequence length.
 
     Raises:
-        ValueError: says which.
+        ValueError: it does not.
     """
-    longest = config.max_position_embeddings
-    if not 0 < sequence_length <= longest:
+    max_length = config.max_position_embeddings
+    if not 0 < sequence_length <= max_length:
         raise ValueError(
             f"sequence_length={sequence_length} must be from 1 to "
-            f"max_position_embeddings={longest}."
+            f"max_position_embeddings={max_length}."
         )
     if batch_size is not None and batch_size < 1:
         raise ValueError(
@@ -146,7 +146,7 @@ def lower(
     batch_size: int | None,
     sequence_length: int,
 ) -> export.Exported:
-    """The model's outputs as a program of its flat parameters and three inputs."""
+    """Return the program from flat parameters and three inputs to the outputs."""
     rows = batch_size or export.symbolic_shape("batch")[0]
     inputs = jax.ShapeDtypeStruct((rows, sequence_length), jnp.int32)
     shapes = jax.eval_shape(lambda: params)
@@ -161,12 +161,12 @@ def _outputs_of(config: BertConfig) -> Callable[..., dict[str, Any]]:
         segment_ids: Int[Array, "B T"],
         attention_mask: Int[Array, "B T"],
     ) -> dict[str, Float[Array, "..."]]:
-        found = head_outputs(
+        result = head_outputs(
             config,
             unflatten_dict(params, sep="/"),
             Inputs(input_ids, segment_ids, attention_mask > 0),
         )
-        # All layers' would be the largest output by far, and few ask for them.
-        return {"hidden": found.pop("hidden_states")[-1], **found}
+        # The hidden states of all layers would be by far the largest output.
+        return {"hidden": result.pop("hidden_states")[-1], **result}
 
     return outputs

@@ -24,7 +24,7 @@ from bert_jax.data.pairs import PairSpans, make_pairs
 from bert_jax.data.passes import held_out, passes, shuffle
 from bert_jax.data.records import as_bytes
 from bert_jax.data.shards import row_dtype, shard_name
-from bert_jax.storage.files import atomic_write, parse_json, write_json
+from bert_jax.storage.files import atomic_write, read_json, write_json
 from bert_jax.tokenization import Tokenizer
 
 UNFINISHED = "unfinished"
@@ -257,7 +257,7 @@ def _batches(sentences: Sequence[str]) -> Iterator[Sequence[str]]:
 def read_result(output: epath.Path, chunk: Chunk) -> dict[str, Any] | None:
     """Return the result that `write_chunk` saved; None if there is no valid one."""
     try:
-        result = parse_json(_result_path(output, chunk).read_bytes())
+        result = read_json(_result_path(output, chunk), "")
         rows, sha256 = result["rows"], result["sha256"]
         counts = [rows, *result["counts"].values(), *result["dropped"].values()]
     except (OSError, ValueError, LookupError, TypeError, AttributeError):

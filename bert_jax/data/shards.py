@@ -18,7 +18,7 @@ from etils import epath
 from jaxtyping import Shaped
 
 from bert_jax.storage.files import is_regular_file
-from bert_jax.storage.manifest import DamagedError, leaves
+from bert_jax.storage.manifest import DamagedError, escapes
 
 _RESERVED = 256
 """Open files reserved for the rest of the process."""
@@ -144,7 +144,7 @@ def open_shards(
 def _check_file(root: epath.Path, path: epath.Path, size: int) -> None:
     if not path.exists():
         raise DamagedError(f"{path} is missing; prepare the dataset again.")
-    if leaves(root, path):
+    if escapes(root, path):
         raise DamagedError(f"{path} is a link to outside of {root}; copy the file.")
     if not is_regular_file(path):
         raise DamagedError(f"{path} is not a regular file; prepare the dataset again.")

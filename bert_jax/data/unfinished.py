@@ -14,7 +14,7 @@ from etils import epath
 
 from bert_jax.config.serialization import differences
 from bert_jax.data.chunks import UNFINISHED, Layout
-from bert_jax.storage.files import parse_json, write_json
+from bert_jax.storage.files import read_json_object, write_json
 from bert_jax.storage.manifest import MANIFEST, DamagedError, read_manifest
 
 _PLAN = "plan.json"
@@ -108,11 +108,11 @@ def write_plan(output: epath.Path, plan: dict[str, Any], layout: Layout) -> None
         write_json(plan, path)
         return
     try:
-        saved = parse_json(path.read_bytes())
-    except ValueError:
-        saved = None
-    if not isinstance(saved, dict):
-        raise DamagedError(f"{path} is damaged; remove {output} and begin again.")
+        saved = read_json_object(path, "")
+    except ValueError as error:
+        raise DamagedError(
+            f"{path} is damaged; remove {output} and begin again."
+        ) from error
     if _LAYOUT not in saved:
         raise FileExistsError(
             f"output={output} was begun by version 0.1.0, which wrote smaller shards; "

@@ -20,7 +20,7 @@ from bert_jax.config import BertConfig
 from bert_jax.distributed.environment import CACHE, permission_problem
 from bert_jax.model.bert import compute, init_params
 from bert_jax.model.inputs import Inputs
-from bert_jax.storage.caches import caches
+from bert_jax.storage.caches import cache_directory
 
 PACKAGES = (
     "bert_jax jax jaxlib flax optax orbax-checkpoint numpy tokenizers sentencepiece "
@@ -179,7 +179,7 @@ def check_cache(environment: Mapping[str, str]) -> Iterator[Check]:
     if chosen and "://" in chosen:
         yield Check(True, f"compiled programs are kept in {chosen}")
         return
-    directory = Path(chosen or caches(environment) / "programs")
+    directory = Path(chosen or cache_directory(environment) / "programs")
     try:
         problem = permission_problem(directory)
     except FileNotFoundError:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
-from bert_jax.storage.caches import caches
+from bert_jax.storage.caches import cache_directory
 
 DETERMINISTIC = "xla_gpu_deterministic_ops"
 """XLA's flag for GPUs; CPUs and TPUs are deterministic without it."""
@@ -87,7 +87,7 @@ def enable_compilation_cache(environment: MutableMapping[str, str]) -> None:
     instead, see `compilation_cache.py`.
     """
     if all(environment.get(name, "0") == "0" for name in MULTI_PROCESS_VARIABLES):
-        _set_cache_directory(caches(environment) / "programs", environment)
+        _set_cache_directory(cache_directory(environment) / "programs", environment)
 
 
 def _set_cache_directory(

@@ -1,4 +1,4 @@
-"""Whether the files of an export are still what it wrote."""
+"""Check that the files of an export are still those that it wrote."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,28 +6,25 @@ from typing import Any
 from etils import epath
 
 from bert_jax.formats.imported import RECEIPT
-from bert_jax.formats.model_files import read_object
+from bert_jax.formats.model_files import read_object_or_empty
 from bert_jax.storage.files import is_regular_file
 from bert_jax.storage.manifest import DamagedError, is_confined
 
 
 def check_exported(directory: epath.Path, sources: Sequence[dict[str, Any]]) -> None:
-    """Compare files with the sha256 that `conversion.json` beside them has.
+    """Compare the files with the sha256 that `conversion.json` beside them lists.
 
-    An altered bit of a tensor shows nowhere else. Of files that were not exported here
-    nothing is known.
+    No other check detects an altered bit of a tensor. Files without a
+    `conversion.json` are not checked.
 
     Args:
         sources: path, size and sha256 of each file that was read.
 
     Raises:
-        DamagedError: one of them is not what the export wrote, or a file is missing.
+        DamagedError: a file is missing, or is not what the export wrote.
         ValueError: `conversion.json` is not JSON.
     """
-    path = directory / RECEIPT
-    if not path.exists():
-        return
-    files = read_object(path).get("files")
+    files = read_object_or_empty(directory / RECEIPT).get("files")
     written: dict[str, Any] = {
         entry["path"]: entry.get("sha256")
         for entry in (files if isinstance(files, list) else [])
@@ -41,20 +38,19 @@ def check_exported(directory: epath.Path, sources: Sequence[dict[str, Any]]) -> 
     missing = [
         name
         for name in written
-        # A model card may go; a tokenizer without one of its files is another.
+        # A model card may be removed, but a tokenizer needs all of its files.
         if is_confined(name)
         and not name.endswith(".md")
         and not is_regular_file(directory / name)
     ]
+    remedy = f"export or copy it again, or remove {RECEIPT} if the change is meant."
     if missing:
         raise DamagedError(
-            f"{directory} lacks {', '.join(missing)}, which {RECEIPT} says that the "
-            f"export wrote; export or copy it again, or remove {RECEIPT} if the change "
-            "is meant."
+            f"{directory} lacks {', '.join(missing)}, which the export wrote according "
+            f"to {RECEIPT}; {remedy}"
         )
     if changed:
         raise DamagedError(
-            f"{directory}: {', '.join(changed)} has another sha256 than {RECEIPT} says "
-            f"that the export wrote; export or copy it again, or remove {RECEIPT} if "
-            "the change is meant."
+            f"{directory}: {', '.join(changed)} has another sha256 than the export "
+            f"wrote according to {RECEIPT}; {remedy}"
         )

@@ -1,9 +1,10 @@
-"""Hugging Face's `config.json` as a BertConfig, or what in it we cannot compute."""
+"""Convert Hugging Face's `config.json` to a BertConfig."""
 
-from typing import Any, get_args
+from typing import Any
 
 from bert_jax.config import BertConfig
-from bert_jax.config.model import ANSWERABLE_LABELS, ProblemType
+from bert_jax.config.checks import field_types, quoted, require_type
+from bert_jax.config.model import ANSWERABLE_LABELS
 
 HEADS = {
     "BertModel": "encoder",
@@ -14,6 +15,7 @@ HEADS = {
     "BertForQuestionAnswering": "question_answering",
     "BertForMultipleChoice": "multiple_choice",
 }
+ARCHITECTURES = {head: name for name, head in HEADS.items()}
 ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_python": "gelu",
@@ -24,8 +26,8 @@ ACTIVATIONS = {
     "gelu_pytorch_tanh": "gelu_new",
     "relu": "relu",
 }
-"""By transformers' names: the error function's, and its approximation by tanh in five
-ways of writing it. `quick_gelu` is another function."""
+"""Ours by transformers' names: `gelu` has the error function, `gelu_new` its
+approximation by tanh. `quick_gelu` is another function, so it is absent."""
 SIZES = (
     "vocab_size",
     "hidden_size",
@@ -35,14 +37,13 @@ SIZES = (
     "max_position_embeddings",
     "type_vocab_size",
 )
-PROBLEM_TYPES: tuple[str, ...] = get_args(ProblemType)
 RATES = (
     "hidden_dropout_prob",
     "attention_probs_dropout_prob",
     "initializer_range",
     "layer_norm_eps",
 )
-ONLY = {
+SUPPORTED_VALUES = {
     "model_type": "bert",
     "position_embedding_type": "absolute",
     "is_decoder": False,
@@ -51,11 +52,11 @@ ONLY = {
     "pruned_heads": {},
     "quantization_config": None,
 }
-"""Keys of which we compute one value alone; a key that is absent has it."""
-READ = {
+"""Keys with a single supported value, which is also the default."""
+KNOWN_KEYS = {
     *SIZES,
     *RATES,
-    *ONLY,
+    *SUPPORTED_VALUES,
     "hidden_act",
     "architectures",
     "id2label",
@@ -63,101 +64,81 @@ READ = {
     "problem_type",
     "tie_word_embeddings",
 }
-"""Every key that an import looks at."""
-_LARGEST = 1 << 31
+"""The keys that an import reads."""
+_MAX_LABELS = 1 << 23
 
 
 def read_bert_config(
     values: dict[str, Any], shapes: dict[str, tuple[int, ...]]
 ) -> BertConfig:
-    """The configuration in a `config.json`.
+    """Return the configuration of a `config.json`.
 
     A key that is absent has transformers' default, which is BERT base's.
 
     Args:
-        values: what the file holds.
+        values: the content of the file.
         shapes: those of the tensors, under Hugging Face's names with the prefix `bert.`
 
     Raises:
-        ValueError: a value is no such value, or one that we do not compute.
+        ValueError: a value is invalid or not supported.
     """
-    for name, only in ONLY.items():
+    for name, only in SUPPORTED_VALUES.items():
         if name in values and values[name] != only:
             raise ValueError(
-                f"{name}={_short(values[name])} is not supported; "
+                f"{name}={quoted(values[name])} is not supported; "
                 f"bert_jax computes {only!r} alone."
             )
-    fields: dict[str, Any] = {name: values[name] for name in SIZES if name in values}
-    for name, size in fields.items():
-        if type(size) is not int or not 0 < size < _LARGEST:
-            raise ValueError(
-                f"{name}={_short(size)} must be a whole number greater than 0 "
-                f"and less than {_LARGEST}."
-            )
-    for name in RATES:
-        if name in values:
-            fields[name] = _number(name, values[name])
+    fields = {name: values[name] for name in SIZES + RATES if name in values}
     act = values.get("hidden_act", "gelu")
     if not isinstance(act, str) or act not in ACTIVATIONS:
         known = ", ".join(ACTIVATIONS)
-        raise ValueError(f"hidden_act={_short(act)} must be one of {known}.")
+        raise ValueError(f"hidden_act={quoted(act)} must be one of {known}.")
     head = _head(values.get("architectures"), shapes)
     labels = _labels(values) if head.endswith("_classification") else ()
     if head == "question_answering" and values.get("id2label") is not None:
-        # Without a meaning there, but for models of ours that may say "no answer".
+        # Labels have no meaning for this head, but models of bert_jax that can answer
+        # "no answer" are marked by them.
         labels = ANSWERABLE_LABELS if _labels(values) == ANSWERABLE_LABELS else ()
     fields |= {"hidden_act": ACTIVATIONS[act], "head": head, "labels": labels}
-    return BertConfig(**fields, problem_type=_problem_type(values, head, labels))
+    fields["problem_type"] = _problem_type(values, head, labels)
+    for name, value in fields.items():
+        require_type(name, value, field_types(BertConfig)[name])
+        fields[name] = float(value) if name in RATES else value
+    return BertConfig(**fields)
 
 
 def keys_left_over(values: dict[str, Any]) -> dict[str, Any]:
-    """What a `config.json` says that an import does not look at.
+    """Return the entries of a `config.json` that an import does not read.
 
-    None of it changes what a model computes: the versions of libraries, the shape of
-    transformers' own outputs, and rates that a run here has options for, such as
+    None of them changes what a model computes: versions of libraries, the form of
+    transformers' outputs, and rates that runs of bert_jax have options for, such as
     `classifier_dropout`.
     """
-    return {name: value for name, value in values.items() if name not in READ}
+    return {name: value for name, value in values.items() if name not in KNOWN_KEYS}
 
 
 def _problem_type(values: dict[str, Any], head: str, labels: tuple[str, ...]) -> Any:
-    """What the scores mean; where it is not said, as transformers guesses."""
+    """Return the meaning of the scores; the default is that of transformers."""
     if head != "sequence_classification":
-        return PROBLEM_TYPES[0]
+        return BertConfig.problem_type
+    default = "regression" if len(labels) == 1 else BertConfig.problem_type
     kind = values.get("problem_type")
-    if kind is None:
-        return "regression" if len(labels) == 1 else PROBLEM_TYPES[0]
-    if kind not in PROBLEM_TYPES:
-        raise ValueError(
-            f"problem_type={_short(kind)} must be one of {', '.join(PROBLEM_TYPES)}."
-        )
-    return kind
-
-
-def _number(name: str, value: Any) -> float:
-    if type(value) not in (int, float) or abs(value) > _LARGEST:
-        raise ValueError(f"{name}={_short(value)} must be a number near 0.")
-    return float(value)
+    return default if kind is None else kind
 
 
 def _head(architectures: Any, shapes: dict[str, tuple[int, ...]]) -> str:
-    """The head by name; where there is none, by the tensors."""
+    """Return the head by the name of the class, or else by the tensors."""
     if architectures is None:
         return _head_by_tensors(shapes)
-    if (
-        not isinstance(architectures, list)
-        or len(architectures) != 1
-        or not isinstance(architectures[0], str)
-        or architectures[0] not in HEADS
-    ):
+    names = architectures if isinstance(architectures, list) else []
+    if len(names) != 1 or not isinstance(names[0], str) or names[0] not in HEADS:
         raise ValueError(
-            f"architectures={_short(architectures)} must hold one of "
-            f"{', '.join(HEADS)}."
+            f"architectures={quoted(architectures)} must hold one of {', '.join(HEADS)}."
         )
-    head = HEADS[architectures[0]]
-    rest = {"bert.pooler.dense.weight", "cls.seq_relationship.weight"}
-    # The files of the first released models name the one and hold the other.
-    return "pretraining" if head == "masked_lm" and rest <= shapes.keys() else head
+    head = HEADS[names[0]]
+    others = {"bert.pooler.dense.weight", "cls.seq_relationship.weight"}
+    # The files of the first released models name BertForMaskedLM and hold both heads.
+    return "pretraining" if head == "masked_lm" and others <= shapes.keys() else head
 
 
 def _head_by_tensors(shapes: dict[str, tuple[int, ...]]) -> str:
@@ -181,24 +162,20 @@ def _head_by_tensors(shapes: dict[str, tuple[int, ...]]) -> str:
 
 
 def _labels(values: dict[str, Any]) -> tuple[str, ...]:
-    """The names of the classes; as in transformers, two where nothing is said."""
+    """Return the names of the classes; two by default, as in transformers."""
     if values.get("id2label") is None:
         count = values.get("num_labels", 2)
-        if type(count) is not int or not 0 < count < _LARGEST >> 8:
-            raise ValueError(f"num_labels={_short(count)} must be a number of classes.")
+        if type(count) is not int or not 0 < count < _MAX_LABELS:
+            raise ValueError(f"num_labels={quoted(count)} must be a number of classes.")
         return tuple(f"LABEL_{i}" for i in range(count))
     labels = values["id2label"]
-    wanted = [str(i) for i in range(len(labels))] if isinstance(labels, dict) else []
+    ids = [str(i) for i in range(len(labels))] if isinstance(labels, dict) else []
     if (
-        not wanted
-        or set(labels) != set(wanted)
+        not ids
+        or set(labels) != set(ids)
         or not all(isinstance(label, str) for label in labels.values())
     ):
         raise ValueError(
-            f'id2label={_short(labels)} must name each class by "0", "1", … in turn.'
+            f'id2label={quoted(labels)} must name each class by "0", "1", … in turn.'
         )
-    return tuple(labels[number] for number in wanted)
-
-
-def _short(value: Any) -> str:
-    return repr(value)[:80]
+    return tuple(labels[i] for i in ids)

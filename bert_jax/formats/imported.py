@@ -1,19 +1,60 @@
-"""A model as it was read from other files, and where each of its tensors came from."""
+"""What every reader of another library's model returns."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
+
+import numpy as np
+from etils import epath
+from jaxtyping import Float32
 
 from bert_jax.config import BertConfig
 from bert_jax.formats.embedding import Embedding
+from bert_jax.formats.model_files import short_reason
 from bert_jax.tokenization import Tokenizer
 
 RECEIPT = "conversion.json"
-"""The file that says what a conversion did with each tensor."""
+"""The file that lists what a conversion did with each tensor."""
+PARAMETER_DTYPES = ("float32", "float16", "bfloat16")
+"""The dtypes that a parameter may be stored in."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Tensor:
+    """A tensor in another library's file, not read yet."""
+
+    path: epath.Path
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    _load: Callable[[str], Any]
+    """Returns the values of a tensor by name."""
+
+    def read(self) -> Float32[np.ndarray, "..."]:
+        """Return the values as float32, which holds every float16 and bfloat16.
+
+        Raises:
+            ValueError: the dtype is no parameter's, or the file is damaged.
+        """
+        if self.dtype not in PARAMETER_DTYPES:
+            raise ValueError(
+                f"{self.path}: {self.name} has dtype {self.dtype}; a parameter must "
+                f"have one of {', '.join(PARAMETER_DTYPES)}."
+            )
+        try:
+            return np.asarray(self._load(self.name), np.float32)
+        except MemoryError:
+            raise
+        except Exception as error:  # each library raises its own classes
+            raise ValueError(
+                f"{self.path} is damaged: {self.name} cannot be read "
+                f"({short_reason(error)}); fetch it again."
+            ) from error
 
 
 @dataclasses.dataclass(frozen=True)
 class Leaf:
-    """Where one tensor came from, or went to."""
+    """The source and the target of one tensor of a conversion."""
 
     source: str
     target: str
@@ -26,22 +67,22 @@ class Leaf:
 
 @dataclasses.dataclass(frozen=True)
 class Imported:
-    """A model as it was read, with everything that was done to read it."""
+    """A model read from another library's files, and how each part was read."""
 
     config: BertConfig
     params: dict[str, Any]
-    """A nested dict of float32 NumPy arrays, as `.params` of a Predictor is."""
+    """A nested dict of float32 NumPy arrays, like `.params` of a Predictor."""
     tokenizer: Tokenizer
     leaves: tuple[Leaf, ...]
     fresh: tuple[str, ...]
-    """Leaves that the source lacks and that were drawn anew."""
+    """Parameters that the source lacks and that were initialized at random."""
     left_over: tuple[str, ...]
-    """Tensors of the source that were not taken."""
+    """Tensors of the source that are not used."""
     sources: tuple[dict[str, Any], ...]
     """Path, size and sha256 of each file read."""
     embedding: Embedding | None = None
-    """How it makes one vector of a text, where its files say."""
+    """How the model makes one vector of a text, if its files specify it."""
     config_left_over: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """Keys of the source's configuration that were not taken, and their values."""
+    """Keys of the source's configuration that are not used, and their values."""
     prefix: str = ""
-    """What each tensor's name began with, and was read without."""
+    """The prefix that was removed from each tensor's name."""

@@ -1,7 +1,7 @@
-"""One table of every parameter's name: here, at Hugging Face, and in TensorFlow 1.
+"""The names of every parameter: in bert_jax, at Hugging Face, and in TensorFlow 1.
 
-Kernels are [in, out] here and in TensorFlow, [out, in] at Hugging Face; the rows of
-TensorFlow's output layers are the classes, so those are transposed too.
+Kernels are [in, out] here and in TensorFlow, and [out, in] at Hugging Face. The output
+layers of TensorFlow are [classes, in], so these are transposed too.
 """
 
 import dataclasses
@@ -10,180 +10,120 @@ from collections.abc import Iterator
 from bert_jax.config import BertConfig
 from bert_jax.model.heads import POOLED_HEADS, num_outputs
 
-_NAMED = 8
-
 
 @dataclasses.dataclass(frozen=True)
 class Name:
-    """One parameter's names, and whether the others hold it transposed."""
+    """The names of one parameter, and whether another library stores it transposed."""
 
     ours: str
     huggingface: str
-    """With the prefix `bert.` of every class but BertModel itself."""
+    """With the prefix `bert.`, which every class but BertModel uses."""
     tf1: str
     huggingface_transposed: bool = False
     tf1_transposed: bool = False
 
 
-def _dense(ours: str, huggingface: str, tf1: str) -> Iterator[Name]:
-    yield Name(f"{ours}/kernel", f"{huggingface}.weight", f"{tf1}/kernel", True)
-    yield Name(f"{ours}/bias", f"{huggingface}.bias", f"{tf1}/bias")
+def _dense(ours: str, tf1: str) -> Iterator[Name]:
+    yield Name(f"{ours}/kernel", f"{_dotted(tf1)}.weight", f"{tf1}/kernel", True)
+    yield Name(f"{ours}/bias", f"{_dotted(tf1)}.bias", f"{tf1}/bias")
 
 
-def _layer_norm(ours: str, huggingface: str, tf1: str) -> Iterator[Name]:
-    yield Name(f"{ours}/scale", f"{huggingface}.weight", f"{tf1}/gamma")
-    yield Name(f"{ours}/bias", f"{huggingface}.bias", f"{tf1}/beta")
+def _layer_norm(ours: str, tf1: str) -> Iterator[Name]:
+    yield Name(f"{ours}/scale", f"{_dotted(tf1)}.weight", f"{tf1}/gamma")
+    yield Name(f"{ours}/bias", f"{_dotted(tf1)}.bias", f"{tf1}/beta")
 
 
 def _output(ours: str, huggingface: str, tf1: str) -> Iterator[Name]:
-    """A layer of few outputs, which TensorFlow's code keeps as a bare matrix."""
+    """Names of an output layer, whose kernel TensorFlow stores as [classes, in]."""
     yield Name(
         f"{ours}/kernel", f"{huggingface}.weight", f"{tf1}output_weights", True, True
     )
     yield Name(f"{ours}/bias", f"{huggingface}.bias", f"{tf1}output_bias")
 
 
-def encoder_names(config: BertConfig) -> Iterator[Name]:
-    """Embeddings and layers."""
-    ours, huggingface, tf1 = "encoder/embeddings", "bert.embeddings", "bert/embeddings"
-    for mine, theirs in (
-        ("token", "word_embeddings"),
-        ("position", "position_embeddings"),
-        ("segment", "token_type_embeddings"),
+def _dotted(tf1: str) -> str:
+    """Return the name at Hugging Face of a module inside the encoder or `cls`."""
+    return tf1.replace("layer_", "layer.").replace("/", ".")
+
+
+def _encoder_names(config: BertConfig) -> Iterator[Name]:
+    ours, tf1 = "encoder/embeddings", "bert/embeddings"
+    for name, theirs in (
+        ("token", f"{tf1}/word_embeddings"),
+        ("position", f"{tf1}/position_embeddings"),
+        ("segment", f"{tf1}/token_type_embeddings"),
     ):
-        yield Name(
-            f"{ours}/{mine}/embedding",
-            f"{huggingface}.{theirs}.weight",
-            f"{tf1}/{theirs}",
-        )
-    yield from _layer_norm(
-        f"{ours}/layer_norm", f"{huggingface}.LayerNorm", f"{tf1}/LayerNorm"
-    )
+        yield Name(f"{ours}/{name}/embedding", f"{_dotted(theirs)}.weight", theirs)
+    yield from _layer_norm(f"{ours}/layer_norm", f"{tf1}/LayerNorm")
     for i in range(config.num_hidden_layers):
-        layer = (
-            f"encoder/layer_{i}",
-            f"bert.encoder.layer.{i}",
-            f"bert/encoder/layer_{i}",
-        )
-        for part in ("query", "key", "value"):
-            yield from _dense(
-                *_below(layer, f"attention/{part}", f"attention/self/{part}")
-            )
-        attention = "attention/output"
-        yield from _dense(*_below(layer, attention, f"{attention}/dense"))
+        ours, tf1 = f"encoder/layer_{i}", f"bert/encoder/layer_{i}"
+        attention, theirs = f"{ours}/attention", f"{tf1}/attention"
+        for name in ("query", "key", "value"):
+            yield from _dense(f"{attention}/{name}", f"{theirs}/self/{name}")
+        yield from _dense(f"{attention}/output", f"{theirs}/output/dense")
+        yield from _layer_norm(f"{attention}/layer_norm", f"{theirs}/output/LayerNorm")
+        yield from _dense(f"{ours}/feed_forward/in", f"{tf1}/intermediate/dense")
+        yield from _dense(f"{ours}/feed_forward/out", f"{tf1}/output/dense")
         yield from _layer_norm(
-            *_below(layer, "attention/layer_norm", f"{attention}/LayerNorm")
-        )
-        yield from _dense(*_below(layer, "feed_forward/in", "intermediate/dense"))
-        yield from _dense(*_below(layer, "feed_forward/out", "output/dense"))
-        yield from _layer_norm(
-            *_below(layer, "feed_forward/layer_norm", "output/LayerNorm")
+            f"{ours}/feed_forward/layer_norm", f"{tf1}/output/LayerNorm"
         )
 
 
-def _below(layer: tuple[str, str, str], ours: str, theirs: str) -> tuple[str, str, str]:
-    here, huggingface, tf1 = layer
-    dotted = theirs.replace("/", ".")
-    return f"{here}/{ours}", f"{huggingface}.{dotted}", f"{tf1}/{theirs}"
-
-
-def pooler_names() -> Iterator[Name]:
-    """The tanh layer on [CLS]."""
-    yield from _dense("pooler/dense", "bert.pooler.dense", "bert/pooler/dense")
-
-
-def masked_lm_names() -> Iterator[Name]:
-    """The masked-LM head; its table is the token embeddings."""
-    theirs, tf1 = "cls.predictions", "cls/predictions"
-    ours = "masked_lm"
-    transform = f"{theirs}.transform", f"{tf1}/transform"
-    yield from _dense(
-        f"{ours}/dense", *(f"{transform[0]}.dense", f"{transform[1]}/dense")
-    )
-    yield from _layer_norm(
-        f"{ours}/layer_norm", f"{transform[0]}.LayerNorm", f"{transform[1]}/LayerNorm"
-    )
-    yield Name(f"{ours}/bias", f"{theirs}.bias", f"{tf1}/output_bias")
-
-
-def next_sentence_names() -> Iterator[Name]:
-    """Follows, or random."""
-    yield from _output(
-        "next_sentence/dense", "cls.seq_relationship", "cls/seq_relationship/"
-    )
-
-
-def classifier_names(head: str) -> Iterator[Name]:
-    """The one layer of the heads for classes, tags, answers and choices."""
-    answers = head == "question_answering"
-    yield from _output(
-        "classifier/dense",
-        "qa_outputs" if answers else "classifier",
-        "cls/squad/" if answers else "",
-    )
+def _masked_lm_names() -> Iterator[Name]:
+    """Names of the masked-LM head; its kernel is the table of token embeddings."""
+    tf1 = "cls/predictions/transform"
+    yield from _dense("masked_lm/dense", f"{tf1}/dense")
+    yield from _layer_norm("masked_lm/layer_norm", f"{tf1}/LayerNorm")
+    yield Name("masked_lm/bias", "cls.predictions.bias", "cls/predictions/output_bias")
 
 
 def names_of(config: BertConfig, pooler: bool = True) -> list[Name]:
-    """Every parameter of a model with `config.head`.
+    """Return the names of every parameter of a model with `config.head`.
 
     Args:
-        pooler: whether there is one, where the head itself does not decide it.
+        pooler: whether the model has a pooler, if the head does not determine it.
     """
-    names = list(encoder_names(config))
-    if config.head in POOLED_HEADS:
+    head = config.head
+    names = list(_encoder_names(config))
+    if head in POOLED_HEADS:
         pooler = config.pooling == "cls"
-    elif config.head != "encoder":
-        pooler = config.head == "pretraining"
+    elif head != "encoder":
+        pooler = head == "pretraining"
     if pooler:
-        names += pooler_names()
-    if config.head in ("pretraining", "masked_lm"):
-        names += masked_lm_names()
-    if config.head == "pretraining":
-        names += next_sentence_names()
-    elif config.head not in ("masked_lm", "encoder"):
-        names += classifier_names(config.head)
+        names += _dense("pooler/dense", "bert/pooler/dense")
+    if head in ("pretraining", "masked_lm"):
+        names += _masked_lm_names()
+    if head == "pretraining":
+        relationship = "cls.seq_relationship", "cls/seq_relationship/"
+        names += _output("next_sentence/dense", *relationship)
+    elif head == "question_answering":
+        names += _output("classifier/dense", "qa_outputs", "cls/squad/")
+    elif head not in ("masked_lm", "encoder"):
+        names += _output("classifier/dense", "classifier", "")
     return names
 
 
-def some(names: list[str]) -> str:
-    """The first few of some names, and how many there are."""
-    more = [f"{len(names)} in all"] if len(names) > _NAMED else []
-    return ", ".join(names[:_NAMED] + more)
-
-
-def format_shape(shape: tuple[int, ...]) -> str:
-    """A shape as messages have it."""
-    return "x".join(map(str, shape)) or "a scalar"
-
-
-def describe_shapes(wrong: list[tuple[str, tuple[int, ...], tuple[int, ...]]]) -> str:
-    """Tensors of another shape than they should have: the first few, and how many."""
-    told = [
-        f"{name} is {format_shape(is_)}, not {format_shape(due)}"
-        for name, is_, due in wrong
-    ]
-    more = [f"{len(told)} in all differ"] if len(told) > _NAMED else []
-    return "; ".join(told[:_NAMED] + more)
-
-
 def shape_of(config: BertConfig, ours: str) -> tuple[int, ...]:
-    """The shape of the parameter `ours`, one of `names_of`."""
-    c = config
-    width, inner = c.hidden_size, c.intermediate_size
+    """Return the shape of the parameter `ours`, one of `names_of`."""
+    width, inner = config.hidden_size, config.intermediate_size
     tables = {
-        "token": c.vocab_size,
-        "position": c.max_position_embeddings,
-        "segment": c.type_vocab_size,
+        "token": config.vocab_size,
+        "position": config.max_position_embeddings,
+        "segment": config.type_vocab_size,
     }
-    *_, module, leaf = ours.split("/")
+    module, _, leaf = ours.rpartition("/")
     if leaf == "embedding":
-        return tables[module], width
+        return tables[module.rpartition("/")[2]], width
     if ours == "masked_lm/bias":
-        return (c.vocab_size,)
-    ends = {"feed_forward/in": (width, inner), "feed_forward/out": (inner, width)}
-    if ours.startswith("classifier/"):
-        ends["classifier/dense"] = (width, num_outputs(c))
-    elif ours.startswith("next_sentence/"):
-        ends["next_sentence/dense"] = (width, 2)
-    kernel = next((shape for end, shape in ends.items() if end in ours), (width, width))
+        return (config.vocab_size,)
+    kernel = width, width
+    if module.endswith("feed_forward/in"):
+        kernel = width, inner
+    elif module.endswith("feed_forward/out"):
+        kernel = inner, width
+    elif module == "next_sentence/dense":
+        kernel = width, 2
+    elif module == "classifier/dense":
+        kernel = width, num_outputs(config)
+    # A bias and the scale of a LayerNorm have one number an output.
     return kernel if leaf == "kernel" else kernel[1:]

@@ -1,94 +1,97 @@
-"""The tensors of a file of transformers' by the names that its classes have today."""
+"""Rename the tensors of a file of transformers to the names that it uses today."""
 
+import re
+from collections.abc import Sequence
+
+import numpy as np
 from etils import epath
 
-from bert_jax.formats.tensor_files import Tensor
+from bert_jax.formats.imported import Tensor
 
 TIED = {
     "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
     "cls.predictions.decoder.bias": "cls.predictions.bias",
 }
-"""Tensors that may be written out, and what each must equal."""
-WRAPPERS = ("module.", "_orig_mod.")
-"""What DataParallel and torch.compile put before the names of the model inside."""
+"""Tensors that a file may hold as copies, and the original of each."""
+_WRAPPERS = re.compile(r"^(module\.|_orig_mod\.)+")
+"""Prefixes that DataParallel and torch.compile add to the names of the inner model."""
 
 
-def find_prefix(path: epath.Path, found: list[Tensor]) -> str:
-    """What every tensor's name begins with that belongs to no model, or nothing.
+def find_wrapper_prefix(path: epath.Path, names: Sequence[str]) -> str:
+    """Return the prefix of wrappers that every name has, or an empty string.
 
     Raises:
-        ValueError: some names begin with it, and others do not.
+        ValueError: only some of the names have it.
     """
-    whole = ""
-    while found:
-        rest = [tensor.name.removeprefix(whole) for tensor in found]
-        for prefix in WRAPPERS:
-            with_it = [name for name in rest if name.startswith(prefix)]
-            if len(with_it) == len(rest):
-                whole += prefix
-                break
-            if with_it:
-                other = next(name for name in rest if not name.startswith(prefix))
-                raise ValueError(
-                    f"{path} holds {with_it[0]} and {other}: {prefix!r} comes of "
-                    "DataParallel or torch.compile around a model, and only some of "
-                    "the names have it; save the state of the model inside."
-                )
-        else:
-            break
-    return whole
+    example_of: dict[str, str] = {}  # the first name with each prefix
+    for name in names:
+        example_of.setdefault(name.removesuffix(_WRAPPERS.sub("", name)), name)
+    prefix = max(example_of, key=len, default="")
+    if len(example_of) > 1:
+        wrapped, other = example_of.pop(prefix), example_of.popitem()[1]
+        raise ValueError(
+            f"{path} holds {wrapped} and {other}: {prefix!r} comes from DataParallel "
+            "or torch.compile around a model, and only some of the names have it; save "
+            "the state of the model inside."
+        )
+    return prefix
 
 
-def canonical(name: str, prefix: bool) -> str:
-    """A tensor's name in today's files of the classes with a head.
+def canonical_names(
+    path: epath.Path, tensors: Sequence[Tensor], prefix: str
+) -> dict[str, Tensor]:
+    """Return the tensors by the names that transformers' classes with a head use.
 
     Args:
-        prefix: whether the file's names lack `bert.`, as those of BertModel do.
-    """
-    if prefix and name.startswith(("embeddings.", "encoder.", "pooler.")):
-        name = f"bert.{name}"
-    if name.endswith(".LayerNorm.gamma"):
-        return name.removesuffix("gamma") + "weight"
-    if name.endswith(".LayerNorm.beta"):
-        return name.removesuffix("beta") + "bias"
-    return name
-
-
-def by_canonical_name(
-    path: epath.Path, found: list[Tensor], wrapper: str
-) -> dict[str, Tensor]:
-    names = {tensor.name: tensor.name.removeprefix(wrapper) for tensor in found}
-    prefix = not any(name.startswith("bert.") for name in names.values())
-    tensors: dict[str, Tensor] = {}
-    for tensor in found:
-        name = canonical(names[tensor.name], prefix)
-        if name in tensors:
-            raise ValueError(
-                f"{path}: {tensors[name].name} and {tensor.name} are two tensors for "
-                "one parameter; keep one."
-            )
-        tensors[name] = tensor
-    return tensors
-
-
-def take_tied(path: epath.Path, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Takes copies of what the output layer shares out of `tensors`, by the original.
+        prefix: what to remove from the start of each name.
 
     Raises:
-        ValueError: the output layer is another than the table of embeddings.
+        ValueError: two tensors have the same name.
     """
-    copies = {}
-    for copy, original in TIED.items():
-        if copy not in tensors:
-            continue
-        one = tensors.pop(copy)
-        other = tensors.setdefault(original, one)
-        same = (one.dtype, one.shape) == (other.dtype, other.shape)
-        if not same or one.read_bytes() != other.read_bytes():
+    names = [tensor.name.removeprefix(prefix) for tensor in tensors]
+    # Files of BertModel have no `bert.`.
+    is_encoder = not any(name.startswith("bert.") for name in names)
+    renamed: dict[str, Tensor] = {}
+    for tensor, name in zip(tensors, names, strict=True):
+        if is_encoder and name.startswith(("embeddings.", "encoder.", "pooler.")):
+            name = f"bert.{name}"
+        if name.endswith(".LayerNorm.gamma"):
+            name = name.removesuffix("gamma") + "weight"
+        if name.endswith(".LayerNorm.beta"):
+            name = name.removesuffix("beta") + "bias"
+        if name in renamed:
             raise ValueError(
-                f"{path}: {one.name} differs from {other.name}; bert_jax has one "
-                "array for both, so such a model cannot be taken."
+                f"{path}: {renamed[name].name} and {tensor.name} are two tensors for "
+                "one parameter; keep one."
             )
-        if one is not other:
-            copies[original] = one
+        renamed[name] = tensor
+    return renamed
+
+
+def pop_tied_copies(
+    path: epath.Path, tensors: dict[str, Tensor]
+) -> list[tuple[str, Tensor]]:
+    """Remove the copies of tied tensors; return the name of the original and the copy.
+
+    If only the copy is stored, it takes the place of the original.
+
+    Raises:
+        ValueError: a copy differs from its original.
+    """
+    copies = []
+    for name, original in TIED.items():
+        if name not in tensors:
+            continue
+        copy = tensors.pop(name)
+        if original not in tensors:
+            tensors[original] = copy
+            continue
+        other = tensors[original]
+        same = (copy.dtype, copy.shape) == (other.dtype, other.shape)
+        if not same or not np.array_equal(copy.read(), other.read(), equal_nan=True):
+            raise ValueError(
+                f"{path}: {copy.name} differs from {other.name}; bert_jax has one "
+                "array for both, so such a model cannot be imported."
+            )
+        copies.append((original, copy))
     return copies

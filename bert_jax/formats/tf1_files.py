@@ -1,61 +1,32 @@
-"""TensorFlow's checkpoints: which one a path means, and what lies in it."""
+"""Find TensorFlow's checkpoints and open them."""
 
 import dataclasses
 import importlib.util
 import re
-from typing import Any
 
-import numpy as np
 from etils import epath
-from jaxtyping import Float32
 
 from bert_jax.data.pipeline import quiet_tensorflow
+from bert_jax.formats.imported import Tensor
+from bert_jax.formats.model_files import short_reason
 
 RELEASED = "bert_model.ckpt"
-"""What the released models call their tensors; training writes model.ckpt-STEP."""
+"""The checkpoint's name in the released models; training writes model.ckpt-STEP."""
 INDEX = ".index"
 
-_PART = re.compile(r"\.(index|meta|data-\d+-of-\d+)$")
-_OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
+_SUFFIX = re.compile(r"\.(index|meta|data-\d+-of-\d+)$")
+_OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """The tensors of a checkpoint, none of them read yet."""
+    """An open checkpoint, whose tensors are not read yet."""
 
     prefix: epath.Path
-    """The files' path up to `.index` and `.data-…`."""
-    shapes: dict[str, tuple[int, ...]]
-    dtypes: dict[str, str]
-    _reader: Any
-
-    def read(self, name: str) -> Float32[np.ndarray, "..."]:
-        """One tensor, its checksum verified.
-
-        Raises:
-            ValueError: the file that holds it is damaged.
-        """
-        try:
-            return np.asarray(self._reader.get_tensor(name), np.float32)
-        except Exception as error:  # many kinds; a short file is an IndexError
-            raise ValueError(
-                f"{self._data_file()} is damaged: {name} cannot be read "
-                f"({_short(error)}); fetch it again."
-            ) from error
-
-    def data_files(self) -> list[str]:
-        """Names of the files with the tensors' bytes."""
-        start = f"{self.prefix.name}.data-"
-        names = (path.name for path in self.prefix.parent.iterdir())
-        return sorted(name for name in names if name.startswith(start))
-
-    def _data_file(self) -> str:
-        names = self.data_files()
-        return str(
-            self.prefix.with_name(names[0])
-            if len(names) == 1
-            else f"{self.prefix}.data-*"
-        )
+    """The path of its files without `.index` and `.data-…`."""
+    data_files: list[str]
+    """The names of the files with the tensors' bytes."""
+    tensors: dict[str, Tensor]
 
 
 def is_tf1(path: epath.Path) -> bool:
@@ -68,37 +39,39 @@ def is_tf1(path: epath.Path) -> bool:
 
 
 def find_prefix(path: epath.Path) -> epath.Path:
-    """The checkpoint that `path` means: one, a directory's released one, or newest.
+    """Return the prefix of the checkpoint that `path` names.
+
+    In a directory that is the released checkpoint, else the newest one.
 
     Raises:
         FileNotFoundError: there is none.
     """
     if not path.is_dir():
-        prefix = path.with_name(_PART.sub("", path.name))
+        prefix = path.with_name(_SUFFIX.sub("", path.name))
         if not prefix.with_name(prefix.name + INDEX).exists():
             raise FileNotFoundError(
                 f"{prefix}{INDEX} is missing; name a directory with {RELEASED}{INDEX}, "
                 "or a checkpoint's path without its ending."
             )
         return prefix
-    # Not by glob, to which a bracket in the directory's own name would be a pattern.
+    # Not glob: a bracket in the directory's own name would be a pattern.
     names = [file.name for file in path.iterdir()]
     stems = [name.removesuffix(INDEX) for name in names if name.endswith(INDEX)]
     if not stems:
         raise FileNotFoundError(
             f"{path} holds no *{INDEX} file; name a directory with {RELEASED}{INDEX}."
         )
-    for stem in (RELEASED, _listed(path / "checkpoint")):
+    for stem in (RELEASED, _newest(path / "checkpoint")):
         if stem in stems:
             return path / stem
     return path / max(stems, key=_step)
 
 
-def _listed(path: epath.Path) -> str:
-    """The checkpoint that TensorFlow's file `checkpoint` calls the newest."""
+def _newest(path: epath.Path) -> str:
+    """Return the newest checkpoint according to TensorFlow's file `checkpoint`."""
     text = path.read_bytes().decode(errors="replace") if path.exists() else ""
     match = re.search(r'^model_checkpoint_path: "(.*)"', text, re.MULTILINE)
-    # The path may be of the machine that trained.
+    # The directory may be one of the machine that trained.
     return match[1].replace("\\", "/").split("/")[-1] if match else ""
 
 
@@ -108,12 +81,12 @@ def _step(stem: str) -> tuple[int, str]:
 
 
 def open_checkpoint(prefix: epath.Path) -> Checkpoint:
-    """The names, shapes and dtypes of a checkpoint's tensors.
+    """Open the checkpoint with this prefix.
 
     Raises:
-        FileNotFoundError: the tensors' own file is missing.
-        ValueError: the index is damaged, or of TensorFlow 2's objects; TensorFlow is
-            missing, or cannot open such a path.
+        FileNotFoundError: the file with the tensors is missing.
+        ValueError: the index is damaged, or of an object-based checkpoint of
+            TensorFlow 2; TensorFlow is missing, or cannot open such a path.
     """
     if importlib.util.find_spec("tensorflow") is None:
         raise ValueError(
@@ -130,28 +103,26 @@ def open_checkpoint(prefix: epath.Path) -> Checkpoint:
         reader = tf.train.load_checkpoint(str(prefix))
         shapes = reader.get_variable_to_shape_map()
         dtypes = reader.get_variable_to_dtype_map()
-    except Exception as error:  # TensorFlow's are of many kinds, some of them builtin
+    except Exception as error:  # TensorFlow raises many classes, some of them builtin
         raise ValueError(
             f"{prefix}{INDEX} is damaged or no TensorFlow checkpoint "
-            f"({_short(error)}); fetch it again."
+            f"({short_reason(error)}); fetch it again."
         ) from error
-    if _OBJECTS in shapes:
+    if _OBJECT_GRAPH in shapes:
         raise ValueError(
             f"{prefix} is a checkpoint of TensorFlow 2's objects; name one that the "
             "code of 2018 (google-research/bert) wrote."
         )
-    checkpoint = Checkpoint(
-        prefix=prefix,
-        shapes={name: tuple(shapes[name]) for name in sorted(shapes)},
-        dtypes={name: dtype.name for name, dtype in dtypes.items()},
-        _reader=reader,
-    )
-    if not checkpoint.data_files():
+    start = f"{prefix.name}.data-"
+    names = (path.name for path in prefix.parent.iterdir())
+    files = sorted(name for name in names if name.startswith(start))
+    if not files:
         raise FileNotFoundError(
             f"{prefix}.data-00000-of-00001 is missing; put it beside {INDEX}."
         )
-    return checkpoint
-
-
-def _short(error: Exception) -> str:
-    return " ".join(str(error).split())[:160]
+    path = prefix.with_name(files[0] if len(files) == 1 else f"{start}*")
+    tensors = {
+        name: Tensor(path, name, tuple(shape), dtypes[name].name, reader.get_tensor)
+        for name, shape in shapes.items()
+    }
+    return Checkpoint(prefix, files, tensors)

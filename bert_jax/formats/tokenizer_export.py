@@ -1,74 +1,98 @@
-"""A WordPiece tokenizer as transformers reads it."""
+"""Write a WordPiece tokenizer for transformers."""
 
-import json
+from typing import Any
 
 from etils import epath
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 from tokenizers.processors import TemplateProcessing
 
-from bert_jax.formats.tokenizers import PAIR, ROLES, SINGLE, WORD_CHARACTERS
+from bert_jax.formats.tokenizers import (
+    CONFIG,
+    PAIR,
+    ROLES,
+    SINGLE,
+    TOKENIZER_JSON,
+    WORD_CHARACTERS,
+)
+from bert_jax.storage.files import write_json
 from bert_jax.tokenization import (
     MAX_WORD_CHARACTERS,
     SPECIAL_TOKENS,
+    WORD_LIMIT,
     Tokenizer,
     added_tokens,
     bert_normalizer,
+    vocabulary_file,
 )
 
 
 def to_huggingface(
     tokenizer: Tokenizer, directory: epath.Path, model_max_length: int
-) -> list[str]:
-    """Write a WordPiece tokenizer as transformers reads it; gives the files' names.
+) -> None:
+    """Write a WordPiece tokenizer as transformers reads it.
 
-    Texts get our ids between [CLS] and [SEP], but for the special tokens' own names,
-    which there are always the tokens themselves.
+    transformers gives our ids, between [CLS] and [SEP]. The one difference: it reads
+    the name of a special token in a text as that token.
     """
-    assert tokenizer.kind == "wordpiece"  # sentencepiece_files.py has the others
-    whole = _whole(tokenizer)
-    limit = whole.model.max_input_chars_per_word
-    # BertTokenizer of transformers 5 forgets a limit other than its own.
-    bert = limit == WORD_CHARACTERS
+    assert tokenizer.kind == "wordpiece"  # sentencepiece_files.py writes the others
+    library = _build(tokenizer)
+    # BertTokenizer of transformers 5 ignores a limit other than its own.
+    is_bert = library.model.max_input_chars_per_word == WORD_CHARACTERS
     config = {
-        "tokenizer_class": "BertTokenizer" if bert else "PreTrainedTokenizerFast",
+        "tokenizer_class": "BertTokenizer" if is_bert else "PreTrainedTokenizerFast",
         "do_lower_case": not tokenizer.cased,
-        "strip_accents": whole.normalizer.strip_accents,
-        "tokenize_chinese_chars": whole.normalizer.handle_chinese_chars,
+        "strip_accents": library.normalizer.strip_accents,
+        "tokenize_chinese_chars": library.normalizer.handle_chinese_chars,
+    }
+    content = library.to_str(pretty=True)
+    write_files(tokenizer, content, config, model_max_length, directory)
+
+
+def write_files(
+    tokenizer: Tokenizer,
+    content: str,
+    config: dict[str, Any],
+    model_max_length: int,
+    directory: epath.Path,
+) -> None:
+    """Write the vocabulary, tokenizer.json and tokenizer_config.json.
+
+    Args:
+        content: of tokenizer.json.
+        config: the keys of tokenizer_config.json beside those of every tokenizer.
+    """
+    config |= {
         "model_max_length": model_max_length,
         "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
         **dict(zip(ROLES, SPECIAL_TOKENS, strict=True)),
     }
-    files = {
-        "vocab.txt": tokenizer.files["vocab.txt"],
-        "tokenizer.json": whole.to_str(pretty=True).encode(),
-        "tokenizer_config.json": (json.dumps(config, indent=2) + "\n").encode(),
-    }
-    for name, content in files.items():
-        (directory / name).write_bytes(content)
-    return list(files)
+    name = vocabulary_file(tokenizer.kind)
+    (directory / name).write_bytes(tokenizer.files[name])
+    (directory / TOKENIZER_JSON).write_bytes(content.encode())
+    write_json(config, directory / CONFIG)
 
 
-def _whole(tokenizer: Tokenizer) -> HuggingFaceTokenizer:
-    """Everything that a tokenizer.json holds."""
+def _build(tokenizer: Tokenizer) -> HuggingFaceTokenizer:
+    """Return the library's tokenizer with the same vocabulary and settings."""
     config = tokenizer.config
     ids = {tokenizer.token(i): i for i in range(tokenizer.num_pieces)}
-    limit = config.get("max_input_chars_per_word", MAX_WORD_CHARACTERS)
-    whole = HuggingFaceTokenizer(
+    limit = config.get(WORD_LIMIT, MAX_WORD_CHARACTERS)
+    library = HuggingFaceTokenizer(
         models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=limit)
     )
     accents, chinese = config.get("strip_accents"), config.get("tokenize_chinese_chars")
-    whole.normalizer = bert_normalizer(tokenizer.cased, accents, chinese is not False)
-    whole.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    whole.decoder = decoders.WordPiece(prefix="##")
-    whole.add_special_tokens([AddedToken(t, special=True) for t in SPECIAL_TOKENS])
+    library.normalizer = bert_normalizer(tokenizer.cased, accents, chinese is not False)
+    library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    library.decoder = decoders.WordPiece(prefix="##")
+    library.add_special_tokens([AddedToken(t, special=True) for t in SPECIAL_TOKENS])
     for token in added_tokens(config):
-        (whole.add_special_tokens if token.special else whole.add_tokens)([token])
-    whole.post_processor = template(tokenizer)
-    return whole
+        (library.add_special_tokens if token.special else library.add_tokens)([token])
+    library.post_processor = template(tokenizer)
+    return library
 
 
 def template(tokenizer: Tokenizer) -> TemplateProcessing:
-    """[CLS] … [SEP], with segments."""
+    """Return the template [CLS] … [SEP], with segment ids."""
     special = [(name, tokenizer.special_ids[name]) for name in ("[CLS]", "[SEP]")]
     return TemplateProcessing(single=SINGLE, pair=PAIR, special_tokens=special)

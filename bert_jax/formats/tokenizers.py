@@ -1,8 +1,8 @@
-"""Tokenizers from the files of Hugging Face.
+"""Read WordPiece tokenizers from the files of Hugging Face.
 
-Those say how a text is cleaned in `tokenizer_config.json`, in `tokenizer.json`, or in
-both. What our Tokenizer cannot do is refused by name: a model that gets other ids than
-it was trained with fails without a word.
+The files specify the cleaning of texts in `tokenizer_config.json`, in `tokenizer.json`,
+or in both. A setting that our Tokenizer does not support is an error: a model whose
+inputs have other ids than in training fails silently.
 """
 
 import itertools
@@ -12,14 +12,14 @@ from typing import Any
 from etils import epath
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
-from bert_jax.formats.added_tokens import added_tokens
-from bert_jax.formats.model_files import read_file, read_object
+from bert_jax.formats.added_tokens import read_added_tokens
+from bert_jax.formats.model_files import read_file, read_object_or_empty
 from bert_jax.tokenization import ADDED, SPECIAL_TOKENS, WORD_LIMIT, Tokenizer
 
 WORD_CHARACTERS = 100
-"""The longest word of transformers' BertTokenizer, where no file says another."""
+"""The longest word of transformers' BertTokenizer, unless a file has another limit."""
 
-CONFIG, WHOLE = "tokenizer_config.json", "tokenizer.json"
+CONFIG, TOKENIZER_JSON = "tokenizer_config.json", "tokenizer.json"
 ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 SINGLE = "[CLS]:0 $A:0 [SEP]:0"
 PAIR = f"{SINGLE} $B:1 [SEP]:1"
@@ -31,82 +31,106 @@ _CLASSES = [
 
 
 def from_huggingface(directory: epath.Path) -> Tokenizer:
-    """The WordPiece tokenizer of a model's directory, with its own word limit.
+    """Return the WordPiece tokenizer of a model's directory, with its own word limit.
 
     Raises:
         FileNotFoundError: it holds neither `vocab.txt` nor `tokenizer.json`.
-        ValueError: two files disagree; the casing stands nowhere; a setting, a model
-            type or a special token is one that our Tokenizer does not have.
+        ValueError: two files disagree, no file says whether the vocabulary is cased,
+            or a setting, a model type or a special token is not supported.
     """
-    names = (CONFIG, "special_tokens_map.json", "added_tokens.json")
-    config, roles, added = (read_or_empty(directory / name) for name in names)
-    whole = read_or_empty(directory / WHOLE)
+    names = (TOKENIZER_JSON, CONFIG, "special_tokens_map.json", "added_tokens.json")
+    files = {directory / name: read_object_or_empty(directory / name) for name in names}
+    content, config, roles, _ = files.values()
+    json_path, config_path, roles_path, _ = files
     path = directory / "vocab.txt"
-    if not whole and not path.exists():
+    if not content and not path.exists():
         raise FileNotFoundError(
             f"{directory} holds neither vocab.txt nor tokenizer.json; "
             "a WordPiece tokenizer needs one of them."
         )
-    _check_config(config, directory / names[0])
-    _check_roles(roles, directory / names[1])
+    _check_config(config, config_path)
+    _check_roles(roles, roles_path)
     tokens, limit, normalizer = None, WORD_CHARACTERS, {}
-    if whole:
-        normalizer = _check_whole(whole, directory / WHOLE)
-        tokens, limit = _read_model(whole["model"], directory / WHOLE)
+    if content:
+        normalizer = _check_tokenizer_json(content, json_path)
+        ids = content["model"]["vocab"]
+        tokens = sorted(ids, key=ids.__getitem__)
+        limit = content["model"].get(WORD_LIMIT, WORD_CHARACTERS)
     lines = "".join(token + "\n" for token in tokens or []).encode()
     vocabulary = read_file(path) if path.exists() else lines
-    cleaning = _cleaning(config, normalizer, directory)
-    settings = _settings(cleaning, limit)
-    tokenizer = _tokenizer(settings, vocabulary, directory)
+    settings = _settings(_read_cleaning(config, normalizer, directory), limit)
+    tokenizer = _make_tokenizer(settings, vocabulary, directory)
     if tokens is not None:
-        _check_same(tokenizer, tokens, directory)
-    contents = (whole, config, roles, added)
-    paths = (directory / name for name in (WHOLE, *names))
-    more = added_tokens(tokenizer, dict(zip(paths, contents, strict=True)))
-    if more:
-        tokenizer = _tokenizer(settings | {ADDED: more}, vocabulary, directory)
+        _check_same_tokens(tokenizer, tokens, directory)
+    if added := read_added_tokens(tokenizer, files):
+        tokenizer = _make_tokenizer(settings | {ADDED: added}, vocabulary, directory)
     return tokenizer
 
 
-def read_or_empty(path: epath.Path) -> dict[str, Any]:
-    """The JSON object in a file, empty where there is no file; or a ValueError."""
-    return read_object(path) if path.exists() else {}
+def library_tokenizer(
+    content: dict[str, Any], path: epath.Path
+) -> HuggingFaceTokenizer:
+    """Return the library's tokenizer of a tokenizer.json.
 
-
-def library_tokenizer(whole: dict[str, Any], path: epath.Path) -> HuggingFaceTokenizer:
-    """What the library makes of the content of a tokenizer.json, or a ValueError."""
-    _check_ids(whole, path)
+    Raises:
+        ValueError: the library refuses it, or its ids have holes.
+    """
+    _check_ids(content, path)
     try:
-        return HuggingFaceTokenizer.from_str(json.dumps(whole))
-    except BaseException as error:  # what the library raises has no common class
+        return HuggingFaceTokenizer.from_str(json.dumps(content))
+    except BaseException as error:  # the library also raises pyo3's PanicException
         if isinstance(error, KeyboardInterrupt):
             raise
         raise ValueError(f"{path} is no tokenizer: {error}; fetch it again.") from error
 
 
-def _check_ids(whole: dict[str, Any], path: epath.Path) -> None:
-    """Refuse ids with holes: the library lists every number up to the largest."""
-    model = whole.get("model")
+def _check_ids(content: dict[str, Any], path: epath.Path) -> None:
+    """Refuse ids with holes: the library allocates every id up to the largest."""
+    model = content.get("model")
     ids = model.get("vocab") if isinstance(model, dict) else None
     if not isinstance(ids, dict) or not all(type(i) is int for i in ids.values()):
-        return  # the library refuses it, or it is a list of a unigram's
-    for due, token in enumerate(sorted(ids, key=ids.__getitem__)):
-        if ids[token] != due:
+        return  # the library refuses it, or it is the list of a unigram model
+    for expected, token in enumerate(sorted(ids, key=ids.__getitem__)):
+        if ids[token] != expected:
             raise ValueError(
-                f"{path}: {token!r} has the id {str(ids[token])[:40]} where {due} is "
-                "due; ids must count from 0 without holes or repeats."
+                f"{path}: {token!r} has the id {str(ids[token])[:40]} where {expected} "
+                "is due; ids must count from 0 without holes or repeats."
             )
 
 
-def _check_whole(whole: dict[str, Any], path: epath.Path) -> dict[str, Any]:
-    """The normalizer of a tokenizer.json, which must be whole and have BERT's parts."""
-    # As the library writes it, every part is an object.
-    content = library_tokenizer(whole, path).to_str()
-    parts = {name: part or {} for name, part in json.loads(content).items()}
-    _check_parts(parts, path)
-    if not isinstance(whole["model"], dict):
+def _check_tokenizer_json(content: dict[str, Any], path: epath.Path) -> dict[str, Any]:
+    """Check that a tokenizer.json has BERT's components; return its normalizer."""
+    # The library writes every component as an object, where old files may lack it.
+    written = json.loads(library_tokenizer(content, path).to_str())
+    parts = {name: part or {} for name, part in written.items()}
+    for part, field, value in (
+        ("model", "type", "WordPiece"),
+        ("model", "unk_token", "[UNK]"),
+        ("model", "continuing_subword_prefix", "##"),
+        ("normalizer", "type", "BertNormalizer"),
+        ("normalizer", "clean_text", True),
+        ("pre_tokenizer", "type", "BertPreTokenizer"),
+    ):
+        _require(path, f"{part}.{field}", parts[part].get(field), (value,))
+    kinds = (None, "BertProcessing", "TemplateProcessing")
+    kind = parts["post_processor"].get("type")
+    _require(path, "post_processor.type", kind, kinds)
+    if kind == "TemplateProcessing":
+        for field, template in (("single", SINGLE), ("pair", PAIR)):
+            value = _format_template(parts["post_processor"][field])
+            _require(path, f"post_processor.{field}", value, (template,))
+    if not isinstance(content["model"], dict):
         raise ValueError(f"{path}: the model must be an object; fetch the file again.")
     return parts["normalizer"]
+
+
+def _format_template(items: list[dict[str, Any]]) -> str:
+    """Return a template in the notation of TemplateProcessing, for example `$A:0`."""
+    return " ".join(
+        f"{'$' * (kind == 'Sequence')}{part['id']}:{part['type_id']}"
+        for item in items
+        for kind, part in item.items()
+    )
 
 
 def _check_config(config: dict[str, Any], path: epath.Path) -> None:
@@ -117,104 +141,75 @@ def _check_config(config: dict[str, Any], path: epath.Path) -> None:
             f"{path}: tokenizer_class={name!r} is not one of BERT's WordPiece; "
             f"only {', '.join(_CLASSES)} can be imported."
         )
-    for name, only in (("do_basic_tokenize", (True,)), ("never_split", ([],))):
-        _require(path, name, config.get(name), (None, *only))
+    _require(path, "do_basic_tokenize", config.get("do_basic_tokenize"), (None, True))
+    _require(path, "never_split", config.get("never_split"), (None, []))
     for name in ("do_lower_case", "strip_accents", "tokenize_chinese_chars"):
         _require(path, name, config.get(name), (None, False, True))
 
 
 def _check_roles(config: dict[str, Any], path: epath.Path) -> None:
     for role, name in zip(ROLES, SPECIAL_TOKENS, strict=True):
-        said = config.get(role)
-        said = said.get("content") if isinstance(said, dict) else said
-        _require(path, role, said, (None, name))
+        token = config.get(role)
+        token = token.get("content") if isinstance(token, dict) else token
+        _require(path, role, token, (None, name))
 
 
 def _require(path: epath.Path, name: str, value: Any, allowed: tuple[Any, ...]) -> None:
-    """Refuse `value` unless it is one of `allowed`; None in there is "not said"."""
-    if not any(type(value) is type(only) and value == only for only in allowed):
+    """Raise ValueError unless `value` is one of `allowed`; None there means absent."""
+    if not any(type(value) is type(other) and value == other for other in allowed):
         options = " or ".join(json.dumps(v) for v in allowed if v is not None)
         raise ValueError(
             f"{path}: {name}={value!r} must be {options}; "
-            "a tokenizer that does otherwise cannot be imported."
+            "a tokenizer with another value cannot be imported."
         )
 
 
-def _check_parts(parts: dict[str, Any], path: epath.Path) -> None:
-    for part, field, only in (
-        ("model", "type", "WordPiece"),
-        ("model", "unk_token", "[UNK]"),
-        ("model", "continuing_subword_prefix", "##"),
-        ("normalizer", "type", "BertNormalizer"),
-        ("normalizer", "clean_text", True),
-        ("pre_tokenizer", "type", "BertPreTokenizer"),
-    ):
-        _require(path, f"{part}.{field}", parts[part].get(field), (only,))
-    kinds = (None, "BertProcessing", "TemplateProcessing")
-    kind = parts["post_processor"].get("type")
-    _require(path, "post_processor.type", kind, kinds)
-    if kind == "TemplateProcessing":
-        for field, only in (("single", SINGLE), ("pair", PAIR)):
-            shown = _template(parts["post_processor"][field])
-            _require(path, f"post_processor.{field}", shown, (only,))
-
-
-def _template(items: list[dict[str, Any]]) -> str:
-    """A template as TemplateProcessing takes it."""
-    return " ".join(
-        f"{'$' * (kind == 'Sequence')}{part['id']}:{part['type_id']}"
-        for item in items
-        for kind, part in item.items()
-    )
-
-
-def _read_model(model: dict[str, Any], path: epath.Path) -> tuple[list[str], int]:
-    """The tokens in the order of their ids, and the longest word."""
-    ids = model["vocab"]
-    tokens = sorted(ids, key=ids.__getitem__)
-    return tokens, model.get(WORD_LIMIT, WORD_CHARACTERS)
-
-
-def _cleaning(
-    config: dict[str, Any], normalizer: dict[str, Any] | None, directory: epath.Path
+def _read_cleaning(
+    config: dict[str, Any], normalizer: dict[str, Any], directory: epath.Path
 ) -> dict[str, bool]:
-    """What both files say of case, accents and Chinese, if they say the same."""
+    """Return the settings of case, accents and Chinese on which both files agree.
+
+    Args:
+        normalizer: that of tokenizer.json; empty if there is no such file.
+    """
     names = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
-    said = {name: config[name] for name in names if config.get(name) is not None}
-    stated: dict[str, bool] = {}
+    configured = {name: config[name] for name in names if config.get(name) is not None}
+    cleaning: dict[str, bool] = {}
     if normalizer:
         lower, accents = normalizer["lowercase"], normalizer.get("strip_accents")
         accents = lower if accents is None else accents
         values = lower, accents, normalizer["handle_chinese_chars"]
-        stated = dict(zip(names, values, strict=True))
-    if "do_lower_case" in said:
-        # So does transformers' BertTokenizer, whatever tokenizer.json says.
-        usual = {"strip_accents": said["do_lower_case"], "tokenize_chinese_chars": True}
-        said = {**usual, **said}
+        cleaning = dict(zip(names, values, strict=True))
+    if "do_lower_case" in configured:
+        # transformers' BertTokenizer has these defaults, whatever tokenizer.json says.
+        lower = configured["do_lower_case"]
+        defaults = {"strip_accents": lower, "tokenize_chinese_chars": True}
+        configured = defaults | configured
     for name in names:
-        if name in stated and stated[name] != said.get(name, stated[name]):
+        if name in cleaning and cleaning[name] != configured.get(name, cleaning[name]):
             raise ValueError(
-                f"{directory}: tokenizer.json has {name}={stated[name]} and "
-                f"tokenizer_config.json {name}={said[name]}; make them the same."
+                f"{directory}: tokenizer.json has {name}={cleaning[name]} and "
+                f"tokenizer_config.json {name}={configured[name]}; make them the same."
             )
-    if "do_lower_case" not in {**stated, **said}:
+    cleaning |= configured
+    if "do_lower_case" not in cleaning:
         raise ValueError(
             f"{directory} does not say whether its vocabulary is cased; write "
             '{"do_lower_case": true} into its tokenizer_config.json, or false.'
         )
-    return {**stated, **said}
+    return cleaning
 
 
 def _settings(cleaning: dict[str, bool], limit: int) -> dict[str, Any]:
-    """What our Tokenizer's configuration holds."""
+    """Return the configuration of our Tokenizer."""
     cased = not cleaning["do_lower_case"]
-    # Stored only where it is not what follows from the casing.
-    usual = {"strip_accents": not cased, "tokenize_chinese_chars": True}
-    departs = {k: cleaning[k] for k, v in usual.items() if cleaning.get(k, v) != v}
-    return {"kind": "wordpiece", "cased": cased, WORD_LIMIT: limit} | departs
+    # Values that follow from the casing are left out.
+    defaults = {"strip_accents": not cased, "tokenize_chinese_chars": True}
+    other = {k: cleaning[k] for k, v in defaults.items() if cleaning.get(k, v) != v}
+    return {"kind": "wordpiece", "cased": cased, WORD_LIMIT: limit} | other
 
 
-def _tokenizer(
+def _make_tokenizer(
     settings: dict[str, Any], vocabulary: bytes, directory: epath.Path
 ) -> Tokenizer:
     try:
@@ -223,11 +218,13 @@ def _tokenizer(
         raise ValueError(f"{directory}, vocabulary: {error}") from error
 
 
-def _check_same(tokenizer: Tokenizer, tokens: list[str], path: epath.Path) -> None:
-    read = tokenizer.tokens(range(tokenizer.vocab_size))
-    for i, (text, whole) in enumerate(itertools.zip_longest(read, tokens)):
-        if text != whole:
+def _check_same_tokens(
+    tokenizer: Tokenizer, tokens: list[str], path: epath.Path
+) -> None:
+    ours = tokenizer.tokens(range(tokenizer.vocab_size))
+    for i, (token, other) in enumerate(itertools.zip_longest(ours, tokens)):
+        if token != other:
             raise ValueError(
-                f"{path}: id {i} is {text!r} in vocab.txt and {whole!r} in "
+                f"{path}: id {i} is {token!r} in vocab.txt and {other!r} in "
                 "tokenizer.json; remove the file that the model was not trained with."
             )

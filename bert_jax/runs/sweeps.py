@@ -17,7 +17,7 @@ from bert_jax.distributed import environment
 from bert_jax.distributed.collectives import is_primary
 from bert_jax.runs.finetuning import BASELINE, finetune
 from bert_jax.storage.files import write_json
-from bert_jax.storage.manifest import leaves
+from bert_jax.storage.manifest import escapes
 from bert_jax.storage.remote import open_directory
 from bert_jax.storage.runs_file import RUNS, read_runs_file
 from bert_jax.tasks.finetuning import main_score
@@ -100,7 +100,7 @@ def finetune_runs(
             checkpoints = root / finished["name"] / CHECKPOINTS
             if finished["name"] == best or not checkpoints.exists():
                 continue
-            if not leaves(root, checkpoints):  # never remove the target of a link
+            if not escapes(root, checkpoints):  # never remove the target of a link
                 checkpoints.rmtree()
     return done
 

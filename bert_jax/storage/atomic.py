@@ -1,4 +1,4 @@
-"""A directory that is written whole or not at all."""
+"""Write a directory atomically: completely or not at all."""
 
 import contextlib
 import os
@@ -11,36 +11,39 @@ from bert_jax.storage.files import name_path_if_disk_full
 
 
 def absolute(path: epath.Path) -> epath.Path:
-    """The path as Orbax takes it. An address stays what it is: epath's own way would
-    make of gs://bucket a directory `gs:` in the current one."""
+    """Return the absolute path, as Orbax requires it.
+
+    The path of a bucket stays as it is: epath's own method would make gs://bucket a
+    directory `gs:` in the current one.
+    """
     return path if path.is_absolute() else path.absolute()
 
 
 def is_address(path: str | os.PathLike[str]) -> bool:
-    """Whether `path` lies in a bucket, and not on a disk."""
+    """Whether `path` is in a bucket, for example gs://…, and not on a local disk."""
     return "://" in os.fspath(path)
 
 
 def local_output(output: str | os.PathLike[str]) -> epath.Path:
-    """The path of an output; in a bucket nothing is renamed as a whole.
+    """Return the path of an output directory, which must be on a local disk.
 
     Raises:
-        ValueError: `output` is an address.
+        ValueError: `output` is in a bucket, where a directory cannot be renamed.
     """
     name = os.fspath(output)
     if is_address(name):
         raise ValueError(
             f"output={name} is not a local directory; name one, and copy it to the "
-            "bucket when it is whole."
+            "bucket when it is complete."
         )
     return epath.Path(name)
 
 
 def require_empty(output: epath.Path) -> None:
-    """Refuse an output that holds something.
+    """Refuse an output that exists, unless it is an empty directory.
 
     Raises:
-        FileExistsError: `output` is there and not an empty directory.
+        FileExistsError: `output` exists and is not an empty directory.
     """
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise FileExistsError(
@@ -51,19 +54,19 @@ def require_empty(output: epath.Path) -> None:
 
 @contextlib.contextmanager
 def atomic_directory(output: epath.Path) -> Iterator[epath.Path]:
-    """A directory to write into, which becomes `output` if the block succeeds.
+    """Yield a directory to write into; it becomes `output` if the block succeeds.
 
-    It lies beside `output` under a random name. What a killed process left there under
-    another one does no harm, and is not touched.
+    It is beside `output` under a random name. A killed process leaves its directory
+    there; later calls neither use nor remove it.
 
     Raises:
-        ValueError: `output` is an address.
-        FileExistsError: `output` is there and not an empty directory.
+        ValueError: `output` is in a bucket.
+        FileExistsError: `output` exists and is not an empty directory.
         OSError: the disk is full, among others; the message names a path.
     """
     require_empty(local_output(output))
     output = absolute(output)
-    made = [path for path in output.parents if not path.exists()]
+    new_parents = [path for path in output.parents if not path.exists()]
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         with name_path_if_disk_full(output), _temporary_directory(output) as unfinished:
@@ -72,19 +75,19 @@ def atomic_directory(output: epath.Path) -> Iterator[epath.Path]:
                 output.rmdir()
             unfinished.rename(output)
     except BaseException:
-        for path in made:
-            with contextlib.suppress(OSError):  # another's by now, or never made
+        for path in new_parents:
+            with contextlib.suppress(OSError):  # it was not made, or is used by others
                 os.rmdir(path)
         raise
 
 
 @contextlib.contextmanager
 def _temporary_directory(output: epath.Path) -> Iterator[epath.Path]:
-    """A directory of our own beside `output`; removed if the block fails."""
-    # Not tempfile.mkdtemp's: others may read what is made, as the umask has it.
+    """Make a directory beside `output`, and remove it if the block fails."""
+    # tempfile.mkdtemp makes it private; here the umask decides who may read it.
     name = f"{output.name}.{secrets.token_hex(6)}.unfinished"
     directory = output.with_name(name)
-    directory.mkdir()  # fails if it is there
+    directory.mkdir()  # fails if it exists
     try:
         yield directory
     except BaseException:

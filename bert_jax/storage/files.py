@@ -1,4 +1,4 @@
-"""What is asked of files: regular ones to read, and errors that say which."""
+"""Read regular files and JSON, write files atomically, and name paths in errors."""
 
 import contextlib
 import errno
@@ -6,81 +6,70 @@ import json
 import os
 import secrets
 import stat
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
 from etils import epath
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def is_regular_file(path: str | os.PathLike[str]) -> bool:
-    """Whether it is a regular file or a link to one; in a bucket all are.
+    """Whether `path` is a regular file or a link to one; True for a bucket's paths.
 
-    Not epath's `is_file`, to which a pipe is one too.
+    epath's `is_file` is also true for a pipe.
     """
     return "://" in os.fspath(path) or os.path.isfile(path)
 
 
 def require_regular_file(path: str | os.PathLike[str], what: str = "") -> None:
-    """Refuse what reading may never end with: a FIFO, a device, a socket.
+    """Refuse a FIFO, a device or a socket, since reading it may never end.
 
     Args:
-        path: an address in a bucket is taken as it is.
+        path: one in a bucket is accepted.
         what: the option or file that named it, for the message.
 
     Raises:
-        FileNotFoundError: there is nothing of this name.
-        ValueError: it is no regular file, nor a link to one.
+        FileNotFoundError: there is no such file.
+        ValueError: it is not a regular file, nor a link to one.
     """
     name = os.fspath(path)
     if "://" in name:
         return
-    told = f"{what} {name}".lstrip()
+    subject = f"{what} {name}".lstrip()
     try:
         mode = os.stat(name).st_mode
     except FileNotFoundError as error:
-        raise FileNotFoundError(f"{told} is missing.") from error
+        raise FileNotFoundError(f"{subject} is missing.") from error
     if not stat.S_ISREG(mode):
         kind = "a directory" if stat.S_ISDIR(mode) else "a pipe, device or socket"
-        raise ValueError(f"{told} is not a regular file but {kind}; name a file.")
+        raise ValueError(f"{subject} is not a regular file but {kind}; name a file.")
 
 
 def read_json(path: epath.Path, remedy: str) -> Any:
-    """The JSON value in a file of ours.
+    """Return the JSON value in a file.
 
     Args:
-        remedy: what to do where it is damaged, for the message.
+        remedy: what to do if the file is damaged, for the message.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is no regular file, not JSON, or holds a key twice.
+        ValueError: it is not a regular file, not JSON, or has a key twice.
     """
     require_regular_file(path)
     content = path.read_bytes()
-    try:
-        return parse_json(content)
-    except ValueError as error:
-        raise ValueError(f"{path} {error}; {remedy}.") from error
-
-
-def parse_json(content: bytes) -> Any:
-    """A JSON value, in none of whose objects a key stands twice.
-
-    Raises:
-        ValueError: says what is wrong, as the rest of a sentence.
-    """
     try:
         return json.loads(content, object_pairs_hook=object_of_unique_keys)
     except RecursionError:
         problem = "it nests too deep"
     except ValueError as error:
         problem = str(error)
-    raise ValueError(f"is not JSON that can be read: {problem}")
+    raise ValueError(f"{path} is not JSON that can be read: {problem}; {remedy}.")
 
 
 def read_json_object(path: epath.Path, remedy: str) -> dict[str, Any]:
-    """The JSON object in a file of ours. Arguments and errors as `read_json`."""
+    """Return the JSON object in a file; arguments and errors as for `read_json`."""
     values = read_json(path, remedy)
     if not isinstance(values, dict):
         raise ValueError(f"{path} holds {values!r:.40}, and no JSON object; {remedy}.")
@@ -88,50 +77,68 @@ def read_json_object(path: epath.Path, remedy: str) -> dict[str, Any]:
 
 
 def object_of_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object from its pairs, for `json.loads(..., object_pairs_hook=...)`.
+    """Return a JSON object, for `json.loads(..., object_pairs_hook=...)`.
 
     Raises:
-        ValueError: a key stands twice.
+        ValueError: a key occurs twice.
     """
     values = dict(pairs)
     if len(values) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(
-            f"the key {twice!r:.80} stands twice in an object; keep one of them"
+            f"the key {twice!r:.80} occurs twice in an object; keep one of them"
         )
     return values
 
 
 @contextlib.contextmanager
 def name_path_in_errors(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Have an OSError of the block name `path`, which is being written, and a remedy.
+    """Add `path`, which is being written, and a remedy to an OSError of the block.
 
     Raises:
-        OSError: with the same number as the block's, a full disk's above all.
+        OSError: with the same number as the block's.
     """
     try:
         yield
     except OSError as error:
         if error.filename is not None:
             raise
-        remedy = "see to it, and give the same command again"
-        # NumPy counts what it could not write, and gives no number.
-        if error.errno in _FULL or error.errno is None:
+        remedy = "correct that, and give the same command again"
+        # NumPy's error says how much it could not write, and has no number.
+        if error.errno in _DISK_FULL or error.errno is None:
             remedy = "free space there, and give the same command again"
         reason = error.strerror or f"{error}, as on a full disk"
-        told = f"{os.fspath(path)} cannot be written: {reason}; {remedy}."
-        raise OSError(error.errno or errno.ENOSPC, told) from error
+        message = f"{os.fspath(path)} cannot be written: {reason}; {remedy}."
+        raise OSError(error.errno or errno.ENOSPC, message) from error
+
+
+@contextlib.contextmanager
+def name_path_if_disk_full(directory: str | os.PathLike[str]) -> Iterator[None]:
+    """Add `directory` to the error of a full disk, unless that names a path below it.
+
+    Raises:
+        OSError: with the same number as the block's.
+    """
+    name = os.fspath(directory)
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _DISK_FULL or name in str(error):
+            raise
+        # A new error, since this one may name a file outside of the directory.
+        with name_path_in_errors(name):
+            raise OSError(error.errno, error.strerror) from error
 
 
 def atomic_write(path: str | os.PathLike[str], *pieces: bytes | memoryview) -> None:
-    """Write a local file in one piece or not at all, and have it on the disk.
+    """Write a local file completely or not at all, and flush it to the disk.
 
     Raises:
-        OSError: it cannot be written; says where, and the remedy.
+        OSError: it cannot be written; the message names the path and a remedy.
     """
     name = os.fspath(path)
-    # Another process may write the same file, as one that a killed parent left.
+    # The name is random, since another process may write the same file at once.
     temporary = f"{name}.{secrets.token_hex(4)}.tmp"
     try:
         with name_path_in_errors(name):
@@ -147,6 +154,19 @@ def atomic_write(path: str | os.PathLike[str], *pieces: bytes | memoryview) -> N
         raise
 
 
+def write_json(values: Any, path: epath.Path) -> None:
+    """Write `values` as indented JSON, completely or not at all.
+
+    Raises:
+        OSError: it cannot be written; the message names the path and a remedy.
+    """
+    content = (json.dumps(values, indent=2) + "\n").encode()
+    if "://" not in os.fspath(path):
+        return atomic_write(path, content)
+    with name_path_in_errors(path):
+        path.write_bytes(content)  # a bucket stores an object when it is complete
+
+
 def require_writable(directory: str | os.PathLike[str]) -> None:
     """Refuse an output directory that cannot be made or written to; leaves no trace.
 
@@ -154,56 +174,19 @@ def require_writable(directory: str | os.PathLike[str]) -> None:
         ValueError: it, or one of its parents, is a file.
         OSError: nothing can be written there.
     """
-    found = os.path.abspath(directory)
-    while not os.path.lexists(found):
-        found = os.path.dirname(found)
-    if not os.path.isdir(found):
+    parent = os.path.abspath(directory)
+    while not os.path.lexists(parent):
+        parent = os.path.dirname(parent)
+    if not os.path.isdir(parent):
         raise ValueError(
-            f"{os.fspath(directory)} cannot be the output directory: {found} is there "
+            f"{os.fspath(directory)} cannot be the output directory: {parent} exists "
             "and is not a directory; choose another name."
         )
-    trial = os.path.join(found, f".{secrets.token_hex(8)}.tmp")
     try:
-        os.mkdir(trial)
-        os.rmdir(trial)
+        tempfile.TemporaryDirectory(dir=parent).cleanup()
     except OSError as error:
         raise OSError(
             error.errno,
-            f"{os.fspath(directory)} cannot be written: {found}: {error.strerror}; "
+            f"{os.fspath(directory)} cannot be written: {parent}: {error.strerror}; "
             "choose another output.",
         ) from error
-
-
-@contextlib.contextmanager
-def name_path_if_disk_full(directory: str | os.PathLike[str]) -> Iterator[None]:
-    """Have the error of a full disk name `directory`, where it names no path below it.
-
-    Raises:
-        OSError: with the same number as the block's.
-    """
-    name = os.fspath(directory)
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in _FULL or name in str(error):
-            raise
-        told = f"{name} cannot be written: {error.strerror}; free space there"
-        raise OSError(
-            error.errno, f"{told}, and give the same command again."
-        ) from error
-
-
-def write_json(values: Any, path: epath.Path) -> None:
-    """Write `values` as readable JSON, in one piece or not at all."""
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        with name_path_in_errors(path), temporary.open("w") as file:
-            file.write(json.dumps(values, indent=2) + "\n")
-            file.flush()
-            if hasattr(file, "fileno"):  # an object store has none, and needs none
-                os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise

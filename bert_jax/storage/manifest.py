@@ -1,13 +1,14 @@
 """Manifests: the size and sha256 of every file of a dataset or checkpoint.
 
-A directory is whole when its `manifest.json`, written last by rename, is there and
-agrees with the files. The manifest holds a checksum of its own content too, so that an
-altered byte in it is found as well.
+A directory is complete when its `manifest.json`, which is written last and atomically,
+exists and agrees with the files. The manifest also has a checksum of its own content,
+which detects an altered byte in it.
 """
 
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -25,7 +26,6 @@ _KEYS_OF_0_1_0 = frozenset(
     "format_version row sequence_length vocab_size pairs options passes tokenizer "
     "sources counts dropped shards".split()
 )
-_HEXADECIMAL = frozenset("0123456789abcdef")
 
 
 class DamagedError(ValueError):
@@ -33,8 +33,9 @@ class DamagedError(ValueError):
 
 
 def sha256_of(path: epath.Path) -> str:
-    """Hexadecimal sha256 of a file's bytes, read in pieces of 4 MiB."""
+    """Return the hexadecimal sha256 of a file, read in pieces of 4 MiB."""
     digest = hashlib.sha256()
+    # hashlib.file_digest needs `readinto`, which files in a bucket lack.
     with path.open("rb") as file:
         while piece := file.read(1 << 22):
             digest.update(piece)
@@ -42,7 +43,7 @@ def sha256_of(path: epath.Path) -> str:
 
 
 def files_below(directory: epath.Path) -> list[str]:
-    """The paths of all files in a directory, relative to it."""
+    """Return the paths of all files in a directory, relative to it."""
     return [
         str((folder / name).relative_to(directory))
         for folder, _, files in directory.walk()
@@ -51,7 +52,7 @@ def files_below(directory: epath.Path) -> list[str]:
 
 
 def describe_files(root: epath.Path, names: Iterable[str]) -> list[dict[str, Any]]:
-    """One entry a file: path relative to `root`, size in bytes, sha256."""
+    """Return an entry for each file: path relative to `root`, size in bytes, sha256."""
 
     def describe(name: str) -> dict[str, Any]:
         path = root / name
@@ -62,34 +63,35 @@ def describe_files(root: epath.Path, names: Iterable[str]) -> list[dict[str, Any
 
 
 def is_confined(name: str) -> bool:
-    """Whether `name` is a relative path that stays below the directory it is in."""
+    """Whether `name` is a relative path without `..`."""
     return bool(name) and not os.path.isabs(name) and ".." not in name.split("/")
 
 
 def check_entries(root: epath.Path, entries: Any) -> list[dict[str, Any]]:
-    """The entries of a manifest, each with a path below `root`, a size and a sha256.
+    """Return the entries of a manifest if each has a path, a size and a sha256.
 
     Raises:
-        DamagedError: one of them is no such entry, or names a file outside of `root`.
+        DamagedError: an entry is malformed, or names a file outside of `root`.
     """
-    where = root / MANIFEST
+    manifest = root / MANIFEST
     if not isinstance(entries, list):
-        raise DamagedError(f"{where} lists no files.")
+        raise DamagedError(f"{manifest} lists no files.")
     for entry in entries:
-        good = (
+        valid = (
             isinstance(entry, dict)
             and isinstance(entry.get("path"), str)
             and type(entry.get("size")) is int
             and isinstance(entry.get("sha256"), str)
-            and len(entry["sha256"]) == 64
-            and _HEXADECIMAL.issuperset(entry["sha256"])
+            and re.fullmatch("[0-9a-f]{64}", entry["sha256"])
         )
-        if not good:
+        if not valid:
             raise DamagedError(
-                f"{where} has an entry without path, size and sha256: {entry!r:.80}."
+                f"{manifest} has an entry without path, size and sha256: {entry!r:.80}."
             )
         if not is_confined(entry["path"]):
-            raise DamagedError(f"{where} names {entry['path']!r}, outside of {root}.")
+            raise DamagedError(
+                f"{manifest} names {entry['path']!r}, outside of {root}."
+            )
     return entries
 
 
@@ -97,16 +99,16 @@ def verify_files(root: epath.Path, entries: Iterable[dict[str, Any]]) -> None:
     """Compare every file with its entry.
 
     Raises:
-        DamagedError: an entry is malformed, or a file is missing, lies outside of
-            `root` behind a symbolic link, has another size or another sha256.
+        DamagedError: an entry is malformed, or a file is missing, is outside of `root`
+            behind a symbolic link, or has another size or another sha256.
     """
     entries = check_entries(root, list(entries))
 
-    def problem(entry: dict[str, Any]) -> str | None:
+    def find_problem(entry: dict[str, Any]) -> str | None:
         path = root / entry["path"]
         if not path.exists():
             return f"{path} is missing"
-        if leaves(root, path):
+        if escapes(root, path):
             return f"{path} is a link to outside of {root}"
         if not is_regular_file(path):
             return f"{path} is not a regular file"
@@ -117,15 +119,15 @@ def verify_files(root: epath.Path, entries: Iterable[dict[str, Any]]) -> None:
         return None
 
     with ThreadPoolExecutor() as threads:
-        problems = [p for p in threads.map(problem, entries) if p]
+        problems = [p for p in threads.map(find_problem, entries) if p]
     if problems:
         raise DamagedError(
             "; ".join(problems) + f". Restore {root} from a copy, or make it again."
         )
 
 
-def leaves(root: epath.Path, path: epath.Path) -> bool:
-    """Whether a local `path` below `root` is, by a symbolic link, really elsewhere."""
+def escapes(root: epath.Path, path: epath.Path) -> bool:
+    """Whether a local `path` below `root` is outside of it behind a symbolic link."""
     if "://" in os.fspath(path):
         return False
     inside = os.path.realpath(root)
@@ -133,23 +135,23 @@ def leaves(root: epath.Path, path: epath.Path) -> bool:
 
 
 def content_checksum(content: dict[str, Any]) -> str:
-    """Hexadecimal sha256 of JSON values, independent of the order of keys."""
+    """Return the hexadecimal sha256 of JSON values; the order of keys is ignored."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def write_manifest(content: dict[str, Any], root: epath.Path) -> None:
-    """Write `content` and its checksum as the manifest of `root`, by rename."""
-    content = json.loads(json.dumps(content))  # as it will be read: lists, no tuples
+    """Write `content` and its checksum as the manifest of `root`, atomically."""
+    content = json.loads(json.dumps(content))  # as it is read: tuples become lists
     write_json(content | {CHECKSUM: content_checksum(content)}, root / MANIFEST)
 
 
 def read_manifest(root: epath.Path) -> dict[str, Any]:
-    """The content of the manifest of directory `root`, without its checksum.
+    """Return the manifest of directory `root` without its checksum.
 
     Raises:
-        FileNotFoundError: there is none, so the directory was never finished.
-        DamagedError: it is not a JSON object, or not what its checksum says.
+        FileNotFoundError: there is none, so the directory was never completed.
+        DamagedError: it is not a JSON object, or differs from its checksum.
     """
     path = root / MANIFEST
     if not path.exists():
@@ -157,7 +159,7 @@ def read_manifest(root: epath.Path) -> dict[str, Any]:
     if not is_regular_file(path):
         raise DamagedError(f"{path} is not a regular file.")
     try:
-        content = json.loads(path.read_text())
+        content = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
         raise DamagedError(f"{path} is not JSON: {error}.") from error
     if not isinstance(content, dict):
@@ -170,5 +172,5 @@ def read_manifest(root: epath.Path) -> dict[str, Any]:
         return content
     checksum = content.pop(CHECKSUM)
     if checksum != content_checksum(content):
-        raise DamagedError(f"{path} is not what its own checksum says; it was altered.")
+        raise DamagedError(f"{path} differs from its own checksum; it was altered.")
     return content

@@ -1,10 +1,10 @@
-"""TensorFlow reads some files for us, and is not to announce itself."""
+"""Reduce the log output of TensorFlow, which reads some files for bert_jax."""
 
 from collections.abc import MutableMapping
 
 
 def quieten_tensorflow(environment: MutableMapping[str, str]) -> None:
-    """Keep TensorFlow, which reads some files for us, from announcing itself."""
+    """Set the environment variables that keep TensorFlow's start-up messages out."""
     environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    # oneDNN, of no use to reading, announces itself whatever the log level.
+    # oneDNN, which reading does not need, logs at every level.
     environment.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")

@@ -1,4 +1,4 @@
-"""What lies in a bucket: `gs://…` as a workdir, a model, or a dataset to copy."""
+"""Open paths in a bucket (`gs://…`), and copy datasets from there."""
 
 import hashlib
 import json
@@ -9,7 +9,7 @@ from typing import Any
 from etils import epath
 
 from bert_jax.storage.atomic import atomic_directory, is_address
-from bert_jax.storage.caches import caches
+from bert_jax.storage.caches import cache_directory
 from bert_jax.storage.manifest import (
     MANIFEST,
     DamagedError,
@@ -18,33 +18,32 @@ from bert_jax.storage.manifest import (
     verify_files,
 )
 from bert_jax.storage.quiet_tensorflow import quieten_tensorflow
-from bert_jax.storage.verified_once import note_verified
+from bert_jax.storage.verified_once import record_verified
 from bert_jax.terminal.messages import say
 
 
 def open_directory(path: str | os.PathLike[str]) -> epath.Path:
-    """The path itself; an address is first asked for.
+    """Return the path; check first that a bucket can be reached.
 
     Raises:
-        ValueError: an address of a kind that is not read, or that does not answer.
+        ValueError: the kind of bucket is not supported, or it cannot be reached.
     """
     try:
         directory = epath.Path(path)
     except KeyError as error:
         raise ValueError(
-            f"{os.fspath(path)} is an address of a kind that is not read; use gs://… "
-            "or a local directory."
+            f"{os.fspath(path)} is an address of a kind that is not supported; use "
+            "gs://… or a local directory."
         ) from error
     if not is_address(directory):
         return directory
     quieten_tensorflow(os.environ)
     try:
         directory.exists()
-    except Exception as error:
-        # The libraries that fetch raise errors of many kinds.
+    except Exception as error:  # each library for buckets has errors of its own
         reason = " ".join(str(error).split())[:240].rstrip(".")
         raise ValueError(
-            f"{os.fspath(path)} cannot be reached: {reason}. Look at its name, your "
+            f"{os.fspath(path)} cannot be reached: {reason}. Check its name, your "
             "credentials (gs:// also takes `pip install 'bert_jax[gcs]'`) and the "
             "network, or name a local directory."
         ) from error
@@ -52,10 +51,10 @@ def open_directory(path: str | os.PathLike[str]) -> epath.Path:
 
 
 def dataset_files(root: epath.Path, manifest: dict[str, Any]) -> list[dict[str, Any]]:
-    """What the manifest of the dataset in `root` says of each of its files.
+    """Return the entries of all files in the manifest of the dataset in `root`.
 
     Raises:
-        DamagedError: it is the manifest of something else.
+        DamagedError: it is not a dataset's manifest.
     """
     try:
         return [*manifest["shards"], *manifest["tokenizer"]["files"]]
@@ -66,22 +65,22 @@ def dataset_files(root: epath.Path, manifest: dict[str, Any]) -> list[dict[str, 
 
 
 def local_copy(address: epath.Path) -> epath.Path:
-    """Where a dataset lies on this machine's disk, after it was copied there once.
+    """Return a local directory with the dataset; it is copied at most once.
 
-    It is one directory for one content, in the user's caches, and verified before it
-    gets its name. Processes that ask at once wait for the one that copies.
+    The directory is in the cache, named by the content, and is verified before it gets
+    that name. Concurrent processes wait for the one that copies.
 
     Raises:
         FileNotFoundError: the address has no manifest.
-        DamagedError: what was copied is not what the manifest says.
+        DamagedError: the copied files are not what the manifest says.
     """
     import fcntl  # Windows has none
 
     manifest = read_manifest(address)
     content = json.dumps(manifest, sort_keys=True).encode()
-    place = epath.Path(caches(os.environ)) / "datasets"
-    place.mkdir(parents=True, exist_ok=True)
-    target = place / hashlib.sha256(content).hexdigest()[:16]
+    parent = epath.Path(cache_directory(os.environ)) / "datasets"
+    parent.mkdir(parents=True, exist_ok=True)
+    target = parent / hashlib.sha256(content).hexdigest()[:16]
     with open(f"{target}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # until the file is closed
         if not target.exists():
@@ -97,10 +96,10 @@ def _copy(address: epath.Path, target: epath.Path, files: list[dict[str, Any]]) 
         for name in names:
             (unfinished / name).parent.mkdir(parents=True, exist_ok=True)
         with ThreadPoolExecutor() as threads:
-            copied = threads.map(
+            copies = threads.map(
                 lambda name: (address / name).copy(unfinished / name),
                 [*names, MANIFEST],
             )
-            list(copied)
+            list(copies)  # raises the first error
         verify_files(unfinished, files)
-    note_verified(target, files)
+    record_verified(target, files)

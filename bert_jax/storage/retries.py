@@ -1,4 +1,4 @@
-"""Trying again what a file system or network may refuse for a moment."""
+"""Retry operations that a file system or network may refuse for a moment."""
 
 import time
 from collections.abc import Callable
@@ -17,8 +17,8 @@ def with_retries(
 ) -> T:
     """Call `action` until it succeeds, at most `attempts` times.
 
-    Each pause between two calls is twice the one before it; the first takes
-    `first_delay` seconds. The error of the last call is raised.
+    The first pause takes `first_delay` seconds, each later one twice the one before.
+    The error of the last call is raised.
     """
     for attempt in range(attempts - 1):
         try:

@@ -1,4 +1,4 @@
-"""`runs.json`, in the directory of several fine-tuning runs: what became of each."""
+"""Read `runs.json`: the result of each of several fine-tuning runs."""
 
 from typing import Any
 
@@ -13,11 +13,11 @@ _REMEDY = "restore it from a copy, or name one of the runs' own directories"
 
 
 def read_runs_file(directory: epath.Path) -> dict[str, Any]:
-    """What `runs.json` in a directory holds, each run in a directory beside it.
+    """Return the content of `runs.json`; each run has a directory beside that file.
 
     Raises:
         FileNotFoundError: there is none.
-        ValueError: it is damaged, or names what lies elsewhere.
+        ValueError: it is damaged, or names a directory elsewhere.
     """
     path = directory / RUNS
     values = read_json_object(path, _REMEDY)
@@ -39,7 +39,7 @@ def read_runs_file(directory: epath.Path) -> dict[str, Any]:
 
 
 def _is_run(run: Any) -> bool:
-    """Whether it is a run, in a directory of its own beside the file."""
+    """Whether the entry is complete, and its name is that of a directory beside it."""
     return (
         isinstance(run, dict)
         and isinstance(run.get("name"), str)

@@ -1,8 +1,8 @@
-"""Verifying a dataset once for all processes of a host, and not at every restart.
+"""Verify a dataset once for all processes of a host, and not at every restart.
 
-What was verified is noted in the user's caches, with the size, times and inode of every
-file. While these stay, the bytes count as verified: an altered file is hashed again. A
-disk that alters bytes by itself changes none of them; `inspect --verify` always hashes.
+A record in the cache directory lists the size, times and inode of every file at its
+verification. While these are unchanged, the file counts as verified; otherwise it is
+hashed again. A disk error changes none of them, so `inspect --verify` always hashes.
 """
 
 import contextlib
@@ -16,79 +16,81 @@ from typing import Any
 
 from etils import epath
 
-from bert_jax.storage.caches import caches
+from bert_jax.storage.caches import cache_directory
 from bert_jax.storage.manifest import check_entries, verify_files
 
 SETTLED_SECONDS = 2.0
-"""A file that was changed later than so long ago may change again at the same time."""
+"""A file that changed more recently may change again without a new time."""
 
 
 def verify_once(root: epath.Path, entries: list[dict[str, Any]]) -> None:
-    """Compare every file of a local directory with its entry, unless that is noted.
+    """Compare the files of a local directory with their entries, unless recorded.
 
-    Processes that ask at once wait for the one that hashes.
+    Concurrent processes wait for the one that hashes.
 
     Raises:
         DamagedError: as `verify_files`.
     """
     check_entries(root, entries)
-    with _note(root) as note:
-        if note is not None and _read(note) == _state(root, entries):
+    with _locked_record(root) as record:
+        if record is not None and _read(record) == _file_states(root, entries):
             return
-        before = _state(root, entries)
+        before = _file_states(root, entries)
         verify_files(root, entries)
         newest = max((max(state[3], state[4]) for state in before), default=0)
         settled = time.time() - newest / 1e9 > SETTLED_SECONDS
-        if note is not None and settled and before == _state(root, entries):
-            _write(note, before)
+        if record is not None and settled and before == _file_states(root, entries):
+            _write(record, before)
 
 
-def note_verified(root: epath.Path, entries: list[dict[str, Any]]) -> None:
-    """Note that files of ours, which nobody else writes, were verified just now."""
-    with _note(root) as note:
-        if note is not None:
-            _write(note, _state(root, entries))
+def record_verified(root: epath.Path, entries: list[dict[str, Any]]) -> None:
+    """Record files in the cache directory as verified now; no one else writes them."""
+    with _locked_record(root) as record:
+        if record is not None:
+            _write(record, _file_states(root, entries))
 
 
 @contextlib.contextmanager
-def _note(root: epath.Path) -> Iterator[Path | None]:
-    """Where the note of a directory is, locked; None where none can be kept."""
+def _locked_record(root: epath.Path) -> Iterator[Path | None]:
+    """Lock and yield the path of a directory's record; None if none can be kept."""
     name = hashlib.sha256(os.path.realpath(root).encode(errors="replace")).hexdigest()
-    place = caches(os.environ) / "verified" / name[:32]
+    record = cache_directory(os.environ) / "verified" / name[:32]
     try:
         import fcntl  # Windows has none
 
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = open(f"{place}.lock", "w")
+        record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = open(f"{record}.lock", "w")
     except (ImportError, OSError):
         yield None
         return
     with lock:
         with contextlib.suppress(OSError):  # not every file system has locks
             fcntl.flock(lock, fcntl.LOCK_EX)  # until the file is closed
-        yield place
+        yield record
 
 
-def _state(root: epath.Path, entries: list[dict[str, Any]]) -> list[list[Any]]:
-    """Of each file its entry, size, times in nanoseconds and inode."""
-    found: list[list[Any]] = []
+def _file_states(root: epath.Path, entries: list[dict[str, Any]]) -> list[list[Any]]:
+    """Return path, sha256, size, times and inode of each file; [] if one is missing."""
+    states: list[list[Any]] = []
     for entry in entries:
-        with contextlib.suppress(OSError):
+        try:
             stat = os.stat(root / entry["path"])
-            times = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
-            found.append([entry["path"], entry["sha256"], *times])
-    return found if len(found) == len(entries) else []
+        except OSError:
+            return []
+        times = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
+        states.append([entry["path"], entry["sha256"], *times])
+    return states
 
 
-def _read(note: Path) -> list[list[Any]] | None:
+def _read(record: Path) -> list[list[Any]] | None:
     with contextlib.suppress(OSError, ValueError, RecursionError):
-        state = json.loads(note.read_text())
-        return state if isinstance(state, list) and state else None
+        states = json.loads(record.read_text())
+        return states if isinstance(states, list) and states else None
     return None
 
 
-def _write(note: Path, state: list[list[Any]]) -> None:
-    with contextlib.suppress(OSError):  # what cannot be noted is hashed again
-        temporary = note.with_name(f"{note.name}.{os.getpid()}")
-        temporary.write_text(json.dumps(state))
-        temporary.replace(note)
+def _write(record: Path, states: list[list[Any]]) -> None:
+    with contextlib.suppress(OSError):  # without a record the files are hashed again
+        temporary = record.with_name(f"{record.name}.{os.getpid()}")
+        temporary.write_text(json.dumps(states))
+        temporary.replace(record)

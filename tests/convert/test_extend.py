@@ -8,7 +8,7 @@ from etils import epath
 
 import bert_jax
 from bert_jax.cli.main import main
-from bert_jax.convert.extend import extend, pieces_of, read_words
+from bert_jax.convert.extend import extend, read_words, split_words
 from bert_jax.runs.pretraining import pretrain
 
 
@@ -121,7 +121,7 @@ def test_an_extended_model_is_trained_on(source, tmp_path, corpus, small_config)
 
 def test_a_word_in_pieces_is_told_from_a_whole_one(source):
     tokenizer = bert_jax.load(source).tokenizer
-    assert pieces_of(["the", "judge"], tokenizer) == {}
+    assert split_words(["the", "judge"], tokenizer) == {}
 
 
 def test_words_that_are_not_utf_8(source, tmp_path, capsys):
@@ -131,7 +131,7 @@ def test_words_that_are_not_utf_8(source, tmp_path, capsys):
     assert main([*arguments, "--output", str(tmp_path / "out")]) == 2
     assert capsys.readouterr().err == (
         f"bert-jax: {path}: byte 0 is 0xfc, which is not UTF-8; words must be in "
-        "UTF-8, so convert the file, as by iconv.\n"
+        "UTF-8, so convert the file, for example by iconv.\n"
     )
     path.write_bytes("über\nb".encode() + b"\xe8re\n")
     with pytest.raises(ValueError, match="byte 7 is 0xe8"):

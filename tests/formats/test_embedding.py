@@ -145,7 +145,12 @@ def test_a_model_in_a_directory_of_its_own_below_the_modules(tmp_path):
             ValueError,
             "pooling_mode=3 must be a name",
         ),
-        ("1_Pooling/config.json", None, FileNotFoundError, "is missing, and pools"),
+        (
+            "1_Pooling/config.json",
+            None,
+            FileNotFoundError,
+            "is missing, which configures",
+        ),
     ],
 )
 def test_damaged_files(tmp_path, name, content, error, message):

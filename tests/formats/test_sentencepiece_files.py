@@ -122,7 +122,7 @@ def test_the_receipt_counts_what_differs(tokenizer, checkpoint, tmp_path, capsys
     assert main([*arguments, "--output", str(output)]) == 0
     said = json.loads((output / "conversion.json").read_text())["tokenizer_differences"]
     theirs = HuggingFaceTokenizer.from_file(str(output / "tokenizer.json"))
-    strings = sentencepiece_files.probe(tokenizer)
+    strings = sentencepiece_files.probe_strings(tokenizer)
     differing = [
         text
         for text in strings
@@ -143,7 +143,9 @@ def test_a_difference_is_counted_and_told(tokenizer, tmp_path):
     content["pre_tokenizer"]["prepend_scheme"] = "never"
     content["normalizer"] = None
     strings = [" judge", "judge", "a", "b", "c", ""]
-    found = sentencepiece_files.measure(tokenizer, json.dumps(content), strings)
+    found = sentencepiece_files.count_differences(
+        tokenizer, json.dumps(content), strings
+    )
     assert (found.strings, found.differing) == (6, 4)
     assert found.examples == ("judge", "a", "b")
     assert "to 4 of 6 strings of the probe; ids may differ on rare" in found.warning

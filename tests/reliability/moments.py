@@ -2,8 +2,9 @@
 
 import dataclasses
 import random
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeAlias
 
@@ -110,6 +111,11 @@ def without_manifest(watch: Watch) -> list[Path]:
     ]
 
 
+def is_writing_manifest(names: Iterable[str]) -> bool:
+    """Whether a directory's files hold a manifest under its temporary name."""
+    return any(re.fullmatch(r"manifest\.json\..*\.tmp", name) for name in names)
+
+
 def writing_the_manifest(watch: Watch) -> bool:
     """The manifest is written, and not yet renamed to what it will be called."""
 
@@ -117,7 +123,7 @@ def writing_the_manifest(watch: Watch) -> bool:
 
     def temporary() -> bool:
         return any(
-            "manifest.json.tmp" in names_in(checkpoints / name)
+            is_writing_manifest(names_in(checkpoints / name))
             for name in names_in(checkpoints)
         )
 
@@ -146,7 +152,7 @@ def state_of(workdir: Path) -> str:
     checkpoints = workdir / "checkpoints"
     for name in names_in(checkpoints):
         files = names_in(checkpoints / name)
-        if "manifest.json.tmp" in files:
+        if is_writing_manifest(files):
             return "writing a manifest"
         if name.isdigit() and "manifest.json" not in files:
             return "before a manifest"

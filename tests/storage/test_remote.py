@@ -6,14 +6,17 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 from etils import epath
+from huggingface_files import stored
 
 from bert_jax.checkpoints.manager import Checkpoints
 from bert_jax.cli.main import main
 from bert_jax.data.records import Dataset, open_dataset
+from bert_jax.formats.huggingface import read_huggingface
 from bert_jax.storage.atomic import absolute
 from bert_jax.storage.manifest import DamagedError
 from bert_jax.storage.remote import local_copy
@@ -140,6 +143,20 @@ def test_a_tokenizer_is_read_there(buckets, dataset):
     assert found.fingerprint == dataset.tokenizer.fingerprint
 
 
+def test_a_model_of_hugging_face_is_read_there(buckets):
+    (buckets / "bucket").mkdir()
+    local = stored("BertForMaskedLM").write_shards(buckets / "bucket" / "model")
+    found = read_huggingface(epath.Path("gs://bucket/model"))
+    expected = read_huggingface(epath.Path(local))
+    for one, other in zip(
+        jax.tree.leaves(found.params), jax.tree.leaves(expected.params), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+    assert [leaf.source for leaf in found.leaves] == [
+        leaf.source for leaf in expected.leaves
+    ]
+
+
 class Unreachable:
     def exists(self, path: str) -> bool:
         raise RuntimeError(f"No host\nof {path}")
@@ -168,7 +185,7 @@ def test_what_cannot_be_reached_is_one_line(arguments, monkeypatch, capsys, tmp_
 
 def test_addresses_of_other_kinds_are_refused(capsys):
     assert main(["inspect", "ftp://host/data"]) == 2
-    assert "is an address of a kind that is not read" in capsys.readouterr().err
+    assert "is an address of a kind that is not supported" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("output", ["gs://bucket/data", "ftp://host/data"])

@@ -129,7 +129,7 @@ def test_a_manifest_with_a_flipped_key_is_passed_over(
     shutil.copytree(pretrained, workdir)
     path = workdir / "checkpoints" / "10" / "manifest.json"
     path.write_bytes(path.read_bytes().replace(b'"files"', b'"fides"'))
-    with pytest.warns(UserWarning, match="10/manifest.json is not what its own check"):
+    with pytest.warns(UserWarning, match="10/manifest.json differs from its own check"):
         bert_jax.load(workdir)
     pretrain(small_config, workdir)
     assert_same_end(workdir, pretrained)

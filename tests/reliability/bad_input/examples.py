@@ -211,12 +211,12 @@ JSON = [
     Case(
         "B2-jsonl-key-twice",
         finetune(objects('{"text": "x", "label": "a", "label": "b"}'), name="a.jsonl"),
-        ("a.jsonl, line 9: the key 'label' stands twice in an object; keep one",),
+        ("a.jsonl, line 9: the key 'label' occurs twice in an object; keep one",),
     ),
     Case(
         "B2-squad-key-twice",
         squad(answered('"context": "Oslo is cold.", "context": "Bergen."')),
-        ("train.json", "'context' stands twice in an object"),
+        ("train.json", "'context' occurs twice in an object"),
     ),
     Case(
         "F-jsonl-half-a-character",

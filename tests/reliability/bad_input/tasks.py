@@ -158,7 +158,7 @@ ANSWERS = [
     Case(
         "B2-predict-key-twice",
         predict('{"review": "a", "review": "b"}\n'),
-        ("new.jsonl, line 1: the key 'review' stands twice in an object",),
+        ("new.jsonl, line 1: the key 'review' occurs twice in an object",),
     ),
     Case(
         "E-predict-id-nan",
@@ -317,7 +317,7 @@ TAGS = [
     Case(
         "B2-jsonl-tokens-twice",
         tagging('{"tokens": ["a"], "tokens": ["b"]}\n', name="train.jsonl"),
-        ("train.jsonl, line 1: the key 'tokens' stands twice in an object",),
+        ("train.jsonl, line 1: the key 'tokens' occurs twice in an object",),
     ),
 ]
 
