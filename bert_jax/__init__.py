@@ -17,31 +17,51 @@ if TYPE_CHECKING:  # `as` marks a name as public
     from bert_jax.config import OptimizerConfig as OptimizerConfig
     from bert_jax.config import PrepareConfig as PrepareConfig
     from bert_jax.config import PretrainConfig as PretrainConfig
+    from bert_jax.config import RunConfig as RunConfig
     from bert_jax.config import VocabularyConfig as VocabularyConfig
+    from bert_jax.data.batches import DatasetBatches as DatasetBatches
     from bert_jax.data.prepare import prepare as prepare
+    from bert_jax.data.records import open_dataset as open_dataset
     from bert_jax.data.vocabulary import train_vocabulary as train_vocabulary
     from bert_jax.inference.evaluation import evaluate as evaluate
     from bert_jax.inference.predictor import Predictor as Predictor
     from bert_jax.inference.predictor import load as load
     from bert_jax.masking.batch import mask_tokens as mask_tokens
+    from bert_jax.model.bert import Bert as Bert
+    from bert_jax.model.bert import compute as compute
+    from bert_jax.model.bert import init_params as init_params
     from bert_jax.model.encoder import Encoder as Encoder
+    from bert_jax.model.inputs import Inputs as Inputs
+    from bert_jax.model.losses import accuracy as accuracy
+    from bert_jax.model.losses import cross_entropy as cross_entropy
+    from bert_jax.model.losses import weighted_sum as weighted_sum
     from bert_jax.runs.finetuning import finetune as finetune
+    from bert_jax.runs.fitting import fit as fit
     from bert_jax.runs.pretraining import pretrain as pretrain
     from bert_jax.runs.sweeps import finetune_runs as finetune_runs
+    from bert_jax.tasks.task import Task as Task
     from bert_jax.tokenization import Tokenizer as Tokenizer
 
 _NAMES = {
     "config": "BertConfig DataConfig ExamplesConfig FinetuneConfig MaskingConfig "
-    "MeshConfig OptimizerConfig PrepareConfig PretrainConfig VocabularyConfig",
+    "MeshConfig OptimizerConfig PrepareConfig PretrainConfig "
+    "RunConfig VocabularyConfig",
+    "data.batches": "DatasetBatches",
     "data.prepare": "prepare",
+    "data.records": "open_dataset",
     "data.vocabulary": "train_vocabulary",
     "inference.evaluation": "evaluate",
     "inference.predictor": "Predictor load",
     "masking.batch": "mask_tokens",
+    "model.bert": "Bert compute init_params",
     "model.encoder": "Encoder",
+    "model.inputs": "Inputs",
+    "model.losses": "accuracy cross_entropy weighted_sum",
     "runs.finetuning": "finetune",
+    "runs.fitting": "fit",
     "runs.pretraining": "pretrain",
     "runs.sweeps": "finetune_runs",
+    "tasks.task": "Task",
     "tokenization": "Tokenizer",
 }
 _MODULE_OF = {name: module for module in _NAMES for name in _NAMES[module].split()}

@@ -8,7 +8,7 @@ The learning rate falls to 0 over both phases together, hence decay_steps.
 from bert_jax import BertConfig, MaskingConfig, OptimizerConfig, PretrainConfig
 
 config = PretrainConfig(
-    model=BertConfig.base(dtype="bfloat16"),
+    model=BertConfig.base(vocab_size=0, dtype="bfloat16"),
     masking=MaskingConfig(max_predictions=20),
     optimizer=OptimizerConfig(
         peak_learning_rate=1e-4, warmup_steps=10_000, decay_steps=1_000_000

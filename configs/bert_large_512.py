@@ -13,7 +13,7 @@ from bert_jax import (
 )
 
 config = PretrainConfig(
-    model=BertConfig.large(dtype="bfloat16"),
+    model=BertConfig.large(vocab_size=0, dtype="bfloat16"),
     data=DataConfig(sequence_length=512),
     masking=MaskingConfig(max_predictions=80),
     optimizer=OptimizerConfig(peak_learning_rate=1e-4, warmup_steps=10_000),

@@ -6,7 +6,7 @@ bert-jax pretrain configs/bert_small_128.py --workdir runs/small --data.path DAT
 from bert_jax import BertConfig, OptimizerConfig, PretrainConfig
 
 config = PretrainConfig(
-    model=BertConfig.small(),
+    model=BertConfig.small(vocab_size=0),
     optimizer=OptimizerConfig(peak_learning_rate=5e-4, warmup_steps=1_000),
     num_steps=100_000,
     batch_size=128,

@@ -10,7 +10,7 @@ from bert_jax import BertConfig, MaskingConfig, OptimizerConfig, PretrainConfig
 
 config = PretrainConfig(
     model=BertConfig.tiny(
-        vocab_size=8192,
+        vocab_size=0,
         initializer_range=0.05,
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,

@@ -11,7 +11,7 @@ this library.
 from bert_jax import BertConfig, MaskingConfig, OptimizerConfig, PretrainConfig
 
 config = PretrainConfig(
-    model=BertConfig.large(dtype="bfloat16"),
+    model=BertConfig.large(vocab_size=0, dtype="bfloat16"),
     masking=MaskingConfig(max_predictions=20),
     optimizer=OptimizerConfig(
         algorithm="lamb",

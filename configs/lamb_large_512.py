@@ -16,7 +16,7 @@ from bert_jax import (
 )
 
 config = PretrainConfig(
-    model=BertConfig.large(dtype="bfloat16"),
+    model=BertConfig.large(vocab_size=0, dtype="bfloat16"),
     data=DataConfig(sequence_length=512),
     masking=MaskingConfig(max_predictions=80),
     optimizer=OptimizerConfig(

@@ -14,39 +14,37 @@ import bert_jax
 
 
 class Model(nn.Module):
-    """The encoder with a masked-LM head, and a head that sees the mean of a row."""
+    """The encoder with a masked-LM head, and a head on the mean of a row."""
 
     config: bert_jax.BertConfig
 
     @nn.compact
-    def __call__(self, masked, deterministic=True):
-        inputs, predicted = masked.inputs, masked.predicted
+    def __call__(self, masked):
+        inputs, positions = masked.inputs, masked.predicted[:, :, None]
         arrays = inputs.input_ids, inputs.segment_ids, inputs.attention_mask
-        hidden = bert_jax.Encoder(self.config, name="encoder")(*arrays, deterministic)
-        at_masks = jnp.take_along_axis(hidden, predicted[:, :, None], axis=1)
-        tokens = nn.Dense(self.config.vocab_size, name="tokens")(at_masks)
-        return tokens, nn.Dense(2, name="follows")(hidden.mean(1))
+        hidden = bert_jax.Encoder(self.config)(*arrays, deterministic=False)
+        hidden_at_masks = jnp.take_along_axis(hidden, positions, axis=1)
+        return nn.Dense(self.config.vocab_size)(hidden_at_masks), nn.Dense(2)(
+            hidden.mean(1)
+        )
 
 
-def main(path: str, num_steps: int = 20) -> list[float]:
+def main(path, num_steps=20):
     """Train a small model; return the loss of each step."""
     dataset = bert_jax.open_dataset(path)
-    tokenizer, seed = dataset.tokenizer, jax.random.key(0)
-    ids = {"mask_token_id": tokenizer.mask_id, "vocab_size": tokenizer.vocab_size}
-    masking = bert_jax.MaskingConfig(max_predictions=20, **ids)
-    model = Model(bert_jax.BertConfig.miniature(2, 64, vocab_size=ids["vocab_size"]))
+    size, mask_id = dataset.tokenizer.vocab_size, dataset.tokenizer.mask_id
+    masking = bert_jax.MaskingConfig(vocab_size=size, mask_token_id=mask_id)
+    model = Model(bert_jax.BertConfig.miniature(2, 64, vocab_size=size))
     batches = bert_jax.DatasetBatches(dataset, batch_size=16, seed=0)
-    optimizer = optax.adamw(1e-3)
+    optimizer, seed, losses = optax.adamw(1e-3), jax.random.key(0), []
 
     def loss(params, batch, key):
-        mask_key, dropout_key = jax.random.split(key)
-        masked = bert_jax.mask_tokens(mask_key, batch, masking)
-        rngs = {"dropout": dropout_key}
-        tokens, follows = model.apply({"params": params}, masked, False, rngs=rngs)
+        masked = bert_jax.mask_tokens(key, batch, masking)
+        tokens, follows = model.apply(params, masked, rngs={"dropout": key})
         total, count = bert_jax.cross_entropy(tokens, masked.labels, masked.weights)
-        label = batch["next_sentence_label"][:, 0].astype(jnp.int32)
-        pairs = bert_jax.cross_entropy(follows, label, jnp.ones(len(label)))
-        return total / count + pairs[0] / pairs[1]
+        labels = batch["next_sentence_label"][:, 0].astype(jnp.int32)
+        pairs = optax.softmax_cross_entropy_with_integer_labels(follows, labels)
+        return total / count + pairs.mean()
 
     @jax.jit
     def step(params, state, batch, key):
@@ -54,16 +52,15 @@ def main(path: str, num_steps: int = 20) -> list[float]:
         updates, state = optimizer.update(grads, state, params)
         return optax.apply_updates(params, updates), state, value
 
-    first = bert_jax.mask_tokens(seed, batches.training(0), masking)
-    params = model.init(seed, first)["params"]
-    state, losses = optimizer.init(params), []
+    masked = bert_jax.mask_tokens(seed, batches.training(0), masking)
+    params = model.init({"params": seed, "dropout": seed}, masked)
+    state = optimizer.init(params)
     for i in range(num_steps):
         key = jax.random.fold_in(seed, i)
         params, state, value = step(params, state, batches.training(i), key)
         losses.append(float(value))
-        print(f"step {i + 1}: loss {losses[-1]:.3f}")
     return losses
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:]))
+    print(main(sys.argv[1], *map(int, sys.argv[2:])))

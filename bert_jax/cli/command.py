@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import difflib
+import functools
 import io
 import re
 import runpy
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, get_type_hints
 
-from bert_jax.config.checks import did_you_mean
+from bert_jax.config.checks import RESOLVED, did_you_mean
 from bert_jax.config.descriptions import field_descriptions
 from bert_jax.terminal.messages import UsageError
 
@@ -64,7 +65,7 @@ def parse(
 
 
 def registry() -> "ConstructorRegistry":
-    """Return tyro's rule for our dataclasses, whose descriptions are in one line.
+    """Return tyro's rule for our dataclasses, without the fields that a run resolves.
 
     tyro's own rule keeps the line breaks of docstrings, which its completion scripts
     take for the ends of words.
@@ -82,16 +83,20 @@ def registry() -> "ConstructorRegistry":
             return None
         descriptions = field_descriptions(info.type)
         hints = get_type_hints(info.type, include_extras=True)
-        specs = []
+        specs, resolved = [], {}
         for field in dataclasses.fields(info.type):
-            default = getattr(info.default, field.name, field.default)
+            name = field.name
+            default = getattr(info.default, name, field.default)
+            if field.metadata == RESOLVED:
+                resolved[name] = default
+                continue
             if default is dataclasses.MISSING:
                 default = MISSING_NONPROP
-            name = field.name
             description = descriptions.get(name)
             spec = constructors.StructFieldSpec(name, hints[name], default, description)
             specs.append(spec)
-        return constructors.StructConstructorSpec(info.type, tuple(specs))
+        build = functools.partial(info.type, **resolved)
+        return constructors.StructConstructorSpec(build, tuple(specs))
 
     return registry
 

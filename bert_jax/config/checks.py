@@ -10,6 +10,9 @@ import typing
 from collections.abc import Hashable
 from typing import Any
 
+RESOLVED = {"resolved": True}
+"""Metadata of a field that a run fills in; it is no option of the command line."""
+
 MAX_INT = 2**31 - 1
 """Steps, ids and sizes are int32 on the devices."""
 SMALLEST_FLOAT32, LARGEST_FLOAT32 = 2.0**-126, (2 - 2.0**-23) * 2.0**127

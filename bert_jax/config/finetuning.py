@@ -4,6 +4,7 @@ import dataclasses
 from typing import Literal
 
 from bert_jax.config.checks import (
+    RESOLVED,
     require,
     require_class_names,
     require_fraction,
@@ -66,7 +67,7 @@ class ExamplesConfig:
     null_threshold: float = 0.0
     """Question answering: predict no answer if null_odds are above this value;
     evaluation on unanswerable questions reports the best value."""
-    fingerprint: str = ""
+    fingerprint: str = dataclasses.field(default="", metadata=RESOLVED)
     """Hash of the training examples; filled in at the start, checked when resuming."""
 
     def __post_init__(self) -> None:

@@ -5,9 +5,11 @@ import functools
 from typing import Any, Literal
 
 from bert_jax.config.checks import (
+    RESOLVED,
     require,
     require_class_names,
     require_fraction,
+    require_not_negative,
     require_positive,
     require_types,
 )
@@ -45,7 +47,7 @@ class BertConfig:
     """
 
     vocab_size: int = 30522
-    """Number of entries in the token embedding table."""
+    """Size of the vocabulary; 0: as the dataset, for pretraining."""
     hidden_size: int = 768
     """Width D of the hidden states."""
     num_hidden_layers: int = 12
@@ -79,11 +81,13 @@ class BertConfig:
     """What the backward pass recomputes to save memory: attention scores,
     or all of a layer (Chen et al. 2016; Korthikanti et al. 2022, §4)."""
 
-    head: Head = "pretraining"
+    head: Head = dataclasses.field(default="pretraining", metadata=RESOLVED)
     """Head on top of the encoder."""
-    labels: tuple[str, ...] = ()
+    labels: tuple[str, ...] = dataclasses.field(default=(), metadata=RESOLVED)
     """Class names of a classification head, in the order of its outputs."""
-    problem_type: ProblemType = "single_label_classification"
+    problem_type: ProblemType = dataclasses.field(
+        default="single_label_classification", metadata=RESOLVED
+    )
     """Output of a sequence classifier: one class of several, any number of classes,
     or a real number."""
     pooling: Literal["cls", "mean"] = "cls"
@@ -93,10 +97,11 @@ class BertConfig:
     def __post_init__(self) -> None:
         require_types(self)
         sizes = (
-            "vocab_size hidden_size num_hidden_layers num_attention_heads "
+            "hidden_size num_hidden_layers num_attention_heads "
             "intermediate_size max_position_embeddings type_vocab_size"
         )
         require_positive(self, *sizes.split(), "initializer_range", "layer_norm_eps")
+        require_not_negative(self, "vocab_size")
         require_fraction(self, "hidden_dropout_prob", "attention_probs_dropout_prob")
         require(
             not (self.fused_attention and self.attention_probs_dropout_prob),

@@ -6,6 +6,7 @@ import re
 from typing import Literal
 
 from bert_jax.config.checks import (
+    RESOLVED,
     require,
     require_fraction,
     require_not_negative,
@@ -35,9 +36,9 @@ class MaskingConfig:
     """With unit=span: probability that a span ends after each of its words."""
     max_span: int = 10
     """With unit=span: maximum number of words in a span."""
-    mask_token_id: int | None = None
+    mask_token_id: int | None = dataclasses.field(default=None, metadata=RESOLVED)
     """Id of [MASK]; None: from the dataset's tokenizer."""
-    vocab_size: int | None = None
+    vocab_size: int | None = dataclasses.field(default=None, metadata=RESOLVED)
     """Number of ids to draw random tokens from; None: from the dataset's tokenizer."""
 
     def __post_init__(self) -> None:
@@ -63,19 +64,20 @@ class DataConfig:
 
     path: str = ""
     """Directory of the dataset, written by `bert-jax prepare`."""
-    sequence_length: int = 128
-    """Tokens per row; must equal that of the dataset."""
-    fingerprint: str = ""
+    sequence_length: int = 0
+    """Tokens per row; 0: as the dataset."""
+    fingerprint: str = dataclasses.field(default="", metadata=RESOLVED)
     """Hash of the dataset's content; filled in at the start, checked when resuming."""
-    pairs: Literal["", "nsp", "sop", "none"] = ""
+    pairs: Literal["", "nsp", "sop", "none"] = dataclasses.field(
+        default="", metadata=RESOLVED
+    )
     """Objective of the dataset's pairs; filled in at the start."""
-    first_step: int = 0
+    first_step: int = dataclasses.field(default=0, metadata=RESOLVED)
     """Step at which the order of rows begins; filled in with keep_optimizer."""
 
     def __post_init__(self) -> None:
         require_types(self)
-        require_positive(self, "sequence_length")
-        require_not_negative(self, "first_step")
+        require_not_negative(self, "sequence_length", "first_step")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -248,6 +250,7 @@ class RunConfig:
 class PretrainConfig(RunConfig):
     """A pretraining run. The defaults are the paper's first phase."""
 
+    model: BertConfig = BertConfig(vocab_size=0)
     data: DataConfig = DataConfig()
     masking: MaskingConfig = MaskingConfig()
     eval_rows: int = 65_536

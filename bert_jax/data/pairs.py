@@ -196,8 +196,8 @@ def _truncate(
     excess = np.maximum(first + second - limit, 0)
     # First shorten the longer segment to the other's length, then both alternately.
     uneven = np.minimum(np.abs(first - second), excess)
-    from_first = np.where(first > second, uneven, 0) + (excess - uneven) // 2
-    for column, removed in ((0, from_first), (2, excess - from_first)):
+    removed_first = np.where(first > second, uneven, 0) + (excess - uneven) // 2
+    for column, removed in ((0, removed_first), (2, excess - removed_first)):
         front = rng.binomial(removed, 0.5)  # tokens removed at the front
         spans[:, column] += front
         spans[:, column + 1] -= removed - front

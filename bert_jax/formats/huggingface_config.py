@@ -133,7 +133,8 @@ def _head(architectures: Any, shapes: dict[str, tuple[int, ...]]) -> str:
     names = architectures if isinstance(architectures, list) else []
     if len(names) != 1 or not isinstance(names[0], str) or names[0] not in HEADS:
         raise ValueError(
-            f"architectures={quoted(architectures)} must hold one of {', '.join(HEADS)}."
+            f"architectures={quoted(architectures)} must hold one of "
+            f"{', '.join(HEADS)}."
         )
     head = HEADS[names[0]]
     others = {"bert.pooler.dense.weight", "cls.seq_relationship.weight"}

@@ -13,20 +13,17 @@ from bert_jax.distributed.collectives import (
     run_on_primary_first,
 )
 from bert_jax.distributed.mesh import host_shard, make_mesh
-from bert_jax.distributed.startup import open_workdir
 from bert_jax.runs.finetuning_setup import (
     FinetuningSetup,
     prepare_finetuning,
     without_top,
 )
-from bert_jax.runs.fitting import fit_in_workdir
+from bert_jax.runs.fitting import fit_in_workdir, locked_workdir
 from bert_jax.runs.init_from import check_source
 from bert_jax.runs.workdir import best_scores, check_workdir, final_scores
 from bert_jax.tasks.finetuning import Finetuning
 from bert_jax.tasks.finetuning_task import Splits
 from bert_jax.terminal.messages import say
-from bert_jax.training.lock import run_lock
-from bert_jax.training.resume import find_resume_on_all
 
 BASELINE = "baseline: "
 
@@ -63,40 +60,29 @@ def finetune(
         InterruptedRun: a signal stopped the run, with a complete checkpoint.
         DivergedRun: gradients stayed non-finite.
     """
-    directory = open_workdir(workdir)
-    examples = directory / "examples" if cache is None else epath.Path(cache)
     with raise_on_all_processes():
         mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
-    with run_lock(directory) as check_lock:
-        resume = find_resume_on_all(directory)
+    with locked_workdir(workdir) as run:
+        path, resume = run.path, run.resume
+        examples = path / "examples" if cache is None else epath.Path(cache)
         # The others read from the cache what the primary process tokenized.
         setup = run_on_primary_first(
-            lambda: prepare_finetuning(config, directory, examples, resume)
+            lambda: prepare_finetuning(config, path, examples, resume)
         )
-        config = setup.config
+        config, source = setup.config, setup.source
         with raise_on_all_processes():
             host = host_shard(mesh, jax.process_index())
             task = Finetuning(setup.task, config, setup.train, setup.validation, *host)
-            changed = check_workdir(directory, config, resume, extend)
-            source = setup.source
+            changed = check_workdir(path, config, resume, extend)
             note = check_source(config, source, task.init_params)
             if source is not None:
                 source = without_top(source, config)
-        if broadcast_from_primary(final_scores(directory, config, resume)) is None:
+        if broadcast_from_primary(final_scores(path, config, resume)) is None:
             if is_primary():
                 say("\n".join(filter(None, [note, examples_line(setup)])))
-            fit_in_workdir(
-                task,
-                config,
-                mesh,
-                directory,
-                setup.tokenizer,
-                source,
-                resume,
-                changed,
-                check_lock,
-            )
-        scores = broadcast_from_primary(best_scores(directory) if is_primary() else {})
+            tokenizer = setup.tokenizer
+            fit_in_workdir(run, task, config, mesh, tokenizer, source, changed)
+        scores = broadcast_from_primary(best_scores(path) if is_primary() else {})
     splits = Splits(setup.train.examples, setup.validation.examples)
     rule, value = setup.task.baseline(splits)
     return scores | {f"{BASELINE}{rule}": value}

@@ -1,7 +1,9 @@
 """Training of any task in a workdir: `fit`, and the end of `pretrain`, `finetune`."""
 
+import contextlib
+import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from etils import epath
@@ -22,6 +24,25 @@ from bert_jax.training import loop
 from bert_jax.training.lock import run_lock
 from bert_jax.training.resume import Resume, find_resume_on_all
 from bert_jax.training.start import Source
+
+
+@dataclasses.dataclass(frozen=True)
+class LockedWorkdir:
+    """A workdir that this run has locked."""
+
+    path: epath.Path
+    resume: Resume | None
+    """Its latest verified checkpoint; None: a new run."""
+    check_lock: Callable[[], None]
+    """Raises RuntimeError if another run took the workdir over."""
+
+
+@contextlib.contextmanager
+def locked_workdir(workdir: str | os.PathLike[str]) -> Iterator[LockedWorkdir]:
+    """Lock a workdir, and find the checkpoint to resume from."""
+    path = open_workdir(workdir)
+    with run_lock(path) as check_lock:
+        yield LockedWorkdir(path, find_resume_on_all(path), check_lock)
 
 
 def fit(
@@ -46,41 +67,41 @@ def fit(
         InterruptedRun: a signal stopped the run, with a complete checkpoint.
         DivergedRun: gradients stayed non-finite.
     """
-    directory = open_workdir(workdir)
-    with run_lock(directory) as check_lock:
-        resume = find_resume_on_all(directory)
+    with locked_workdir(workdir) as run:
         with raise_on_all_processes():
             mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
-            changed = check_workdir(directory, config, resume)
-        scores = broadcast_from_primary(final_scores(directory, config, resume))
-        if scores is not None:
-            return scores
-        return fit_in_workdir(
-            task, config, mesh, directory, tokenizer, None, resume, changed, check_lock
-        )
+            changed = check_workdir(run.path, config, run.resume)
+        scores = broadcast_from_primary(final_scores(run.path, config, run.resume))
+        if scores is None:
+            scores = fit_in_workdir(run, task, config, mesh, tokenizer, None, changed)
+    return scores
 
 
 def fit_in_workdir(
+    run: LockedWorkdir,
     task: Task,
     config: RunConfig,
     mesh: Mesh,
-    directory: epath.Path,
     tokenizer: Tokenizer,
     source: Source | None,
-    resume: Resume | None,
     changed: list[dict[str, Any]],
-    check_lock: Callable[[], None],
 ) -> dict[str, float]:
-    """Write the run's files into its locked workdir, and train.
+    """Write the run's files into its workdir, and train.
 
     Args:
+        source: as `training.loop.fit`, as are the result and the errors.
         changed: the fields that `check_workdir` allowed to change.
-
-    Other arguments, result and errors as `training.loop.fit`.
     """
-    write_run_files(directory, config, tokenizer, resume, changed)
-    share_compilation_cache(directory)
-    saved_tokenizer = directory / "tokenizer"
+    write_run_files(run.path, config, tokenizer, run.resume, changed)
+    share_compilation_cache(run.path)
+    saved_tokenizer = run.path / "tokenizer"
     return loop.fit(
-        task, config, mesh, directory, saved_tokenizer, source, resume, check_lock
+        task,
+        config,
+        mesh,
+        run.path,
+        saved_tokenizer,
+        source,
+        run.resume,
+        run.check_lock,
     )

@@ -5,6 +5,7 @@ import functools
 import itertools
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import jax
 
@@ -16,87 +17,56 @@ from bert_jax.distributed.collectives import (
     raise_on_all_processes,
 )
 from bert_jax.distributed.mesh import host_shard, make_mesh
-from bert_jax.distributed.startup import open_workdir
 from bert_jax.dry_run.advise import advise
 from bert_jax.dry_run.describe import describe
 from bert_jax.dry_run.estimate import GIB, choose_devices
-from bert_jax.runs.fitting import fit_in_workdir
+from bert_jax.runs.fitting import fit_in_workdir, locked_workdir
 from bert_jax.runs.init_from import check_source, open_source
 from bert_jax.runs.workdir import check_workdir, final_scores
 from bert_jax.storage.remote import open_directory
 from bert_jax.tasks.pretraining import PretrainingTask
 from bert_jax.tasks.unigram import unigram_baseline
 from bert_jax.terminal.messages import say
-from bert_jax.training.lock import run_lock
-from bert_jax.training.resume import find_resume, find_resume_on_all
+from bert_jax.training.resume import find_resume
 
 
-def check_fit(config: PretrainConfig, dataset: Dataset) -> None:
-    """Check that a configuration fits a dataset.
-
-    Raises:
-        ValueError: names both values, and the remedy.
-    """
-    tokenizer, path = dataset.tokenizer, dataset.path
-    if dataset.sequence_length != config.data.sequence_length:
-        raise ValueError(
-            f"data.sequence_length={config.data.sequence_length} but {path} was "
-            f"prepared with {dataset.sequence_length}; pass "
-            f"--data.sequence-length {dataset.sequence_length}, or prepare it again."
-        )
-    if tokenizer.vocab_size != config.model.vocab_size:
-        raise ValueError(
-            f"model.vocab_size={config.model.vocab_size} but the tokenizer of {path} "
-            f"has {tokenizer.vocab_size} tokens; pass "
-            f"--model.vocab-size {tokenizer.vocab_size}, or prepare it with another."
-        )
-    actual_values = {
-        "mask_token_id": tokenizer.mask_id,
-        "vocab_size": tokenizer.vocab_size,
+def dataset_values(dataset: Dataset) -> dict[str, Any]:
+    """Return the fields of a configuration that a dataset defines."""
+    tokenizer = dataset.tokenizer
+    return {
+        "data.sequence_length": dataset.sequence_length,
+        "data.fingerprint": dataset.fingerprint,
+        "data.pairs": dataset.manifest["pairs"],
+        "model.vocab_size": tokenizer.vocab_size,
+        "masking.vocab_size": tokenizer.vocab_size,
+        "masking.mask_token_id": tokenizer.mask_id,
     }
-    for name, actual in actual_values.items():
-        given = getattr(config.masking, name)
-        if given not in (None, actual):
-            raise ValueError(
-                f"masking.{name}={given} but the tokenizer of {path} says {actual}; "
-                "leave the option out."
-            )
-    if config.data.pairs not in ("", dataset.manifest["pairs"]):
-        raise ValueError(
-            f"data.pairs={config.data.pairs} but {path} was prepared with "
-            f"{dataset.manifest['pairs']}; leave the option out, or prepare it again."
-        )
-    if config.data.fingerprint not in ("", dataset.fingerprint):
-        raise ValueError(
-            f"data.fingerprint={config.data.fingerprint} but {path} has "
-            f"{dataset.fingerprint}; leave the option out, or name the dataset meant."
-        )
-    if len(dataset.train) < config.batch_size:
-        raise ValueError(
-            f"{path} has {len(dataset.train)} training rows, fewer than "
-            f"batch_size={config.batch_size}; lower it, or prepare more text."
-        )
 
 
 def resolve(config: PretrainConfig, dataset: Dataset) -> PretrainConfig:
     """Return the configuration, completed by what the dataset defines.
 
     Raises:
-        ValueError: the two do not fit.
+        ValueError: the two do not fit; names both values, and the remedy.
     """
-    check_fit(config, dataset)
-    tokenizer = dataset.tokenizer
-    masking = dataclasses.replace(
-        config.masking,
-        mask_token_id=tokenizer.mask_id,
-        vocab_size=tokenizer.vocab_size,
-    )
-    data = dataclasses.replace(
-        config.data,
-        fingerprint=dataset.fingerprint,
-        pairs=dataset.manifest["pairs"],
-    )
-    return dataclasses.replace(config, masking=masking, data=data)
+    for name, actual in dataset_values(dataset).items():
+        section, field = name.split(".")
+        part = getattr(config, section)
+        given = getattr(part, field)
+        if given not in (None, 0, "", actual):
+            option = name.replace("_", "-")
+            raise ValueError(
+                f"{name}={given} but {dataset.path} has {actual}; leave --{option} "
+                "out, or prepare the text again."
+            )
+        part = dataclasses.replace(part, **{field: actual})
+        config = dataclasses.replace(config, **{section: part})
+    if len(dataset.train) < config.batch_size:
+        raise ValueError(
+            f"{dataset.path} has {len(dataset.train)} training rows, fewer than "
+            f"batch_size={config.batch_size}; lower it, or prepare more text."
+        )
+    return config
 
 
 def open_for(
@@ -137,35 +107,24 @@ def pretrain(
         InterruptedRun: a signal stopped the run, with a complete checkpoint.
         DivergedRun: gradients stayed non-finite.
     """
-    directory = open_workdir(workdir)
     with raise_on_all_processes():
         dataset, config = open_for(config, verify=False)
-    with run_lock(directory) as check_lock:
-        resume = find_resume_on_all(directory)
+    with locked_workdir(workdir) as run:
         with raise_on_all_processes():
-            source, config = open_source(config, dataset, resume)
+            source, config = open_source(config, dataset, run.resume)
             mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
             host = host_shard(mesh, jax.process_index())
             task = PretrainingTask(config, dataset, *host)
-            changed = check_workdir(directory, config, resume, extend)
+            changed = check_workdir(run.path, config, run.resume, extend)
             note = check_source(config, source, task.init_params)
-        scores = broadcast_from_primary(final_scores(directory, config, resume))
+        scores = broadcast_from_primary(final_scores(run.path, config, run.resume))
         if scores is None:
             with raise_on_all_processes():
                 open_dataset(config.data.path, verify=True, once=True)
             if note and is_primary():
                 say(note)
-            scores = fit_in_workdir(
-                task,
-                config,
-                mesh,
-                directory,
-                dataset.tokenizer,
-                source,
-                resume,
-                changed,
-                check_lock,
-            )
+            tokenizer = dataset.tokenizer
+            scores = fit_in_workdir(run, task, config, mesh, tokenizer, source, changed)
     baseline = unigram_baseline(config, dataset) if scores and is_primary() else {}
     return scores | broadcast_from_primary(baseline)
 

@@ -136,7 +136,7 @@ class PretrainingTask(Task):
         return ("mlm_loss",) + (f"{pairs}_loss",) * (pairs != "none")
 
     @functools.cached_property
-    def _batches(self) -> DatasetBatches:
+    def batches(self) -> DatasetBatches:  # type: ignore[override]
         config, host = self.config, (self.host_index, self.host_count)
         first_step = config.data.first_step
         return DatasetBatches(
@@ -149,12 +149,6 @@ class PretrainingTask(Task):
 
     def init_params(self, key: Key[Array, ""]) -> Params:
         return init_params(self.config.model, key)
-
-    def row_numbers(self, step: int) -> np.ndarray:
-        return self._batches.row_numbers(step)
-
-    def batch(self, step: int) -> Batch:
-        return self._batches.training(step)
 
     def corrupt(self, batch: DeviceBatch, key: Key[Array, ""]) -> PretrainingBatch:
         """Mask the rows by `key`."""
@@ -193,16 +187,13 @@ class PretrainingTask(Task):
 
     def evaluation_batches(self) -> Iterator[Batch]:
         batch_size, max_rows = self.config.microbatch_size, self.config.eval_rows
-        return self._batches.validation(batch_size, max_rows)
+        return self.batches.validation(batch_size, max_rows)
 
     def score(self, evaluation: Evaluation) -> dict[str, float]:
         """Return the means, and the masked LM's perplexity."""
         means = evaluation.means
         perplexity = math.exp(min(means["mlm_loss"], _MAX_EXPONENT))
         return means | {"mlm_perplexity": perplexity}
-
-    def num_tokens(self, batch: Batch) -> int:
-        return int(batch["end"].max(axis=1).sum(dtype=np.int64))
 
     def flops(self, batch: Batch) -> float:
         length = batch["tokens"].shape[-1]

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from bert_jax.config.model import Params
+from bert_jax.data.batches import DatasetBatches
 from bert_jax.data.pipeline import Batch
 from bert_jax.model.losses import Sum
 
@@ -38,6 +39,9 @@ class Task(abc.ABC):
 
     one_shape: bool = True
     """Whether all training batches have the same shape."""
+    batches: DatasetBatches
+    """The batches of a task on a prepared dataset. A task without it overrides
+    `row_numbers`, `batch`, `evaluation_batches` and `num_tokens`."""
 
     @property
     @abc.abstractmethod
@@ -48,13 +52,13 @@ class Task(abc.ABC):
     def init_params(self, key: Key[Array, ""]) -> Params:
         """Draw the parameters."""
 
-    @abc.abstractmethod
     def row_numbers(self, step: int) -> np.ndarray:
         """Return the row numbers that all hosts train on in a step."""
+        return self.batches.row_numbers(step)
 
-    @abc.abstractmethod
     def batch(self, step: int) -> Batch:
         """Return this host's shard of the rows of a step."""
+        return self.batches.training(step)
 
     def corrupt(self, batch: DeviceBatch, key: Key[Array, ""]) -> Any:
         """Apply the step's random masking; a no-op unless a task overrides it.
@@ -85,9 +89,9 @@ class Task(abc.ABC):
         And the outputs that `score` needs of each row; {} if it needs none.
         """
 
-    @abc.abstractmethod
     def evaluation_batches(self) -> Iterator[Batch]:
         """Yield this host's shard of the validation rows, each row once."""
+        return self.batches.validation(self.batches.batch_size)
 
     def score(self, evaluation: Evaluation) -> dict[str, float]:
         """Return the scores to report; by default the means."""
@@ -97,10 +101,11 @@ class Task(abc.ABC):
         """Return what the best checkpoint has most of; by default minus the loss."""
         return -scores["loss"]
 
-    @abc.abstractmethod
     def num_tokens(self, batch: Batch) -> int:
         """Return the number of real tokens of a batch, without padding."""
+        return int(batch["end"].max(axis=1).sum(dtype=np.int64))
 
-    @abc.abstractmethod
     def flops(self, batch: Batch) -> float:
-        """Return the model FLOPs of a training step of all hosts, by one's shard."""
+        """Return the model FLOPs of all hosts' step, by one's shard; 0: not known."""
+        del batch
+        return 0.0

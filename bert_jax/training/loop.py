@@ -72,7 +72,7 @@ class Clock:
             "data_wait": self.waited / seconds,
         }
         peak = peak_flops_per_second(jax.devices()[0].device_kind)
-        if peak is not None:
+        if peak is not None and self.flops:
             rates["mfu"] = self.flops / seconds / (peak * self.devices)
         return rates
 
