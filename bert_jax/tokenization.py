@@ -1,9 +1,9 @@
 """One Tokenizer over two libraries: `tokenizers` (WordPiece) and `sentencepiece`.
 
-A tokenizer is a directory of two files. `tokenizer_config.json` says `kind` and
-`cased`, and how the vocabulary was made; the vocabulary itself is `vocab.txt`, one
-token a line (BERT's own format), or sentencepiece's `tokenizer.model`. Casing stands
-in no vocabulary file and a wrong guess is silent, so the JSON is required.
+A tokenizer is a directory of two files. `tokenizer_config.json` holds `kind` and
+`cased`, and how the vocabulary was made. The vocabulary is `vocab.txt` with one token
+per line (BERT's format), or sentencepiece's `tokenizer.model`. The JSON is required,
+because vocabulary files do not hold the casing and a wrong guess is silent.
 """
 
 import collections
@@ -22,68 +22,73 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 from bert_jax.storage.files import is_regular_file, name_path_in_errors
 from bert_jax.storage.remote import open_directory
 
+Kind = Literal["wordpiece", "unigram", "bpe"]
+TokenId = int | np.integer
+
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-"""In the order of their ids in the vocabularies we train; elsewhere ids go by name."""
+"""In the order of their ids in vocabularies trained here; others may use other ids."""
 MAX_WORD_CHARACTERS = 200
-"""Longer words are [UNK], as in the code of 2018 (Hugging Face's files say 100)."""
+"""Longer words are [UNK], as in the 2018 code (100 in Hugging Face's files)."""
 ACCENTS, CHINESE, WORD_LIMIT = (
     "strip_accents",
     "tokenize_chinese_chars",
     "max_input_chars_per_word",
 )
-"""Optional keys of a WordPiece tokenizer's configuration; Hugging Face's names."""
+"""Optional keys of a WordPiece tokenizer's configuration, named as in Hugging Face."""
 ADDED = "added_tokens"
-"""Key of the tokens that are looked for in a text before it is cut into words."""
+"""Key of the tokens that are matched in a text before it is split into words."""
 ADDED_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
-"""How an added token is looked for, as in a `tokenizer.json`."""
+"""Flags that control how an added token is matched, as in a `tokenizer.json`."""
 
-_WORD_START = "\u2581"  # sentencepiece marks the first piece of a word with it
+_CONFIG = "tokenizer_config.json"
+_MAX_WORD_LIMIT = (1 << 31) - 1
+_WORD_START = "\u2581"  # sentencepiece's mark of the first piece of a word
 
 
 def bert_normalizer(
     cased: bool, strip_accents: bool | None = None, chinese: bool = True
 ) -> normalizers.Normalizer:
-    """BERT's own: deletes controls, spaces CJK; uncased strips accents and case."""
+    """Return BERT's normalizer: it deletes control characters and puts spaces around
+    CJK characters; if uncased, it strips accents and converts to lower case."""
     return normalizers.BertNormalizer(True, chinese, strip_accents, not cased)
 
 
 def added_tokens(config: dict[str, Any]) -> list[AddedToken]:
-    """The tokens that a tokenizer's configuration adds to its vocabulary."""
+    """Return the tokens that a tokenizer's configuration adds to its vocabulary."""
     return [AddedToken(**entry) for entry in config.get(ADDED, [])]
 
 
 def is_text(content: str) -> bool:
-    """Whether a string holds something, and no half of a pair of UTF-16."""
+    """Return whether a string is not empty and has no surrogate code point."""
     return bool(content) and not any("\ud800" <= c <= "\udfff" for c in content)
 
 
 def check_added(entries: Any) -> None:
-    """Refuse what `added_tokens` cannot be.
+    """Check the value of `added_tokens`.
 
     Raises:
-        ValueError: an entry is not a token with its flags, or a token stands twice.
+        ValueError: an entry is not a token with its flags, or a token is repeated.
     """
     if not isinstance(entries, list):
         raise ValueError(f"{ADDED}={entries!r:.80} must be a list of tokens.")
     for entry in entries:
         flags = dict(entry) if isinstance(entry, dict) else {}
         content = flags.pop("content", None)
-        known = flags.keys() <= set(ADDED_FLAGS)
         if (
             not isinstance(content, str)
             or not is_text(content)
-            or not known
+            or not flags.keys() <= set(ADDED_FLAGS)
             or not all(isinstance(flag, bool) for flag in flags.values())
         ):
             raise ValueError(
                 f"{ADDED} has the entry {entry!r:.80}, which must be an object with "
                 f"content, a text, and of {', '.join(ADDED_FLAGS)} each true or false."
             )
-    # The special tokens are tokens without it.
+    # The special tokens are always in the vocabulary.
     contents = [*SPECIAL_TOKENS, *(entry["content"] for entry in entries)]
     token, count = collections.Counter(contents).most_common(1)[0]
     if count > 1:
-        raise ValueError(f"{ADDED} has {token!r} once too often; take it out there.")
+        raise ValueError(f"{ADDED} repeats {token!r}; remove it there.")
 
 
 class WordPiece:
@@ -97,8 +102,8 @@ class WordPiece:
         self._tokenizer = HuggingFaceTokenizer(
             models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=limit)
         )
-        # Not the special ones: brackets are punctuation, so "[MASK]" in a text falls
-        # apart. Those that are no line of the vocabulary get the ids that follow it.
+        # Added tokens that are not in the vocabulary get the ids after its last one.
+        # Special tokens are not added, so "[MASK]" in a text is split at its brackets.
         self._tokenizer.normalizer = bert_normalizer(
             config["cased"], config.get(ACCENTS), config.get(CHINESE, True)
         )
@@ -114,7 +119,7 @@ class WordPiece:
         return [encoding.ids for encoding in encodings]
 
     def inside_word(self, token_id: int) -> int | None:
-        return token_id  # [MASK] ends a word in BERT: what follows is a new one
+        return token_id  # [MASK] ends a word in BERT: a new word follows it
 
     def decode(self, tokens: Iterable[str]) -> str:
         return " ".join(tokens).replace(" ##", "")
@@ -122,7 +127,7 @@ class WordPiece:
 
 class SentencePiece:
     def __init__(self, model: bytes) -> None:
-        import sentencepiece  # only here: hosts that use WordPiece may lack it
+        import sentencepiece  # optional: not needed for WordPiece
 
         self._processor = sentencepiece.SentencePieceProcessor()
         self._processor.LoadFromSerializedProto(model)
@@ -136,15 +141,15 @@ class SentencePiece:
         ]
 
     def encode(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        found = self._processor.encode(text, return_type="offset_mapping")
-        return found["ids"], found["offsets"]
+        encoding = self._processor.encode(text, return_type="offset_mapping")
+        return encoding["ids"], encoding["offsets"]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         ids: list[list[int]] = self._processor.encode(list(texts), num_threads=1)
         return ids
 
     def inside_word(self, token_id: int) -> int | None:
-        """The same piece without its mark; None where nothing but the mark is left."""
+        """Return the piece without the mark of a word start; None if it is the mark."""
         token = self.tokens[token_id]
         if token == _WORD_START:
             return None
@@ -155,13 +160,6 @@ class SentencePiece:
         return " ".join("".join(spaced).replace(_WORD_START, " ").split())
 
 
-Kind = Literal["wordpiece", "unigram", "bpe"]
-TokenId = int | np.integer
-
-_CONFIG = "tokenizer_config.json"
-_MOST_CHARACTERS = 1 << 31
-
-
 @dataclasses.dataclass(frozen=True)
 class Encoding:
     """The tokens of one text, without [CLS] and [SEP]."""
@@ -170,17 +168,20 @@ class Encoding:
     offsets: Int32[np.ndarray, "T 2"]
     """Start and end of each token in the original text, in characters."""
     continues: Bool[np.ndarray, " T"]
-    """Whether the token continues the word that an earlier token began."""
+    """Whether the token continues a word that an earlier token began."""
 
 
 class Tokenizer:
-    """Text to ids and back, for every kind of vocabulary."""
+    """Converts text to ids and back, for every kind of vocabulary."""
 
     def __init__(self, config: dict[str, Any], vocabulary: bytes) -> None:
-        """A tokenizer of `config` (`kind`, `cased`, …) and its vocabulary file's bytes.
+        """Make a tokenizer from `config` (`kind`, `cased`, …) and a vocabulary file.
+
+        Args:
+            vocabulary: the content of the vocabulary file.
 
         Raises:
-            ValueError: `config` lacks a field or has a wrong one; the vocabulary is
+            ValueError: a field of `config` is missing or wrong; the vocabulary is
                 damaged, has duplicate or blank lines, or lacks a special token.
         """
         _check_config(config)
@@ -194,7 +195,7 @@ class Tokenizer:
         self._backend = _backend(config, vocabulary)
         self.vocab_size = len(self._backend.tokens)
         self.num_pieces = self._backend.num_pieces
-        """Tokens of the vocabulary file; those after them are added to it."""
+        """The number of tokens in the vocabulary file; added tokens follow them."""
         self.special_ids = _special_ids(self._backend.tokens)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
             self.special_ids[name] for name in SPECIAL_TOKENS
@@ -204,11 +205,11 @@ class Tokenizer:
 
     @classmethod
     def load(cls, directory: epath.PathLike) -> "Tokenizer":
-        """Load the tokenizer in `directory`, or in `directory/tokenizer`.
+        """Load the tokenizer in `directory` or, if it has none, `directory/tokenizer`.
 
         Raises:
             FileNotFoundError: the directory or one of its two files is missing.
-            ValueError: as the constructor, with the file's path.
+            ValueError: as for the constructor, with the file's path.
         """
         root = open_directory(directory)
         if not (root / _CONFIG).exists() and (root / "tokenizer").is_dir():
@@ -217,7 +218,7 @@ class Tokenizer:
         path = root / vocabulary_file(config["kind"])
         if not is_regular_file(path):
             raise FileNotFoundError(
-                f"{path} is {_lack(path)}; kind {config['kind']} needs it beside "
+                f"{path} is {_absence(path)}; kind {config['kind']} needs it beside "
                 f"{_CONFIG}."
             )
         try:
@@ -228,7 +229,7 @@ class Tokenizer:
         return tokenizer
 
     def save(self, directory: epath.PathLike) -> None:
-        """Write the files, with the bytes that were loaded; makes `directory`."""
+        """Create `directory` and write the files, byte for byte as they were loaded."""
         root = epath.Path(directory)
         root.mkdir(parents=True, exist_ok=True)
         for name, content in self.files.items():
@@ -237,17 +238,18 @@ class Tokenizer:
 
     @property
     def fingerprint(self) -> str:
-        """Hexadecimal sha256 over the names and bytes of the tokenizer's files."""
+        """The hexadecimal sha256 of the names and bytes of the tokenizer's files."""
         digest = hashlib.sha256()
         for name, content in sorted(self.files.items()):
             digest.update(f"{name} {len(content)}\n".encode() + content)
         return digest.hexdigest()
 
     def encode(self, text: str, mask_token: bool = False) -> Encoding:
-        """The tokens of `text` with their places in it; adds no special token.
+        """Return the tokens of `text` with their offsets, without [CLS] and [SEP].
 
-        With `mask_token` every "[MASK]" in the text is one token, the special one;
-        without, it is plain text like any other and never becomes a special id.
+        Args:
+            mask_token: encode each "[MASK]" in the text as the special token. If not
+                set, it is plain text and never becomes a special id.
         """
         ids: list[int] = []
         offsets: list[tuple[int, int]] = []
@@ -256,41 +258,41 @@ class Tokenizer:
             if i:
                 ids.append(self.mask_id)
                 offsets.append((start - len("[MASK]"), start))
-            found, places = self._backend.encode(part)
-            if i and found and not part[0].isspace():
-                # The library took the part's start for a word's start; it is not.
-                inside = self._backend.inside_word(found[0])
-                found[:1] = [] if inside is None else [inside]
-                places = places[len(places) - len(found) :]
-            ids += found
-            offsets += [(start + a, start + b) for a, b in places]
+            part_ids, part_offsets = self._backend.encode(part)
+            if i and part_ids and not part[0].isspace():
+                # No space follows [MASK], but the library assumes the start of a word.
+                inside = self._backend.inside_word(part_ids[0])
+                part_ids[:1] = [] if inside is None else [inside]
+                part_offsets = part_offsets[len(part_offsets) - len(part_ids) :]
+            ids += part_ids
+            offsets += [(start + a, start + b) for a, b in part_offsets]
             start += len(part) + len("[MASK]")
         array, spans = np.array(ids, np.int32), np.array(offsets, np.int32)
         return Encoding(array, spans.reshape(-1, 2), self.continues_word[array])
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of many texts, fast; special tokens' names in them are plain text.
+        """Return the ids of many texts; names of special tokens are plain text.
 
         WordPiece uses as many threads as `TOKENIZERS_PARALLELISM` and
-        `RAYON_NUM_THREADS` allow, sentencepiece one.
+        `RAYON_NUM_THREADS` allow; sentencepiece uses one.
         """
         return self._backend.encode_batch(texts)
 
     def decode(self, ids: Iterable[TokenId]) -> str:
-        """Readable text; normalisation is not undone, special tokens show by name."""
+        """Return readable text: normalized, with special tokens as their names."""
         return self._backend.decode(self.tokens(ids))
 
     def token(self, token_id: TokenId) -> str:
-        """The vocabulary's entry for an id."""
+        """Return the vocabulary's entry for an id."""
         return self._backend.tokens[token_id]
 
     def tokens(self, ids: Iterable[TokenId]) -> list[str]:
-        """The vocabulary's entries for some ids."""
+        """Return the vocabulary's entries for some ids."""
         return [self._backend.tokens[i] for i in ids]
 
 
 def vocabulary_file(kind: Kind) -> str:
-    """Name of the file that holds a vocabulary of this kind."""
+    """Return the name of the file that holds a vocabulary of this kind."""
     return "vocab.txt" if kind == "wordpiece" else "tokenizer.model"
 
 
@@ -302,7 +304,7 @@ def _read_config(root: epath.Path) -> dict[str, Any]:
         )
     if not is_regular_file(path):
         raise FileNotFoundError(
-            f"{path} is {_lack(path)}; for a plain vocab.txt write "
+            f"{path} is {_absence(path)}; for a plain vocab.txt write "
             '{"kind": "wordpiece", "cased": false} into it, or true.'
         )
     try:
@@ -325,7 +327,7 @@ def _refuse_hugging_face(root: epath.Path, config: dict[str, Any]) -> None:
         )
 
 
-def _lack(path: epath.Path) -> str:
+def _absence(path: epath.Path) -> str:
     return "not a file" if path.exists() else "missing"
 
 
@@ -341,15 +343,15 @@ def _check_config(config: Any) -> None:
             options = ", ".join(json.dumps(value) for value in allowed)
             raise ValueError(f"{name}={value!r:.80} must be one of {options}.")
     limit = config.get(WORD_LIMIT, 1)
-    if type(limit) is not int or not 0 < limit < _MOST_CHARACTERS:
+    if type(limit) is not int or not 0 < limit <= _MAX_WORD_LIMIT:
         raise ValueError(
             f"{WORD_LIMIT}={limit!r:.80} must be a whole number from 1 to "
-            f"{_MOST_CHARACTERS - 1}; take 200, or 100 as Hugging Face's files have it."
+            f"{_MAX_WORD_LIMIT}; use 200, or 100 as in Hugging Face's files."
         )
     if ADDED in config:
         check_added(config[ADDED])
         if config["kind"] != "wordpiece":
-            raise ValueError(f"{ADDED} is of kind wordpiece alone; take it out.")
+            raise ValueError(f"only kind wordpiece has {ADDED}; remove it.")
 
 
 def _backend(config: dict[str, Any], vocabulary: bytes) -> WordPiece | SentencePiece:
@@ -363,7 +365,7 @@ def _backend(config: dict[str, Any], vocabulary: bytes) -> WordPiece | SentenceP
 
 
 def _vocabulary_lines(vocabulary: bytes) -> list[str]:
-    """The entries of a vocab.txt."""
+    """Return the entries of a vocab.txt."""
     # Not splitlines: a token may be one of the rarer line breaks.
     lines = vocabulary.decode().removesuffix("\n").split("\n")
     tokens = [line.removesuffix("\r") for line in lines]

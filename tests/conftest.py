@@ -181,14 +181,14 @@ def encoder_checkpoint(
 
     from bert_jax.convert.receipts import write_imported
     from bert_jax.formats.imported import Imported
-    from bert_jax.tasks.finetuning import initial_params
+    from bert_jax.model.bert import init_params
     from bert_jax.tokenization import Tokenizer
 
     head = {"head": "sequence_classification", "labels": ("a", "b")}
     sizes = {"vocab_size": VOCAB_SIZE, "max_position_embeddings": SEQUENCE_LENGTH}
     model = BertConfig.miniature(1, 16, **sizes)
     drawn = jax.jit(
-        lambda key: initial_params(BertConfig.miniature(1, 16, **sizes, **head), key)
+        lambda key: init_params(BertConfig.miniature(1, 16, **sizes, **head), key)
     )(jax.random.key(7))
     params = {name: drawn[name] for name in ("encoder", "pooler")}
     tokenizer = Tokenizer.load(tokenizer_directory)

@@ -163,8 +163,8 @@ def test_an_added_token_that_is_a_line_of_the_vocabulary_keeps_its_id():
             [{"content": "a", "lstrip": 1}],
             "lstrip, rstrip, normalized, special each true or false",
         ),
-        ("added_tokens", [{"content": "a"}] * 2, "has 'a' once too often"),
-        ("added_tokens", [{"content": "[MASK]"}], r"has '\[MASK\]' once too often"),
+        ("added_tokens", [{"content": "a"}] * 2, "repeats 'a'"),
+        ("added_tokens", [{"content": "[MASK]"}], r"repeats '\[MASK\]'"),
     ],
 )
 def test_a_setting_of_a_wrong_type_is_named(name, value, message, tmp_path):

@@ -1,7 +1,6 @@
 """The encoder: token ids to hidden states and pooled vectors, without dropout."""
 
 import argparse
-import functools
 from typing import Any
 
 import jax
@@ -12,7 +11,7 @@ from bert_jax.benchmark.devices import OurModel, compiled
 from bert_jax.benchmark.figures import Figures
 from bert_jax.benchmark.pytorch import Arrays
 from bert_jax.benchmark.synthetic import synthetic_task
-from bert_jax.model.apply import encode
+from bert_jax.model.bert import compute
 from bert_jax.model.flops import encoding_flops
 from bert_jax.model.inputs import inputs_of
 from bert_jax.training.state import num_parameters
@@ -28,20 +27,21 @@ def benchmark_inference(options: argparse.Namespace) -> Figures:
     config, task = synthetic_task(options)
     model, rows = config.model, task.batch(0)
     inputs = inputs_of(rows)
-    batch = inputs.input_ids, inputs.segment_ids, inputs.attention_mask
 
     def draw() -> Any:
-        drawn = task.initialise(jax.random.key(config.seed))
+        drawn = task.init_params(jax.random.key(config.seed))
         kept = {name: drawn[name] for name in ("encoder", "pooler")}
         return jax.tree.map(lambda leaf: leaf.astype(model.dtype), kept)
 
     params = jax.jit(draw)()
-    encoding = jax.jit(functools.partial(encode, model))
-    program, figures = compiled(encoding, params, *batch)
+    encoding = jax.jit(
+        lambda params, inputs: compute(model, params, "hidden_and_pooled", inputs)
+    )
+    program, figures = compiled(encoding, params, inputs)
     ours = OurModel(
-        dispatch=lambda: program(params, *batch),
+        dispatch=lambda: program(params, inputs),
         sequences=config.batch_size,
-        tokens=task.tokens(rows),
+        tokens=task.num_tokens(rows),
         flops=encoding_flops(model, config.batch_size, options.sequence_length),
         num_devices=1,
         figures={"parameters": num_parameters(params), **figures},
@@ -51,7 +51,7 @@ def benchmark_inference(options: argparse.Namespace) -> Figures:
         names = ("input_ids", "token_type_ids", "attention_mask")
         return {
             name: np.asarray(values, np.int64)
-            for name, values in zip(names, batch, strict=True)
+            for name, values in zip(names, jax.tree.leaves(inputs), strict=True)
         }
 
     return measure(options, config, ours, TORCH_VARIANTS, arrays)

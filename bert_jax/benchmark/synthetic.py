@@ -66,7 +66,7 @@ def synthetic_config(options: argparse.Namespace) -> PretrainConfig:
 
 def synthetic_task(options: argparse.Namespace) -> tuple[PretrainConfig, "Task"]:
     """Pretraining of the asked size on synthetic rows."""
-    from bert_jax.tasks.pretraining import pretraining_task
+    from bert_jax.tasks.pretraining import PretrainingTask
 
     config = synthetic_config(options)
     table = synthetic_rows(
@@ -74,4 +74,4 @@ def synthetic_task(options: argparse.Namespace) -> tuple[PretrainConfig, "Task"]
     )
     rows = Rows(table.dtype, [table])
     dataset = Dataset(epath.Path("synthetic"), {}, rows, Rows(table.dtype, []))
-    return config, pretraining_task(config, dataset)
+    return config, PretrainingTask(config, dataset)

@@ -15,7 +15,7 @@ from bert_jax.benchmark.pytorch import Arrays
 from bert_jax.benchmark.synthetic import synthetic_task
 from bert_jax.distributed.mesh import make_mesh, to_global_arrays, tree_shardings
 from bert_jax.masking.batch import MaskedBatch, mask_tokens
-from bert_jax.training.optimizer import make_optimizer
+from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.state import initial_state, num_parameters
 from bert_jax.training.step import make_train_step
 
@@ -41,13 +41,13 @@ def torch_rows(masked: MaskedBatch, labels: np.ndarray) -> Arrays:
     """The masked rows as PyTorch's side takes them, by the names of its arguments."""
     predicted, weights = np.asarray(masked.predicted), np.asarray(masked.weights)
     wanted = np.where(weights > 0, np.asarray(masked.labels), -100)
-    everywhere = np.full(masked.input_ids.shape, -100)
+    everywhere = np.full(masked.inputs.input_ids.shape, -100)
     rows, slots = np.nonzero(weights)
     everywhere[rows, predicted[rows, slots]] = wanted[rows, slots]
     arrays = {
-        "input_ids": masked.input_ids,
-        "token_type_ids": masked.segment_ids,
-        "attention_mask": masked.attention_mask,
+        "input_ids": masked.inputs.input_ids,
+        "token_type_ids": masked.inputs.segment_ids,
+        "attention_mask": masked.inputs.attention_mask,
         "next_sentence_label": labels[:, 0],
         "labels": everywhere,
         "predicted": predicted,
@@ -60,20 +60,20 @@ def benchmark_train(options: argparse.Namespace) -> Figures:
     """The training step alone: masking, forward, backward, update, on one batch."""
     config, task = synthetic_task(options)
     mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
-    optimizer = make_optimizer(config.optimizer, config.schedule_steps)
-    initial = functools.partial(initial_state, task.initialise, optimizer, config.seed)
+    optimizer = Optimizer.of(config)
+    initial = functools.partial(initial_state, task.init_params, optimizer, config.seed)
     shardings = tree_shardings(mesh, jax.eval_shape(initial))
     state = jax.jit(initial, out_shardings=shardings)()
     rows = task.batch(0)
     batch = to_global_arrays(rows, mesh)
-    train_step = make_train_step(task, config, mesh, shardings)
+    train_step = make_train_step(task, optimizer, config.microbatches, mesh, shardings)
     program, figures = compiled(train_step, state, batch)
     figures = {"parameters": num_parameters(state.params), **figures}
     step = _Step(program, state, batch)
     ours = OurModel(
         dispatch=step,
         sequences=config.batch_size,
-        tokens=task.tokens(rows),
+        tokens=task.num_tokens(rows),
         flops=task.flops(rows),
         num_devices=mesh.size,
         figures=figures,

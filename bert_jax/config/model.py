@@ -12,6 +12,9 @@ from bert_jax.config.checks import (
     require_types,
 )
 
+Params = dict[str, Any]
+"""A nested dict of arrays: the parameter tree of docs/pretraining.md."""
+
 Head = Literal[
     "pretraining",
     "masked_lm",

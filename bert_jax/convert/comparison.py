@@ -15,7 +15,8 @@ from jaxtyping import Float, Int
 
 from bert_jax.config import BertConfig
 from bert_jax.formats.huggingface_config import HEADS
-from bert_jax.model.apply import head_outputs
+from bert_jax.model.bert import head_outputs
+from bert_jax.model.inputs import Inputs
 
 LARGEST_DIFFERENCE = 1e-3
 """Past it, the two do not compute the same model: float32 noise is near 1e-5."""
@@ -114,9 +115,9 @@ def _our_outputs(
     found = jax.jit(head_outputs, static_argnums=0)(
         config,
         params,
-        inputs["input_ids"],
-        inputs["segment_ids"],
-        inputs["attention_mask"] > 0,
+        Inputs(
+            inputs["input_ids"], inputs["segment_ids"], inputs["attention_mask"] > 0
+        ),
     )
     wanted = ["scores", "token_scores", "pair_scores"]
     if config.head == "encoder":

@@ -24,7 +24,7 @@ from bert_jax.formats.sentencepiece_files import (
 )
 from bert_jax.formats.tensor_files import INDEX, SINGLE
 from bert_jax.formats.tokenizer_export import to_huggingface
-from bert_jax.model.finetuning import SEE_ONE_VECTOR
+from bert_jax.model.heads import POOLED_HEADS
 from bert_jax.pretrained import Model, load_pretrained
 from bert_jax.storage.atomic import atomic_directory
 from bert_jax.storage.files import atomic_write, write_json
@@ -97,7 +97,7 @@ def require_expressible(config: BertConfig) -> None:
             "attention='causal' has no counterpart in transformers, whose BERT heads "
             f"look both ways; {remedy}"
         )
-    if config.pooling == "mean" and config.head in SEE_ONE_VECTOR:
+    if config.pooling == "mean" and config.head in POOLED_HEADS:
         raise ValueError(
             f"pooling='mean' with head={config.head} has no counterpart in "
             f"transformers, whose class looks at [CLS]; {remedy}"

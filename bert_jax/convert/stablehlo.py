@@ -16,7 +16,8 @@ from bert_jax.config import BertConfig
 from bert_jax.config.serialization import to_dict
 from bert_jax.convert.export import receipt, write_safetensors
 from bert_jax.formats.imported import RECEIPT, Leaf
-from bert_jax.model.apply import head_outputs
+from bert_jax.model.bert import head_outputs
+from bert_jax.model.inputs import Inputs
 from bert_jax.pretrained import load_pretrained
 from bert_jax.storage.atomic import atomic_directory
 from bert_jax.storage.files import write_json
@@ -163,9 +164,7 @@ def _outputs_of(config: BertConfig) -> Callable[..., dict[str, Any]]:
         found = head_outputs(
             config,
             unflatten_dict(params, sep="/"),
-            input_ids,
-            segment_ids,
-            attention_mask > 0,
+            Inputs(input_ids, segment_ids, attention_mask > 0),
         )
         # All layers' would be the largest output by far, and few ask for them.
         return {"hidden": found.pop("hidden_states")[-1], **found}

@@ -1,8 +1,8 @@
-"""Chunks written by Apache Beam, on the runner that its options name.
+"""Write chunks with Apache Beam, on the runner that its options name.
 
-The runner's machines run the same `write_chunk` as local processes do. They read the
-input and write the output where it is, so both must be in one place for all of them,
-and they need this package: Beam's options say how it gets there.
+The workers call the same `write_chunk` as local processes. They read the input and
+write the output by path, so both must be on storage that all workers share. They also
+need this package; Beam's options determine how they get it.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ import numpy as np
 from etils import epath
 
 from bert_jax.config import PrepareConfig
-from bert_jax.data.chunks import UNFINISHED, Chunk, noted_result, write_chunk
+from bert_jax.data.chunks import UNFINISHED, Chunk, read_result, write_chunk
 from bert_jax.data.documents import Documents
 from bert_jax.tokenization import Tokenizer
 
@@ -21,11 +21,11 @@ from bert_jax.tokenization import Tokenizer
 def write_by_beam(
     config: PrepareConfig, files: Sequence[str], chunks: Sequence[Chunk]
 ) -> dict[str, dict[str, Any]]:
-    """Write the rows of `chunks`; what is to be said of each, by its name.
+    """Write the rows of `chunks`; return the result of each by its name.
 
     Raises:
         ValueError: Apache Beam is not installed.
-        RuntimeError: the runner ended without having written a chunk.
+        RuntimeError: the runner ended without writing a chunk.
     """
     try:
         import apache_beam as beam
@@ -40,38 +40,39 @@ def write_by_beam(
             self.tokenizer = Tokenizer.load(config.output)
 
         def process(self, chunk: Chunk) -> Iterator[None]:
-            with _places(config, chunk).open("rb") as file:
+            with _index_path(config, chunk).open("rb") as file:
                 documents = Documents(*np.load(file, allow_pickle=False))
-            whole = dataclasses.replace(chunk, documents=documents)
-            write_chunk(whole, config, files, self.tokenizer)
+            chunk = dataclasses.replace(chunk, documents=documents)
+            write_chunk(chunk, config, files, self.tokenizer)
             return iter(())
 
     output = epath.Path(config.output)
-    named = [_put_aside(config, chunk) for chunk in chunks]
+    named = [_without_documents(config, chunk) for chunk in chunks]
     with beam.Pipeline(options=PipelineOptions(list(config.beam_options))) as pipeline:
         _ = pipeline | beam.Create(named) | beam.Reshuffle() | beam.ParDo(WriteChunk())
-    results = {chunk.name: noted_result(output, chunk) for chunk in chunks}
-    missing = [name for name, result in results.items() if result is None]
-    if missing:
-        raise RuntimeError(
-            f"Apache Beam ended without {missing[0]} of {output}; its machines must "
-            "see the same files there. The same command continues."
-        )
-    return {name: result for name, result in results.items() if result is not None}
+    results: dict[str, dict[str, Any]] = {}
+    for chunk in chunks:
+        result = read_result(output, chunk)
+        if result is None:
+            raise RuntimeError(
+                f"Apache Beam ended without {chunk.name} of {output}; its machines "
+                "must see the same files there. The same command continues."
+            )
+        results[chunk.name] = result
+    return results
 
 
-def _put_aside(config: PrepareConfig, chunk: Chunk) -> Chunk:
-    """Write where a chunk's documents lie; the chunk without them.
+def _without_documents(config: PrepareConfig, chunk: Chunk) -> Chunk:
+    """Save a chunk's document index to a file; return the chunk with an empty index.
 
-    A runner's plan must be small, and the index of a corpus may not be.
+    A Beam pipeline must be small to submit, but the index of a corpus may be large.
     """
     documents = chunk.documents
-    with _places(config, chunk).open("wb") as file:
+    with _index_path(config, chunk).open("wb") as file:
         np.save(file, [documents.file, documents.offset, documents.length])
-    nothing = documents.take(np.empty(0, np.int64))
-    return dataclasses.replace(chunk, documents=nothing)
+    empty = documents.take(np.empty(0, np.int64))
+    return dataclasses.replace(chunk, documents=empty)
 
 
-def _places(config: PrepareConfig, chunk: Chunk) -> epath.Path:
-    """Where a chunk's part of the index is kept for whoever writes its rows."""
+def _index_path(config: PrepareConfig, chunk: Chunk) -> epath.Path:
     return epath.Path(config.output) / UNFINISHED / f"{chunk.name}.places"

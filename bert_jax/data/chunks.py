@@ -1,14 +1,13 @@
-"""The corpus in chunks: which documents go together, and the rows each chunk becomes.
+"""Split the corpus into chunks of documents, and write the rows of each chunk.
 
-What a chunk holds depends on the input and the seed alone. Random segments come from
-the same chunk, so the shuffle of the whole corpus is what lets them come from anywhere.
-The rows of many chunks, one after another, are a shard.
+The content of a chunk depends on the input and the seed alone. The random segments of
+a pair come from the same chunk; because the whole corpus is shuffled first, they may be
+from any source. A shard is the concatenation of the rows of many chunks.
 """
 
 import collections
 import dataclasses
 import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -20,32 +19,32 @@ from bert_jax.config import PrepareConfig
 from bert_jax.data.corpus import Corpus
 from bert_jax.data.dataset_manifest import SPLITS
 from bert_jax.data.documents import Documents, read_text, split_sentences
-from bert_jax.data.packing import max_pairs_per_row, pack, pack_pairs
-from bert_jax.data.pairs import Pairs, make_pairs
+from bert_jax.data.packing import build_rows, max_pairs_per_row, pack_pairs
+from bert_jax.data.pairs import PairSpans, make_pairs
 from bert_jax.data.passes import held_out, passes, shuffle
 from bert_jax.data.records import as_bytes
 from bert_jax.data.shards import row_dtype, shard_name
-from bert_jax.storage.files import atomic_write, write_json
+from bert_jax.storage.files import atomic_write, parse_json, write_json
 from bert_jax.tokenization import Tokenizer
 
 UNFINISHED = "unfinished"
-"""Subdirectory of an output that is not finished: its plan, the chunks done so far."""
+"""Subdirectory of an unfinished output: its plan and the finished chunks."""
 
 LABEL_1 = {"nsp": "random", "sop": "swapped"}
-"""What pairs with the label 1 are."""
+"""The name of pairs with label 1, for each pair objective that has them."""
 
-_CHARACTERS_A_CALL = 1 << 17
+_CHARACTERS_A_BATCH = 1 << 17
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """How much text goes into a chunk, and into a shard."""
+    """The size of chunks and shards, in bytes of text."""
 
     chunk_bytes: int = 1 << 22
-    """Some 200 chapters to draw random segments from: other rows with another size."""
+    """About 200 chapters to draw random segments from; the rows depend on this size."""
     shard_bytes: int = 1 << 31
-    """Some 1 GB of rows; the same rows whatever the size. A process that trains holds
-    each shard open."""
+    """About 1 GB of rows; the rows do not depend on this size. Training keeps each
+    shard open."""
 
 
 DEFAULT_LAYOUT = Layout()
@@ -53,12 +52,12 @@ DEFAULT_LAYOUT = Layout()
 
 @dataclasses.dataclass(frozen=True)
 class Chunk:
-    """Documents whose rows are written together."""
+    """Documents whose rows are written together, and the shard that they go to."""
 
     name: str
     split: str
     shard: str
-    """The name of the file that its rows come to."""
+    """The file name of the shard."""
     seed: tuple[int, ...]
     documents: Documents
 
@@ -66,10 +65,10 @@ class Chunk:
 def plan_chunks(
     config: PrepareConfig, corpus: Corpus, layout: Layout = DEFAULT_LAYOUT
 ) -> list[Chunk]:
-    """The chunks of both splits, from shuffles of the whole corpus.
+    """Return the chunks of both splits, from shuffles of the whole corpus.
 
-    The training documents are gone through in passes, each with a shuffle and chunks of
-    its own, so that no chunk holds a document twice. Validation documents come once.
+    Training makes one or more passes over its documents. Each pass has its own shuffle
+    and its own chunks, so no chunk holds a document twice. Validation makes one pass.
 
     Raises:
         ValueError: there are too few documents.
@@ -80,7 +79,7 @@ def plan_chunks(
     if len(documents) == 1 and config.pairs == "nsp":
         raise ValueError(
             f"input {where} is a single document, but next sentence prediction needs "
-            "two or more; part documents by a blank line, or choose other --pairs."
+            "two or more; separate documents by a blank line, or choose other --pairs."
         )
     for_validation = held_out(config, corpus)
     orders = {
@@ -92,16 +91,16 @@ def plan_chunks(
         parts = [
             part
             for order in orders[split]
-            for part in cut(order, documents.length, layout.chunk_bytes)
+            for part in split_into_chunks(order, documents.length, layout.chunk_bytes)
         ]
         sizes = np.array([documents.length[part].sum() for part in parts], np.int64)
-        shards = share_among_shards(sizes, layout.shard_bytes).tolist()
-        count = shards[-1] + 1 if shards else 0
+        shards = assign_shards(sizes, layout.shard_bytes).tolist()
+        num_shards = shards[-1] + 1 if shards else 0
         chunks += [
             Chunk(
                 f"{split}-{number:06d}",
                 split,
-                shard_name(split, shard, count),
+                shard_name(split, shard, num_shards),
                 (config.seed, split_number, number),
                 documents.take(part),
             )
@@ -110,59 +109,61 @@ def plan_chunks(
     return chunks
 
 
-def cut(
+def split_into_chunks(
     order: Int64[np.ndarray, " N"], length: Int64[np.ndarray, " M"], chunk_bytes: int
 ) -> list[Int64[np.ndarray, " _"]]:
-    """Cut documents into chunks of so much text and at least two documents."""
+    """Split documents into chunks of about `chunk_bytes` and at least two documents."""
     ends, start, size = [], 0, 0
     for number, document in enumerate(order, 1):
         size += length[document]
         if size >= chunk_bytes and number - start >= 2:
             ends.append(number)
             start, size = number, 0
-    # What is left joins the chunk before it, unless it makes a decent one.
+    # A remainder of one document, or of less than half a chunk, joins the last chunk.
     if ends and (len(order) - start < 2 or size < chunk_bytes // 2):
         ends.pop()
     return np.split(order, ends) if len(order) else []
 
 
-def share_among_shards(
+def assign_shards(
     sizes: Int64[np.ndarray, " N"], shard_bytes: int
 ) -> Int64[np.ndarray, " N"]:
-    """The number of the shard that each chunk goes to, in order, none left out.
+    """Return the shard number of each chunk: ascending, without gaps.
 
-    Shards are of even size, as near to `shard_bytes` of text as they can be.
+    Shards have about equal sizes, as close to `shard_bytes` of text as possible.
     """
     total = int(sizes.sum())
-    count = max(1, round(total / shard_bytes))
+    num_shards = max(1, round(total / shard_bytes))
+    # A chunk goes to the shard that holds the middle of its text; empty shards vanish.
     twice_middle = 2 * np.cumsum(sizes) - sizes
-    places = twice_middle * count // max(2 * total, 1)
-    _, numbers = np.unique(places, return_inverse=True)
-    return numbers
+    shards = twice_middle * num_shards // max(2 * total, 1)
+    return np.unique(shards, return_inverse=True)[1]
 
 
 def dtype_of(config: PrepareConfig, tokenizer: Tokenizer) -> np.dtype[np.void]:
-    """The dtype of the dataset's rows."""
-    most = max_pairs_per_row(config.sequence_length) if config.pack else 1
-    return row_dtype(config.sequence_length, tokenizer.vocab_size, most)
+    """Return the dtype of the dataset's rows."""
+    max_pairs = max_pairs_per_row(config.sequence_length) if config.pack else 1
+    return row_dtype(config.sequence_length, tokenizer.vocab_size, max_pairs)
 
 
 def write_chunk(
     chunk: Chunk, config: PrepareConfig, files: Sequence[str], tokenizer: Tokenizer
 ) -> dict[str, Any]:
-    """Write a chunk's rows, and beside them what is to be said of them."""
+    """Write a chunk's rows and, beside them, its result; return the result.
+
+    The result holds the number of rows, their sha256, and counts for the manifest.
+    """
     tokens, bounds, counts, dropped = _tokenize(chunk, config, files, tokenizer)
-    rng = np.random.default_rng(chunk.seed)
     pairs = make_pairs(
         bounds,
         config.sequence_length,
         config.short_sequence_probability,
-        rng,
+        np.random.default_rng(chunk.seed),
         config.pairs,
     )
     dtype = dtype_of(config, tokenizer)
     ids = tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id
-    rows = pack(tokens, pairs, dtype, *ids)
+    rows = build_rows(tokens, pairs, dtype, *ids)
     if config.pack:
         rows = pack_pairs(rows, dtype, tokenizer.pad_id)
     output = epath.Path(config.output)
@@ -179,7 +180,7 @@ def write_chunk(
 
 
 def rows_path(output: epath.Path, chunk: Chunk) -> epath.Path:
-    """Where a chunk's rows lie until they are in their shard."""
+    """Return the file of a chunk's rows, which exists until they are in the shard."""
     return output / UNFINISHED / f"{chunk.name}.rows"
 
 
@@ -188,43 +189,42 @@ def _result_path(output: epath.Path, chunk: Chunk) -> epath.Path:
 
 
 def _count(
-    config: PrepareConfig, pairs: Pairs, rows: Shaped[np.ndarray, " N"]
+    config: PrepareConfig, pairs: PairSpans, rows: Shaped[np.ndarray, " N"]
 ) -> dict[str, int]:
-    """How much a shard holds; of a packed one also what it would be without packing."""
+    """Return the counts of a chunk; if packed, also the padding without packing."""
     counts = {"pairs": len(pairs.label)}
     if config.pairs != "none":
         counts[f"{LABEL_1[config.pairs]}_pairs"] = int(pairs.label.sum())
-    # Pairs lie one after another, so where the last one ends all tokens do.
+    # Pairs are contiguous from position 0, so a row's last `end` counts its tokens.
     tokens = counts["tokens"] = int(rows["end"].max(axis=1).sum(dtype=np.int64))
     counts["padding"] = rows["tokens"].size - tokens
     if config.pack:
-        in_own_rows = len(pairs.label) * config.sequence_length
-        counts["padding_unpacked"] = in_own_rows - tokens
+        unpacked = len(pairs.label) * config.sequence_length
+        counts["padding_unpacked"] = unpacked - tokens
     return counts
 
 
 def _tokenize(
     chunk: Chunk, config: PrepareConfig, files: Sequence[str], tokenizer: Tokenizer
 ) -> tuple[Int32[np.ndarray, " M"], list[list[int]], dict[str, int], dict[str, int]]:
-    """A chunk's tokens, the bounds of each document's sentences, counts, what is lost.
+    """Return a chunk's tokens, each document's sentence bounds, counts, and drops.
 
     Raises:
-        ValueError: the tokenizer gave an id beyond its vocabulary.
+        ValueError: the tokenizer returned an id outside its vocabulary.
     """
     pieces: list[Int32[np.ndarray, " _"]] = []
     documents: list[list[int]] = []
     dropped: collections.Counter[str] = collections.Counter()
     end = 0
-    places = chunk.documents
-    for file, offset, length in zip(
-        places.file, places.offset, places.length, strict=True
-    ):
+    index = chunk.documents
+    spans = zip(index.file, index.offset, index.length, strict=True)
+    for file, offset, length in spans:
         text, undecodable = read_text(files[file], int(offset), int(length))
         dropped["undecodable bytes"] += undecodable
         sentences = split_sentences(text, config.sentences, config.language)
         bounds = [end]
-        for called in _calls(sentences):
-            for ids in tokenizer.encode_batch(called):
+        for batch in _batches(sentences):
+            for ids in tokenizer.encode_batch(batch):
                 if ids:
                     pieces.append(np.array(ids, np.int32))
                     end += len(ids)
@@ -241,37 +241,35 @@ def _tokenize(
         )
     sentences_kept = sum(len(bounds) - 1 for bounds in documents)
     counts = {"documents": len(documents), "sentences": sentences_kept}
-    return tokens, documents, counts, {k: n for k, n in dropped.items() if n}
+    return tokens, documents, counts, dict(+dropped)
 
 
-def _calls(sentences: Sequence[str]) -> Iterator[Sequence[str]]:
-    """The sentences, by as many as are tokenized at once: tokens take much memory."""
+def _batches(sentences: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Split sentences into bounded batches for the tokenizer, to save memory."""
     start = size = 0
     for number, sentence in enumerate(sentences, 1):
         size += len(sentence)
-        if size >= _CHARACTERS_A_CALL or number == len(sentences):
+        if size >= _CHARACTERS_A_BATCH or number == len(sentences):
             yield sentences[start:number]
             start, size = number, 0
 
 
-def noted_result(output: epath.Path, chunk: Chunk) -> dict[str, Any] | None:
-    """What an earlier run noted of this chunk; None if that cannot be read."""
+def read_result(output: epath.Path, chunk: Chunk) -> dict[str, Any] | None:
+    """Return the result that `write_chunk` saved; None if there is no valid one."""
     try:
-        result = json.loads(_result_path(output, chunk).read_text())
+        result = parse_json(_result_path(output, chunk).read_bytes())
         rows, sha256 = result["rows"], result["sha256"]
-        counts = [*result["counts"].values(), *result["dropped"].values()]
-    except (OSError, ValueError, LookupError, TypeError):
+        counts = [rows, *result["counts"].values(), *result["dropped"].values()]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
-    except (AttributeError, RecursionError):
-        return None
-    numbers = all(type(number) is int and number >= 0 for number in [rows, *counts])
-    return result if numbers and isinstance(sha256, str) else None
+    valid = all(type(count) is int and count >= 0 for count in counts)
+    return result if valid and isinstance(sha256, str) else None
 
 
 def read_rows(
     output: epath.Path, chunk: Chunk, result: dict[str, Any], row_bytes: int
 ) -> bytes | None:
-    """The rows of a chunk, before they are in their shard; None if they are damaged."""
+    """Return a chunk's rows from their own file; None if they are damaged."""
     path = rows_path(output, chunk)
     try:
         if path.stat().length != result["rows"] * row_bytes:
@@ -279,5 +277,5 @@ def read_rows(
         content = path.read_bytes()
     except OSError:
         return None
-    is_whole = hashlib.sha256(content).hexdigest() == result["sha256"]
-    return content if is_whole else None
+    verified = hashlib.sha256(content).hexdigest() == result["sha256"]
+    return content if verified else None

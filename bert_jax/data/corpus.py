@@ -1,14 +1,13 @@
-"""Sources → the index of their documents, in plain text files on this machine.
+"""Index the documents of all sources, in plain text files on this machine.
 
-Plain text is left where it lies. Everything else is first written as plain text
-("spooled"), which takes as much disk as the text until the dataset is finished.
+Plain text files are indexed in place. Everything else is first written as plain text
+("spooled"), which needs as much disk as the text until the dataset is finished.
 """
 
 import array
 import collections
 import contextlib
 import dataclasses
-import errno
 import hashlib
 import os
 import shutil
@@ -25,39 +24,39 @@ from bert_jax.data.documents import Documents, find_documents
 from bert_jax.data.duplicates import Deduplicator
 from bert_jax.data.sources import Source, read_pieces
 from bert_jax.data.structured import read_records
+from bert_jax.storage.files import name_path_if_disk_full
 
 _SECONDS_BETWEEN_REPORTS = 2
 
-Span = tuple[int, int]
 Spans = Int64[np.ndarray, "_ 2"]
 """Start and end of each document, in bytes."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Corpus:
-    """Every document there is, and where from."""
+    """The index of all documents, and their sources."""
 
     documents: Documents
-    """`file` numbers `files`, and `sources` and `inputs` alike."""
+    """`file` is an index into `files`, `sources` and `inputs`."""
     files: list[str]
     sources: list[dict[str, Any]]
     """Name, size, sha256 and number of documents of each source."""
     inputs: Int64[np.ndarray, " S"]
-    """The number of the entry of --input that named each source."""
+    """The index of the --input entry that named each source."""
     dropped: dict[str, int]
     """What was left out, and how much of it."""
 
 
 @contextlib.contextmanager
 def spool_folder(parent: Path) -> Iterator[Path]:
-    """A folder `text` in `parent`, for `read_corpus` to make and fill.
+    """Yield the path of a folder `text` in `parent`, for `read_corpus` to create.
 
-    At the end it is removed, and with it the folders around it that were not there
-    before and hold nothing else.
+    At the end it is removed, with those of its parents that did not exist before and
+    are empty.
     """
     folder = parent / "text"
     made = [path for path in folder.parents if not path.exists()]
-    shutil.rmtree(folder, ignore_errors=True)  # a killed run's
+    shutil.rmtree(folder, ignore_errors=True)  # left by an interrupted run
     try:
         yield folder
     finally:
@@ -73,42 +72,42 @@ def read_corpus(
     folder: Path,
     report: Callable[[str], None],
 ) -> Corpus:
-    """Find every document of the sources, in order; `folder` is for the spool.
+    """Index every document of the sources, in order; spool to `folder`.
 
     Raises:
-        ValueError: a source is damaged, lacks what the configuration names, or holds
-            what is not UTF-8 and `config.strict`.
+        ValueError: a source is damaged or lacks what the configuration names; it is
+            not UTF-8 and `config.strict` is set.
     """
-    places: list[Spans] = []
-    files, described = [], []
+    all_spans: list[Spans] = []
+    files, descriptions = [], []
     dropped: collections.Counter[str] = collections.Counter()
     deduplicator = Deduplicator(paragraphs=config.sentences == "split")
-    shown = time.monotonic()
+    reported = time.monotonic()
     for number, source in enumerate(sources):
         path, spans, description = _read_source(
             config, source, folder / f"{number:05d}.txt", dropped
         )
         if config.deduplicate:
-            fresh = folder / f"{number:05d}.fresh.txt"
-            spans = _drop_duplicates(path, spans, fresh, deduplicator, dropped)
+            target = folder / f"{number:05d}.fresh.txt"
+            spans = _drop_duplicates(path, spans, target, deduplicator, dropped)
             if not source.in_place:
                 os.remove(path)
-            path = str(fresh)
-        places.append(spans)
+            path = str(target)
+        all_spans.append(spans)
         files.append(path)
-        described.append(description | {"documents": len(spans)})
-        if time.monotonic() - shown > _SECONDS_BETWEEN_REPORTS:
-            shown = time.monotonic()
-            found = sum(map(len, places))
-            report(f"{number + 1}/{len(sources)} sources, {found} documents")
-    start, end = np.concatenate([np.empty((0, 2), np.int64), *places]).T.copy()
-    numbers = np.repeat(np.arange(len(sources)), [len(spans) for spans in places])
+        descriptions.append(description | {"documents": len(spans)})
+        if time.monotonic() - reported > _SECONDS_BETWEEN_REPORTS:
+            reported = time.monotonic()
+            num_documents = sum(map(len, all_spans))
+            report(f"{number + 1}/{len(sources)} sources, {num_documents} documents")
+    start, end = np.concatenate([np.empty((0, 2), np.int64), *all_spans]).T.copy()
+    numbers = np.repeat(np.arange(len(sources)), [len(spans) for spans in all_spans])
     return Corpus(
         Documents(numbers, start, end - start),
         files,
-        described,
+        descriptions,
         np.array([source.input for source in sources], np.int64),
-        {name: count for name, count in dropped.items() if count},
+        dict(+dropped),
     )
 
 
@@ -118,25 +117,27 @@ def _read_source(
     spool: Path,
     dropped: collections.Counter[str],
 ) -> tuple[str, Spans, dict[str, Any]]:
-    """The file that holds the source's text, its documents, and what it is.
+    """Return the file that holds the source's text, its documents and a description.
 
-    Size and sha256 are of the file as it was given; of the text where there is none.
+    The description's size and sha256 are those of the source's file, or of the text if
+    the source is not a file.
     """
     if source.in_place:
-        spans = _gather(find_documents(read_pieces(source, config.strict)))
+        spans = _as_array(find_documents(read_pieces(source, config.strict)))
         return source.path, spans, _describe(source.name, source.path)
     with _create(spool) as file:
         if source.holds_records:
-            found = _write_records(read_records(source, config, dropped), file)
+            records = read_records(source, config, dropped)
+            spans = _as_array(_write_records(records, file))
         else:
-            found = find_documents(_copy(read_pieces(source, config.strict), file))
-        spans = _gather(found)
+            pieces = _copy(read_pieces(source, config.strict), file)
+            spans = _as_array(find_documents(pieces))
     given = source.path if os.path.isfile(source.path) else spool
     return str(spool), spans, _describe(source.name, given)
 
 
-def _gather(spans: Iterable[Span]) -> Spans:
-    bounds = array.array("q")  # compact, unlike lists
+def _as_array(spans: Iterable[tuple[int, int]]) -> Spans:
+    bounds = array.array("q")  # needs less memory than a list
     for span in spans:
         bounds.extend(span)
     return np.array(bounds, np.int64).reshape(-1, 2)
@@ -151,13 +152,8 @@ def _describe(name: str, path: str | Path) -> dict[str, Any]:
 @contextlib.contextmanager
 def _create(path: Path) -> Iterator[BinaryIO]:
     path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with open(path, "wb") as file:
-            yield file
-    except OSError as error:
-        if error.errno == errno.ENOSPC:
-            error.filename = str(path)
-        raise
+    with name_path_if_disk_full(path), open(path, "wb") as file:
+        yield file
 
 
 def _copy(pieces: Iterable[bytes], file: BinaryIO) -> Iterator[bytes]:
@@ -166,8 +162,8 @@ def _copy(pieces: Iterable[bytes], file: BinaryIO) -> Iterator[bytes]:
         yield piece
 
 
-def _write_records(texts: Iterable[bytes], file: BinaryIO) -> Iterator[Span]:
-    """Write each text; where it lies. The line breaks between are for human readers."""
+def _write_records(texts: Iterable[bytes], file: BinaryIO) -> Iterator[tuple[int, int]]:
+    """Write each text and yield its span. Line breaks are only for human readers."""
     offset = 0
     for text in texts:
         file.write(text + b"\n")
@@ -178,11 +174,11 @@ def _write_records(texts: Iterable[bytes], file: BinaryIO) -> Iterator[Span]:
 def _drop_duplicates(
     path: str,
     spans: Spans,
-    fresh: Path,
+    target: Path,
     deduplicator: Deduplicator,
     dropped: collections.Counter[str],
 ) -> Spans:
-    """Write what is new in a file's documents to `fresh`; where each lies there."""
+    """Write the new text of a file's documents to `target`; return its spans there."""
 
     def new_texts() -> Iterator[bytes]:
         with open(path, "rb") as file:
@@ -191,5 +187,5 @@ def _drop_duplicates(
                 if text := deduplicator.keep(file.read(end - start), dropped):
                     yield text
 
-    with _create(fresh) as file:
-        return _gather(_write_records(new_texts(), file))
+    with _create(target) as file:
+        return _as_array(_write_records(new_texts(), file))

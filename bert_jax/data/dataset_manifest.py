@@ -1,7 +1,6 @@
-"""What a dataset's manifest must hold before anything in it is used.
+"""Check every field of a dataset's manifest before it is used.
 
-Manifests of version 0.1.0 have no checksum of their own, so that what is used of them
-is looked at field by field.
+This is needed because manifests of version 0.1.0 have no checksum of their own.
 """
 
 from typing import Any
@@ -28,10 +27,10 @@ _KINDS = {
 
 
 def check_manifest(root: epath.Path, manifest: dict[str, Any]) -> None:
-    """Look at every field of a dataset's manifest that is used.
+    """Check that a dataset's manifest has the fields and values that `prepare` writes.
 
     Raises:
-        DamagedError: one is missing, or is not what `prepare` writes.
+        DamagedError: a field is missing or wrong.
         ValueError: the dataset has another format version.
     """
     version = manifest.get("format_version")
@@ -51,9 +50,8 @@ def check_manifest(root: epath.Path, manifest: dict[str, Any]) -> None:
         _require(type(tokenizer.get("files")) is list, "the tokenizer has no files")
         check_entries(root, [*manifest["shards"], *tokenizer["files"]])
         for shard in manifest["shards"]:
-            rows, split = shard.get("rows"), shard.get("split")
-            whole = _is_count(rows) and split in SPLITS
-            _require(whole, f"shard {shard['path']!r:.80} has no such rows or split")
+            valid = _is_count(shard.get("rows")) and shard.get("split") in SPLITS
+            _require(valid, f"shard {shard['path']!r:.80} has no valid rows or split")
         _check_counts(manifest)
     except DamagedError:
         raise
@@ -64,9 +62,9 @@ def check_manifest(root: epath.Path, manifest: dict[str, Any]) -> None:
         ) from error
 
 
-def _require(holds: bool, what: str) -> None:
-    if not holds:
-        raise ValueError(what)
+def _require(condition: bool, problem: str) -> None:
+    if not condition:
+        raise ValueError(problem)
 
 
 def _is_count(value: Any) -> bool:
@@ -75,9 +73,9 @@ def _is_count(value: Any) -> bool:
 
 def _check_row(manifest: dict[str, Any]) -> None:
     dtype, length = dtype_from_json(manifest["row"]), manifest["sequence_length"]
-    (found,) = dtype["tokens"].shape
-    told = f"sequence_length={length}, but its rows have {found} tokens"
-    _require(length == found, told)
+    (width,) = dtype["tokens"].shape
+    problem = f"sequence_length={length}, but its rows have {width} tokens"
+    _require(length == width, problem)
     vocab_size, pairs = manifest["vocab_size"], manifest["pairs"]
     fits = row_dtype(length, vocab_size)["tokens"].base == dtype["tokens"].base
     _require(vocab_size > 0 and fits, f"vocab_size={vocab_size} does not fit its rows")
@@ -85,19 +83,19 @@ def _check_row(manifest: dict[str, Any]) -> None:
 
 
 def _check_counts(manifest: dict[str, Any]) -> None:
-    """What is counted adds up: each place of a row holds a token or padding."""
-    _require(all(map(_is_count, manifest["dropped"].values())), "dropped is no count")
+    """Check the counts: each position of a row holds a token or padding."""
+    _require(all(map(_is_count, manifest["dropped"].values())), "dropped has no counts")
     _require(all(isinstance(s, dict) for s in manifest["sources"]), "a source is wrong")
     _require(set(manifest["counts"]) <= set(SPLITS), "counts are of other splits")
     for split, counts in manifest["counts"].items():
         _require(isinstance(counts, dict), f"counts of {split} are wrong")
         for name, value in counts.items():
-            is_share = name.endswith("_share") and isinstance(value, (int, float))
-            whole = 0 <= value <= 1 if is_share else _is_count(value)
-            _require(whole, f"{name}={value!r:.80} of {split} is no count")
+            is_fraction = name.endswith("_share") and isinstance(value, (int, float))
+            valid = 0 <= value <= 1 if is_fraction else _is_count(value)
+            _require(valid, f"{name}={value!r:.80} of {split} is not a count")
         rows = sum(s["rows"] for s in manifest["shards"] if s["split"] == split)
-        places = counts.get("tokens", 0) + counts.get("padding", 0)
+        positions = counts.get("tokens", 0) + counts.get("padding", 0)
         _require(
-            places == rows * manifest["sequence_length"],
-            f"the tokens and padding of {split} are not its {rows} rows'",
+            positions == rows * manifest["sequence_length"],
+            f"the tokens and padding of {split} do not fill its {rows} rows",
         )

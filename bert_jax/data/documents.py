@@ -1,7 +1,7 @@
-"""Where documents lie in text files, and the sentences of each.
+"""Find documents in text files, and split them into sentences.
 
-A document is a run of lines that are not blank. The index holds places, not text, so
-that a corpus larger than memory can be shuffled as a whole.
+A document is a run of lines that are not blank. The index holds positions, not text, so
+a corpus larger than memory can be shuffled as a whole.
 """
 
 import dataclasses
@@ -14,16 +14,16 @@ from jaxtyping import Int64
 
 from bert_jax.data.sources import BOM
 
-# White space of ASCII, and what many editors leave: no-break and ideographic space.
-# Nothing is given back (*+): a failed match would try, and remember, every length.
+# ASCII white space, no-break space and ideographic space, as many editors leave them.
+# Possessive (*+): by backtracking, a failed match would try every shorter length.
 _BLANK = rb"(?:[ \t\f\v]++|\xc2\xa0|\xe3\x80\x80)*+"
 _BLANK_LINES = re.compile(rb"\n(?:" + _BLANK + rb"\n)+")
 _ONLY_BLANK = re.compile(_BLANK)
-_LONGEST = 10_000  # characters that the sentence splitter is given at once
+_MAX_CHARACTERS = 10_000  # passed to the sentence splitter at once
 _UP_TO_BREAK = re.compile(r".*[\s。！？]", re.DOTALL)
-# sentencex 1.0.32 panics at an initial, such a space that is not ASCII, and a stop.
+# sentencex 1.0.32 panics at an initial, a space that is not ASCII, and a full stop.
 _SPACE_BEFORE_STOP = re.compile(r"(?<!\s)\s++(?=\.)")
-# ISO 639-1. The sentence splitter takes any other code for English, silently.
+# ISO 639-1. The sentence splitter silently treats any other code as English.
 _LANGUAGES = """
 aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu
 cv cy da de dv dz ee el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi
@@ -37,7 +37,7 @@ vi vo wa wo xh yi yo za zh zu
 
 @dataclasses.dataclass(frozen=True)
 class Documents:
-    """Where each document lies: its file's number, its first byte, its length."""
+    """The index of documents: the file of each, its first byte and its length."""
 
     file: Int64[np.ndarray, " N"]
     offset: Int64[np.ndarray, " N"]
@@ -47,20 +47,21 @@ class Documents:
         return len(self.file)
 
     def take(self, numbers: Int64[np.ndarray, " M"]) -> "Documents":
-        """The documents of these numbers, in this order."""
+        """Return the documents with these numbers, in this order."""
         return Documents(self.file[numbers], self.offset[numbers], self.length[numbers])
 
 
 def find_documents(pieces: Iterable[bytes]) -> Iterator[tuple[int, int]]:
-    """Start and end of each document of a text, in bytes.
+    """Yield the start and end of each document of a text, in bytes.
 
-    The text comes in pieces that end anywhere but between CR and LF; a line that was
-    cut goes on in the next piece.
+    Args:
+        pieces: the text in pieces of any length. A line may continue in the next piece,
+            but CR and LF are in the same one.
     """
     offset = 0  # of the piece in the text
-    start: int | None = None  # of the document that the last piece left open
-    # The line break before a piece, so that a blank first line is found; none inside a
-    # line that is already known not to be blank.
+    start: int | None = None  # of the document that continues from the last piece
+    # Prepended to a piece: a line break, so that a blank first line matches; nothing if
+    # the piece starts inside a line that is not blank.
     before = b"\n"
     for piece in pieces:
         if not offset and piece.startswith(BOM):
@@ -69,7 +70,7 @@ def find_documents(pieces: Iterable[bytes]) -> Iterator[tuple[int, int]]:
             piece = piece.replace(b"\r\n", b" \n").replace(b"\r", b"\n")
         place = 0
         for blank in _BLANK_LINES.finditer(before + piece):
-            # In the piece: where the line before the blank ones ends.
+            # The end of the line before the blank lines, as a position in the piece.
             end = blank.start() + 1 - len(before)
             if start is None and end > place:
                 start = offset + place
@@ -80,14 +81,14 @@ def find_documents(pieces: Iterable[bytes]) -> Iterator[tuple[int, int]]:
             start = offset + place
         offset += len(piece)
         end = piece.rfind(b"\n")
-        if before or end >= 0:  # else the piece is inside a line that is not blank
+        if before or end >= 0:  # otherwise the line that is not blank continues
             before = b"\n" if _ONLY_BLANK.fullmatch(piece, end + 1) else b""
     if start is not None:
         yield start, offset
 
 
 def read_text(path: str, offset: int, length: int) -> tuple[str, int]:
-    """A document's text, and how many U+FFFD stand for bytes that are not UTF-8."""
+    """Return a document's text, and the number of U+FFFD that replace invalid bytes."""
     with open(path, "rb") as file:
         file.seek(offset)
         content = file.read(length)
@@ -96,57 +97,54 @@ def read_text(path: str, offset: int, length: int) -> tuple[str, int]:
 
 
 def split_lines(text: str) -> list[str]:
-    """The lines, however they end: by LF, CR LF or CR."""
+    """Split a text into lines, which end with LF, CR LF or CR."""
     return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
 def require_language(code: str) -> None:
-    """Refuse what is no ISO 639-1 code.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """Raise ValueError if `code` is not an ISO 639-1 language code."""
     if code not in _LANGUAGES:
         raise ValueError(
             f"language={code!r} is not an ISO 639-1 code, such as en, de or ja; for a "
-            "language without one, give one that ends its sentences alike."
+            "language without one, give one whose sentences end in the same way."
         )
 
 
 def split_sentences(
     text: str, mode: Literal["split", "lines"], language: str = "en"
 ) -> list[str]:
-    """The sentences of a document, stripped; what is blank is left out.
+    """Return the sentences of a document, stripped, without blank ones.
 
-    split: each line is prose and is cut by sentencex, by the rules of `language` where
-    it has some; lines: each line is a sentence. A sentence of prose ends after 10,000
-    characters at the latest, at the white space before.
+    Args:
+        mode: "lines" if each line is a sentence. "split" if each line is prose, which
+            sentencex splits by the rules of `language`; a sentence ends at the last
+            white space before 10,000 characters.
     """
     lines = split_lines(text)
     if mode == "split":
-        lines = [part for line in lines for part in _cut(line, language)]
+        lines = [part for line in lines for part in _split_prose(line, language)]
     return [sentence for line in lines if (sentence := line.strip())]
 
 
-def _cut(line: str, language: str) -> list[str]:
-    """The sentences of a line of prose, by bounded parts of it.
+def _split_prose(line: str, language: str) -> list[str]:
+    """Return the sentences of a line of prose, which is processed in bounded parts.
 
-    The time of sentencex grows with the square of the length where there are no spaces,
-    as in Chinese, or a quotation is never closed: a line of 1 MB would take an hour.
+    The time of sentencex is quadratic in the length if there are no spaces, as in
+    Chinese, or if a quotation is never closed: a line of 1 MB would take an hour.
     """
-    found: list[str] = []
+    result: list[str] = []
     start = 0
     line = line if line.isascii() else _SPACE_BEFORE_STOP.sub(" ", line)
-    while len(line) - start > _LONGEST:
-        part = line[start : start + _LONGEST]
+    while len(line) - start > _MAX_CHARACTERS:
+        part = line[start : start + _MAX_CHARACTERS]
         if up_to_break := _UP_TO_BREAK.match(part):
             part = up_to_break[0]
         sentences = _segment(part, language)
         start += len(part)
-        if len(sentences) > 1:  # the last may go on: the next part begins with it
+        if len(sentences) > 1:  # the last may continue: the next part begins with it
             start -= len(sentences.pop())
-        found += sentences
-    return found + _segment(line[start:], language)
+        result += sentences
+    return result + _segment(line[start:], language)
 
 
 def _segment(text: str, language: str) -> list[str]:
@@ -155,7 +153,7 @@ def _segment(text: str, language: str) -> list[str]:
     try:
         sentences: list[str] = sentencex.segment(language, text)
     except BaseException as error:
-        # What a defect of its Rust code raises is not even an Exception.
+        # A panic of its Rust code is a BaseException but not an Exception.
         if type(error).__name__ != "PanicException":
             raise
         return [text]

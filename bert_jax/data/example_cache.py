@@ -1,4 +1,4 @@
-"""Tokenized examples kept on disk, by a hash of all that they are made of."""
+"""An on-disk cache of tokenized examples, keyed by a hash of all inputs."""
 
 import contextlib
 import hashlib
@@ -10,29 +10,28 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from bert_jax.data.examples import Examples
+from bert_jax.data.examples import TokenizedExamples
 from bert_jax.storage.files import require_regular_file
 
-_ARRAYS = ("tokens", "starts", "second", "record")
+_ARRAYS = ("tokens", "starts", "second", "example")
 _GROUPS = ("by_example", "by_token")
 
 
 def content_key(*parts: Any) -> str:
-    """Hexadecimal sha256 of JSON values."""
+    """Return the hexadecimal sha256 of JSON values."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def cached_examples(
-    directory: epath.Path, key: str, make: Callable[[], Examples]
-) -> Examples:
-    """What `make` gives, from `directory` where it was made before.
+    directory: epath.Path, key: str, make: Callable[[], TokenizedExamples]
+) -> TokenizedExamples:
+    """Return the cached examples of `key`; if there are none, make and cache them.
 
     Args:
-        key: that differs wherever what `make` gives would.
+        key: a string that is different for each different result of `make`.
     """
     path = directory / f"{key}.npz"
-    # A file that cannot be read is made again: it holds nothing that is not elsewhere.
-    # NumPy's parser and zipfile raise errors of many kinds.
+    # An unreadable file is made again. NumPy and zipfile raise many kinds of errors.
     with contextlib.suppress(Exception):
         require_regular_file(path)
         return _read(path)
@@ -49,7 +48,7 @@ def cached_examples(
     return examples
 
 
-def _read(path: epath.Path) -> Examples:
+def _read(path: epath.Path) -> TokenizedExamples:
     fields: dict[str, Any] = {group: {} for group in _GROUPS}
     with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         for name in arrays.files:
@@ -58,4 +57,4 @@ def _read(path: epath.Path) -> Examples:
                 fields[group][field] = arrays[name]
             else:
                 fields[name] = arrays[name]
-    return Examples(**fields | {"choices": int(fields["choices"])})
+    return TokenizedExamples(**fields | {"choices": int(fields["choices"])})

@@ -1,83 +1,81 @@
-"""Examples to fine-tune on, or to predict for: rows of tokens of many lengths."""
+"""Tokenized examples for fine-tuning and prediction: rows of tokens of many lengths."""
 
 import dataclasses
+from collections.abc import Iterable
 
 import numpy as np
 from jaxtyping import Int, Int32, Int64
 
+from bert_jax.data.pipeline import Batch
 from bert_jax.tokenization import Tokenizer
-
-Batch = dict[str, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
-class Examples:
+class TokenizedExamples:
     """N examples of C rows each (one, or the choices of a question), S tokens in all.
 
     A row is [CLS] first [SEP], or [CLS] first [SEP] second [SEP].
     """
 
     tokens: Int32[np.ndarray, " S"]
-    """The ids of all rows, end to end."""
+    """The ids of all rows, concatenated."""
     starts: Int64[np.ndarray, " _"]
-    """R + 1: where each row starts in `tokens`, and last S; R is N times C."""
+    """R + 1 offsets: the start of each row in `tokens`, then S; R is N times C."""
     second: Int32[np.ndarray, " R"]
-    """Where in its row the second segment starts; the row's length if there is none."""
-    record: Int32[np.ndarray, " N"]
-    """Which record of the file each example came from."""
+    """Start of the second segment in its row; the row's length if there is none."""
+    example: Int32[np.ndarray, " N"]
+    """Index of the raw example that each tokenized example was made from."""
     by_example: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
-    """Arrays [N, …]. `label`, if there, goes to the device."""
+    """Arrays [N, …]. `label`, if present, is part of a batch."""
     by_token: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
-    """Arrays [S, …] beside the tokens. `label`, if there, goes to the device; a label
-    below 0 is none."""
+    """Arrays [S, …] parallel to `tokens`. `label`, if present, is part of a batch; a
+    label below 0 means that the token has none."""
     choices: int = 1
     """C."""
 
     def __len__(self) -> int:
-        return len(self.record)
+        return len(self.example)
 
     @property
     def lengths(self) -> Int64[np.ndarray, " N"]:
-        """Tokens of each example's longest row."""
-        rows = np.diff(self.starts).reshape(-1, self.choices)
-        return rows.max(axis=1)
+        """The number of tokens in each example's longest row."""
+        return np.diff(self.starts).reshape(-1, self.choices).max(axis=1)
 
     def rows_of(self, example: int) -> range:
-        """The numbers of an example's rows."""
+        """Return the row numbers of an example."""
         return range(example * self.choices, (example + 1) * self.choices)
 
     def token_values(self, name: str, example: int) -> np.ndarray:
-        """`by_token[name]` of an example of one row."""
+        """Return `by_token[name]` of an example that has one row."""
         return self.by_token[name][self.starts[example] : self.starts[example + 1]]
 
     def gather(self, numbers: Int[np.ndarray, " B"], length: int) -> Batch:
-        """The batch of some examples, padded to `length`; a number below 0 is nobody.
+        """Return the batch of the given examples, padded to `length`.
+
+        Args:
+            numbers: indices of examples; index -1 is padding.
 
         Returns:
-            `tokens` [B, T], or [B, C, T] of several choices; `second` and `end`, int32,
-            without T; `row` [B], the numbers; and `label`, which of nobody is -1, or
-            not a number.
+            `tokens` [B, T], or [B, C, T] for several choices; `second` and `end`, int32
+            without T; `row` [B], the indices; and `label`, which in padding is -1, or
+            NaN if it is a float.
         """
         rows = numbers[:, None] * self.choices + np.arange(self.choices)
-        shape = rows.shape
-        tokens = np.zeros((*shape, length), np.int32)
-        second, end = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
-        batch = {"tokens": tokens, "second": second, "end": end}
-        labels = self.by_token.get("label")
-        if labels is not None:
-            batch["label"] = np.full((*shape, length), -1, labels.dtype)
-        for place in np.ndindex(shape):
-            row = rows[place]
-            if row < 0:
-                continue
-            part = slice(self.starts[row], self.starts[row + 1])
-            end[place] = part.stop - part.start
-            second[place] = self.second[row]
-            tokens[place][: end[place]] = self.tokens[part]
-            if labels is not None:
-                batch["label"][place][: end[place]] = labels[part]
-        if self.choices == 1:
-            batch = {name: values[:, 0] for name, values in batch.items()}
+        rows = rows[:, 0] if self.choices == 1 else rows
+        start = self.starts[rows]
+        end = np.where(rows < 0, 0, self.starts[rows + 1] - start)
+        assert end.max(initial=0) <= length
+        # The index of each position in `tokens`; 0 where the row has no token.
+        position = np.arange(length)
+        real = position < end[..., None]
+        index = np.where(real, start[..., None] + position, 0)
+        batch = {
+            "tokens": np.where(real, self.tokens[index], 0),
+            "second": np.where(rows < 0, 0, self.second[rows]),
+            "end": end.astype(np.int32),
+        }
+        if "label" in self.by_token:
+            batch["label"] = np.where(real, self.by_token["label"][index], -1)
         if "label" in self.by_example:
             label = self.by_example["label"][numbers]
             label[numbers < 0] = -1 if label.dtype.kind == "i" else np.nan
@@ -87,56 +85,68 @@ class Examples:
 
 def from_rows(
     rows: list[tuple[list[int], int]],
-    record: Int32[np.ndarray, " N"],
+    example: Int32[np.ndarray, " N"],
     by_example: dict[str, np.ndarray] | None = None,
     by_token: dict[str, np.ndarray] | None = None,
     choices: int = 1,
-) -> Examples:
-    """Examples of rows given as ids and where their second segment starts."""
+) -> TokenizedExamples:
+    """Return the examples of rows that `build_row` made."""
     lengths = [len(ids) for ids, _ in rows]
-    return Examples(
+    return TokenizedExamples(
         tokens=np.concatenate([np.array(ids, np.int32) for ids, _ in rows]),
         starts=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
         second=np.array([second for _, second in rows], np.int32),
-        record=record,
+        example=example,
         by_example=by_example or {},
         by_token=by_token or {},
         choices=choices,
     )
 
 
-def join(
-    tokenizer: Tokenizer,
-    first: list[int],
-    second: list[int] | None = None,
-    *,
-    most: int,
-) -> tuple[list[int], int]:
-    """[CLS] first [SEP], or [CLS] first [SEP] second [SEP], of `most` ids at most.
+def build_row(tokenizer: Tokenizer, *segments: Iterable[int]) -> tuple[list[int], int]:
+    """Return the ids of a row and the position at which its second segment starts.
 
-    What is too long is cut at the end, the longer text until both are as long, as in
-    the code of 2018.
+    A row is [CLS] A [SEP], or [CLS] A [SEP] B [SEP]. Without B, the position is the
+    length of the row.
 
-    Returns:
-        The ids, and where the second segment starts.
+    Args:
+        segments: the ids of A, and of B if there is one.
     """
-    if second is None:
-        ids = [tokenizer.cls_id, *first[: most - 2], tokenizer.sep_id]
-        return ids, len(ids)
-    room = most - 3
-    kept = len(first)
-    if len(first) + len(second) > room:
-        kept = min(len(first), max(room - len(second), (room + 1) // 2))
-    ids = [tokenizer.cls_id, *first[:kept], tokenizer.sep_id]
-    return [*ids, *second[: room - kept], tokenizer.sep_id], len(ids)
+    first, *others = segments
+    ids = [tokenizer.cls_id, *first, tokenizer.sep_id]
+    second = len(ids)
+    for segment in others:
+        ids += [*segment, tokenizer.sep_id]
+    return ids, second
 
 
-def too_long(*parts: list[int], most: int) -> bool:
-    """Whether `join` would cut."""
-    return sum(map(len, parts)) + len(parts) + 1 > most
+def join_pair(
+    tokenizer: Tokenizer, *segments: list[int], max_length: int
+) -> tuple[list[int], int]:
+    """Return `build_row` of one or two segments, truncated to `max_length` ids.
+
+    Tokens are removed from the end of the longer segment until both are equally long,
+    then from both in turn, as `_truncate_seq_pair` of the 2018 code does.
+    """
+    if len(segments) == 1:
+        return build_row(tokenizer, segments[0][: max_length - 2])
+    (first, second), room = segments, max_length - 3
+    kept = min(len(first), max(room - len(second), (room + 1) // 2))
+    return build_row(tokenizer, first[:kept], second[: room - kept])
 
 
-def cut_notice(examples: Examples, what: str, most: int) -> list[str]:
-    """A line on how many were cut, by `by_example["cut"]`; none if none were."""
-    number = int(examples.by_example["cut"].sum())
-    return [f"cut to {most} tokens: {number} of {len(examples)} {what}"] * (number > 0)
+def is_truncated(*segments: list[int], max_length: int) -> bool:
+    """Return whether `join_pair` truncates these segments."""
+    return sum(map(len, segments)) + len(segments) + 1 > max_length
+
+
+def truncation_warnings(
+    examples: TokenizedExamples, what: str, max_length: int
+) -> list[str]:
+    """Return a line with the number of truncated examples; no line if there are none.
+
+    `by_example["cut"]` marks the truncated examples.
+    """
+    num_cut = int(examples.by_example["cut"].sum())
+    message = f"cut to {max_length} tokens: {num_cut} of {len(examples)} {what}"
+    return [message] if num_cut else []

@@ -1,8 +1,8 @@
-"""Shards that grow: the rows of finished chunks, added in the chunks' order.
+"""Append the rows of finished chunks to their shards, in the order of the chunks.
 
-A chunk's rows first lie in a file of their own, so that chunks may be finished in any
-order. They are removed from there when they are in the shard and on the disk. A run
-that was killed between finds, by their sha256, how many chunks the shard holds.
+A chunk's rows are first written to their own file, so chunks may finish in any order.
+The file is deleted once the rows are in the shard and on disk. After an interruption,
+the sha256 of the chunks determines how many of them the shard already holds.
 """
 
 import collections
@@ -14,27 +14,24 @@ from typing import Any, BinaryIO
 import numpy as np
 from etils import epath
 
-from bert_jax.data.chunks import Chunk, noted_result, read_rows, rows_path
+from bert_jax.data.chunks import Chunk, read_result, read_rows, rows_path
 from bert_jax.data.shards import shard_header
 from bert_jax.storage.files import is_regular_file, name_path_in_errors
 from bert_jax.storage.manifest import describe_files
 
-_PIECE = 1 << 22
+_PIECE_BYTES = 1 << 22
 
 
 class GrowingShard:
-    """A shard and the chunks that it is to hold."""
+    """A shard and the chunks that belong in it."""
 
     def __init__(
-        self,
-        output: epath.Path,
-        chunks: Sequence[Chunk],
-        dtype: np.dtype[np.void],
+        self, output: epath.Path, chunks: Sequence[Chunk], dtype: np.dtype[np.void]
     ) -> None:
-        """Keep what an earlier run added, as far as it is what was noted of it."""
+        """Find the chunks that earlier runs finished, and verify them."""
         self.name, self.split = chunks[0].shard, chunks[0].split
         self.results: dict[str, dict[str, Any]] = {}
-        """What is to be said of each finished chunk, by its name."""
+        """The result of each finished chunk, by its name."""
         self._output, self._dtype = output, dtype
         self._waiting = collections.deque(chunks)
         self._rows = 0
@@ -44,7 +41,7 @@ class GrowingShard:
                 while self._waiting and self._holds_next(file):
                     pass
         for chunk in list(self._waiting):
-            result = noted_result(output, chunk)
+            result = read_result(output, chunk)
             if result and read_rows(output, chunk, result, dtype.itemsize) is not None:
                 self.results[chunk.name] = result
 
@@ -54,40 +51,40 @@ class GrowingShard:
 
     @property
     def _end(self) -> int:
-        """Where the rows that are in the shard end."""
+        """The file offset at which the shard's rows end."""
         header = len(shard_header(self._dtype, 0))
         return header + self._rows * self._dtype.itemsize
 
     def _holds_next(self, file: BinaryIO) -> bool:
-        """Whether the rows of the next chunk follow in the file."""
+        """Return whether the rows of the next chunk follow in the file; count them."""
         chunk = self._waiting[0]
-        result = noted_result(self._output, chunk)
+        result = read_result(self._output, chunk)
         if result is None:
             return False
-        left, digest = result["rows"] * self._dtype.itemsize, hashlib.sha256()
-        while left and (piece := file.read(min(left, _PIECE))):
+        remaining, digest = result["rows"] * self._dtype.itemsize, hashlib.sha256()
+        while remaining and (piece := file.read(min(remaining, _PIECE_BYTES))):
             digest.update(piece)
-            left -= len(piece)
-        if left or digest.hexdigest() != result["sha256"]:
+            remaining -= len(piece)
+        if remaining or digest.hexdigest() != result["sha256"]:
             return False
         self._count(chunk, result)
         return True
 
     def _count(self, chunk: Chunk, result: dict[str, Any]) -> None:
-        """Take the first of the waiting chunks for one that is in the shard."""
+        """Move the first waiting chunk to those in the shard."""
         assert self._waiting.popleft() is chunk
         self.results[chunk.name] = result
         self._rows += result["rows"]
 
-    def counted(self, name: str) -> int:
-        """How much of something the finished chunks hold, as "tokens"."""
+    def total(self, name: str) -> int:
+        """Return the total of a count, such as "tokens", over the finished chunks."""
         return sum(result["counts"][name] for result in self.results.values())
 
     def add(self, finished: Iterable[tuple[Chunk, dict[str, Any]]] = ()) -> None:
-        """Note finished chunks, and add the rows of those whose turn it is.
+        """Record finished chunks, and append rows while the next chunk is finished.
 
         Raises:
-            RuntimeError: the rows of one were altered after they were written.
+            RuntimeError: a chunk's rows were altered after they were written.
             OSError: the shard cannot be written.
         """
         self.results |= {chunk.name: result for chunk, result in finished}
@@ -97,7 +94,7 @@ class GrowingShard:
             if not self._path.exists():
                 self._path.write_bytes(shard_header(self._dtype, 0))
             with open(self._path, "r+b") as file:
-                # What a killed run added in part is written again.
+                # Remove rows that an interrupted run appended only in part.
                 file.truncate(self._end)
                 file.seek(self._end)
                 while self._waiting and self._waiting[0].name in self.results:
@@ -109,7 +106,7 @@ class GrowingShard:
         if content is None:
             raise RuntimeError(
                 f"{rows_path(self._output, chunk)} is not what was written there; the "
-                "same command makes it again. Look at the disk if this comes up often."
+                "same command makes it again. Check the disk if this happens often."
             )
         file.write(content)
         file.flush()
@@ -118,7 +115,7 @@ class GrowingShard:
         rows_path(self._output, chunk).unlink()
 
     def finish(self) -> dict[str, Any]:
-        """Say in the header how many rows there are; the entry for the manifest."""
+        """Write the number of rows to the header; return the manifest entry."""
         assert not self._waiting
         header = shard_header(self._dtype, self._rows)
         with name_path_in_errors(self._path), open(self._path, "r+b") as file:
@@ -135,7 +132,7 @@ class GrowingShard:
 def growing_shards(
     output: epath.Path, chunks: Sequence[Chunk], dtype: np.dtype[np.void]
 ) -> dict[str, GrowingShard]:
-    """The shards of all chunks, in order, with what is done of them."""
+    """Return the shards of all chunks, in order, with what earlier runs finished."""
     parts: dict[str, list[Chunk]] = collections.defaultdict(list)
     for chunk in chunks:
         parts[chunk.shard].append(chunk)

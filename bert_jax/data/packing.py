@@ -1,7 +1,7 @@
-"""Pairs → rows of fixed width, one pair a row or, by choice, several.
+"""Build rows of fixed width from pairs: one pair in a row or, by choice, several.
 
-A pair is [CLS] A [SEP] B [SEP], and without a second segment [CLS] A [SEP]. What
-follows the last one is [PAD].
+A pair is [CLS] A [SEP] B [SEP], or [CLS] A [SEP] if it has no second segment. [PAD]
+fills the rest of the row.
 """
 
 import bisect
@@ -10,36 +10,36 @@ import collections
 import numpy as np
 from jaxtyping import Int64, Integer, Shaped
 
-from bert_jax.data.pairs import Pairs
+from bert_jax.data.pairs import PairSpans
 
 _TOKENS_A_PAIR = 32
 
 
 def max_pairs_per_row(sequence_length: int) -> int:
-    """How many pairs a packed row has places for, 7 bytes each: 4 at 128, 16 at 512.
+    """Return the largest number of pairs in a packed row: 4 at 128, 16 at 512.
 
-    So many fill a row if they have 32 tokens on average, which documents of a few
-    sentences do; more places would be empty weight in every row.
+    This fills a row if pairs have 32 tokens on average, as in documents of a few
+    sentences. A larger number would add 7 bytes per pair to every row.
     """
     return max(4, sequence_length // _TOKENS_A_PAIR)
 
 
-def pack(
+def build_rows(
     tokens: Integer[np.ndarray, " M"],
-    pairs: Pairs,
+    pairs: PairSpans,
     dtype: np.dtype[np.void],
     cls_id: int,
     sep_id: int,
     pad_id: int,
 ) -> Shaped[np.ndarray, " N"]:
-    """Rows of `dtype`, which must be wide enough for every pair, one pair a row."""
+    """Return one row of `dtype` for each pair; no pair may be longer than a row."""
     rows = np.zeros(len(pairs.label), dtype)
     position = np.arange(dtype["tokens"].shape[0], dtype=np.int32)
+    # The position of B, and one past the last [SEP]; without B there is one [SEP].
     second = pairs.first_end - pairs.first_start + 2
-    alone = pairs.label == -1
-    end = second + pairs.second_end - pairs.second_start + ~alone
+    end = second + pairs.second_end - pairs.second_start + (pairs.label != -1)
     assert not len(end) or end.max() <= len(position)
-    # Where in `tokens` each position of a row reads from, were there no special ones.
+    # The index into `tokens` of each position; special positions are overwritten.
     source = np.where(
         position < second[:, None],
         (pairs.first_start - 1).astype(np.int32)[:, None] + position,
@@ -60,22 +60,25 @@ def pack(
 def pack_pairs(
     rows: Shaped[np.ndarray, " N"], dtype: np.dtype[np.void], pad_id: int
 ) -> Shaped[np.ndarray, " R"]:
-    """The pairs of rows that hold one each, in fewer rows of `dtype` for several.
+    """Pack rows of one pair each into fewer rows of `dtype` with several pairs.
 
-    No pair is changed or lost. They lie one after another from position 0 on, in the
-    order they came in, and so do the rows by the first pair of each.
+    No pair is changed or lost. The pairs of a row are placed one after another from
+    position 0, in their original order; rows are ordered by their first pair.
     """
-    (width,), (most,) = dtype["tokens"].shape, dtype["end"].shape
+    (width,), (max_pairs,) = dtype["tokens"].shape, dtype["end"].shape
     length = rows["end"][:, 0].astype(np.int64)
-    row = choose_rows(length, width, most)
+    row = assign_rows(length, width, max_pairs)
+    # Sort the pairs by row. The slot of a pair is its index among the pairs of its row,
+    # its offset is the number of tokens before it in the row.
     order = np.argsort(row, kind="stable")
-    begins = np.searchsorted(row[order], row[order])  # where in `order` its row does
+    begins = np.searchsorted(row[order], row[order])
     before = np.cumsum(length[order]) - length[order]
-    place = np.empty((2, len(rows)), np.int64)
-    place[:, order] = np.arange(len(rows)) - begins, before - before[begins]
-    slot, offset = place
+    slot, offset = np.empty((2, len(rows)), np.int64)
+    slot[order] = np.arange(len(rows)) - begins
+    offset[order] = before - before[begins]
 
     packed = np.zeros(len(np.unique(row)), dtype)
+    # Copy the real tokens of each pair to its offset.
     position = np.arange(width)
     real = position < length[:, None]
     tokens = np.full((len(packed), width), pad_id, dtype["tokens"].base)
@@ -89,34 +92,37 @@ def pack_pairs(
     return packed
 
 
-def choose_rows(
-    length: Int64[np.ndarray, " N"], width: int, most: int
+def assign_rows(
+    length: Int64[np.ndarray, " N"], width: int, max_pairs: int
 ) -> Int64[np.ndarray, " N"]:
-    """The row of each pair, at most `most` in one, by best fit decreasing.
+    """Return the row of each pair, by best fit decreasing (Johnson et al. 1974).
 
-    From the longest pair on, each goes where it leaves the least room, or else into a
-    new row (Johnson et al. 1974). A function of the lengths alone.
+    Beginning with the longest, each pair goes to the row in which it leaves the least
+    room, or to a new row if it fits in none. A row holds at most `max_pairs`. The
+    result depends on the lengths alone.
     """
     row = np.empty(len(length), np.int64)
-    rooms: list[int] = []  # what is left in rows that may take more, from small on
+    rooms: list[int] = []  # the distinct free lengths of open rows, ascending
+    # Free length -> (row, number of pairs) of the open rows that have it.
     rows: dict[int, list[tuple[int, int]]] = collections.defaultdict(list)
-    count = 0
+    num_rows = 0
     for pair in np.argsort(-length, kind="stable").tolist():
         size = int(length[pair])
         place = bisect.bisect_left(rooms, size)
         if place < len(rooms):
             room = rooms[place]
-            number, held = rows[room].pop()
+            number, num_pairs = rows[room].pop()
             if not rows[room]:
                 del rooms[place]
         else:
-            room, number, held = width, count, 0
-            count += 1
+            room, number, num_pairs = width, num_rows, 0
+            num_rows += 1
         row[pair] = number
         left = room - size
-        if left and held + 1 < most:
+        if left and num_pairs + 1 < max_pairs:
             if not rows[left]:
                 bisect.insort(rooms, left)
-            rows[left].append((number, held + 1))
-    _, first, number_of = np.unique(row, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[number_of].astype(np.int64)
+            rows[left].append((number, num_pairs + 1))
+    # Renumber the rows in the order of their first pairs.
+    _, first, index = np.unique(row, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[index].astype(np.int64)

@@ -1,9 +1,11 @@
-"""Sentences → pairs of segments: the second follows or is random (Devlin et al. 2018,
-A.2), or is swapped with the first (Lan et al. 2019, §3.1), or there is none.
+"""Make pairs of segments from sentences.
 
-The tokens of all documents lie one after another in one array. A sentence is a span of
-it, and so is a segment, being sentences in a row: pairs are made from lengths alone,
-and no token is moved before a row is written.
+The second segment follows the first or is random (Devlin et al. 2018, A.2), or the two
+may be swapped (Lan et al. 2019, §3.1), or there is no second segment.
+
+The tokens of all documents are concatenated in one array. A sentence is a span of it,
+and a segment is one or more consecutive sentences, so pairs are made from lengths
+alone. No token is copied before a row is written.
 """
 
 import bisect
@@ -15,17 +17,14 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Int64
 
-Objective = Literal["nsp", "sop", "none"]
-Span = tuple[int, int, int, int, int]
-"""Start and end of the first segment and of the second, and the label."""
-
-NUM_SPECIAL: dict[Objective, int] = {"nsp": 3, "sop": 3, "none": 2}
-"""[CLS], and a [SEP] after each segment."""
+PairObjective = Literal["nsp", "sop", "none"]
+PairSpan = tuple[int, int, int, int, int]
+"""Start and end of the first segment, start and end of the second, and the label."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Pairs:
-    """Spans of the token array: both segments of each pair, and its label."""
+class PairSpans:
+    """The spans of both segments of each pair in the token array, and its label."""
 
     first_start: Int64[np.ndarray, " N"]
     first_end: Int64[np.ndarray, " N"]
@@ -33,7 +32,7 @@ class Pairs:
     second_end: Int64[np.ndarray, " N"]
     label: Int64[np.ndarray, " N"]
     """0: the second segment follows the first. 1: it is from another document (nsp),
-    or the first follows the second (sop). -1: there is none, and its span is empty."""
+    or the two are swapped (sop). -1: there is no second segment; its span is empty."""
     dropped: dict[str, int]
     """What was left out, and how much of it."""
 
@@ -43,63 +42,65 @@ def make_pairs(
     sequence_length: int,
     short_probability: float,
     rng: np.random.Generator,
-    objective: Objective = "nsp",
-) -> Pairs:
-    """Pairs of at most `sequence_length` tokens with their special ones.
+    pair_objective: PairObjective = "nsp",
+) -> PairSpans:
+    """Return pairs of at most `sequence_length` tokens, including special tokens.
 
-    `documents[d]` holds the bounds of d's sentences: sentence s is the span from
-    `documents[d][s]` to `documents[d][s + 1]`, and is not empty.
+    Consecutive sentences are taken until they reach a target length: the length of the
+    row or, with `short_probability`, a random shorter one.
 
-    Sentences are taken in order until they reach a target length: that of the row, or
-    now and then a shorter one.
+    Args:
+        documents: the sentence bounds of each document. Sentence s of document d is
+            the span from `documents[d][s]` to `documents[d][s + 1]`; it is not empty.
     """
-    limit = sequence_length - NUM_SPECIAL[objective]
+    # [CLS], and a [SEP] after each segment.
+    limit = sequence_length - (2 if pair_objective == "none" else 3)
     dropped: collections.Counter[str] = collections.Counter()
 
-    def target() -> int:
+    def draw_target() -> int:
         short = rng.random() < short_probability
         return int(rng.integers(2, limit, endpoint=True)) if short else limit
 
-    found: list[Span] = []
-    for number, bounds in enumerate(documents):
-        if objective == "nsp":
-            found += _next_sentences(documents, number, target, rng, dropped)
-        elif objective == "sop":
-            found += _ordered_sentences(bounds, target, rng, dropped)
+    pairs: list[PairSpan] = []
+    for index, bounds in enumerate(documents):
+        if pair_objective == "nsp":
+            pairs += _next_sentences(documents, index, draw_target, rng, dropped)
+        elif pair_objective == "sop":
+            pairs += _ordered_sentences(bounds, draw_target, rng, dropped)
         else:
-            found += _segments(bounds, limit, target)
-    spans = np.array(found, np.int64).reshape(-1, 5)
+            pairs += _single_segments(bounds, limit, draw_target)
+    spans = np.array(pairs, np.int64).reshape(-1, 5)
     if truncated := _truncate(spans, limit, rng):
         dropped["tokens truncated from pairs"] = truncated
     a, b, c, d, label = spans.T.copy()
-    return Pairs(a, b, c, d, label, dict(dropped))
+    return PairSpans(a, b, c, d, label, dict(dropped))
 
 
 def _next_sentences(
     documents: Sequence[Sequence[int]],
-    number: int,
-    target: Callable[[], int],
+    index: int,
+    draw_target: Callable[[], int],
     rng: np.random.Generator,
     dropped: collections.Counter[str],
-) -> Iterator[Span]:
-    """The pairs that begin in one document, before truncation.
+) -> Iterator[PairSpan]:
+    """Yield the pairs whose first segment is in document `index`, before truncation.
 
-    Sentences that reach the target are parted at random into two segments. Half of the
-    time the second is replaced by sentences of another document, and its own are put
-    back to begin the next pair. A sentence that reaches the target alone always gets a
-    random second segment.
+    Sentences that reach the target are split at random into two segments. Half of the
+    time the second segment is replaced by sentences of another document, and the next
+    pair starts with the replaced sentences. If a single sentence reaches the target,
+    its second segment is always random.
     """
-    bounds, begin = documents[number], 0
+    bounds, begin = documents[index], 0
     while begin < len(bounds) - 1:
-        aim = target()
-        end = _until(bounds, begin, aim)
-        middle = _between(begin, end, rng)
+        target = draw_target()
+        end = _reach(bounds, begin, target)
+        middle = _split_point(begin, end, rng)
         first = bounds[begin], bounds[middle]
         if len(documents) > 1 and (middle == end or rng.random() < 0.5):
-            wanted = aim - (first[1] - first[0])
-            other = _another(documents, number, rng)
-            yield *first, *_random_segment(other, wanted, rng), 1
-            begin = middle  # what was not used is put back
+            other = _another(documents, index, rng)
+            length = target - (first[1] - first[0])
+            yield *first, *_random_segment(other, length, rng), 1
+            begin = middle  # put the unused sentences back
             continue
         if middle < end:
             yield *first, bounds[middle], bounds[end], 0
@@ -110,21 +111,21 @@ def _next_sentences(
 
 def _ordered_sentences(
     bounds: Sequence[int],
-    target: Callable[[], int],
+    draw_target: Callable[[], int],
     rng: np.random.Generator,
     dropped: collections.Counter[str],
-) -> Iterator[Span]:
-    """A document's pairs of neighbouring segments, half of them swapped.
+) -> Iterator[PairSpan]:
+    """Yield a document's pairs of consecutive segments, half of them swapped.
 
-    A sentence that reaches the target alone is paired with the one after it.
+    If a single sentence reaches the target, it is paired with the next sentence.
     """
     begin, last = 0, len(bounds) - 1
     while begin < last:
-        end = max(_until(bounds, begin, target()), begin + 2)
+        end = max(_reach(bounds, begin, draw_target()), begin + 2)
         if end > last:
             dropped["sentences without a neighbour"] += 1
             return
-        middle = _between(begin, end, rng)
+        middle = _split_point(begin, end, rng)
         first = bounds[begin], bounds[middle]
         second = bounds[middle], bounds[end]
         swapped = rng.random() < 0.5
@@ -132,75 +133,72 @@ def _ordered_sentences(
         begin = end
 
 
-def _segments(
-    bounds: Sequence[int], limit: int, target: Callable[[], int]
-) -> Iterator[Span]:
-    """A document's sentences, as many in a segment as fit into the target.
+def _single_segments(
+    bounds: Sequence[int], limit: int, draw_target: Callable[[], int]
+) -> Iterator[PairSpan]:
+    """Yield segments of as many sentences as fit into the target.
 
-    Nothing is lost: a sentence longer than a row goes on in the next segment.
+    No token is dropped: a sentence longer than a row continues in the next segment.
     """
-    begin, start = 0, bounds[0]  # the sentence, and the token, that comes next
+    begin, start = 0, bounds[0]  # the next sentence, and the next token
     while begin < len(bounds) - 1:
-        end = bisect.bisect_right(bounds, start + target(), begin + 1) - 1
+        end = bisect.bisect_right(bounds, start + draw_target(), begin + 1) - 1
         if end > begin:
             stop, begin = bounds[end], end
-        else:  # not one fits, but its own row may hold it
+        else:  # no sentence fits the target, but a row may hold one
             stop = min(bounds[begin + 1], start + limit)
             begin += stop == bounds[begin + 1]
         yield start, stop, stop, stop, -1
         start = stop
 
 
-def _between(begin: int, end: int, rng: np.random.Generator) -> int:
-    """A place in (begin, end), all with equal chances; `end` if there is none."""
+def _split_point(begin: int, end: int, rng: np.random.Generator) -> int:
+    """Draw from (begin, end) uniformly; return `end` if the interval is empty."""
     middle = begin + 1
     return middle + int(rng.random() * (end - middle)) if end > middle else middle
 
 
-def _until(bounds: Sequence[int], begin: int, wanted: int) -> int:
-    """The end of the sentences from `begin` on that reach `wanted` tokens, or of all.
+def _reach(bounds: Sequence[int], begin: int, length: int) -> int:
+    """Return the end of the fewest sentences from `begin` on with `length` tokens.
 
-    There is at least one of them.
+    Return the end of the document if it has fewer; include at least one sentence.
     """
-    reached = bisect.bisect_left(bounds, bounds[begin] + wanted, begin + 1)
-    return min(reached, len(bounds) - 1)
+    end = bisect.bisect_left(bounds, bounds[begin] + length, begin + 1)
+    return min(end, len(bounds) - 1)
 
 
 def _another(
-    documents: Sequence[Sequence[int]], number: int, rng: np.random.Generator
+    documents: Sequence[Sequence[int]], index: int, rng: np.random.Generator
 ) -> Sequence[int]:
-    """A document other than that of this number, all with equal chances."""
+    """Draw uniformly from the documents other than `index`."""
     drawn = int(rng.random() * (len(documents) - 1))
-    return documents[drawn + (drawn >= number)]
+    return documents[drawn + (drawn >= index)]
 
 
 def _random_segment(
-    bounds: Sequence[int], wanted: int, rng: np.random.Generator
+    bounds: Sequence[int], length: int, rng: np.random.Generator
 ) -> tuple[int, int]:
-    """Sentences from a random one on, until `wanted` tokens or the document's end."""
+    """Return a segment of about `length` tokens that starts at a random sentence."""
     start = int(rng.random() * (len(bounds) - 1))
-    return bounds[start], bounds[_until(bounds, start, wanted)]
+    return bounds[start], bounds[_reach(bounds, start, length)]
 
 
 def _truncate(
     spans: Int64[np.ndarray, "N 5"], limit: int, rng: np.random.Generator
 ) -> int:
-    """Cut pairs to `limit` tokens, in place; returns how many tokens went.
+    """Truncate pairs to `limit` tokens in place; return the number of removed tokens.
 
-    One token at a time goes from the longer segment (the second, where they are
-    equal), from its front or its back with equal chances. In closed form: the longer
-    is cut to the other's length, then both in turn; the fronts' share is binomial.
+    Equivalent to removing one token at a time from the longer segment (the second if
+    they are equal), at its front or its back with equal probability.
     """
     first = spans[:, 1] - spans[:, 0]
     second = spans[:, 3] - spans[:, 2]
     excess = np.maximum(first + second - limit, 0)
+    # First shorten the longer segment to the other's length, then both alternately.
     uneven = np.minimum(np.abs(first - second), excess)
-    from_first_side = np.where(first > second, uneven, 0) + (excess - uneven) // 2
-    for column, removed in (
-        (0, from_first_side),
-        (2, excess - from_first_side),
-    ):
-        front = rng.binomial(removed, 0.5)
+    from_first = np.where(first > second, uneven, 0) + (excess - uneven) // 2
+    for column, removed in ((0, from_first), (2, excess - from_first)):
+        front = rng.binomial(removed, 0.5)  # tokens removed at the front
         spans[:, column] += front
         spans[:, column + 1] -= removed - front
     return int(excess.sum())

@@ -1,6 +1,6 @@
-"""Which documents are held out, and the order of the others in each pass over them.
+"""Hold out validation documents, and order the others for each training pass.
 
-Both follow from the seed, and from each document's source and its number in it.
+Both depend only on the seed, and on each document's source name and its index there.
 """
 
 import hashlib
@@ -18,51 +18,51 @@ from bert_jax.data.dataset_manifest import SPLITS
 def shuffle(
     config: PrepareConfig, number: int, chosen: Bool[np.ndarray, " N"]
 ) -> Int64[np.ndarray, " M"]:
-    """The chosen documents, in the order of pass `number`."""
-    # Three numbers, but the first of them not a split, are no chunk's seed.
+    """Return the chosen documents in the order of pass `number`."""
+    # A chunk's seed has a split's index in the middle, so this is no chunk's seed.
     seed = (config.seed, len(SPLITS), number) if number else config.seed
     order = np.random.default_rng(seed).permutation(len(chosen))
     return order[chosen[order]]
 
 
 def num_passes(config: PrepareConfig) -> int:
-    """How many passes the most used documents need."""
+    """Return the number of passes that the most used documents need."""
     return math.ceil(_uses(config).max())
 
 
 def _uses(config: PrepareConfig) -> Float64[np.ndarray, " I"]:
-    """How often the documents of each input are used, on average."""
+    """Return the average number of times that each input's documents are used."""
     weights = config.weights or (1.0,) * len(config.input)
-    # 0.7 * 10 must not be a bit more than 7.
+    # Round, because 0.7 * 10 must not be slightly more than 7.
     return np.round(np.array(weights, np.float64) * config.repeats, 9)
 
 
 def passes(
     config: PrepareConfig, corpus: Corpus, chosen: Bool[np.ndarray, " N"]
 ) -> list[Int64[np.ndarray, " _"]]:
-    """The order of the chosen documents in each pass.
+    """Return the order of the chosen documents in each pass.
 
-    A document to be used 2.3 times is used twice or, three in ten, thrice, by a hash of
-    it. Its uses lie evenly among the passes, the first anywhere, so that all passes
-    have much the same mixture.
+    If documents are to be used 2.3 times, a hash selects three in ten that are used
+    three times; the others are used twice. The uses of a document are spread evenly
+    over the passes from a hashed start, so that all passes have a similar mixture.
 
     Raises:
-        ValueError: a pass is left with too few documents.
+        ValueError: a pass has too few documents.
     """
     total = num_passes(config)
     uses = _uses(config)[corpus.inputs]
     if (uses == total).all():
         return [shuffle(config, number, chosen) for number in range(total)]
-    spread = uses[corpus.documents.file] + _fractions(config.seed, corpus, b"copies")
-    copies = np.floor(spread).astype(np.int64)
+    fractions = _fractions(config.seed, corpus, b"copies")
+    copies = np.floor(uses[corpus.documents.file] + fractions).astype(np.int64)
     first = _fractions(config.seed, corpus, b"first")
     orders = []
     for number in range(total):
-        # Copy j is in pass floor((j + first) * total / copies): is any in this one?
-        before, up_to = (
-            np.ceil(end * copies / total - first) for end in (number, number + 1)
-        )
-        orders.append(shuffle(config, number, chosen & (up_to > before)))
+        # Copy j is in pass floor((j + first) * total / copies). Count the copies before
+        # this pass and before the next; they differ if the document is in this pass.
+        before = np.ceil(number * copies / total - first)
+        before_next = np.ceil((number + 1) * copies / total - first)
+        orders.append(shuffle(config, number, chosen & (before_next > before)))
         if len(orders[-1]) < 2:
             raise ValueError(
                 f"weights={config.weights} and repeats={config.repeats} leave "
@@ -73,10 +73,13 @@ def passes(
 
 
 def held_out(config: PrepareConfig, corpus: Corpus) -> Bool[np.ndarray, " N"]:
-    """Which documents are for validation: at least two, unless none were asked for.
+    """Return the mask of validation documents: at least two, or none if not wanted.
 
-    A document's fate hangs on its source's name and its number in it, not on the rest
-    of the corpus.
+    The split of a document depends only on the seed, its source name and its index, and
+    not on the rest of the corpus.
+
+    Raises:
+        ValueError: there are too few documents for two splits.
     """
     count, fraction = len(corpus.documents), config.validation_fraction
     if not fraction:
@@ -93,21 +96,21 @@ def held_out(config: PrepareConfig, corpus: Corpus) -> Bool[np.ndarray, " N"]:
 
 
 def _fractions(seed: int, corpus: Corpus, purpose: bytes) -> Float64[np.ndarray, " N"]:
-    """A number in [0, 1) for each document, exact when a small whole one is added."""
+    """Return a hash in [0, 1) of each document, exact after adding a small integer."""
     return (_hashes(seed, corpus, purpose) >> np.uint64(32)) / 2.0**32
 
 
 def _hashes(
     seed: int, corpus: Corpus, purpose: bytes = b""
 ) -> UInt64[np.ndarray, " N"]:
-    """A number for each document, whose bits are as if drawn."""
+    """Return a 64-bit hash of each document's identity."""
     files = corpus.documents.file
     first = np.searchsorted(files, files)
 
-    def draw() -> Iterator[int]:
+    def hashes() -> Iterator[int]:
         for number, file in enumerate(files):
             identity = f"{seed} {number - first[number]} {corpus.sources[file]['name']}"
             digest = hashlib.blake2b(identity.encode(), digest_size=8, person=purpose)
             yield int.from_bytes(digest.digest())
 
-    return np.fromiter(draw(), np.uint64, len(files))
+    return np.fromiter(hashes(), np.uint64, len(files))

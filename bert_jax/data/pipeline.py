@@ -1,8 +1,8 @@
-"""Which rows a step reads, and reading them ahead of it.
+"""Choose the rows of each step, and prefetch batches.
 
 The rows of a step are a pure function of (dataset, seed, step): position p of the
 endless stream over N rows is row π(p mod N), where π is the permutation of epoch p ÷ N.
-Resuming is starting the range of steps elsewhere; there is no state to save.
+A resumed run starts at a later step; there is no iterator state to save.
 """
 
 import collections
@@ -28,7 +28,7 @@ _WORD = (1 << 64) - 1
 
 
 def _mix(value: int) -> int:
-    """splitmix64: the next well mixed 64 bits after state `value`."""
+    """Return the output of splitmix64 after state `value`, 64 bits."""
     value = (value + 0x9E3779B97F4A7C15) & _WORD
     value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _WORD
     value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _WORD
@@ -36,7 +36,7 @@ def _mix(value: int) -> int:
 
 
 def _mix_array(values: UInt64[np.ndarray, " B"]) -> UInt64[np.ndarray, " B"]:
-    """The finaliser of MurmurHash3 on each value."""
+    """Apply the finalizer of MurmurHash3 to each value."""
     values = (values ^ (values >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
     values = (values ^ (values >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
     return values ^ (values >> np.uint64(33))
@@ -45,7 +45,7 @@ def _mix_array(values: UInt64[np.ndarray, " B"]) -> UInt64[np.ndarray, " B"]:
 def _feistel(
     values: UInt64[np.ndarray, " B"], half: int, round_keys: list[int]
 ) -> UInt64[np.ndarray, " B"]:
-    """Where the network sends values of twice `half` bits."""
+    """Apply a balanced Feistel network to values of 2 * `half` bits."""
     shift, mask = np.uint64(half), np.uint64((1 << half) - 1)
     left, right = values >> shift, values & mask
     for round_key in round_keys:
@@ -56,11 +56,11 @@ def _feistel(
 def permute(
     positions: Int[np.ndarray, " B"], size: int, key: int
 ) -> Int64[np.ndarray, " B"]:
-    """Where the permutation of [0, size) drawn by `key` sends each position.
+    """Apply the permutation of [0, size) that `key` determines to each position.
 
-    A balanced Feistel network permutes the next power of four; a value beyond `size`
-    is sent through it again until it falls inside (cycle walking), which keeps it a
-    bijection and needs no memory, whatever the size.
+    A balanced Feistel network permutes [0, next power of four). It is applied again to
+    values outside [0, size) until they are inside (cycle walking), which is a bijection
+    and needs no memory for any size.
     """
     half = max(1, ((size - 1).bit_length() + 1) // 2)
     round_keys = [_mix(_mix(key) + number) for number in range(_ROUNDS)]
@@ -73,7 +73,7 @@ def permute(
 def row_numbers(
     size: int, seed: int, positions: Int[np.ndarray, " B"]
 ) -> Int64[np.ndarray, " B"]:
-    """The row at each position of the endless stream over `size` rows.
+    """Return the row at each position of the endless stream over `size` rows.
 
     Raises:
         ValueError: there are no rows.
@@ -90,18 +90,18 @@ def row_numbers(
 
 
 def host_slice(batch_size: int, host_index: int, host_count: int) -> slice:
-    """The contiguous part of a global batch that one host reads.
+    """Return the contiguous slice of a global batch that one host reads.
 
     Raises:
-        ValueError: the hosts do not divide the batch.
+        ValueError: the batch size is not a multiple of the number of hosts.
     """
     if batch_size % host_count:
         raise ValueError(
             f"batch_size={batch_size} is not a multiple of the {host_count} hosts; "
             f"{-(-batch_size // host_count) * host_count} would be."
         )
-    share = batch_size // host_count
-    return slice(host_index * share, (host_index + 1) * share)
+    size = batch_size // host_count
+    return slice(host_index * size, (host_index + 1) * size)
 
 
 def stream(
@@ -111,18 +111,18 @@ def stream(
     use_tensorflow: bool | None = None,
     prefetch: int = 2,
 ) -> Generator[Batch, None, None]:
-    """The batches `read(step)` of steps first_step … last_step - 1, read ahead.
+    """Yield the batches `read(step)` of steps first_step … last_step - 1, prefetched.
 
-    By tf.data where TensorFlow is installed (`use_tensorflow` says otherwise), else
-    by a plain iterator: the same batches. `read` runs in other threads; what it raises
-    is raised here. All batches have the shapes and dtypes of the first. Arrays may be
-    read-only. Closing the iterator frees its threads and buffers.
+    Uses tf.data if TensorFlow is installed, otherwise a plain iterator with the same
+    batches; `use_tensorflow` overrides this. `read` runs in other threads, and its
+    exceptions are raised here. All batches must have the shapes and dtypes of the
+    first. Arrays may be read-only. Closing the iterator frees threads and buffers.
     """
     if use_tensorflow is None:
         use_tensorflow = importlib.util.find_spec("tensorflow") is not None
-    use_tensorflow &= first_step < last_step  # no step, no shapes to ask of `read`
-    read_ahead = _tensorflow_stream if use_tensorflow else _plain_stream
-    return read_ahead(read, first_step, last_step, prefetch)
+    use_tensorflow &= first_step < last_step  # the shapes come from the first batch
+    make_stream = _tensorflow_stream if use_tensorflow else _plain_stream
+    return make_stream(read, first_step, last_step, prefetch)
 
 
 def _plain_stream(
@@ -144,21 +144,21 @@ def _plain_stream(
 def _tensorflow_stream(
     read: Read, first_step: int, last_step: int, prefetch: int
 ) -> Generator[Batch, None, None]:
-    # TensorFlow keeps the functions it is given until the process ends; this list,
-    # emptied at the end, keeps it from holding on to the rows that `read` reads.
+    # TensorFlow keeps the functions it is given until the process ends. It is given
+    # this list, emptied at the end, so that it does not keep the rows of `read` alive.
     reads = [read]
     failures: dict[int, Exception] = {}
     blank = {name: np.zeros_like(array) for name, array in read(first_step).items()}
 
-    def read_noting_failure(step: int) -> Batch:
-        # TensorFlow would wrap the error in one of its own, and log it besides.
+    def read_or_record_failure(step: int) -> Batch:
+        # TensorFlow would wrap the exception in one of its own, and log it.
         try:
             return reads[0](step)
         except Exception as error:
             failures[step] = error
             return blank
 
-    dataset = tensorflow_dataset(read_noting_failure, first_step, last_step)
+    dataset = tensorflow_dataset(read_or_record_failure, first_step, last_step)
     batches = dataset.prefetch(prefetch).as_numpy_iterator()
     try:
         for step, batch in zip(range(first_step, last_step), batches, strict=True):
@@ -166,19 +166,19 @@ def _tensorflow_stream(
                 raise failures[step]
             yield batch
     finally:
-        del batches  # ends the threads that read ahead, and waits for them
+        del batches  # stops the prefetching threads, and waits for them
         reads.clear()
 
 
 def tensorflow_dataset(read: Read, first_step: int, last_step: int) -> Any:
-    """A tf.data.Dataset of `read(step)` for each step, in order, of static shapes.
+    """Return a tf.data.Dataset of `read(step)` for each step, with static shapes.
 
-    `read(first_step)` is called once more beforehand, for shapes and dtypes.
+    To get shapes and dtypes, `read(first_step)` is called once more at the start.
     """
     tf = quiet_tensorflow()
-    example = read(first_step)
-    shapes = {name: array.shape for name, array in example.items()}
-    dtypes = [array.dtype for array in example.values()]
+    first_batch = read(first_step)
+    shapes = {name: array.shape for name, array in first_batch.items()}
+    dtypes = [array.dtype for array in first_batch.values()]
 
     def read_arrays(step: np.int64) -> list[np.ndarray]:
         batch = read(int(step))
@@ -192,26 +192,21 @@ def tensorflow_dataset(read: Read, first_step: int, last_step: int) -> Any:
         }
 
     options = tf.data.Options()
-    # Reading ahead is bounded by the numbers given here, not tuned behind our back.
-    options.autotune.enabled = False
-    as_it_is = tf.autograph.experimental.do_not_convert
+    options.autotune.enabled = False  # prefetch exactly as many batches as given here
+    unconverted = tf.autograph.experimental.do_not_convert(read_tensors)
     return (
         tf.data.Dataset.range(first_step, last_step)
-        .map(
-            as_it_is(read_tensors),
-            num_parallel_calls=_PARALLEL_READS,
-            deterministic=True,
-        )
+        .map(unconverted, num_parallel_calls=_PARALLEL_READS, deterministic=True)
         .with_options(options)
     )
 
 
 @functools.cache
 def quiet_tensorflow() -> Any:
-    """TensorFlow, quiet, and kept off the accelerators, whose memory it would grab."""
+    """Import TensorFlow without its log lines and without access to GPU memory."""
     quieten_tensorflow(os.environ)
     import tensorflow as tf
 
-    with contextlib.suppress(RuntimeError):  # the program has already placed them
+    with contextlib.suppress(RuntimeError):  # devices are already initialized
         tf.config.set_visible_devices([], "GPU")
     return tf

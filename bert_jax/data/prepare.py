@@ -1,8 +1,8 @@
-"""Text → a dataset: the corpus is cut into chunks, whose rows are put into shards.
+"""Make a dataset from text: split the corpus into chunks, write their rows to shards.
 
-What a chunk holds and how it turns out depends on the input and the seed alone, so
-chunks may be written by any number of processes, in any order, in several runs.
-Memory holds the index of the documents, and one chunk a process.
+The documents of a chunk and its rows depend on the input and the seed alone, so chunks
+may be written by any number of processes, in any order, and in several runs. Memory
+holds the index of the documents and one chunk per process.
 """
 
 import collections
@@ -48,7 +48,7 @@ from bert_jax.terminal.messages import say
 from bert_jax.tokenization import Tokenizer
 
 _SECONDS_BETWEEN_REPORTS = 2
-# Options that the manifest gives elsewhere, or that change nothing in the dataset.
+# Options that the manifest has in other fields, or that do not affect the dataset.
 _NOT_RECORDED = (
     "input tokenizer output sequence_length pairs workers engine beam_options "
     "tfds_data_dir strict"
@@ -60,17 +60,17 @@ def prepare(
     report: Callable[[str], None] = say,
     layout: Layout = DEFAULT_LAYOUT,
 ) -> dict[str, Any]:
-    """Make the dataset that `config` describes; returns its manifest.
+    """Make the dataset that `config` describes; return its manifest.
 
-    An interrupted run is continued by the same call: chunks that are done are kept.
-    A dataset that is finished and the same is left as it is. With more than one
-    worker, a script must call this under `if __name__ == "__main__":`, because each
-    process imports the script anew.
+    To continue an interrupted run, call this again: finished chunks are kept. If the
+    same dataset is already finished, nothing is written. With more than one worker, a
+    script must call this under `if __name__ == "__main__":`, because each process
+    imports the script again.
 
     Raises:
         FileNotFoundError: an input pattern matches no file; there is no tokenizer.
-        FileExistsError: the output holds something else, or another process is at it.
-        ValueError: too few documents; a source that cannot be read as it should.
+        FileExistsError: the output holds something else, or another process writes it.
+        ValueError: there are too few documents; a source is damaged or invalid.
         RuntimeError: a worker process died.
     """
     require_language(config.language)
@@ -99,12 +99,12 @@ def prepare(
 def _describe_plan(
     config: PrepareConfig, tokenizer: Tokenizer, corpus: Corpus, layout: Layout
 ) -> dict[str, Any]:
-    """Everything that the dataset's rows depend on."""
+    """Return everything that the dataset's rows depend on."""
     dtype = dtype_of(config, tokenizer)
     options = dataclasses.asdict(config)
     for name in _NOT_RECORDED:
         del options[name]
-    # Datasets older than these are as they would be now.
+    # Leave out new options at their defaults, so that older datasets still match.
     if not config.pack:
         del options["pack"]
     if layout.chunk_bytes != DEFAULT_LAYOUT.chunk_bytes:
@@ -129,7 +129,7 @@ def _write_all(
     tokenizer: Tokenizer,
     report: Callable[[str], None],
 ) -> list[GrowingShard]:
-    """Write the rows that are not there yet; all shards, in order."""
+    """Write the rows of all unfinished chunks; return all shards, in order."""
     output = epath.Path(config.output)
     shards = growing_shards(output, chunks, dtype_of(config, tokenizer))
     done = {name for shard in shards.values() for name in shard.results}
@@ -141,32 +141,32 @@ def _write_all(
         for name, shard in shards.items():
             shard.add((c, results[c.name]) for c in todo if c.shard == name)
     else:
-        _write_here(config, files, todo, shards, report)
+        _write_locally(config, files, todo, shards, report)
     return list(shards.values())
 
 
-def _write_here(
+def _write_locally(
     config: PrepareConfig,
     files: list[str],
     todo: list[Chunk],
     shards: dict[str, GrowingShard],
     report: Callable[[str], None],
 ) -> None:
-    """Write the rows of chunks by processes of this machine, and tell how far it is."""
+    """Write the rows of chunks with local processes, and report the progress."""
     total = sum(int(chunk.documents.length.sum()) for chunk in todo)
-    start = shown = time.monotonic()
+    start = reported = time.monotonic()
     size = 0
     before = sum(len(shard.results) for shard in shards.values())
-    tokens = sum(shard.counted("tokens") for shard in shards.values())
+    tokens = sum(shard.total("tokens") for shard in shards.values())
     with contextlib.closing(write_chunks(config, files, todo)) as finished:
         for done, (chunk, result) in enumerate(finished, 1):
             shards[chunk.shard].add([(chunk, result)])
             tokens += result["counts"]["tokens"]
             size += int(chunk.documents.length.sum())
             now = time.monotonic()
-            if now - shown < _SECONDS_BETWEEN_REPORTS and size < total:
+            if now - reported < _SECONDS_BETWEEN_REPORTS and size < total:
                 continue
-            shown, speed = now, size / (now - start)
+            reported, speed = now, size / (now - start)
             report(
                 f"{before + done}/{before + len(todo)} chunks, {tokens / 1e6:.1f} M "
                 f"tokens, {speed / 1e6:.2f} MB/s, {(total - size) / speed:.0f} s left"
@@ -180,10 +180,10 @@ def _finish(
     shards: list[GrowingShard],
     dropped_before: dict[str, int],
 ) -> dict[str, Any]:
-    """Add up the chunks' results and write the manifest, which ends the work.
+    """Add up the chunks' results, finish the shards, and write the manifest last.
 
     Raises:
-        ValueError: there is no pair at all.
+        ValueError: there is no pair.
     """
     counts: dict[str, Any] = {}
     dropped = collections.Counter(dropped_before)
@@ -196,8 +196,8 @@ def _finish(
         if added:
             counts[split] = dict(added)
         if added and (kind := LABEL_1.get(plan["pairs"])):
-            share = added[f"{kind}_pairs"] / max(added["pairs"], 1)
-            counts[split][f"{kind}_share"] = round(share, 6)
+            fraction = added[f"{kind}_pairs"] / max(added["pairs"], 1)
+            counts[split][f"{kind}_share"] = round(fraction, 6)
     if not counts["train"]["pairs"]:
         _remove(output, shards)
         raise ValueError(
@@ -216,7 +216,7 @@ def _finish(
 
 
 def _remove(output: epath.Path, shards: list[GrowingShard]) -> None:
-    """Remove what was written to the output, and it if it held nothing else."""
+    """Remove everything written to the output, and the output itself if it is empty."""
     for shard in shards:
         (output / shard.name).unlink(missing_ok=True)
     (output / "tokenizer").rmtree()
@@ -227,19 +227,17 @@ def _remove(output: epath.Path, shards: list[GrowingShard]) -> None:
 
 def _summary(output: epath.Path, manifest: dict[str, Any]) -> str:
     train = manifest["counts"]["train"]
-    number = dict.fromkeys(SPLITS, 0)
+    num_rows = dict.fromkeys(SPLITS, 0)
     for shard in manifest["shards"]:
-        number[shard["split"]] += shard["rows"]
-    cells = train["tokens"] + train["padding"]
-    shares = [f"{train['padding'] / cells:.1%} padding"]
-    if "padding_unpacked" in train:
-        cells = train["tokens"] + train["padding_unpacked"]
-        before = f"{train['padding_unpacked'] / cells:.1%}"
-        shares[0] += f" ({before} unpacked)"
+        num_rows[shard["split"]] += shard["rows"]
+    tokens = train["tokens"]
+    details = f"{train['padding'] / (tokens + train['padding']):.1%} padding"
+    if (unpacked := train.get("padding_unpacked")) is not None:
+        details += f" ({unpacked / (tokens + unpacked):.1%} unpacked)"
     if kind := LABEL_1.get(manifest["pairs"]):
-        shares.append(f"{train[f'{kind}_share']:.1%} {kind} pairs")
+        details += f", {train[f'{kind}_share']:.1%} {kind} pairs"
     return (
-        f"{output}: {number['train']} rows for training, "
-        f"{number['validation']} for validation; "
-        f"{train['tokens'] / 1e6:.1f} M tokens, {', '.join(shares)}."
+        f"{output}: {num_rows['train']} rows for training, "
+        f"{num_rows['validation']} for validation; {tokens / 1e6:.1f} M tokens, "
+        f"{details}."
     )

@@ -1,17 +1,17 @@
-"""The row: one NumPy dtype, its memory-mapped shards, and the dataset they make.
+"""Datasets: rows of one NumPy dtype in memory-mapped shards.
 
 A dataset is a directory of `train-00000-of-00007.npy` … and `validation-….npy` shards,
 the tokenizer's files, and a `manifest.json` written last. A row holds unmasked text:
 
     tokens [T]              ids, padded at the end
-    first [K]               where a pair's [CLS] stands
-    second [K]              where its second segment starts
+    first [K]               position of a pair's [CLS]
+    second [K]              position at which its second segment starts
     end [K]                 one past its last [SEP]; 0: no pair
-    next_sentence_label [K] 0: the second segment follows the first; 1: it is random;
-                            -1: none
+    next_sentence_label [K] 0: the second segment follows the first; 1: it is random
+                            or swapped; -1: none
 
-T is the sequence length, K the most pairs a row. All else (segment ids, attention
-mask) follows from these on the device.
+T is the sequence length, K the maximum number of pairs in a row. Segment ids and the
+attention mask are computed from these fields on the device.
 """
 
 import dataclasses
@@ -42,17 +42,17 @@ from bert_jax.tokenization import Tokenizer
 
 
 def write_rows(path: epath.Path, rows: Shaped[np.ndarray, " N"]) -> None:
-    """Write rows to a local `.npy` file, in one piece or not at all."""
+    """Write rows to a local `.npy` file, atomically."""
     atomic_write(path, shard_header(rows.dtype, len(rows)), as_bytes(rows))
 
 
 def as_bytes(rows: Shaped[np.ndarray, " N"]) -> memoryview:
-    """The memory of contiguous rows."""
+    """Return the bytes of rows."""
     return np.ascontiguousarray(rows).view(np.uint8).data
 
 
 class Rows:
-    """The rows of one split, numbered through its shards, in memory maps."""
+    """The rows of one split in memory maps, numbered across its shards."""
 
     def __init__(
         self, dtype: np.dtype[np.void], shards: Sequence[np.ndarray | UnmappedShard]
@@ -69,7 +69,7 @@ class Rows:
         return int(self._ends[-1]) if len(self._ends) else 0
 
     def gather(self, numbers: Int[np.ndarray, " B"]) -> Shaped[np.ndarray, " B"]:
-        """The rows of these numbers, in this order, as one structured array.
+        """Return the rows with these numbers, in this order, as a structured array.
 
         Raises:
             IndexError: a number is not in [0, len(self)).
@@ -82,14 +82,14 @@ class Rows:
         shard_numbers = np.searchsorted(self._ends, numbers, side="right")
         from_end = (numbers - self._ends[shard_numbers]).tolist()
         rows = np.empty(len(numbers), self._bytes)
-        # One copy a row: grouping rows by shard costs more, by far with many shards.
+        # Copy row by row: grouping by shard is slower, much slower with many shards.
         for i, shard_number in enumerate(shard_numbers.tolist()):
             rows[i] = self._shards[shard_number][from_end[i]]
         return rows.view(self.dtype)
 
 
 def columns(rows: Shaped[np.ndarray, " B"]) -> dict[str, np.ndarray]:
-    """The fields of a structured array, each contiguous: what a batch is made of."""
+    """Return the fields of a structured array as contiguous arrays, to make a batch."""
     names = rows.dtype.names
     assert names is not None
     return {name: np.ascontiguousarray(rows[name]) for name in names}
@@ -106,15 +106,15 @@ class Dataset:
 
     @property
     def sequence_length(self) -> int:
-        """Tokens a row."""
+        """The number of tokens in a row."""
         return int(self.manifest["sequence_length"])
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer whose ids the rows hold.
+        """The tokenizer that made the rows.
 
         Raises:
-            DamagedError: the one that is there is another.
+            DamagedError: the directory holds another tokenizer.
         """
         verify_files(self.path, self.manifest["tokenizer"]["files"])
         tokenizer = Tokenizer.load(self.path / "tokenizer")
@@ -127,7 +127,7 @@ class Dataset:
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """sha256 of the content: independent of where it lies and who prepared it."""
+        """sha256 of the content: independent of its path and of who prepared it."""
         content = {
             "row": self.manifest["row"],
             "tokenizer": self.manifest["tokenizer"]["fingerprint"],
@@ -139,18 +139,18 @@ class Dataset:
 def open_dataset(
     path: str | os.PathLike[str], verify: bool = False, once: bool = False
 ) -> Dataset:
-    """Open the dataset that `bert-jax prepare` left in directory `path`.
+    """Open the dataset that `bert-jax prepare` wrote to directory `path`.
 
-    One in a bucket is first copied to this machine, once: rows are read by memory maps.
-    Every shard must be there in its full size.
+    A dataset in a bucket is first copied to this machine, once, because rows are read
+    through memory maps. Every shard must exist and have its full size.
 
     Args:
-        verify: compare checksums too.
-        once: but not those of files that are as they were when this was done before.
+        verify: also compare checksums.
+        once: skip the checksums of files that have not changed since they last matched.
 
     Raises:
-        FileNotFoundError: no manifest, so the dataset is absent or unfinished.
-        DamagedError: a file is missing or is not what the manifest says.
+        FileNotFoundError: there is no manifest: the dataset is absent or unfinished.
+        DamagedError: a file is missing or differs from the manifest.
         ValueError: the dataset has another format version.
     """
     root = open_directory(path)
@@ -164,11 +164,11 @@ def open_dataset(
         compare = verify_once if once else verify_files
         compare(root, dataset_files(root, manifest))
     dtype = dtype_from_json(manifest["row"])
-    shards = iter(open_shards(root, manifest["shards"], dtype))
-    rows: dict[str, list[np.ndarray | UnmappedShard]] = {s: [] for s in SPLITS}
-    for entry in manifest["shards"]:
-        rows[entry["split"]].append(next(shards))
-    dataset = Dataset(root, manifest, *(Rows(dtype, rows[split]) for split in SPLITS))
+    shards: dict[str, list[np.ndarray | UnmappedShard]] = {s: [] for s in SPLITS}
+    entries = manifest["shards"]
+    for entry, shard in zip(entries, open_shards(root, entries, dtype), strict=True):
+        shards[entry["split"]].append(shard)
+    dataset = Dataset(root, manifest, *(Rows(dtype, shards[s]) for s in SPLITS))
     if verify:
-        _ = dataset.tokenizer  # is it the one whose ids the rows hold?
+        _ = dataset.tokenizer  # raises if it is not the one that made the rows
     return dataset

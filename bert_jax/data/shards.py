@@ -1,8 +1,8 @@
-"""Shards: NumPy's .npy files of rows, of about 1 GB, read in random order.
+"""Shards: NumPy .npy files of rows, of about 1 GB, read in random order.
 
-A row is copied out of a memory map. A map holds a file open, and a process may hold
-only so many: shards beyond them, as in datasets of version 0.1.0 with one for every
-4 MiB of text, are opened anew for each row.
+Rows are copied from memory maps. A memory map keeps its file open, and the number of
+open files is limited. Shards beyond the limit are opened again for each row, as may
+happen with datasets of version 0.1.0, which have a shard for each 4 MiB of text.
 """
 
 import contextlib
@@ -21,15 +21,15 @@ from bert_jax.storage.files import is_regular_file
 from bert_jax.storage.manifest import DamagedError, leaves
 
 _RESERVED = 256
-"""Open files that are left to the rest of the process."""
+"""Open files reserved for the rest of the process."""
 _MAX_MAPS = 1 << 14
-"""Linux allows a process 65,530 maps, of all kinds."""
+"""Linux allows a process 65,530 memory maps of all kinds."""
 
 
 def row_dtype(
     sequence_length: int, vocab_size: int, pairs_per_row: int = 1
 ) -> np.dtype[np.void]:
-    """The packed little-endian dtype of a row."""
+    """Return the packed little-endian dtype of a row."""
     tokens = "<u2" if vocab_size <= 1 << 16 else "<u4"
     return np.dtype(
         [
@@ -43,15 +43,15 @@ def row_dtype(
 
 
 def dtype_to_json(dtype: np.dtype[np.void]) -> list[list[Any]]:
-    """The dtype as JSON values: [name, type, shape] of each field."""
+    """Return the dtype as JSON values: [name, type, shape] of each field."""
     return [[field[0], field[1], list(*field[2:])] for field in dtype.descr]
 
 
 def dtype_from_json(fields: list[list[Any]]) -> np.dtype[np.void]:
-    """The dtype that `dtype_to_json` turned into `fields`.
+    """Return the dtype that `dtype_to_json` converted to `fields`.
 
     Raises:
-        ValueError: it is not that of a row.
+        ValueError: it is not the dtype of a row.
     """
     try:
         (length,), (pairs,) = fields[0][2], fields[1][2]
@@ -66,13 +66,13 @@ def dtype_from_json(fields: list[list[Any]]) -> np.dtype[np.void]:
     return dtype
 
 
-def shard_name(split: str, number: int, count: int) -> str:
-    """The file name of shard `number` of `count`."""
-    return f"{split}-{number:05d}-of-{count:05d}.npy"
+def shard_name(split: str, number: int, num_shards: int) -> str:
+    """Return the file name of shard `number` of `num_shards`."""
+    return f"{split}-{number:05d}-of-{num_shards:05d}.npy"
 
 
 def shard_header(dtype: np.dtype[np.void], rows: int) -> bytes:
-    """What stands before so many rows in a shard; as long whatever their number."""
+    """Return the .npy header of a shard; its length does not depend on `rows`."""
     header = io.BytesIO()
     values = {"descr": dtype.descr, "fortran_order": False, "shape": (rows,)}
     np.lib.format.write_array_header_1_0(header, values)
@@ -80,7 +80,7 @@ def shard_header(dtype: np.dtype[np.void], rows: int) -> bytes:
 
 
 class UnmappedShard:
-    """Rows of a shard that is open only while one of them is read."""
+    """The rows of a shard whose file is open only while a row is read."""
 
     def __init__(self, path: epath.Path, offset: int, rows: int, size: int) -> None:
         self._path, self._offset = os.fspath(path), offset
@@ -90,34 +90,34 @@ class UnmappedShard:
         return self._rows
 
     def __getitem__(self, number: int) -> np.void:
-        """The bytes of a row; -1 is the last one."""
-        place = self._offset + number % self._rows * self._size
+        """Return the bytes of a row; -1 is the last row."""
+        offset = self._offset + number % self._rows * self._size
         descriptor = os.open(self._path, os.O_RDONLY)
         try:
-            content = os.pread(descriptor, self._size, place)
+            content = os.pread(descriptor, self._size, offset)
         finally:
             os.close(descriptor)
         if len(content) != self._size:
-            raise DamagedError(f"{self._path} has become shorter while it was read.")
+            raise DamagedError(f"{self._path} became shorter while it was read.")
         return np.void(content)
 
 
 def open_shards(
     root: epath.Path, entries: Sequence[dict[str, Any]], dtype: np.dtype[np.void]
 ) -> list[Shaped[np.ndarray, " N"] | UnmappedShard]:
-    """The shards of these entries of a manifest, by maps as far as files allow.
+    """Open the shards of a manifest's entries, as memory maps as far as possible.
 
     Raises:
-        DamagedError: one is missing, lies elsewhere behind a link, or is no shard of
-            so many such rows.
+        DamagedError: a shard is missing, is a link to outside of `root`, or does not
+            hold the rows that the manifest names.
     """
-    spare = _spare_files(len(entries))
-    if spare < len(entries):
+    max_maps = _max_open_files(len(entries))
+    if max_maps < len(entries):
         print(
-            f"{root}: {len(entries) - spare} of {len(entries)} shards are opened anew "
-            "for each row, as this process may hold too few files open; to read them "
-            "faster, raise `ulimit -n`, or prepare the dataset again: it will have few "
-            "shards.",
+            f"{root}: {len(entries) - max_maps} of {len(entries)} shards are opened "
+            "again for each row, because this process may not hold enough files open; "
+            "to read them faster, raise `ulimit -n`, or prepare the dataset again: it "
+            "will have few shards.",
             file=sys.stderr,
         )
     shards: list[np.ndarray | UnmappedShard] = []
@@ -132,7 +132,7 @@ def open_shards(
             )
         if not rows:
             shards.append(np.empty(0, dtype))
-        elif number < spare:
+        elif number < max_maps:
             # A plain view: np.memmap's own indexing is several times slower.
             mapped = np.memmap(path, dtype, "r", offset, (rows,))
             shards.append(mapped.view(np.ndarray))
@@ -148,19 +148,19 @@ def _check_file(root: epath.Path, path: epath.Path, size: int) -> None:
         raise DamagedError(f"{path} is a link to outside of {root}; copy the file.")
     if not is_regular_file(path):
         raise DamagedError(f"{path} is not a regular file; prepare the dataset again.")
-    if (found := path.stat().length) != size:
+    if (length := path.stat().length) != size:
         raise DamagedError(
-            f"{path} has {found} bytes instead of {size}; prepare the dataset again."
+            f"{path} has {length} bytes instead of {size}; prepare the dataset again."
         )
 
 
 def _read_header(path: epath.Path, dtype: np.dtype[np.void], rows: int) -> int:
-    """Where the rows begin in a shard that holds so many of this dtype."""
+    """Check a shard's header; return the offset of its rows."""
     expected = shard_header(dtype, rows)
     with path.open("rb") as file:
         if file.read(len(expected)) == expected:
             return len(expected)
-        # Another version of NumPy may fill it up with other spaces.
+        # Other versions of NumPy may pad the header with other spaces.
         file.seek(0)
         try:
             with warnings.catch_warnings():
@@ -170,7 +170,7 @@ def _read_header(path: epath.Path, dtype: np.dtype[np.void], rows: int) -> int:
                     raise ValueError(f"its .npy version is {version}, not (1, 0)")
                 header = np.lib.format.read_array_header_1_0(file)
         except Exception as error:
-            # NumPy's parser raises errors of many kinds: TokenError, SyntaxError, …
+            # NumPy's parser raises many kinds of errors: TokenError, SyntaxError, …
             reason = " ".join(str(error).split())[:160].rstrip(".")
             raise DamagedError(
                 f"{path} is not a shard: {reason}; prepare the dataset again."
@@ -183,10 +183,10 @@ def _read_header(path: epath.Path, dtype: np.dtype[np.void], rows: int) -> int:
         return file.tell()
 
 
-def _spare_files(wanted: int) -> int:
-    """How many more files this process may hold open, of those that are wanted.
+def _max_open_files(wanted: int) -> int:
+    """Return how many of the wanted files this process can open in addition.
 
-    If they are too few, it first asks for as many as the system allows it.
+    If the limit is too low, first raise it as far as the system allows.
     """
     wanted = min(wanted, _MAX_MAPS)
     try:

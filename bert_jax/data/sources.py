@@ -1,7 +1,7 @@
-"""What `--input` names: text files, JSON lines, Parquet, TFDS, installed documentation.
+"""Sources that `--input` names: text, JSON lines, Parquet, TFDS, documentation.
 
-Text comes as pieces of bytes, in which blank lines part documents. Records, each of
-them a document, are read by `structured.py`.
+This module reads text in pieces of bytes, in which blank lines separate documents.
+`structured.py` reads records, each of which is a document.
 """
 
 import codecs
@@ -20,54 +20,54 @@ from typing import IO, Any, Literal
 from bert_jax.storage.files import require_regular_file
 
 PIECE = 1 << 22
-"""Bytes that a file is read in, and as many more up to the end of a line."""
+"""Bytes in a piece of a file; up to as many more complete its last line."""
 BOM = b"\xef\xbb\xbf"
 DOCUMENTATION = "installed-documentation"
 TFDS = "tfds:"
 
 _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
-# Read as text, these would be noise that nobody notices.
+# Read as text, these would be noise, without an error.
 _NOT_READ = ".bz2 .xz .lz4 .zip .7z .tar .tgz .tar.gz .tar.zst .parquet.gz .parquet.zst"
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """One file, one TFDS dataset, or the documentation of what is installed."""
+    """One file, one TFDS dataset, or the documentation of the installed libraries."""
 
     name: str
-    """A file's base name: a dataset does not say where it was made."""
+    """A file's base name, so that datasets do not depend on local paths."""
     path: str
-    """As it was given; of a pattern, the file that matched."""
+    """The path as given, or the file that matched a pattern."""
     kind: Literal["text", "jsonl", "parquet", "tfds", "documentation"]
     compression: str = ""
-    """"gzip", "zstd", or none."""
+    """"gzip", "zstd", or empty."""
     input: int = 0
-    """The number of the first entry of --input that names it."""
+    """The index of the first --input entry that names it."""
 
     @property
     def in_place(self) -> bool:
-        """Whether its documents are stretches of the file itself."""
+        """Whether its documents are spans of the file itself."""
         return self.kind == "text" and not self.compression
 
     @property
     def holds_records(self) -> bool:
-        """Whether each record is a document, and not what blank lines part."""
+        """Whether each record is a document; otherwise blank lines separate them."""
         return self.kind in ("jsonl", "parquet", "tfds")
 
 
 def find_sources(inputs: Sequence[str]) -> list[Source]:
-    """What the entries of --input name, each once, sorted by path.
+    """Return the sources that the entries of --input name, each once, sorted by path.
 
     Raises:
         FileNotFoundError: an entry matches no file.
-        ValueError: an entry is an address, or a file of a kind that is not read.
+        ValueError: an entry is an address, or a file of an unsupported kind.
     """
-    found: dict[str, Source] = {}
+    sources: dict[str, Source] = {}
     for number, entry in enumerate(inputs):
         for source in _sources_of(entry, number):
-            found.setdefault(os.path.abspath(source.path), source)
-    return sorted(found.values(), key=lambda source: source.path)
+            sources.setdefault(os.path.abspath(source.path), source)
+    return sorted(sources.values(), key=lambda source: source.path)
 
 
 def _sources_of(entry: str, number: int) -> list[Source]:
@@ -79,7 +79,7 @@ def _sources_of(entry: str, number: int) -> list[Source]:
         raise ValueError(
             f"input {entry!r} is an address; download it first and give the file."
         )
-    # A path may hold brackets of its own: what exists is no pattern.
+    # A path may itself contain brackets: an existing path is not a pattern.
     matches = [entry] if os.path.exists(entry) else glob.glob(entry)
     for path in matches:
         if not os.path.isdir(path):
@@ -98,7 +98,7 @@ def _file(path: str, number: int) -> Source:
     if path.lower().endswith(tuple(_NOT_READ.split())):
         raise ValueError(
             f"input {path!r} is of a kind that is not read; unpack it, "
-            "and give text (as it is, .gz or .zst), .jsonl or .parquet."
+            "and give text (plain, .gz or .zst), .jsonl or .parquet."
         )
     compression = _COMPRESSIONS.get(suffix, "")
     name = stem if compression else path.lower()
@@ -107,17 +107,17 @@ def _file(path: str, number: int) -> Source:
         kind = "jsonl"
     elif name.endswith(".parquet"):
         kind = "parquet"
-    # The same whatever the locale, and always text that can be written.
+    # Independent of the locale, and always valid UTF-8.
     base = os.fsencode(os.path.basename(path)).decode("utf-8", "backslashreplace")
     return Source(base, path, kind, compression, number)
 
 
 @contextlib.contextmanager
 def open_file(source: Source) -> Iterator[IO[bytes]]:
-    """The file's bytes, decompressed.
+    """Open the file for reading, decompressed.
 
     Raises:
-        ValueError: what is compressed is cut short or damaged.
+        ValueError: a compressed file is truncated or damaged.
     """
     with open(source.path, "rb") as file:
         if not source.compression:
@@ -131,25 +131,25 @@ def open_file(source: Source) -> Iterator[IO[bytes]]:
             stream: Any = pyarrow.CompressedInputStream(file, source.compression)
             yield io.BufferedReader(stream, PIECE)
         except OSError as error:
-            if error.errno is not None:  # the disk's complaint, not the library's
+            if error.errno is not None:  # an error of the disk, not of the content
                 raise
             raise _damaged(source, str(error)) from error
 
 
-def _damaged(source: Source, what: str) -> ValueError:
+def _damaged(source: Source, reason: str) -> ValueError:
     return ValueError(
-        f"{source.path} is damaged or not {source.compression} ({what}); "
+        f"{source.path} is damaged or not {source.compression} ({reason}); "
         "get it again or leave it out."
     )
 
 
 def read_pieces(source: Source, strict: bool) -> Iterator[bytes]:
-    """Text in bounded pieces that end where a line does.
+    """Yield the text in bounded pieces that end at the end of a line.
 
-    Only a line of more than two pieces is cut inside. `strict` checks that it is UTF-8.
+    Only lines longer than a piece may be split. If `strict`, check that it is UTF-8.
 
     Raises:
-        ValueError: what is compressed is damaged; the text is not UTF-8.
+        ValueError: a compressed file is damaged; the text is not UTF-8.
     """
     assert not source.holds_records
     documentation = source.kind == "documentation"
@@ -162,12 +162,12 @@ def _file_pieces(source: Source) -> Iterator[bytes]:
         while piece := file.read(PIECE):
             piece += file.readline(PIECE)
             while piece.endswith(b"\r") and (more := file.read(1)):
-                piece += more  # it may end the line together with a line feed
+                piece += more  # keep CR and LF in one piece
             yield piece
 
 
 def _documentation() -> Iterator[bytes]:
-    """A piece for each library, with a blank line after it."""
+    """Yield a piece for each library, with a blank line after it."""
     with tempfile.TemporaryDirectory() as folder:
         write_documentation(Path(folder) / "text")
         for path in sorted(Path(folder).glob("text/*.txt")):
@@ -176,14 +176,14 @@ def _documentation() -> Iterator[bytes]:
 
 def write_documentation(folder: Path) -> None:
     """Write the text of `installed-documentation`, a file for each library."""
-    # Named and not imported: it belongs to the demo, which stands on all the rest.
+    # Imported by name, because `data` must not depend on `demo`.
     module = importlib.import_module("bert_jax.demo.installed_documentation")
     module.write_corpus(folder)
 
 
 def _strict(pieces: Iterator[bytes], path: str) -> Iterator[bytes]:
     decoder = codecs.getincrementaldecoder("utf-8")()
-    offset = 0  # in the file, of the end of the piece
+    offset = 0  # of the end of the piece in the file
     try:
         for piece in pieces:
             offset += len(piece)
@@ -191,7 +191,7 @@ def _strict(pieces: Iterator[bytes], path: str) -> Iterator[bytes]:
             yield piece
         decoder.decode(b"", final=True)
     except UnicodeDecodeError as error:
-        # What it could not decode includes the end of the piece before.
+        # error.object includes undecoded bytes from the end of the previous piece.
         place = offset - len(error.object) + error.start
         byte = error.object[error.start]
         raise ValueError(

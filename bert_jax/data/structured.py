@@ -1,23 +1,22 @@
-"""Records that hold a text: JSON lines, Parquet, TensorFlow Datasets.
+"""Read records with a text field: JSON lines, Parquet, TensorFlow Datasets.
 
-The text is UTF-8 as far as the source has it so; other bytes are passed on as they are.
+Texts are bytes, in UTF-8 if the source is valid; invalid bytes are passed on unchanged.
 """
 
 import collections
 import contextlib
 import json
-import os
 import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from bert_jax.config import TextConfig
+from bert_jax.data.pipeline import quiet_tensorflow
 from bert_jax.data.sources import BOM, TFDS, Source, open_file
-from bert_jax.storage.quiet_tensorflow import quieten_tensorflow
 
-Record = tuple[str, bytes]
-"""Where it stands, and its text."""
+LocatedText = tuple[str, bytes]
+"""The location of a record, for error messages, and its text."""
 
 _ROWS_A_BATCH = 256
 _KINDS = {
@@ -28,18 +27,18 @@ _KINDS = {
     dict: "an object",
 }
 _SURROGATE = re.compile("[\ud800-\udfff]")
-# But for those that stand for bytes, by Python's error handler "surrogateescape".
+# Without those that Python's error handler "surrogateescape" uses for bytes.
 _OTHER_SURROGATE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 
 
 def read_records(
     source: Source, config: TextConfig, dropped: collections.Counter[str]
 ) -> Iterator[bytes]:
-    """The text of each record; those without any are counted in `dropped`.
+    """Yield the text of each record; count records without text in `dropped`.
 
     Raises:
-        ValueError: the source is damaged, lacks the field, or holds no text in it; the
-            text is not UTF-8 and `config.strict`.
+        ValueError: the source is damaged, or has no such text field; a text is not
+            UTF-8 and `config.strict` is set.
     """
     read = {"jsonl": _read_jsonl, "parquet": _read_parquet, "tfds": _read_tfds}
     for where, text in read[source.kind](source, config):
@@ -56,12 +55,12 @@ def _require_utf8(text: bytes, where: str, field: str) -> None:
         text.decode()
     except UnicodeDecodeError as error:
         raise ValueError(
-            f"{where}: {field!r} is not UTF-8 at its byte {error.start}; mend it, or "
+            f"{where}: {field!r} is not UTF-8 at its byte {error.start}; fix it, or "
             "without --strict such bytes are replaced and counted."
         ) from error
 
 
-def _read_jsonl(source: Source, config: TextConfig) -> Iterator[Record]:
+def _read_jsonl(source: Source, config: TextConfig) -> Iterator[LocatedText]:
     with open_file(source) as file:
         for number, line in enumerate(file, 1):
             line = (line.removeprefix(BOM) if number == 1 else line).strip()
@@ -79,7 +78,7 @@ def _json_text(line: bytes, field: str) -> bytes:
     except UnicodeDecodeError:
         content, surrogate = line.decode(errors="surrogateescape"), _OTHER_SURROGATE
     try:
-        # No number is asked for, and Python refuses whole ones of 4,300 digits.
+        # parse_int: Python refuses integers of 4,300 digits; no number is needed here.
         record = json.loads(content, parse_int=float)
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON ({error.msg}, column {error.colno}).") from error
@@ -91,20 +90,20 @@ def _json_text(line: bytes, field: str) -> bytes:
         raise ValueError(_no_field(field, record))
     if not isinstance(text := record[field], str):
         raise ValueError(f"{field!r} holds {_KINDS[type(text)]}; it must be a string.")
-    # Half of a pair is no character: it becomes a byte that no UTF-8 has.
+    # A lone surrogate is not a character: replace it by a byte that UTF-8 never has.
     return surrogate.sub("\udcff", text).encode(errors="surrogateescape")
 
 
 def _no_field(field: str, names: Iterable[str]) -> str:
-    there = _list(names) or "nothing"
-    return f"there is no {field!r}, but {there}; choose by --text-field."
+    present = _list(names) or "nothing"
+    return f"there is no {field!r}, but {present}; choose by --text-field."
 
 
 def _list(names: Iterable[str]) -> str:
     return textwrap.shorten(", ".join(names), 200, placeholder=" …")
 
 
-def _read_parquet(source: Source, config: TextConfig) -> Iterator[Record]:
+def _read_parquet(source: Source, config: TextConfig) -> Iterator[LocatedText]:
     import pyarrow
     from pyarrow import parquet
 
@@ -116,7 +115,7 @@ def _read_parquet(source: Source, config: TextConfig) -> Iterator[Record]:
                 column = batch.column(0)
                 if pyarrow.types.is_dictionary(column.type):
                     column = column.dictionary_decode()
-                # As bytes: nothing has checked yet that they are UTF-8.
+                # As bytes, because they may not be valid UTF-8.
                 for text in column.cast(pyarrow.large_binary(), safe=False):
                     number += 1
                     yield f"{source.path}: row {number}", text.as_py() or b""
@@ -137,15 +136,15 @@ def _require_text_column(schema: Any, source: Source, field: str) -> None:
         raise ValueError(f"{source.path}: {_no_field(field, columns)}")
     kind = schema.field(field).type
     kind = kind.value_type if types.is_dictionary(kind) else kind
-    tests = (types.is_string, types.is_large_string, types.is_string_view)
-    if not any(test(kind) for test in tests):
+    checks = (types.is_string, types.is_large_string, types.is_string_view)
+    if not any(check(kind) for check in checks):
         raise ValueError(
             f"{source.path}: column {field!r} must be a string; the columns are "
             f"{_list(columns)}; choose by --text-field."
         )
 
 
-def _read_tfds(source: Source, config: TextConfig) -> Iterator[Record]:
+def _read_tfds(source: Source, config: TextConfig) -> Iterator[LocatedText]:
     field, name = config.text_field, source.path.removeprefix(TFDS)
     builder = _tfds_builder(name, config.tfds_data_dir)
     tfds, features = _tensorflow_datasets(), builder.info.features
@@ -165,14 +164,13 @@ def _read_tfds(source: Source, config: TextConfig) -> Iterator[Record]:
 
 
 def tfds_rows(name: str, split: str) -> Iterator[dict[str, Any]]:
-    """The examples of a dataset of TFDS, texts as str, numbers as Python's own.
+    """Yield the examples of a TFDS dataset, as str and Python numbers.
 
     Raises:
-        ValueError: it cannot be found, prepared or read.
+        ValueError: the dataset cannot be found, prepared or read.
     """
-    for example in _tfds_examples(
-        _tfds_builder(name, ""), f"{TFDS}{name}", split, None
-    ):
+    builder = _tfds_builder(name, "")
+    for example in _tfds_examples(builder, f"{TFDS}{name}", split, None):
         yield {
             field: value.decode() if isinstance(value, bytes) else value.item()
             for field, value in example.items()
@@ -180,16 +178,16 @@ def tfds_rows(name: str, split: str) -> Iterator[dict[str, Any]]:
 
 
 def _tfds_builder(name: str, data_dir: str) -> Any:
-    with _explained(f"{TFDS}{name} cannot be found"):
+    with _one_line_errors(f"{TFDS}{name} cannot be found"):
         return _tensorflow_datasets().builder(name, data_dir=data_dir or None)
 
 
 def _tfds_examples(builder: Any, name: str, split: str, decoders: Any) -> Iterator[Any]:
-    """The examples in the order of the files, one after another."""
+    """Yield the examples in the order of the files."""
     tfds = _tensorflow_datasets()
-    with _explained(f"{name} cannot be downloaded and prepared"):
+    with _one_line_errors(f"{name} cannot be downloaded and prepared"):
         builder.download_and_prepare()
-    with _explained(f"{name} cannot be read, tfds_split={split!r}"):
+    with _one_line_errors(f"{name} cannot be read, tfds_split={split!r}"):
         dataset = builder.as_dataset(
             split=split,
             shuffle_files=False,
@@ -200,27 +198,24 @@ def _tfds_examples(builder: Any, name: str, split: str, decoders: Any) -> Iterat
 
 
 def _tensorflow_datasets() -> Any:
-    """The library without its progress bars, and TensorFlow as `pipeline.py` has it."""
-    quieten_tensorflow(os.environ)
-    import tensorflow as tf
+    """Import TFDS without progress bars, after `quiet_tensorflow`."""
+    quiet_tensorflow()
     import tensorflow_datasets as tfds
 
-    with contextlib.suppress(RuntimeError):  # the program has already placed them
-        tf.config.set_visible_devices([], "GPU")
     tfds.disable_progress_bar()
     return tfds
 
 
 @contextlib.contextmanager
-def _explained(what: str) -> Iterator[None]:
-    """Whatever TFDS raises, in one line: its errors are of all classes and lengths."""
+def _one_line_errors(problem: str) -> Iterator[None]:
+    """Raise any error of TFDS, which has many classes and lengths, as one line."""
     try:
         yield
     except Exception as error:
-        raise ValueError(f"{what}: {_first_line(error)}.") from error
+        raise ValueError(f"{problem}: {_first_line(error)}.") from error
 
 
 def _first_line(error: Exception) -> str:
-    # TensorFlow puts the name of an operation before what it says, and behind.
+    # TensorFlow puts the name of an operation before and after its message.
     message = re.sub(r"^{{.*?}}|\[Op:.*", "", str(error).strip())
     return (message or type(error).__name__).splitlines()[0].strip(" .:!")

@@ -1,11 +1,11 @@
-"""Whether an output may be written: it is new, or what this very plan began.
+"""Check that an output is new, or is an unfinished dataset with the same plan.
 
-The plan is what the dataset's bytes depend on; it lies beside the finished chunks.
+The plan is everything that the dataset's bytes depend on. While the dataset is
+unfinished, it is stored beside the finished chunks.
 """
 
 import contextlib
 import dataclasses
-import json
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -14,17 +14,17 @@ from etils import epath
 
 from bert_jax.config.serialization import differences
 from bert_jax.data.chunks import UNFINISHED, Layout
-from bert_jax.storage.files import write_json
+from bert_jax.storage.files import parse_json, write_json
 from bert_jax.storage.manifest import MANIFEST, DamagedError, read_manifest
 
 _PLAN = "plan.json"
 _LOCK = "lock"
 _LAYOUT = "layout"
-"""The key of the plan's file that no manifest has."""
+"""A key that is in the plan's file but not in a manifest."""
 
 
 def is_finished(output: epath.Path, plan: dict[str, Any]) -> bool:
-    """Whether the output is the finished dataset of this very plan."""
+    """Return whether the output is finished; raise if it has another plan."""
     if not (output / MANIFEST).exists():
         return False
     manifest = read_manifest(output)
@@ -35,7 +35,7 @@ def is_finished(output: epath.Path, plan: dict[str, Any]) -> bool:
 
 
 def require_resumable(output: epath.Path) -> None:
-    """Refuse an output that holds what is no dataset, nor the beginning of one.
+    """Check that the output is absent, empty, or a finished or unfinished dataset.
 
     Raises:
         FileExistsError: it holds something else.
@@ -47,7 +47,7 @@ def require_resumable(output: epath.Path) -> None:
         not output.is_dir()
         or any(entry.name != UNFINISHED for entry in output.iterdir())
     )
-    # A directory of that name is ours if a killed run's lock lies in it.
+    # A directory of that name is an interrupted run's if it holds a lock.
     if taken or (unfinished.exists() and not (unfinished / _LOCK).exists()):
         raise FileExistsError(
             f"output={output} exists and is not a dataset; choose another."
@@ -56,10 +56,10 @@ def require_resumable(output: epath.Path) -> None:
 
 @contextlib.contextmanager
 def output_lock(output: epath.Path) -> Iterator[None]:
-    """Keep other processes from writing the same output meanwhile.
+    """Hold a lock, so that no other process writes the same output.
 
-    A finished dataset is only read, by as many as like. The lock goes with the process
-    that holds it, however that ends.
+    A finished dataset is only read, so it needs no lock. The system releases the lock
+    when the process ends for any reason.
 
     Raises:
         FileExistsError: another process is writing it.
@@ -76,7 +76,7 @@ def output_lock(output: epath.Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not os.fstat(file.fileno()).st_nlink:
-                raise BlockingIOError  # the other has just ended, and removed it
+                raise BlockingIOError  # the other process ended and removed the lock
         except BlockingIOError as error:
             raise FileExistsError(
                 f"output={output} is being written by another process; wait for it, "
@@ -96,11 +96,11 @@ def output_lock(output: epath.Path) -> Iterator[None]:
 
 
 def write_plan(output: epath.Path, plan: dict[str, Any], layout: Layout) -> None:
-    """Note the plan, or check that what was begun can be continued.
+    """Write the plan, or check that it is the plan of the unfinished dataset.
 
     Raises:
-        FileExistsError: it was begun differently, or by version 0.1.0.
-        DamagedError: what was noted cannot be read.
+        FileExistsError: the plan is another, or was written by version 0.1.0.
+        DamagedError: the plan cannot be read.
     """
     path = output / UNFINISHED / _PLAN
     plan = plan | {_LAYOUT: dataclasses.asdict(layout)}
@@ -108,29 +108,29 @@ def write_plan(output: epath.Path, plan: dict[str, Any], layout: Layout) -> None
         write_json(plan, path)
         return
     try:
-        noted = json.loads(path.read_text())
-    except (ValueError, RecursionError) as error:
-        noted = error
-    if not isinstance(noted, dict):
+        saved = parse_json(path.read_bytes())
+    except ValueError:
+        saved = None
+    if not isinstance(saved, dict):
         raise DamagedError(f"{path} is damaged; remove {output} and begin again.")
-    if _LAYOUT not in noted:
+    if _LAYOUT not in saved:
         raise FileExistsError(
             f"output={output} was begun by version 0.1.0, which wrote smaller shards; "
             "finish it with that version, or remove it and begin again."
         )
-    _require_same(output, noted, plan)
+    _require_same(output, saved, plan)
 
 
 def _require_same(output: epath.Path, old: dict[str, Any], new: dict[str, Any]) -> None:
-    found = [
+    changes = [
         "other sources"  # too long for a line
         if name == "sources"
         else f"{name.removeprefix('options.')}={before!r} before, {after!r} now"
         for name, before, after in differences(old, new)
         if name != "row"  # it follows from the others
     ]
-    if found:
+    if changes:
         raise FileExistsError(
-            f"output={output} was begun differently: {'; '.join(found)}. "
-            "Remove it, choose another, or repeat what began it."
+            f"output={output} was begun differently: {'; '.join(changes)}. "
+            "Remove it, choose another, or use the options that began it."
         )

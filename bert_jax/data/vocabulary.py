@@ -1,6 +1,6 @@
-"""Train a vocabulary on text, with the same bytes for the same text every time.
+"""Train a vocabulary on text; the same text always gives the same bytes.
 
-WordPiece is learned by `wordpiece.py`, unigram and BPE by sentencepiece.
+`wordpiece.py` trains WordPiece, sentencepiece trains unigram and BPE.
 """
 
 import codecs
@@ -11,7 +11,7 @@ import random
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from tokenizers import pre_tokenizers
@@ -29,17 +29,17 @@ from bert_jax.tokenization import (
     bert_normalizer,
 )
 
-_UNASSIGNED = ("Cn", "Co", "Cs")  # not assigned, private, half of a pair
+_UNASSIGNED = ("Cn", "Co", "Cs")  # unassigned, private use, surrogate
 
 
 def train_vocabulary(config: VocabularyConfig) -> Tokenizer:
-    """Train on `config.input` and write the tokenizer to `config.output`, at once.
+    """Train on `config.input` and write the tokenizer to `config.output`, atomically.
 
     Raises:
         FileNotFoundError: an input pattern matches no file.
         FileExistsError: the output exists and is not an empty directory.
-        ValueError: the input holds no text, or too little or too much for the size; a
-            source cannot be read as it should.
+        ValueError: the input holds no text, or the size does not fit the text; a source
+            is damaged or invalid.
     """
     output = local_output(config.output)
     require_empty(output)
@@ -52,11 +52,10 @@ def train_vocabulary(config: VocabularyConfig) -> Tokenizer:
 
 
 def read_lines(sources: Iterable[Source], config: VocabularyConfig) -> Iterator[str]:
-    """The sources' lines that are not blank, stripped; bytes that are not UTF-8 become
-    U+FFFD, which every normaliser drops."""
+    """Yield the sources' stripped lines, not blank ones; invalid UTF-8 gives U+FFFD."""
     for source in sources:
         if source.holds_records:
-            # A line does not go on in the next record.
+            # A line does not continue in the next record.
             records = read_records(source, config, collections.Counter())
             texts = _decode(record + b"\n" for record in records)
         else:
@@ -73,7 +72,7 @@ def _decode(pieces: Iterable[bytes]) -> Iterator[str]:
 
 
 def _lines(texts: Iterable[str]) -> Iterator[str]:
-    """The lines of a text that comes in parts, wherever these end."""
+    """Yield the lines of a text that is given in parts of any length."""
     parts: list[str] = []
     for text in texts:
         first, *others = split_lines(text)
@@ -84,14 +83,9 @@ def _lines(texts: Iterable[str]) -> Iterator[str]:
     yield "".join(parts)
 
 
-def _no_text(config: VocabularyConfig) -> ValueError:
-    return ValueError(f"input {' '.join(config.input)} holds no text.")
-
-
 def _train_wordpiece(config: VocabularyConfig, lines: Iterable[str]) -> Tokenizer:
     words = count_words(lines, config.cased)
-    if not words:
-        raise _no_text(config)
+    _require_text(config, words)
     tokens = learn_pieces(words, config.vocab_size)
     return Tokenizer(
         {
@@ -104,12 +98,17 @@ def _train_wordpiece(config: VocabularyConfig, lines: Iterable[str]) -> Tokenize
     )
 
 
-def count_words(lines: Iterable[str], cased: bool) -> dict[str, int]:
-    """How often each word occurs, words being what encoding would see.
+def _require_text(config: VocabularyConfig, content: Collection[str]) -> None:
+    if not content:
+        raise ValueError(f"input {' '.join(config.input)} holds no text.")
 
-    Normalising acts on each character alone and a space always parts words, so it is
-    enough to normalise the distinct strings between spaces. (Not what `str.split()`
-    gives: it also parts at control characters, which the normaliser deletes.)
+
+def count_words(lines: Iterable[str], cased: bool) -> dict[str, int]:
+    """Return the count of each word, split as the tokenizer does.
+
+    The normalizer acts on single characters and a space always separates words, so each
+    distinct string between spaces is normalized once. (`str.split()` would also split
+    at control characters, which the normalizer deletes.)
     """
     raw: collections.Counter[str] = collections.Counter()
     for line in lines:
@@ -119,7 +118,7 @@ def count_words(lines: Iterable[str], cased: bool) -> dict[str, int]:
     words: dict[str, int] = collections.defaultdict(int)
     for text, count in raw.items():
         normal = normalizer.normalize_str(text)
-        if normal.isalnum():  # the common case: no punctuation, nothing to part
+        if normal.isalnum():  # the common case: nothing to split
             words[normal] += count
             continue
         for word, _ in pre_tokenizer.pre_tokenize_str(normal):
@@ -128,12 +127,11 @@ def count_words(lines: Iterable[str], cased: bool) -> dict[str, int]:
 
 
 def _train_sentencepiece(config: VocabularyConfig, lines: Iterable[str]) -> Tokenizer:
-    import sentencepiece  # only here: hosts that use WordPiece may lack it
+    import sentencepiece  # optional: not needed for WordPiece
 
-    sentencepiece.SetMinLogLevel(2)  # errors only, of the normaliser too
-    sample, seen = sample_lines(lines, config.sample_sentences, config.seed)
-    if not sample:
-        raise _no_text(config)
+    sentencepiece.SetMinLogLevel(2)  # errors only; the normalizer logs too
+    sample, num_lines = sample_lines(lines, config.sample_sentences, config.seed)
+    _require_text(config, sample)
     model = io.BytesIO()
     pad, unk, cls, sep, mask = SPECIAL_TOKENS
     try:
@@ -143,16 +141,16 @@ def _train_sentencepiece(config: VocabularyConfig, lines: Iterable[str]) -> Toke
             model_type=config.kind,
             vocab_size=config.vocab_size,
             normalizer=_normalizer(config.cased),
-            # Control symbols have ids but are never found in text.
+            # Control symbols have ids but are never matched in text.
             pad_id=0, pad_piece=pad, unk_id=1, unk_piece=unk, bos_id=2, bos_piece=cls,
             eos_id=3, eos_piece=sep, control_symbols=[mask],
-            max_sentence_length=1 << 30,  # else longer lines are dropped in silence
-            num_threads=16,  # sums are taken thread by thread, so not the core count
+            max_sentence_length=1 << 30,  # longer lines are dropped silently
+            num_threads=16,  # fixed, because the result depends on it
             minloglevel=2,
         )  # fmt: skip
     except RuntimeError as error:
         raise _wrong_size(config.vocab_size, str(error)) from error
-    sampling = {"lines": seen, "sampled_lines": len(sample), "seed": config.seed}
+    sampling = {"lines": num_lines, "sampled_lines": len(sample), "seed": config.seed}
     return Tokenizer(
         {
             "kind": config.kind,
@@ -165,36 +163,36 @@ def _train_sentencepiece(config: VocabularyConfig, lines: Iterable[str]) -> Toke
 
 
 def _wrong_size(size: int, message: str) -> ValueError:
-    """What sentencepiece says when the text and the size do not fit, in our words."""
-    if most := re.search(r"too high .* <= (\d+)\.", message):
+    """Convert an error message of sentencepiece about the vocabulary size."""
+    if match := re.search(r"too high .* <= (\d+)\.", message):
         return ValueError(
             f"vocab_size={size} is more than the text can fill; "
-            f"use {most[1]} or less, or more text."
+            f"use {match[1]} or less, or more text."
         )
-    if least := re.search(r"required_chars\. \d+ vs (\d+)\.", message):
+    if match := re.search(r"required_chars\. \d+ vs (\d+)\.", message):
         return ValueError(
-            f"vocab_size={size} is less than the {least[1]} special tokens and "
-            f"characters of the text; use at least {least[1]}."
+            f"vocab_size={size} is less than the {match[1]} special tokens and "
+            f"characters of the text; use at least {match[1]}."
         )
     return ValueError(f"sentencepiece cannot learn from the text: {message}")
 
 
 def sample_lines(lines: Iterable[str], size: int, seed: int) -> tuple[list[str], int]:
-    """`size` lines drawn evenly (Vitter 1985, Algorithm R), and how many there were."""
+    """Sample `size` lines (Vitter 1985, Algorithm R); also return the line count."""
     generator = random.Random(seed)
     sample: list[str] = []
-    seen = 0
-    for seen, line in enumerate(lines, 1):
+    num_lines = 0
+    for num_lines, line in enumerate(lines, 1):
         if len(sample) < size:
             sample.append(line)
-        elif (place := generator.randrange(seen)) < size:
+        elif (place := generator.randrange(num_lines)) < size:
             sample[place] = line
-    return sample, seen
+    return sample, num_lines
 
 
 @functools.cache
 def _normalizer(cased: bool) -> Any:
-    """sentencepiece's NFKC; uncased, our own map that also does what BERT's does."""
+    """Return sentencepiece's NFKC normalizer or, if uncased, a map made of `fold`."""
     import sentencepiece
 
     if cased:
@@ -206,7 +204,10 @@ def _normalizer(cased: bool) -> Any:
 
 
 def fold(character: str) -> str:
-    """NFKC, lowercase, no accents; controls deleted, every white space a space."""
+    """Apply NFKC, lower case, and removal of accents, as BERT does if uncased.
+
+    Control characters are deleted and white space becomes a space.
+    """
     category = unicodedata.category(character)
     if category.startswith("Z") or character in "\t\n\r":
         return " "

@@ -1,7 +1,7 @@
-"""Learn WordPiece's pieces from counted words, by counting and merging.
+"""Learn the pieces of a WordPiece vocabulary from word counts, by merging pairs.
 
-Hugging Face's trainer gives other pieces in another process; here every choice is
-settled by counts and text alone.
+Hugging Face's trainer is not deterministic: it returns other pieces in another process.
+Here every choice depends on counts and text alone.
 """
 
 import collections
@@ -11,18 +11,22 @@ from collections.abc import Mapping
 from bert_jax.tokenization import MAX_WORD_CHARACTERS, SPECIAL_TOKENS
 
 ALPHABET_SIZE = 1000
-"""WordPiece keeps so many characters, the most frequent; words with others are
-[UNK]."""
+"""The number of characters kept, the most frequent; words with others are [UNK]."""
 MIN_PAIR_COUNT = 2
-"""Pieces that stand together only once are not merged: that learns a text by heart."""
+"""Pairs that occur less often are not merged, to avoid memorizing the text."""
+
+_Pair = tuple[str, str]
 
 
 def learn_pieces(words: Mapping[str, int], size: int) -> list[str]:
-    """A WordPiece vocabulary of exactly `size` tokens for words with their counts.
+    """Return a WordPiece vocabulary of exactly `size` tokens.
 
-    Special tokens, then single characters in the order of their code points, then the
-    pieces that come from merging, again and again, the most frequent pair of
-    neighbours; of equal counts the pair that sorts first.
+    It holds the special tokens, then single characters by code point, then the pieces
+    made by repeatedly merging the most frequent pair of adjacent pieces. If counts are
+    equal, the pair that sorts first is merged.
+
+    Args:
+        words: the count of each word.
 
     Raises:
         ValueError: `size` is too small for the characters, or too large for the text.
@@ -34,7 +38,7 @@ def learn_pieces(words: Mapping[str, int], size: int) -> list[str]:
             f"vocab_size={size} is less than the {len(tokens)} special tokens and "
             f"characters of the text; use at least {len(tokens)}."
         )
-    pairs = _Pairs(words, set(alphabet))
+    pairs = _PairCounts(words, set(alphabet))
     heap = [(-count, *pair) for pair, count in pairs.counts.items()]
     heapq.heapify(heap)
     while len(tokens) < size:
@@ -45,22 +49,22 @@ def learn_pieces(words: Mapping[str, int], size: int) -> list[str]:
                 f"use {len(tokens)} or less, or more text."
             )
         count, left, right = heapq.heappop(heap)
-        # Counts fall while an entry waits: an old one goes back with today's count.
-        today = -pairs.counts.get((left, right), 0)
-        if today > -MIN_PAIR_COUNT:
+        # The count may have decreased since the entry was pushed: push it again.
+        current = -pairs.counts.get((left, right), 0)
+        if current > -MIN_PAIR_COUNT:
             continue
-        if today != count:
-            heapq.heappush(heap, (today, left, right))
+        if current != count:
+            heapq.heappush(heap, (current, left, right))
             continue
-        piece, grown = pairs.merge(left, right)
+        piece, increased = pairs.merge(left, right)
         tokens[piece] = None
-        for pair in grown:
+        for pair in increased:
             heapq.heappush(heap, (-pairs.counts[pair], *pair))
     return list(tokens)
 
 
 def _alphabet(words: Mapping[str, int]) -> list[str]:
-    """The kept characters, each in the forms in which it occurs, sorted."""
+    """Return the kept characters as they occur, with or without ##, sorted."""
     counts: collections.Counter[str] = collections.Counter()
     for word, count in words.items():
         for character in word:
@@ -71,58 +75,52 @@ def _alphabet(words: Mapping[str, int]) -> list[str]:
     return sorted(forms)
 
 
-class _Pairs:
-    """How often two pieces are neighbours, over all words, while pieces are merged."""
+class _PairCounts:
+    """The counts of adjacent pieces over all words, updated as pieces are merged."""
 
     def __init__(self, words: Mapping[str, int], alphabet: set[str]) -> None:
-        self.counts: dict[tuple[str, str], int] = collections.defaultdict(int)
+        self.counts: dict[_Pair, int] = collections.defaultdict(int)
         self._words: list[list[str]] = []
         self._word_counts: list[int] = []
-        # Where a pair may be; a word stays listed after the pair is gone from it.
-        self._places: dict[tuple[str, str], list[int]] = collections.defaultdict(list)
+        # The words that may contain a pair; words are not removed if the pair is gone.
+        self._words_with: dict[_Pair, list[int]] = collections.defaultdict(list)
         for word, count in words.items():
             pieces = [word[0], *(f"##{character}" for character in word[1:])]
             if len(word) > MAX_WORD_CHARACTERS or not alphabet.issuperset(pieces):
-                continue  # encoded as [UNK], whatever is learned
+                continue  # always encoded as [UNK]
             for pair in zip(pieces, pieces[1:], strict=False):
                 self.counts[pair] += count
-                self._places[pair].append(len(self._words))
+                self._words_with[pair].append(len(self._words))
             self._words.append(pieces)
             self._word_counts.append(count)
 
-    def merge(self, left: str, right: str) -> tuple[str, list[tuple[str, str]]]:
-        """Make one piece of two in every word; also gives the pairs that grew."""
+    def merge(self, left: str, right: str) -> tuple[str, list[_Pair]]:
+        """Merge a pair in every word; return the piece and the pairs that increased."""
         piece = left + right.removeprefix("##")
-        grown: dict[tuple[str, str], None] = {}
-        for place in self._places.pop((left, right)):
-            word, count = self._words[place], self._word_counts[place]
+        increased: dict[_Pair, None] = {}
+        for index in self._words_with.pop((left, right)):
+            word, count = self._words[index], self._word_counts[index]
             i = 0
             while (i := _find(word, left, right, i)) >= 0:
+                new_pairs = []
                 if i > 0:
                     self.counts[word[i - 1], left] -= count
-                    self._grow((word[i - 1], piece), count, place, grown)
+                    new_pairs.append((word[i - 1], piece))
                 if i + 2 < len(word):
                     self.counts[right, word[i + 2]] -= count
-                    self._grow((piece, word[i + 2]), count, place, grown)
+                    new_pairs.append((piece, word[i + 2]))
+                for pair in new_pairs:
+                    self.counts[pair] += count
+                    self._words_with[pair].append(index)
+                    increased[pair] = None
                 word[i : i + 2] = [piece]
                 i += 1
         del self.counts[left, right]
-        return piece, list(grown)
-
-    def _grow(
-        self,
-        pair: tuple[str, str],
-        count: int,
-        place: int,
-        grown: dict[tuple[str, str], None],
-    ) -> None:
-        self.counts[pair] += count
-        self._places[pair].append(place)
-        grown[pair] = None
+        return piece, list(increased)
 
 
 def _find(word: list[str], left: str, right: str, start: int) -> int:
-    """Where `left`, `right` next stand side by side in `word`, or -1."""
+    """Return the next position of `left` followed by `right` in `word`, or -1."""
     for i in range(start, len(word) - 1):
         if word[i] == left and word[i + 1] == right:
             return i

@@ -1,4 +1,4 @@
-"""How long a worker process lives: no longer than the process that started it."""
+"""Stop a worker process when its parent process ends."""
 
 import multiprocessing
 import os
@@ -7,9 +7,9 @@ import threading
 
 
 def end_with_parent() -> None:
-    """Have this worker process end when its parent does, however that ends.
+    """Exit this worker process when its parent ends for any reason; ignore Ctrl-C.
 
-    Ctrl-C is the parent's to handle.
+    The parent handles Ctrl-C.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()

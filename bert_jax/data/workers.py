@@ -1,4 +1,4 @@
-"""Chunks written by several processes of this machine."""
+"""Write chunks with several processes on this machine."""
 
 import concurrent.futures
 import functools
@@ -16,16 +16,20 @@ from bert_jax.tokenization import Tokenizer
 def write_chunks(
     config: PrepareConfig, files: Sequence[str], chunks: Sequence[Chunk]
 ) -> Generator[tuple[Chunk, dict[str, Any]], None, None]:
-    """Each chunk with the result of writing it, in the order they are done."""
-    workers = min(config.workers or os.cpu_count() or 1, len(chunks))
-    if workers <= 1:
+    """Write the rows of `chunks`; yield each chunk and its result as it is finished.
+
+    Raises:
+        RuntimeError: a worker process died.
+    """
+    num_workers = min(config.workers or os.cpu_count() or 1, len(chunks))
+    if num_workers <= 1:
         tokenizer = Tokenizer.load(config.output)
         for chunk in chunks:
             yield chunk, write_chunk(chunk, config, files, tokenizer)
         return
     with concurrent.futures.ProcessPoolExecutor(
-        workers,
-        # A fork of a process with threads may hang.
+        num_workers,
+        # A fork of a process with threads may deadlock.
         multiprocessing.get_context("spawn"),
         _start_worker,
         (config, files),
@@ -36,7 +40,7 @@ def write_chunks(
                 yield futures[future], future.result()
         except concurrent.futures.process.BrokenProcessPool as error:
             raise RuntimeError(
-                "a worker process died, perhaps for want of memory; "
+                "a worker process died, perhaps because memory ran out; "
                 "the same command, with fewer --workers, continues."
             ) from error
         finally:
@@ -47,16 +51,12 @@ _write_in_this_process: Callable[[Chunk], dict[str, Any]]
 
 
 def _start_worker(config: PrepareConfig, files: Sequence[str]) -> None:
-    """Set up a worker process."""
     global _write_in_this_process
     end_with_parent()
-    # There is a process for each core; threads of the library would contend for them.
+    # There is one process per core, so tokenizer threads would only compete.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     _write_in_this_process = functools.partial(
-        write_chunk,
-        config=config,
-        files=files,
-        tokenizer=Tokenizer.load(config.output),
+        write_chunk, config=config, files=files, tokenizer=Tokenizer.load(config.output)
     )
 
 

@@ -18,9 +18,9 @@ import numpy as np
 
 from bert_jax.config import BertConfig
 from bert_jax.distributed.environment import CACHE, permission_problem
-from bert_jax.model.pretraining import BertForPretraining
+from bert_jax.model.bert import compute, init_params
+from bert_jax.model.inputs import Inputs
 from bert_jax.storage.caches import caches
-from bert_jax.tasks.pretraining import initial_params
 
 PACKAGES = (
     "bert_jax jax jaxlib flax optax orbax-checkpoint numpy tokenizers sentencepiece "
@@ -98,26 +98,26 @@ def check_devices() -> Iterator[Check]:
 
 
 @functools.cache
-def _model(dtype: str) -> BertForPretraining:
+def _model(dtype: str) -> BertConfig:
     shape = {"vocab_size": 512, "max_position_embeddings": 64}
-    return BertForPretraining(BertConfig.tiny(dtype=dtype, **shape))
+    return BertConfig.tiny(dtype=dtype, **shape)
 
 
 def _gradient(device: jax.Device, dtype: str) -> np.ndarray:
     """The gradient of a small model's loss, over all parameters, as one vector."""
     model = _model(dtype)
     ids = jnp.arange(64, dtype=jnp.int32)[None] + 5
+    inputs = Inputs(ids, ids * 0, ids > 0)
     positions = jnp.arange(8, dtype=jnp.int32)[None]
 
     def loss(params: Any) -> Any:
-        logits: Any = model.apply(
-            {"params": params}, ids, ids * 0, ids > 0, positions, positions[:, :1]
+        token_logits, pair_logits = compute(
+            model, params, "pretraining_scores", inputs, positions, positions[:, :1]
         )
-        token_logits, pair_logits = logits
         return jnp.mean(token_logits**2) + jnp.mean(pair_logits**2)
 
     with jax.default_device(device):
-        params = initial_params(_model("float32"), jax.random.key(0))
+        params = init_params(_model("float32"), jax.random.key(0))
         grads = jax.jit(jax.grad(loss))(params)
     return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(grads)])
 

@@ -20,8 +20,8 @@ def decode_masked(
     masked: MaskedBatch, row: int, tokenizer: Tokenizer
 ) -> tuple[str, list[str]]:
     """A row as the model sees it, and what each prediction was and is shown as."""
-    length = int(masked.attention_mask[row].sum())
-    shown = tokenizer.tokens(np.asarray(masked.input_ids[row, :length]).tolist())
+    length = int(masked.inputs.attention_mask[row].sum())
+    shown = tokenizer.tokens(np.asarray(masked.inputs.input_ids[row, :length]).tolist())
     predictions = []
     used = np.flatnonzero(masked.weights[row])
     for slot in sorted(used, key=lambda slot: int(masked.predicted[row, slot])):
@@ -33,7 +33,7 @@ def decode_masked(
 
 def describe(config: PretrainConfig, dataset: Dataset, task: Task) -> Iterator[str]:
     """Lines: parameter shapes and number, FLOPs, data, the first rows with masks."""
-    params = jax.eval_shape(task.initialise, jax.random.key(config.seed))
+    params = jax.eval_shape(task.init_params, jax.random.key(config.seed))
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):
         yield f"{path_name(path)}  {list(leaf.shape)} {leaf.dtype}"
     yield f"parameters: {num_parameters(params):,}"
@@ -51,7 +51,7 @@ def describe(config: PretrainConfig, dataset: Dataset, task: Task) -> Iterator[s
         yield f"batch {name}: {list(values.shape)} {values.dtype}"
     _, base_key = split_seed(config.seed)
     mask_key, _ = split_step_key(jax.random.fold_in(base_key, first))
-    masked = jax.jit(task.draw)(batch, mask_key)[0].masked
+    masked = jax.jit(task.corrupt)(batch, mask_key).masked
     for row in range(min(_ROWS_SHOWN, config.batch_size)):
         text, predictions = decode_masked(masked, row, dataset.tokenizer)
         held = batch["end"][row] > 0

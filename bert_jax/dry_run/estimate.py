@@ -16,9 +16,10 @@ from typing import Any
 import jax
 
 from bert_jax.config import RunConfig
+from bert_jax.data.pipeline import Batch
 from bert_jax.distributed.mesh import batch_sharding, make_mesh, tree_shardings
-from bert_jax.tasks.task import Batch, Task
-from bert_jax.training.optimizer import make_optimizer
+from bert_jax.tasks.task import Task
+from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.state import initial_state
 from bert_jax.training.step import make_train_step
 
@@ -103,15 +104,15 @@ def estimate(
         ValueError: `config.mesh` and the devices do not go together.
     """
     mesh = make_mesh(config.mesh, config.batch_size, config.microbatches, devices)
-    optimizer = make_optimizer(config.optimizer, config.schedule_steps)
+    optimizer = Optimizer.of(config)
     shapes = jax.eval_shape(
-        functools.partial(initial_state, task.initialise, optimizer, config.seed)
+        functools.partial(initial_state, task.init_params, optimizer, config.seed)
     )
     shardings = tree_shardings(mesh, shapes)
     state = shaped(shapes, shardings)
     rows = shaped(batch, dict.fromkeys(batch, batch_sharding(mesh)))
     start = time.monotonic()
-    step: Any = make_train_step(task, config, mesh, shardings)
+    step: Any = make_train_step(task, optimizer, config.microbatches, mesh, shardings)
     on_cpu = devices[0].platform == "cpu"
     with jax.default_device(devices[0]):
         compiled = step.lower(state, rows).compile(

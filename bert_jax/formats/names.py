@@ -8,8 +8,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from bert_jax.config import BertConfig
-from bert_jax.model.finetuning import SEE_ONE_VECTOR
-from bert_jax.model.heads import num_outputs
+from bert_jax.model.heads import POOLED_HEADS, num_outputs
 
 _NAMED = 8
 
@@ -131,7 +130,7 @@ def names_of(config: BertConfig, pooler: bool = True) -> list[Name]:
         pooler: whether there is one, where the head itself does not decide it.
     """
     names = list(encoder_names(config))
-    if config.head in SEE_ONE_VECTOR:
+    if config.head in POOLED_HEADS:
         pooler = config.pooling == "cls"
     elif config.head != "encoder":
         pooler = config.head == "pretraining"

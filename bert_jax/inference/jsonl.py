@@ -12,9 +12,9 @@ from typing import Any, BinaryIO
 from bert_jax.config import ExamplesConfig
 from bert_jax.config.checks import require_batch_size
 from bert_jax.inference.features import Features, check_output, features, write_features
-from bert_jax.inference.predictions import predictions_for, task_of
+from bert_jax.inference.predictions import predict_examples
 from bert_jax.pretrained import load_pretrained
-from bert_jax.tasks.problems import problem_of
+from bert_jax.tasks.registry import finetuning_task, task_name_of
 from bert_jax.tasks.tables import (
     HALF_CHARACTER,
     TABLES,
@@ -25,39 +25,39 @@ from bert_jax.tasks.tables import (
     require_file,
 )
 
-_AT_ONCE = 1024
-"""Lines that are read before any is answered; what is in memory at a time."""
-_LONGEST_LINE = 1 << 24
-"""In bytes: what has no line ends must not fill the memory."""
+_CHUNK_LINES = 1024
+"""Lines that are in memory at a time."""
+_MAX_LINE_BYTES = 1 << 24
+"""A file without line ends must not fill the memory."""
 
 
 def prediction_lines(
     checkpoint: str, source: str, data: ExamplesConfig, batch_size: int
 ) -> Iterator[str]:
-    """A line of JSON for each row of `source`, in order; its `id`, if it has one, too.
+    """Yield a line of JSON for each row of `source`, in order, with its `id` if any.
 
     Args:
-        data: how rows are read, as the model was fine-tuned with.
+        data: how rows are read: as for fine-tuning.
 
     Raises:
-        ValueError: the model was never fine-tuned, or a row lacks what its task needs.
+        ValueError: the model was never fine-tuned, or a row lacks a field of its task.
     """
     require_batch_size(batch_size)
     model = load_pretrained(checkpoint)
-    problem = problem_of(task_of(model.config))
+    task = finetuning_task(task_name_of(model.config), data, model.config)
     rows = rows_of(source, data)
-    while chunk := list(itertools.islice(rows, _AT_ONCE)):
+    while chunk := list(itertools.islice(rows, _CHUNK_LINES)):
         ids = [_id_of(row) for row in chunk]
-        records = [problem.record(row, data) for row in chunk]
-        found = predictions_for(
-            model.config, model.params, model.tokenizer, records, data, batch_size
+        examples = [task.example_without_label(row) for row in chunk]
+        predictions = predict_examples(
+            task, model.params, model.tokenizer, examples, batch_size
         )
-        for named, prediction in zip(ids, found, strict=True):
-            yield json.dumps(named | shortened(prediction), ensure_ascii=False)
+        for row_id, prediction in zip(ids, predictions, strict=True):
+            yield json.dumps(row_id | shortened(prediction), ensure_ascii=False)
 
 
 def _id_of(row: Row) -> dict[str, Any]:
-    """The `id` of a row, if it has one, as its prediction will have it."""
+    """Return the `id` of a row for its prediction, or {}."""
     if "id" not in row.values:
         return {}
     if HALF_CHARACTER.search(json.dumps(row.values["id"], ensure_ascii=False)):
@@ -69,16 +69,16 @@ def _id_of(row: Row) -> dict[str, Any]:
 
 
 def shortened(value: Any) -> Any:
-    """A JSON value with its floats to nine digits, which tell all float32 apart."""
+    """Round the floats of a JSON value to nine digits, which keep float32 exact."""
     if isinstance(value, dict):
-        return {name: shortened(each) for name, each in value.items()}
+        return {name: shortened(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [shortened(each) for each in value]
+        return [shortened(item) for item in value]
     return float(f"{value:.9g}") if isinstance(value, float) else value
 
 
 def rows_of(source: str, data: ExamplesConfig) -> Iterator[Row]:
-    """The rows of a table, or of lines of JSON or of text."""
+    """Yield the rows of a table, or of lines of JSON or of text."""
     if Path(source).suffix in TABLES:
         yield from read_table(source)
     else:
@@ -93,18 +93,18 @@ def rows_of(source: str, data: ExamplesConfig) -> Iterator[Row]:
 
 
 def name_of(source: str) -> str:
-    """What a user calls a file to read."""
+    """Return the name of a file in messages."""
     return "standard input" if source == "-" else source
 
 
 def lines_of(source: str) -> Iterator[str]:
-    """The lines of a file, or of standard input, without their ends.
+    """Yield the lines of a file, or of standard input, without their ends.
 
     Raises:
-        FileNotFoundError: it is no file.
-        ValueError: it is not UTF-8, or a line is longer than `_LONGEST_LINE` bytes.
+        FileNotFoundError: there is no such file.
+        ValueError: it is not UTF-8, or a line is longer than `_MAX_LINE_BYTES` bytes.
     """
-    name, number, at = name_of(source), 0, 0
+    name, number, offset = name_of(source), 0, 0
     with contextlib.ExitStack() as stack:
         if source != "-":
             require_file(source, "name one, or - for standard input.")
@@ -113,17 +113,17 @@ def lines_of(source: str) -> Iterator[str]:
             raise ValueError("standard input is closed; name a file by --input.")
         else:
             stream = sys.stdin.buffer
-        while line := stream.readline(_LONGEST_LINE + 1):
+        while line := stream.readline(_MAX_LINE_BYTES + 1):
             where = f"{name}, line {number + 1}"
-            if len(line) > _LONGEST_LINE:
+            if len(line) > _MAX_LINE_BYTES:
                 raise ValueError(
-                    f"{where} has more than {_LONGEST_LINE:,} bytes; write a text a "
+                    f"{where} has more than {_MAX_LINE_BYTES:,} bytes; write a text a "
                     "line, each shorter than that."
                 )
-            text = decode(line, where, at)
-            text = text if at else text.removeprefix("\ufeff")
-            at += len(line)
-            # A line of files as old Macs wrote them ends at a carriage return alone.
+            text = decode(line, where, offset)
+            text = text if offset else text.removeprefix("\ufeff")
+            offset += len(line)
+            # Files of old Macs end a line by a carriage return alone.
             for part in text.removesuffix("\n").removesuffix("\r").split("\r"):
                 number += 1
                 yield part
@@ -137,7 +137,7 @@ def feature_file(
     combine: str,
     batch_size: int,
 ) -> str:
-    """Write the features of each line of `source`; says how many there were.
+    """Write the features of each line of `source`; return a line of how many.
 
     Raises:
         ValueError: a line is too long, there is none, or there is no such layer.
@@ -158,9 +158,9 @@ def feature_file(
 
     def chunks() -> Iterator[list[Features]]:
         lines, first = lines_of(source), 1
-        while chunk := list(itertools.islice(lines, _AT_ONCE)):
+        while chunk := list(itertools.islice(lines, _CHUNK_LINES)):
             yield compute(chunk, what=f"{name}, line", first=first)
             first += len(chunk)
 
-    number = write_features(chunks(), Path(output))
-    return f"{output}: features of {number} lines of {name}."
+    num_lines = write_features(chunks(), Path(output))
+    return f"{output}: features of {num_lines} lines of {name}."

@@ -1,7 +1,6 @@
 """Use a trained model from Python: `load(path)` gives a `Predictor`."""
 
 import dataclasses
-import functools
 import os
 from collections.abc import Sequence
 from typing import Any, TypeAlias, overload
@@ -11,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from bert_jax.config import BertConfig, ExamplesConfig
-from bert_jax.data.buckets import assign_buckets, batches_by_bucket
+from bert_jax.config.model import Params
 from bert_jax.formats.embedding import Embedding
 from bert_jax.inference.arguments import (
     require_count,
@@ -20,14 +19,19 @@ from bert_jax.inference.arguments import (
     require_texts_or_pairs,
     require_truth,
 )
+from bert_jax.inference.batching import (
+    Program,
+    compiled,
+    compiled_fill,
+    compute_rows,
+    rows_of,
+)
 from bert_jax.inference.evaluation import default_examples_config, examples_config
 from bert_jax.inference.features import Features, features
-from bert_jax.inference.model_inputs import Inputs, joined, padded
-from bert_jax.inference.predictions import predictions_for, task_of
-from bert_jax.model.apply import pair_probabilities, token_probabilities, vectors
+from bert_jax.inference.predictions import predict_examples
 from bert_jax.pretrained import load_pretrained
-from bert_jax.tasks.problem import Prediction
-from bert_jax.tasks.problems import problem_of
+from bert_jax.tasks.finetuning_task import Prediction
+from bert_jax.tasks.registry import finetuning_task, task_name_of
 from bert_jax.tasks.tables import Row
 from bert_jax.tokenization import Tokenizer
 
@@ -36,18 +40,18 @@ Texts: TypeAlias = list[str] | tuple[str, ...]
 
 
 def load(path: str | os.PathLike[str], allow_extra: bool = False) -> "Predictor":
-    """Load a model, every file verified.
+    """Load a model; the checksum of every file is verified.
 
     Args:
         path: a workdir, one of its checkpoints, an imported checkpoint, a directory
             that Hugging Face's transformers saved, or hf:OWNER/NAME@REVISION.
-        allow_extra: of Hugging Face's files: leave tensors aside that the model does
-            not have.
+        allow_extra: for Hugging Face's files: ignore tensors that the model does not
+            have.
 
     Raises:
-        FileNotFoundError: there is no model, or no whole one.
+        FileNotFoundError: there is no model, or no verified one.
         DamagedError: files are missing or altered.
-        ValueError: the model is none that we compute.
+        ValueError: the library cannot compute this model.
     """
     model = load_pretrained(os.fspath(path), allow_extra)
     return Predictor(
@@ -63,19 +67,22 @@ def load(path: str | os.PathLike[str], allow_extra: bool = False) -> "Predictor"
 class Predictor:
     """A model and its tokenizer, ready for text.
 
+    Texts are computed in batches of `batch_size`; a result depends on its own text
+    alone, and on the batch by rounding at most.
+
     Attributes:
         config: the model's shape.
         params: its parameters, a nested dict of arrays (docs/pretraining.md lists it).
         tokenizer: text to ids and back.
-        pairs: what the model learned of pairs: nsp, sop, or none.
-        embedding: how `embed` makes a vector where nobody says otherwise.
+        pairs: the pair objective that the model learned: nsp, sop, or none.
+        embedding: the default of `embed`.
         data: how the examples that it was fine-tuned on became rows.
     """
 
     def __init__(
         self,
         config: BertConfig,
-        params: Any,
+        params: Params,
         tokenizer: Tokenizer,
         pairs: str = "nsp",
         embedding: Embedding | None = None,
@@ -87,19 +94,19 @@ class Predictor:
         self.pairs = pairs
         self.embedding = embedding or Embedding()
         self.data = data or default_examples_config(config.max_position_embeddings)
-        how = ("pooling", "normalize")
-        self._embed = jax.jit(functools.partial(vectors, config), static_argnames=how)
-        self._score = jax.jit(functools.partial(token_probabilities, config))
-        self._follow = jax.jit(functools.partial(pair_probabilities, config))
 
     @overload
-    def fill_mask(self, text: str, k: int = 5) -> list[Filling]: ...
+    def fill_mask(
+        self, text: str, k: int = 5, batch_size: int = 32
+    ) -> list[Filling]: ...
     @overload
-    def fill_mask(self, text: Texts, k: int = 5) -> list[list[Filling]]: ...
-    def fill_mask(self, text: Any, k: int = 5) -> Any:
-        """The k likeliest tokens for the one `[MASK]` in `text`, with probabilities.
+    def fill_mask(
+        self, text: Texts, k: int = 5, batch_size: int = 32
+    ) -> list[list[Filling]]: ...
+    def fill_mask(self, text: Any, k: int = 5, batch_size: int = 32) -> Any:
+        """Return the k most probable tokens for the one `[MASK]` in `text`.
 
-        Of a list of texts, a list with these of each.
+        Each with its probability. For a list of texts, return a list of these.
 
         Raises:
             ValueError: `text` does not hold exactly one [MASK], or is too long, or
@@ -107,27 +114,44 @@ class Predictor:
         """
         self._require("masked_lm", "fill_mask")
         require_count("k", k)
-        if isinstance(text, list | tuple):
-            return [self.fill_mask(each, k) for each in require_texts("text", text)]
-        require_text("text", text)
-        ids = self.tokenizer.encode(text, mask_token=True).ids.tolist()
-        masks = ids.count(self.tokenizer.mask_id)
-        if masks != 1:
-            raise ValueError(
-                f"The text holds {masks} [MASK] tokens; fill_mask takes exactly one."
-            )
-        batch = self._inputs([self._ids(ids)])
-        position = batch[0][0].tolist().index(self.tokenizer.mask_id)
-        probabilities = np.asarray(self._score(self.params, *batch, position))
+        single = not isinstance(text, list | tuple)
+        texts = [require_text("text", text)] if single else require_texts("text", text)
+        mask_id = self.tokenizer.mask_id
+        segments = []
+        for number, one in enumerate(texts):
+            ids = self.tokenizer.encode(one, mask_token=True).ids.tolist()
+            if ids.count(mask_id) != 1:
+                what = "The text" if single else f"text {number}"
+                raise ValueError(
+                    f"{what} holds {ids.count(mask_id)} [MASK] tokens; fill_mask takes "
+                    "exactly one."
+                )
+            segments.append((ids,))
+        program = compiled_fill(self.config, mask_id)
+        probabilities = self._compute(program, segments, batch_size)
+        fillings = [self._fillings(values, k) for values in probabilities]
+        return fillings[0] if single else fillings
+
+    def _fillings(
+        self, probabilities: Float[np.ndarray, " V"], k: int
+    ) -> list[Filling]:
         best = np.argsort(-probabilities, kind="stable")[:k]
         return [(self.tokenizer.token(int(i)), float(probabilities[i])) for i in best]
 
-    def next_sentence(self, first: str, second: str) -> float:
-        """The probability that `second` follows `first` in a text.
+    @overload
+    def next_sentence(self, first: str, second: str, batch_size: int = 32) -> float: ...
+    @overload
+    def next_sentence(
+        self, first: Texts, second: Texts, batch_size: int = 32
+    ) -> list[float]: ...
+    def next_sentence(self, first: Any, second: Any, batch_size: int = 32) -> Any:
+        """Return the probability that `second` follows `first` in a text.
+
+        For two lists of texts of the same length, return a list of probabilities.
 
         Raises:
             ValueError: the two are too long together, or the model has no
-                next-sentence head, or learned something else of pairs.
+                next-sentence head, or learned another pair objective.
         """
         self._require("next_sentence", "next_sentence")
         if self.pairs != "nsp":
@@ -135,10 +159,22 @@ class Predictor:
                 f"The model was pretrained with pairs={self.pairs} and never saw a "
                 "random second segment; next_sentence needs one trained with nsp."
             )
-        texts = [require_text("first", first), require_text("second", second)]
-        a, b = self.tokenizer.encode_batch(texts)
-        batch = self._inputs([self._ids(a, b)])
-        return float(self._follow(self.params, *batch)[0, 0])
+        single = not isinstance(first, list | tuple)
+        if single:
+            first, second = (
+                [require_text("first", first)],
+                [require_text("second", second)],
+            )
+        sides = [require_texts("first", first), require_texts("second", second)]
+        if len(sides[0]) != len(sides[1]):
+            raise ValueError(
+                f"first has {len(sides[0])} texts and second has {len(sides[1])}; "
+                "pass as many of each."
+            )
+        segments = list(zip(*map(self.tokenizer.encode_batch, sides), strict=True))
+        outputs = self._compute(compiled(self.config, "follows"), segments, batch_size)
+        follows = [float(values[0]) for values in outputs]
+        return follows[0] if single else follows
 
     def embed(
         self,
@@ -147,73 +183,89 @@ class Predictor:
         normalize: bool | None = None,
         batch_size: int = 32,
     ) -> Float[np.ndarray, "B D"]:
-        """One float32 vector a text, from the last layer.
+        """Return one float32 vector a text, from the last layer.
 
-        A vector depends on its text alone; the batch it is in adds rounding at most.
-        Where the model's files have `max_seq_length`, longer texts are cut off there.
+        If the model's files have `max_seq_length`, longer texts are cut off there.
 
         Args:
-            pooling: mean over the real tokens, [CLS] and [SEP] among them, or cls,
-                the hidden state of [CLS]; None: as the model's files say, or mean.
+            pooling: mean over the real tokens, [CLS] and [SEP] included, or cls, the
+                hidden state of [CLS]; None: as the model's files say, or mean.
             normalize: divide each vector by its L2 norm; None: as the model's files
                 say, or not.
             batch_size: texts that are computed at once.
 
         Raises:
             ValueError: a text is too long, `texts` is one string, `pooling` is
-                neither, or the model's files ask for what we do not compute and
+                neither, or the model's files need what the library does not compute and
                 `pooling` or `normalize` is None.
         """
         pooling, normalize = self._how_to_embed(pooling, normalize)
-        found, limit = self.tokenizer.encode_batch(require_texts("texts", texts)), None
+        ids, limit = self.tokenizer.encode_batch(require_texts("texts", texts)), None
         if self.embedding.max_tokens is not None:
             limit = self.embedding.max_tokens - 2  # [CLS] and [SEP]
-        rows = [self._ids(ids[:limit]) for ids in found]
-        lengths = np.array([len(ids) for ids, _ in rows], np.int64)
-        buckets = assign_buckets(lengths, self.config.max_position_embeddings)
-        embedded = np.zeros((len(rows), self.config.hidden_size), np.float32)
-        for _, numbers in batches_by_bucket(buckets, batch_size):
-            # Filled up to few sizes, so that few programs are compiled.
-            size = min(batch_size, 1 << (len(numbers) - 1).bit_length())
-            batch = self._inputs([rows[i] for i in numbers], size)
-            found = self._embed(
-                self.params, *batch, pooling=pooling, normalize=normalize
-            )
-            embedded[numbers] = np.asarray(found)[: len(numbers)]
+        program = compiled(self.config, "embed", pooling=pooling, normalize=normalize)
+        vectors = self._compute(program, [(one[:limit],) for one in ids], batch_size)
+        embedded = np.zeros((len(vectors), self.config.hidden_size), np.float32)
+        for i, vector in enumerate(vectors):
+            embedded[i] = vector
         return embedded
 
-    def classify(self, texts: Sequence[str | tuple[str, str]]) -> list[Prediction]:
-        """What a fine-tuned model says of each text, or pair of texts.
+    def _compute(
+        self,
+        program: Program,
+        segments: Sequence[tuple[Sequence[int], ...]],
+        batch_size: int,
+    ) -> list[Any]:
+        """Return what `program` computes of each text, in the order of the texts."""
+        require_count("batch_size", batch_size)
+        if not segments:
+            return []
+        rows = rows_of(self.tokenizer, self.config, segments)
+        outputs = dict(
+            compute_rows(program, self.params, rows, self.config, batch_size)
+        )
+        return [outputs[row] for row in range(len(rows))]
+
+    def classify(
+        self, texts: Sequence[str | tuple[str, str]], batch_size: int = 32
+    ) -> list[Prediction]:
+        """Return the prediction of a fine-tuned model for each text or pair of texts.
 
         Returns:
-            Of one class: `label` and `probabilities`; of several: `labels` and the
-            same; of a number: `value`.
+            For one class: `label` and `probabilities`; for several: `labels` and the
+            same; for a number: `value`.
 
         Raises:
             ValueError: the model was not fine-tuned on texts, or `texts` is one string.
         """
         parts = require_texts_or_pairs("texts", texts)
         columns = ("first", "second")[: max(map(len, parts), default=1)]
-        rows = [dict(zip(columns, each, strict=True)) for each in parts]
+        rows = [dict(zip(columns, part, strict=True)) for part in parts]
         data = dataclasses.replace(self.data, text_columns=columns)
-        return self._predict(rows, "text-", "classify", data)
+        return self._predict(rows, "text-", "classify", data, batch_size)
 
-    def tag(self, texts: Sequence[str]) -> list[Prediction]:
-        """The `entities` in each text, with their `start` and `end` in it.
+    def tag(self, texts: Sequence[str], batch_size: int = 32) -> list[Prediction]:
+        """Return the `entities` in each text, with their `start` and `end` in it.
 
         Raises:
             ValueError: the model was not fine-tuned to tag, or `texts` is one string.
         """
         rows = [{"text": text} for text in require_texts("texts", texts)]
-        return self._predict(rows, "token-classification", "tag", self.data)
+        return self._predict(rows, "token-classification", "tag", self.data, batch_size)
 
     def answer(
-        self, question: str, context: str, null_threshold: float | None = None
+        self,
+        question: str,
+        context: str,
+        null_threshold: float | None = None,
+        batch_size: int = 32,
     ) -> Prediction:
-        """The `answer` to a question in a text, its `start` and `end` there, and more.
+        """Return the `answer` to a question in a text, its `start` and `end`, and more.
 
         Args:
-            null_threshold: of `null_odds` above which there is none; None: the run's.
+            null_threshold: there is no answer if `null_odds` is above this; None: the
+                run's own threshold.
+            batch_size: windows of the text that are computed at once.
 
         Raises:
             ValueError: the model was not fine-tuned on questions.
@@ -223,56 +275,78 @@ class Predictor:
         data = self.data
         if null_threshold is not None:
             data = dataclasses.replace(data, null_threshold=null_threshold)
-        return self._predict([row], "question-answering", "answer", data)[0]
+        return self._predict([row], "question-answering", "answer", data, batch_size)[0]
 
-    def choose(self, context: str, choices: Sequence[str]) -> Prediction:
-        """The number of the likeliest `choice` after a text, and all `probabilities`.
+    def choose(
+        self, context: str, choices: Sequence[str], batch_size: int = 32
+    ) -> Prediction:
+        """Return the number of the most probable `choice`, and all `probabilities`.
 
         Raises:
             ValueError: the model was not fine-tuned to choose.
         """
         require_text("context", context)
         row = {"context": context, "choices": require_texts("choices", choices)}
-        return self._predict([row], "multiple-choice", "choose", self.data)[0]
+        predictions = self._predict(
+            [row], "multiple-choice", "choose", self.data, batch_size
+        )
+        return predictions[0]
 
     def features(
         self,
         texts: Sequence[str],
         layers: Sequence[int] = (-1,),
         combine: str = "concatenate",
+        batch_size: int = 32,
     ) -> list[Features]:
-        """Each text's tokens with their places in it, and hidden states of `layers`.
+        """Return each text's tokens with their offsets, and hidden states of `layers`.
 
         Args:
-            layers: 0 for the embeddings, 1 … L, or from behind: -1 for the last.
-            combine: concatenate or sum, of several layers.
+            layers: 0 for the embeddings, 1 … L, or counted from the end: -1 is the
+                last.
+            combine: concatenate or sum several layers.
 
         Raises:
             ValueError: a text is too long, or there is no such layer.
         """
-        model = self.config, self.params, self.tokenizer
-        return features(*model, require_texts("texts", texts), layers, combine)
+        texts = require_texts("texts", texts)
+        require_count("batch_size", batch_size)
+        return features(
+            self.config,
+            self.params,
+            self.tokenizer,
+            texts,
+            layers,
+            combine,
+            batch_size,
+        )
 
     def _predict(
-        self, rows: list[dict[str, Any]], kind: str, what: str, data: ExamplesConfig
+        self,
+        rows: list[dict[str, Any]],
+        kind: str,
+        method: str,
+        data: ExamplesConfig,
+        batch_size: int,
     ) -> list[Prediction]:
-        task = task_of(self.config)
-        if not task.startswith(kind):
+        require_count("batch_size", batch_size)
+        name = task_name_of(self.config)
+        if not name.startswith(kind):
             raise ValueError(
-                f"The model was fine-tuned on {task}, and {what} is of another task; "
+                f"The model was fine-tuned on {name}, and {method} is of another task; "
                 "load one that was fine-tuned on it."
             )
-        problem = problem_of(task)
-        records = [
-            problem.record(Row(row, f"text {number}"), data)
+        task = finetuning_task(name, data, self.config)
+        examples = [
+            task.example_without_label(Row(row, f"text {number}"))
             for number, row in enumerate(rows)
         ]
-        return predictions_for(self.config, self.params, self.tokenizer, records, data)
+        return predict_examples(task, self.params, self.tokenizer, examples, batch_size)
 
     def _how_to_embed(
         self, pooling: str | None, normalize: bool | None
     ) -> tuple[str, bool]:
-        """What is asked for, and the model's own way where nothing is."""
+        """Return the arguments; for each None, what the model's files say."""
         own = self.embedding
         if own.unsupported and (pooling is None or normalize is None):
             raise ValueError(
@@ -286,15 +360,9 @@ class Predictor:
         return pooling, require_truth("normalize", normalize)
 
     def _require(self, head: str, what: str) -> None:
-        """Refuse what takes a head that the model lacks."""
+        """Raise ValueError if the model does not have the head that `what` needs."""
         if head not in self.params:
             raise ValueError(
                 f"The model has no {head} head (head={self.config.head}), which {what} "
                 "takes; load a pretrained model that has one."
             )
-
-    def _ids(self, *segments: list[int]) -> tuple[list[int], int]:
-        return joined(self.tokenizer, self.config, *segments)
-
-    def _inputs(self, rows: Sequence[tuple[list[int], int]], size: int = 1) -> Inputs:
-        return padded(self.tokenizer, self.config, rows, size)

@@ -1,12 +1,12 @@
-"""Masked-LM inputs, drawn on the device (Devlin et al. 2018, §3.1, Task #1)."""
+"""Random masking on the device (Devlin et al. 2018, §3.1, Task #1)."""
 
-from collections.abc import Mapping
+import dataclasses
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jaxtyping import Array, Bool, Float, Int, Integer
+from jaxtyping import Array, Bool, Float, Int
 
 from bert_jax.config import MaskingConfig
 from bert_jax.masking.units import (
@@ -18,50 +18,52 @@ from bert_jax.masking.units import (
     span_starts,
     word_starts,
 )
-from bert_jax.model.inputs import Inputs, inputs_of
+from bert_jax.model.inputs import Inputs, Rows, inputs_of, maskable_tokens
 
 VocabularyTable = Bool[Array, " V"] | Bool[np.ndarray, " V"]
 
 
 @struct.dataclass
 class MaskedBatch:
-    """Rows ready for the model: inputs with masks in them, and what was under those."""
+    """Rows ready for the model: inputs with tokens replaced, and what to predict."""
 
-    input_ids: Int[Array, "*B T"]
-    segment_ids: Int[Array, "*B T"]
-    attention_mask: Bool[Array, "*B T"]
+    inputs: Inputs
     predicted: Int[Array, "*B P"]
     """Positions to predict; distinct."""
     labels: Int[Array, "*B P"]
-    """The tokens that stood there."""
+    """The original tokens at these positions."""
     weights: Float[Array, "*B P"]
     """1 for a real prediction, 0 for an unused slot."""
-    pairs: Int[Array, "*B T"] | None = None
-    """The number of each token's pair, where a row has room for several."""
 
 
 def prediction_counts(sequence_length: int, masking: MaskingConfig) -> list[int]:
-    """How many tokens to predict in a row of 0, 1, … `sequence_length` tokens.
+    """Return how many tokens to predict in a row of 0, 1, … `sequence_length` tokens.
 
     A table and not arithmetic on the device, so that halves round as in Python.
     """
-    most = min(masking.max_predictions, sequence_length)
+    limit = min(masking.max_predictions, sequence_length)
     return [0] + [
-        min(most, max(1, round(masking.rate * length)))
+        min(limit, max(1, round(masking.rate * length)))
         for length in range(1, sequence_length + 1)
     ]
 
 
 def choose_positions(
     key: PRNGKey,
-    inputs: Inputs,
+    input_ids: Int[Array, "B T"],
+    maskable: Bool[Array, "B T"],
+    num_tokens: Int[Array, " B"],
     masking: MaskingConfig,
     continues_word: VocabularyTable | None,
 ) -> MaskedPositions:
-    """The positions to predict, whichever unit they are chosen by."""
-    length, maskable = inputs.input_ids.shape[1], inputs.maskable
+    """Choose the positions to predict, by tokens, whole words or spans.
+
+    Args:
+        num_tokens: real tokens of each row, [CLS] and [SEP] included.
+    """
+    length = input_ids.shape[1]
     slots = min(masking.max_predictions, length)
-    count = jnp.asarray(prediction_counts(length, masking))[inputs.length]
+    count = jnp.asarray(prediction_counts(length, masking))[num_tokens]
     if masking.unit == "token":
         return choose_tokens(key, maskable, count, slots)
     if continues_word is None:
@@ -69,12 +71,13 @@ def choose_positions(
             f"masking.unit={masking.unit} needs continues_word, which is None; "
             "pass `Tokenizer.continues_word`."
         )
-    words = word_starts(maskable, jnp.asarray(continues_word)[inputs.input_ids])
+    words = word_starts(maskable, jnp.asarray(continues_word)[input_ids])
     if masking.unit == "whole_word":
         return choose_words(key, maskable, words, count, slots)
     cut_key, order_key = jax.random.split(key)
-    chance, most = masking.span_probability, masking.max_span
-    starts = span_starts(cut_key, maskable, words, chance, most)
+    starts = span_starts(
+        cut_key, maskable, words, masking.span_probability, masking.max_span
+    )
     return choose_spans(order_key, maskable, starts, count, slots)
 
 
@@ -84,10 +87,10 @@ def replacements(
     leads: Bool[Array, "B P"],
     masking: MaskingConfig,
 ) -> Int[Array, "B P"]:
-    """What to show instead of each label: [MASK], any token, or itself.
+    """Return what to show instead of each label: [MASK], a random token, or itself.
 
     Args:
-        leads: whether a slot draws which of the three, or has that of the slot before.
+        leads: whether a slot draws one of the three, or repeats the slot before it.
     """
     assert masking.vocab_size is not None and masking.mask_token_id is not None
     kind_key, token_key = jax.random.split(key)
@@ -106,42 +109,46 @@ def replacements(
 
 def mask_tokens(
     key: PRNGKey,
-    batch: Mapping[str, Integer[Array, "B ..."] | Integer[np.ndarray, "B ..."]],
+    batch: Rows,
     masking: MaskingConfig,
     continues_word: VocabularyTable | None = None,
 ) -> MaskedBatch:
-    """Hide a share of the tokens of each row, differently for every key.
+    """Mask a fraction of the tokens of each row, differently for every key.
 
     Args:
         batch: rows with the fields of `data/records.py`, unmasked.
         masking: with `mask_token_id` and `vocab_size` set.
-        continues_word: of each id of the vocabulary, whether it continues a word that
-            an earlier token began (`Tokenizer.continues_word`); unit token needs none.
+        continues_word: for each token of the vocabulary, whether it continues a word
+            (`Tokenizer.continues_word`). Not needed if the unit is token.
 
     Returns:
-        The masked rows. A row of n tokens is due min(P, max(1, round(rate · n)))
-        predictions, none if it is empty. It has so many, or all its tokens; whole words
-        may come to fewer, where no word left out fits into the rest. In a row of
-        several pairs n counts all of them, and each token has the same chance.
+        The masked rows. A row of n tokens has min(P, max(1, round(rate · n)))
+        predictions, or all its tokens if they are fewer; an empty row has none. Whole
+        words may give fewer, if no further word fits. In a row of several pairs n
+        counts all of them, and each token has the same probability.
 
     Raises:
-        ValueError: `continues_word` is None, and the unit is another than token.
+        ValueError: `continues_word` is None, and the unit is not token.
     """
     inputs = inputs_of(batch)
     position_key, replacement_key = jax.random.split(key)
-    chosen = choose_positions(position_key, inputs, masking, continues_word)
+    chosen = choose_positions(
+        position_key,
+        inputs.input_ids,
+        maskable_tokens(batch),
+        inputs.attention_mask.sum(1),
+        masking,
+        continues_word,
+    )
     positions, used = chosen.positions, chosen.used
     labels = jnp.take_along_axis(inputs.input_ids, positions, axis=1)
     shown = replacements(replacement_key, labels, chosen.leads, masking)
-    rows = jnp.arange(labels.shape[0])[:, None]
+    # An unused slot writes back the token that stands at its position.
+    row = jnp.arange(labels.shape[0])[:, None]
+    input_ids = inputs.input_ids.at[row, positions].set(jnp.where(used, shown, labels))
     return MaskedBatch(
-        input_ids=inputs.input_ids.at[rows, positions].set(
-            jnp.where(used, shown, labels)
-        ),
-        segment_ids=inputs.segment_ids,
-        attention_mask=inputs.attention_mask,
+        inputs=dataclasses.replace(inputs, input_ids=input_ids),
         predicted=positions,
         labels=labels,
         weights=used.astype(jnp.float32),
-        pairs=inputs.pairs,
     )

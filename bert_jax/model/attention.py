@@ -16,10 +16,10 @@ def attention_probabilities(
     key: Float[Array, "B S N H"],
     visible: Bool[Array, "B #T S"],
 ) -> Float[Array, "B N T S"]:
-    """What share of its attention each token gives to each key, in float32.
+    """Return the attention probabilities of each token over the keys, in float32.
 
-    Hidden keys get the lowest finite score and not minus infinity: a row without any
-    visible key then attends evenly instead of yielding NaN.
+    Hidden keys get the lowest finite score and not minus infinity, so that a row
+    without any visible key attends evenly instead of giving NaN.
     """
     scores = jnp.einsum(
         "BTNH,BSNH->BNTS", query, key, preferred_element_type=jnp.float32
@@ -32,15 +32,15 @@ def attention_probabilities(
 def visible_keys(
     attention_mask: Bool[Array, "B S"],
     causal: bool,
-    pairs: Int[Array, "B S"] | None = None,
+    pair_ids: Int[Array, "B S"] | None = None,
 ) -> Bool[Array, "B #T S"]:
-    """Which keys each token may look at: the real ones, and no later ones if causal.
+    """Return which keys each token may attend to: real ones; if causal, no later ones.
 
-    With `pairs`, the number of each token's pair, only those of its own pair.
+    With `pair_ids`, the number of each token's pair, only keys of its own pair.
     """
     visible = attention_mask[:, None, :]
-    if pairs is not None:
-        visible = visible & (pairs[:, :, None] == pairs[:, None, :])
+    if pair_ids is not None:
+        visible = visible & (pair_ids[:, :, None] == pair_ids[:, None, :])
     if causal:
         length = attention_mask.shape[1]
         visible = visible & jnp.tril(jnp.ones((length, length), bool))
@@ -53,13 +53,13 @@ def fused_attention(
     value: Float[Array, "B S N H"],
     visible: Bool[Array, "B #T S"],
 ) -> Float[Array, "B T N H"]:
-    """Attention without its probabilities in memory, where cuDNN has a kernel for it.
+    """Return attention without its probabilities in memory, by cuDNN where it can.
 
-    The mask is written out for every token: of a single row of keys, or of segment
-    numbers, some of cuDNN's kernels take no notice.
+    The mask is materialised for every token: some of cuDNN's kernels ignore a mask of
+    keys alone, or segment ids.
     """
-    # Tracing asks for cuDNN already, so that lax.platform_dependent comes too late. A
-    # dry run compiles for CPUs where there is a GPU too, and makes them the default.
+    # cuDNN is looked up while tracing, so lax.platform_dependent is too late. A dry run
+    # compiles for CPUs on a machine with a GPU too, and makes them the default device.
     config: Any = jax.config
     device = config.jax_default_device or jax.devices()[0]
     nvidia = getattr(device, "device_kind", "").startswith("NVIDIA")

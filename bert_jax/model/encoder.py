@@ -10,11 +10,11 @@ from bert_jax.model.attention import SelfAttention, visible_keys
 from bert_jax.model.layers import Dropout, LayerNorm, activation, dense, kernel_init
 
 
-def positions_in_pairs(pairs: Int[Array, "B T"]) -> Int[Array, "B T"]:
-    """How many tokens of the same pair stand before each token."""
-    place = jnp.arange(pairs.shape[1])
-    begins = jnp.diff(pairs, axis=1, prepend=-1) != 0
-    return place - jax.lax.cummax(jnp.where(begins, place, 0), axis=1)
+def positions_in_pairs(pair_ids: Int[Array, "B T"]) -> Int[Array, "B T"]:
+    """Return each token's position within its own pair."""
+    position = jnp.arange(pair_ids.shape[1])
+    starts = jnp.diff(pair_ids, axis=1, prepend=-1) != 0
+    return position - jax.lax.cummax(jnp.where(starts, position, 0), axis=1)
 
 
 class Embeddings(nn.Module):
@@ -39,12 +39,12 @@ class Embeddings(nn.Module):
         input_ids: Int[Array, "B T"],
         segment_ids: Int[Array, "B T"],
         deterministic: bool,
-        pairs: Int[Array, "B T"] | None = None,
+        pair_ids: Int[Array, "B T"] | None = None,
     ) -> Float[Array, "B T D"]:
-        if pairs is None:
+        if pair_ids is None:
             positions = jnp.arange(input_ids.shape[1])[None]
         else:
-            positions = positions_in_pairs(pairs)
+            positions = positions_in_pairs(pair_ids)
         total = (
             self.token(input_ids) + self.position(positions) + self.segment(segment_ids)
         )
@@ -69,14 +69,14 @@ class FeedForward(nn.Module):
 
 
 def rematerialised(module: type[nn.Module], config: BertConfig) -> type[nn.Module]:
-    """`module`, or a version that computes again, on the way back, what it would keep.
+    """Return `module`, or a version that recomputes its activations backwards.
 
     Args:
         module: called with hidden states, mask and `deterministic`.
     """
     if (module, config.remat) == (SelfAttention, "attention"):
-        # The projections are kept; the scores of T × T, and what follows from them,
-        # take the most memory and the least time (Korthikanti et al. 2022, §4).
+        # Keep the projections; recompute the T × T scores and what follows from them,
+        # which take the most memory and the least time (Korthikanti et al. 2022, §4).
         policy = jax.checkpoint_policies.dots_with_no_batch_dims_saveable
     elif (module, config.remat) == (EncoderLayer, "layer"):
         policy = None  # only the layer's input is kept (Chen et al. 2016)
@@ -127,7 +127,7 @@ class Encoder(nn.Module):
         segment_ids: Int[Array, "B T"],
         attention_mask: Bool[Array, "B T"] | Int[Array, "B T"],
         deterministic: bool = True,
-        pairs: Int[Array, "B T"] | None = None,
+        pair_ids: Int[Array, "B T"] | None = None,
     ) -> Float[Array, "B T D"]:
         """The last layer's hidden states, in `config.dtype`.
 
@@ -135,12 +135,12 @@ class Encoder(nn.Module):
             input_ids: below `config.vocab_size`.
             segment_ids: 0 for the first text, 1 for the second.
             attention_mask: true (or 1) where a token is real, false (0) on padding.
-            deterministic: false to drop out, which takes the rng "dropout".
-            pairs: where several texts share a row, the number of each token's. A token
-                attends to its own text alone, and positions begin anew with each.
+            deterministic: if false, apply dropout, which needs the rng "dropout".
+            pair_ids: the number of each token's pair, if a row holds several. A token
+                attends to its own pair only, and each pair has positions from 0.
         """
         return self.hidden_states(
-            input_ids, segment_ids, attention_mask, deterministic, pairs
+            input_ids, segment_ids, attention_mask, deterministic, pair_ids
         )[-1]
 
     def hidden_states(
@@ -149,13 +149,13 @@ class Encoder(nn.Module):
         segment_ids: Int[Array, "B T"],
         attention_mask: Bool[Array, "B T"] | Int[Array, "B T"],
         deterministic: bool = True,
-        pairs: Int[Array, "B T"] | None = None,
+        pair_ids: Int[Array, "B T"] | None = None,
     ) -> list[Float[Array, "B T D"]]:
         """The embeddings and every layer's hidden states: L + 1 arrays."""
         visible = visible_keys(
-            attention_mask.astype(bool), self.config.attention == "causal", pairs
+            attention_mask.astype(bool), self.config.attention == "causal", pair_ids
         )
-        states = [self.embeddings(input_ids, segment_ids, deterministic, pairs)]
+        states = [self.embeddings(input_ids, segment_ids, deterministic, pair_ids)]
         for layer in self.layers:
             states.append(layer(states[-1], visible, deterministic))
         return states

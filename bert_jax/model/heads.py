@@ -1,4 +1,4 @@
-"""What stands on the encoder: the pretraining heads, and those of fine-tuning."""
+"""The heads on the encoder: for pretraining, and for fine-tuning."""
 
 import jax
 import jax.numpy as jnp
@@ -12,10 +12,10 @@ from bert_jax.model.layers import Dropout, LayerNorm, activation, dense
 def gather_positions(
     hidden: Float[Array, "B T D"], positions: Int[Array, "B P"]
 ) -> Float[Array, "B P D"]:
-    """The hidden states at the given positions.
+    """Return the hidden states at the given positions.
 
-    By a product with one-hot rows: its gradient is a product too, where that of an
-    index would be a scatter. At the highest precision, since nothing is computed.
+    A product with one-hot rows: its gradient is a product too, not the scatter of an
+    index. At the highest precision, since values are only copied.
     """
     chosen = jax.nn.one_hot(positions, hidden.shape[1], dtype=hidden.dtype)
     return jnp.einsum(
@@ -67,17 +67,17 @@ class NextSentence(nn.Module):
 def mean_of_tokens(
     hidden: Float[Array, "B T D"], attention_mask: Bool[Array, "B T"]
 ) -> Float[Array, "B D"]:
-    """The mean of the real tokens' hidden states, [CLS] and [SEP] among them."""
+    """Return the mean hidden state of the real tokens, [CLS] and [SEP] included."""
     weights = attention_mask.astype(jnp.float32)[:, :, None]
     total = (hidden.astype(jnp.float32) * weights).sum(1)
     return (total / jnp.maximum(weights.sum(1), 1.0)).astype(hidden.dtype)
 
 
 def num_outputs(config: BertConfig) -> int:
-    """How many scores the head gives: of a text, of a token, or of a choice.
+    """Return the number of scores that the head gives a text, token or choice.
 
     Raises:
-        ValueError: the head has no classes, or nobody named them.
+        ValueError: the head has no classes, or `labels` is empty.
     """
     fixed = {"question_answering": 2, "multiple_choice": 1}
     if config.head in fixed:
@@ -94,7 +94,7 @@ def num_outputs(config: BertConfig) -> int:
 def _scores(
     config: BertConfig, inputs: Float[Array, "*shape D"], deterministic: bool
 ) -> Float[Array, "*shape C"]:
-    """Dropout, then the one dense layer of the module that calls."""
+    """Apply dropout, then the dense layer of the calling module."""
     inputs = Dropout(config.hidden_dropout_prob)(inputs, deterministic)
     scores = dense(num_outputs(config), config, "dense")(inputs)
     return scores.astype(jnp.float32)
@@ -149,3 +149,13 @@ class MultipleChoice(nn.Module):
         self, pooled: Float[Array, "B D"], deterministic: bool = True
     ) -> Float[Array, "B 1"]:
         return _scores(self.config, pooled, deterministic)
+
+
+CLASSIFIERS: dict[str, type[nn.Module]] = {
+    "sequence_classification": SequenceClassifier,
+    "token_classification": TokenClassifier,
+    "question_answering": QuestionAnswering,
+    "multiple_choice": MultipleChoice,
+}
+POOLED_HEADS = ("sequence_classification", "multiple_choice")
+"""Heads that see one vector of a text; the others see every token."""

@@ -1,73 +1,82 @@
-"""What a prepared row means to the model, worked out on the device.
+"""Prepared rows → the arrays that the encoder takes, on the device.
 
 A row stores its tokens and, for each pair in it, where the pair begins, where its
-second segment begins, and where it ends (`data/records.py`). All else follows.
+second segment begins, and where it ends (`data/records.py`). The rest is derived here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
 from jaxtyping import Array, Bool, Int, Integer
 
+Rows = Mapping[str, Integer[Array, "B ..."] | Integer[np.ndarray, "B ..."]]
+"""Rows with the fields `tokens`, `first`, `second` and `end`."""
+
 
 @struct.dataclass
 class Inputs:
-    """What the encoder takes, beside which tokens may be masked."""
+    """What the encoder takes."""
 
-    input_ids: Int[Array, "B T"]
-    segment_ids: Int[Array, "B T"]
-    attention_mask: Bool[Array, "B T"]
-    maskable: Bool[Array, "B T"]
-    """Real tokens other than [CLS] and [SEP]."""
-    length: Int[Array, " B"]
-    """Real tokens a row, [CLS] and [SEP] among them."""
-    pairs: Int[Array, "B T"] | None
-    """Of each token the number of its pair, from 1 on, and 0 on padding; None where a
-    row has room for a single pair."""
+    input_ids: Int[Array, "*B T"]
+    segment_ids: Int[Array, "*B T"]
+    attention_mask: Bool[Array, "*B T"]
+    """True for a real token, false for padding."""
+    pair_ids: Int[Array, "*B T"] | None = None
+    """The number of each token's pair, from 1, and 0 on padding. None if a row has room
+    for one pair only."""
 
 
-def inputs_of(
-    batch: Mapping[str, Integer[Array, "B ..."] | Integer[np.ndarray, "B ..."]],
-) -> Inputs:
-    """Unfold rows with the fields `tokens`, `first`, `second` and `end`.
-
-    A pair is [CLS] A [SEP] B [SEP]: specials stand at `first`, `second` - 1 and
-    `end` - 1. A pair with `end` 0 is absent.
-    """
-    tokens = jnp.asarray(batch["tokens"], jnp.int32)
+def _pair_bounds(
+    rows: Rows,
+) -> tuple[Int[Array, " T"], Int[Array, "B K 1"], Int[Array, "B K 1"], Array]:
+    """Token positions, and `first`, `second`, `end` of each pair, ready to compare."""
     first, second, end = (
-        jnp.asarray(batch[name], jnp.int32)[:, :, None]
+        jnp.asarray(rows[name], jnp.int32)[:, :, None]
         for name in ("first", "second", "end")
     )
-    position = jnp.arange(tokens.shape[1])
-    inside = (position >= first) & (position < end)
-    special = (position == first) | (position == second - 1) | (position == end - 1)
-    number = jnp.arange(1, inside.shape[1] + 1)[:, None]
+    return jnp.arange(rows["tokens"].shape[1]), first, second, end
+
+
+def inputs_of(rows: Rows) -> Inputs:
+    """Return the encoder's inputs of prepared rows.
+
+    A pair is [CLS] A [SEP] B [SEP], from `first` to before `end`; B starts at `second`.
+    A pair with `end` 0 is absent.
+    """
+    position, first, second, end = _pair_bounds(rows)
+    inside = (position >= first) & (position < end)  # [B, K, T]
+    num_pairs = inside.shape[1]
+    pair_id = jnp.arange(1, num_pairs + 1)[:, None]
     return Inputs(
-        input_ids=tokens,
+        input_ids=jnp.asarray(rows["tokens"], jnp.int32),
         segment_ids=(inside & (position >= second)).any(1).astype(jnp.int32),
         attention_mask=inside.any(1),
-        maskable=(inside & ~special).any(1),
-        length=inside.sum((1, 2)),
-        pairs=(inside * number).sum(1) if len(number) > 1 else None,
+        pair_ids=(inside * pair_id).sum(1) if num_pairs > 1 else None,
     )
 
 
-def padded_rows(
-    rows: Sequence[tuple[list[int], int]], shape: tuple[int, int], pad_id: int
-) -> tuple[Int[np.ndarray, "B T"], Int[np.ndarray, "B T"], Bool[np.ndarray, "B T"]]:
-    """Ids, segments and mask of some rows, and of empty ones up to `shape`.
+def maskable_tokens(rows: Rows) -> Bool[Array, "B T"]:
+    """Return which tokens may be masked: real ones other than [CLS] and [SEP]."""
+    position, first, second, end = _pair_bounds(rows)
+    inside = (position >= first) & (position < end)
+    special = (position == first) | (position == second - 1) | (position == end - 1)
+    return (inside & ~special).any(1)
 
-    Args:
-        rows: the ids of each, and where its second segment begins.
+
+def inputs_of_tokenized(batch: Rows) -> Inputs:
+    """Return the encoder's inputs of a batch that `TokenizedExamples.gather` made.
+
+    Each choice of a batch with choices [B, C, T] becomes a row of its own.
     """
-    input_ids = np.full(shape, pad_id, np.int32)
-    segment_ids = np.zeros(shape, np.int32)
-    attention_mask = np.zeros(shape, bool)
-    for i, (ids, boundary) in enumerate(rows):
-        input_ids[i, : len(ids)] = ids
-        segment_ids[i, boundary : len(ids)] = 1
-        attention_mask[i, : len(ids)] = True
-    return input_ids, segment_ids, attention_mask
+    tokens = batch["tokens"]
+    end = jnp.asarray(batch["end"]).reshape(-1, 1)
+    return inputs_of(
+        {
+            "tokens": tokens.reshape(-1, tokens.shape[-1]),
+            "first": jnp.zeros_like(end),
+            "second": batch["second"].reshape(-1, 1),
+            "end": end,
+        }
+    )

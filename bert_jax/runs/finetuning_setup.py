@@ -1,4 +1,4 @@
-"""What a fine-tuning run is made of, worked out before it starts."""
+"""The parts of a fine-tuning run, worked out before it starts."""
 
 import dataclasses
 import functools
@@ -6,71 +6,69 @@ import hashlib
 import importlib.metadata
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from etils import epath
 
 from bert_jax.checkpoints.steps import CHECKPOINTS, read_config_as
 from bert_jax.config import BertConfig, FinetuneConfig
-from bert_jax.config.model import ProblemType
+from bert_jax.config.model import Params, ProblemType
 from bert_jax.data.example_cache import cached_examples, content_key
 from bert_jax.distributed.collectives import is_primary
 from bert_jax.pretrained import load_pretrained
 from bert_jax.tasks.class_names import similar_label_warnings
-from bert_jax.tasks.finetuning import Part
+from bert_jax.tasks.finetuning_task import Example, FinetuningTask, Split, Splits
 from bert_jax.tasks.lengths import fit_lengths, fitted_lengths
-from bert_jax.tasks.problem import Problem, Record
-from bert_jax.tasks.problems import problem_of
-from bert_jax.tasks.splits import check_validation, read_parts
+from bert_jax.tasks.registry import finetuning_task
+from bert_jax.tasks.splits import check_validation, read_splits
 from bert_jax.terminal.messages import say
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.resume import Resume
 
-OURS = (
+OWN_FIELDS = (
     "hidden_dropout_prob",
     "attention_probs_dropout_prob",
     "dtype",
     "remat",
     "pooling",
 )
-"""Fields of the model that a fine-tuning run chooses; the others are the source's."""
+"""Fields of the model that a fine-tuning run sets; the others are the source's."""
 
 
 @dataclasses.dataclass(frozen=True)
 class FinetuningSetup:
     """A run, ready to start."""
 
-    problem: Problem
+    task: FinetuningTask
     config: FinetuneConfig
-    """With all that the files and the source say filled in."""
+    """With everything filled in that the files and the source define."""
     tokenizer: Tokenizer
-    train: Part
-    validation: Part
-    source: dict[str, Any] | None
-    """Parameters to begin from; None: the run has checkpoints, or draws them all."""
+    train: Split
+    validation: Split
+    source: Params | None
+    """Initial parameters; None: the run has a checkpoint, or draws all parameters."""
 
 
 def adopt(config: FinetuneConfig, source: BertConfig, where: str) -> BertConfig:
-    """The source's shape with the run's own choices.
+    """Return the source's shape with the run's own fields.
 
     Raises:
-        ValueError: the run asks for another shape.
+        ValueError: the run sets another shape.
     """
-    usual = BertConfig()
+    default = BertConfig()
     for field in dataclasses.fields(BertConfig):
         ours, theirs = getattr(config.model, field.name), getattr(source, field.name)
-        told = ours != getattr(usual, field.name)
-        if field.name not in OURS and told and ours != theirs:
+        is_set = ours != getattr(default, field.name)
+        if field.name not in OWN_FIELDS and is_set and ours != theirs:
             raise ValueError(
                 f"model.{field.name}={ours} but {where} has {theirs}; leave the option "
                 "out."
             )
-    chosen = {name: getattr(config.model, name) for name in OURS}
+    chosen = {name: getattr(config.model, name) for name in OWN_FIELDS}
     return dataclasses.replace(source, **chosen)
 
 
 def problem_type(config: FinetuneConfig) -> ProblemType:
-    """What the scores of a sequence classifier will mean."""
+    """Return what the scores of a sequence classifier mean."""
     if config.task == "text-regression":
         return "regression"
     if config.data.multi_label:
@@ -78,26 +76,33 @@ def problem_type(config: FinetuneConfig) -> ProblemType:
     return "single_label_classification"
 
 
-def fingerprint(records: Sequence[Record]) -> str:
-    """Hexadecimal sha256 over the records."""
+_NAMES_OF_0_1_0 = {"TextExample": "TextRecord", "SquadExample": "Record"}
+"""Class names that version 0.1.0 had in its fingerprints."""
+
+
+def fingerprint(examples: Sequence[Example]) -> str:
+    """Return the hexadecimal sha256 of the examples."""
     digest = hashlib.sha256()
-    for record in records:
-        digest.update(repr(record).encode() + b"\n")
+    for example in examples:
+        name = type(example).__qualname__
+        fields = repr(example).removeprefix(name)
+        line = f"{_NAMES_OF_0_1_0.get(name, name)}{fields}\n"
+        digest.update(line.encode())
     return digest.hexdigest()
 
 
 def open_start(
     config: FinetuneConfig, workdir: epath.Path, resume: Resume | None
-) -> tuple[BertConfig, Tokenizer, dict[str, Any] | None]:
-    """The model to begin from; of a run that has begun, its own.
+) -> tuple[BertConfig, Tokenizer, Params | None]:
+    """Return the model to start from; on resume, the run's own without parameters.
 
     Raises:
-        ValueError: none is named, or it is none.
+        ValueError: no model is named, or it cannot be read.
     """
     if resume is not None:
         checkpoint = workdir / CHECKPOINTS / str(resume.step)
-        begun = read_config_as(checkpoint, "model", BertConfig)
-        return begun, Tokenizer.load(checkpoint / "tokenizer"), None
+        own = read_config_as(checkpoint, "model", BertConfig)
+        return own, Tokenizer.load(checkpoint / "tokenizer"), None
     if not config.init_from:
         raise ValueError(
             "init_from is empty; pass --init-from with a workdir of `bert-jax "
@@ -109,7 +114,7 @@ def open_start(
 
 
 def with_steps(config: FinetuneConfig, num_examples: int) -> FinetuneConfig:
-    """The configuration with its numbers of steps."""
+    """Return the configuration with its numbers of steps."""
     epoch = math.ceil(num_examples / config.batch_size)
     steps = config.num_steps or math.ceil(
         config.num_epochs * num_examples / config.batch_size
@@ -122,44 +127,41 @@ def with_steps(config: FinetuneConfig, num_examples: int) -> FinetuneConfig:
     )
 
 
-def encoded(
-    problem: Problem,
+def tokenize_cached(
+    task: FinetuningTask,
     tokenizer: Tokenizer,
-    model: BertConfig,
     config: FinetuneConfig,
     cache: epath.Path,
-    records: Sequence[Record],
-) -> Part:
-    """Records and their examples, tokenized once for all runs that share `cache`."""
-    nowhere = dataclasses.replace(
+    examples: Sequence[Example],
+) -> Split:
+    """Tokenize examples, once for all runs that share `cache`."""
+    data = dataclasses.replace(
         config.data, train="", validation="", path="", fingerprint=""
     )
+    model = task.model
     key = content_key(
-        fingerprint(records),
+        fingerprint(examples),
         tokenizer.fingerprint,
         config.task,
-        dataclasses.asdict(nowhere),
+        dataclasses.asdict(data),
         [model.max_position_embeddings, model.labels, model.problem_type],
         importlib.metadata.version("bert_jax"),
     )
-    examples = cached_examples(
-        cache, key, lambda: problem.encode(records, tokenizer, model, config.data)
-    )
-    for notice in (
-        problem.notices(records, examples, config.data) if is_primary() else ()
-    ):
-        say(notice)
-    return Part(records, examples)
+    tokenized = cached_examples(cache, key, lambda: task.tokenize(examples, tokenizer))
+    split = Split(examples, tokenized)
+    for warning in task.warnings(split) if is_primary() else ():
+        say(warning)
+    return split
 
 
 def with_lengths(config: FinetuneConfig, source: BertConfig) -> FinetuneConfig:
-    """The configuration with lengths that the model can take; prints what changes."""
+    """Return the configuration with lengths that fit the model; print what changes."""
     positions = source.max_position_embeddings
     data = fit_lengths(config.data, positions)
     changed = fitted_lengths(config.data, data)
     if config.task != "question-answering":
         data = dataclasses.replace(config.data, max_length=data.max_length)
-        changed = [each for each in changed if each.startswith("max_length")]
+        changed = [change for change in changed if change.startswith("max_length")]
     if changed and is_primary():
         say(
             f"The model has {positions} positions: {', '.join(changed)} in place of "
@@ -170,20 +172,20 @@ def with_lengths(config: FinetuneConfig, source: BertConfig) -> FinetuneConfig:
 
 def finetuning_model(
     config: FinetuneConfig,
-    problem: Problem,
+    task: FinetuningTask,
     source: BertConfig,
-    records: Sequence[Record],
+    examples: Sequence[Example],
     workdir: epath.Path,
 ) -> BertConfig:
-    """The model with the head that the task needs.
+    """Return the model with the head that the task needs.
 
     Args:
-        records: that name the classes.
+        examples: their labels are the classes.
 
     Raises:
-        ValueError: the records, or the run's own choices, do not go with the model.
+        ValueError: the examples, or the run's own fields, do not fit the model.
     """
-    labels = problem.labels(records, config.data)
+    labels = task.labels(examples)
     shape = adopt(config, source, config.init_from or str(workdir))
     if config.data.max_length > shape.max_position_embeddings:
         raise ValueError(
@@ -200,7 +202,7 @@ def finetuning_model(
                 f"{name}={number} but the model has {layers} layers; pass at most that."
             )
     return dataclasses.replace(
-        shape, head=problem.head, labels=labels, problem_type=problem_type(config)
+        shape, head=task.head, labels=labels, problem_type=problem_type(config)
     )
 
 
@@ -210,54 +212,60 @@ def prepare_finetuning(
     cache: epath.Path,
     resume: Resume | None = None,
 ) -> FinetuningSetup:
-    """Read the files and the model, and fill the configuration in.
+    """Read the files and the model, and complete the configuration.
 
     Args:
         cache: directory for tokenized examples.
-        resume: the run's own newest whole checkpoint, which it goes on from.
+        resume: the latest verified checkpoint of the run in `workdir`, if it has one.
 
     Raises:
         ValueError: something does not fit; one line says what.
     """
-    problem = problem_of(config.task)
     source, tokenizer, params = open_start(config, workdir, resume)
     config = with_lengths(config, source)
-    train, validation = read_parts(problem, config.data)
-    apart = config.data.validation or config.data.path
-    # A rare class may be among what is held out alone.
-    known = train if apart else [*train, *validation]
-    model = finetuning_model(config, problem, source, known, workdir)
+    task = finetuning_task(config.task, config.data)
+    splits = read_splits(task)
+    model = finetuning_model(config, task, source, _labelling(config, splits), workdir)
     for line in similar_label_warnings(model.labels) if is_primary() else ():
         say(line)
-    check_validation(problem, validation, model, config.data)
-    encode = functools.partial(encoded, problem, tokenizer, model, config, cache)
-    data = dataclasses.replace(config.data, fingerprint=fingerprint(train))
+    task = dataclasses.replace(task, model=model)
+    check_validation(task, splits.validation)
+    data = dataclasses.replace(config.data, fingerprint=fingerprint(splits.train))
     if config.data.fingerprint not in ("", data.fingerprint):
         raise ValueError(
             f"data.fingerprint={config.data.fingerprint} but the training examples "
             f"have {data.fingerprint}; leave the option out, or name the file meant."
         )
     config = dataclasses.replace(config, model=model, data=data)
-    learned = encode(train)
-    config = with_steps(config, len(learned.examples))
+    tokenize = functools.partial(tokenize_cached, task, tokenizer, config, cache)
+    train = tokenize(splits.train)
+    config = with_steps(config, len(train.tokenized))
     if params is not None:
         params = None if config.from_scratch else without_head(params, source, model)
-    return FinetuningSetup(
-        problem, config, tokenizer, learned, encode(validation), params
-    )
+    validation = tokenize(splits.validation)
+    return FinetuningSetup(task, config, tokenizer, train, validation, params)
 
 
-def without_head(
-    params: dict[str, Any], source: BertConfig, model: BertConfig
-) -> dict[str, Any]:
-    """The parameters, but for a classifier that was for something else."""
+def _labelling(config: FinetuneConfig, splits: Splits) -> Sequence[Example]:
+    """Return the examples whose labels are the classes.
+
+    If validation examples are held out of the training file, they are included: a rare
+    class may be among them alone.
+    """
+    if config.data.validation or config.data.path:
+        return splits.train
+    return [*splits.train, *splits.validation]
+
+
+def without_head(params: Params, source: BertConfig, model: BertConfig) -> Params:
+    """Return the parameters without the classifier, if it was of another task."""
     if (source.head, source.labels) == (model.head, model.labels):
         return params
     return {name: leaves for name, leaves in params.items() if name != "classifier"}
 
 
-def without_top(params: dict[str, Any], config: FinetuneConfig) -> dict[str, Any]:
-    """The parameters, but for the pooler and topmost layers to be drawn anew."""
+def without_top(params: Params, config: FinetuneConfig) -> Params:
+    """Return the parameters without the pooler and the layers to reinitialise."""
     number, layers = config.reinitialise_layers, config.model.num_hidden_layers
     if not number:
         return params

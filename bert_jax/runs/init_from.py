@@ -1,4 +1,4 @@
-"""What `init_from` names: a run to go on from, or parameters from elsewhere."""
+"""The model that `init_from` names: a run to continue, or parameters to start from."""
 
 import dataclasses
 from collections.abc import Callable
@@ -9,6 +9,7 @@ from etils import epath
 
 from bert_jax.checkpoints.restore import read_params, require_same_shapes
 from bert_jax.config import PretrainConfig, RunConfig
+from bert_jax.config.model import Params
 from bert_jax.data.records import Dataset
 from bert_jax.distributed.mesh import path_name
 from bert_jax.pretrained import Model, load_pretrained, resolve_path
@@ -18,24 +19,24 @@ from bert_jax.training.resume import Resume
 from bert_jax.training.start import Source
 
 SAME_FIELDS = ("num_attention_heads", "hidden_act", "layer_norm_eps", "attention")
-"""Fields of the model that no parameter's shape shows, and that change its output."""
+"""Fields of the model that change its output and show in no parameter's shape."""
 
 
 def open_source(
     config: PretrainConfig, dataset: Dataset, resume: Resume | None
 ) -> tuple[Source | None, PretrainConfig]:
-    """What to begin from, and where in its count of steps this run begins.
+    """Return the source, and the configuration with the run's first step.
 
-    A run that has a whole checkpoint of its own needs the source no more.
+    A run with a complete checkpoint of its own does not need the source.
 
     Raises:
-        ValueError: its tokenizer is not the dataset's, its last step is past ours, or
-            it has no optimizer to keep.
+        ValueError: the source's tokenizer is not the dataset's, its last step is past
+            `num_steps`, or it has no optimizer to keep.
     """
     if not config.init_from:
         return None, config
     if resume is not None:
-        return None, _beginning_at(_first_step(resume), config)
+        return None, _with_first_step(_first_step(resume), config)
     source, imported = resolve_path(config.init_from)
     if imported:
         return _imported_params(config, dataset), config
@@ -48,14 +49,14 @@ def open_source(
             f"num_steps={config.num_steps} but {source} is at step {step} already; "
             "with keep_optimizer, num_steps counts on from there."
         )
-    return source, _beginning_at(step, config)
+    return source, _with_first_step(step, config)
 
 
 def _first_step(resume: Resume) -> int:
-    """Where the order of a begun run's rows begins.
+    """Return the step at which the order of a run's rows starts.
 
     Raises:
-        ValueError: its configuration does not say, or says it wrongly.
+        ValueError: its configuration does not have it, or it is damaged.
     """
     data = resume.config.get("data")
     step = data.get("first_step") if isinstance(data, dict) else None
@@ -68,7 +69,7 @@ def _first_step(resume: Resume) -> int:
     return step
 
 
-def _beginning_at(step: int, config: PretrainConfig) -> PretrainConfig:
+def _with_first_step(step: int, config: PretrainConfig) -> PretrainConfig:
     data = dataclasses.replace(config.data, first_step=step)
     return dataclasses.replace(config, data=data)
 
@@ -88,8 +89,8 @@ def _check_tokenizer(
     raise ValueError(f"{source} and {dataset.path} have different tokenizers; {remedy}")
 
 
-def _imported_params(config: PretrainConfig, dataset: Dataset) -> dict[str, Any]:
-    """The parameters of a model that was imported, checked against the run."""
+def _imported_params(config: PretrainConfig, dataset: Dataset) -> Params:
+    """Return the parameters of an imported model, after checks against the run."""
     model = load_pretrained(config.init_from, config.allow_extra)
     if config.keep_optimizer:
         raise ValueError(
@@ -112,23 +113,23 @@ def _check_fields(config: PretrainConfig, model: Model) -> None:
 
 
 def check_source(
-    config: RunConfig, source: Source | None, initialise: Callable[[jax.Array], Any]
+    config: RunConfig, source: Source | None, init_params: Callable[[jax.Array], Params]
 ) -> str:
-    """Refuse parameters that are not those of the run, but for whole heads.
+    """Check that a source has the run's parameters; only whole heads may differ.
 
     Args:
-        initialise: draws the run's parameters by a key.
+        init_params: draws the run's parameters by a key.
 
     Returns:
-        A line that says what is gone on from, which heads are drawn anew and which are
-        left aside; nothing where nothing is gone on from.
+        A line that names the source, the heads drawn by the seed, and those left out;
+        "" without a source.
 
     Raises:
-        ValueError: a shape or dtype differs, or a leaf is missing or too many.
+        ValueError: a shape or dtype differs, or a leaf is missing or not expected.
     """
     if source is None:
         return ""
-    shapes = jax.eval_shape(initialise, jax.random.key(config.seed))
+    shapes = jax.eval_shape(init_params, jax.random.key(config.seed))
     if isinstance(source, epath.Path):
         require_same_shapes(source / "state", shapes)
         return f"From {config.init_from}, with its optimizer and its count of steps."
@@ -146,9 +147,11 @@ def check_source(
             f"{config.init_from} does not fit this run: {'; '.join(wrong[:2])}; "
             f"{len(wrong)} in all differ. Give the run the model's own shape."
         )
-    said = {f"Drawn by seed {config.seed}": fresh, "Left aside": unused}
+    heads = {f"Drawn by seed {config.seed}": fresh, "Left aside": unused}
     parts = [
-        f" {what}: {', '.join(sorted(names))}." for what, names in said.items() if names
+        f" {what}: {', '.join(sorted(names))}."
+        for what, names in heads.items()
+        if names
     ]
     return (
         f"From {config.init_from}, its parameters alone: a new optimizer, and steps "

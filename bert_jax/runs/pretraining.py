@@ -1,4 +1,4 @@
-"""Pretraining on one page: check what was asked for, build the task, fit."""
+"""Pretraining on one page: check the configuration, build the task, fit."""
 
 import dataclasses
 import functools
@@ -15,28 +15,27 @@ from bert_jax.distributed.collectives import (
     is_primary,
     raise_on_all_processes,
 )
-from bert_jax.distributed.compilation_cache import share_compilation_cache
 from bert_jax.distributed.mesh import host_shard, make_mesh
 from bert_jax.distributed.startup import open_workdir
 from bert_jax.dry_run.advise import advise
 from bert_jax.dry_run.describe import describe
 from bert_jax.dry_run.estimate import GIB, choose_devices
+from bert_jax.runs.fitting import fit_in_workdir
 from bert_jax.runs.init_from import check_source, open_source
-from bert_jax.runs.workdir import check_workdir, final_scores, write_run_files
+from bert_jax.runs.workdir import check_workdir, final_scores
 from bert_jax.storage.remote import open_directory
-from bert_jax.tasks.pretraining import pretraining_task
+from bert_jax.tasks.pretraining import PretrainingTask
 from bert_jax.tasks.unigram import unigram_baseline
 from bert_jax.terminal.messages import say
 from bert_jax.training.lock import run_lock
-from bert_jax.training.loop import fit
 from bert_jax.training.resume import find_resume, find_resume_on_all
 
 
 def check_fit(config: PretrainConfig, dataset: Dataset) -> None:
-    """Refuse a configuration and a dataset that do not belong together.
+    """Check that a configuration fits a dataset.
 
     Raises:
-        ValueError: says what each of them has, and what to do.
+        ValueError: names both values, and the remedy.
     """
     tokenizer, path = dataset.tokenizer, dataset.path
     if dataset.sequence_length != config.data.sequence_length:
@@ -51,8 +50,11 @@ def check_fit(config: PretrainConfig, dataset: Dataset) -> None:
             f"has {tokenizer.vocab_size} tokens; pass "
             f"--model.vocab-size {tokenizer.vocab_size}, or prepare it with another."
         )
-    found = {"mask_token_id": tokenizer.mask_id, "vocab_size": tokenizer.vocab_size}
-    for name, actual in found.items():
+    actual_values = {
+        "mask_token_id": tokenizer.mask_id,
+        "vocab_size": tokenizer.vocab_size,
+    }
+    for name, actual in actual_values.items():
         given = getattr(config.masking, name)
         if given not in (None, actual):
             raise ValueError(
@@ -77,10 +79,10 @@ def check_fit(config: PretrainConfig, dataset: Dataset) -> None:
 
 
 def resolve(config: PretrainConfig, dataset: Dataset) -> PretrainConfig:
-    """The configuration with all that the dataset says filled in.
+    """Return the configuration, completed by what the dataset defines.
 
     Raises:
-        ValueError: the two do not belong together.
+        ValueError: the two do not fit.
     """
     check_fit(config, dataset)
     tokenizer = dataset.tokenizer
@@ -100,13 +102,13 @@ def resolve(config: PretrainConfig, dataset: Dataset) -> PretrainConfig:
 def open_for(
     config: PretrainConfig, verify: bool = True
 ) -> tuple[Dataset, PretrainConfig]:
-    """The dataset that `config` names, and the configuration completed by it.
+    """Return the dataset that `config` names, and the configuration completed by it.
 
     Args:
-        verify: compare the dataset's checksums.
+        verify: verify the dataset's checksums.
 
     Raises:
-        ValueError: no dataset is named, it is damaged, or the two disagree.
+        ValueError: no dataset is named, it is damaged, or the two do not fit.
     """
     if not config.data.path:
         raise ValueError(
@@ -120,19 +122,19 @@ def open_for(
 def pretrain(
     config: PretrainConfig, workdir: str | os.PathLike[str], extend: bool = False
 ) -> dict[str, float]:
-    """Pretrain in `workdir`; the same call again goes on where the last one stopped.
+    """Pretrain in `workdir`; the same call again resumes the run.
 
     Args:
-        extend: let `config` have more steps, or another learning rate, than the run in
-            `workdir` had so far.
+        extend: allow more steps, or another learning rate, than the run in `workdir`
+            had so far.
 
     Returns:
         The scores over the validation rows after the last step, and, as `unigram_…`,
-        those of guessing each token by its frequency.
+        those of predicting each token by its frequency.
 
     Raises:
-        ValueError: what was asked for does not fit together; one line says what.
-        InterruptedRun: stopped by a signal, with a whole checkpoint.
+        ValueError: something does not fit; one line says what.
+        InterruptedRun: a signal stopped the run, with a complete checkpoint.
         DivergedRun: gradients stayed non-finite.
     """
     directory = open_workdir(workdir)
@@ -143,24 +145,29 @@ def pretrain(
         with raise_on_all_processes():
             source, config = open_source(config, dataset, resume)
             mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
-            share = host_shard(mesh, jax.process_index())
-            task = pretraining_task(config, dataset, *share)
+            host = host_shard(mesh, jax.process_index())
+            task = PretrainingTask(config, dataset, *host)
             changed = check_workdir(directory, config, resume, extend)
-            note = check_source(config, source, task.initialise)
+            note = check_source(config, source, task.init_params)
         scores = broadcast_from_primary(final_scores(directory, config, resume))
         if scores is None:
             with raise_on_all_processes():
                 open_dataset(config.data.path, verify=True, once=True)
             if note and is_primary():
                 say(note)
-            write_run_files(directory, config, dataset.tokenizer, resume, changed)
-            share_compilation_cache(directory)
-            tokenizer = directory / "tokenizer"
-            scores = fit(
-                task, config, mesh, directory, tokenizer, source, resume, check_lock
+            scores = fit_in_workdir(
+                task,
+                config,
+                mesh,
+                directory,
+                dataset.tokenizer,
+                source,
+                resume,
+                changed,
+                check_lock,
             )
-    told = unigram_baseline(config, dataset) if scores and is_primary() else {}
-    return scores | broadcast_from_primary(told)
+    baseline = unigram_baseline(config, dataset) if scores and is_primary() else {}
+    return scores | broadcast_from_primary(baseline)
 
 
 def dry_run(
@@ -170,12 +177,13 @@ def dry_run(
     memory_gib: float = 0.0,
     extend: bool = False,
 ) -> Iterator[str]:
-    """What `pretrain` would train on what, line by line; nothing is trained.
+    """Yield lines that describe what `pretrain` would do; nothing is trained.
 
     Args:
-        devices: compile the step for so many, and tell the memory it takes; 0: do not.
-        memory_gib: that each has; if it is too little, tell what to do. 0: no matter.
-        extend: as `pretrain` takes it.
+        devices: compile the step for so many devices, and report its memory; 0: no.
+        memory_gib: the memory of each device; if it is too little, report what would
+            fit. 0: unknown.
+        extend: as `pretrain`.
 
     Raises:
         ValueError: as `pretrain`, or JAX has started with fewer devices.
@@ -185,11 +193,11 @@ def dry_run(
     source, config = open_source(config, dataset, resume)
     chosen = choose_devices(devices) if devices else None
     mesh = make_mesh(config.mesh, config.batch_size, config.microbatches, chosen)
-    build = functools.partial(pretraining_task, dataset=dataset)
+    build = functools.partial(PretrainingTask, dataset=dataset)
     task = build(config)
     if workdir:
         check_workdir(open_directory(workdir), config, resume, extend)
-    note = check_source(config, source, task.initialise)
+    note = check_source(config, source, task.init_params)
     lines = itertools.chain([note] if note else [], describe(config, dataset, task))
     if not devices:
         return lines

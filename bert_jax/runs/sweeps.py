@@ -37,14 +37,14 @@ class Run:
     """One of several runs."""
 
     name: str
-    """Of its directory."""
+    """The name of its directory."""
     setting: str
-    """What it shares with the runs that differ by the seed alone."""
+    """The same for runs that differ by the seed alone."""
     config: FinetuneConfig
 
 
 def grid(config: FinetuneConfig, seeds: int, sweep: bool) -> Iterator[Run]:
-    """The runs: each seed of each setting."""
+    """Yield the runs: each seed of each setting."""
     settings: Sequence[Any] = [
         (config.optimizer.peak_learning_rate, config.batch_size, config.num_epochs)
     ]
@@ -56,8 +56,8 @@ def grid(config: FinetuneConfig, seeds: int, sweep: bool) -> Iterator[Run]:
             name = f"rate_{rate:g}_batch_{batch_size}_epochs_{epochs:g}_seed_{seed}"
             optimizer = dataclasses.replace(config.optimizer, peak_learning_rate=rate)
             changed = {"batch_size": batch_size, "num_epochs": epochs, "seed": seed}
-            told = dataclasses.replace(config, optimizer=optimizer, **changed)
-            yield Run(name, setting, told)
+            own = dataclasses.replace(config, optimizer=optimizer, **changed)
+            yield Run(name, setting, own)
 
 
 def finetune_runs(
@@ -68,21 +68,21 @@ def finetune_runs(
 ) -> list[dict[str, Any]]:
     """Fine-tune once for each seed, and with `sweep` for each setting of the grid.
 
-    Each run has a directory in `workdir`; only the best keeps its checkpoints, and
-    `load(workdir)` gives that. The same call again goes on where the last one stopped.
+    Each run has a directory in `workdir`; only the best one keeps its checkpoints, and
+    `load(workdir)` loads it. The same call again resumes.
 
     Returns:
-        Of each run its name, setting, seed and scores; what `runs.json` holds.
+        The name, setting, seed and scores of each run, as in `runs.json`.
 
     Raises:
         ValueError: `workdir` holds the runs of another configuration, or as `finetune`.
     """
     root = open_directory(workdir)
     done = read_runs(root, config)
-    # The programs of runs that differ in a seed are the same.
+    # Runs that differ in the seed share their compiled programs.
     environment.configure_jax(os.environ)
     for run in grid(config, seeds, sweep):
-        if run.name in {each["name"] for each in done}:
+        if run.name in {other["name"] for other in done}:
             continue
         if is_primary():
             say(f"{run.setting}, seed {run.config.seed}")
@@ -94,43 +94,43 @@ def finetune_runs(
         if not is_primary():
             continue
         best = max(done, key=_comparable_score)["name"]
-        told = {"config": to_dict(config), "best": best, "runs": done}
-        write_json(told, root / RUNS)
-        for each in done:
-            checkpoints = root / each["name"] / CHECKPOINTS
-            if each["name"] == best or not checkpoints.exists():
+        summary = {"config": to_dict(config), "best": best, "runs": done}
+        write_json(summary, root / RUNS)
+        for finished in done:
+            checkpoints = root / finished["name"] / CHECKPOINTS
+            if finished["name"] == best or not checkpoints.exists():
                 continue
-            if not leaves(root, checkpoints):  # not what a link leads to
+            if not leaves(root, checkpoints):  # never remove the target of a link
                 checkpoints.rmtree()
     return done
 
 
 def _comparable_score(run: dict[str, Any]) -> float:
-    """The score of a run; one that is NaN is below all others."""
+    """Return the score of a run; NaN is below all others."""
     score = main_score(run["scores"])
     return -math.inf if math.isnan(score) else score
 
 
 def read_runs(root: epath.Path, config: FinetuneConfig) -> list[dict[str, Any]]:
-    """The runs that were finished.
+    """Return the finished runs.
 
     Raises:
         ValueError: they are of another configuration, or the file is damaged.
     """
     if not (root / RUNS).exists():
         return []
-    told = read_runs_file(root)
-    if told["config"] != to_dict(config):
+    summary = read_runs_file(root)
+    if summary["config"] != to_dict(config):
         raise ValueError(
-            f"{root / RUNS} tells of runs with other options; repeat those, or choose "
+            f"{root / RUNS} lists runs with other options; repeat those, or choose "
             "another --workdir."
         )
-    runs: list[dict[str, Any]] = told["runs"]
+    runs: list[dict[str, Any]] = summary["runs"]
     return runs
 
 
 def runs_table(runs: Sequence[dict[str, Any]]) -> "Table":
-    """Mean ± standard deviation of each score over the seeds of each setting."""
+    """Return a table: mean ± standard deviation of each score over the seeds."""
     from rich.table import Table
 
     scores = runs[0]["scores"]

@@ -1,4 +1,4 @@
-"""What a workdir says of its run, and whether a configuration goes on with it."""
+"""The files of a workdir, and whether a configuration may resume its run."""
 
 import os
 from typing import Any
@@ -36,27 +36,27 @@ FREE_TO_CHANGE = (
     "model.remat",
     "profile_steps",
 )
-"""Fields that a run may be continued with another value of: none changes what is
-learned (the mesh and `microbatches` do in the last bits, by the order of sums, and the
-latter draws other dropout)."""
+"""Fields that may differ on resume: none changes what is learned. (The mesh and
+`microbatches` change the last bits, by the order of sums; `microbatches` also changes
+dropout.)"""
 EXTENDABLE = (
     "num_epochs",
     "num_steps",
     "optimizer.decay_steps",
     "optimizer.peak_learning_rate",
 )
-"""Fields that may change with `--extend`: how long a run is, and its learning rate."""
+"""Fields that may differ with `--extend`: the length of a run, its learning rate."""
 
 
 def cpu_cores() -> int:
-    """How many cores this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def machine() -> dict[str, Any]:
-    """What the bits of a run depend on beside its configuration."""
+    """Return what the bits of a run depend on, besides its configuration."""
     return {
         "backend": jax.default_backend(),
         "device_kind": jax.devices()[0].device_kind,
@@ -66,12 +66,12 @@ def machine() -> dict[str, Any]:
 
 
 def changes(config: RunConfig, resume: Resume, where: object) -> list[dict[str, Any]]:
-    """The fields in which a configuration differs from that of the run that has begun.
+    """Return the fields in which a configuration differs from the run's own.
 
-    A field that the older version of the run did not know has its default there.
+    A field that an older version did not have counts as its default.
 
     Raises:
-        ValueError: the older configuration cannot be read.
+        ValueError: the run's configuration cannot be read.
     """
     try:
         before = to_dict(from_dict(type(config), resume.config))
@@ -93,29 +93,29 @@ def check_workdir(
     resume: Resume | None,
     extend: bool = False,
 ) -> list[dict[str, Any]]:
-    """Refuse a workdir that belongs to another configuration.
+    """Check that a workdir belongs to this configuration.
 
-    One without a whole checkpoint belongs to none yet: its run never got anywhere.
+    A workdir without a complete checkpoint belongs to any configuration.
 
     Args:
-        extend: allow more steps and another learning rate from here on.
+        extend: allow the fields of `EXTENDABLE` to differ.
 
     Returns:
-        What is changed by `extend`.
+        The fields that `extend` changes.
 
     Raises:
-        ValueError: says what differs, and the ways out.
+        ValueError: names what differs, and the remedies.
     """
     if resume is None:
         return []
     changed = changes(config, resume, workdir)
     allowed = EXTENDABLE if extend else ()
-    refused = [c for c in changed if c["field"] not in allowed]
+    refused = [change for change in changed if change["field"] not in allowed]
     if refused:
-        told = "; ".join(_describe(change) for change in refused)
+        text = "; ".join(_describe(change) for change in refused)
         raise ValueError(
-            f"{workdir} belongs to another run: {told}. Repeat its options, or choose "
-            f"another --workdir{_ways_on(refused, workdir)}."
+            f"{workdir} belongs to another run: {text}. Repeat its options, or choose "
+            f"another --workdir{_extend_hint(refused, workdir)}."
         )
     if config.num_steps < resume.step:
         raise ValueError(
@@ -129,8 +129,8 @@ def _describe(change: dict[str, Any]) -> str:
     return f"{change['field']} was {change['before']!r} and is {change['now']!r}"
 
 
-def _ways_on(refused: list[dict[str, Any]], workdir: epath.Path) -> str:
-    """What else there is to do where only length and learning rate differ."""
+def _extend_hint(refused: list[dict[str, Any]], workdir: epath.Path) -> str:
+    """Return the remedies if only length and learning rate differ, else ""."""
     if any(change["field"] not in EXTENDABLE for change in refused):
         return ""
     return (
@@ -140,17 +140,17 @@ def _ways_on(refused: list[dict[str, Any]], workdir: epath.Path) -> str:
 
 
 def core_count_line(resume: Resume | None) -> str:
-    """A line where a CPU run goes on with another number of cores; else empty.
+    """Return a warning if a CPU run resumes with another number of cores, else "".
 
-    XLA's CPU programs divide their sums by the number of threads, so that the last bits
+    XLA's CPU programs split their sums by the number of threads, so that the last bits
     of a loss depend on it.
     """
-    known = [
+    entries = [
         entry for entry in (resume.history if resume else []) if isinstance(entry, dict)
     ]
-    if not known or jax.default_backend() != "cpu":
+    if not entries or jax.default_backend() != "cpu":
         return ""
-    before, now = known[-1].get("cpu_cores"), cpu_cores()
+    before, now = entries[-1].get("cpu_cores"), cpu_cores()
     if before in (None, now):
         return ""
     return (
@@ -166,10 +166,10 @@ def write_run_files(
     resume: Resume | None,
     changed: list[dict[str, Any]],
 ) -> None:
-    """Write what a run is into its workdir, once all processes agree on it.
+    """Write config.json and the tokenizer, after all processes agree on the config.
 
-    Its history gains an entry where the run begins, where its length or learning rate
-    is changed, and where the machine is another one.
+    The history in config.json gets an entry when the run starts, when its length or
+    learning rate changes, and when the machine changes.
     """
     check_same_config(config)
     with raise_on_all_processes():
@@ -179,8 +179,8 @@ def write_run_files(
         clear_newer_steps(workdir, resume)
         history = list(resume.history) if resume else []
         if changed:
-            told = "; ".join(_describe(change) for change in changed)
-            say(f"Extended at step {resume.step if resume else 0}: {told}.")
+            text = "; ".join(_describe(change) for change in changed)
+            say(f"Extended at step {resume.step if resume else 0}: {text}.")
         if line := core_count_line(resume):
             say(line)
         entry = {"step": resume.step if resume else 0, **machine()}
@@ -194,14 +194,14 @@ def write_run_files(
 def final_scores(
     workdir: epath.Path, config: RunConfig, resume: Resume | None
 ) -> dict[str, float] | None:
-    """The validation scores of a run that has reached its last step; else None."""
+    """Return the validation scores of a run at its last step; None: not there yet."""
     if resume is None or resume.step != config.num_steps or resume.problems:
         return None
     return read_scores(workdir / METRICS, resume.step)
 
 
 def best_scores(workdir: epath.Path) -> dict[str, float]:
-    """What `metrics.jsonl` says of the best checkpoint."""
+    """Return the validation scores of the best checkpoint, by `metrics.jsonl`."""
     best, _ = best_verified_step(workdir / CHECKPOINTS)
     scores = None if best is None else read_scores(workdir / METRICS, best)
     if scores is not None:

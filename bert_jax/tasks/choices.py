@@ -46,7 +46,7 @@ class Choice:
 
 
 def read(name: str, config: ExamplesConfig) -> list[Choice]:
-    """As `Problem.read`.
+    """Read the choices of a file, or of a part of `config.path`.
 
     A .csv file has SWAG's columns: `sent1` is the context, and `sent2` the start of
     the sentence that `ending0`, `ending1`… would end. A .tsv file is CODAH's, without a
@@ -62,7 +62,7 @@ def read(name: str, config: ExamplesConfig) -> list[Choice]:
     if Path(path).suffix == ".tsv":
         records = _read_codah(path)
     else:
-        of = of_object if Path(path).suffix == ".jsonl" else _of_swag
+        of = choice_of if Path(path).suffix == ".jsonl" else _of_swag
         records = [of(row, config.label_column) for row in read_table(path)]
     if not records:
         raise ValueError(f"{path} has no rows; it must have one at least.")
@@ -103,7 +103,7 @@ def _of_swag(row: Row, label_column: str) -> Choice:
     return _choice(row, text_of(row, "sent1"), choices, label, row.values["sent2"])
 
 
-def of_object(row: Row, label_column: str) -> Choice:
+def choice_of(row: Row, label_column: str) -> Choice:
     """The fields `context`, `choices`, and if they are there `question` and the label.
 
     Raises:

@@ -1,228 +1,176 @@
-"""Fine-tuning on any problem: its examples and its head as a `Task`."""
+"""Fine-tuning: a kind of fine-tuning on the examples of two files, as a `Task`."""
 
 import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import final
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
 from bert_jax.config import BertConfig, FinetuneConfig
+from bert_jax.config.model import Params
+from bert_jax.data.batches import tokenized_batches
 from bert_jax.data.buckets import (
     assign_buckets,
-    batches_by_bucket,
     bucketed_batch,
     choose_bucket_boundaries,
 )
-from bert_jax.data.examples import Batch, Examples
-from bert_jax.data.pipeline import host_slice
-from bert_jax.model.finetuning import BertForFinetuning
+from bert_jax.data.examples import TokenizedExamples
+from bert_jax.data.pipeline import Batch, host_slice
+from bert_jax.model.bert import compute, init_params
 from bert_jax.model.flops import finetuning_flops
-from bert_jax.model.inputs import inputs_of
-from bert_jax.tasks.problem import Outputs, Prediction, Problem, Record, Rows
-from bert_jax.tasks.task import Counts, Sums, Task
+from bert_jax.model.inputs import inputs_of_tokenized
+from bert_jax.tasks.finetuning_task import (
+    FinetuningTask,
+    Predictions,
+    RowOutputs,
+    Split,
+    SplitOutputs,
+)
+from bert_jax.tasks.task import Counts, DeviceBatch, Evaluation, Sums, Task
 
 
-@dataclasses.dataclass(frozen=True)
-class Part:
-    """The records of a file, and their examples."""
-
-    records: Sequence[Record]
-    examples: Examples
-
-
-def initial_params(config: BertConfig, key: Key[Array, ""]) -> Any:
-    """Parameters drawn by `key`; their shapes do not depend on the inputs'."""
-    one = jnp.zeros((1, 8), jnp.int32)
-    return BertForFinetuning(config).init(key, one, one, one > 0)["params"]
-
-
-def head_scores(config: BertConfig, params: Any, rows: Rows, **dropout: Any) -> Array:
-    """The head's float32 scores of a batch that `Examples.gather` made.
+def head_scores(
+    model: BertConfig,
+    params: Params,
+    batch: DeviceBatch,
+    dropout_key: Key[Array, ""] | None = None,
+) -> Array:
+    """Return the head's float32 scores of a batch that `TokenizedExamples.gather` made.
 
     Returns:
         [B, C] of texts, [B, T, C] of tokens, [B, C] of choices.
     """
-    tokens = rows["tokens"]
-    flat = tokens.reshape(-1, tokens.shape[-1])
-    second, end = rows["second"].reshape(-1, 1), rows["end"].reshape(-1, 1)
-    inputs = inputs_of(
-        {"tokens": flat, "first": jnp.zeros_like(end), "second": second, "end": end}
-    )
-    scores: Any = BertForFinetuning(config).apply(
-        {"params": params},
-        inputs.input_ids,
-        inputs.segment_ids,
-        inputs.attention_mask,
-        **dropout,
+    tokens, inputs = batch["tokens"], inputs_of_tokenized(batch)
+    scores: Array = compute(
+        model, params, "classifier_scores", inputs, dropout_key=dropout_key
     )
     return scores[:, 0].reshape(tokens.shape[:2]) if tokens.ndim == 3 else scores
 
 
-@dataclasses.dataclass(frozen=True)
-class Learning:
-    """What the device does with a batch of a problem's examples."""
-
-    problem: Problem
-    config: BertConfig
-
-    def draw(
-        self, rows: dict[str, Array], key: Key[Array, ""]
-    ) -> tuple[dict[str, Array], Counts]:
-        """The rows as they are, nothing being left to chance, and their number."""
-        scores = jax.eval_shape(
-            lambda params: head_scores(self.config, params, rows),
-            jax.eval_shape(functools.partial(initial_params, self.config), key),
-        )
-        # The count depends on the labels alone.
-        _, count = self.problem.loss(self.config, jnp.zeros(scores.shape), rows)
-        return rows, {"loss": count}
-
-    def loss(self, params: Any, rows: Rows, key: Key[Array, ""]) -> Sums:
-        """The sum over rows, with dropout by `key`."""
-        dropout = {"deterministic": False, "rngs": {"dropout": key}}
-        scores = head_scores(self.config, params, rows, **dropout)
-        return {"loss": self.problem.loss(self.config, scores, rows)}
-
-    def evaluate(
-        self, params: Any, rows: dict[str, Array]
-    ) -> tuple[Sums, dict[str, Array]]:
-        """The sum over rows without dropout, and what predictions are made of."""
-        scores = head_scores(self.config, params, rows)
-        outputs = self.outputs(scores, rows)
-        return {"loss": self.problem.loss(self.config, scores, rows)}, outputs
-
-    def outputs(self, scores: Array, rows: Rows) -> dict[str, Array]:
-        """What predictions are made of, with the number of each row's example."""
-        found = self.problem.outputs(self.config, scores, rows)
-        return found | {"row": rows["row"]}
-
-
-def by_example(batches: Sequence[Batch], number: int) -> list[Outputs]:
-    """The outputs of each example, in the examples' order."""
-    found: list[Outputs] = [{} for _ in range(number)]
+def by_row(batches: Sequence[Batch], num_rows: int) -> list[RowOutputs]:
+    """Return the outputs of each row, in the order of the rows."""
+    outputs: list[RowOutputs] = [{} for _ in range(num_rows)]
     for batch in batches:
-        for place, row in enumerate(batch["row"]):
-            if row >= 0:
-                found[row] = {
-                    name: values[place]
-                    for name, values in batch.items()
-                    if name != "row"
-                }
-    assert all(found), "every example has outputs"
-    return found
-
-
-def batches_of(
-    examples: Examples, batch_size: int, ladder: Sequence[int], share: slice
-) -> Iterator[Batch]:
-    """Every example once, in batches of few shapes; the rest of the last is nobody.
-
-    How an example is padded depends on its own length alone, so that its scores do not
-    depend on the batch size.
-
-    Args:
-        share: of each batch, what this host computes.
-    """
-    buckets = assign_buckets(examples.lengths, ladder[-1], ladder)
-    for length, chosen in batches_by_bucket(buckets, batch_size):
-        numbers = np.full(batch_size, -1, np.int64)
-        numbers[: len(chosen)] = chosen
-        yield examples.gather(numbers[share], length)
+        values = {name: array for name, array in batch.items() if name != "row"}
+        for i, row in enumerate(batch["row"]):
+            if row >= 0:  # -1 is padding
+                outputs[row] = {name: array[i] for name, array in values.items()}
+    assert all(outputs), "every row has outputs"
+    return outputs
 
 
 @dataclasses.dataclass(frozen=True)
-class Order:
-    """Which training examples each step learns from, and how they are padded."""
+class BatchSchedule:
+    """The rows of each training step, and the length that they are padded to."""
 
-    examples: Examples
+    tokenized: TokenizedExamples
     config: FinetuneConfig
-    ladder: tuple[int, ...]
+    boundaries: tuple[int, ...]
     """The lengths to pad to."""
-    share: slice
-    """Of each batch, what this host reads."""
 
     @functools.cached_property
     def buckets(self) -> np.ndarray:
-        """The length that each example is padded to."""
-        return assign_buckets(self.examples.lengths, self.ladder[-1], self.ladder)
+        """The length that each row is padded to."""
+        return assign_buckets(
+            self.tokenized.lengths, self.boundaries[-1], self.boundaries
+        )
 
-    def chosen(self, step: int) -> tuple[int, np.ndarray]:
-        """The padded length, and the numbers of all hosts' examples."""
+    def rows(self, step: int) -> tuple[int, np.ndarray]:
+        """Return the padded length, and the row numbers of all hosts."""
         c = self.config
         return bucketed_batch(self.buckets, c.seed, step, c.num_steps, c.batch_size)
 
-    def batch(self, step: int) -> Batch:
-        """This host's examples of a step."""
-        length, numbers = self.chosen(step)
-        return self.examples.gather(numbers[self.share], length)
 
+@final
+@dataclasses.dataclass(frozen=True)
+class Finetuning(Task):
+    """Training of a fine-tuning task on one host's shard of its training split.
 
-def finetuning_task(
-    problem: Problem,
-    config: FinetuneConfig,
-    train: Part,
-    validation: Part,
-    host_index: int = 0,
-    host_count: int = 1,
-) -> Task:
-    """Fine-tuning on the examples of two files.
-
-    Args:
-        config: with the model's head and classes, and `num_steps`, set.
+    `config` needs `num_steps`, and `task.model` the head and labels.
     """
-    learning, data = Learning(problem, config.model), config.data
-    share = host_slice(config.batch_size, host_index, host_count)
-    at_once = config.microbatch_size
-    part = host_slice(at_once, host_index, host_count)
-    lengths = train.examples.lengths
-    most = max(int(lengths.max()), int(validation.examples.lengths.max(initial=0)))
-    ladder = choose_bucket_boundaries(
-        np.append(lengths, most), data.num_buckets, data.max_length
-    )
-    order = Order(train.examples, config, ladder, share)
 
-    def score(means: dict[str, float], outputs: list[Batch]) -> dict[str, float]:
-        found = predictions(problem, config, validation, outputs)
-        return means | problem.score(validation.records, found, config.model, data)
+    task: FinetuningTask
+    config: FinetuneConfig
+    train: Split
+    validation: Split
+    host_index: int = 0
+    host_count: int = 1
 
-    return Task(
-        initialise=functools.partial(initial_params, config.model),
-        batch=order.batch,
-        examples=lambda step: order.chosen(step)[1],
-        draw=learning.draw,
-        loss=learning.loss,
-        evaluate=learning.evaluate,
-        evaluation_batches=functools.partial(
-            batches_of, validation.examples, at_once, ladder, part
-        ),
-        score=score,
-        selection_score=main_score,
-        objective=("loss",),
-        tokens=lambda rows: int(rows["end"].sum(dtype=np.int64)),
-        flops=lambda rows: host_count * flops_of(config.model, rows),
-        one_shape=False,
-    )
+    objective = ("loss",)
+    one_shape = False
 
+    @functools.cached_property
+    def _boundaries(self) -> tuple[int, ...]:
+        """The lengths to pad to; the last one holds every row of both splits."""
+        data, lengths = self.config.data, self.train.tokenized.lengths
+        longest = self.validation.tokenized.lengths.max(initial=int(lengths.max()))
+        return choose_bucket_boundaries(
+            np.append(lengths, longest), data.num_buckets, data.max_length
+        )
 
-def flops_of(config: BertConfig, rows: Batch) -> float:
-    """Model FLOPs of a training step on a batch."""
-    return finetuning_flops(config, rows["end"].size, rows["tokens"].shape[-1])
+    @functools.cached_property
+    def _schedule(self) -> BatchSchedule:
+        return BatchSchedule(self.train.tokenized, self.config, self._boundaries)
+
+    def _own(self, batch_size: int) -> slice:
+        return host_slice(batch_size, self.host_index, self.host_count)
+
+    def init_params(self, key: Key[Array, ""]) -> Params:
+        return init_params(self.task.model, key)
+
+    def row_numbers(self, step: int) -> np.ndarray:
+        return self._schedule.rows(step)[1]
+
+    def batch(self, step: int) -> Batch:
+        length, numbers = self._schedule.rows(step)
+        own = self._own(self.config.batch_size)
+        return self.train.tokenized.gather(numbers[own], length)
+
+    def count(self, batch: DeviceBatch) -> Counts:
+        return {"loss": self.task.count(batch)}
+
+    def loss(self, params: Params, batch: DeviceBatch, key: Key[Array, ""]) -> Sums:
+        scores = head_scores(self.task.model, params, batch, dropout_key=key)
+        return {"loss": self.task.loss(scores, batch)}
+
+    def evaluate(
+        self, params: Params, batch: DeviceBatch
+    ) -> tuple[Sums, dict[str, jax.Array]]:
+        scores = head_scores(self.task.model, params, batch)
+        outputs = self.task.outputs(scores) | {"row": batch["row"]}
+        return {"loss": self.task.loss(scores, batch)}, outputs
+
+    def evaluation_batches(self) -> Iterator[Batch]:
+        batch_size = self.config.microbatch_size
+        return tokenized_batches(
+            self.validation.tokenized,
+            batch_size,
+            self._boundaries[-1],
+            self._boundaries,
+            self._own(batch_size),
+            fixed_size=True,
+        )
+
+    def score(self, evaluation: Evaluation) -> dict[str, float]:
+        rows = by_row(evaluation.outputs, len(self.validation.tokenized))
+        predictions = self.task.predict(SplitOutputs(self.validation, rows))
+        scores = self.task.score(Predictions(self.validation.examples, predictions))
+        return evaluation.means | scores
+
+    def selection_score(self, scores: dict[str, float]) -> float:
+        return main_score(scores)
+
+    def num_tokens(self, batch: Batch) -> int:
+        return int(batch["end"].sum(dtype=np.int64))
+
+    def flops(self, batch: Batch) -> float:
+        rows, length = batch["end"].size, batch["tokens"].shape[-1]
+        return self.host_count * finetuning_flops(self.task.model, rows, length)
 
 
 def main_score(scores: dict[str, float]) -> float:
-    """The first of the official scores, which stand after the loss."""
+    """Return the first official score, which stands after the loss."""
     return next(value for name, value in scores.items() if name != "loss")
-
-
-def predictions(
-    problem: Problem, config: FinetuneConfig, part: Part, outputs: Sequence[Batch]
-) -> list[Prediction]:
-    """A prediction for each record, of what was computed of its examples."""
-    found = by_example(outputs, len(part.examples))
-    return problem.predict(
-        part.records, part.examples, found, config.model, config.data
-    )

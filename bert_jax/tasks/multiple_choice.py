@@ -1,196 +1,184 @@
 """Multiple choice: which of a few endings follows (Devlin et al. 2018, §4.4)."""
 
 import csv
+import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from bert_jax.config import BertConfig, ExamplesConfig
-from bert_jax.data.examples import Examples, cut_notice, from_rows, join, too_long
+from bert_jax.config.model import Head
+from bert_jax.data.examples import (
+    TokenizedExamples,
+    from_rows,
+    is_truncated,
+    join_pair,
+    truncation_warnings,
+)
 from bert_jax.model.losses import Sum, cross_entropy
-from bert_jax.tasks.choices import Choice, of_object, read
-from bert_jax.tasks.problem import Outputs, Prediction, Problem, Rows
-from bert_jax.tasks.tables import missing_column
+from bert_jax.tasks.choices import Choice, choice_of, read
+from bert_jax.tasks.finetuning_task import (
+    FinetuningTask,
+    Prediction,
+    Predictions,
+    Split,
+    SplitOutputs,
+    Splits,
+)
+from bert_jax.tasks.tables import Row, missing_column
+from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tokenization import Tokenizer
 
 
-def labels(records: Sequence[Choice], config: ExamplesConfig) -> tuple[str, ...]:
-    """None: a choice has a score, and no name."""
-    for record in records:
-        if record.label is None:
-            column = config.label_column
-            missing = f"{record.where} has no label."
-            if record.columns and column not in record.columns:
-                missing = missing_column(record.where, column, record.columns)
-            raise ValueError(
-                f"{missing} To learn, each row must have one; name its column by "
-                "--data.label-column."
-            )
-        _check_range(record)
-    return ()
+@final
+@dataclasses.dataclass(frozen=True)
+class MultipleChoiceTask(FinetuningTask):
+    """A score for each choice; the softmax is over the choices of a question."""
 
+    head: ClassVar[Head] = "multiple_choice"
 
-def check(records: Sequence[Choice], model: BertConfig, path: str) -> None:
-    """Raise ValueError where a label is the number of no choice."""
-    for record in records:
-        _check_range(record)
+    def read(self, name: str) -> list[Choice]:
+        return read(name, self.data)
 
+    def labels(self, examples: Sequence[Choice]) -> tuple[str, ...]:
+        """Return (): a choice has a score, and no name."""
+        for example in examples:
+            if example.label is None:
+                column = self.data.label_column
+                missing = f"{example.where} has no label."
+                if example.columns and column not in example.columns:
+                    missing = missing_column(example.where, column, example.columns)
+                raise ValueError(
+                    f"{missing} To learn, each row must have one; name its column by "
+                    "--data.label-column."
+                )
+        self.check(examples)
+        return ()
 
-def _check_range(record: Choice) -> None:
-    if record.label is not None and not 0 <= record.label < len(record.choices):
-        raise ValueError(
-            f"{record.where}: label={record.label} must be from 0 to "
-            f"{len(record.choices) - 1}, the number of the right choice."
+    def check(self, examples: Sequence[Choice]) -> None:
+        for example in examples:
+            label, num_choices = example.label, len(example.choices)
+            if label is not None and not 0 <= label < num_choices:
+                raise ValueError(
+                    f"{example.where}: label={label} must be from 0 to "
+                    f"{num_choices - 1}, the number of the right choice."
+                )
+
+    def tokenize(
+        self, examples: Sequence[Choice], tokenizer: Tokenizer
+    ) -> TokenizedExamples:
+        """Return a row [CLS] context [SEP] choice [SEP] for each choice.
+
+        The choice starts with the question, if there is one. A row is cut to
+        `max_length`, the longer of the two first. `label` by example is int32, -1 if it
+        is not known.
+        """
+        max_length = min(self.data.max_length, self.model.max_position_embeddings)
+        contexts = tokenizer.encode_batch([example.context for example in examples])
+        endings = tokenizer.encode_batch(
+            [
+                f"{example.question} {choice}" if example.question else choice
+                for example in examples
+                for choice in example.choices
+            ]
+        )
+        num_choices = len(examples[0].choices)
+        pairs = [(contexts[i // num_choices], end) for i, end in enumerate(endings)]
+        rows = [join_pair(tokenizer, *parts, max_length=max_length) for parts in pairs]
+        cut = np.array(
+            [is_truncated(*parts, max_length=max_length) for parts in pairs], bool
+        )
+        labels = [
+            -1 if example.label is None else example.label for example in examples
+        ]
+        return from_rows(
+            rows,
+            np.arange(len(examples), dtype=np.int32),
+            by_example={
+                "label": np.array(labels, np.int32),
+                "cut": np.any(cut.reshape(-1, num_choices), axis=1),
+            },
+            choices=num_choices,
         )
 
+    def warnings(self, split: Split) -> list[str]:
+        return truncation_warnings(split.tokenized, "questions", self.data.max_length)
 
-def encode(
-    records: Sequence[Choice],
-    tokenizer: Tokenizer,
-    model: BertConfig,
-    config: ExamplesConfig,
-) -> Examples:
-    """As `Problem.encode`: a row [CLS] context [SEP] choice [SEP] for each choice, with
-    `label` by example, int32, and -1 where it is not known.
+    def count(self, batch: DeviceBatch) -> Float[Array, ""]:
+        """Return the number of questions with a label."""
+        return (batch["label"] >= 0).sum(dtype=jnp.float32)
 
-    The choice begins with the question, if there is one. What is longer than
-    `max_length` is cut, the longer of the two first.
-    """
-    most = min(config.max_length, model.max_position_embeddings)
-    contexts = tokenizer.encode_batch([record.context for record in records])
-    endings = tokenizer.encode_batch(
-        [
-            f"{record.question} {choice}" if record.question else choice
-            for record in records
-            for choice in record.choices
+    def loss(self, scores: Float[Array, "B C"], batch: DeviceBatch) -> Sum:
+        """Return the cross-entropy in nats over the questions with a label."""
+        label = batch["label"]
+        weights = (label >= 0).astype(jnp.float32)
+        return cross_entropy(scores, jnp.maximum(label, 0), weights)
+
+    def outputs(self, scores: Float[Array, "B C"]) -> dict[str, jax.Array]:
+        """Return the `probabilities` [B, C] of the choices."""
+        return {"probabilities": jax.nn.softmax(scores)}
+
+    def predict(self, outputs: SplitOutputs) -> list[Prediction]:
+        """Return the most probable `choice`, from 0, and the `probabilities` of all."""
+        probabilities = [row["probabilities"] for row in outputs.rows]
+        return [
+            {"choice": int(values.argmax()), "probabilities": values.tolist()}
+            for values in probabilities
         ]
-    )
-    number = len(records[0].choices)
-    pairs = [(contexts[i // number], ending) for i, ending in enumerate(endings)]
-    rows = [join(tokenizer, *parts, most=most) for parts in pairs]
-    cut = np.array([too_long(*parts, most=most) for parts in pairs], bool)
-    known = [-1 if record.label is None else record.label for record in records]
-    return from_rows(
-        rows,
-        np.arange(len(records), dtype=np.int32),
-        by_example={
-            "label": np.array(known, np.int32),
-            "cut": np.any(cut.reshape(-1, number), axis=1),
-        },
-        choices=number,
-    )
+
+    def score(self, predictions: Predictions) -> dict[str, float]:
+        """Return the `accuracy` over the questions with a label."""
+        choices = [value["choice"] for value in predictions.values]
+        return {"accuracy": _accuracy(predictions.examples, choices)}
+
+    def write(self, predictions: Predictions, directory: Path) -> list[str]:
+        """Write predictions.csv for SWAG's leaderboard: a column `pred` of numbers from
+        0, a line a row of the file, in its order."""
+        name = "predictions.csv"
+        with open(directory / name, "w", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(["pred"])
+            writer.writerows([value["choice"]] for value in predictions.values)
+        return [name]
+
+    def baseline(self, splits: Splits) -> tuple[str, float]:
+        """Return the accuracy of a guess, or of the position that is right most often
+        in training, if that is higher."""
+        labels = [example.label for example in splits.train]
+        counts = Counter(label for label in labels if label is not None)
+        chance = 1 / len(splits.validation[0].choices)
+        if counts:
+            position = min(counts, key=lambda label: (-counts[label], label))
+            choices = [position] * len(splits.validation)
+            accuracy = _accuracy(splits.validation, choices)
+            if accuracy > chance:
+                return f"majority position ({position})", accuracy
+        return "chance", chance
+
+    def example_without_label(self, row: Row) -> Choice:
+        return choice_of(row, label_column="")
+
+    def has_label(self, example: Choice) -> bool:
+        return example.label is not None
+
+    def group(self, example: Choice) -> object:
+        return example.context
 
 
-def notices(
-    records: Sequence[Choice], examples: Examples, config: ExamplesConfig
-) -> list[str]:
-    """How many questions were cut."""
-    return cut_notice(examples, "questions", config.max_length)
-
-
-def loss(model: BertConfig, scores: Float[Array, "B C"], rows: Rows) -> Sum:
-    """Cross-entropy in nats over the questions with a label, and their number."""
-    label = rows["label"]
-    weights = (label >= 0).astype(jnp.float32)
-    return cross_entropy(scores, jnp.maximum(label, 0), weights)
-
-
-def outputs(
-    model: BertConfig, scores: Float[Array, "B C"], rows: Rows
-) -> dict[str, jax.Array]:
-    """`probabilities` [B, C] of the choices."""
-    return {"probabilities": jax.nn.softmax(scores)}
-
-
-def predict(
-    records: Sequence[Choice],
-    examples: Examples,
-    outputs: Sequence[Outputs],
-    model: BertConfig,
-    config: ExamplesConfig,
-) -> list[Prediction]:
-    """The likeliest `choice`, from 0, and the `probabilities` of all."""
-    found = [output["probabilities"] for output in outputs]
-    return [
-        {"choice": int(each.argmax()), "probabilities": each.tolist()} for each in found
+def _accuracy(examples: Sequence[Choice], choices: Sequence[int]) -> float:
+    correct = [
+        example.label == choice
+        for example, choice in zip(examples, choices, strict=True)
+        if example.label is not None
     ]
-
-
-def score(
-    records: Sequence[Choice],
-    predictions: Sequence[Prediction],
-    model: BertConfig,
-    config: ExamplesConfig,
-) -> dict[str, float]:
-    """`accuracy` over the questions with a label."""
-    return {"accuracy": _accuracy(records, [each["choice"] for each in predictions])}
-
-
-def _accuracy(records: Sequence[Choice], choices: Sequence[int]) -> float:
-    hits = [
-        record.label == choice
-        for record, choice in zip(records, choices, strict=True)
-        if record.label is not None
-    ]
-    if not hits:
+    if not correct:
         raise ValueError(
-            f"{records[0].where} and all others have no label; there is nothing to "
+            f"{examples[0].where} and all others have no label; there is nothing to "
             "score by."
         )
-    return sum(hits) / len(hits)
-
-
-def write(
-    records: Sequence[Choice],
-    predictions: Sequence[Prediction],
-    model: BertConfig,
-    config: ExamplesConfig,
-    directory: Path,
-) -> list[str]:
-    """Write predictions.csv, what SWAG's leaderboard takes: a column `pred` with the
-    number of the choice, from 0, a line for each row of the file and in its order."""
-    name = "predictions.csv"
-    with open(directory / name, "w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["pred"])
-        writer.writerows([each["choice"]] for each in predictions)
-    return [name]
-
-
-def baseline(
-    train: Sequence[Choice], validation: Sequence[Choice]
-) -> tuple[str, float]:
-    """Accuracy of a guess, or of the place that is right most often in training, if
-    that is higher."""
-    chance = 1 / len(validation[0].choices)
-    counts = Counter(record.label for record in train if record.label is not None)
-    if counts:
-        place = min(counts, key=lambda label: (-counts[label], label))
-        share = _accuracy(validation, [place] * len(validation))
-        if share > chance:
-            return f"majority position ({place})", share
-    return "chance", chance
-
-
-MULTIPLE_CHOICE = Problem(
-    head="multiple_choice",
-    read=read,
-    labels=labels,
-    check=check,
-    encode=encode,
-    loss=loss,
-    outputs=outputs,
-    predict=predict,
-    score=score,
-    write=write,
-    baseline=baseline,
-    record=lambda row, config: of_object(row, ""),  # its label is not looked at
-    labelled=lambda record: record.label is not None,
-    notices=notices,
-    group=lambda record: record.context,
-)
+    return sum(correct) / len(correct)

@@ -4,6 +4,7 @@ A word's first token bears its tag, and is where the tag is predicted; the other
 none (Devlin et al. 2018, §5.3).
 """
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 
@@ -11,7 +12,7 @@ import numpy as np
 from tokenizers import pre_tokenizers
 
 from bert_jax.config import BertConfig, ExamplesConfig
-from bert_jax.data.examples import Examples, from_rows
+from bert_jax.data.examples import TokenizedExamples, build_row, from_rows
 from bert_jax.metrics.entities import Scheme, are_entity_tags
 from bert_jax.tasks.conll import Sentence
 from bert_jax.tokenization import Tokenizer
@@ -52,51 +53,51 @@ def scheme_of(model: BertConfig) -> Scheme | None:
     return "IOBES" if ends else "IOB2"
 
 
-def encode(
-    records: Sequence[Sentence],
+def tokenize(
+    examples: Sequence[Sentence],
     tokenizer: Tokenizer,
     model: BertConfig,
     config: ExamplesConfig,
-) -> Examples:
-    """As `Problem.encode`, with `label` and `word` by token, int32.
+) -> TokenizedExamples:
+    """Return rows with `label` and `word` by token, int32.
 
-    They are the tag's and the word's number at the first token of a word, else -1. A
-    sentence that is too long becomes several rows, parted between words; a word that
-    is longer than a row is cut, and one without a token of its own is [UNK].
+    They are the tag's and the word's index at the first token of a word, else -1. A
+    sentence that is too long becomes several rows, split between words; a word longer
+    than a row is cut, and a word without a token is [UNK].
     """
     room = min(config.max_length, model.max_position_embeddings) - 2
-    pieces = _pieces(records, tokenizer, room)
-    numbers = {tag: i for i, tag in enumerate(model.labels)}
+    pieces = _pieces(examples, tokenizer, room)
+    tag_index = {tag: i for i, tag in enumerate(model.labels)}
     scheme = scheme_of(model)
     rows: list[tuple[list[int], int]] = []
-    record: list[int] = []
+    example_indices: list[int] = []
     values: dict[str, list[int]] = {"label": [], "word": []}
-    for number, sentence in enumerate(records):
+    for example, sentence in enumerate(examples):
         tags = [] if sentence.tags is None else sentence.tags_in(scheme)
         words = [pieces[word] for word in sentence.words]
         for part in _parts([len(ids) for ids in words], room):
-            ids = [tokenizer.cls_id]
-            firsts = {}
-            for i in part:
-                firsts[len(ids)] = i
-                ids += words[i]
-            ids.append(tokenizer.sep_id)
-            rows.append((ids, len(ids)))
-            record.append(number)
-            places = [firsts.get(place, -1) for place in range(len(ids))]
-            values["word"] += places
+            row = build_row(tokenizer, itertools.chain(*(words[i] for i in part)))
+            rows.append(row)
+            example_indices.append(example)
+            # The word's index at its first token, else -1; [CLS] stands at 0.
+            word_at = np.full(len(row[0]), -1)
+            starts = np.cumsum([1] + [len(words[i]) for i in part])[:-1]
+            word_at[starts] = part
+            values["word"] += word_at.tolist()
             values["label"] += [
-                numbers[tags[i]] if tags and i >= 0 else -1 for i in places
+                tag_index[tags[i]] if tags and i >= 0 else -1 for i in word_at
             ]
-    by_token = {name: np.array(each, np.int32) for name, each in values.items()}
-    return from_rows(rows, np.array(record, np.int32), by_token=by_token)
+    by_token = {name: np.array(array, np.int32) for name, array in values.items()}
+    return from_rows(rows, np.array(example_indices, np.int32), by_token=by_token)
 
 
 def _pieces(
-    records: Sequence[Sentence], tokenizer: Tokenizer, room: int
+    examples: Sequence[Sentence], tokenizer: Tokenizer, room: int
 ) -> dict[str, list[int]]:
     """The ids of each distinct word: at least one, and at most `room`."""
-    words = list(dict.fromkeys(word for each in records for word in each.words))
+    words = list(
+        dict.fromkeys(word for sentence in examples for word in sentence.words)
+    )
     found = tokenizer.encode_batch(words)
     unknown = [tokenizer.unk_id]
     return {w: ids[:room] or unknown for w, ids in zip(words, found, strict=True)}

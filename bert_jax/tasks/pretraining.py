@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import final
 
 import jax
 import jax.numpy as jnp
@@ -12,68 +12,72 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Bool, Int, Key
 
-from bert_jax.config import MaskingConfig, PretrainConfig
-from bert_jax.data.pipeline import host_slice, row_numbers
-from bert_jax.data.records import Dataset, columns
+from bert_jax.config import BertConfig, MaskingConfig, PretrainConfig
+from bert_jax.config.model import Params
+from bert_jax.data.batches import DatasetBatches
+from bert_jax.data.pipeline import Batch
+from bert_jax.data.records import Dataset
 from bert_jax.masking.batch import MaskedBatch, mask_tokens
+from bert_jax.model.bert import compute, init_params
 from bert_jax.model.flops import pretraining_flops
 from bert_jax.model.losses import accuracy, cross_entropy
-from bert_jax.model.pretraining import BertForPretraining
-from bert_jax.tasks.task import Batch, Counts, Sums, Task
+from bert_jax.tasks.task import Counts, DeviceBatch, Evaluation, Sums, Task
 
 _EVALUATION_KEY = 2018
-"""The masks of the validation rows are the same in every evaluation of every run."""
+"""Validation rows have the same masks in every evaluation of every run."""
+_MAX_EXPONENT = 700.0  # e^710 exceeds a float
 
 
 @struct.dataclass
-class DrawnRows:
-    """What the losses are taken of."""
+class PretrainingBatch:
+    """Masked rows, and the labels of their pairs."""
 
     masked: MaskedBatch
     first: Int[Array, "*B K"]
-    """Where each pair's [CLS] stands."""
+    """The position of each pair's [CLS]."""
     pair_labels: Int[Array, "*B K"]
     """As in the row; -1: none."""
 
 
 def pretraining_losses(
-    scores: tuple[Array, Array], rows: DrawnRows, pairs: str
+    scores: tuple[Array, Array], batch: PretrainingBatch, pair_objective: str
 ) -> Sums:
-    """Sums over the real predictions, and over the pairs that have a label.
+    """Return sums over the real predictions, and over the labelled pairs.
 
     Args:
-        pairs: nsp, sop or none: what the names of the latter begin with.
+        scores: of tokens [B, P, V] and of pairs [B, K, 2].
+        pair_objective: nsp, sop or none; the prefix of the names of the pairs' sums.
     """
     token_scores, pair_scores = scores
-    tokens = (token_scores, rows.masked.labels, rows.masked.weights)
+    tokens = (token_scores, batch.masked.labels, batch.masked.weights)
     sums = {"mlm_loss": cross_entropy(*tokens), "mlm_accuracy": accuracy(*tokens)}
-    if pairs != "none":
-        weights = (rows.pair_labels >= 0).astype(jnp.float32)
-        labelled = (pair_scores, jnp.maximum(rows.pair_labels, 0), weights)
-        sums[f"{pairs}_loss"] = cross_entropy(*labelled)
-        sums[f"{pairs}_accuracy"] = accuracy(*labelled)
+    if pair_objective != "none":
+        weights = (batch.pair_labels >= 0).astype(jnp.float32)
+        pairs = (pair_scores, jnp.maximum(batch.pair_labels, 0), weights)
+        sums[f"{pair_objective}_loss"] = cross_entropy(*pairs)
+        sums[f"{pair_objective}_accuracy"] = accuracy(*pairs)
     return sums
 
 
-def word_table(
+def continues_word_table(
     masking: MaskingConfig, dataset: Dataset
 ) -> Bool[np.ndarray, " V"] | None:
-    """Which tokens continue a word, where the masks ask for it."""
+    """Return which tokens continue a word, if the masking unit needs it."""
     return None if masking.unit == "token" else dataset.tokenizer.continues_word
 
 
 def mask_by_row(
     key: Key[Array, ""],
-    batch: dict[str, jax.Array],
+    batch: DeviceBatch,
     masking: MaskingConfig,
     continues_word: Bool[np.ndarray, " V"] | None = None,
 ) -> MaskedBatch:
-    """Masks that depend on the key and on `row`, the number of a row, alone.
+    """Mask each row by a key folded from its number `row`.
 
-    Not on its neighbours: a device draws those of its rows without the others.
+    A row's mask does not depend on its neighbours, so that each device masks its own.
     """
 
-    def mask_one(row: dict[str, jax.Array]) -> MaskedBatch:
+    def mask_one(row: DeviceBatch) -> MaskedBatch:
         one = {name: values[None] for name, values in row.items()}
         row_key = jax.random.fold_in(key, row["row"])
         masked = mask_tokens(row_key, one, masking, continues_word)
@@ -83,155 +87,129 @@ def mask_by_row(
 
 
 def mask_for_evaluation(
-    batch: dict[str, jax.Array],
+    batch: DeviceBatch,
     masking: MaskingConfig,
     continues_word: Bool[np.ndarray, " V"] | None = None,
 ) -> MaskedBatch:
-    """The masks of validation rows, always the same."""
+    """Mask validation rows, always in the same way."""
     key = jax.random.key(_EVALUATION_KEY)
     return mask_by_row(key, batch, masking, continues_word)
 
 
-def validation_batches(
-    dataset: Dataset,
-    batch_size: int,
-    host_index: int,
-    host_count: int,
-    most_rows: int = 0,
-) -> Iterator[Batch]:
-    """This host's share of the validation rows, once each, in batches of one shape.
-
-    The last batch is filled up with rows without tokens, which count nowhere.
-
-    Args:
-        most_rows: take so many at most, the first ones; 0: all.
-    """
-    share = host_slice(batch_size, host_index, host_count)
-    number = min(len(dataset.validation), most_rows or len(dataset.validation))
-    for start in range(0, number, batch_size):
-        numbers = start + np.arange(batch_size)[share]
-        real = numbers < number
-        batch = columns(dataset.validation.gather(np.where(real, numbers, 0)))
-        batch["end"][~real] = 0
-        batch["next_sentence_label"][~real] = -1
-        yield batch | {"row": numbers.astype(np.int32)}
-
-
-def initial_params(model: BertForPretraining, key: Key[Array, ""]) -> Any:
-    """Parameters drawn by `key`; their shapes do not depend on the inputs'."""
-    one = jnp.zeros((1, 8), jnp.int32)
-    return model.init(key, one, one, one > 0, one[:, :1], one[:, :1])["params"]
-
-
-def apply_model(
-    model: BertForPretraining, params: Any, rows: DrawnRows, **dropout: Any
+def pretraining_scores(
+    model: BertConfig,
+    params: Params,
+    batch: PretrainingBatch,
+    dropout_key: Key[Array, ""] | None = None,
 ) -> tuple[Array, Array]:
-    """The model's scores of tokens and of pairs."""
-    masked = rows.masked
-    scores: Any = model.apply(
-        {"params": params},
-        masked.input_ids,
-        masked.segment_ids,
-        masked.attention_mask,
+    """Return the model's scores of the tokens to predict, and of the pairs."""
+    masked = batch.masked
+    scores: tuple[Array, Array] = compute(
+        model,
+        params,
+        "pretraining_scores",
+        masked.inputs,
         masked.predicted,
-        rows.first,
-        pairs=masked.pairs,
-        **dropout,
+        batch.first,
+        dropout_key=dropout_key,
     )
     return scores
 
 
+@final
 @dataclasses.dataclass(frozen=True)
-class Objective:
-    """What pretraining learns: masked tokens, and what the dataset's pairs teach."""
+class PretrainingTask(Task):
+    """Masked LM, and what the dataset's pairs teach, on one host's shard.
 
-    model: BertForPretraining
-    masking: MaskingConfig
-    pairs: str
-    words: Bool[np.ndarray, " V"] | None
-    """Which tokens continue a word."""
+    `config` needs `data.pairs`, `masking.vocab_size` and `masking.mask_token_id`.
+    """
+
+    config: PretrainConfig
+    dataset: Dataset
+    host_index: int = 0
+    host_count: int = 1
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def objective(self) -> tuple[str, ...]:
         """The losses that are added up."""
-        return ("mlm_loss",) + (f"{self.pairs}_loss",) * (self.pairs != "none")
+        pairs = self.config.data.pairs
+        return ("mlm_loss",) + (f"{pairs}_loss",) * (pairs != "none")
 
-    def draw(
-        self, rows: dict[str, jax.Array], key: Key[Array, ""]
-    ) -> tuple[DrawnRows, Counts]:
-        """Rows with masks drawn by `key`, and the counts of the losses."""
-        masked = mask_by_row(key, rows, self.masking, self.words)
-        drawn = self._with_pairs(masked, rows)
-        counts = {"mlm_loss": masked.weights.sum()}
-        if self.pairs != "none":
-            labelled = (drawn.pair_labels >= 0).sum(dtype=jnp.float32)
-            counts[f"{self.pairs}_loss"] = labelled
-        return drawn, counts
+    @functools.cached_property
+    def _batches(self) -> DatasetBatches:
+        config, host = self.config, (self.host_index, self.host_count)
+        first_step = config.data.first_step
+        return DatasetBatches(
+            self.dataset, config.batch_size, config.seed, first_step, *host
+        )
 
-    def loss(self, params: Any, rows: DrawnRows, key: Key[Array, ""]) -> Sums:
-        """The sums over drawn rows, with dropout by `key`."""
-        dropout = {"deterministic": False, "rngs": {"dropout": key}}
-        scores = apply_model(self.model, params, rows, **dropout)
-        return pretraining_losses(scores, rows, self.pairs)
+    @functools.cached_property
+    def _continues_word(self) -> Bool[np.ndarray, " V"] | None:
+        return continues_word_table(self.config.masking, self.dataset)
+
+    def init_params(self, key: Key[Array, ""]) -> Params:
+        return init_params(self.config.model, key)
+
+    def row_numbers(self, step: int) -> np.ndarray:
+        return self._batches.row_numbers(step)
+
+    def batch(self, step: int) -> Batch:
+        return self._batches.training(step)
+
+    def corrupt(self, batch: DeviceBatch, key: Key[Array, ""]) -> PretrainingBatch:
+        """Mask the rows by `key`."""
+        masking = self.config.masking
+        masked = mask_by_row(key, batch, masking, self._continues_word)
+        return self._with_pairs(masked, batch)
+
+    def count(self, batch: PretrainingBatch) -> Counts:
+        """Count the predictions, and the labelled pairs."""
+        pairs = (batch.pair_labels >= 0).sum(dtype=jnp.float32)
+        return dict(
+            zip(self.objective, (batch.masked.weights.sum(), pairs), strict=False)
+        )
+
+    def loss(
+        self, params: Params, batch: PretrainingBatch, key: Key[Array, ""]
+    ) -> Sums:
+        scores = pretraining_scores(self.config.model, params, batch, dropout_key=key)
+        return pretraining_losses(scores, batch, self.config.data.pairs)
 
     def evaluate(
-        self, params: Any, rows: dict[str, jax.Array]
+        self, params: Params, batch: DeviceBatch
     ) -> tuple[Sums, dict[str, jax.Array]]:
-        """The sums over rows under masks that are always the same, and no more."""
-        masked = mask_for_evaluation(rows, self.masking, self.words)
-        drawn = self._with_pairs(masked, rows)
-        scores = apply_model(self.model, params, drawn)
-        return pretraining_losses(scores, drawn, self.pairs), {}
+        """As `Task.evaluate`, with masks that are always the same."""
+        masking = self.config.masking
+        masked = mask_for_evaluation(batch, masking, self._continues_word)
+        rows = self._with_pairs(masked, batch)
+        scores = pretraining_scores(self.config.model, params, rows)
+        return pretraining_losses(scores, rows, self.config.data.pairs), {}
 
-    def _with_pairs(self, masked: MaskedBatch, rows: dict[str, jax.Array]) -> DrawnRows:
-        first, labels = rows["first"], rows["next_sentence_label"]
-        return DrawnRows(masked, first.astype(jnp.int32), labels.astype(jnp.int32))
+    def _with_pairs(self, masked: MaskedBatch, batch: DeviceBatch) -> PretrainingBatch:
+        first, labels = batch["first"], batch["next_sentence_label"]
+        return PretrainingBatch(
+            masked, first.astype(jnp.int32), labels.astype(jnp.int32)
+        )
 
+    def evaluation_batches(self) -> Iterator[Batch]:
+        return self._batches.validation(
+            self.config.microbatch_size, self.config.eval_rows
+        )
 
-def with_perplexity(means: dict[str, float], _: list[Batch]) -> dict[str, float]:
-    """The means, and the perplexity of masks; past e^700 a float has no room."""
-    return means | {"mlm_perplexity": math.exp(min(means["mlm_loss"], 700.0))}
+    def score(self, evaluation: Evaluation) -> dict[str, float]:
+        """Return the means, and the masked LM's perplexity."""
+        means = evaluation.means
+        perplexity = math.exp(min(means["mlm_loss"], _MAX_EXPONENT))
+        return means | {"mlm_perplexity": perplexity}
 
+    def num_tokens(self, batch: Batch) -> int:
+        return int(batch["end"].max(axis=1).sum(dtype=np.int64))
 
-def pretraining_task(
-    config: PretrainConfig, dataset: Dataset, host_index: int = 0, host_count: int = 1
-) -> Task:
-    """Pretraining on a prepared dataset.
-
-    Args:
-        config: with `data.pairs`, `masking.vocab_size` and `masking.mask_token_id` set.
-    """
-    model = BertForPretraining(config.model)
-    size, length = config.batch_size, config.data.sequence_length
-    host = host_index, host_count
-    share = host_slice(size, *host)
-    words = word_table(config.masking, dataset)
-    objective = Objective(model, config.masking, config.data.pairs, words)
-
-    def examples(step: int) -> np.ndarray:
-        positions = (step - config.data.first_step) * size + np.arange(size)
-        return row_numbers(len(dataset.train), config.seed, positions)
-
-    def batch(step: int) -> Batch:
-        rows = columns(dataset.train.gather(examples(step)[share]))
-        return rows | {"row": np.arange(size, dtype=np.int32)[share]}
-
-    flops = pretraining_flops(
-        config.model, size, length, config.masking.max_predictions
-    )
-    return Task(
-        initialise=functools.partial(initial_params, model),
-        batch=batch,
-        examples=examples,
-        draw=objective.draw,
-        loss=objective.loss,
-        evaluate=objective.evaluate,
-        evaluation_batches=functools.partial(
-            validation_batches, dataset, config.microbatch_size, *host, config.eval_rows
-        ),
-        score=with_perplexity,
-        selection_score=lambda scores: -scores["loss"],
-        objective=objective.names,
-        tokens=lambda rows: int(rows["end"].max(axis=1).sum(dtype=np.int64)),
-        flops=lambda _: flops,
-    )
+    def flops(self, batch: Batch) -> float:
+        length = batch["tokens"].shape[-1]
+        return pretraining_flops(
+            self.config.model,
+            self.config.batch_size,
+            length,
+            self.config.masking.max_predictions,
+        )

@@ -1,77 +1,73 @@
-"""Which records are learned from, and which are scored on."""
+"""Which examples are trained on, and which are validated on."""
 
 import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.data.pipeline import permute
-from bert_jax.tasks.problem import Problem, Record
+from bert_jax.tasks.finetuning_task import Example, FinetuningTask, Splits
 
 
-def read_parts(
-    problem: Problem, data: ExamplesConfig
-) -> tuple[list[Record], list[Record]]:
-    """Training and validation records.
+def read_splits(task: FinetuningTask) -> Splits:
+    """Read the training and validation examples.
 
     Raises:
-        ValueError: no training file is named, or one cannot be read.
+        ValueError: no training file is named, or a file cannot be read.
     """
+    data = task.data
     if data.path:
-        return problem.read("train", data), problem.read("validation", data)
+        return Splits(task.read("train"), task.read("validation"))
     if not data.train:
         raise ValueError(
             "data.train is empty; pass --data.train with a file, or --data.path with "
             "the directory of a published dataset."
         )
-    records = problem.read(data.train, data)
+    examples = task.read(data.train)
     if data.validation:
-        return records, problem.read(data.validation, data)
-    return hold_out(problem, records, data.validation_fraction)
+        return Splits(examples, task.read(data.validation))
+    return hold_out(task, examples)
 
 
-def hold_out(
-    problem: Problem, records: Sequence[Record], fraction: float
-) -> tuple[list[Record], list[Record]]:
-    """Records to learn from, and to score on: always the same of the same file.
+def hold_out(task: FinetuningTask, examples: Sequence[Example]) -> Splits:
+    """Hold `data.validation_fraction` of the groups out for validation.
+
+    The split depends on the order of groups in the file only.
 
     Raises:
         ValueError: one of the two would be empty.
     """
-    groups = list(dict.fromkeys(problem.group(r) for r in records))
+    fraction = task.data.validation_fraction
+    groups = list(dict.fromkeys(task.group(example) for example in examples))
     order = permute(np.arange(len(groups)), len(groups), key=0)
-    held = {groups[i] for i in order[: math.ceil(fraction * len(groups))]}
-    parts: tuple[list[Record], list[Record]] = ([], [])
-    for record in records:
-        parts[problem.group(record) in held].append(record)
+    held_out = {groups[i] for i in order[: math.ceil(fraction * len(groups))]}
+    parts: tuple[list[Example], list[Example]] = ([], [])
+    for example in examples:
+        parts[task.group(example) in held_out].append(example)
     if not all(parts):
         raise ValueError(
             f"data.validation_fraction={fraction} leaves {len(parts[0])} of "
-            f"{len(records)} examples to learn from and {len(parts[1])} to score on; "
+            f"{len(examples)} examples to learn from and {len(parts[1])} to score on; "
             "name a file by --data.validation."
         )
-    return parts
+    return Splits(*parts)
 
 
-def check_validation(
-    problem: Problem,
-    records: Sequence[Record],
-    model: BertConfig,
-    data: ExamplesConfig,
-) -> None:
-    """Refuse records that cannot be scored.
+def check_validation(task: FinetuningTask, examples: Sequence[Example]) -> None:
+    """Refuse validation examples that cannot be scored.
 
     Raises:
-        ValueError: one has no label, or a label that is none of the model's.
+        ValueError: an example has no label, or a label that the model does not have.
     """
-    file = data.validation or data.path or data.train
-    unlabelled = [i for i, each in enumerate(records) if not problem.labelled(each)]
+    unlabelled = [example for example in examples if not task.has_label(example)]
     if unlabelled:
-        where = getattr(records[unlabelled[0]], "where", "")
-        place = where if isinstance(where, str) and where else file
+        data = task.data
+        place = getattr(unlabelled[0], "where", "")
+        if not isinstance(place, str) or not place:
+            place = data.validation or data.path or data.train
         raise ValueError(
-            f"{place}: {len(unlabelled)} of {len(records)} validation examples have no "
-            "label, and cannot be scored; add them, or hold some training examples out."
+            f"{place}: {len(unlabelled)} of {len(examples)} validation examples have "
+            "no label, and cannot be scored; add them, or hold some training examples "
+            "out."
         )
-    problem.check(records, model, file)
+    task.check(examples)

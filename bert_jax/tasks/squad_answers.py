@@ -14,9 +14,9 @@ from jaxtyping import Float64, Int64
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.model import ANSWERABLE_LABELS
-from bert_jax.data.examples import Examples
-from bert_jax.tasks.problem import Outputs, Prediction
-from bert_jax.tasks.squad_rows import Record
+from bert_jax.data.examples import TokenizedExamples
+from bert_jax.tasks.finetuning_task import Prediction, RowOutputs, SplitOutputs
+from bert_jax.tasks.squad_rows import SquadExample
 
 Logits = tuple[Float64[np.ndarray, " _"], Float64[np.ndarray, " _"]]
 """Of the start and the end of an answer, at each of a row's tokens."""
@@ -34,16 +34,12 @@ class Candidates:
 
 
 def predict(
-    records: Sequence[Record],
-    examples: Examples,
-    outputs: Sequence[Outputs],
-    model: BertConfig,
-    config: ExamplesConfig,
+    outputs: SplitOutputs, model: BertConfig, config: ExamplesConfig
 ) -> list[Prediction]:
-    """The best answers to each question over all windows of its document.
+    """Return the best answers to each question over all windows of its document.
 
     Args:
-        outputs: `start` and `end` [T] of each example, in logits.
+        outputs: with `start` and `end` [T] of each row, in logits.
 
     Returns:
         `id`; `answer`, "" for none; its probability `score` among the best; `start` and
@@ -53,34 +49,37 @@ def predict(
     Raises:
         ValueError: a score is not a number.
     """
-    assert len(outputs) == len(examples)
-    bounds = np.searchsorted(examples.record, np.arange(len(records) + 1))
-    found = []
-    for number, record in enumerate(records):
-        own = range(bounds[number], bounds[number + 1])
-        logits = [_logits(record, examples, outputs[i], i) for i in own]
-        candidates = best_spans(examples, own, logits, config)
-        # No answer is as likely as in the window that speaks most against it.
+    examples, tokenized = outputs.split.examples, outputs.split.tokenized
+    assert len(outputs.rows) == len(tokenized)
+    bounds = np.searchsorted(tokenized.example, np.arange(len(examples) + 1))
+    predictions = []
+    for i, example in enumerate(examples):
+        own = range(bounds[i], bounds[i + 1])
+        logits = [_logits(example, tokenized, outputs.rows[row], row) for row in own]
+        candidates = best_spans(tokenized, own, logits, config)
+        # The score of no answer is the least over the windows.
         null = min(logits, key=lambda pair: pair[0][0] + pair[1][0])
         nulls = (float(null[0][0]), float(null[1][0]))
-        found.append(_prediction(record, candidates, nulls, model, config))
-    return found
+        predictions.append(_prediction(example, candidates, nulls, model, config))
+    return predictions
 
 
-def _logits(record: Record, examples: Examples, output: Outputs, i: int) -> Logits:
+def _logits(
+    example: SquadExample, tokenized: TokenizedExamples, output: RowOutputs, row: int
+) -> Logits:
     """Start and end of the real tokens."""
-    length = int(examples.starts[i + 1] - examples.starts[i])
+    length = int(tokenized.starts[row + 1] - tokenized.starts[row])
     start, end = (output[name][:length].astype(np.float64) for name in ("start", "end"))
     if not (np.isfinite(start).all() and np.isfinite(end).all()):
         raise ValueError(
-            f"question {record.id!r}: the model's scores are not numbers; "
+            f"question {example.id!r}: the model's scores are not numbers; "
             "its parameters are damaged, or training diverged."
         )
     return start, end
 
 
 def best_spans(
-    examples: Examples,
+    tokenized: TokenizedExamples,
     windows: range,
     logits: Sequence[Logits],
     config: ExamplesConfig,
@@ -92,8 +91,8 @@ def best_spans(
     """
     parts = []
     for i, (start, end) in zip(windows, logits, strict=True):
-        offset = examples.token_values("offset", i)
-        starts = _best(start, examples.token_values("max_context", i), config.num_best)
+        offset = tokenized.token_values("offset", i)
+        starts = _best(start, tokenized.token_values("max_context", i), config.num_best)
         ends = _best(end, offset[:, 0] >= 0, config.num_best)
         length = ends[None, :] - starts[:, None] + 1
         first, last = np.nonzero((length >= 1) & (length <= config.max_answer_length))
@@ -116,13 +115,13 @@ def _best(
 
 
 def _prediction(
-    record: Record,
+    example: SquadExample,
     candidates: Candidates,
     nulls: tuple[float, float],
     model: BertConfig,
     config: ExamplesConfig,
 ) -> Prediction:
-    entries = _distinct(record.context, candidates, config.num_best)
+    entries = _distinct(example.context, candidates, config.num_best)
     none = _entry("", None, None, *nulls)
     null_odds = sum(nulls) - _total(entries[0]) if entries else 0.0
     # Without a candidate, as of an empty document, no answer is all that can be said.
@@ -133,7 +132,7 @@ def _prediction(
     shares = np.exp(totals - totals.max())
     for entry, share in zip(entries, shares / shares.sum(), strict=True):
         entry["probability"] = float(share)
-    prediction = {"id": record.id, "null_odds": null_odds, "nbest": entries}
+    prediction = {"id": example.id, "null_odds": null_odds, "nbest": entries}
     return decide(prediction, config.null_threshold)
 
 

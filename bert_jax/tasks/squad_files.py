@@ -10,12 +10,11 @@ from typing import Any
 
 from etils import epath
 
-from bert_jax.config import BertConfig, ExamplesConfig
-from bert_jax.config.model import ANSWERABLE_LABELS
+from bert_jax.config import ExamplesConfig
 from bert_jax.storage.files import write_json
 from bert_jax.tasks.files import part_file
-from bert_jax.tasks.problem import Prediction
-from bert_jax.tasks.squad_rows import Record
+from bert_jax.tasks.finetuning_task import Prediction
+from bert_jax.tasks.squad_rows import SquadExample
 from bert_jax.tasks.tables import (
     HALF_CHARACTER,
     Row,
@@ -37,11 +36,11 @@ _KINDS = {
 }
 
 
-def read(path: str, config: ExamplesConfig) -> list[Record]:
+def read(path: str, config: ExamplesConfig) -> list[SquadExample]:
     """The questions of a file, or of a part of the directory `config.path`.
 
     An answer that does not stand where its offset says is no error, but
-    `Record.misplaced`.
+    `SquadExample.misplaced`.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -49,7 +48,7 @@ def read(path: str, config: ExamplesConfig) -> list[Record]:
             answers and others do not.
     """
     file = _file(path, config.path)
-    records = []
+    examples = []
     for i, article in enumerate(_field(_parse(file), "data", list, file)):
         where = f"{file}: data[{i}]"
         paragraphs = _field(article, "paragraphs", list, where)
@@ -60,13 +59,13 @@ def read(path: str, config: ExamplesConfig) -> list[Record]:
             for k, qa in enumerate(_field(paragraph, "qas", list, place)):
                 name = _text(qa, "id", f"{place}.qas[{k}]")
                 where_asked = f"{file}: question {name!r}"
-                records.append(_record(qa, name, title, context, where_asked))
-    _check_together(records, file)
-    return records
+                examples.append(_record(qa, name, title, context, where_asked))
+    _check_together(examples, file)
+    return examples
 
 
-def question_of(row: Row, config: ExamplesConfig) -> Record:
-    """As `Problem.record`: `question` and `context`, and an `id` if there is one.
+def question_of(row: Row) -> SquadExample:
+    """Return the example of `question` and `context`, and of an `id` if there is one.
 
     Raises:
         ValueError: one of the two is missing, empty or no text.
@@ -74,7 +73,7 @@ def question_of(row: Row, config: ExamplesConfig) -> Record:
     question, context = (
         _text(row.values, name, row.where) for name in ("question", "context")
     )
-    return Record(str(row.values.get("id", row.where)), "", question, context)
+    return SquadExample(str(row.values.get("id", row.where)), "", question, context)
 
 
 def _file(name: str, directory: str) -> str:
@@ -101,7 +100,7 @@ def _parse(file: str) -> Any:
     return parse_json(read_text(Path(file)), f"{file}, one of SQuAD's JSON files,")
 
 
-def _record(qa: Any, name: str, title: str, context: str, where: str) -> Record:
+def _record(qa: Any, name: str, title: str, context: str, where: str) -> SquadExample:
     question = _text(qa, "question", where)
     impossible = "is_impossible" in qa and _field(qa, "is_impossible", bool, where)
     listed = _field(qa, "answers", list, where) if "answers" in qa else None
@@ -118,7 +117,7 @@ def _record(qa: Any, name: str, title: str, context: str, where: str) -> Record:
         (_string(answer, "text", where), _field(answer, "answer_start", int, where))
         for answer in listed or ()
     )
-    return Record(name, title, question, context, answers, impossible)
+    return SquadExample(name, title, question, context, answers, impossible)
 
 
 def _field(values: Any, name: str, kind: type, where: str) -> Any:
@@ -155,20 +154,20 @@ def _text(values: Any, name: str, where: str) -> str:
     return text
 
 
-def _check_together(records: Sequence[Record], file: str) -> None:
-    if not records:
+def _check_together(examples: Sequence[SquadExample], file: str) -> None:
+    if not examples:
         raise ValueError(f"{file}: there is no question.")
     seen: set[str] = set()
-    for record in records:
-        if record.id in seen:
+    for example in examples:
+        if example.id in seen:
             raise ValueError(
-                f"{file}: question {record.id!r} stands there twice; predictions go by "
-                "id, so give each its own."
+                f"{file}: question {example.id!r} stands there twice; predictions go "
+                "by id, so give each its own."
             )
-        seen.add(record.id)
-        if record.labelled != records[0].labelled:
-            one, other = record.id, records[0].id
-            without = one if records[0].labelled else other
+        seen.add(example.id)
+        if example.has_label != examples[0].has_label:
+            one, other = example.id, examples[0].id
+            without = one if examples[0].has_label else other
             raise ValueError(
                 f"{file}: question {without!r} has no 'answers', and others have; "
                 "add them or leave it out."
@@ -176,13 +175,13 @@ def _check_together(records: Sequence[Record], file: str) -> None:
 
 
 def write(
-    records: Sequence[Record],
-    predictions: Sequence[Prediction],
-    model: BertConfig,
-    config: ExamplesConfig,
-    directory: Path,
+    predictions: Sequence[Prediction], has_null: bool, directory: Path
 ) -> list[str]:
-    """The files of the code of 2018; `null_odds.json` of a model that knows of 2.0."""
+    """Write the files of the code of 2018; return their names.
+
+    Args:
+        has_null: whether to write `null_odds.json`, for a model trained on SQuAD 2.0.
+    """
     files: dict[str, Any] = {
         "predictions.json": {p["id"]: p["answer"] for p in predictions},
         "nbest_predictions.json": {
@@ -190,7 +189,7 @@ def write(
             for p in predictions
         },
     }
-    if model.labels == ANSWERABLE_LABELS:
+    if has_null:
         files["null_odds.json"] = {p["id"]: p["null_odds"] for p in predictions}
     for name, values in files.items():
         write_json(values, epath.Path(directory) / name)

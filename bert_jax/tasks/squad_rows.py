@@ -10,12 +10,12 @@ import numpy as np
 from jaxtyping import Bool, Int32, Integer
 
 from bert_jax.config import BertConfig, ExamplesConfig
-from bert_jax.data.examples import Examples
+from bert_jax.data.examples import TokenizedExamples, build_row
 from bert_jax.tokenization import Encoding, Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
-class Record:
+class SquadExample:
     """A question about a document."""
 
     id: str
@@ -28,8 +28,8 @@ class Record:
     """The document does not answer the question (Rajpurkar et al. 2018)."""
 
     @property
-    def labelled(self) -> bool:
-        """Whether it is known what to answer."""
+    def has_label(self) -> bool:
+        """Whether the answer, or that there is none, is known."""
         return self.impossible or bool(self.answers)
 
     @property
@@ -42,12 +42,12 @@ class Record:
         return there != text or not text.strip()
 
 
-def encode(
-    records: Sequence[Record],
+def tokenize(
+    examples: Sequence[SquadExample],
     tokenizer: Tokenizer,
     model: BertConfig,
     config: ExamplesConfig,
-) -> Examples:
+) -> TokenizedExamples:
     """One example for each window of each record's document.
 
     A document that several questions share is encoded once.
@@ -66,23 +66,23 @@ def encode(
     """
     most = min(config.max_length, model.max_position_embeddings)
     _check_lengths(config, most)
-    questions = tokenizer.encode_batch([record.question for record in records])
+    questions = tokenizer.encode_batch([example.question for example in examples])
     documents: dict[str, Encoding] = {}
-    numbers: list[int] = []
-    rows: list[_Row] = []
-    for number, (record, question) in enumerate(zip(records, questions, strict=True)):
-        if record.context not in documents:
-            documents[record.context] = _tokens_of(record.context, tokenizer)
-        document = documents[record.context]
-        found = _rows(record, question, document, tokenizer, config, most)
-        numbers += [number] * len(found)
-        rows += found
+    example_indices: list[int] = []
+    rows: list[_Window] = []
+    for i, (example, question) in enumerate(zip(examples, questions, strict=True)):
+        if example.context not in documents:
+            documents[example.context] = _tokens_of(example.context, tokenizer)
+        document = documents[example.context]
+        windows_of_example = _rows(example, question, document, tokenizer, config, most)
+        example_indices += [i] * len(windows_of_example)
+        rows += windows_of_example
     lengths = [len(row.tokens) for row in rows]
-    return Examples(
+    return TokenizedExamples(
         tokens=np.concatenate([row.tokens for row in rows]),
         starts=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
         second=np.array([row.second for row in rows], np.int32),
-        record=np.array(numbers, np.int32),
+        example=np.array(example_indices, np.int32),
         by_example={
             "label": np.array([row.label for row in rows], np.int32),
             "cut": np.array([row.cut for row in rows], np.int32),
@@ -165,7 +165,7 @@ def _tokens_of(context: str, tokenizer: Tokenizer) -> Encoding:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Row:
+class _Window:
     """A window of a document with its question."""
 
     tokens: Int32[np.ndarray, " T"]
@@ -177,53 +177,51 @@ class _Row:
 
 
 def _rows(
-    record: Record,
+    example: SquadExample,
     question: list[int],
     document: Encoding,
     tokenizer: Tokenizer,
     config: ExamplesConfig,
     most: int,
-) -> list[_Row]:
+) -> list[_Window]:
     length = len(document.ids)
-    asked = question[: config.max_query_length]
-    width = most - len(asked) - 3
+    query = question[: config.max_query_length]
+    width = most - len(query) - 3
     spans = windows(length, width, config.document_stride)
     chosen = window_of_most_context(spans, length)
-    answer = _answer_tokens(record, document)
-    head = np.array([tokenizer.cls_id, *asked, tokenizer.sep_id], np.int32)
-    tail = np.array([tokenizer.sep_id], np.int32)
+    answer = _answer_tokens(example, document)
     rows = []
     for number, (start, end) in enumerate(spans.tolist()):
-        tokens = np.concatenate([head, document.ids[start:end], tail])
-        offset = np.full((len(tokens), 2), -1, np.int32)
-        offset[len(head) : -1] = document.offsets[start:end]
-        max_context = np.zeros(len(tokens), np.bool_)
-        max_context[len(head) : -1] = chosen[start:end] == number
+        ids, second = build_row(tokenizer, query, document.ids[start:end].tolist())
+        offset = np.full((len(ids), 2), -1, np.int32)
+        offset[second:-1] = document.offsets[start:end]
+        max_context = np.zeros(len(ids), np.bool_)
+        max_context[second:-1] = chosen[start:end] == number
         inside = answer is not None and start <= answer[0] and answer[1] < end
         rows.append(
-            _Row(
-                tokens=tokens,
-                second=len(head),
+            _Window(
+                tokens=np.array(ids, np.int32),
+                second=second,
                 offset=offset,
                 max_context=max_context,
-                label=_label(record, answer, len(head) - start, inside),
-                cut=len(question) - len(asked),
+                label=_label(example, answer, second - start, inside),
+                cut=len(question) - len(query),
             )
         )
     return rows
 
 
-def _answer_tokens(record: Record, document: Encoding) -> tuple[int, int] | None:
+def _answer_tokens(example: SquadExample, document: Encoding) -> tuple[int, int] | None:
     """First and last token of the answer to learn; None where there is none."""
-    if not record.answers or record.misplaced:
+    if not example.answers or example.misplaced:
         return None
-    text, start = record.answers[0]
+    text, start = example.answers[0]
     return token_span(document.offsets, start, start + len(text))
 
 
 def _label(
-    record: Record, answer: tuple[int, int] | None, shift: int, inside: bool
+    example: SquadExample, answer: tuple[int, int] | None, shift: int, inside: bool
 ) -> tuple[int, int]:
     if answer is None:
-        return (0, 0) if record.impossible else (-1, -1)
+        return (0, 0) if example.impossible else (-1, -1)
     return (answer[0] + shift, answer[1] + shift) if inside else (0, 0)

@@ -1,55 +1,106 @@
-"""What the training loop needs to know of anything that can be trained."""
+"""The interface between the training loop and anything that can be trained."""
 
+import abc
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import numpy as np
 from jaxtyping import Array, Float, Key
 
+from bert_jax.config.model import Params
+from bert_jax.data.pipeline import Batch
 from bert_jax.model.losses import Sum
 
-Batch = dict[str, np.ndarray]
-"""One host's rows by field; the first axis of every field is the row."""
+DeviceBatch = dict[str, jax.Array]
+"""A batch on the device; the first axis of every array is the row."""
 Sums = dict[str, Sum]
+"""Totals and counts by name."""
 Counts = dict[str, Float[Array, ""]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Task:
-    """Batches, and what is computed of them. No task calls jit or names a mesh."""
+class Evaluation:
+    """What was computed over the validation rows."""
 
-    initialise: Callable[[Key[Array, ""]], Any]
-    """Key → parameters."""
-    batch: Callable[[int], Batch]
-    """Step → this host's share of that step's rows."""
-    examples: Callable[[int], np.ndarray]
-    """Step → the numbers of all hosts' rows of that step."""
-    draw: Callable[[dict[str, jax.Array], Key[Array, ""]], tuple[Any, Counts]]
-    """Rows, key → what `loss` takes, with all that is left to chance drawn except
-    dropout, and the count of each objective in it. Every array's first axis is the row.
-    A device calls it for its own rows alone; what it draws of a row must not depend on
-    the others."""
-    loss: Callable[[Any, Any, Key[Array, ""]], Sums]
-    """Parameters, drawn rows or a part of them, key → sums and counts by name, with
-    dropout."""
-    evaluate: Callable[[Any, dict[str, jax.Array]], tuple[Sums, dict[str, jax.Array]]]
-    """Parameters, rows → the same, without dropout and with nothing left to chance; and
-    what `score` needs of each row."""
-    evaluation_batches: Callable[[], Iterator[Batch]]
-    """This host's share of the validation rows, each once."""
-    score: Callable[[dict[str, float], list[Batch]], dict[str, float]]
-    """Means over the validation rows, and what `evaluate` gave of each batch of them →
-    what is reported."""
-    selection_score: Callable[[dict[str, float]], float]
-    """Scores → what the best checkpoint has most of."""
-    objective: tuple[str, ...]
-    """The names whose means are added up to what is minimised."""
-    tokens: Callable[[Batch], int]
-    """How many real tokens a batch holds, padding left out."""
-    flops: Callable[[Batch], float]
-    """Floating-point operations that the model needs to train on a batch of all hosts
-    whose share here is this one."""
+    means: dict[str, float]
+    """The mean of each of the sums of `Task.evaluate`, and `loss`."""
+    outputs: list[Batch]
+    """The outputs of `Task.evaluate` of each batch."""
+
+
+class Task(abc.ABC):
+    """Batches, and what is computed of them. No task calls jit or names a mesh.
+
+    The loop minimises the sum of the means of `objective`, over the global batch.
+    """
+
     one_shape: bool = True
-    """Whether all batches have the same shape."""
+    """Whether all training batches have the same shape."""
+
+    @property
+    @abc.abstractmethod
+    def objective(self) -> tuple[str, ...]:
+        """The names of the sums of `loss` whose means are minimised."""
+
+    @abc.abstractmethod
+    def init_params(self, key: Key[Array, ""]) -> Params:
+        """Draw the parameters."""
+
+    @abc.abstractmethod
+    def row_numbers(self, step: int) -> np.ndarray:
+        """Return the row numbers that all hosts train on in a step."""
+
+    @abc.abstractmethod
+    def batch(self, step: int) -> Batch:
+        """Return this host's shard of the rows of a step."""
+
+    def corrupt(self, batch: DeviceBatch, key: Key[Array, ""]) -> Any:
+        """Apply the step's random masking; a no-op unless a task overrides it.
+
+        Each device calls it for its own rows, so that a row's result must not depend on
+        the others. The first axis of every array returned is the row.
+        """
+        del key
+        return batch
+
+    @abc.abstractmethod
+    def count(self, batch: Any) -> Counts:
+        """Return the count of each name of `objective` in a batch from `corrupt`.
+
+        The gradient divides the sums of `loss` by the counts of the global batch.
+        """
+
+    @abc.abstractmethod
+    def loss(self, params: Params, batch: Any, key: Key[Array, ""]) -> Sums:
+        """Return sums over a batch from `corrupt`, or a part of it, with dropout."""
+
+    @abc.abstractmethod
+    def evaluate(
+        self, params: Params, batch: DeviceBatch
+    ) -> tuple[Sums, dict[str, jax.Array]]:
+        """Return the sums over validation rows, without dropout or random masking.
+
+        And the outputs that `score` needs of each row; {} if it needs none.
+        """
+
+    @abc.abstractmethod
+    def evaluation_batches(self) -> Iterator[Batch]:
+        """Yield this host's shard of the validation rows, each row once."""
+
+    def score(self, evaluation: Evaluation) -> dict[str, float]:
+        """Return the scores to report; by default the means."""
+        return evaluation.means
+
+    def selection_score(self, scores: dict[str, float]) -> float:
+        """Return what the best checkpoint has most of; by default minus the loss."""
+        return -scores["loss"]
+
+    @abc.abstractmethod
+    def num_tokens(self, batch: Batch) -> int:
+        """Return the number of real tokens of a batch, without padding."""
+
+    @abc.abstractmethod
+    def flops(self, batch: Batch) -> float:
+        """Return the model FLOPs of a training step of all hosts, by one's shard."""

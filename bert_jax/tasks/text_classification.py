@@ -6,28 +6,43 @@ All tasks of GLUE, and a user's own table of texts.
 import collections
 import csv
 import dataclasses
-import functools
 from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
-from bert_jax.config import BertConfig, ExamplesConfig
-from bert_jax.data.examples import Examples, cut_notice, from_rows, join, too_long
+from bert_jax.config.model import Head
+from bert_jax.data.examples import (
+    TokenizedExamples,
+    from_rows,
+    is_truncated,
+    join_pair,
+    truncation_warnings,
+)
 from bert_jax.metrics.classification import (
     classification_scores,
     multi_label_scores,
     regression_scores,
 )
 from bert_jax.model.losses import Sum, cross_entropy, weighted_sum
+from bert_jax.tasks.finetuning_task import (
+    FinetuningTask,
+    Prediction,
+    Predictions,
+    Split,
+    SplitOutputs,
+    Splits,
+)
 from bert_jax.tasks.glue import GLUE, submission
-from bert_jax.tasks.problem import Outputs, Prediction, Problem, Rows
+from bert_jax.tasks.tables import Row
+from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tasks.texts import (
-    TextRecord,
+    TextExample,
     check,
     classes,
     classes_in,
@@ -38,208 +53,202 @@ from bert_jax.tasks.texts import (
 from bert_jax.tokenization import Tokenizer
 
 
-def encode(
-    records: Sequence[TextRecord],
-    tokenizer: Tokenizer,
-    model: BertConfig,
-    config: ExamplesConfig,
-) -> Examples:
-    """One row a record, cut to `max_length`, the longer text of a pair first.
+@final
+@dataclasses.dataclass(frozen=True)
+class TextTask(FinetuningTask):
+    """One class, several classes, or a number for each text or pair of texts.
 
-    Raises:
-        ValueError: some records are pairs, and some are not.
+    Which of the three is `model.problem_type`; files are read by `is_regression`.
     """
-    for each in records:
-        if len(each.texts) != len(records[0].texts):
-            raise ValueError(
-                f"{each.where} has {len(each.texts)} texts and {records[0].where} has "
-                f"{len(records[0].texts)}; all rows must have as many."
+
+    is_regression: bool = False
+    """Whether the labels of files are numbers."""
+
+    head: ClassVar[Head] = "sequence_classification"
+
+    def read(self, name: str) -> list[TextExample]:
+        return read(name, self.data, self.is_regression)
+
+    def labels(self, examples: Sequence[TextExample]) -> tuple[str, ...]:
+        find = one_number if self.is_regression else classes
+        return find(examples, self.data)
+
+    def check(self, examples: Sequence[TextExample]) -> None:
+        check(examples, self.model)
+
+    def tokenize(
+        self, examples: Sequence[TextExample], tokenizer: Tokenizer
+    ) -> TokenizedExamples:
+        """Return a row an example, cut to `max_length`, the longer text first.
+
+        Raises:
+            ValueError: some examples are pairs, and some are not.
+        """
+        first = examples[0]
+        for example in examples:
+            if len(example.texts) != len(first.texts):
+                raise ValueError(
+                    f"{example.where} has {len(example.texts)} texts and {first.where} "
+                    f"has {len(first.texts)}; all rows must have as many."
+                )
+        max_length = min(self.data.max_length, self.model.max_position_embeddings)
+        segments = [
+            tokenizer.encode_batch([example.texts[i] for example in examples])
+            for i in range(len(first.texts))
+        ]
+        pairs = list(zip(*segments, strict=True))
+        rows = [join_pair(tokenizer, *parts, max_length=max_length) for parts in pairs]
+        cut = np.array([is_truncated(*parts, max_length=max_length) for parts in pairs])
+        by_example = {"cut": cut}
+        if all(example.label is not None for example in examples):
+            by_example["label"] = self._label_array(examples)
+        return from_rows(rows, np.arange(len(rows), dtype=np.int32), by_example)
+
+    def warnings(self, split: Split) -> list[str]:
+        return truncation_warnings(split.tokenized, "texts", self.data.max_length)
+
+    def _label_array(self, examples: Sequence[TextExample]) -> np.ndarray:
+        """Return float32 [N] numbers, int32 [N] classes, or int32 [N, C] 0 or 1."""
+        if self.model.problem_type == "regression":
+            return np.array([example.label for example in examples], np.float32)
+        index = {name: i for i, name in enumerate(self.model.labels)}
+        if self.model.problem_type == "single_label_classification":
+            return np.array(
+                [index[str(example.label)] for example in examples], np.int32
             )
-    most = min(config.max_length, model.max_position_embeddings)
-    sides = [
-        tokenizer.encode_batch([record.texts[i] for record in records])
-        for i in range(len(records[0].texts))
-    ]
-    pairs = list(zip(*sides, strict=True))
-    rows = [join(tokenizer, *parts, most=most) for parts in pairs]
-    of_each = {"cut": np.array([too_long(*parts, most=most) for parts in pairs])}
-    if all(each.label is not None for each in records):
-        of_each["label"] = label_array(records, model)
-    return from_rows(rows, np.arange(len(records), dtype=np.int32), of_each)
+        chosen = np.zeros((len(examples), len(index)), np.int32)
+        for row, example in enumerate(examples):
+            for name in classes_in(example):
+                chosen[row, index[name]] = 1
+        return chosen
 
+    def _weights(self, batch: DeviceBatch) -> Float[Array, "..."]:
+        """Return 1 where a label is known, else 0."""
+        labels = batch["label"]
+        known = ~jnp.isnan(labels) if self._is_number else labels >= 0
+        return known.astype(jnp.float32)
 
-def notices(
-    records: Sequence[TextRecord], examples: Examples, config: ExamplesConfig
-) -> list[str]:
-    """How many texts were cut."""
-    return cut_notice(examples, "texts", config.max_length)
+    @property
+    def _is_number(self) -> bool:
+        return self.model.problem_type == "regression"
 
+    def count(self, batch: DeviceBatch) -> Float[Array, ""]:
+        return self._weights(batch).sum()
 
-def label_array(records: Sequence[TextRecord], model: BertConfig) -> np.ndarray:
-    """int32 [N] classes, int32 [N, C] yes or no, or float32 [N] numbers."""
-    if model.problem_type == "regression":
-        return np.array([each.label for each in records], np.float32)
-    places = {name: i for i, name in enumerate(model.labels)}
-    if model.problem_type == "single_label_classification":
-        return np.array([places[str(each.label)] for each in records], np.int32)
-    chosen = np.zeros((len(records), len(places)), np.int32)
-    for row, each in enumerate(records):
-        for name in classes_in(each):
-            chosen[row, places[name]] = 1
-    return chosen
+    def loss(self, scores: Array, batch: DeviceBatch) -> Sum:
+        """Return the cross-entropy, of each class by itself if several, or the squared
+        error of the number."""
+        labels, weights = batch["label"], self._weights(batch)
+        if self._is_number:
+            error = scores[:, 0] - jnp.where(weights > 0, labels, 0.0)
+            return weighted_sum(error**2, weights)
+        labels = jnp.maximum(labels, 0)
+        if self.model.problem_type == "single_label_classification":
+            return cross_entropy(scores, labels, weights)
+        losses = optax.sigmoid_binary_cross_entropy(scores, labels.astype(jnp.float32))
+        return weighted_sum(losses, weights)
 
+    def outputs(self, scores: Array) -> dict[str, jax.Array]:
+        """Return `values` [B, C]: probabilities, or the number."""
+        if self._is_number:
+            return {"values": scores}
+        if self.model.problem_type == "multi_label_classification":
+            return {"values": jax.nn.sigmoid(scores)}
+        return {"values": jax.nn.softmax(scores)}
 
-def loss(model: BertConfig, scores: Array, rows: Rows) -> Sum:
-    """Cross-entropy of the class, of each class by itself, or the squared error."""
-    labels = rows["label"]
-    if model.problem_type == "regression":
-        known = ~jnp.isnan(labels)
-        error = scores[:, 0] - jnp.where(known, labels, 0.0)
-        return weighted_sum(error**2, known.astype(jnp.float32))
-    weights = (labels >= 0).astype(jnp.float32)
-    labels = jnp.maximum(labels, 0)
-    if model.problem_type == "single_label_classification":
-        return cross_entropy(scores, labels, weights)
-    of_each = optax.sigmoid_binary_cross_entropy(scores, labels.astype(jnp.float32))
-    return weighted_sum(of_each, weights)
+    def predict(self, outputs: SplitOutputs) -> list[Prediction]:
+        """Return `label` and `probabilities`; `labels` and the same; or `value`."""
+        return [
+            self._prediction(row["values"].astype(np.float64)) for row in outputs.rows
+        ]
 
+    def _prediction(self, values: np.ndarray) -> Prediction:
+        if self._is_number:
+            return {"value": float(values[0])}
+        labels = self.model.labels
+        probabilities = dict(zip(labels, values.tolist(), strict=True))
+        if self.model.problem_type == "multi_label_classification":
+            chosen = [name for name, value in probabilities.items() if value > 0.5]
+            return {"labels": chosen, "probabilities": probabilities}
+        return {"label": labels[int(values.argmax())], "probabilities": probabilities}
 
-def outputs(model: BertConfig, scores: Array, rows: Rows) -> dict[str, jax.Array]:
-    """`values` [B, C]: probabilities, or the number."""
-    if model.problem_type == "regression":
-        return {"values": scores}
-    if model.problem_type == "multi_label_classification":
-        return {"values": jax.nn.sigmoid(scores)}
-    return {"values": jax.nn.softmax(scores)}
+    def score(self, predictions: Predictions) -> dict[str, float]:
+        """Return the scores of all examples, and those of a named group by its name."""
+        groups: dict[str, Predictions] = {}
+        for group in dict.fromkeys(example.group for example in predictions.examples):
+            pairs = zip(predictions.examples, predictions.values, strict=True)
+            chosen = [pair for pair in pairs if pair[0].group == group]
+            examples, values = zip(*chosen, strict=True)
+            groups[group] = Predictions(examples, values)
+        scores: dict[str, float] = {}
+        for group, own in groups.items():
+            found = self._scores(own)
+            names = GLUE[self.data.glue].scores if self.data.glue else tuple(found)
+            suffix = f"_{group}" if group else ""
+            scores |= {f"{name}{suffix}": found[name] for name in names}
+        return scores
 
-
-def predict(
-    records: Sequence[TextRecord],
-    examples: Examples,
-    found: Sequence[Outputs],
-    model: BertConfig,
-    config: ExamplesConfig,
-) -> list[Prediction]:
-    """`label` and `probabilities`; `labels` and the same; or `value`."""
-    return [_prediction(each["values"].astype(np.float64), model) for each in found]
-
-
-def _prediction(values: np.ndarray, model: BertConfig) -> Prediction:
-    if model.problem_type == "regression":
-        return {"value": float(values[0])}
-    shares = dict(zip(model.labels, values.tolist(), strict=True))
-    if model.problem_type == "multi_label_classification":
-        chosen = [name for name, share in shares.items() if share > 0.5]
-        return {"labels": chosen, "probabilities": shares}
-    return {"label": model.labels[int(values.argmax())], "probabilities": shares}
-
-
-def score(
-    records: Sequence[TextRecord],
-    predictions: Sequence[Prediction],
-    model: BertConfig,
-    config: ExamplesConfig,
-) -> dict[str, float]:
-    """Scores of each group of records, those of a named group under its name too."""
-    found: dict[str, float] = {}
-    for group in dict.fromkeys(record.group for record in records):
-        chosen = [i for i, record in enumerate(records) if record.group == group]
-        scores = _scores(
-            [records[i] for i in chosen], [predictions[i] for i in chosen], model
+    def _scores(self, predictions: Predictions) -> dict[str, float]:
+        examples, values, labels = (
+            predictions.examples,
+            predictions.values,
+            self.model.labels,
         )
-        if config.glue:
-            scores = {name: scores[name] for name in GLUE[config.glue].scores}
-        found |= {
-            f"{name}_{group}" if group else name: value
-            for name, value in scores.items()
-        }
-    return found
-
-
-def _scores(
-    records: Sequence[TextRecord], predictions: Sequence[Prediction], model: BertConfig
-) -> dict[str, float]:
-    if model.problem_type == "regression":
-        values = np.array([each["value"] for each in predictions])
-        return regression_scores(np.array([each.label for each in records]), values)
-    if model.problem_type == "single_label_classification":
-        places = {name: i for i, name in enumerate(model.labels)}
-        return classification_scores(
-            np.array([places[str(each.label)] for each in records]),
-            np.array([places[each["label"]] for each in predictions]),
-            len(places),
+        if self._is_number:
+            predicted = np.array([value["value"] for value in values])
+            gold = np.array([example.label for example in examples])
+            return regression_scores(gold, predicted)
+        if self.model.problem_type == "single_label_classification":
+            index = {name: i for i, name in enumerate(labels)}
+            return classification_scores(
+                np.array([index[str(example.label)] for example in examples]),
+                np.array([index[value["label"]] for value in values]),
+                len(index),
+            )
+        gold_sets = [set(classes_in(example)) for example in examples]
+        return multi_label_scores(
+            np.array([[name in gold for name in labels] for gold in gold_sets]),
+            np.array(
+                [[name in value["labels"] for name in labels] for value in values]
+            ),
         )
-    known = [[name in classes_in(each) for name in model.labels] for each in records]
-    said = [[name in each["labels"] for name in model.labels] for each in predictions]
-    return multi_label_scores(np.array(known), np.array(said))
 
+    def write(self, predictions: Predictions, directory: Path) -> list[str]:
+        """Write tables of index and prediction, as GLUE's server takes them."""
+        glue, tables = self.data.glue, collections.defaultdict[str, list[str]](list)
+        for example, value in zip(
+            predictions.examples, predictions.values, strict=True
+        ):
+            name = submission(glue, example.group) if glue else "predictions.tsv"
+            tables[name].append(self._cell(value))
+        for name, cells in tables.items():
+            with open(directory / name, "w", encoding="utf-8", newline="") as file:
+                table = csv.writer(file, delimiter="\t", lineterminator="\n")
+                table.writerow(["index", "prediction"])
+                table.writerows(enumerate(cells))
+        return list(tables)
 
-def write(
-    records: Sequence[TextRecord],
-    predictions: Sequence[Prediction],
-    model: BertConfig,
-    config: ExamplesConfig,
-    directory: Path,
-) -> list[str]:
-    """Tables of index and prediction, as the server of GLUE takes them."""
-    groups: dict[str, list[str]] = {}
-    for record, prediction in zip(records, predictions, strict=True):
-        name = (
-            submission(config.glue, record.group) if config.glue else "predictions.tsv"
-        )
-        groups.setdefault(name, []).append(_cell(prediction, config))
-    for name, cells in groups.items():
-        with open(directory / name, "w", encoding="utf-8", newline="") as file:
-            table = csv.writer(file, delimiter="\t", lineterminator="\n")
-            table.writerow(["index", "prediction"])
-            table.writerows(enumerate(cells))
-    return list(groups)
+    def _cell(self, prediction: Prediction) -> str:
+        if "value" in prediction:
+            return f"{prediction['value']:.4f}"
+        if "labels" in prediction:
+            return self.data.label_separator.join(prediction["labels"])
+        return str(prediction["label"])
 
+    def baseline(self, splits: Splits) -> tuple[str, float]:
+        """Return the accuracy of the most frequent label, or 0 for a constant."""
+        labels = [example.label for example in splits.train]
+        validation = [example.label for example in splits.validation]
+        if self.is_regression:
+            constant = np.full(len(validation), np.mean(labels))
+            scores = regression_scores(np.array(validation), constant)
+            return "correlation of a constant", next(iter(scores.values()))
+        most_frequent = collections.Counter(labels).most_common(1)[0][0]
+        correct = [label == most_frequent for label in validation]
+        return "accuracy of the commonest label", float(np.mean(correct))
 
-def _cell(prediction: Prediction, config: ExamplesConfig) -> str:
-    if "value" in prediction:
-        return f"{prediction['value']:.4f}"
-    if "labels" in prediction:
-        return config.label_separator.join(prediction["labels"])
-    return str(prediction["label"])
+    def example_without_label(self, row: Row) -> TextExample:
+        return example_without_label(row, self.data)
 
-
-def majority(
-    train: Sequence[TextRecord], validation: Sequence[TextRecord]
-) -> tuple[str, float]:
-    """The accuracy of naming always the commonest class, or set of classes."""
-    counts = collections.Counter(record.label for record in train)
-    commonest = counts.most_common(1)[0][0]
-    hits = [record.label == commonest for record in validation]
-    return "accuracy of the commonest label", float(np.mean(hits))
-
-
-def constant(
-    train: Sequence[TextRecord], validation: Sequence[TextRecord]
-) -> tuple[str, float]:
-    """A number that is always the same says nothing of another."""
-    return "correlation of a constant", 0.0
-
-
-TEXT_CLASSIFICATION = Problem(
-    head="sequence_classification",
-    read=functools.partial(read, number=False),
-    labels=classes,
-    check=check,
-    encode=encode,
-    loss=loss,
-    outputs=outputs,
-    predict=predict,
-    score=score,
-    write=write,
-    baseline=majority,
-    record=example_without_label,
-    labelled=lambda record: record.label is not None,
-    notices=notices,
-)
-TEXT_REGRESSION = dataclasses.replace(
-    TEXT_CLASSIFICATION,
-    read=functools.partial(read, number=True),
-    labels=one_number,
-    baseline=constant,
-)
+    def has_label(self, example: TextExample) -> bool:
+        return example.label is not None

@@ -31,22 +31,22 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 @dataclasses.dataclass(frozen=True)
-class TextRecord:
+class TextExample:
     """A text or a pair, and what is to be said of it."""
 
     texts: tuple[str, ...]
     label: str | float | tuple[str, ...] | None = None
     """A class, a number, or several classes; None: not known."""
     where: str = dataclasses.field(default="", repr=False)
-    """File and line; left out where records are told apart, as files move."""
+    """File and line; left out where examples are told apart, as files move."""
     group: str = ""
     """Part of the file that has scores of its own."""
     columns: tuple[str, ...] = dataclasses.field(default=(), repr=False, compare=False)
     """Of the file, where it has none for the label."""
 
 
-def read(name: str, config: ExamplesConfig, number: bool) -> list[TextRecord]:
-    """The records of a table, or of a part of GLUE's data.
+def read(name: str, config: ExamplesConfig, number: bool) -> list[TextExample]:
+    """The examples of a table, or of a part of GLUE's data.
 
     Args:
         number: whether labels are numbers.
@@ -57,14 +57,14 @@ def read(name: str, config: ExamplesConfig, number: bool) -> list[TextRecord]:
             config, text_columns=task.texts, label_column=task.label
         )
         rows = read_glue(config.glue, config.path, name)
-        return [record(row, columns, number, group) for row, group in rows]
+        return [labelled_example(row, columns, number, group) for row, group in rows]
     if config.path:
         raise ValueError(
             f"data.path={config.path} but no task of GLUE is named; name one, as in "
             "`bert-jax finetune mrpc`, or give the files by --data.train and "
             "--data.validation."
         )
-    return [record(row, config, number) for row in read_table(name)]
+    return [labelled_example(row, config, number) for row in read_table(name)]
 
 
 def columns_of(row: Row, config: ExamplesConfig) -> tuple[str, ...]:
@@ -85,19 +85,19 @@ def columns_of(row: Row, config: ExamplesConfig) -> tuple[str, ...]:
     )
 
 
-def example_without_label(row: Row, config: ExamplesConfig) -> TextRecord:
+def example_without_label(row: Row, config: ExamplesConfig) -> TextExample:
     """A row's texts, whatever it holds beside them.
 
     Raises:
         ValueError: a column is missing or empty.
     """
     texts = tuple(text_of(row, column) for column in columns_of(row, config))
-    return TextRecord(texts, where=row.where)
+    return TextExample(texts, where=row.where)
 
 
-def record(
+def labelled_example(
     row: Row, config: ExamplesConfig, number: bool = False, group: str = ""
-) -> TextRecord:
+) -> TextExample:
     """A row's texts and label, which may be absent.
 
     Raises:
@@ -162,20 +162,20 @@ def _number(value: Any, what: str) -> float:
     return number
 
 
-def classes_in(record: TextRecord) -> tuple[str, ...]:
+def classes_in(example: TextExample) -> tuple[str, ...]:
     """The classes that a record names."""
-    if record.label is None or isinstance(record.label, float):
+    if example.label is None or isinstance(example.label, float):
         return ()
-    return (record.label,) if isinstance(record.label, str) else record.label
+    return (example.label,) if isinstance(example.label, str) else example.label
 
 
-def classes(records: Sequence[TextRecord], config: ExamplesConfig) -> tuple[str, ...]:
-    """The classes of the training records.
+def classes(examples: Sequence[TextExample], config: ExamplesConfig) -> tuple[str, ...]:
+    """The classes of the training examples.
 
     Raises:
-        ValueError: records lack a label, or all have the same.
+        ValueError: examples lack a label, or all have the same.
     """
-    require_labels(records, config)
+    require_labels(examples, config)
     if len(config.labels) == 1 and not config.multi_label:
         raise ValueError(
             f"data.labels names {config.labels[0]!r} alone; there must be two classes "
@@ -183,50 +183,52 @@ def classes(records: Sequence[TextRecord], config: ExamplesConfig) -> tuple[str,
         )
     if config.labels or config.glue:
         return config.labels or GLUE[config.glue].labels
-    found = sorted({name for record in records for name in classes_in(record)})
+    found = sorted({name for example in examples for name in classes_in(example)})
     if len(found) < 2 and not config.multi_label:
         raise ValueError(
-            f"{records[0].where}: {config.label_column} is {found[0]!r} in all "
-            f"{len(records)} rows; there must be two classes to tell apart."
+            f"{examples[0].where}: {config.label_column} is {found[0]!r} in all "
+            f"{len(examples)} rows; there must be two classes to tell apart."
         )
     if not found:
         raise ValueError(
-            f"{records[0].where}: neither this nor any other row names a class in "
+            f"{examples[0].where}: neither this nor any other row names a class in "
             f"{config.label_column}; there is nothing to learn."
         )
     return tuple(found)
 
 
 def one_number(
-    records: Sequence[TextRecord], config: ExamplesConfig
+    examples: Sequence[TextExample], config: ExamplesConfig
 ) -> tuple[str, ...]:
     """The single output of a regression, under its column's name."""
-    require_labels(records, config)
-    if len({record.label for record in records}) < 2:
+    require_labels(examples, config)
+    if len({example.label for example in examples}) < 2:
         raise ValueError(
-            f"{records[0].where}: {config.label_column} is {records[0].label} in all "
-            f"{len(records)} rows; there is nothing to tell apart."
+            f"{examples[0].where}: {config.label_column} is {examples[0].label} in all "
+            f"{len(examples)} rows; there is nothing to tell apart."
         )
     return (GLUE[config.glue].label if config.glue else config.label_column,)
 
 
-def require_labels(records: Sequence[TextRecord], config: ExamplesConfig) -> None:
-    """Refuse records to learn from that lack a label."""
-    for each in records:
-        if each.label is None:
-            missing = missing_column(each.where, config.label_column, each.columns)
+def require_labels(examples: Sequence[TextExample], config: ExamplesConfig) -> None:
+    """Refuse examples to learn from that lack a label."""
+    for example in examples:
+        if example.label is None:
+            missing = missing_column(
+                example.where, config.label_column, example.columns
+            )
             raise ValueError(
                 f"{missing} Name the column with the labels by --data.label-column."
             )
 
 
-def check(records: Sequence[TextRecord], model: BertConfig, file: str) -> None:
+def check(examples: Sequence[TextExample], model: BertConfig) -> None:
     """Refuse classes that the model does not have."""
-    for each in records:
-        for name in classes_in(each):
+    for example in examples:
+        for name in classes_in(example):
             if name not in model.labels:
                 raise ValueError(
-                    f"{each.where}: {name!r} is none of the classes that the model has "
-                    f"({', '.join(model.labels)}); mend it, or train with "
+                    f"{example.where}: {name!r} is none of the classes that the model "
+                    f"has ({', '.join(model.labels)}); mend it, or train with "
                     "--data.labels naming all."
                 )

@@ -9,13 +9,10 @@ import numpy as np
 from jaxtyping import Float
 
 from bert_jax.config import PretrainConfig
+from bert_jax.data.batches import DatasetBatches
 from bert_jax.data.records import Dataset, columns
-from bert_jax.model.inputs import inputs_of
-from bert_jax.tasks.pretraining import (
-    mask_for_evaluation,
-    validation_batches,
-    word_table,
-)
+from bert_jax.model.inputs import maskable_tokens
+from bert_jax.tasks.pretraining import continues_word_table, mask_for_evaluation
 
 _ROWS_COUNTED = 1_000_000
 _ROWS_AT_ONCE = 8192
@@ -29,7 +26,7 @@ def log_frequencies(dataset: Dataset, vocab_size: int) -> Float[np.ndarray, " V"
     """
     counts = np.ones(vocab_size, np.int64)
     number = min(len(dataset.train), _ROWS_COUNTED)
-    maskable = jax.jit(lambda batch: inputs_of(batch).maskable)
+    maskable = jax.jit(maskable_tokens)
     for start in range(0, number, _ROWS_AT_ONCE):
         rows = columns(
             dataset.train.gather(
@@ -48,12 +45,12 @@ def unigram_baseline(config: PretrainConfig, dataset: Dataset) -> dict[str, floa
         config: with `masking.vocab_size` and `masking.mask_token_id` set.
     """
     scores = log_frequencies(dataset, config.model.vocab_size)
-    words = word_table(config.masking, dataset)
+    words = continues_word_table(config.masking, dataset)
     commonest = scores.argmax()
     mask = jax.jit(lambda batch: mask_for_evaluation(batch, config.masking, words))
     loss = hits = count = 0.0
-    rows = config.eval_rows
-    for batch in validation_batches(dataset, config.batch_size, 0, 1, rows):
+    batches = DatasetBatches(dataset, config.batch_size, config.seed)
+    for batch in batches.validation(config.batch_size, config.eval_rows):
         masked = mask(batch)
         labels = np.asarray(masked.labels)[np.asarray(masked.weights) > 0]
         loss -= scores[labels].sum(dtype=np.float64)

@@ -8,8 +8,9 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
+from bert_jax.data.pipeline import Batch
 from bert_jax.distributed.mesh import to_global_arrays
-from bert_jax.tasks.task import Batch, Task
+from bert_jax.tasks.task import Evaluation, Task
 from bert_jax.training.faults import StopRequested
 
 _BATCHES_AHEAD = 2
@@ -22,17 +23,17 @@ def evaluate(
     mesh: Mesh,
     stop_signal: Callable[[], int] = lambda: 0,
 ) -> dict[str, float] | None:
-    """Scores over the validation rows, each counted once; None where there are none.
+    """Return the scores over the validation rows, or None if there are none.
 
-    The sums stay on the devices until the last batch, so that no batch waits for the
-    one before it.
+    Each row counts once. The sums stay on the devices until the last batch, so that no
+    batch waits for the one before it.
 
     Args:
-        stop_signal: asked before each batch; all processes get the same answer. A
-            number other than 0 ends the evaluation.
+        stop_signal: called before each batch; returns the same number on all processes.
+            A number other than 0 ends the evaluation.
 
     Raises:
-        StopRequested: `stop_signal` said so.
+        StopRequested: `stop_signal` returned a number other than 0.
     """
     sums: list[Any] = []
     outputs: list[Batch] = []
@@ -55,4 +56,4 @@ def evaluate(
     means = {name: total / max(count, 1.0) for name, (total, count) in totals.items()}
     loss = sum(means[name] for name in task.objective)
     floats = {"loss": float(loss)} | {k: float(v) for k, v in means.items()}
-    return task.score(floats, outputs)
+    return task.score(Evaluation(floats, outputs))

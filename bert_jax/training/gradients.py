@@ -1,12 +1,12 @@
-"""The gradient of a task's losses over a batch that lies on many devices.
+"""The gradient of a task's losses over a batch that is sharded over many devices.
 
-Every device that holds rows of its own draws what is left to chance of them, and
-differentiates the sums over them, divided by the counts of the whole batch, microbatch
-after microbatch; then the gradients are added up over the devices, once. The axes
-`data` and `fsdp` are written out here. What lies over `tensor` is left to the compiler,
-which follows the parameters' shardings.
+Each device (or `tensor` group) corrupts its own rows, then differentiates the sums over
+them divided by the counts of the global batch, microbatch after microbatch. Gradients
+are summed over the devices once. The mesh axes `data` and `fsdp` are manual here, by
+shard_map; `tensor` is left to the compiler, which follows the parameters' shardings.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -16,130 +16,163 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Key
 
+from bert_jax.config.model import Params
 from bert_jax.distributed.mesh import (
     BATCH_AXES,
     BATCH_SPEC,
     batch_shards,
     shard_map_over_batch,
 )
-from bert_jax.tasks.task import Counts, Sums, Task
+from bert_jax.tasks.task import Counts, DeviceBatch, Sums, Task
 
-Gradient = Callable[[Any, Any, Key[Array, ""], Key[Array, ""]], tuple[Any, Sums]]
+Gradient = Callable[
+    [Params, DeviceBatch, Key[Array, ""], Key[Array, ""]], tuple[Params, Sums]
+]
+"""Parameters, batch, keys of masking and of dropout → gradient and sums over all."""
 
 
-def written_out(partition: P) -> P:
-    """The part of a parameter's partition that is not left to the compiler."""
+def manual_spec(partition: P) -> P:
+    """Return a parameter's partition over the manual axes: `fsdp` alone."""
     return P(*("fsdp" if axis == "fsdp" else None for axis in partition))
 
 
-def spread_out(partitions: Any, mesh: Mesh) -> Any:
-    """The partitions that `gather` has to do with: of one device on `fsdp`, none."""
+def gather_specs(partitions: Any, mesh: Mesh) -> Any:
+    """Return the partitions to gather over `fsdp`: none if that axis has one device."""
     if mesh.shape["fsdp"] > 1:
         return partitions
     return jax.tree.map(lambda _: P(), partitions)
 
 
-def gather(params: Any, partitions: Any) -> Any:
-    """Whole parameters from those spread over `fsdp`; backwards, a reduce-scatter."""
+def gather(params: Params, partitions: Any) -> Params:
+    """All-gather parameters over `fsdp`; the gradient is a reduce-scatter."""
 
-    def whole(leaf: Array, partition: P) -> Array:
+    def all_gather(leaf: Array, partition: P) -> Array:
         if "fsdp" not in partition:
             return leaf
         axis = tuple(partition).index("fsdp")
         return jax.lax.all_gather(leaf, "fsdp", axis=axis, tiled=True)
 
-    return jax.tree.map(whole, params, partitions)
+    gathered: Params = jax.tree.map(all_gather, params, partitions)
+    return gathered
 
 
-def all_but_gathered(primitive: Any, *_: Any, **__: Any) -> bool:
-    """What to keep for the way back: whole parameters are gathered again instead."""
+def save_all_but_gathered(primitive: Any, *_: Any, **__: Any) -> bool:
+    """Checkpoint policy: gather parameters again in the backward pass."""
     return primitive.name != "all_gather"
 
 
-def add_over_rows(grads: Any, partitions: Any) -> Any:
-    """The sum over the devices with other rows; over `fsdp`, unless `gather` has."""
+def all_reduce_gradients(grads: Params, partitions: Any) -> Params:
+    """Sum gradients over `data`, and over `fsdp` those that `gather` did not reduce."""
     leaves, structure = jax.tree.flatten(grads)
-    spread = ["fsdp" in partition for partition in jax.tree.leaves(partitions)]
-    for axes, chosen in ((("data",), True), (BATCH_AXES, False)):
-        places = [i for i, is_spread in enumerate(spread) if is_spread == chosen]
-        # All in one call, and so in one collective.
-        for i, total in zip(
-            places, jax.lax.psum([leaves[i] for i in places], axes), strict=True
-        ):
+    is_gathered = ["fsdp" in partition for partition in jax.tree.leaves(partitions)]
+    for axes, gathered in ((("data",), True), (BATCH_AXES, False)):
+        chosen = [i for i, value in enumerate(is_gathered) if value == gathered]
+        # One call for all leaves, so that they share one collective.
+        totals = jax.lax.psum([leaves[i] for i in chosen], axes)
+        for i, total in zip(chosen, totals, strict=True):
             leaves[i] = total
     return jax.tree.unflatten(structure, leaves)
 
 
-def microbatch(values: Any, number: int) -> Any:
-    """Each array's rows [B, …] as [number, B / number, …]."""
+def split_microbatches(values: Any, number: int) -> Any:
+    """Reshape each array's rows [B, …] to [number, B / number, …]."""
     return jax.tree.map(lambda x: x.reshape(number, -1, *x.shape[1:]), values)
 
 
 def make_gradient(
-    task: Task, mesh: Mesh, partitions: Any, microbatches: int
+    task: Task,
+    freeze: Callable[[Params], Params],
+    mesh: Mesh,
+    partitions: Any,
+    microbatches: int,
 ) -> Gradient:
-    """Parameters, batch, keys for `task.draw` and of dropout → gradient, sums over all.
+    """Return the function that computes the gradient over the global batch.
 
     Args:
+        freeze: stops the gradient of frozen parameters.
         partitions: of each parameter, by the table of `distributed/mesh.py`.
-        microbatches: parts that each device works its rows through in; dropout is
-            drawn for each part and device anew.
+        microbatches: parts that each device processes its rows in; each part on each
+            device has dropout of its own.
     """
-    partitions = spread_out(partitions, mesh)
+    partitions = gather_specs(partitions, mesh)
 
     def objective(
-        params: Any, rows: Any, counts: Counts, key: Key[Array, ""]
+        params: Params, batch: Any, counts: Counts, key: Key[Array, ""]
     ) -> tuple[Float[Array, ""], Sums]:
-        sums = task.loss(gather(params, partitions), rows, key)
+        sums = task.loss(freeze(gather(params, partitions)), batch, key)
         parts = [
             sums[name][0] / jnp.maximum(count, 1) for name, count in counts.items()
         ]
         return jnp.stack(parts).sum(), sums
 
     if mesh.shape["fsdp"] > 1:
-        objective = jax.checkpoint(objective, policy=all_but_gathered)
+        objective = jax.checkpoint(objective, policy=save_all_but_gathered)
     differentiate = jax.grad(objective, has_aux=True)
-    spread = batch_shards(mesh) > 1
-
-    def local_gradient(
-        params: Any, batch: Any, draw_key: Key[Array, ""], key: Key[Array, ""]
-    ) -> tuple[Any, Sums]:
-        rows, counts = task.draw(batch, draw_key)
-        if spread:
-            counts = jax.lax.psum(counts, BATCH_AXES)
-
-        def add(total: Any, part: tuple[Any, Array]) -> tuple[Any, Sums]:
-            part_rows, part_key = part
-            grads, sums = differentiate(params, part_rows, counts, part_key)
-            return jax.tree.map(jnp.add, total, grads), sums
-
-        parts = microbatch(rows, microbatches), jax.random.split(key, microbatches)
-        nothing = jax.tree.map(jnp.zeros_like, params)
-        grads, sums = jax.lax.scan(add, nothing, parts)
-        return grads, jax.tree.map(lambda values: values.sum(0), sums)
-
-    return over_rows(local_gradient, mesh, partitions) if spread else local_gradient
+    is_sharded = batch_shards(mesh) > 1
+    axes = BATCH_AXES if is_sharded else ()
+    local = functools.partial(local_gradient, task, differentiate, microbatches, axes)
+    return shard_gradient(local, mesh, partitions) if is_sharded else local
 
 
-def over_rows(local_gradient: Gradient, mesh: Mesh, partitions: Any) -> Gradient:
-    """`local_gradient` on every device with rows of its own, and the sum over them."""
+def local_gradient(
+    task: Task,
+    differentiate: Callable[..., tuple[Params, Sums]],
+    microbatches: int,
+    axes: tuple[str, ...],
+    params: Params,
+    batch: DeviceBatch,
+    mask_key: Key[Array, ""],
+    dropout_key: Key[Array, ""],
+) -> tuple[Params, Sums]:
+    """Return the gradient and the sums over the rows of one batch shard.
 
-    def local(params: Any, batch: Any, keys: Array, device: Array) -> tuple[Any, Sums]:
-        draw_key, key = jax.random.wrap_key_data(keys)
-        own_key = jax.random.fold_in(key, device[0])
-        grads, sums = local_gradient(params, batch, draw_key, own_key)
-        return add_over_rows(grads, partitions), jax.lax.psum(sums, BATCH_AXES)
+    Args:
+        differentiate: parameters, batch, global counts, key → gradient, sums.
+        axes: the mesh axes to add counts over.
+    """
+    # 1. Mask the rows, and count over the global batch.
+    corrupted = task.corrupt(batch, mask_key)
+    counts = task.count(corrupted)
+    if axes:
+        counts = jax.lax.psum(counts, axes)
 
-    by_parameter = jax.tree.map(written_out, partitions)
-    spread = shard_map_over_batch(
-        local, mesh, (by_parameter, BATCH_SPEC, P(), BATCH_SPEC), (by_parameter, P())
+    # 2. Accumulate the gradient over the microbatches.
+    def add(total: Params, part: tuple[Any, Array]) -> tuple[Params, Sums]:
+        part_batch, part_key = part
+        grads, sums = differentiate(params, part_batch, counts, part_key)
+        return jax.tree.map(jnp.add, total, grads), sums
+
+    keys = jax.random.split(dropout_key, microbatches)
+    parts = split_microbatches(corrupted, microbatches), keys
+    zeros = jax.tree.map(jnp.zeros_like, params)
+    grads, sums = jax.lax.scan(add, zeros, parts)
+    return grads, jax.tree.map(lambda values: values.sum(0), sums)
+
+
+def shard_gradient(local_gradient: Gradient, mesh: Mesh, partitions: Any) -> Gradient:
+    """Return `local_gradient` on every batch shard, summed over all of them."""
+
+    def local(
+        params: Params, batch: DeviceBatch, keys: Array, shard: Array
+    ) -> tuple[Params, Sums]:
+        mask_key, dropout_key = jax.random.wrap_key_data(keys)
+        own_key = jax.random.fold_in(dropout_key, shard[0])
+        grads, sums = local_gradient(params, batch, mask_key, own_key)
+        return all_reduce_gradients(grads, partitions), jax.lax.psum(sums, BATCH_AXES)
+
+    params_spec = jax.tree.map(manual_spec, partitions)
+    sharded = shard_map_over_batch(
+        local, mesh, (params_spec, BATCH_SPEC, P(), BATCH_SPEC), (params_spec, P())
     )
 
     def gradient(
-        params: Any, batch: Any, draw_key: Key[Array, ""], key: Key[Array, ""]
-    ) -> tuple[Any, Sums]:
-        devices = jnp.arange(batch_shards(mesh))
-        keys = jax.random.key_data(jnp.stack([draw_key, key]))
-        return spread(params, batch, keys, devices)
+        params: Params,
+        batch: DeviceBatch,
+        mask_key: Key[Array, ""],
+        dropout_key: Key[Array, ""],
+    ) -> tuple[Params, Sums]:
+        shards = jnp.arange(batch_shards(mesh))
+        keys = jax.random.key_data(jnp.stack([mask_key, dropout_key]))
+        return sharded(params, batch, keys, shards)
 
     return gradient

@@ -34,6 +34,7 @@ from bert_jax.training.faults import (
     check_finite,
     reraise_as_run_failure,
 )
+from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.profile import Profile
 from bert_jax.training.report import NullReport, Report
 from bert_jax.training.resume import Resume
@@ -93,7 +94,7 @@ def device_batches(
             batch = next(batches, None)
             clock.waited += time.monotonic() - start
             if batch is not None:
-                work = task.tokens(batch), task.flops(batch)
+                work = task.num_tokens(batch), task.flops(batch)
                 ahead.append((*work, to_global_arrays(batch, mesh)))
                 if len(ahead) <= _BATCHES_AHEAD:
                     continue
@@ -132,6 +133,7 @@ def fit(
         RuntimeError: `max_failed_saves` checkpoints in a row could not be written, or
             what failed after the first step.
     """
+    optimizer = Optimizer.of(config)
     with ExitStack() as stack:
         checkpoints = Checkpoints(
             workdir / CHECKPOINTS,
@@ -143,7 +145,7 @@ def fit(
         )
         stack.callback(checkpoints.close)
         state, shardings = starting_state(
-            task, config, mesh, checkpoints, source, resume
+            task, optimizer, config, mesh, checkpoints, source, resume
         )
         step = first_step = int(state.step)
         assert step >= getattr(getattr(config, "data", None), "first_step", 0)
@@ -157,7 +159,9 @@ def fit(
         if step:
             report.say(f"Going on from the checkpoint at step {step}.")
         profile = stack.enter_context(Profile(config, workdir, step))
-        train_step = profile.wrap(make_train_step(task, config, mesh, shardings))
+        train_step = profile.wrap(
+            make_train_step(task, optimizer, config.microbatches, mesh, shardings)
+        )
         eval_step = make_eval_step(task, mesh, shardings)
         signals = stack.enter_context(StopSignals())
         watchdog = stack.enter_context(Watchdog(config.hang_timeout_minutes))
@@ -211,7 +215,7 @@ def fit(
                         clock.restart()
                     watchdog.beat()
                     if config.log_examples:
-                        report.write_examples(step + 1, task.examples(step))
+                        report.write_examples(step + 1, task.row_numbers(step))
                     step += 1
                     if is_due(step, config.log_every):
                         values = {

@@ -15,7 +15,7 @@ from bert_jax.checkpoints.restore import restore_step
 from bert_jax.config import RunConfig
 from bert_jax.distributed.mesh import path_name, tree_shardings
 from bert_jax.tasks.task import Task
-from bert_jax.training.optimizer import make_optimizer
+from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.resume import Resume
 from bert_jax.training.state import TrainState, initial_state
 
@@ -55,6 +55,7 @@ def _require_origin(
 
 def starting_state(
     task: Task,
+    optimizer: Optimizer,
     config: RunConfig,
     mesh: Mesh,
     checkpoints: Checkpoints,
@@ -71,8 +72,7 @@ def starting_state(
             checkpoint of its own is there.
     """
     _require_origin(config, source, resume)
-    optimizer = make_optimizer(config.optimizer, config.schedule_steps)
-    new_state = functools.partial(initial_state, task.initialise, optimizer)
+    new_state = functools.partial(initial_state, task.init_params, optimizer)
     seed = np.uint32(config.seed)  # an argument: all seeds share a compiled program
     shapes = jax.eval_shape(new_state, seed)
     shardings = tree_shardings(mesh, shapes)

@@ -1,4 +1,4 @@
-"""What training carries from step to step, and all that a checkpoint must hold."""
+"""The training state: what a step takes and returns, and what a checkpoint holds."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,16 +6,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from flax import struct
 from jaxtyping import Array, Key
+
+from bert_jax.config.model import Params
+from bert_jax.training.optimizer import Optimizer
 
 
 @struct.dataclass
 class TrainState:
-    """Arrays only; every one is saved.
+    """Arrays only; all of them are saved.
 
-    The fields are typed Any because shapes and shardings come in the same tree.
+    The fields are Any because shapes and shardings use the same tree.
     """
 
     step: Any
@@ -23,15 +25,15 @@ class TrainState:
     params: Any
     opt_state: Any
     key: Any
-    """uint32[2]: the run's base key; each step folds its number in."""
+    """uint32[2]: the run's base key; each step folds in its number."""
     skipped_in_a_row: Any
-    """int32[]: updates left out in a row because their gradient was not finite."""
+    """int32[]: updates skipped in a row, because their gradient was not finite."""
 
 
 def split_seed(
     seed: int | np.uint32 | Array,
 ) -> tuple[Key[Array, ""], Key[Array, ""]]:
-    """The key that draws the parameters, and the base key that each step folds in."""
+    """Return the key of the initial parameters, and the base key of all steps."""
     init_key, base_key = jax.random.split(jax.random.key(seed))
     return init_key, base_key
 
@@ -39,23 +41,19 @@ def split_seed(
 def split_step_key(
     key: Key[Array, ""],
 ) -> tuple[Key[Array, ""], Key[Array, ""]]:
-    """The keys of what a step draws of its rows, as masks, and of its dropout."""
-    draw_key, dropout_key = jax.random.split(key)
-    return draw_key, dropout_key
+    """Return the keys of a step's masking and of its dropout."""
+    mask_key, dropout_key = jax.random.split(key)
+    return mask_key, dropout_key
 
 
 def initial_state(
-    initialise: Callable[[Key[Array, ""]], Any],
-    optimizer: optax.GradientTransformation,
+    init_params: Callable[[Key[Array, ""]], Params],
+    optimizer: Optimizer,
     seed: int | np.uint32 | Array,
 ) -> TrainState:
-    """The state before the first step: a function of the seed alone.
-
-    Args:
-        initialise: key → parameters.
-    """
+    """Return the state before the first step: a function of the seed alone."""
     init_key, base_key = split_seed(seed)
-    params = initialise(init_key)
+    params = init_params(init_key)
     return TrainState(
         step=jnp.zeros((), jnp.int32),
         params=params,
@@ -66,5 +64,5 @@ def initial_state(
 
 
 def num_parameters(params: Any) -> int:
-    """How many numbers the parameter tree (or its shapes) holds."""
+    """Return the number of scalars in a parameter tree, or in its shapes."""
     return sum(leaf.size for leaf in jax.tree.leaves(params))

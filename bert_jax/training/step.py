@@ -2,16 +2,14 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float
 
-from bert_jax.config import RunConfig
+from bert_jax.config.model import Params
 from bert_jax.distributed.mesh import (
     BATCH_AXES,
     BATCH_SPEC,
@@ -19,21 +17,23 @@ from bert_jax.distributed.mesh import (
     batch_shards,
     shard_map_over_batch,
 )
-from bert_jax.tasks.task import Sums, Task
-from bert_jax.training.gradients import gather, make_gradient, spread_out, written_out
-from bert_jax.training.optimizer import (
-    learning_rate,
-    make_optimizer,
-    updates_made,
-    without_gradient,
+from bert_jax.tasks.task import DeviceBatch, Sums, Task
+from bert_jax.training.gradients import (
+    gather,
+    gather_specs,
+    make_gradient,
+    manual_spec,
 )
+from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.state import TrainState, split_step_key
 
 Scalars = dict[str, Float[Array, ""]]
+TrainStep = Callable[[TrainState, DeviceBatch], tuple[TrainState, Scalars]]
+EvalStep = Callable[[Params, DeviceBatch], tuple[Sums, DeviceBatch]]
 
 
 def means(sums: Sums, objective: tuple[str, ...]) -> Scalars:
-    """Each total by its count, and `loss`: the sum of the means of the objective.
+    """Return each total by its count, and `loss`: the sum of the objective's means.
 
     A count of zero has a mean of zero, so that a batch without any labelled pair is
     trained on its masked tokens alone.
@@ -46,25 +46,18 @@ def means(sums: Sums, objective: tuple[str, ...]) -> Scalars:
 
 
 def apply_gradients(
-    state: TrainState, grads: Any, optimizer: optax.GradientTransformationExtraArgs
+    state: TrainState, grads: Params, optimizer: Optimizer
 ) -> tuple[TrainState, Scalars]:
-    """The next state: updated, or, if the gradient is not finite, only counted on."""
-    grad_norm = optax.tree.norm(grads)
-    finite = jnp.isfinite(grad_norm)
-    updates, (adam, *rest) = optimizer.update(
-        grads, state.opt_state, state.params, grad_norm=grad_norm
+    """Return the next state; on a non-finite gradient only the step advances."""
+    params, opt_state, grad_norm = optimizer.update(
+        grads, state.opt_state, state.params
     )
-    params = optax.apply_updates(state.params, updates)
-
-    def if_finite(new: Array, old: Array) -> Array:
-        return jnp.where(finite, new, old)
-
+    finite = jnp.isfinite(grad_norm)
     next_state = dataclasses.replace(
         state,
         step=state.step + 1,
-        params=jax.tree.map(if_finite, params, state.params),
-        # Adam has chosen for itself.
-        opt_state=(adam, *jax.tree.map(if_finite, rest, list(state.opt_state[1:]))),
+        params=params,
+        opt_state=opt_state,
         skipped_in_a_row=jnp.where(finite, 0, state.skipped_in_a_row + 1),
     )
     skipped = next_state.skipped_in_a_row.astype(jnp.float32)
@@ -72,67 +65,81 @@ def apply_gradients(
 
 
 def make_train_step(
-    task: Task, config: RunConfig, mesh: Mesh, state_shardings: TrainState
-) -> Callable[[TrainState, dict[str, jax.Array]], tuple[TrainState, Scalars]]:
-    """State, global batch → next state, scalars of this step. The state is donated.
+    task: Task,
+    optimizer: Optimizer,
+    microbatches: int,
+    mesh: Mesh,
+    state_shardings: TrainState,
+) -> TrainStep:
+    """Return the jitted step: state, global batch → next state, scalars of this step.
 
-    The gradient is that of the means over the global batch, summed over the devices
-    before it is clipped.
+    The state is donated. The gradient is that of the means over the global batch,
+    summed over the devices before it is clipped.
     """
-    optimizer = make_optimizer(config.optimizer, config.schedule_steps)
-    if config.optimizer.frozen_layers:
-        whole_loss = task.loss
-        task = dataclasses.replace(
-            task,
-            loss=lambda params, rows, key: whole_loss(
-                without_gradient(params, config.optimizer), rows, key
-            ),
-        )
-    schedule = learning_rate(config.optimizer, config.schedule_steps)
     partitions = jax.tree.map(lambda sharding: sharding.spec, state_shardings.params)
-    gradient = make_gradient(task, mesh, partitions, config.microbatches)
+    gradient = make_gradient(task, optimizer.freeze, mesh, partitions, microbatches)
 
-    def train_step(
-        state: TrainState, batch: dict[str, jax.Array]
-    ) -> tuple[TrainState, Scalars]:
+    def train_step(state: TrainState, batch: DeviceBatch) -> tuple[TrainState, Scalars]:
         key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.step)
-        draw_key, dropout_key = split_step_key(key)
-        grads, sums = gradient(state.params, batch, draw_key, dropout_key)
-        rate = schedule(updates_made(state.opt_state))
+        mask_key, dropout_key = split_step_key(key)
+        grads, sums = gradient(state.params, batch, mask_key, dropout_key)
+        rate = optimizer.learning_rate(state.opt_state)
         next_state, more = apply_gradients(state, grads, optimizer)
         scalars = means(sums, task.objective)
         return next_state, scalars | more | {"learning_rate": rate}
 
-    everywhere = NamedSharding(mesh, P())
+    replicated = NamedSharding(mesh, P())
     return jax.jit(
         train_step,
         in_shardings=(state_shardings, batch_sharding(mesh)),
-        out_shardings=(state_shardings, everywhere),
+        out_shardings=(state_shardings, replicated),
         donate_argnums=0,
     )
 
 
-def make_eval_step(
-    task: Task, mesh: Mesh, state_shardings: TrainState
-) -> Callable[[Any, dict[str, jax.Array]], tuple[Sums, dict[str, jax.Array]]]:
-    """Parameters, global batch → sums and counts over all devices, and of each row
-    what the task's score needs, on every host. Devices evaluate the rows that they
-    hold, as in training."""
-    partitions = jax.tree.map(lambda sharding: sharding.spec, state_shardings.params)
-    partitions = spread_out(partitions, mesh)
+def make_eval_step(task: Task, mesh: Mesh, state_shardings: TrainState) -> EvalStep:
+    """Return the jitted step: parameters, global batch → sums, outputs of each row.
 
-    def local(
-        params: Any, batch: dict[str, jax.Array]
-    ) -> tuple[Sums, dict[str, jax.Array]]:
+    The sums and counts are those of all devices, and the outputs are on every host.
+    Devices evaluate the rows that they hold, as in training.
+    """
+    partitions = jax.tree.map(lambda sharding: sharding.spec, state_shardings.params)
+    partitions = gather_specs(partitions, mesh)
+
+    def local(params: Params, batch: DeviceBatch) -> tuple[Sums, DeviceBatch]:
         sums, outputs = task.evaluate(gather(params, partitions), batch)
         return jax.lax.psum(sums, BATCH_AXES), outputs
 
-    by_parameter = jax.tree.map(written_out, partitions)
-    spread = shard_map_over_batch(
-        local, mesh, (by_parameter, BATCH_SPEC), (P(), BATCH_SPEC)
+    params_spec = jax.tree.map(manual_spec, partitions)
+    sharded = shard_map_over_batch(
+        local, mesh, (params_spec, BATCH_SPEC), (P(), BATCH_SPEC)
     )
     return jax.jit(
-        spread if batch_shards(mesh) > 1 else task.evaluate,
+        sharded if batch_shards(mesh) > 1 else task.evaluate,
         in_shardings=(state_shardings.params, batch_sharding(mesh)),
         out_shardings=NamedSharding(mesh, P()),
     )
+
+
+def check_objective(task: Task, params: Params, batch: DeviceBatch) -> None:
+    """Check, by shapes alone, that `evaluate` and `count` name all of `objective`.
+
+    Args:
+        params: parameters or their shapes.
+        batch: a host's batch or its shapes.
+
+    Raises:
+        ValueError: a name is missing.
+    """
+    sums, _ = jax.eval_shape(task.evaluate, params, batch)
+    counts = jax.eval_shape(
+        lambda rows, key: task.count(task.corrupt(rows, key)), batch, jax.random.key(0)
+    )
+    for method, names in (("evaluate", sums), ("count", counts)):
+        missing = [name for name in task.objective if name not in names]
+        if missing:
+            raise ValueError(
+                f"{type(task).__name__}.{method} returns "
+                f"{', '.join(names) or 'nothing'} and not {', '.join(missing)}, "
+                "which objective names; return each name of objective."
+            )

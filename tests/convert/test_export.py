@@ -20,7 +20,8 @@ from bert_jax.convert.receipts import write_imported
 from bert_jax.data.records import Dataset
 from bert_jax.formats.huggingface import read_huggingface
 from bert_jax.formats.tokenizer_export import to_huggingface
-from bert_jax.model.apply import head_outputs
+from bert_jax.model.bert import head_outputs
+from bert_jax.model.inputs import Inputs
 from bert_jax.pretrained import load_pretrained
 from bert_jax.runs.pretraining import pretrain
 from bert_jax.storage.manifest import sha256_of
@@ -251,7 +252,7 @@ def test_transformers_computes_the_same(tmp_path, head):
     bert = load_pretrained(os.fspath(output))
     arrays = [jnp.asarray(values) for values in inputs.values()]
     arrays[2] = arrays[2] > 0
-    ours = head_outputs(bert.config, jax.device_put(bert.params), *arrays)
+    ours = head_outputs(bert.config, jax.device_put(bert.params), Inputs(*arrays))
     shape = (2, 2, -1) if head == "BertForMultipleChoice" else (4, -1)
     ids, segments, mask = (
         torch.from_numpy(values).long().reshape(shape) for values in inputs.values()

@@ -16,7 +16,8 @@ from test_export import imported
 
 from bert_jax.cli.main import main
 from bert_jax.convert.stablehlo import PLATFORMS, export_stablehlo
-from bert_jax.model.apply import head_outputs
+from bert_jax.model.bert import head_outputs
+from bert_jax.model.inputs import Inputs
 from bert_jax.pretrained import load_pretrained
 from bert_jax.tokenization import Tokenizer
 
@@ -62,7 +63,7 @@ def expected(source: Path) -> dict[str, np.ndarray]:
     bert = load_pretrained(os.fspath(source))
     arrays = [jnp.asarray(values) for values in inputs.values()]
     arrays[2] = arrays[2] > 0
-    found = head_outputs(bert.config, jax.device_put(bert.params), *arrays)
+    found = head_outputs(bert.config, jax.device_put(bert.params), Inputs(*arrays))
     hidden = found.pop("hidden_states")[-1]
     return {name: np.asarray(x) for name, x in {"hidden": hidden, **found}.items()}
 

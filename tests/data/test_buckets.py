@@ -36,7 +36,7 @@ def test_never_more_than_the_model_takes():
 
 
 def test_another_ladder():
-    padded = assign_buckets(np.array([1, 8, 9, 300]), 400, ladder=(8, 20))
+    padded = assign_buckets(np.array([1, 8, 9, 300]), 400, boundaries=(8, 20))
     assert padded.tolist() == [8, 8, 20, 400]
 
 
@@ -79,8 +79,8 @@ def test_each_row_once_and_padded_by_its_own_length_alone(lengths, batch_size):
     assert sorted(seen) == list(range(len(lengths)))
 
 
-def waste(lengths: np.ndarray, ladder: tuple[int, ...]) -> int:
-    return int((assign_buckets(lengths, ladder[-1], ladder) - lengths).sum())
+def waste(lengths: np.ndarray, boundaries: tuple[int, ...]) -> int:
+    return int((assign_buckets(lengths, boundaries[-1], boundaries) - lengths).sum())
 
 
 @given(
@@ -101,7 +101,7 @@ def test_no_other_ladder_wastes_less(lengths, number):
     assert waste(rows, found) == least
 
 
-def test_a_ladder_by_hand():
+def test_boundaries_by_hand():
     lengths = np.array([5] * 10 + [20] * 10 + [61])
     assert choose_bucket_boundaries(lengths, 1, 128) == (64,)
     assert choose_bucket_boundaries(lengths, 2, 128) == (24, 64)
@@ -111,7 +111,7 @@ def test_a_ladder_by_hand():
     )
 
 
-def test_a_ladder_never_ends_above_what_the_model_takes():
+def test_no_boundary_is_above_what_the_model_takes():
     assert choose_bucket_boundaries(np.array([3, 9, 30]), 4, 30) == (8, 16, 30)
     assert choose_bucket_boundaries(np.array([9, 12]), 4, 12) == (12,)
 

@@ -126,7 +126,7 @@ SENTENCES = st.sampled_from(["It was so. ", "He (or she?) went! ", "“Why?” "
 def test_long_lines_are_cut_into_the_same_sentences(parts, longest):
     line = "".join(parts)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(documents, "_LONGEST", longest)
+        patch.setattr(documents, "_MAX_CHARACTERS", longest)
         found = split_sentences(line, "split")
     whole = [s.strip() for s in sentencex.segment("en", line) if s.strip()]
     if max(map(len, whole), default=0) < longest // 2:

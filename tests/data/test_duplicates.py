@@ -6,19 +6,19 @@ import hashlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.data.duplicates import Deduplicator, Seen
+from bert_jax.data.duplicates import Deduplicator, TextHashes
 
 
 @given(st.lists(st.text("ab \n\u00a0", max_size=4)))
 def test_seen_is_a_set_of_texts_but_for_white_space(texts):
-    seen, known = Seen(), set()
+    seen, known = TextHashes(), set()
     for text in texts:
         assert seen.add(text) == (" ".join(text.split()) not in known)
         known.add(" ".join(text.split()))
 
 
 def test_seen_grows_and_forgets_nothing():
-    seen = Seen()
+    seen = TextHashes()
     assert all(seen.add(str(number)) for number in range(20_000))
     assert not any(seen.add(str(number)) for number in range(20_000))
     assert all(seen.add(str(number)) for number in range(20_000, 21_000))
@@ -29,7 +29,7 @@ def test_a_hash_of_zero_is_one_like_any_other(monkeypatch):
         def digest(self):
             return bytes(8)
 
-    seen = Seen()
+    seen = TextHashes()
     assert seen.add("a")
     monkeypatch.setattr(hashlib, "blake2b", lambda *args, **options: Zero())
     assert [seen.add("b"), seen.add("b")] == [True, False]

@@ -5,10 +5,10 @@ import pytest
 from etils import epath
 
 from bert_jax.data.example_cache import cached_examples, content_key
-from bert_jax.data.examples import Examples, from_rows
+from bert_jax.data.examples import TokenizedExamples, from_rows
 
 
-def made(calls: list[int]) -> Examples:
+def made(calls: list[int]) -> TokenizedExamples:
     calls.append(1)
     return from_rows(
         [([2, 7, 3], 3), ([2, 8, 3, 9, 3], 3)],
@@ -19,9 +19,9 @@ def made(calls: list[int]) -> Examples:
     )
 
 
-def assert_same(one: Examples, other: Examples) -> None:
+def assert_same(one: TokenizedExamples, other: TokenizedExamples) -> None:
     assert one.choices == other.choices
-    for name in ("tokens", "starts", "second", "record"):
+    for name in ("tokens", "starts", "second", "example"):
         a, b = getattr(one, name), getattr(other, name)
         assert (a.dtype, a.tolist()) == (b.dtype, b.tolist())
     for name in ("by_example", "by_token"):

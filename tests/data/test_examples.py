@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.data.examples import from_rows, join
+from bert_jax.data.examples import from_rows, join_pair
 from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer
 
 TOKENIZER = Tokenizer(
@@ -24,7 +24,7 @@ def cut_as_in_2018(first: list[int], second: list[int], room: int) -> None:
 
 @given(IDS, IDS, st.integers(8, 50))
 def test_pairs_are_cut_as_in_2018(first, second, most):
-    ids, boundary = join(TOKENIZER, first, second, most=most)
+    ids, boundary = join_pair(TOKENIZER, first, second, max_length=most)
     cut_as_in_2018(first, second, most - 3)
     assert ids == [CLS, *first, SEP, *second, SEP]
     assert boundary == len(first) + 2 and len(ids) <= most
@@ -32,7 +32,7 @@ def test_pairs_are_cut_as_in_2018(first, second, most):
 
 @given(IDS, st.integers(8, 50))
 def test_a_single_text_is_cut_at_its_end(first, most):
-    ids, boundary = join(TOKENIZER, first, most=most)
+    ids, boundary = join_pair(TOKENIZER, first, max_length=most)
     assert ids == [CLS, *first[: most - 2], SEP]
     assert boundary == len(ids) <= most, "there is no second segment"
 
@@ -63,14 +63,14 @@ def test_a_batch_by_hand():
 
 
 @pytest.mark.parametrize("labels", [np.arange(8.0).reshape(4, 2), np.arange(4.0)])
-def test_nobody_has_no_number(labels):
+def test_padding_has_no_number(labels):
     found = examples(by_example={"label": labels.astype(np.float32)})
     label = found.gather(np.array([3, -1]), 8)["label"]
     np.testing.assert_array_equal(label[0], labels[3])
     assert np.isnan(label[1]).all()
 
 
-def test_nobody_has_none_of_several_classes():
+def test_padding_has_none_of_several_classes():
     classes = np.array([[0, 1], [1, 1], [0, 0], [1, 0]], np.int32)
     label = examples(by_example={"label": classes}).gather(np.array([-1, 1]), 8)
     assert label["label"].tolist() == [[-1, -1], [1, 1]]

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from bert_jax.config import PrepareConfig
 from bert_jax.data.chunks import Layout
 from bert_jax.data.dataset_manifest import SPLITS
-from bert_jax.data.packing import choose_rows, max_pairs_per_row, pack, pack_pairs
-from bert_jax.data.pairs import Pairs, make_pairs
+from bert_jax.data.packing import assign_rows, build_rows, max_pairs_per_row, pack_pairs
+from bert_jax.data.pairs import PairSpans, make_pairs
 from bert_jax.data.prepare import prepare
 from bert_jax.data.records import open_dataset
 from bert_jax.data.shards import row_dtype
@@ -26,7 +26,7 @@ def one_a_row(spans, width, most=1):
     columns = np.array(spans, np.int64).reshape(-1, 5).T.copy()
     tokens = np.arange(100, 100 + max([0, *columns[1], *columns[3]]), dtype=np.int32)
     dtype = row_dtype(width, 60_000, most)
-    return pack(tokens, Pairs(*columns, dropped={}), dtype, CLS, SEP, PAD)
+    return build_rows(tokens, PairSpans(*columns, dropped={}), dtype, CLS, SEP, PAD)
 
 
 def pairs_of(rows):
@@ -81,7 +81,7 @@ def test_no_pairs_make_no_rows():
 
 def test_the_fullest_row_with_room_is_chosen():
     # 9 and 7 open rows; 3 leaves none in the second and so goes there, 1 to the first.
-    assert choose_rows(np.array([7, 1, 9, 3]), 10, 4).tolist() == [0, 1, 1, 0]
+    assert assign_rows(np.array([7, 1, 9, 3]), 10, 4).tolist() == [0, 1, 1, 0]
 
 
 @given(
@@ -136,7 +136,7 @@ def test_packed_rows_are_almost_all_tokens(objective, length, least):
     pairs = make_pairs(documents, length, 0.1, rng, objective)
     second = pairs.second_end - pairs.second_start
     sizes = pairs.first_end - pairs.first_start + second + 2 + (pairs.label >= 0)
-    number = choose_rows(sizes, length, max_pairs_per_row(length)).max() + 1
+    number = assign_rows(sizes, length, max_pairs_per_row(length)).max() + 1
     before = sizes.sum() / (len(sizes) * length)
     after = sizes.sum() / (number * length)
     assert before + 0.02 < least < after

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.data.packing import pack
+from bert_jax.data.packing import build_rows
 from bert_jax.data.pairs import make_pairs
 from bert_jax.data.shards import row_dtype
 
@@ -107,7 +107,7 @@ def test_a_segment_becomes_a_row_with_one_sep():
     tokens = np.arange(100, 112, dtype=np.int32)
     rng = np.random.default_rng(0)
     pairs = make_pairs(bounds_of([4, 5, 3]), 12, 0.0, rng, "none")
-    rows = pack(tokens, pairs, row_dtype(12, 200), cls_id=1, sep_id=2, pad_id=0)
+    rows = build_rows(tokens, pairs, row_dtype(12, 200), cls_id=1, sep_id=2, pad_id=0)
     assert rows["tokens"].tolist() == [
         [1, *range(100, 109), 2, 0],
         [1, 109, 110, 111, 2, *[0] * 7],

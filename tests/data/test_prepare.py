@@ -14,7 +14,7 @@ import pytest
 
 from bert_jax.config import PrepareConfig
 from bert_jax.data import chunks
-from bert_jax.data.chunks import DEFAULT_LAYOUT, Layout, share_among_shards
+from bert_jax.data.chunks import DEFAULT_LAYOUT, Layout, assign_shards
 from bert_jax.data.dataset_manifest import SPLITS
 from bert_jax.data.prepare import prepare as prepare_dataset
 from bert_jax.data.records import open_dataset
@@ -141,7 +141,7 @@ def test_the_bytes_hang_on_the_seed_and_not_on_where_the_text_lies(config, tmp_p
 PREPARE = """
 import json, sys
 from bert_jax.config import PrepareConfig
-from bert_jax.data.chunks import DEFAULT_LAYOUT, Layout, share_among_shards
+from bert_jax.data.chunks import DEFAULT_LAYOUT, Layout, assign_shards
 from bert_jax.data.prepare import prepare
 
 if __name__ == "__main__":
@@ -327,14 +327,14 @@ def test_rows_are_the_same_whatever_the_size_of_shards(config, tmp_path):
 def test_a2_the_papers_corpus_makes_few_shards():
     """3,300 million words, 18 GB in chunks of 4 MiB; no text is needed to count."""
     sizes = np.full(18_000_000_000 // (1 << 22), 1 << 22)
-    numbers = share_among_shards(sizes, DEFAULT_LAYOUT.shard_bytes)
+    numbers = assign_shards(sizes, DEFAULT_LAYOUT.shard_bytes)
     assert len(sizes) > 4000 and numbers[-1] + 1 == 8
     assert set(np.bincount(numbers)) <= {536, 537}
-    forty = share_among_shards(np.tile(sizes, 40), DEFAULT_LAYOUT.shard_bytes)
+    forty = assign_shards(np.tile(sizes, 40), DEFAULT_LAYOUT.shard_bytes)
     assert forty[-1] + 1 < 400
-    assert share_among_shards(np.array([5, 5, 50, 5]), 10).tolist() == [0, 0, 1, 2]
-    assert share_among_shards(np.array([5, 5]), 1 << 40).tolist() == [0, 0]
-    assert share_among_shards(np.array([], np.int64), 10).tolist() == []
+    assert assign_shards(np.array([5, 5, 50, 5]), 10).tolist() == [0, 0, 1, 2]
+    assert assign_shards(np.array([5, 5]), 1 << 40).tolist() == [0, 0]
+    assert assign_shards(np.array([], np.int64), 10).tolist() == []
 
 
 def test_a_finished_dataset_is_left_as_it_is(config):
@@ -450,7 +450,7 @@ def test_missing_input_is_named(config):
     [
         ("", "holds no text"),
         (" \n\n \n", "holds no text"),
-        ("w1\nw2\n", "single document.*part documents by a blank line"),
+        ("w1\nw2\n", "single document.*separate documents by a blank line"),
         ("w1\n\nw2\n\nw3", "of 3 documents does not leave.*set it to 0"),
     ],
 )
@@ -508,7 +508,7 @@ def test_chunks_are_of_even_size_and_hold_two_documents():
     order = np.arange(13)
 
     def cut(order):
-        return chunks.cut(order, length, 4000)
+        return chunks.split_into_chunks(order, length, 4000)
 
     parts = [part.tolist() for part in cut(order)]
     assert parts == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10], [11, 12]]

@@ -241,8 +241,8 @@ def many_shards(tmp_path_factory):
 @pytest.mark.parametrize(
     ("limits", "soft", "says"),
     [
-        ((1024, 1024), 1024, "shards are opened anew for each row.*raise `ulimit -n`"),
-        ((64, 64), 64, "1501 of 1501 shards are opened anew"),
+        ((1024, 1024), 1024, "shards are opened again for each row.*raise `ulimit -n`"),
+        ((64, 64), 64, "1501 of 1501 shards are opened again"),
         ((256, 4096), None, ""),
     ],
 )

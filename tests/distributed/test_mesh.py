@@ -1,7 +1,6 @@
 """The mesh and the rule table."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
@@ -14,18 +13,13 @@ from bert_jax.distributed.mesh import (
     path_name,
     to_global_arrays,
 )
-from bert_jax.model.finetuning import CLASSIFIERS, BertForFinetuning
-from bert_jax.model.pretraining import BertForPretraining
+from bert_jax.model.bert import init_params
+from bert_jax.model.heads import CLASSIFIERS
 
 
 @pytest.fixture(scope="module")
 def paths() -> list[str]:
-    one = jnp.zeros((1, 8), jnp.int32)
-    params = jax.eval_shape(
-        lambda: BertForPretraining(BertConfig.tiny()).init(
-            jax.random.key(0), one, one, one > 0, one[:, :1], one[:, :1]
-        )
-    )["params"]
+    params = jax.eval_shape(lambda: init_params(BertConfig.tiny(), jax.random.key(0)))
     return [path_name(path) for path, _ in jax.tree_util.tree_leaves_with_path(params)]
 
 
@@ -40,10 +34,7 @@ def test_every_parameter_has_a_rule(paths):
 def test_the_heads_of_fine_tuning_have_rules(head):
     labels = ("a", "b", "c") if head.endswith("_classification") else ()
     config = BertConfig.tiny(head=head, labels=labels)
-    one = jnp.zeros((1, 8), jnp.int32)
-    params = jax.eval_shape(
-        lambda: BertForFinetuning(config).init(jax.random.key(0), one, one, one > 0)
-    )["params"]
+    params = jax.eval_shape(lambda: init_params(config, jax.random.key(0)))
     found = {
         path_name(path): partition_of(path_name(path))
         for path, _ in jax.tree_util.tree_leaves_with_path(params)

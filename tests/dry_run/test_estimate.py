@@ -20,7 +20,7 @@ from bert_jax.dry_run.estimate import (
     estimate,
 )
 from bert_jax.runs.pretraining import dry_run, resolve
-from bert_jax.tasks.pretraining import pretraining_task
+from bert_jax.tasks.pretraining import PretrainingTask
 
 SIZES = dataclasses.asdict(Estimate(0, 0, 0, 0, 0.0, {}, 0.0))
 
@@ -136,14 +136,14 @@ def resolved(small_config, dataset):
 
 
 def measured(changed: PretrainConfig, dataset) -> Estimate:
-    task = pretraining_task(changed, dataset)
+    task = PretrainingTask(changed, dataset)
     return estimate(task, changed, task.batch(0), jax.devices())
 
 
 def test_the_account_is_that_of_the_state(resolved, dataset):
     """One hidden layer of 16: parameters, two moments, four numbers and a key."""
-    task = pretraining_task(resolved, dataset)
-    params = jax.eval_shape(task.initialise, jax.random.key(0))
+    task = PretrainingTask(resolved, dataset)
+    params = jax.eval_shape(task.init_params, jax.random.key(0))
     size = 4 * sum(leaf.size for leaf in jax.tree.leaves(params))
     before = len(jax.live_arrays())
     found = measured(resolved, dataset)
@@ -189,7 +189,7 @@ def fake(monkeypatch):
 )
 def test_advice_is_what_fits(memory, last, resolved, dataset, fake):
     """Rows of 32 tokens are too few for microbatches, but in the last resort."""
-    build = functools.partial(pretraining_task, dataset=dataset)
+    build = functools.partial(PretrainingTask, dataset=dataset)
     lines = list(advise(resolved, build, jax.devices(), memory * GIB))
     assert lines[-1].startswith(last)
     tried = [line for line in lines if line.startswith("  tried ")]
@@ -201,7 +201,7 @@ def test_advice_is_what_fits(memory, last, resolved, dataset, fake):
 @pytest.mark.slow
 def test_advice_by_the_compiler(resolved, dataset):
     """The memory named is what the way of last resort takes."""
-    build = functools.partial(pretraining_task, dataset=dataset)
+    build = functools.partial(PretrainingTask, dataset=dataset)
     smallest = measured(alternatives(resolved, 8, False)[-1][-1], dataset).total
     lines = list(advise(resolved, build, jax.devices(), float(smallest)))
     assert f"it does not fit in {smallest / GIB:.2f} GiB; compiling alt" in lines[5]

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
@@ -21,9 +20,9 @@ from bert_jax.distributed.mesh import path_name
 from bert_jax.formats.huggingface import read_huggingface
 from bert_jax.formats.imported import Imported
 from bert_jax.formats.names import names_of, shape_of
-from bert_jax.model.apply import head_outputs
-from bert_jax.model.finetuning import CLASSIFIERS, BertForFinetuning
-from bert_jax.model.pretraining import BertForPretraining
+from bert_jax.model.bert import compute, head_outputs, init_params
+from bert_jax.model.heads import CLASSIFIERS
+from bert_jax.model.inputs import Inputs
 from bert_jax.storage.manifest import sha256_of
 
 TABLE = "bert.embeddings.word_embeddings.weight"
@@ -70,8 +69,8 @@ def test_an_imported_model_computes_what_transformers_does(head, tmp_path):
     imported = read(stored(head).write(tmp_path / "model"))
     inputs, expected = reference(head)
     mask = inputs["attention_mask"] > 0
-    arrays = jax.device_put((inputs["input_ids"], inputs["segment_ids"], mask))
-    outputs = head_outputs(imported.config, imported.params, *arrays)
+    arrays = jax.device_put(Inputs(inputs["input_ids"], inputs["segment_ids"], mask))
+    outputs = head_outputs(imported.config, imported.params, arrays)
     found = as_transformers_names(head, outputs)
     assert len(expected) >= 2
     for name, values in expected.items():
@@ -80,21 +79,14 @@ def test_an_imported_model_computes_what_transformers_does(head, tmp_path):
     assert len(imported.leaves) == len(flat(imported.params))
     assert imported.fresh == imported.left_over == ()
     if imported.config.head in CLASSIFIERS:
-        model = BertForFinetuning(imported.config)
-        scores = model.apply({"params": imported.params}, *arrays)
+        model = imported.config, imported.params
+        scores = compute(*model, "classifier_scores", arrays)
         np.testing.assert_allclose(scores, outputs["scores"], atol=1e-6)
 
 
 def initial(config: BertConfig):
     """The shapes of what a model of `config` draws."""
-    one = jnp.zeros((1, 8), jnp.int32)
-    if config.head in CLASSIFIERS:
-        model, more = BertForFinetuning(config), ()
-    else:
-        model, more = BertForPretraining(config), (one[:, :1], one[:, :1])
-    return jax.eval_shape(
-        lambda: model.init(jax.random.key(0), one, one, one > 0, *more)
-    )["params"]
+    return jax.eval_shape(lambda: init_params(config, jax.random.key(0)))
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])

@@ -19,7 +19,8 @@ from bert_jax.formats.names import names_of
 from bert_jax.formats.tf1 import read_tf1
 from bert_jax.formats.tf1_files import find_prefix, is_tf1
 from bert_jax.inference.predictor import load
-from bert_jax.model.apply import head_outputs
+from bert_jax.model.bert import head_outputs
+from bert_jax.model.inputs import Inputs
 
 WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] the judge reads a book ##s .".split()
 D, F, T = 16, 24, 20
@@ -217,7 +218,9 @@ def test_forward_is_that_of_the_original(written):
     ids = np.array([2, 5, 6, 4, 3, 8, 9, 10, 3])
     segments = np.array([0, 0, 0, 0, 0, 1, 1, 1, 1])
     inputs = jnp.array(ids[None]), jnp.array(segments[None]), jnp.ones((1, 9), bool)
-    ours = head_outputs(imported.config, jax.device_put(imported.params), *inputs)
+    ours = head_outputs(
+        imported.config, jax.device_put(imported.params), Inputs(*inputs)
+    )
     tokens, pair = original_forward(tensors, ids, segments)
     assert np.ptp(tokens) > 0.1 and np.ptp(pair) > 0.001
     # Our arithmetic is float32, and the scores are of order 1.

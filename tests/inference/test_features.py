@@ -9,7 +9,8 @@ import pytest
 import bert_jax
 from bert_jax.cli.main import main
 from bert_jax.inference.features import features, write_features
-from bert_jax.model.apply import head_outputs
+from bert_jax.model.bert import head_outputs
+from bert_jax.model.inputs import Inputs
 
 TEXTS = ["The clerk reads the letter.", "Rain.", "The baker opens the door. " * 3]
 
@@ -23,7 +24,7 @@ def hidden_states(bert, text):
     """[L + 1, T, D] of a text alone, without any padding."""
     t = bert.tokenizer
     ids = jnp.array([[t.cls_id, *t.encode(text).ids, t.sep_id]], jnp.int32)
-    outputs = head_outputs(bert.config, bert.params, ids, ids * 0, ids > -1)
+    outputs = head_outputs(bert.config, bert.params, Inputs(ids, ids * 0, ids > -1))
     return np.asarray(outputs["hidden_states"])[:, 0]
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bert_jax.config import MaskingConfig
 from bert_jax.masking.batch import MaskedBatch, mask_tokens, prediction_counts
-from bert_jax.model.inputs import inputs_of
+from bert_jax.model.inputs import inputs_of, maskable_tokens
 
 CLS, SEP, MASK, V, T = 2, 3, 4, 1000, 32
 CONTINUES = np.arange(V) >= 600
@@ -81,7 +81,7 @@ def predicted(masked: MaskedBatch, batch: Row) -> set[int]:
     assert len(found) == len(positions)
     assert found <= set(ordinary_positions(batch))
     np.testing.assert_array_equal(np.asarray(masked.labels[0])[used], tokens[positions])
-    changed = np.flatnonzero(np.asarray(masked.input_ids[0]) != tokens)
+    changed = np.flatnonzero(np.asarray(masked.inputs.input_ids[0]) != tokens)
     assert set(changed.tolist()) <= found
     return found
 
@@ -91,18 +91,17 @@ def test_inputs_of_one_row_by_hand():
     # [CLS] a a [SEP] b b b [SEP] 0 …
     assert inputs.segment_ids[0, :9].tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 0]
     assert inputs.attention_mask[0, :9].tolist() == [True] * 8 + [False]
-    assert inputs.maskable[0].nonzero()[0].tolist() == [1, 2, 4, 5, 6]
-    assert inputs.length.tolist() == [8]
+    assert maskable_tokens(row((2, 3)))[0].nonzero()[0].tolist() == [1, 2, 4, 5, 6]
 
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_row_without_a_pair_is_empty(unit):
     empty = row((2, 3)) | {"end": np.zeros((1, 2), np.uint16)}
     inputs = inputs_of(empty)
-    assert not inputs.attention_mask.any() and inputs.length.tolist() == [0]
+    assert not inputs.attention_mask.any() and not maskable_tokens(empty).any()
     masked = mask(jax.random.key(0), empty, config(unit=unit), CONTINUES)
     assert masked.weights.sum() == 0
-    np.testing.assert_array_equal(masked.input_ids, empty["tokens"])
+    np.testing.assert_array_equal(masked.inputs.input_ids, empty["tokens"])
 
 
 @pytest.mark.parametrize(
@@ -155,7 +154,7 @@ def test_the_draws_of_single_tokens_stay_as_they_are():
     masked = mask(jax.random.key(7), row((14, 14)), config())
     assert masked.predicted[0].tolist() == [4, 27, 23, 28, 21, 8, 11, 12]
     assert masked.weights[0].tolist() == [1] * 5 + [0] * 3
-    shown = masked.input_ids[0, masked.predicted[0, :5]]
+    shown = masked.inputs.input_ids[0, masked.predicted[0, :5]]
     assert shown.tolist() == [4, 36, 4, 4, 4]
 
 
@@ -169,7 +168,11 @@ def many(request, rows) -> dict[str, np.ndarray]:
     """4,000 rows with up to 16,000 predictions, for one unit after another."""
     masking = config(0.13, unit=request.param)
     masked = mask(jax.random.key(0), rows, masking, CONTINUES)
-    arrays = {name: np.asarray(values) for name, values in vars(masked).items()}
+    arrays = {
+        name: np.asarray(getattr(masked, name))
+        for name in ("predicted", "labels", "weights")
+    }
+    arrays["input_ids"] = np.asarray(masked.inputs.input_ids)
     return arrays | {"unit": request.param}
 
 
@@ -204,7 +207,7 @@ def test_another_key_masks_otherwise_and_the_same_key_the_same(unit):
     one, again, other = (
         mask(jax.random.key(seed), batch, masking, CONTINUES) for seed in (1, 1, 2)
     )
-    np.testing.assert_array_equal(one.input_ids, again.input_ids)
+    np.testing.assert_array_equal(one.inputs.input_ids, again.inputs.input_ids)
     assert predicted(one, batch) != predicted(other, batch)
 
 
@@ -222,8 +225,10 @@ def test_rows_masked_one_by_one_under_vmap(unit):
     for i, key in enumerate(keys):
         one = {name: values[i : i + 1] for name, values in batch.items()}
         alone = mask(key, one, masking, CONTINUES)
-        for name, values in vars(alone).items():
-            np.testing.assert_array_equal(getattr(together, name)[i], values)
+        for found, values in zip(
+            jax.tree.leaves(together), jax.tree.leaves(alone), strict=True
+        ):
+            np.testing.assert_array_equal(found[i], values)
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -247,7 +252,10 @@ def test_shares_by_config(unit, mask_share, random_share):
     masking = config(0.9, 20, unit=unit, **shares)
     masked = mask(jax.random.key(0), batch, masking, CONTINUES)
     found = sorted(predicted(masked, batch))
-    shown, labels = masked.input_ids[0, np.array(found)], batch["tokens"][0, found]
+    shown, labels = (
+        masked.inputs.input_ids[0, np.array(found)],
+        batch["tokens"][0, found],
+    )
     assert len(found) > 15
     assert (shown == MASK).all() == (mask_share == 1)
     # One in a thousand random tokens is the label.
@@ -269,7 +277,7 @@ def test_what_a_word_is_shown_as_is_drawn_for_each_token():
     masking = config(0.45, 3, unit="whole_word", **shares)
     masked = mask(jax.random.key(0), batch, masking, CONTINUES)
     long = masked.weights.sum(axis=1) == 3
-    shown = np.asarray(masked.input_ids[:, 1:4] == MASK)[long]
+    shown = np.asarray(masked.inputs.input_ids[:, 1:4] == MASK)[long]
     # It comes before the other word half of the time, and can be shown in eight ways.
     assert len(shown) == pytest.approx(500, abs=60)
     ways = np.bincount(shown @ [1, 2, 4], minlength=8) / len(shown)
@@ -284,7 +292,7 @@ def test_what_a_span_is_shown_as_is_drawn_once():
     masked = mask(jax.random.key(0), batch, masking, CONTINUES)
     hidden = np.zeros((1000, T), bool)
     np.put_along_axis(hidden, np.asarray(masked.predicted), True, axis=1)
-    shown = np.asarray(masked.input_ids)
+    shown = np.asarray(masked.inputs.input_ids)
     as_mask = []
     for segment in (slice(1, 15), slice(16, 30)):
         size = hidden[:, segment].sum(axis=1)

@@ -19,10 +19,11 @@ from bert_jax.model.attention import (
     fused_attention,
     visible_keys,
 )
+from bert_jax.model.bert import compute, init_params
 from bert_jax.model.encoder import Encoder
 from bert_jax.model.heads import gather_positions
+from bert_jax.model.inputs import Inputs
 from bert_jax.model.layers import activation
-from bert_jax.model.pretraining import BertForPretraining
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "param_tree.json"
 CONFIG = BertConfig.miniature(2, 32, vocab_size=64, num_attention_heads=4)
@@ -30,10 +31,7 @@ CONFIG = BertConfig.miniature(2, 32, vocab_size=64, num_attention_heads=4)
 
 @pytest.fixture(scope="module")
 def params():
-    one = jnp.zeros((1, 8), jnp.int32)
-    return BertForPretraining(CONFIG).init(
-        jax.random.key(0), one, one, one > 0, one[:, :2], one[:, :1]
-    )["params"]
+    return init_params(CONFIG, jax.random.key(0))
 
 
 def inputs(rows: int = 2, length: int = 12):
@@ -192,19 +190,17 @@ def test_bfloat16_computes_coarsely_and_keeps_float32_parameters():
         2, 32, vocab_size=64, num_attention_heads=4, dtype="bfloat16"
     )
     ids, segments, mask = inputs()
-    model = BertForPretraining(config)
     first = jnp.zeros((2, 1), jnp.int32)
-    variables = model.init(
-        jax.random.key(0), ids, segments, mask > 0, ids[:, :2] % 12, first
-    )
-    kinds = {leaf.dtype for leaf in jax.tree.leaves(variables)}
+    params = init_params(config, jax.random.key(0))
+    kinds = {leaf.dtype for leaf in jax.tree.leaves(params)}
     assert kinds == {jnp.dtype("float32")}
-    hidden = encode(variables["params"], ids, segments, mask, config)
-    exact = encode(variables["params"], ids, segments, mask)
+    hidden = encode(params, ids, segments, mask, config)
+    exact = encode(params, ids, segments, mask)
     assert hidden.dtype == jnp.bfloat16
     difference = np.abs(hidden.astype(jnp.float32) - exact).max()
     assert 1e-4 < difference < 0.1
-    scores = model.apply(variables, ids, segments, mask > 0, ids[:, :2] % 12, first)
+    arrays = Inputs(ids, segments, mask > 0), ids[:, :2] % 12, first
+    scores = compute(config, params, "pretraining_scores", *arrays)
     assert all(score.dtype == jnp.float32 for score in scores)
 
 

@@ -9,20 +9,19 @@ import numpy as np
 import pytest
 
 from bert_jax.config import BertConfig, MaskingConfig
-from bert_jax.data.packing import pack, pack_pairs
-from bert_jax.data.pairs import Pairs
+from bert_jax.data.packing import build_rows, pack_pairs
+from bert_jax.data.pairs import PairSpans
 from bert_jax.data.records import columns
 from bert_jax.data.shards import row_dtype
 from bert_jax.masking.batch import MaskedBatch, mask_tokens
 from bert_jax.model.attention import visible_keys
+from bert_jax.model.bert import init_params
 from bert_jax.model.encoder import Encoder, positions_in_pairs
-from bert_jax.model.inputs import inputs_of
-from bert_jax.model.pretraining import BertForPretraining
+from bert_jax.model.inputs import Inputs, inputs_of
 from bert_jax.tasks.pretraining import (
-    DrawnRows,
-    apply_model,
-    initial_params,
+    PretrainingBatch,
     pretraining_losses,
+    pretraining_scores,
 )
 
 T, V = 32, 64
@@ -35,8 +34,7 @@ MASKING = MaskingConfig(0.3, 10, mask_token_id=4, vocab_size=V)
 
 @pytest.fixture(scope="module")
 def params():
-    model = BertForPretraining(CONFIG)
-    return jax.jit(functools.partial(initial_params, model))(jax.random.key(0))
+    return jax.jit(functools.partial(init_params, CONFIG))(jax.random.key(0))
 
 
 def make_rows(segments=False):
@@ -46,9 +44,9 @@ def make_rows(segments=False):
     ends = np.cumsum(first + second)
     middles = ends - second
     label = np.full(9, -1) if segments else rng.integers(0, 2, 9)
-    pairs = Pairs(middles - first, middles, middles, ends, label, {})
+    pairs = PairSpans(middles - first, middles, middles, ends, label, {})
     tokens = rng.integers(5, V, ends[-1], np.int32)
-    rows = pack(tokens, pairs, row_dtype(T, V), cls_id=2, sep_id=3, pad_id=0)
+    rows = build_rows(tokens, pairs, row_dtype(T, V), cls_id=2, sep_id=3, pad_id=0)
     packed = pack_pairs(rows, row_dtype(T, V, 4), pad_id=0)
     assert (packed["end"] > 0).sum(1).max() > 1 and len(packed) < 6
     return columns(packed)
@@ -61,7 +59,7 @@ def draw(batch, key=0):
     """Packed rows under masks, as the training step sees them."""
     masked = mask(jax.random.key(key), batch, MASKING)
     labels = batch["next_sentence_label"]
-    return DrawnRows(
+    return PretrainingBatch(
         masked,
         jnp.asarray(batch["first"], jnp.int32),
         jnp.asarray(labels, jnp.int32),
@@ -71,13 +69,14 @@ def draw(batch, key=0):
 def apart(drawn, batch):
     """Each pair of drawn rows in a row of its own, with the masks that it has there."""
     masked = {name: np.asarray(value) for name, value in vars(drawn.masked).items()}
+    input_ids = np.asarray(drawn.masked.inputs.input_ids)
     position, found, labels = np.arange(T), [], []
     for row, place in np.argwhere(batch["end"] > 0):
         first, second, end = (
             int(batch[name][row, place]) for name in ("first", "second", "end")
         )
         ids = np.zeros(T, np.int32)
-        ids[: end - first] = masked["input_ids"][row, first:end]
+        ids[: end - first] = input_ids[row, first:end]
         predicted = masked["predicted"][row]
         own = (predicted >= first) & (predicted < end) & (masked["weights"][row] > 0)
         inside = position < end - first
@@ -94,12 +93,15 @@ def apart(drawn, batch):
         labels.append(batch["next_sentence_label"][row, place])
     fields = {name: jnp.stack([one[name] for one in found]) for name in found[0]}
     pair_labels = jnp.array(labels, jnp.int32)[:, None]
-    return DrawnRows(MaskedBatch(**fields), jnp.zeros_like(pair_labels), pair_labels)
+    names = ("input_ids", "segment_ids", "attention_mask")
+    inputs = Inputs(*(fields.pop(name) for name in names))
+    masked = MaskedBatch(inputs, **fields)
+    return PretrainingBatch(masked, jnp.zeros_like(pair_labels), pair_labels)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 3))
 def losses(config, params, drawn, pairs):
-    scores = apply_model(BertForPretraining(config), params, drawn)
+    scores = pretraining_scores(config, params, drawn)
     return pretraining_losses(scores, drawn, pairs)
 
 
@@ -115,14 +117,18 @@ def test_the_losses_are_those_of_the_same_pairs_apart(params, attention, pairs):
     batch = make_rows(segments=pairs == "none")
     packed = draw(batch)
     single = apart(packed, batch)
-    assert single.masked.input_ids.shape[0] > packed.masked.input_ids.shape[0]
+    assert len(single.masked.labels) > len(packed.masked.labels)
     one, other = (losses(config, params, x, pairs) for x in (packed, single))
     assert one.keys() == other.keys() and len(one) == (2 if pairs == "none" else 4)
     for name in one:
         assert one[name][1] == other[name][1] > 5, "as many tokens, or pairs, count"
         np.testing.assert_allclose(one[name][0], other[name][0], rtol=1e-5)
     blurred = dataclasses.replace(
-        packed, masked=dataclasses.replace(packed.masked, pairs=None)
+        packed,
+        masked=dataclasses.replace(
+            packed.masked,
+            inputs=dataclasses.replace(packed.masked.inputs, pair_ids=None),
+        ),
     )
     wrong = losses(config, params, blurred, pairs)["mlm_loss"][0]
     assert abs(wrong / one["mlm_loss"][0] - 1) > 1e-3, "one text a row is another loss"
@@ -154,11 +160,11 @@ def test_a_pair_does_not_see_its_row_mates(params, fused, dtype, attention):
             ids,
             inputs.segment_ids,
             inputs.attention_mask,
-            pairs=inputs.pairs,
+            pair_ids=inputs.pair_ids,
             method="hidden_states",
         )
 
-    ids, pairs = inputs.input_ids, np.asarray(inputs.pairs)
+    ids, pairs = inputs.input_ids, np.asarray(inputs.pair_ids)
     before = np.asarray(jnp.stack(encode(ids)), np.float32)
     for number in range(1, pairs.max() + 1):
         own = pairs == number
@@ -193,9 +199,7 @@ def test_a_row_without_a_pair_yields_finite_numbers(params):
     batch = make_rows()
     batch["end"][0], batch["next_sentence_label"][0] = 0, -1
     drawn = draw(batch)
-    scores = jax.jit(functools.partial(apply_model, BertForPretraining(CONFIG)))(
-        params, drawn
-    )
+    scores = jax.jit(functools.partial(pretraining_scores, CONFIG))(params, drawn)
     assert all(np.isfinite(score).all() for score in scores)
     kept = {name: values[1:] for name, values in batch.items()}
     others = dataclasses.replace(
@@ -212,9 +216,9 @@ def test_rows_of_a_single_pair_carry_no_pair_numbers():
     batch = make_rows()
     single = {name: v[:, :1] for name, v in batch.items() if name != "tokens"}
     single["tokens"] = batch["tokens"]
-    assert inputs_of(batch).pairs is not None
-    assert inputs_of(single).pairs is None
-    assert draw(single).masked.pairs is None
+    assert inputs_of(batch).pair_ids is not None
+    assert inputs_of(single).pair_ids is None
+    assert draw(single).masked.inputs.pair_ids is None
 
 
 def test_masks_of_a_packed_row_count_all_its_pairs():
@@ -224,6 +228,6 @@ def test_masks_of_a_packed_row_count_all_its_pairs():
     due = [min(10, max(1, round(0.3 * int(n)))) for n in length]
     assert weights.sum(1).tolist() == due
     drawn = [draw(batch, key).masked for key in range(40)]
-    for row, pairs in enumerate(np.asarray(drawn[0].pairs)):
+    for row, pairs in enumerate(np.asarray(drawn[0].inputs.pair_ids)):
         hidden = {int(pairs[m.predicted[row, 0]]) for m in drawn}
         assert hidden == set(range(1, pairs.max() + 1)), "every pair has its turn"

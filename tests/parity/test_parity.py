@@ -20,12 +20,16 @@ from bert_jax.config import (
 )
 from bert_jax.distributed.mesh import make_mesh, path_name, tree_shardings
 from bert_jax.masking.batch import MaskedBatch
+from bert_jax.model.bert import compute, init_params
 from bert_jax.model.encoder import Encoder
 from bert_jax.model.heads import Pooler
-from bert_jax.model.pretraining import BertForPretraining
-from bert_jax.tasks.pretraining import DrawnRows, apply_model, pretraining_losses
-from bert_jax.tasks.task import Task
-from bert_jax.training.optimizer import make_optimizer
+from bert_jax.model.inputs import Inputs
+from bert_jax.tasks.pretraining import (
+    PretrainingBatch,
+    pretraining_losses,
+    pretraining_scores,
+)
+from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.state import initial_state, num_parameters
 from bert_jax.training.step import make_train_step
 
@@ -63,12 +67,7 @@ def forward() -> dict[str, Any]:
 
 def test_the_tree_holds_exactly_the_reference_weights(forward):
     config = BertConfig(**forward["config"])
-    one = jnp.zeros((1, 8), jnp.int32)
-    ours = jax.eval_shape(
-        lambda: BertForPretraining(config).init(
-            jax.random.key(0), one, one, one > 0, one[:, :1], one[:, :1]
-        )
-    )["params"]
+    ours = jax.eval_shape(lambda: init_params(config, jax.random.key(0)))
     shapes = {
         path_name(path): leaf.shape
         for path, leaf in jax.tree_util.tree_leaves_with_path(ours)
@@ -89,11 +88,13 @@ def outputs(forward: dict[str, Any], hidden_act: str) -> dict[str, jax.Array]:
         inputs["attention_mask"],
         method="hidden_states",
     )
-    token_scores, pair_scores = BertForPretraining(config).apply(
-        {"params": weights},
-        inputs["input_ids"],
-        inputs["segment_ids"],
-        inputs["attention_mask"] > 0,
+    token_scores, pair_scores = compute(
+        config,
+        weights,
+        "pretraining_scores",
+        Inputs(
+            inputs["input_ids"], inputs["segment_ids"], inputs["attention_mask"] > 0
+        ),
         everywhere,
         jnp.zeros((rows, 1), jnp.int32),
     )
@@ -126,44 +127,36 @@ def test_the_two_gelus_are_told_apart(forward):
     assert np.abs(erf - tanh).max() > 1e-4
 
 
-def premasked_task(config: BertConfig) -> Task:
-    """Pretraining on batches that are masked beforehand, without dropout."""
-    model = BertForPretraining(config)
+class PremaskedTask(Task):
+    """What the training step needs of pretraining: masked beforehand, no dropout."""
 
-    def draw(batch, key):
+    objective = ("mlm_loss", "nsp_loss")
+
+    def __init__(self, config: BertConfig) -> None:
+        self.config = config
+
+    def corrupt(self, batch: Any, key: Any) -> PretrainingBatch:
         masked = MaskedBatch(
-            input_ids=batch["input_ids"],
-            segment_ids=batch["segment_ids"],
-            attention_mask=batch["attention_mask"] > 0,
+            inputs=Inputs(
+                batch["input_ids"], batch["segment_ids"], batch["attention_mask"] > 0
+            ),
             predicted=batch["masked_lm_positions"],
             labels=batch["masked_lm_labels"],
             weights=batch["masked_lm_weights"],
         )
         labels = batch["next_sentence_labels"][:, None]
-        drawn = DrawnRows(masked, jnp.zeros_like(labels), labels)
-        counts = masked.weights.sum(), jnp.float32(labels.size)
-        return drawn, dict(zip(("mlm_loss", "nsp_loss"), counts, strict=True))
+        return PretrainingBatch(masked, jnp.zeros_like(labels), labels)
 
-    def loss(params, rows, key):
-        return pretraining_losses(apply_model(model, params, rows), rows, "nsp")
+    def count(self, batch: PretrainingBatch) -> Any:
+        pairs = jnp.float32(batch.pair_labels.size)
+        return {"mlm_loss": batch.masked.weights.sum(), "nsp_loss": pairs}
 
-    def unused(*_: Any) -> Any:
-        raise AssertionError("the training step alone is under test")
+    def loss(self, params: Any, batch: PretrainingBatch, key: Any) -> Any:
+        scores = pretraining_scores(self.config, params, batch)
+        return pretraining_losses(scores, batch, "nsp")
 
-    return Task(
-        initialise=unused,
-        batch=unused,
-        examples=unused,
-        draw=draw,
-        loss=loss,
-        evaluate=unused,
-        evaluation_batches=unused,
-        score=unused,
-        merit=unused,
-        objective=("mlm_loss", "nsp_loss"),
-        tokens=unused,
-        flops=unused,
-    )
+    init_params = row_numbers = batch = evaluate = None
+    evaluation_batches = num_tokens = flops = None
 
 
 def test_fifty_steps_equal_pytorch():
@@ -195,12 +188,14 @@ def test_fifty_steps_equal_pytorch():
     mesh = make_mesh(MeshConfig(data=1), config.batch_size)
     state = initial_state(
         lambda _: jax.tree.map(jnp.asarray, fixture["initial"]),
-        make_optimizer(optimizer, config.schedule_steps),
+        Optimizer.of(config),
         seed=0,
     )
     shardings = tree_shardings(mesh, state)
-    task = premasked_task(config.model)
-    step = make_train_step(task, config, mesh, shardings)
+    task: Any = PremaskedTask(config.model)
+    step = make_train_step(
+        task, Optimizer.of(config), config.microbatches, mesh, shardings
+    )
     state = jax.device_put(state, shardings)
     names = {
         "loss": "loss",
@@ -227,12 +222,7 @@ def test_fifty_steps_equal_pytorch():
 @pytest.mark.parametrize("name", PRESETS)
 def test_parameter_counts_equal_transformers(name):
     counts = json.loads((PARITY / "parameter_counts.json").read_text())[name]
-    one = jnp.zeros((1, 8), jnp.int32)
-    params = jax.eval_shape(
-        lambda: BertForPretraining(PRESETS[name]).init(
-            jax.random.key(0), one, one, one > 0, one[:, :1], one[:, :1]
-        )
-    )["params"]
+    params = jax.eval_shape(lambda: init_params(PRESETS[name], jax.random.key(0)))
     assert num_parameters(params) == counts["pretraining"]
     encoder = {"encoder": params["encoder"], "pooler": params["pooler"]}
     assert num_parameters(encoder) == counts["encoder"]

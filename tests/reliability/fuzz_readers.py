@@ -27,7 +27,8 @@ from bert_jax.data.example_cache import cached_examples
 from bert_jax.formats.sentencepiece_files import read_model
 from bert_jax.runs.sweeps import finetune_runs, runs_table
 from bert_jax.storage.manifest import MANIFEST, read_manifest, write_manifest
-from bert_jax.tasks.problems import problem_of
+from bert_jax.tasks.finetuning_task import Split
+from bert_jax.tasks.registry import finetuning_task
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.report import Report
 
@@ -141,28 +142,26 @@ def report(folder: Path, number: int) -> None:
         log.write(9, "train", {"loss": 1.0})
 
 
-def examples(task: TaskName, file: str) -> Read:
-    """The records of a file, and the rows that a model would get."""
+def read_examples(name: TaskName, file: str) -> Read:
+    """The examples of a file, and the rows that a model would get."""
 
     def read(folder: Path, number: int) -> None:
-        problem = problem_of(task)
         data = ExamplesConfig(
             train=str(folder / file),
-            label_column="number" if task == "text-regression" else "label",
+            label_column="number" if name == "text-regression" else "label",
             max_length=16,
             max_query_length=4,
             document_stride=4,
         )
-        records = problem.read(data.train, data)
-        labels = problem.labels(records, data)
-        tokenizer = Tokenizer.load(folder.parents[2] / "specimens" / "wordpiece")
-        head = {"head": problem.head, "labels": labels}
-        if task == "text-regression":
+        task = finetuning_task(name, data)
+        examples = task.read(data.train)
+        head: dict[str, Any] = {"head": task.head, "labels": task.labels(examples)}
+        if name == "text-regression":
             head["problem_type"] = "regression"
-        model = BertConfig.miniature(1, 16, **head)
-        problem.check(records, model, data.train)
-        encoded = problem.encode(records, tokenizer, model, data)
-        problem.notices(records, encoded, data)
+        task = finetuning_task(name, data, BertConfig.miniature(1, 16, **head))
+        task.check(examples)
+        tokenizer = Tokenizer.load(folder.parents[2] / "specimens" / "wordpiece")
+        task.warnings(Split(examples, task.tokenize(examples, tokenizer)))
 
     return read
 
@@ -235,34 +234,43 @@ READERS = {
         "tasks",
         "train.conll",
         damage_lines,
-        examples("token-classification", "train.conll"),
+        read_examples("token-classification", "train.conll"),
     ),
     "conll-jsonl": Reader(
         "tasks",
         "tags.jsonl",
         damage_json_lines,
-        examples("token-classification", "tags.jsonl"),
+        read_examples("token-classification", "tags.jsonl"),
     ),
     "squad": Reader(
-        "tasks", "train.json", damage_json, examples("question-answering", "train.json")
+        "tasks",
+        "train.json",
+        damage_json,
+        read_examples("question-answering", "train.json"),
     ),
     "csv": Reader(
-        "tasks", "train.csv", damage_lines, examples("text-classification", "train.csv")
+        "tasks",
+        "train.csv",
+        damage_lines,
+        read_examples("text-classification", "train.csv"),
     ),
     "tsv": Reader(
-        "tasks", "train.tsv", damage_lines, examples("text-regression", "train.tsv")
+        "tasks",
+        "train.tsv",
+        damage_lines,
+        read_examples("text-regression", "train.tsv"),
     ),
     "jsonl": Reader(
         "tasks",
         "train.jsonl",
         damage_json_lines,
-        examples("text-classification", "train.jsonl"),
+        read_examples("text-classification", "train.jsonl"),
     ),
     "choices": Reader(
         "tasks",
         "choices.jsonl",
         damage_json_lines,
-        examples("multiple-choice", "choices.jsonl"),
+        read_examples("multiple-choice", "choices.jsonl"),
     ),
     "example-cache": Reader("cache", "key.npz", damage_bytes, use_cache),
     "metrics": Reader("run", "metrics.jsonl", damage_json_lines, report),

@@ -17,7 +17,7 @@ from bert_jax.cli.main import main
 from bert_jax.config import FinetuneConfig, VocabularyConfig
 from bert_jax.config.serialization import from_dict, to_dict
 from bert_jax.data.example_cache import cached_examples
-from bert_jax.data.examples import Examples
+from bert_jax.data.examples import TokenizedExamples
 from bert_jax.data.pipeline import quiet_tensorflow
 from bert_jax.data.vocabulary import train_vocabulary
 from bert_jax.tokenization import SPECIAL_TOKENS
@@ -28,11 +28,11 @@ SENTENCES = (
     "The judge reads letter 3 in the garden, slowly.",
     "Größe und Maß: 中文 e\u0301 naïve 😀",
 )
-EXAMPLES = Examples(
+EXAMPLES = TokenizedExamples(
     tokens=np.arange(6, dtype=np.int32),
     starts=np.array([0, 3, 6]),
     second=np.ones(2, np.int32),
-    record=np.arange(2, dtype=np.int32),
+    example=np.arange(2, dtype=np.int32),
     by_example={"label": np.arange(2, dtype=np.int32)},
 )
 CONTEXT = "Marie Curie was born in Warsaw in 1867. She worked in Paris."

@@ -1,4 +1,4 @@
-"""Whole fine-tuning runs: they learn, resume bit by bit, and keep what they should."""
+"""Fine-tuning runs: they learn, resume bit by bit, and keep the best checkpoint."""
 
 import csv
 import dataclasses
@@ -32,10 +32,11 @@ from bert_jax.distributed.mesh import path_name
 from bert_jax.inference.evaluation import evaluate
 from bert_jax.runs.finetuning import finetune
 from bert_jax.storage.manifest import read_manifest, write_manifest
-from bert_jax.tasks.finetuning import Learning
+from bert_jax.tasks.finetuning import Finetuning
+from bert_jax.tasks.finetuning_task import Splits
 from bert_jax.tasks.splits import hold_out
-from bert_jax.tasks.text_classification import TEXT_CLASSIFICATION
-from bert_jax.tasks.texts import TextRecord
+from bert_jax.tasks.text_classification import TextTask
+from bert_jax.tasks.texts import TextExample
 
 RATES = ("tokens_per_second", "data_wait", "mfu")
 
@@ -53,7 +54,7 @@ def write_table(path: Path, number: int) -> Path:
     with open(path, "w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["review", "who"])
-        table.writerows([sentence(generator, each), each] for each in subjects)
+        table.writerows([sentence(generator, name), name] for name in subjects)
     return path
 
 
@@ -92,33 +93,33 @@ def traced() -> list[tuple[int, ...]]:
 
 
 @pytest.fixture(scope="module")
-def whole(
+def uninterrupted(
     config: FinetuneConfig,
     tmp_path_factory: pytest.TempPathFactory,
     traced: list[tuple[int, ...]],
 ) -> tuple[Path, dict[str, float]]:
-    """A run that was never stopped, and what it returned; notes what is traced."""
-    workdir = tmp_path_factory.mktemp("whole")
-    loss = Learning.loss
+    """A run that was never stopped, and what it returned; records what is traced."""
+    workdir = tmp_path_factory.mktemp("uninterrupted")
+    loss = Finetuning.loss
 
-    def counted(self: Learning, params: Any, rows: Any, key: Any) -> Any:
-        traced.append(rows["tokens"].shape)
-        return loss(self, params, rows, key)
+    def counted(self: Finetuning, params: Any, batch: Any, key: Any) -> Any:
+        traced.append(batch["tokens"].shape)
+        return loss(self, params, batch, key)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Learning, "loss", counted)
+        patch.setattr(Finetuning, "loss", counted)
         scores = finetune(dataclasses.replace(config, log_examples=True), workdir)
     return workdir, scores
 
 
 def metrics(workdir: Path) -> list[dict[str, Any]]:
-    """The lines of metrics.jsonl without what a clock says."""
+    """The lines of metrics.jsonl without rates and times."""
     lines = map(json.loads, (workdir / "metrics.jsonl").read_text().splitlines())
     return [{k: v for k, v in line.items() if k not in RATES} for line in lines]
 
 
 def params_of(workdir: Path, step: int | None = None) -> dict[str, np.ndarray]:
-    """By name, of the newest checkpoint or of the one that is named."""
+    """The parameters by name, of the latest checkpoint or of that of a step."""
     checkpoints = epath.Path(workdir) / "checkpoints"
     step = latest_verified_step(checkpoints)[0] if step is None else step
     return by_name(read_params(checkpoints / str(step)))
@@ -137,16 +138,16 @@ def assert_same_run(one: Path, other: Path) -> None:
         np.testing.assert_array_equal(values, b[name], err_msg=name)
 
 
-def test_it_learns(whole):
-    """Who a sentence is about; always naming the same one has half of them right."""
-    _, scores = whole
+def test_it_learns(uninterrupted):
+    """Who a sentence is about; the baseline, one class for all, has accuracy 0.5."""
+    _, scores = uninterrupted
     assert scores["accuracy"] > 0.9
     (baseline,) = (value for name, value in scores.items() if "commonest" in name)
     assert baseline == 0.5
 
 
-def test_lines_of_a_run(whole):
-    workdir, _ = whole
+def test_lines_of_a_run(uninterrupted):
+    workdir, _ = uninterrupted
     train = [line for line in metrics(workdir) if line["split"] == "train"]
     validation = [line for line in metrics(workdir) if line["split"] == "validation"]
     assert [line["step"] for line in train] == list(range(1, 73))
@@ -156,28 +157,28 @@ def test_lines_of_a_run(whole):
     assert train[-1]["loss"] < train[0]["loss"]
 
 
-def test_each_example_is_seen_once_an_epoch(whole):
-    lines = (whole[0] / "examples.jsonl").read_text().splitlines()
+def test_each_example_is_seen_once_an_epoch(uninterrupted):
+    lines = (uninterrupted[0] / "examples.jsonl").read_text().splitlines()
     rows = np.array([json.loads(line)["rows"] for line in lines])
     for epoch in rows.reshape(6, -1):
         assert sorted(epoch) == list(range(96))
 
 
-def test_a_step_is_traced_at_most_once_a_bucket(whole, traced):
+def test_a_step_is_traced_at_most_once_a_bucket(uninterrupted, traced):
     assert len(traced) == len(set(traced)) == 2
     assert {batch for batch, _ in traced} == {8}
 
 
-def test_the_best_checkpoint_is_what_one_gets(whole, config):
-    """The last of the best."""
-    workdir, scores = whole
+def test_the_best_checkpoint_is_loaded_and_evaluated(uninterrupted, config):
+    """Of equally good ones the last."""
+    workdir, scores = uninterrupted
     lines = [line for line in metrics(workdir) if line["split"] == "validation"]
     best = max(lines, key=lambda line: (line["accuracy"], line["step"]))
     for name in ("accuracy", "macro_f1", "mcc", "f1", "loss"):
         assert scores[name] == best[name]
-    found, _ = evaluate(workdir)
-    assert found == pytest.approx({k: best[k] for k in found})
-    assert list(found) == ["accuracy", "macro_f1", "mcc", "f1"]
+    evaluated, _ = evaluate(workdir)
+    assert evaluated == pytest.approx({k: best[k] for k in evaluated})
+    assert list(evaluated) == ["accuracy", "macro_f1", "mcc", "f1"]
     loaded, kept = (
         by_name(bert_jax.load(workdir).params),
         params_of(workdir, best["step"]),
@@ -185,10 +186,9 @@ def test_the_best_checkpoint_is_what_one_gets(whole, config):
     assert loaded.keys() == kept.keys() and not other_leaves(loaded, kept)
 
 
-def test_a_worse_end_is_passed_over(whole, tmp_path):
-    """Where the best stands first, it is loaded and the newest goes on training."""
+def test_a_worse_last_checkpoint_is_not_loaded(uninterrupted, tmp_path):
     workdir = tmp_path / "run"
-    shutil.copytree(whole[0], workdir)
+    shutil.copytree(uninterrupted[0], workdir)
     checkpoints = sorted((workdir / "checkpoints").iterdir(), key=lambda p: int(p.name))
     for score, path in zip((0.9, 0.2), checkpoints[-2:], strict=True):
         manifest = read_manifest(epath.Path(path))
@@ -221,24 +221,24 @@ finetune(from_dict(FinetuneConfig, json.loads(sys.argv[1])), sys.argv[2])
 """
 
 
-def test_a_killed_run_goes_on_bit_identically(whole, config, tmp_path, capsys):
+def test_a_killed_run_goes_on_bit_identically(uninterrupted, config, tmp_path, capsys):
     command = [sys.executable, "-c", KILLED, json.dumps(to_dict(config))]
     killed = subprocess.run([*command, str(tmp_path)], capture_output=True, timeout=300)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()[-2000:]
     finetune(config, tmp_path)
     assert "Going on from the checkpoint at step 24" in capsys.readouterr().out
-    assert_same_run(whole[0], tmp_path)
+    assert_same_run(uninterrupted[0], tmp_path)
 
 
-def test_a_finished_run_is_left_as_it_is(whole, config, tmp_path):
+def test_a_finished_run_is_left_as_it_is(uninterrupted, config, tmp_path):
     workdir = tmp_path / "run"
-    shutil.copytree(whole[0], workdir)
-    assert finetune(config, workdir) == whole[1]
-    assert_same_run(whole[0], workdir)
+    shutil.copytree(uninterrupted[0], workdir)
+    assert finetune(config, workdir) == uninterrupted[1]
+    assert_same_run(uninterrupted[0], workdir)
 
 
-def test_another_training_file_is_refused(whole, config, tmp_path):
-    """Moved it may be, but not changed."""
+def test_another_training_file_is_refused(uninterrupted, config, tmp_path):
+    """It may be moved, but not changed."""
     moved = tmp_path / "moved.csv"
     shutil.copy(config.data.train, moved)
 
@@ -247,7 +247,7 @@ def test_another_training_file_is_refused(whole, config, tmp_path):
         return dataclasses.replace(config, data=changed)
 
     workdir = tmp_path / "run"
-    shutil.copytree(whole[0], workdir)
+    shutil.copytree(uninterrupted[0], workdir)
     finetune(data(train=str(moved)), workdir)
     moved.write_text(moved.read_text().replace(SUBJECTS[0], SUBJECTS[1], 1))
     with pytest.raises(ValueError, match="belongs to another run: data.fingerprint"):
@@ -256,7 +256,7 @@ def test_another_training_file_is_refused(whole, config, tmp_path):
 
 @pytest.fixture(scope="module")
 def still(config: FinetuneConfig) -> FinetuneConfig:
-    """One step on [CLS], at a learning rate of 0: it saves what it begins with."""
+    """One step on [CLS], at a learning rate of 0: it saves its initial parameters."""
     optimizer = OptimizerConfig(peak_learning_rate=1e-3, warmup_steps=1)
     data = dataclasses.replace(config.data, num_buckets=1)
     changed = {"optimizer": optimizer, "data": data, "model": BertConfig()}
@@ -296,14 +296,14 @@ def test_a_run_begins_with_its_source(beginning, given):
 
 def test_from_scratch_draws_everything(still, beginning, tmp_path):
     finetune(dataclasses.replace(still, from_scratch=True), tmp_path)
-    found = params_of(tmp_path)
-    assert found.keys() == beginning.keys()
-    same = beginning.keys() - other_leaves(found, beginning)
+    drawn = params_of(tmp_path)
+    assert drawn.keys() == beginning.keys()
+    same = beginning.keys() - other_leaves(drawn, beginning)
     # The seed is the same, so is the head.
     assert {n for n in same if not constant(n)} == {"classifier/dense/kernel"}
 
 
-def test_topmost_layers_drawn_anew(still, beginning, tmp_path):
+def test_top_layers_are_reinitialised(still, beginning, tmp_path):
     finetune(dataclasses.replace(still, reinitialise_layers=1), tmp_path)
     changed = other_leaves(params_of(tmp_path), beginning)
     top = {n for n in beginning if n.startswith(("encoder/layer_0/", "pooler/"))}
@@ -358,26 +358,33 @@ def test_without_pooler_where_the_mean_is_seen(frozen):
     assert not any(name.startswith("pooler") for name in frozen)
 
 
-def records(number: int) -> list[TextRecord]:
-    return [TextRecord((str(i),), "ab"[i % 2]) for i in range(number)]
+def held_out(num_examples: int, fraction: float) -> Splits:
+    """The splits of examples that are numbered from 0."""
+    task = TextTask(ExamplesConfig(validation_fraction=fraction))
+    return hold_out(task, numbered(num_examples))
+
+
+def numbered(num_examples: int) -> list[TextExample]:
+    return [TextExample((str(i),), "ab"[i % 2]) for i in range(num_examples)]
 
 
 @pytest.mark.parametrize("fraction", [0.01, 0.1, 0.5])
-def test_what_is_held_out_is_fixed_and_disjoint(fraction):
-    train, held = hold_out(TEXT_CLASSIFICATION, records(50), fraction)
-    assert len(held) == max(1, round(50 * fraction))
-    assert sorted(train + held, key=str) == sorted(records(50), key=str)
-    assert hold_out(TEXT_CLASSIFICATION, records(50), fraction) == (train, held)
+def test_the_examples_held_out_are_fixed_and_disjoint(fraction):
+    splits = held_out(50, fraction)
+    assert len(splits.validation) == max(1, round(50 * fraction))
+    both = [*splits.train, *splits.validation]
+    assert sorted(both, key=str) == sorted(numbered(50), key=str)
+    assert held_out(50, fraction) == splits
 
 
-def test_what_is_held_out_is_spread_over_the_file():
+def test_the_examples_held_out_are_spread_over_the_file():
     """Files are often sorted by class."""
-    _, held = hold_out(TEXT_CLASSIFICATION, records(100), 0.2)
-    tens = {int(each.texts[0]) // 10 for each in held}
+    examples = held_out(100, 0.2).validation
+    tens = {int(example.texts[0]) // 10 for example in examples}
     assert len(tens) >= 6
 
 
 def test_nothing_is_left_to_hold_out():
     for number, fraction in ((1, 0.5), (5, 0.0), (5, 0.99)):
         with pytest.raises(ValueError, match=f"data.validation_fraction={fraction} le"):
-            hold_out(TEXT_CLASSIFICATION, records(number), fraction)
+            held_out(number, fraction)

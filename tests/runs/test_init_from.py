@@ -1,4 +1,4 @@
-"""Pretraining that begins from an imported model."""
+"""Pretraining that starts from an imported model."""
 
 import dataclasses
 from collections.abc import Callable
@@ -26,10 +26,9 @@ from bert_jax.data.records import Dataset
 from bert_jax.distributed.mesh import path_name
 from bert_jax.formats.huggingface import read_huggingface
 from bert_jax.formats.imported import Imported
-from bert_jax.model.pretraining import BertForPretraining
+from bert_jax.model.bert import init_params
 from bert_jax.runs.init_from import open_source
 from bert_jax.runs.pretraining import dry_run, pretrain
-from bert_jax.tasks.pretraining import initial_params
 from bert_jax.training.state import split_seed
 
 Params = dict[str, Any]
@@ -37,7 +36,7 @@ Params = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def config(small_config: PretrainConfig) -> PretrainConfig:
-    """One step with a learning rate of 0: what it began with is what it saves."""
+    """One step with a learning rate of 0: it saves its initial parameters."""
     return dataclasses.replace(
         small_config,
         num_steps=1,
@@ -46,9 +45,9 @@ def config(small_config: PretrainConfig) -> PretrainConfig:
 
 
 def drawn(config: PretrainConfig, seed: int) -> Params:
-    """What a run of that seed draws."""
+    """The parameters that a run of that seed draws."""
     key, _ = split_seed(seed)
-    return initial_params(BertForPretraining(config.model), key)
+    return init_params(config.model, key)
 
 
 def imported(
@@ -58,10 +57,10 @@ def imported(
     params: Params,
     **fields: Any,
 ) -> PretrainConfig:
-    """The run that begins from a checkpoint of `params`, which is written."""
+    """Write a checkpoint of `params`; return the run that starts from it."""
     model = dataclasses.replace(config.model, **fields)
-    found = Imported(model, params, dataset.tokenizer, (), (), (), ())
-    write_imported(found, epath.Path(folder))
+    contents = Imported(model, params, dataset.tokenizer, (), (), (), ())
+    write_imported(contents, epath.Path(folder))
     return dataclasses.replace(config, init_from=str(folder))
 
 
@@ -88,22 +87,22 @@ def test_heads_that_are_not_there_are_drawn(
     heads, note, config, dataset, tmp_path, capsys
 ):
     theirs, fresh = drawn(config, 7), drawn(config, 0)
-    taken = {name: part for name, part in theirs.items() if name not in heads}
-    run = imported(config, dataset, tmp_path / "model", taken)
+    given = {name: part for name, part in theirs.items() if name not in heads}
+    run = imported(config, dataset, tmp_path / "model", given)
     pretrain(run, tmp_path / "run")
-    found = bert_jax.load(tmp_path / "run").params
-    assert_same(taken, found)
+    saved = bert_jax.load(tmp_path / "run").params
+    assert_same(given, saved)
     for name in heads:  # drawn in another program, which may round otherwise
-        chex.assert_trees_all_close(fresh[name], found[name], rtol=1e-6)
+        chex.assert_trees_all_close(fresh[name], saved[name], rtol=1e-6)
     kernels = (p["encoder"]["layer_0"]["attention"] for p in (theirs, fresh))
     one, other = (np.asarray(p["query"]["kernel"]) for p in kernels)
     assert (one != other).any(), "the seeds must draw different parameters"
-    anew = "its parameters alone: a new optimizer, and steps count from 0."
-    line = f"From {tmp_path / 'model'}, {anew}{note}\n"
+    parameters = "its parameters alone: a new optimizer, and steps count from 0."
+    line = f"From {tmp_path / 'model'}, {parameters}{note}\n"
     assert line in capsys.readouterr().out
 
 
-def test_a_head_that_the_run_lacks_is_left_aside(config, dataset, tmp_path, capsys):
+def test_a_head_that_the_run_lacks_is_not_loaded(config, dataset, tmp_path, capsys):
     params = drawn(config, 7)
     params["classifier"] = {"dense": {"bias": np.zeros(3, np.float32)}}
     pretrain(imported(config, dataset, tmp_path / "model", params), tmp_path / "run")
@@ -171,7 +170,7 @@ def test_another_computation_is_refused(
         pretrain(run, tmp_path / "run")
 
 
-def test_a_dry_run_tells_what_it_begins_from(config, dataset, tmp_path):
+def test_a_dry_run_names_the_source(config, dataset, tmp_path):
     params = {"encoder": drawn(config, 7)["encoder"]}
     run = imported(config, dataset, tmp_path / "model", params)
     first, *rest = dry_run(run, "")
@@ -187,7 +186,7 @@ def test_a_dry_run_refuses_the_workdir_of_another_run(config, tmp_path):
         dry_run(other, tmp_path)
 
 
-def test_a_kept_optimizer_is_told(config, tmp_path):
+def test_a_dry_run_reports_a_kept_optimizer(config, tmp_path):
     pretrain(config, tmp_path / "first")
     run = dataclasses.replace(
         config,
@@ -207,11 +206,11 @@ def test_no_optimizer_can_be_kept(config, dataset, tmp_path):
         pretrain(dataclasses.replace(run, keep_optimizer=True), tmp_path / "run")
 
 
-def test_a_run_begins_from_hugging_faces_files(config, dataset, corpus, tmp_path):
+def test_a_run_starts_from_hugging_faces_files(config, dataset, corpus, tmp_path):
     """Text is to be prepared by the model's own tokenizer, which an import holds."""
     folder = stored("BertForMaskedLM").write(tmp_path / "model")
-    found = read_huggingface(epath.Path(folder))
-    model = dataclasses.replace(found.config, head="pretraining")
+    contents = read_huggingface(epath.Path(folder))
+    model = dataclasses.replace(contents.config, head="pretraining")
     run = dataclasses.replace(
         config,
         model=model,
@@ -221,7 +220,7 @@ def test_a_run_begins_from_hugging_faces_files(config, dataset, corpus, tmp_path
     )
     with pytest.raises(ValueError, match="different tokenizers; make a checkpoint of"):
         open_source(run, dataset, None)
-    write_imported(found, epath.Path(tmp_path / "checkpoint"))
+    write_imported(contents, epath.Path(tmp_path / "checkpoint"))
     prepared = PrepareConfig(
         input=(str(corpus / "*.txt"),),
         tokenizer=str(tmp_path / "checkpoint" / "tokenizer"),
@@ -232,4 +231,4 @@ def test_a_run_begins_from_hugging_faces_files(config, dataset, corpus, tmp_path
     prepare(prepared)
     data = DataConfig(path=prepared.output, sequence_length=20)
     pretrain(dataclasses.replace(run, data=data), tmp_path / "run")
-    assert_same(found.params, bert_jax.load(tmp_path / "run").params)
+    assert_same(contents.params, bert_jax.load(tmp_path / "run").params)

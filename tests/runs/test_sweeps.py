@@ -71,9 +71,7 @@ def test_what_was_finished_is_not_done_again(fake_runs, tmp_path):
     finetune_runs(config_of(), tmp_path, 1)
     finetune_runs(config_of(), tmp_path, 3)
     assert fake_runs == [0, 1, 2]
-    with pytest.raises(
-        ValueError, match=r"runs\.json tells of runs with other options"
-    ):
+    with pytest.raises(ValueError, match=r"runs\.json lists runs with other options"):
         finetune_runs(config_of(batch_size=16), tmp_path, 3)
 
 

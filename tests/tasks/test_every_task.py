@@ -21,26 +21,28 @@ from bert_jax.cli.finetuning import default_config
 from bert_jax.cli.main import main
 from bert_jax.config import ExamplesConfig, FinetuneConfig, MeshConfig
 from bert_jax.distributed.mesh import make_mesh, tree_shardings
+from bert_jax.model.bert import init_params
 from bert_jax.runs.finetuning_setup import prepare_finetuning
-from bert_jax.tasks.finetuning import finetuning_task, initial_params
+from bert_jax.tasks.finetuning import Finetuning
 from bert_jax.training.evaluation import evaluate
-from bert_jax.training.optimizer import make_optimizer
+from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.state import TrainState, initial_state
 from bert_jax.training.step import make_eval_step
 
 NUMBER = 24
 
 
-def parts(number: int) -> tuple[str, str, str, str]:
-    draw = random.Random(number)
-    return tuple(draw.choice(words) for words in (SUBJECTS, VERBS, OBJECTS, PLACES))  # type: ignore[return-value]
+def draw_words(number: int) -> tuple[str, str, str, str]:
+    generator = random.Random(number)
+    subject, verb = generator.choice(SUBJECTS), generator.choice(VERBS)
+    return subject, verb, generator.choice(OBJECTS), generator.choice(PLACES)
 
 
 def write_entities(folder: Path) -> Path:
     """One person or place a sentence, and now and then more words than a row takes."""
     sentences = []
     for i in range(NUMBER):
-        subject, verb, thing, place = parts(i)
+        subject, verb, thing, place = draw_words(i)
         words = ["The", subject, verb, "the", thing, "in", "the", place, "."]
         tags = ["O", "B-PER", "O", "O", "O", "O", "B-LOC", "I-LOC", "O"]
         times = 5 if i % 6 == 0 else 1
@@ -55,16 +57,16 @@ def write_questions(folder: Path) -> Path:
     """Each second one without an answer; some documents take two windows."""
     paragraphs = []
     for i in range(NUMBER):
-        subject, verb, thing, place = parts(i)
+        subject, verb, thing, place = draw_words(i)
         context = f"The {subject} {verb} the {thing} in the {place}."
         if i % 4 == 0:
             context += " Rain falls on the old road by the river and on the hill."
-        asked = {"id": f"q{i}", "question": f"Who {verb} the {thing}?"}
+        question = {"id": f"q{i}", "question": f"Who {verb} the {thing}?"}
         if i % 2:
-            asked |= {"is_impossible": True, "answers": []}
+            question |= {"is_impossible": True, "answers": []}
         else:
-            asked |= {"answers": [{"text": subject, "answer_start": 4}]}
-        paragraphs.append({"context": context, "qas": [asked]})
+            question |= {"answers": [{"text": subject, "answer_start": 4}]}
+        paragraphs.append({"context": context, "qas": [question]})
     articles = [{"title": f"t{i}", "paragraphs": [p]} for i, p in enumerate(paragraphs)]
     path = folder / "all.json"
     path.write_text(json.dumps({"version": "v2.0", "data": articles}))
@@ -74,7 +76,7 @@ def write_questions(folder: Path) -> Path:
 def write_choices(folder: Path) -> Path:
     lines = []
     for i in range(NUMBER):
-        subject, verb, thing, place = parts(i)
+        subject, verb, thing, place = draw_words(i)
         choices = [f"in the {place}.", f"the {thing}.", f"the {subject} {verb}."]
         line = {"context": f"The {subject} {verb} the {thing}", "choices": choices}
         lines.append(json.dumps(line | {"label": i % 3}))
@@ -83,23 +85,24 @@ def write_choices(folder: Path) -> Path:
     return path
 
 
-def asked_of_entities() -> list[dict[str, Any]]:
-    return [{"id": i, "text": "The {} {} the {}.".format(*parts(i))} for i in range(9)]
+def entities_to_predict() -> list[dict[str, Any]]:
+    texts = ("The {} {} the {}.".format(*draw_words(i)) for i in range(9))
+    return [{"id": i, "text": text} for i, text in enumerate(texts)]
 
 
-def asked_of_questions() -> list[dict[str, Any]]:
+def questions_to_predict() -> list[dict[str, Any]]:
     rows = []
     for i in range(9):
-        subject, verb, thing, place = parts(i)
+        subject, verb, thing, place = draw_words(i)
         context = f"The {subject} {verb} the {thing}. " * (1 + i % 3)
         rows.append({"id": f"a{i}", "question": f"Who {verb}?", "context": context})
     return rows
 
 
-def asked_of_choices() -> list[dict[str, Any]]:
+def choices_to_predict() -> list[dict[str, Any]]:
     rows = []
     for i in range(9):
-        subject, verb, thing, _ = parts(i)
+        subject, verb, thing, _ = draw_words(i)
         choices = [f"the {thing}.", "in the " + " in the ".join(PLACES[: 1 + i % 3])]
         rows.append({"id": i, "context": f"The {subject} {verb}", "choices": choices})
     return rows
@@ -107,13 +110,17 @@ def asked_of_choices() -> list[dict[str, Any]]:
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A task, its files, and how Python asks what a row of JSON asks."""
+    """A task and its files."""
 
     task: str
     write: Callable[[Path], Path]
-    asked: Callable[[], list[dict[str, Any]]]
-    ask: Callable[[Any, dict[str, Any]], dict[str, Any]]
+    """Writes the examples to train on and to score."""
+    rows: Callable[[], list[dict[str, Any]]]
+    """Returns JSON rows to predict."""
+    predict: Callable[[Any, dict[str, Any]], dict[str, Any]]
+    """Predicts a row by the method of Python."""
     files: tuple[str, ...]
+    """The official prediction files."""
     options: tuple[str, ...] = ()
 
 
@@ -121,14 +128,14 @@ KINDS = [
     Kind(
         "token-classification",
         write_entities,
-        asked_of_entities,
+        entities_to_predict,
         lambda bert, row: bert.tag([row["text"]])[0],
         ("predictions.txt",),
     ),
     Kind(
         "question-answering",
         write_questions,
-        asked_of_questions,
+        questions_to_predict,
         lambda bert, row: bert.answer(row["question"], row["context"]),
         ("nbest_predictions.json", "null_odds.json", "predictions.json"),
         ("--data.max-query-length", "12", "--data.document-stride", "8"),
@@ -136,7 +143,7 @@ KINDS = [
     Kind(
         "multiple-choice",
         write_choices,
-        asked_of_choices,
+        choices_to_predict,
         lambda bert, row: bert.choose(row["context"], row["choices"]),
         ("predictions.csv",),
     ),
@@ -147,7 +154,7 @@ SMALL += "--mesh.data 1 --log-every 1 --optimizer.peak-learning-rate 0.01"
 
 @pytest.fixture(scope="module", params=KINDS, ids=lambda kind: kind.task)
 def tuned(request, tmp_path_factory, encoder_checkpoint) -> tuple[Kind, Path, Path]:
-    """A kind, the file that a model learned from, and the run's workdir."""
+    """A kind, the file that a model was trained on, and the run's workdir."""
     kind = request.param
     folder = tmp_path_factory.mktemp(kind.task)
     file, workdir = kind.write(folder), folder / "run"
@@ -165,54 +172,54 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
     return output.splitlines()
 
 
-def close(found: Any, other: Any) -> bool:
-    """Equal, but for the last digits of numbers."""
-    if isinstance(found, dict):
-        found.pop("id", None), other.pop("id", None)
-        return found.keys() == other.keys() and all(
-            close(found[name], other[name]) for name in found
+def close(one: Any, other: Any) -> bool:
+    """Equal but for `id`, and for the last digits of numbers."""
+    if isinstance(one, dict):
+        one.pop("id", None), other.pop("id", None)
+        return one.keys() == other.keys() and all(
+            close(one[name], other[name]) for name in one
         )
-    if isinstance(found, list):
-        pairs = zip(found, other, strict=True)
-        return len(found) == len(other) and all(close(a, b) for a, b in pairs)
-    if isinstance(found, float):
-        return bool(found == pytest.approx(other, rel=1e-3, abs=1e-4))
-    return bool(found == other)
+    if isinstance(one, list):
+        pairs = zip(one, other, strict=True)
+        return len(one) == len(other) and all(close(a, b) for a, b in pairs)
+    if isinstance(one, float):
+        return bool(one == pytest.approx(other, rel=1e-3, abs=1e-4))
+    return bool(one == other)
 
 
 def test_scores_and_official_files(tuned, tmp_path, capsys):
-    kind, file, workdir = tuned
+    kind, _, workdir = tuned
     where = ("--checkpoint", str(workdir), "--output", str(tmp_path / "out"))
     first, *files = printed(capsys, "evaluate", *where)
     lines = map(json.loads, (workdir / "metrics.jsonl").read_text().splitlines())
-    told = [line for line in lines if line["split"] == "validation"]
+    validation = [line for line in lines if line["split"] == "validation"]
     name = next(iter(json.loads(first)))
-    best = max(told, key=lambda line: line[name])
+    best = max(validation, key=lambda line: line[name])
     for key, value in json.loads(first).items():
         assert value == pytest.approx(best[key], abs=1e-4)
-    assert sorted(Path(each).name for each in files) == sorted(kind.files)
+    assert sorted(Path(file).name for file in files) == sorted(kind.files)
 
 
-def test_answers_in_the_order_of_what_is_asked(tuned, capsys, monkeypatch):
+def test_predictions_in_the_order_of_the_rows(tuned, capsys, monkeypatch):
     """From a file, from standard input and from Python, whatever the batches."""
     kind, file, workdir = tuned
-    rows = kind.asked()
-    typed = "".join(json.dumps(row) + "\n" for row in rows)
-    source = file.parent / "asked.jsonl"
-    source.write_text(typed)
+    rows = kind.rows()
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    source = file.parent / "rows.jsonl"
+    source.write_text(text)
     where = ("--checkpoint", str(workdir))
-    found = [
-        json.loads(x)
-        for x in printed(capsys, "predict", *where, "--input", str(source))
+    lines = printed(capsys, "predict", *where, "--input", str(source))
+    predictions = [json.loads(line) for line in lines]
+    assert [prediction["id"] for prediction in predictions] == [
+        row["id"] for row in rows
     ]
-    assert [each["id"] for each in found] == [row["id"] for row in rows]
     for size in ("1", "4"):
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed.encode())))
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
         again = printed(capsys, "predict", *where, "--batch-size", size)
-        assert close([json.loads(line) for line in again], found)
+        assert close([json.loads(line) for line in again], predictions)
     bert = bert_jax.load(workdir)
-    for row, each in zip(rows, found, strict=True):
-        assert close(kind.ask(bert, row), each)
+    for row, prediction in zip(rows, predictions, strict=True):
+        assert close(kind.predict(bert, row), prediction)
 
 
 def test_the_methods_of_another_task_are_refused(tuned):
@@ -223,7 +230,7 @@ def test_the_methods_of_another_task_are_refused(tuned):
     others = [other for other in KINDS if other is not kind]
     for other in others:
         with pytest.raises(ValueError, match=f"fine-tuned on {kind.task}, and"):
-            other.ask(bert, other.asked()[0])
+            other.predict(bert, other.rows()[0])
 
 
 def config_of(kind: Kind, file: Path, encoder: Path, **options: Any) -> FinetuneConfig:
@@ -235,32 +242,32 @@ def config_of(kind: Kind, file: Path, encoder: Path, **options: Any) -> Finetune
         max_query_length=12,
         document_stride=8,
     )
-    usual = dataclasses.replace(default_config(kind.task), data=data)
-    return dataclasses.replace(usual, init_from=str(encoder), **options)
+    default = dataclasses.replace(default_config(kind.task), data=data)
+    return dataclasses.replace(default, init_from=str(encoder), **options)
 
 
 @functools.cache
-def state_of(config: Any, optimizer_config: Any) -> TrainState:
-    """What seed 0 draws, tripled so that examples differ more."""
-    initialise = functools.partial(initial_params, config)
-    optimizer = make_optimizer(optimizer_config, 10)
-    state = jax.jit(lambda: initial_state(initialise, optimizer, 0))()
+def state_of(model: Any, optimizer_config: Any) -> TrainState:
+    """The state drawn by seed 0, tripled so that examples differ more."""
+    draw = functools.partial(init_params, model)
+    optimizer = Optimizer(optimizer_config, 10)
+    state = jax.jit(lambda: initial_state(draw, optimizer, 0))()
     params = jax.tree.map(lambda leaf: 3 * np.asarray(leaf), state.params)
     return dataclasses.replace(jax.device_get(state), params=params)
 
 
 def scores(config: FinetuneConfig, folder: Path) -> dict[str, float]:
-    """Of the validation examples, by parameters drawn at random."""
+    """The scores of the validation examples with parameters drawn at random."""
     root = epath.Path(folder)
     setup = prepare_finetuning(config, root / "none", root / "examples")
-    task = finetuning_task(setup.problem, setup.config, setup.train, setup.validation)
+    task = Finetuning(setup.task, setup.config, setup.train, setup.validation)
     mesh = make_mesh(config.mesh, config.batch_size)
     state = state_of(setup.config.model, config.optimizer)
     shardings = tree_shardings(mesh, state)
     params = jax.device_put(state.params, shardings.params)
-    found = evaluate(task, make_eval_step(task, mesh, shardings), params, mesh)
-    assert found is not None
-    return found
+    values = evaluate(task, make_eval_step(task, mesh, shardings), params, mesh)
+    assert values is not None
+    return values
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.task)
@@ -271,23 +278,24 @@ def test_scores_do_not_depend_on_batch_size_or_devices(
     one = MeshConfig(data=1)
     runs = [{"batch_size": size, "mesh": one} for size in (1, 5, 17)]
     runs += [{"batch_size": 16, "mesh": MeshConfig(data=n)} for n in (2, 8)]
-    found = []
-    for options in runs:
-        config = config_of(kind, file, encoder_checkpoint, **options)
-        found.append(scores(config, tmp_path))
-    assert any(0 < value < 100 for name, value in found[0].items() if name != "loss")
-    for other in found[1:]:
-        assert other["loss"] == pytest.approx(found[0]["loss"], abs=1e-5)
-        # A threshold is a score of the model's, and rounded as such.
-        for name, value in found[0].items():
+    first, *others = (
+        scores(config_of(kind, file, encoder_checkpoint, **options), tmp_path)
+        for options in runs
+    )
+    assert any(0 < value < 100 for name, value in first.items() if name != "loss")
+    for other in others:
+        assert other["loss"] == pytest.approx(first["loss"], abs=1e-5)
+        # A threshold is a float32 score of the model.
+        for name, value in first.items():
             if name.endswith("_threshold"):
                 assert other[name] == pytest.approx(value, abs=1e-5)
             elif name != "loss":
                 assert other[name] == value, name
 
 
-def test_where_no_answer_is_said_is_chosen(tmp_path, encoder_checkpoint, capsys):
-    """What the scores call the best threshold gives, taken, the best score."""
+def test_the_reported_threshold_gives_the_best_score(
+    tmp_path, encoder_checkpoint, capsys
+):
     kind = KINDS[1]
     file, workdir = kind.write(tmp_path), tmp_path / "run"
     where = ["--workdir", str(workdir), "--init-from", str(encoder_checkpoint)]
@@ -296,15 +304,17 @@ def test_where_no_answer_is_said_is_chosen(tmp_path, encoder_checkpoint, capsys)
         main(["finetune", kind.task, *where, *data, *SMALL.split(), *kind.options]) == 0
     )
     capsys.readouterr()
-    scored = ("evaluate", "--checkpoint", str(workdir), "--data.null-threshold")
+    command = ("evaluate", "--checkpoint", str(workdir), "--data.null-threshold")
     # Every question is answered, so that all thresholds are compared.
-    told = json.loads(printed(capsys, *scored, "1000")[0])
-    taken = json.loads(printed(capsys, *scored, str(told["best_f1_threshold"]))[0])
+    all_answered = json.loads(printed(capsys, *command, "1000")[0])
+    threshold = str(all_answered["best_f1_threshold"])
+    at_best = json.loads(printed(capsys, *command, threshold)[0])
     # An answer that normalises to nothing is right where there is none, but counts as
     # wrong where the official script looks for a threshold.
-    assert taken["f1"] >= told["best_f1"] - 1e-3 >= told["f1"] - 2e-3
+    best_f1 = all_answered["best_f1"]
+    assert at_best["f1"] >= best_f1 - 1e-3 >= all_answered["f1"] - 2e-3
     bert = bert_jax.load(workdir)
-    row = kind.asked()[0]
+    row = kind.rows()[0]
     answer = functools.partial(bert.answer, row["question"], row["context"])
     assert answer(null_threshold=-1000.0)["answer"] == ""
     assert answer(null_threshold=1000.0)["answer"] != ""

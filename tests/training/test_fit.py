@@ -34,6 +34,7 @@ from bert_jax.storage.manifest import DamagedError
 from bert_jax.tasks import pretraining
 from bert_jax.training import loop
 from bert_jax.training.faults import InterruptedRun
+from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.report import Report
 from bert_jax.training.start import starting_state
 
@@ -162,6 +163,7 @@ from bert_jax.config import PretrainConfig
 from bert_jax.config.serialization import from_dict
 from bert_jax.runs.pretraining import pretrain
 from bert_jax.training.report import Report
+from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.start import starting_state
 
 write = Report.write
@@ -305,7 +307,7 @@ def test_evaluation_does_not_depend_on_the_batch_size(whole, small_config, datas
         config = bert_jax.runs.pretraining.resolve(
             dataclasses.replace(small_config, batch_size=batch_size), dataset
         )
-        task = pretraining.pretraining_task(config, dataset)
+        task = pretraining.PretrainingTask(config, dataset)
         params = read_params(epath.Path(whole) / "checkpoints" / "10")
         totals: dict[str, np.ndarray] = {}
         evaluate = jax.jit(task.evaluate)
@@ -375,12 +377,14 @@ def test_a_phase_of_longer_rows_begins_with_the_whole_state(
     )
     source, _ = find_checkpoint(epath.Path(tmp_path / "first"))
     dataset, resolved = bert_jax.runs.pretraining.open_for(second)
-    task = pretraining.pretraining_task(resolved, dataset)
+    task = pretraining.PretrainingTask(resolved, dataset)
     mesh = make_mesh(second.mesh, second.batch_size)
     none_of_its_own = Checkpoints(
         epath.Path(tmp_path / "none"), 1, {}, dataset.path / "tokenizer"
     )
-    state, _ = starting_state(task, second, mesh, none_of_its_own, source, None)
+    state, _ = starting_state(
+        task, Optimizer.of(second), second, mesh, none_of_its_own, source, None
+    )
     none_of_its_own.close()
     assert int(state.step) == int(state.opt_state[-1].count) == 6
     moments = state.opt_state[0]

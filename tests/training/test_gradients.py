@@ -19,8 +19,8 @@ from bert_jax.config import (
 from bert_jax.data.records import Dataset
 from bert_jax.distributed.mesh import make_mesh, to_global_arrays, tree_shardings
 from bert_jax.runs.pretraining import resolve
-from bert_jax.tasks.pretraining import pretraining_task
-from bert_jax.training.optimizer import make_optimizer
+from bert_jax.tasks.pretraining import PretrainingTask
+from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.state import initial_state, num_parameters
 from bert_jax.training.step import make_eval_step, make_train_step
 
@@ -54,12 +54,12 @@ def train(
 ) -> tuple[list[dict[str, float]], Any]:
     """The scalars of the first steps, and the parameters after them."""
     mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
-    task = pretraining_task(config, dataset)
-    optimizer = make_optimizer(config.optimizer, config.schedule_steps)
-    state = initial_state(task.initialise, optimizer, config.seed)
+    task = PretrainingTask(config, dataset)
+    optimizer = Optimizer.of(config)
+    state = initial_state(task.init_params, optimizer, config.seed)
     shardings = tree_shardings(mesh, state)
     state = jax.device_put(state, shardings)
-    step = make_train_step(task, config, mesh, shardings)
+    step = make_train_step(task, optimizer, config.microbatches, mesh, shardings)
     lines = []
     for number in range(steps):
         state, scalars = step(state, to_global_arrays(task.batch(number), mesh))
@@ -184,11 +184,11 @@ def compiled_base(
         batch_size=8,
     )
     mesh = make_mesh(config.mesh, config.batch_size)
-    task = pretraining_task(config, dataset)  # of which nothing is read
-    optimizer = make_optimizer(config.optimizer, config.schedule_steps)
-    state = jax.eval_shape(lambda: initial_state(task.initialise, optimizer, 0))
+    task = PretrainingTask(config, dataset)  # of which nothing is read
+    optimizer = Optimizer.of(config)
+    state = jax.eval_shape(lambda: initial_state(task.init_params, optimizer, 0))
     shardings = tree_shardings(mesh, state)
-    step = make_train_step(task, config, mesh, shardings)
+    step = make_train_step(task, optimizer, config.microbatches, mesh, shardings)
     lowered = step.lower(state, batch_of(config.batch_size))
     compiled = lowered.compile(compiler_options=NO_OPTIMIZATION)
     for path, array in jax.tree_util.tree_leaves_with_path(
@@ -252,9 +252,9 @@ def test_evaluation_gathers_nothing_and_adds_its_sums_up_once(dataset):
         batch_size=8,
     )
     mesh = make_mesh(config.mesh, config.batch_size)
-    task = pretraining_task(config, dataset)
-    optimizer = make_optimizer(config.optimizer, config.schedule_steps)
-    state = jax.eval_shape(lambda: initial_state(task.initialise, optimizer, 0))
+    task = PretrainingTask(config, dataset)
+    optimizer = Optimizer.of(config)
+    state = jax.eval_shape(lambda: initial_state(task.init_params, optimizer, 0))
     step = make_eval_step(task, mesh, tree_shardings(mesh, state))
     lowered = step.lower(state.params, batch_of(config.batch_size))
     text = lowered.compile(compiler_options=NO_OPTIMIZATION).as_text()
@@ -267,8 +267,8 @@ def test_evaluation_agrees_with_one_device(config, dataset):
     found = []
     for shape in ((1, 1, 1), (2, 2, 2)):
         mesh = make_mesh(MeshConfig(*shape), config.batch_size)
-        task = pretraining_task(config, dataset)
-        state = initial_state(task.initialise, make_optimizer(config.optimizer, 1), 0)
+        task = PretrainingTask(config, dataset)
+        state = initial_state(task.init_params, Optimizer(config.optimizer, 1), 0)
         shardings = tree_shardings(mesh, state)
         params = jax.device_put(state.params, shardings.params)
         batch = next(iter(task.evaluation_batches()))

@@ -12,7 +12,7 @@ from bert_jax.benchmark.synthetic import synthetic_task
 from bert_jax.config import MeshConfig, OptimizerConfig
 from bert_jax.distributed.mesh import batch_sharding, make_mesh, tree_shardings
 from bert_jax.dry_run.estimate import shaped
-from bert_jax.training.optimizer import make_optimizer
+from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.state import initial_state
 from bert_jax.training.step import make_train_step
 
@@ -25,18 +25,19 @@ def lowered(words: str, mesh_config: MeshConfig, optimizer: OptimizerConfig) -> 
     config, task = synthetic_task(parser().parse_args([*sizes, *words.split()]))
     config = dataclasses.replace(config, mesh=mesh_config, optimizer=optimizer)
     mesh = make_mesh(config.mesh, config.batch_size)
+    optimizer = Optimizer.of(config)
     shapes = jax.eval_shape(
         functools.partial(
             initial_state,
-            task.initialise,
-            make_optimizer(config.optimizer, config.schedule_steps),
+            task.init_params,
+            optimizer,
             config.seed,
         )
     )
     shardings = tree_shardings(mesh, shapes)
     batch = task.batch(0)
     rows = shaped(batch, dict.fromkeys(batch, batch_sharding(mesh)))
-    step = make_train_step(task, config, mesh, shardings)
+    step = make_train_step(task, optimizer, config.microbatches, mesh, shardings)
     program = step.trace(shaped(shapes, shardings), rows)
     return program.lower(lowering_platforms=PLATFORMS).as_text()
 

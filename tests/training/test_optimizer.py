@@ -12,13 +12,12 @@ import pytest
 
 from bert_jax.config import BertConfig, OptimizerConfig
 from bert_jax.distributed.mesh import path_name
-from bert_jax.tasks.finetuning import initial_params
+from bert_jax.model.bert import init_params
 from bert_jax.training.optimizer import (
+    Optimizer,
     adam,
     depths,
     learning_rate,
-    make_optimizer,
-    without_gradient,
 )
 
 MODEL = BertConfig.miniature(
@@ -60,12 +59,12 @@ def by_name(tree: Any) -> dict[str, Any]:
 def updates(params: Any, **options: float) -> dict[str, np.ndarray]:
     """The first update at a constant rate of 1, from a gradient of ones."""
     config = OptimizerConfig(peak_learning_rate=1.0, warmup_steps=0, **options)
-    optimizer = make_optimizer(config, num_steps=1)
+    optimizer = Optimizer(config, num_steps=1)
     ones = jax.tree.map(jnp.ones_like, params)
-    start = optimizer.init(params)
-    norm = optax.tree.norm(ones)
-    found, _ = optimizer.update(ones, start, params, grad_norm=norm)
-    return {name: np.asarray(leaf) for name, leaf in by_name(found).items()}
+    after, _, norm = optimizer.update(ones, optimizer.init(params), params)
+    assert norm > 1
+    moved = jax.tree.map(jnp.subtract, after, params)
+    return {name: np.asarray(leaf) for name, leaf in by_name(moved).items()}
 
 
 def level(name: str) -> int:
@@ -77,7 +76,7 @@ def level(name: str) -> int:
 
 
 def test_depths_go_from_embeddings_to_heads():
-    draw = functools.partial(initial_params, MODEL)
+    draw = functools.partial(init_params, MODEL)
     found = by_name(depths(jax.eval_shape(draw, jax.random.key(0))))
     assert found == {name: level(name) for name in found}
     assert set(found.values()) == {0, 1, 2, 3, 4}
@@ -120,7 +119,7 @@ def test_frozen_layers_stay_bit_by_bit(frozen, params):
 
 def test_frozen_layers_are_left_out_of_the_gradient(params):
     def loss(values: Any) -> Any:
-        kept = without_gradient(values, OptimizerConfig(frozen_layers=2))
+        kept = Optimizer(OptimizerConfig(frozen_layers=2), 1).freeze(values)
         return sum(jnp.sum(leaf) for leaf in jax.tree.leaves(kept))
 
     for name, gradient in by_name(jax.grad(loss)(params)).items():

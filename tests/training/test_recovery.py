@@ -32,7 +32,7 @@ from bert_jax.config.serialization import to_dict
 from bert_jax.distributed.mesh import make_mesh
 from bert_jax.runs.pretraining import open_for, pretrain
 from bert_jax.storage.manifest import read_manifest, write_manifest
-from bert_jax.tasks.pretraining import pretraining_task
+from bert_jax.tasks.pretraining import PretrainingTask
 from bert_jax.training.lock import LOCK, RunLock, run_lock, this_process
 from bert_jax.training.loop import fit
 from bert_jax.training.watchdog import Watchdog
@@ -104,7 +104,7 @@ def test_a_run_killed_in_its_first_save_takes_its_source_again(second_phase, tmp
 def test_a_run_with_a_source_begins_with_nothing_else(second_phase, dataset, tmp_path):
     """What is loaded and what is configured are compared before the first step."""
     _, config = open_for(second_phase[0])
-    task = pretraining_task(config, dataset)
+    task = PretrainingTask(config, dataset)
     mesh = make_mesh(config.mesh, config.batch_size)
     with pytest.raises(RuntimeError, match="was not loaded, and the run has no check"):
         fit(task, config, mesh, epath.Path(tmp_path), epath.Path(tmp_path))

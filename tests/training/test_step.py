@@ -17,10 +17,10 @@ from bert_jax.distributed.mesh import (
     tree_shardings,
 )
 from bert_jax.runs.pretraining import resolve
-from bert_jax.tasks.pretraining import pretraining_task
+from bert_jax.tasks.pretraining import PretrainingTask
 from bert_jax.tasks.task import Task
 from bert_jax.training.faults import DivergedRun, check_finite
-from bert_jax.training.optimizer import decayed, learning_rate, make_optimizer
+from bert_jax.training.optimizer import Optimizer, decayed, learning_rate
 from bert_jax.training.state import initial_state
 from bert_jax.training.step import make_train_step, means
 
@@ -40,7 +40,7 @@ def config(small_config: PretrainConfig, dataset: Dataset) -> PretrainConfig:
 
 @pytest.fixture(scope="module")
 def task(config: PretrainConfig, dataset: Dataset) -> Task:
-    return pretraining_task(config, dataset)
+    return PretrainingTask(config, dataset)
 
 
 class Training:
@@ -48,11 +48,13 @@ class Training:
 
     def __init__(self, task: Task, config: PretrainConfig) -> None:
         self.mesh = make_mesh(config.mesh, config.batch_size)
-        optimizer = make_optimizer(config.optimizer, config.schedule_steps)
-        state = initial_state(task.initialise, optimizer, config.seed)
+        optimizer = Optimizer.of(config)
+        state = initial_state(task.init_params, optimizer, config.seed)
         self.shardings = tree_shardings(self.mesh, state)
         self.state = jax.device_put(state, self.shardings)
-        self.step = make_train_step(task, config, self.mesh, self.shardings)
+        self.step = make_train_step(
+            task, optimizer, config.microbatches, self.mesh, self.shardings
+        )
 
     def run(self, batch: dict[str, np.ndarray]) -> dict[str, float]:
         self.state, scalars = self.step(self.state, to_global_arrays(batch, self.mesh))
@@ -92,23 +94,35 @@ def test_the_state_is_donated(task, config):
     assert kernels.is_deleted()
 
 
-def nan_on_the_second_batch(task: Task) -> Task:
-    def draw(rows: dict[str, jax.Array], key: Any) -> Any:
-        drawn, counts = task.draw(rows, key)
-        return (drawn, rows["broken"]), counts
+class BreakableTask(Task):
+    """A task with a loss of NaN for batches whose field `broken` says so."""
 
-    def loss(params: Any, rows: Any, key: Any) -> Any:
-        drawn, broken = rows
-        sums = task.loss(params, drawn, key)
+    def __init__(self, task: Task) -> None:
+        self.task = task
+
+    objective = ("mlm_loss", "nsp_loss")
+
+    def init_params(self, key: Any) -> Any:
+        return self.task.init_params(key)
+
+    def corrupt(self, batch: dict[str, jax.Array], key: Any) -> Any:
+        return self.task.corrupt(batch, key), batch["broken"]
+
+    def count(self, batch: Any) -> Any:
+        return self.task.count(batch[0])
+
+    def loss(self, params: Any, batch: Any, key: Any) -> Any:
+        corrupted, broken = batch
+        sums = self.task.loss(params, corrupted, key)
         total, count = sums["mlm_loss"]
         factor = jnp.where(broken[0] > 0, jnp.nan, 1.0)
         return sums | {"mlm_loss": (factor * total, count)}
 
-    return dataclasses.replace(task, draw=draw, loss=loss)
+    row_numbers = batch = evaluate = evaluation_batches = num_tokens = flops = None
 
 
 def test_a_gradient_that_is_not_finite_is_left_out(task, config):
-    training = Training(nan_on_the_second_batch(task), config)
+    training = Training(BreakableTask(task), config)
 
     def batch(broken: int) -> dict[str, np.ndarray]:
         marks = np.full(config.batch_size, broken, np.int32)
@@ -145,7 +159,7 @@ def test_schedule_by_hand():
 
 
 def test_decay_spares_biases_and_layer_norm(task):
-    params = jax.eval_shape(task.initialise, jax.random.key(0))
+    params = jax.eval_shape(task.init_params, jax.random.key(0))
     chosen = {
         path_name(path)
         for path, decay in jax.tree_util.tree_leaves_with_path(decayed(params))

@@ -4,8 +4,8 @@
         --init-from MODEL --train train.csv --validation dev.csv --text-columns review
 
 MODEL is a Hugging Face directory; both sides begin from its files. PyTorch sees the
-rows of tokens that our tasks made, in our order, and is scored by our metrics: what is
-compared is model, loss, dropout, optimizer and schedule. Not a test: no pytest runs it.
+rows of tokens that our tasks made, in our order, and is scored by our metrics: model,
+loss, dropout, optimizer and schedule are compared. Not a test: pytest does not run it.
 """
 
 import argparse
@@ -31,15 +31,17 @@ import transformers
 from etils import epath
 
 from bert_jax.config import ExamplesConfig, FinetuneConfig, OptimizerConfig
-from bert_jax.data.examples import Batch, Examples
+from bert_jax.data.examples import TokenizedExamples
+from bert_jax.data.pipeline import Batch
 from bert_jax.distributed import environment as backend
 from bert_jax.distributed.mesh import make_mesh, tree_shardings
 from bert_jax.runs.finetuning import finetune
 from bert_jax.runs.finetuning_setup import FinetuningSetup, prepare_finetuning
-from bert_jax.tasks.finetuning import Learning, finetuning_task
-from bert_jax.tasks.task import Task
+from bert_jax.tasks.finetuning import Finetuning
+from bert_jax.tasks.finetuning_task import Splits
+from bert_jax.tasks.task import Evaluation
 from bert_jax.training.loop import Clock, device_batches
-from bert_jax.training.optimizer import make_optimizer
+from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.start import with_given
 from bert_jax.training.state import initial_state
 from bert_jax.training.step import make_train_step
@@ -63,9 +65,9 @@ SCRIPTS_LENGTH = 128
 
 def recipe(options: argparse.Namespace, seed: int) -> FinetuneConfig:
     """The configuration of a run, scored once, at its end."""
-    task, epochs, batch_size, rate, max_length = RECIPES[options.recipe]
+    name, epochs, batch_size, rate, max_length = RECIPES[options.recipe]
     return FinetuneConfig(
-        task=task,
+        task=name,
         data=ExamplesConfig(
             train=options.train,
             validation=options.validation,
@@ -84,13 +86,12 @@ def recipe(options: argparse.Namespace, seed: int) -> FinetuneConfig:
     )
 
 
-def prepare(config: FinetuneConfig) -> tuple[FinetuningSetup, Task]:
-    """The rows of both parts, and the task that our own training makes of them."""
+def prepare(config: FinetuneConfig) -> tuple[FinetuningSetup, Finetuning]:
+    """The rows of both splits, and the task of our own training."""
     with tempfile.TemporaryDirectory() as empty:
         root = epath.Path(empty)
         setup = prepare_finetuning(config, root / "run", root / "examples")
-    parts = setup.train, setup.validation
-    return setup, finetuning_task(setup.problem, setup.config, *parts)
+    return setup, Finetuning(setup.task, setup.config, setup.train, setup.validation)
 
 
 @dataclasses.dataclass
@@ -102,32 +103,32 @@ class Torch:
     optimizer: torch.optim.Optimizer
     schedule: Any
 
-    def scores(self, rows: Batch) -> torch.Tensor:
+    def scores(self, batch: Batch) -> torch.Tensor:
         """The head's scores, shaped as ours."""
-        found = self.model(**inputs_of(rows))
+        outputs = self.model(**inputs_of(batch))
         if self.head == "question_answering":
-            return torch.stack([found.start_logits, found.end_logits], -1)
-        return found.logits
+            return torch.stack([outputs.start_logits, outputs.end_logits], -1)
+        return outputs.logits
 
-    def loss(self, rows: Batch) -> torch.Tensor:
-        """The model's own."""
-        length = rows["tokens"].shape[-1]
-        labels = torch.from_numpy(rows["label"].astype(np.int64))
+    def loss(self, batch: Batch) -> torch.Tensor:
+        """The model's own loss."""
+        length = batch["tokens"].shape[-1]
+        labels = torch.from_numpy(batch["label"].astype(np.int64))
         if self.head == "question_answering":
-            # What is not to be learned lies outside the row, and is left out there.
+            # Positions outside the row are left out of the loss.
             start, end = torch.where(labels < 0, length, labels).unbind(1)
-            given = {"start_positions": start, "end_positions": end}
+            targets = {"start_positions": start, "end_positions": end}
         else:
-            given = {"labels": torch.where(labels < 0, -100, labels)}
-        return self.model(**inputs_of(rows), **given).loss
+            targets = {"labels": torch.where(labels < 0, -100, labels)}
+        return self.model(**inputs_of(batch), **targets).loss
 
-    def real_loss(self, rows: Batch) -> torch.Tensor:
-        """As `loss`, but for answers: these lie among the real tokens alone."""
+    def real_loss(self, batch: Batch) -> torch.Tensor:
+        """As `loss`, but answers are sought among the real tokens alone."""
         if self.head != "question_answering":
-            return self.loss(rows)
-        padding = ~inputs_of(rows)["attention_mask"].bool()
-        scores = self.scores(rows).masked_fill(padding[:, :, None], -1e9)
-        labels = torch.from_numpy(rows["label"].astype(np.int64))
+            return self.loss(batch)
+        padding = ~inputs_of(batch)["attention_mask"].bool()
+        scores = self.scores(batch).masked_fill(padding[:, :, None], -1e9)
+        labels = torch.from_numpy(batch["label"].astype(np.int64))
         return torch.nn.functional.cross_entropy(scores, labels, ignore_index=-1)
 
     def update(self, loss: torch.Tensor) -> float:
@@ -140,20 +141,20 @@ class Torch:
         return float(loss.detach())
 
 
-def inputs_of(rows: Batch) -> dict[str, torch.Tensor]:
-    """What transformers' models take, of a batch that `Examples.gather` made."""
-    position = np.arange(rows["tokens"].shape[-1])
-    inside = position < rows["end"][..., None]
-    second = inside & (position >= rows["second"][..., None])
+def inputs_of(batch: Batch) -> dict[str, torch.Tensor]:
+    """The arguments of transformers' models, of a batch that `gather` made."""
+    position = np.arange(batch["tokens"].shape[-1])
+    inside = position < batch["end"][..., None]
+    second = inside & (position >= batch["second"][..., None])
     return {
-        "input_ids": torch.from_numpy(rows["tokens"].astype(np.int64)),
+        "input_ids": torch.from_numpy(batch["tokens"].astype(np.int64)),
         "attention_mask": torch.from_numpy(inside.astype(np.int64)),
         "token_type_ids": torch.from_numpy(second.astype(np.int64)),
     }
 
 
 def head_of(model: Any) -> torch.nn.Linear:
-    """What stands on the encoder."""
+    """The linear layer on the encoder."""
     return getattr(model, "classifier", None) or model.qa_outputs
 
 
@@ -193,20 +194,19 @@ def open_torch(config: FinetuneConfig, **options: Any) -> Torch:
 
 
 @torch.inference_mode()
-def torch_scores(side: Torch, setup: FinetuningSetup, task: Task) -> dict[str, float]:
+def torch_scores(side: Torch, task: Finetuning) -> dict[str, float]:
     """Our scores of PyTorch's outputs over the validation rows."""
-    model, problem = setup.config.model, setup.problem
-    learning = Learning(problem, model)
     side.model.eval()
     total = count = 0.0
     outputs = []
     for batch in task.evaluation_batches():
-        rows = {name: jnp.asarray(values) for name, values in batch.items()}
+        arrays = {name: jnp.asarray(values) for name, values in batch.items()}
         scores = jnp.asarray(side.scores(batch).float().numpy())
-        outputs.append(jax.device_get(learning.outputs(scores, rows)))
-        of_batch = problem.loss(model, scores, rows)
-        total, count = total + float(of_batch[0]), count + float(of_batch[1])
-    return task.score({"loss": total / count}, outputs)
+        of_batch = jax.device_get(task.task.outputs(scores))
+        outputs.append(of_batch | {"row": batch["row"]})
+        loss, number = task.task.loss(scores, arrays)
+        total, count = total + float(loss), count + float(number)
+    return task.score(Evaluation({"loss": total / count}, outputs))
 
 
 def train_torch(
@@ -220,7 +220,7 @@ def train_torch(
         take_head(side, our_step(setup, task)[0].params)
     batches: Iterator[Batch] = map(task.batch, range(config.num_steps))
     if options.shuffled:
-        batches = shuffled_batches(setup.train.examples, config)
+        batches = shuffled_batches(setup.train.tokenized, config)
     for step, batch in enumerate(batches, start=1):
         of_batch = (side.real_loss if options.hide_padding else side.loss)(batch)
         loss = side.update(of_batch)
@@ -228,18 +228,20 @@ def train_torch(
             print(
                 f"step {step}/{config.num_steps}  PyTorch  loss {loss:.4f}", flush=True
             )
-    return torch_scores(side, setup, task)
+    return torch_scores(side, task)
 
 
-def shuffled_batches(examples: Examples, config: FinetuneConfig) -> Iterator[Batch]:
+def shuffled_batches(
+    tokenized: TokenizedExamples, config: FinetuneConfig
+) -> Iterator[Batch]:
     """As a usual data loader makes them: any rows, padded to the longest."""
     generator = np.random.default_rng(config.seed)
     waiting = np.zeros(0, np.int64)
     for _ in range(config.num_steps):
         while len(waiting) < config.batch_size:
-            waiting = np.append(waiting, generator.permutation(len(examples)))
+            waiting = np.append(waiting, generator.permutation(len(tokenized)))
         numbers, waiting = np.split(waiting, [config.batch_size])
-        yield examples.gather(numbers, int(examples.lengths[numbers].max()))
+        yield tokenized.gather(numbers, int(tokenized.lengths[numbers].max()))
 
 
 def train_ours(config: FinetuneConfig) -> dict[str, float]:
@@ -251,13 +253,13 @@ def train_ours(config: FinetuneConfig) -> dict[str, float]:
 def quality(options: argparse.Namespace) -> None:
     """Train both sides by each seed; append each run to the results, and sum up."""
     setup, _ = prepare(recipe(options, 0))
-    records = setup.train.records, setup.validation.records
-    rule, value = setup.problem.baseline(*records)
-    tokens = len(setup.train.examples.tokens)
+    splits = Splits(setup.train.examples, setup.validation.examples)
+    rule, value = setup.task.baseline(splits)
+    tokens = len(setup.train.tokenized.tokens)
     print(
-        f"{options.recipe}: {len(records[0])} records to learn from "
-        f"({len(setup.train.examples)} examples, {tokens} tokens), "
-        f"{len(records[1])} to score on, {setup.config.num_steps} steps; "
+        f"{options.recipe}: {len(splits.train)} examples to learn from "
+        f"({len(setup.train.tokenized)} rows, {tokens} tokens), "
+        f"{len(splits.validation)} to score on, {setup.config.num_steps} steps; "
         f"baseline: {rule} {value:.4f}",
         flush=True,
     )
@@ -286,7 +288,8 @@ def quality(options: argparse.Namespace) -> None:
 
 def table(options: argparse.Namespace) -> None:
     """What the results say: means, standard deviations, and whether they differ."""
-    lines = [json.loads(line) for line in Path(options.results).open()]
+    text = Path(options.results).read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
     named: dict[str, list[dict[str, Any]]] = {}
     for line in lines:
         named.setdefault(f"{line['recipe']}, {line['epochs']} epochs", []).append(line)
@@ -296,11 +299,11 @@ def table(options: argparse.Namespace) -> None:
         for run in runs:
             values.setdefault(run["side"], []).append(run["scores"][metric])
         print(f"{name}, {metric}; baseline {runs[0]['baseline']:.4f}")
-        for side, found in values.items():
-            spread = statistics.stdev(found) if len(found) > 1 else math.nan
-            each = " ".join(f"{value:.4f}" for value in found)
-            mean = statistics.fmean(found)
-            print(f"  {side:32}{mean:8.4f} ± {spread:.4f}   {each}")
+        for side, scores in values.items():
+            spread = statistics.stdev(scores) if len(scores) > 1 else math.nan
+            listed = " ".join(f"{score:.4f}" for score in scores)
+            mean = statistics.fmean(scores)
+            print(f"  {side:32}{mean:8.4f} ± {spread:.4f}   {listed}")
         ours = values.get("ours", [])
         for side, theirs in values.items():
             if side == "ours" or min(len(ours), len(theirs)) < 2:
@@ -311,18 +314,18 @@ def table(options: argparse.Namespace) -> None:
             print(f"  ours - {side}: {away:+.4f}; pooled std {pooled:.4f}")
 
 
-def our_step(setup: FinetuningSetup, task: Task) -> tuple[Any, Any, Any]:
+def our_step(setup: FinetuningSetup, task: Finetuning) -> tuple[Any, Any, Any]:
     """The state that a run begins with, its compiled step, and the mesh."""
     config = setup.config
     mesh = make_mesh(config.mesh, config.batch_size)
-    optimizer = make_optimizer(config.optimizer, config.num_steps)
+    optimizer = Optimizer.of(config)
     state = jax.jit(
-        functools.partial(initial_state, task.initialise, optimizer, config.seed)
+        functools.partial(initial_state, task.init_params, optimizer, config.seed)
     )()
     given = setup.source or {}
     state = dataclasses.replace(state, params=with_given(state.params, given))
     shardings = tree_shardings(mesh, state)
-    step = make_train_step(task, config, mesh, shardings)
+    step = make_train_step(task, optimizer, config.microbatches, mesh, shardings)
     return jax.device_put(state, shardings), step, mesh
 
 
@@ -358,28 +361,28 @@ class TorchTurns:
     """PyTorch's turns, in a process of its own: neither side has the other's threads
     or memory beside it."""
 
-    given: tuple[argparse.Namespace, FinetuningSetup, Task, Torch]
+    given: tuple[argparse.Namespace, Finetuning, Torch]
 
     @classmethod
     def begin(cls, options: argparse.Namespace, config: FinetuneConfig) -> None:
-        """What the process does before its first turn."""
+        """Prepare the process for its first turn."""
         torch.set_num_threads(options.threads)
         setup, task = prepare(config)
         side = open_torch(setup.config, attn_implementation=options.attention)
-        cls.given = options, setup, task, side
+        cls.given = options, task, side
 
     @classmethod
     def take(cls, padding: str) -> tuple[float, float]:
         """Wall and CPU seconds of the steps, as our batches are padded or as scripts'
         are."""
-        options, setup, task, side = cls.given
-        examples = setup.train.examples
+        options, task, side = cls.given
 
         def run() -> None:
             for number in range(options.steps):
                 batch = task.batch(number)
                 if padding == "scripts_padding":
-                    batch = examples.gather(task.examples(number), SCRIPTS_LENGTH)
+                    tokenized = task.train.tokenized
+                    batch = tokenized.gather(task.row_numbers(number), SCRIPTS_LENGTH)
                 side.update(side.loss(batch))
 
         return timed(run)
@@ -393,7 +396,7 @@ def timed(run: Callable[[], None]) -> tuple[float, float]:
 
 
 def speed(options: argparse.Namespace) -> None:
-    """Examples a second over the same training steps, the sides by turns.
+    """TokenizedExamples a second over the same training steps, the sides by turns.
 
     Each side has gone over all these steps once before anything is timed.
     """
@@ -424,11 +427,11 @@ def speed(options: argparse.Namespace) -> None:
                     spent.setdefault(name, []).append(seconds)
     number = options.steps * config.batch_size
     for name, turns in spent.items():
-        each = " ".join(f"{number / wall:.1f}" for wall, _ in turns)
+        rates = " ".join(f"{number / wall:.1f}" for wall, _ in turns)
         wall, cpu = (statistics.median(values) for values in zip(*turns, strict=True))
         print(
             f"{name:16}{number / wall:7.1f} examples/s, {number / cpu:6.1f} a CPU "
-            f"second; examples/s of each turn: {each}"
+            f"second; examples/s of each turn: {rates}"
         )
     for name in ("same_padding", "scripts_padding"):
         pairs = zip(spent["ours"], spent[name], strict=True)

@@ -1,0 +1,91 @@
+"""Batches: of a prepared dataset by step, of tokenized examples by length."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from jaxtyping import Int64
+
+from bert_jax.data.buckets import LENGTHS, assign_buckets, batches_by_bucket
+from bert_jax.data.examples import TokenizedExamples
+from bert_jax.data.pipeline import Batch, host_slice, row_numbers
+from bert_jax.data.records import Dataset, columns
+
+
+@dataclasses.dataclass(frozen=True)
+class DatasetBatches:
+    """One host's training and validation batches of a prepared dataset.
+
+    A training batch is a function of (dataset, seed, step).
+    """
+
+    dataset: Dataset
+    batch_size: int
+    """Rows of all hosts."""
+    seed: int
+    first_step: int = 0
+    """The step at which the order of rows starts."""
+    host_index: int = 0
+    host_count: int = 1
+
+    def row_numbers(self, step: int) -> Int64[np.ndarray, " B"]:
+        """Return the row numbers of all hosts in a step."""
+        first = (step - self.first_step) * self.batch_size
+        positions = first + np.arange(self.batch_size)
+        return row_numbers(len(self.dataset.train), self.seed, positions)
+
+    def training(self, step: int) -> Batch:
+        """Return this host's rows of a step; `row` is the place in the global batch."""
+        own = host_slice(self.batch_size, self.host_index, self.host_count)
+        rows = columns(self.dataset.train.gather(self.row_numbers(step)[own]))
+        return rows | {"row": np.arange(self.batch_size, dtype=np.int32)[own]}
+
+    def validation(self, batch_size: int, max_rows: int = 0) -> Iterator[Batch]:
+        """Yield this host's validation rows, each row once, in batches of one shape.
+
+        The last batch is padded with rows without tokens, which count nowhere.
+
+        Args:
+            batch_size: rows of all hosts.
+            max_rows: take only the first ones; 0: all.
+        """
+        own = host_slice(batch_size, self.host_index, self.host_count)
+        rows = self.dataset.validation
+        num_rows = min(len(rows), max_rows or len(rows))
+        for start in range(0, num_rows, batch_size):
+            numbers = start + np.arange(batch_size)[own]
+            real = numbers < num_rows
+            batch = columns(rows.gather(np.where(real, numbers, 0)))
+            batch["end"][~real] = 0
+            batch["next_sentence_label"][~real] = -1
+            yield batch | {"row": numbers.astype(np.int32)}
+
+
+def tokenized_batches(
+    tokenized: TokenizedExamples,
+    batch_size: int,
+    longest: int,
+    boundaries: Sequence[int] = LENGTHS,
+    own: slice = slice(None),
+    fixed_size: bool = False,
+) -> Iterator[Batch]:
+    """Yield every row once, in batches of few shapes; index -1 is padding.
+
+    A row is padded by its own length alone, so that its scores do not depend on the
+    batch size.
+
+    Args:
+        longest: tokens that the model takes; no row is padded to more.
+        boundaries: the lengths to pad to, ascending.
+        own: the part of each batch that this host computes.
+        fixed_size: pad each batch to `batch_size` rows; else to a power of two, if that
+            is less.
+    """
+    buckets = assign_buckets(tokenized.lengths, longest, boundaries)
+    for length, chosen in batches_by_bucket(buckets, batch_size):
+        size = batch_size
+        if not fixed_size:
+            size = min(batch_size, 1 << (len(chosen) - 1).bit_length())
+        numbers = np.full(size, -1, np.int64)
+        numbers[: len(chosen)] = chosen
+        yield tokenized.gather(numbers[own], length)

@@ -1,0 +1,233 @@
+"""BERT: the encoder and its heads, assembled once for every use.
+
+Devlin et al. 2018, §3 and §4. What is computed of a batch is a method:
+`compute(config, params, "embed", inputs, …)`.
+"""
+
+import functools
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jaxtyping import Array, Float, Int, Key
+
+from bert_jax.config import BertConfig
+from bert_jax.config.model import Params
+from bert_jax.model.encoder import Encoder
+from bert_jax.model.heads import (
+    CLASSIFIERS,
+    POOLED_HEADS,
+    MaskedLM,
+    NextSentence,
+    Pooler,
+    gather_positions,
+    mean_of_tokens,
+)
+from bert_jax.model.inputs import Inputs
+
+_MIN_NORM = 1e-12  # a zero vector stays zero, as in sentence-transformers
+
+
+class Bert(nn.Module):
+    """The encoder with the heads that `config.head` names.
+
+    A method uses the parameters that it needs; the tree may hold more of them.
+    """
+
+    config: BertConfig
+
+    def setup(self) -> None:
+        c = self.config
+        self.encoder = Encoder(c)
+        self.pooler = Pooler(c)
+        self.masked_lm = MaskedLM(c)
+        self.next_sentence = NextSentence(c)
+        if c.head in CLASSIFIERS:
+            self.classifier = CLASSIFIERS[c.head](c)
+
+    def __call__(
+        self, inputs: Inputs, deterministic: bool = True
+    ) -> Float[Array, "B T D"]:
+        """Return the hidden states of the last layer, in `config.dtype`.
+
+        Args:
+            deterministic: if false, apply dropout, which needs the rng "dropout".
+        """
+        hidden: Float[Array, "B T D"] = self.encoder(
+            inputs.input_ids,
+            inputs.segment_ids,
+            inputs.attention_mask,
+            deterministic,
+            inputs.pair_ids,
+        )
+        return hidden
+
+    def pretraining_scores(
+        self,
+        inputs: Inputs,
+        predicted: Int[Array, "B P"],
+        first: Int[Array, "B K"],
+        deterministic: bool = True,
+    ) -> tuple[Float[Array, "B P V"], Float[Array, "B K 2"]]:
+        """Return vocabulary scores at `predicted`, and next-sentence scores.
+
+        Args:
+            predicted: positions to predict; the masked-LM head runs on these alone.
+            first: the position of each pair's [CLS].
+        """
+        hidden = self(inputs, deterministic)
+        pooled = self.pooler(gather_positions(hidden, first))
+        return self.masked_lm_scores(hidden, predicted), self.next_sentence(pooled)
+
+    def masked_lm_scores(
+        self, hidden: Float[Array, "B T D"], predicted: Int[Array, "B P"]
+    ) -> Float[Array, "B P V"]:
+        """Return vocabulary scores at the positions `predicted`."""
+        gathered = gather_positions(hidden, predicted)
+        scores: Float[Array, "B P V"] = self.masked_lm(
+            gathered, self.encoder.token_table()
+        )
+        return scores
+
+    def classifier_scores(
+        self, inputs: Inputs, deterministic: bool = True
+    ) -> Float[Array, "B ..."]:
+        """Return the float32 scores of a fine-tuning head.
+
+        [B, C] of a text, [B, T, C] of tokens, [B, 1] of a choice, which is a row.
+        """
+        return self._classify(inputs, self(inputs, deterministic), deterministic)
+
+    def _classify(
+        self, inputs: Inputs, hidden: Float[Array, "B T D"], deterministic: bool
+    ) -> Float[Array, "B ..."]:
+        seen = hidden
+        if self.config.head in POOLED_HEADS:
+            mean = self.config.pooling == "mean"
+            seen = (
+                mean_of_tokens(hidden, inputs.attention_mask)
+                if mean
+                else self.pooler(hidden[:, 0])
+            )
+        scores: Float[Array, "B ..."] = self.classifier(seen, deterministic)
+        return scores
+
+    def hidden_and_pooled(
+        self, inputs: Inputs
+    ) -> tuple[Float[Array, "B T D"], Float[Array, "B D"]]:
+        """Return the last layer's hidden states, and the pooled vectors."""
+        hidden = self(inputs)
+        return hidden, self.pooler(hidden[:, 0])
+
+    def fill(
+        self, inputs: Inputs, predicted: Int[Array, "B P"]
+    ) -> Float[Array, "B P V"]:
+        """Return the probabilities of each token at the positions `predicted`."""
+        return jax.nn.softmax(self.masked_lm_scores(self(inputs), predicted))
+
+    def follows(self, inputs: Inputs) -> Float[Array, "B 2"]:
+        """Return the probabilities that the second segment follows, or is random."""
+        _, pooled = self.hidden_and_pooled(inputs)
+        return jax.nn.softmax(self.next_sentence(pooled))
+
+    def embed(
+        self, inputs: Inputs, pooling: Literal["mean", "cls"], normalize: bool
+    ) -> Float[Array, "B D"]:
+        """Return a float32 vector a row: the mean of the real tokens, or [CLS]'s."""
+        hidden = self(inputs).astype(jnp.float32)
+        mean = pooling == "mean"
+        vectors = (
+            mean_of_tokens(hidden, inputs.attention_mask) if mean else hidden[:, 0]
+        )
+        if normalize:
+            norms = jnp.linalg.norm(vectors, axis=1, keepdims=True)
+            vectors = vectors / jnp.maximum(norms, _MIN_NORM)
+        return vectors
+
+    def hidden_states(self, inputs: Inputs) -> list[Float[Array, "B T D"]]:
+        """Return the embeddings and the hidden states of every layer: L + 1 arrays."""
+        states: list[Float[Array, "B T D"]] = self.encoder.hidden_states(
+            inputs.input_ids,
+            inputs.segment_ids,
+            inputs.attention_mask,
+            pair_ids=inputs.pair_ids,
+        )
+        return states
+
+    def features(
+        self, inputs: Inputs, layers: Sequence[int], combine: str
+    ) -> Float[Array, "B T _"]:
+        """Return the float32 hidden states of `layers`, summed or concatenated."""
+        states = self.hidden_states(inputs)
+        chosen = [states[layer].astype(jnp.float32) for layer in layers]
+        if combine == "sum":
+            return functools.reduce(jnp.add, chosen)
+        return jnp.concatenate(chosen, axis=-1)
+
+    def outputs(
+        self, inputs: Inputs, has_pooler: bool = False
+    ) -> dict[str, Float[Array, "..."]]:
+        """Return all that the model computes of a batch, without dropout.
+
+        Args:
+            has_pooler: whether an encoder without a head has a pooler.
+
+        Returns:
+            `hidden_states` [L+1, B, T, D], the embeddings first; `pooled` [B, D] if
+            there is a pooler; of the pretraining heads `token_scores` [B, T, V] and
+            `pair_scores` [B, 2]; of another head `scores`, as `classifier_scores`.
+        """
+        states = self.hidden_states(inputs)
+        hidden, head = states[-1], self.config.head
+        outputs = {"hidden_states": jnp.stack(states)}
+        if has_pooler or head == "pretraining":
+            outputs["pooled"] = self.pooler(hidden[:, 0])
+        if head in CLASSIFIERS:
+            outputs["scores"] = self._classify(inputs, hidden, deterministic=True)
+        if head in ("pretraining", "masked_lm"):
+            table = self.encoder.token_table()
+            outputs["token_scores"] = self.masked_lm(hidden, table)
+        if head == "pretraining":
+            outputs["pair_scores"] = self.next_sentence(outputs["pooled"])
+        return outputs
+
+
+def init_params(config: BertConfig, key: Key[Array, ""]) -> Params:
+    """Draw the parameters of the encoder and the heads that `config.head` names."""
+    ids = jnp.zeros((1, 8), jnp.int32)  # the shapes of parameters do not depend on it
+    inputs = Inputs(ids, ids, ids == 0)
+    params: Params = Bert(config).init(key, inputs, method="outputs")["params"]
+    return params
+
+
+def compute(
+    config: BertConfig,
+    params: Params,
+    method: str,
+    *args: Any,
+    dropout_key: Key[Array, ""] | None = None,
+    **options: Any,
+) -> Any:
+    """Return what a method of `Bert` computes with `params`.
+
+    Args:
+        dropout_key: apply dropout by this key; None: no dropout.
+    """
+    rngs = None
+    if dropout_key is not None:
+        rngs, options = {"dropout": dropout_key}, {**options, "deterministic": False}
+    return Bert(config).apply(
+        {"params": params}, *args, method=method, rngs=rngs, **options
+    )
+
+
+def head_outputs(
+    config: BertConfig, params: Params, inputs: Inputs
+) -> dict[str, Float[Array, "..."]]:
+    """Return all that a model computes of a batch, as `Bert.outputs`."""
+    outputs: dict[str, Float[Array, ...]] = compute(
+        config, params, "outputs", inputs, has_pooler="pooler" in params
+    )
+    return outputs

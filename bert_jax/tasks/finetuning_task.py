@@ -1,0 +1,145 @@
+"""The interface of one kind of fine-tuning, from its files to its scores."""
+
+import abc
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float
+
+from bert_jax.config import BertConfig, ExamplesConfig
+from bert_jax.config.model import Head
+from bert_jax.data.examples import TokenizedExamples
+from bert_jax.model.losses import Sum
+from bert_jax.tasks.tables import Row
+from bert_jax.tasks.task import DeviceBatch
+from bert_jax.tokenization import Tokenizer
+
+Example = Any
+"""A line, question or sentence of a file; a dataclass of the task's own."""
+RowOutputs = dict[str, np.ndarray]
+"""What the model computed of one tokenized row."""
+Prediction = dict[str, Any]
+"""What is predicted of one example: JSON values by the names that users see."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """The examples of a file, and their tokenized rows."""
+
+    examples: Sequence[Example]
+    tokenized: TokenizedExamples
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitOutputs:
+    """A split, and what the model computed of each of its tokenized rows."""
+
+    split: Split
+    rows: Sequence[RowOutputs]
+
+
+@dataclasses.dataclass(frozen=True)
+class Splits:
+    """The examples to train on, and those to validate on."""
+
+    train: Sequence[Example]
+    validation: Sequence[Example]
+
+
+@dataclasses.dataclass(frozen=True)
+class Predictions:
+    """TokenizedExamples, and a prediction for each."""
+
+    examples: Sequence[Example]
+    values: Sequence[Prediction]
+
+
+@dataclasses.dataclass(frozen=True)
+class FinetuningTask(abc.ABC):
+    """From a file to its scores; pure functions except `read` and `write`.
+
+    `read` → examples; `tokenize` → rows; the model's scores of rows; `outputs`, on the
+    device; `predict` → predictions; `score` and `write`.
+    """
+
+    data: ExamplesConfig
+    model: BertConfig = dataclasses.field(default_factory=BertConfig)
+    """The model with the task's head and labels, once the labels are known."""
+
+    head: ClassVar[Head]
+
+    @abc.abstractmethod
+    def read(self, name: str) -> list[Example]:
+        """Read a file, or a part of `data.path`: "train", "validation" or "test".
+
+        TokenizedExamples have labels if the file has them.
+
+        Raises:
+            ValueError: names the file and the line.
+        """
+
+    @abc.abstractmethod
+    def labels(self, examples: Sequence[Example]) -> tuple[str, ...]:
+        """Return the classes of training examples in order; () if the head has none.
+
+        Raises:
+            ValueError: nothing can be learned from these examples.
+        """
+
+    @abc.abstractmethod
+    def check(self, examples: Sequence[Example]) -> None:
+        """Raise ValueError if the model does not have the label of an example."""
+
+    @abc.abstractmethod
+    def tokenize(
+        self, examples: Sequence[Example], tokenizer: Tokenizer
+    ) -> TokenizedExamples:
+        """Return one or more rows an example, in the order of the examples."""
+
+    @abc.abstractmethod
+    def count(self, batch: DeviceBatch) -> Float[Array, ""]:
+        """Return the number that the loss of a batch is divided by."""
+
+    @abc.abstractmethod
+    def loss(self, scores: Array, batch: DeviceBatch) -> Sum:
+        """Return the total loss of the head's scores of a batch, and its count."""
+
+    @abc.abstractmethod
+    def outputs(self, scores: Array) -> dict[str, jax.Array]:
+        """Return what `predict` needs of the head's scores; arrays [B, …]."""
+
+    @abc.abstractmethod
+    def predict(self, outputs: SplitOutputs) -> list[Prediction]:
+        """Return a prediction for each example of a split."""
+
+    @abc.abstractmethod
+    def score(self, predictions: Predictions) -> dict[str, float]:
+        """Return the official scores; the first one selects the best checkpoint."""
+
+    @abc.abstractmethod
+    def write(self, predictions: Predictions, directory: Path) -> list[str]:
+        """Write the official prediction files into a directory; return their names."""
+
+    @abc.abstractmethod
+    def baseline(self, splits: Splits) -> tuple[str, float]:
+        """Return a rule without learning: its name, and the first score it gets."""
+
+    @abc.abstractmethod
+    def example_without_label(self, row: Row) -> Example:
+        """Return the example of a row of fields that a user asks about."""
+
+    @abc.abstractmethod
+    def has_label(self, example: Example) -> bool:
+        """Return whether the right prediction for an example is known."""
+
+    def group(self, example: Example) -> object:
+        """Return what examples must share to be in the same split; default: itself."""
+        return id(example)
+
+    def warnings(self, split: Split) -> list[str]:
+        """Return a line for each kind of thing that tokenizing cut or left out."""
+        return [] if split.examples else ["There are no examples."]

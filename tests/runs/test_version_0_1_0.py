@@ -1,0 +1,77 @@
+"""What version 0.1.0 wrote stays readable: its dataset, workdirs and checkpoints.
+
+`golden/version_0_1_0.tar.gz` holds a dataset, a pretraining and a fine-tuning workdir
+of a one-layer model, and `expected.json` with outputs, all made by version 0.1.0.
+"""
+
+import json
+import shutil
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from etils import epath
+
+import bert_jax
+from bert_jax.checkpoints.steps import read_config_as
+from bert_jax.config import FinetuneConfig, PretrainConfig
+from bert_jax.data.records import open_dataset
+
+ARCHIVE = Path(__file__).parent.parent / "golden" / "version_0_1_0.tar.gz"
+TEXT = "The judge reads the map in the garden."
+
+
+@pytest.fixture
+def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The files; their configurations name each other by relative paths."""
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def metrics(workdir: Path) -> list[dict[str, Any]]:
+    lines = (workdir / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def test_its_dataset_and_models_open(old):
+    dataset = open_dataset(old / "dataset", verify=True)
+    assert len(dataset.train) > len(dataset.validation) > 0
+    expected = json.loads((old / "expected.json").read_text())
+    pretrained = bert_jax.load(old / "pretraining")
+    found = pretrained.embed([TEXT])[0]
+    np.testing.assert_allclose(found, expected["embed"], atol=2e-5)
+    filled = dict(pretrained.fill_mask("The judge reads the [MASK] in the garden."))
+    assert filled == pytest.approx(dict(expected["fill"]), abs=2e-5)
+    finetuned = bert_jax.load(old / "finetuning").classify([TEXT])[0]
+    assert finetuned["label"] == expected["classify"]["label"]
+    probabilities = expected["classify"]["probabilities"]
+    assert finetuned["probabilities"] == pytest.approx(probabilities, abs=2e-5)
+
+
+def test_its_pretraining_resumes(old):
+    """From step 4, to the validation loss that version 0.1.0 had at step 8."""
+    workdir = old / "pretraining"
+    (last,) = [
+        line
+        for line in metrics(workdir)
+        if line["step"] == 8 and line["split"] == "validation"
+    ]
+    shutil.rmtree(workdir / "checkpoints" / "8")
+    config = read_config_as(epath.Path(workdir), "", PretrainConfig)
+    scores = bert_jax.pretrain(config, workdir)
+    assert scores["loss"] == pytest.approx(last["loss"], rel=1e-5)
+    assert [line["step"] for line in metrics(workdir)][-1] == 8
+
+
+def test_its_finetuning_resumes(old):
+    """The fingerprint of the examples is still the same."""
+    workdir = old / "finetuning"
+    assert not (workdir / "checkpoints" / "8").exists()
+    config = read_config_as(epath.Path(workdir), "", FinetuneConfig)
+    scores = bert_jax.finetune(config, workdir)
+    assert scores["loss"] > 0
+    assert (workdir / "checkpoints" / "8" / "manifest.json").exists()
