@@ -1,4 +1,4 @@
-"""Words and names that were retired do not come back (docs/architecture.md, Glossary)."""
+"""Retired words and names do not come back (docs/architecture.md, Glossary)."""
 
 import ast
 import re

@@ -192,9 +192,8 @@ class PretrainingTask(Task):
         )
 
     def evaluation_batches(self) -> Iterator[Batch]:
-        return self._batches.validation(
-            self.config.microbatch_size, self.config.eval_rows
-        )
+        batch_size, max_rows = self.config.microbatch_size, self.config.eval_rows
+        return self._batches.validation(batch_size, max_rows)
 
     def score(self, evaluation: Evaluation) -> dict[str, float]:
         """Return the means, and the masked LM's perplexity."""
