@@ -22,6 +22,7 @@ from bert_jax.storage.manifest import (
 from bert_jax.storage.runs_file import RUNS, read_runs_file
 
 CHECKPOINTS = "checkpoints"
+_SCORE_KEY_OF_0_1_0 = "merit"
 _STEP = re.compile("0|[1-9][0-9]{0,17}")
 
 ConfigT = TypeVar("ConfigT")
@@ -74,8 +75,7 @@ def is_score(value: Any) -> bool:
 
 def selection_score_of(manifest: dict[str, Any]) -> Any:
     """The score of a manifest by which the best step is selected, or None."""
-    # The key of version 0.1.0 is "merit".
-    return manifest.get("selection_score", manifest.get("merit"))
+    return manifest.get("selection_score", manifest.get(_SCORE_KEY_OF_0_1_0))
 
 
 def latest_verified_step(directory: epath.Path) -> tuple[int | None, list[str]]:

@@ -108,13 +108,13 @@ def _gradient(device: jax.Device, dtype: str) -> np.ndarray:
     model = _model(dtype)
     ids = jnp.arange(64, dtype=jnp.int32)[None] + 5
     inputs = Inputs(ids, ids * 0, ids > 0)
-    places = jnp.arange(8, dtype=jnp.int32)[None]
+    positions = jnp.arange(8, dtype=jnp.int32)[None]
 
     def loss(params: Any) -> Any:
-        tokens, pairs = compute(
-            model, params, "pretraining_scores", inputs, places, places[:, :1]
+        token_logits, pair_logits = compute(
+            model, params, "pretraining_scores", inputs, positions, positions[:, :1]
         )
-        return jnp.mean(tokens**2) + jnp.mean(pairs**2)
+        return jnp.mean(token_logits**2) + jnp.mean(pair_logits**2)
 
     with jax.default_device(device):
         params = init_params(_model("float32"), jax.random.key(0))
