@@ -1,6 +1,6 @@
-"""A training loop of one's own: the encoder, on-device masking, optax and two heads.
+"""A training loop of one's own: encoder, on-device masking, optax, an extra head.
 
-Run: python examples/own_loop.py DATASET [STEPS], with a dataset of `bert-jax prepare`.
+Run: python examples/own_loop.py DATASET [STEPS]
 """
 
 import sys
@@ -14,8 +14,6 @@ import bert_jax
 
 
 class Model(nn.Module):
-    """The encoder with a masked-LM head, and a head on the mean of a row."""
-
     config: bert_jax.BertConfig
 
     @nn.compact
@@ -23,14 +21,11 @@ class Model(nn.Module):
         inputs, positions = masked.inputs, masked.predicted[:, :, None]
         arrays = inputs.input_ids, inputs.segment_ids, inputs.attention_mask
         hidden = bert_jax.Encoder(self.config)(*arrays, deterministic=False)
-        hidden_at_masks = jnp.take_along_axis(hidden, positions, axis=1)
-        return nn.Dense(self.config.vocab_size)(hidden_at_masks), nn.Dense(2)(
-            hidden.mean(1)
-        )
+        tokens = jnp.take_along_axis(hidden, positions, axis=1)
+        return nn.Dense(self.config.vocab_size)(tokens), nn.Dense(2)(hidden.mean(1))
 
 
 def main(path, num_steps=20):
-    """Train a small model; return the loss of each step."""
     dataset = bert_jax.open_dataset(path)
     size, mask_id = dataset.tokenizer.vocab_size, dataset.tokenizer.mask_id
     masking = bert_jax.MaskingConfig(vocab_size=size, mask_token_id=mask_id)
@@ -42,9 +37,8 @@ def main(path, num_steps=20):
         masked = bert_jax.mask_tokens(key, batch, masking)
         tokens, follows = model.apply(params, masked, rngs={"dropout": key})
         total, count = bert_jax.cross_entropy(tokens, masked.labels, masked.weights)
-        labels = batch["next_sentence_label"][:, 0].astype(jnp.int32)
-        pairs = optax.softmax_cross_entropy_with_integer_labels(follows, labels)
-        return total / count + pairs.mean()
+        labels = jax.nn.one_hot(batch["next_sentence_label"][:, 0], 2)
+        return total / count + optax.softmax_cross_entropy(follows, labels).mean()
 
     @jax.jit
     def step(params, state, batch, key):
@@ -56,8 +50,8 @@ def main(path, num_steps=20):
     params = model.init({"params": seed, "dropout": seed}, masked)
     state = optimizer.init(params)
     for i in range(num_steps):
-        key = jax.random.fold_in(seed, i)
-        params, state, value = step(params, state, batches.training(i), key)
+        arguments = batches.training(i), jax.random.fold_in(seed, i)
+        params, state, value = step(params, state, *arguments)
         losses.append(float(value))
     return losses
 

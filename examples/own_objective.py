@@ -46,12 +46,12 @@ class ReplacedTokens(bert_jax.Task):
 
 
 def main(path, workdir, num_steps=20):
-    """Train a small model; return its scores over the validation rows."""
     dataset = bert_jax.open_dataset(path)
     head = {"head": "token_classification", "labels": ("original", "replaced")}
     head["vocab_size"] = dataset.tokenizer.vocab_size
     model = bert_jax.BertConfig.miniature(2, 64, **head)
-    config = bert_jax.RunConfig(model=model, num_steps=num_steps, batch_size=16)
+    options = {"optimizer": bert_jax.OptimizerConfig(warmup_steps=1), "batch_size": 16}
+    config = bert_jax.RunConfig(model=model, num_steps=num_steps, **options)
     task = ReplacedTokens(dataset, config)
     return bert_jax.fit(task, config, workdir, dataset.tokenizer)
 
