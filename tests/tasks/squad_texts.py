@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax.data.examples import Examples
-from bert_jax.tasks.squad_rows import Record
+from bert_jax.tasks.squad_rows import SquadExample
 from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer
 
 CHARACTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,?!-'()"
@@ -29,21 +29,21 @@ def ask(
     id: str = "q1",
     context: str = CONTEXT,
     question: str = "Where was Marie Curie born?",
-) -> Record:
-    """A question with its answer where it first stands; None: it has none."""
+) -> SquadExample:
+    """A question with its answer where it first stands; None: it is unanswerable."""
     answers = () if answer is None else ((answer, context.find(answer)),)
-    return Record(id, "Curie", question, context, answers, answer is None)
+    return SquadExample(id, "Curie", question, context, answers, answer is None)
 
 
-def perfect_outputs(examples: Examples, length: int = 512) -> list[dict[str, Any]]:
+def perfect_outputs(tokenized: Examples, length: int = 512) -> list[dict[str, Any]]:
     """High scores at the labels; where the label is [CLS], at no other place."""
-    found = []
-    for start, end in examples.by_example["label"]:
+    outputs = []
+    for start, end in tokenized.by_example["label"]:
         output = {name: np.full(length, -9, np.float32) for name in ("start", "end")}
         high = 9.0 if start else 0.0
         output["start"][start], output["end"][end] = high, high
-        found.append(output)
-    return found
+        outputs.append(output)
+    return outputs
 
 
 def squad_json(path: Path, qas: list[Any], context: Any = CONTEXT) -> str:

@@ -13,14 +13,14 @@ from small_world import OBJECTS, SUBJECTS, VERBS, VOCAB_SIZE
 
 from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig, MeshConfig
 from bert_jax.distributed.mesh import make_mesh, tree_shardings
-from bert_jax.tasks.finetuning import Part, finetuning_task, initial_params
-from bert_jax.tasks.problem import Problem
-from bert_jax.tasks.task import Task
-from bert_jax.tasks.text_classification import TEXT_CLASSIFICATION, TEXT_REGRESSION
-from bert_jax.tasks.texts import TextRecord
+from bert_jax.model.bert import init_params
+from bert_jax.tasks.finetuning import Finetuning
+from bert_jax.tasks.finetuning_task import FinetuningTask, Split
+from bert_jax.tasks.registry import finetuning_task
+from bert_jax.tasks.texts import TextExample
 from bert_jax.tokenization import Tokenizer
-from bert_jax.training.loop import evaluate
-from bert_jax.training.optimizer import make_optimizer
+from bert_jax.training.evaluation import evaluate
+from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.state import TrainState, initial_state
 from bert_jax.training.step import make_eval_step
 
@@ -44,48 +44,43 @@ def config_of(regression: bool = False, **options: Any) -> FinetuneConfig:
         labels=("number",) if regression else LABELS,
         problem_type=kind,
     )
-    usual: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "num_steps": 12,
         "batch_size": 8,
         "mesh": MeshConfig(data=1),
+        "data": ExamplesConfig(num_buckets=2),
     }
-    usual["data"] = ExamplesConfig(num_buckets=2)
-    task = "text-regression" if regression else "text-classification"
-    return FinetuneConfig(model=model, task=task, **usual | options)
+    name = "text-regression" if regression else "text-classification"
+    return FinetuneConfig(model=model, task=name, **defaults | options)
 
 
-def part(
-    tokenizer: Tokenizer, problem: Problem, config: FinetuneConfig, number: int
-) -> Part:
-    """Texts of one to four clauses, and who they are of, or how many clauses."""
-    generator = random.Random(number)
-    records = []
-    for _ in range(number):
+def split_of(tokenizer: Tokenizer, task: FinetuningTask, num_examples: int) -> Split:
+    """Texts of one to four clauses; a label is the subject, or how many clauses."""
+    generator = random.Random(num_examples)
+    examples = []
+    for _ in range(num_examples):
         subject, clauses = generator.choice(LABELS), generator.choice([1, 1, 2, 4])
         text = " and ".join(
             f"{generator.choice(VERBS)} the {generator.choice(OBJECTS)}"
             for _ in range(clauses)
         )
-        label = float(clauses) if config.task == "text-regression" else subject
-        records.append(TextRecord((f"The {subject} {text}.",), label))
-    examples = problem.encode(records, tokenizer, config.model, config.data)
-    return Part(records, examples)
+        label = float(clauses) if task.model.problem_type == "regression" else subject
+        examples.append(TextExample((f"The {subject} {text}.",), label))
+    return Split(examples, task.tokenize(examples, tokenizer))
 
 
-def task_of(tokenizer: Tokenizer, config: FinetuneConfig, *host: int) -> Task:
-    regression = config.task == "text-regression"
-    problem = TEXT_REGRESSION if regression else TEXT_CLASSIFICATION
-    parts = (part(tokenizer, problem, config, n) for n in (TRAIN, VALIDATION))
-    return finetuning_task(problem, config, *parts, *host)
+def task_of(tokenizer: Tokenizer, config: FinetuneConfig, *host: int) -> Finetuning:
+    task = finetuning_task(config.task, config.data, config.model)
+    splits = (split_of(tokenizer, task, number) for number in (TRAIN, VALIDATION))
+    return Finetuning(task, config, *splits, *host)
 
 
 @functools.cache
 def state_of(regression: bool) -> TrainState:
-    """What seed 0 draws, tripled so that texts differ more."""
+    """The state drawn by seed 0, tripled so that texts differ more."""
     config = config_of(regression)
-    initialise = functools.partial(initial_params, config.model)
-    optimizer = make_optimizer(config.optimizer, config.num_steps)
-    state = jax.jit(lambda: initial_state(initialise, optimizer, 0))()
+    draw = functools.partial(init_params, config.model)
+    state = jax.jit(lambda: initial_state(draw, Optimizer.of(config), 0))()
     params = jax.tree.map(lambda leaf: 3 * np.asarray(leaf), state.params)
     return dataclasses.replace(jax.device_get(state), params=params)
 
@@ -96,9 +91,9 @@ def scores(tokenizer: Tokenizer, config: FinetuneConfig) -> dict[str, float]:
     shardings = tree_shardings(mesh, state)
     step = make_eval_step(task, mesh, shardings)
     params = jax.device_put(state.params, shardings.params)
-    found = evaluate(task, step, params, mesh)
-    assert found is not None
-    return found
+    values = evaluate(task, step, params, mesh)
+    assert values is not None
+    return values
 
 
 @pytest.fixture(scope="module")
@@ -106,18 +101,18 @@ def by_ones(tokenizer: Tokenizer) -> dict[str, float]:
     return scores(tokenizer, config_of(batch_size=1))
 
 
-def assert_same_scores(found: dict[str, float], other: dict[str, float]) -> None:
+def assert_same_scores(one: dict[str, float], other: dict[str, float]) -> None:
     """The loss within float32's rounding of sums, the scores to the last bit."""
-    assert found["loss"] == pytest.approx(other["loss"], abs=1e-6)
-    assert {**found, "loss": 0} == {**other, "loss": 0}
+    assert one["loss"] == pytest.approx(other["loss"], abs=1e-6)
+    assert {**one, "loss": 0} == {**other, "loss": 0}
 
 
 @pytest.mark.parametrize("batch_size", range(2, 18))
 def test_scores_do_not_depend_on_the_batch_size(batch_size, tokenizer, by_ones):
-    # Of one bucket or two: how texts are padded is of no consequence either.
+    # One bucket or two: nor do they depend on the padding.
     data = ExamplesConfig(num_buckets=1 if batch_size % 4 else 2)
-    found = scores(tokenizer, config_of(batch_size=batch_size, data=data))
-    assert_same_scores(found, by_ones)
+    config = config_of(batch_size=batch_size, data=data)
+    assert_same_scores(scores(tokenizer, config), by_ones)
 
 
 @pytest.mark.parametrize("devices", [2, 8])
@@ -126,26 +121,26 @@ def test_scores_do_not_depend_on_the_devices(devices, tokenizer, by_ones):
     assert_same_scores(scores(tokenizer, config), by_ones)
 
 
-def test_the_scores_tell_parameters_apart(by_ones):
-    """Else it would prove little that they agree."""
+def test_the_scores_are_neither_0_nor_1(by_ones):
+    """Otherwise it would prove little that they agree."""
     assert 0 < by_ones["accuracy"] < 1 and by_ones["macro_f1"] > 0.2
     assert list(by_ones) == ["loss", "accuracy", "macro_f1", "mcc"]
 
 
-def test_numbers_are_scored_alike_too(tokenizer):
+def test_scores_of_numbers_do_not_depend_on_batch_size_or_devices(tokenizer):
     """Correlations are of float32 values, so they agree as closely as those."""
-    found = []
-    for options in ({"batch_size": 5}, {"mesh": MeshConfig(data=2)}):
-        config = config_of(regression=True, **options)
-        found.append(scores(tokenizer, config))
-    assert found[0] == pytest.approx(found[1], abs=1e-6)
-    assert list(found[0]) == ["loss", "pearson", "spearman", "mean_squared_error"]
-    assert found[0]["loss"] == pytest.approx(found[0]["mean_squared_error"], rel=1e-5)
+    one, other = (
+        scores(tokenizer, config_of(regression=True, **options))
+        for options in ({"batch_size": 5}, {"mesh": MeshConfig(data=2)})
+    )
+    assert one == pytest.approx(other, abs=1e-6)
+    assert list(one) == ["loss", "pearson", "spearman", "mean_squared_error"]
+    assert one["loss"] == pytest.approx(one["mean_squared_error"], rel=1e-5)
 
 
 def test_the_best_checkpoint_is_that_of_the_first_score(tokenizer):
-    merit = task_of(tokenizer, config_of()).merit
-    assert merit({"loss": 9.0, "f1": 0.5, "accuracy": 0.75}) == 0.5
+    task = task_of(tokenizer, config_of())
+    assert task.selection_score({"loss": 9.0, "f1": 0.5, "accuracy": 0.75}) == 0.5
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 16])
@@ -156,8 +151,8 @@ def test_every_example_is_evaluated_once(batch_size, tokenizer):
     assert sorted(rows[rows >= 0]) == list(range(VALIDATION))
     assert {len(batch["row"]) for batch in batches} == {batch_size}
     assert len({batch["tokens"].shape for batch in batches}) == 2
-    nobody = np.concatenate([batch["end"] for batch in batches]) == 0
-    np.testing.assert_array_equal(nobody, rows < 0)
+    is_padding = np.concatenate([batch["end"] for batch in batches]) == 0
+    np.testing.assert_array_equal(is_padding, rows < 0)
 
 
 def test_microbatches_are_evaluated_one_by_one(tokenizer):
@@ -171,23 +166,36 @@ def test_a_batch_is_made_of_the_examples_that_are_logged(tokenizer):
     task = task_of(tokenizer, config_of())
     for step in range(12):
         batch = task.batch(step)
-        np.testing.assert_array_equal(batch["row"], task.examples(step))
+        np.testing.assert_array_equal(batch["row"], task.row_numbers(step))
         assert batch["end"].max() <= batch["tokens"].shape[1]
-        assert task.tokens(batch) == batch["end"].sum()
+        assert task.num_tokens(batch) == batch["end"].sum()
 
 
 def test_hosts_share_each_batch(tokenizer):
-    """What two hosts read, side by side, is what one would read."""
+    """The batches of two hosts, concatenated, are those of one host alone."""
     config = config_of()
     alone = task_of(tokenizer, config)
     hosts = [task_of(tokenizer, config, host, 2) for host in range(2)]
     for step in range(4):
-        shares = [host.batch(step)["tokens"] for host in hosts]
+        parts = [host.batch(step)["tokens"] for host in hosts]
         np.testing.assert_array_equal(
-            np.concatenate(shares), alone.batch(step)["tokens"]
+            np.concatenate(parts), alone.batch(step)["tokens"]
         )
     both = zip(*(host.evaluation_batches() for host in hosts), strict=True)
-    for batch, shares in zip(alone.evaluation_batches(), both, strict=True):
-        rows = np.concatenate([share["row"] for share in shares])
+    for batch, parts in zip(alone.evaluation_batches(), both, strict=True):
+        rows = np.concatenate([part["row"] for part in parts])
         np.testing.assert_array_equal(rows, batch["row"])
     assert hosts[0].flops(hosts[0].batch(0)) == alone.flops(alone.batch(0))
+
+
+def test_count_is_that_of_the_loss_whatever_is_corrupted(tokenizer):
+    """Fine-tuning corrupts nothing; `count` needs no scores."""
+    task = task_of(tokenizer, config_of())
+    batch = jax.tree.map(jax.numpy.asarray, task.batch(0))
+    assert task.corrupt(batch, jax.random.key(0)) is batch
+    params = state_of(False).params
+    sums = jax.jit(task.loss)(params, batch, jax.random.key(1))
+    assert {name: float(count) for name, (_, count) in sums.items()} == {"loss": 8.0}
+    assert {name: float(count) for name, count in task.count(batch).items()} == {
+        "loss": 8.0
+    }

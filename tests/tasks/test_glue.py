@@ -10,9 +10,10 @@ from bert_jax.cli.finetuning import GLUE as NAMES
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.finetuning import GlueName
 from bert_jax.tasks import glue
+from bert_jax.tasks.finetuning_task import Predictions
 from bert_jax.tasks.glue import GLUE, read_glue
-from bert_jax.tasks.text_classification import TEXT_CLASSIFICATION, TEXT_REGRESSION
-from bert_jax.tasks.texts import TextRecord
+from bert_jax.tasks.text_classification import TextTask
+from bert_jax.tasks.texts import TextExample
 
 PARSES = "sentence1_binary_parse sentence2_binary_parse sentence1_parse sentence2_parse"
 MNLI = f"index promptID pairID genre {PARSES} sentence1 sentence2"
@@ -68,8 +69,10 @@ COLA = "source label mark sentence"
 
 
 def table(name: str, header: str, labelled: bool) -> str:
-    """Two rows; what stands in other columns is a label of none."""
-    columns = [each.replace("_S", " S").replace("_I", " I") for each in header.split()]
+    """Two rows; the values of other columns are no labels."""
+    columns = [
+        column.replace("_S", " S").replace("_I", " I") for column in header.split()
+    ]
     lines = ["\t".join(columns)] if columns else []
     columns = columns or COLA.split()
     for texts, label in zip(TEXTS[name], LABELS[name], strict=True):
@@ -103,13 +106,18 @@ def official(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def problem(name):
-    return TEXT_REGRESSION if name == "stsb" else TEXT_CLASSIFICATION
+def model_of(name):
+    kind = "regression" if name == "stsb" else "single_label_classification"
+    return BertConfig.tiny(
+        head="sequence_classification",
+        labels=GLUE[name].labels or ("score",),
+        problem_type=kind,
+    )
 
 
-def read(name, path, part):
-    config = ExamplesConfig(path=str(path), glue=name)
-    return problem(name).read(part, config)
+def task(name, path):
+    data = ExamplesConfig(path=str(path), glue=name)
+    return TextTask(data, model_of(name), is_regression=name == "stsb")
 
 
 def test_there_are_nine_tasks():
@@ -121,23 +129,24 @@ def test_there_are_nine_tasks():
 @pytest.mark.parametrize("part", ["train", "validation", "test"])
 @pytest.mark.parametrize("of_all", [True, False])
 def test_the_official_layout(name, part, of_all, official):
-    path = official if of_all else official / GLUE[name].folder
-    found = read(name, path, part)
+    own = task(name, official if of_all else official / GLUE[name].folder)
+    examples = own.read(part)
     groups = [""] if name != "mnli" or part == "train" else ["", "mismatched"]
-    assert [each.texts for each in found] == TEXTS[name] * len(groups)
-    known = LABELS[name] if part != "test" else [None, None]
-    assert [each.label for each in found] == known * len(groups)
-    assert [each.group for each in found] == [g for g in groups for _ in range(2)]
+    assert [example.texts for example in examples] == TEXTS[name] * len(groups)
+    labels = LABELS[name] if part != "test" else [None, None]
+    assert [example.label for example in examples] == labels * len(groups)
+    assert [example.group for example in examples] == [
+        group for group in groups for _ in range(2)
+    ]
     first = 1 if name == "cola" and part != "test" else 2
-    assert found[0].where.endswith(f"line {first}")
-    assert problem(name).labelled(found[0]) == (part != "test")
+    assert examples[0].where.endswith(f"line {first}")
+    assert own.has_label(examples[0]) == (part != "test")
 
 
 @pytest.mark.parametrize("name", GLUE)
 def test_classes_in_the_order_of_glue(name, official):
-    config = ExamplesConfig(path=str(official), glue=name)
-    labels = problem(name).labels(read(name, official, "train"), config)
-    assert labels == {
+    own = task(name, official)
+    assert own.labels(own.read("train")) == {
         "stsb": ("score",),
         "mnli": ("contradiction", "entailment", "neutral"),
         "qnli": ("entailment", "not_entailment"),
@@ -145,22 +154,14 @@ def test_classes_in_the_order_of_glue(name, official):
     }.get(name, ("0", "1"))
 
 
-def model_of(name):
-    kind = "regression" if name == "stsb" else "single_label_classification"
-    return BertConfig.tiny(
-        head="sequence_classification",
-        labels=GLUE[name].labels or ("score",),
-        problem_type=kind,
-    )
-
-
-def right(record: TextRecord) -> dict[str, Any]:
-    key = "value" if isinstance(record.label, float) else "label"
-    return {key: record.label}
+def right(example: TextExample) -> dict[str, Any]:
+    """The prediction that is right for an example."""
+    key = "value" if isinstance(example.label, float) else "label"
+    return {key: example.label}
 
 
 @pytest.mark.parametrize(
-    ("name", "scores"),
+    ("name", "names"),
     [
         ("cola", ["mcc"]),
         ("sst2", ["accuracy"]),
@@ -173,23 +174,21 @@ def right(record: TextRecord) -> dict[str, Any]:
         ("wnli", ["accuracy"]),
     ],
 )
-def test_the_official_scores_in_their_order(name, scores, official):
-    config = ExamplesConfig(path=str(official), glue=name)
-    records = read(name, official, "validation")
-    found = problem(name).score(
-        records, [right(each) for each in records], model_of(name), config
-    )
-    assert list(found) == scores
-    assert list(found.values()) == pytest.approx([1.0] * len(scores))
+def test_the_official_scores_in_their_order(name, names, official):
+    own = task(name, official)
+    examples = own.read("validation")
+    scores = own.score(Predictions(examples, list(map(right, examples))))
+    assert list(scores) == names
+    assert list(scores.values()) == pytest.approx([1.0] * len(names))
 
 
 def test_mnli_scores_each_half_by_itself(official):
-    config = ExamplesConfig(path=str(official), glue="mnli")
-    records = read("mnli", official, "validation")
-    said = [right(each) for each in records]
-    said[2] = {"label": "entailment"}  # of the mismatched half
-    found = TEXT_CLASSIFICATION.score(records, said, model_of("mnli"), config)
-    assert found == {"accuracy": 1.0, "accuracy_mismatched": 0.5}
+    own = task("mnli", official)
+    examples = own.read("validation")
+    values = list(map(right, examples))
+    values[2] = {"label": "entailment"}  # of the mismatched half
+    scores = own.score(Predictions(examples, values))
+    assert scores == {"accuracy": 1.0, "accuracy_mismatched": 0.5}
 
 
 SUBMISSIONS = {
@@ -210,10 +209,9 @@ SUBMISSIONS = {
 
 @pytest.mark.parametrize("name", GLUE)
 def test_submission_files(name, official, tmp_path):
-    config = ExamplesConfig(path=str(official), glue=name)
-    said = [right(each) for each in read(name, official, "validation")]
-    records = read(name, official, "test")
-    names = problem(name).write(records, said, model_of(name), config, tmp_path)
+    own = task(name, official)
+    values = list(map(right, own.read("validation")))
+    names = own.write(Predictions(own.read("test"), values), tmp_path)
     assert sorted(names) == sorted(path.name for path in tmp_path.iterdir())
     for file, cells in SUBMISSIONS[name].items():
         lines = ["index\tprediction", *(f"{i}\t{c}" for i, c in enumerate(cells))]
@@ -226,8 +224,8 @@ def test_broken_rows_of_qqp_are_left_out_and_counted(official, tmp_path):
     broken = "9\t1\t2\tcut off\n10\t1\t2\t\tNo first?\t0\n11\t1\t2\tWho?\t \t1\n"
     (tmp_path / "train.tsv").write_text(text + broken)
     with pytest.warns(UserWarning, match=r"train.tsv: 3 rows lack .* is line 4\."):
-        found = read("qqp", tmp_path, "train")
-    assert [each.texts for each in found] == TEXTS["qqp"]
+        examples = task("qqp", tmp_path).read("train")
+    assert [example.texts for example in examples] == TEXTS["qqp"]
 
 
 def test_no_row_of_a_test_is_left_out(official, tmp_path):
@@ -236,14 +234,14 @@ def test_no_row_of_a_test_is_left_out(official, tmp_path):
     path = tmp_path / "test.tsv"
     path.write_text(text + "2\tcut off\n")
     with pytest.raises(ValueError, match="test.tsv, line 4 has 2 fields"):
-        read("qqp", tmp_path, "test")
+        task("qqp", tmp_path).read("test")
     path.write_text(text + "2\t\tNo first?\n")
     with pytest.raises(ValueError, match="test.tsv, line 4: question1 is empty"):
-        read("qqp", tmp_path, "test")
+        task("qqp", tmp_path).read("test")
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "says"),
+    ("name", "change", "message"),
     [
         ("sst2", lambda t: t + "no label\n", "train.tsv, line 4 has 1 fields and must"),
         (
@@ -259,26 +257,26 @@ def test_no_row_of_a_test_is_left_out(official, tmp_path):
         ("mnli", lambda t: t.replace("neutral\n", "-\n"), "'-' is none of the classes"),
     ],
 )
-def test_broken_files(name, change, says, official, tmp_path):
+def test_broken_files(name, change, message, official, tmp_path):
     file = official / GLUE[name].folder / "train.tsv"
     (tmp_path / "train.tsv").write_text(change(file.read_text()))
-    config = ExamplesConfig(path=str(tmp_path), glue=name)
-    with pytest.raises(ValueError, match=says):
-        records = read(name, tmp_path, "train")
-        problem(name).labels(records, config)
-        problem(name).check(records, model_of(name), str(tmp_path))
+    own = task(name, tmp_path)
+    with pytest.raises(ValueError, match=message):
+        examples = own.read("train")
+        own.labels(examples)
+        own.check(examples)
 
 
 def test_a_file_that_is_not_there(tmp_path):
-    says = "has neither RTE/train.tsv nor train.tsv; it must be the folder of rte or"
+    message = "has neither RTE/train.tsv nor train.tsv; it must be the folder of rte or"
     for path in (tmp_path, tmp_path / "none"):
-        with pytest.raises(FileNotFoundError, match=says):
+        with pytest.raises(FileNotFoundError, match=message):
             read_glue("rte", str(path), "train")
 
 
 def test_a_path_without_a_task(tmp_path):
     with pytest.raises(ValueError, match="no task of GLUE is named; name one, as in"):
-        TEXT_CLASSIFICATION.read("train", ExamplesConfig(path=str(tmp_path)))
+        TextTask(ExamplesConfig(path=str(tmp_path))).read("train")
 
 
 @pytest.mark.parametrize("name", GLUE)
@@ -286,10 +284,10 @@ def test_tfds(name, monkeypatch):
     """Rows as TFDS has them: numbers for classes, -1 where they are not public."""
     columns = {"mnli": ("premise", "hypothesis"), "mrpc": ("sentence1", "sentence2")}
     order = {"mnli": ("entailment", "neutral", "contradiction")}
-    asked = []
+    opened = []
 
     def rows(dataset, split):
-        asked.append((dataset, split))
+        opened.append((dataset, split))
         for texts, label in zip(TEXTS[name], LABELS[name], strict=True):
             classes = order.get(name, GLUE[name].labels)
             number = classes.index(label) if classes else np.float32(label).item()
@@ -299,12 +297,12 @@ def test_tfds(name, monkeypatch):
 
     monkeypatch.setattr(glue, "tfds_rows", rows)
     for part in ("train", "validation", "test"):
-        asked.clear()
-        found = read(name, f"tfds:glue/{name}", part)
+        opened.clear()
+        examples = task(name, f"tfds:glue/{name}").read(part)
         ends = ["_matched", "_mismatched"] if name == "mnli" else [""]
         ends = ends if part != "train" else [""]
-        assert asked == [(f"glue/{name}", part + end) for end in ends]
-        known = LABELS[name] if part != "test" else [None, None]
-        assert [each.label for each in found] == known * len(ends)
-        assert [each.texts for each in found] == TEXTS[name] * len(ends)
-        assert found[1].where == f"tfds:glue/{name}, example 2 of {part + ends[0]}"
+        assert opened == [(f"glue/{name}", part + end) for end in ends]
+        labels = LABELS[name] if part != "test" else [None, None]
+        assert [example.label for example in examples] == labels * len(ends)
+        assert [example.texts for example in examples] == TEXTS[name] * len(ends)
+        assert examples[1].where == f"tfds:glue/{name}, example 2 of {part + ends[0]}"

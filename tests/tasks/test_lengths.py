@@ -6,8 +6,8 @@ import pytest
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.inference.evaluation import default_examples_config
 from bert_jax.inference.predictor import Predictor
+from bert_jax.model.bert import init_params
 from bert_jax.tasks.class_names import similar_label_warnings
-from bert_jax.tasks.finetuning import initial_params
 from bert_jax.tasks.lengths import fit_lengths, fitted_lengths
 from bert_jax.tokenization import Tokenizer
 
@@ -19,7 +19,7 @@ def lengths(data: ExamplesConfig) -> tuple[int, int, int]:
 @pytest.mark.parametrize(
     ("options", "positions", "expected"),
     [
-        # What goes with the model stays.
+        # A length that fits the model is kept.
         ({"max_length": 384}, 512, (384, 64, 128)),
         ({"max_length": 195}, 512, (195, 64, 128)),
         # 128 positions leave 61 tokens for the document: half of them.
@@ -28,7 +28,7 @@ def lengths(data: ExamplesConfig) -> tuple[int, int, int]:
         ({}, 64, (64, 32, 14)),
         ({}, 32, (32, 16, 6)),
         ({}, 8, (8, 4, 1)),
-        # What was named stays, and is refused later if it does not fit.
+        # A length that was given is kept, and is refused later if it does not fit.
         ({"max_length": 64}, 32, (64, 32, 14)),
         ({"max_length": 96, "document_stride": 20}, 96, (96, 64, 20)),
         ({"document_stride": 99}, 64, (64, 32, 99)),
@@ -42,9 +42,9 @@ def test_f2_lengths_follow_the_model(options, positions, expected):
 
 
 @pytest.mark.parametrize("positions", [8, 16, 32, 64, 96, 128, 200, 256, 512, 2048])
-def test_f2_a_model_that_was_imported_can_be_asked(positions):
-    most, query, stride = lengths(default_examples_config(positions))
-    assert most == positions and 1 <= stride <= most - query - 3
+def test_f2_an_imported_model_can_predict(positions):
+    max_length, query, stride = lengths(default_examples_config(positions))
+    assert max_length == positions and 1 <= stride <= max_length - query - 3
 
 
 def test_f2_a_model_of_128_positions_answers(tokenizer_directory):
@@ -57,11 +57,11 @@ def test_f2_a_model_of_128_positions_answers(tokenizer_directory):
         max_position_embeddings=128,
         head="question_answering",
     )
-    params = jax.jit(lambda key: initial_params(model, key))(jax.random.key(0))
+    params = jax.jit(lambda key: init_params(model, key))(jax.random.key(0))
     context = "The judge reads a letter in the garden. " * 40
     assert len(tokenizer.encode(context).ids) > 256
-    found = Predictor(model, params, tokenizer).answer("Who reads?", context)
-    assert found["answer"] == context[found["start"] : found["end"]] != ""
+    answer = Predictor(model, params, tokenizer).answer("Who reads?", context)
+    assert answer["answer"] == context[answer["start"] : answer["end"]] != ""
 
 
 def test_what_changed_is_named():
@@ -75,8 +75,8 @@ def test_what_changed_is_named():
     "labels",
     [("a", " a"), ("a", "A"), ("a b", "a  b"), ("é", "e\u0301"), ("ss", "ß")],
 )
-def test_b2_classes_that_differ_in_nothing_one_sees(labels):
-    """B2: they stay two classes, and a line says so."""
+def test_b2_classes_that_look_the_same(labels):
+    """B2: they are two classes, and a line warns of it."""
     (line,) = similar_label_warnings(labels)
     assert f"The classes {labels[0]!a} and {labels[1]!a} differ in white space" in line
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.tasks.choices import Choice
-from bert_jax.tasks.multiple_choice import MULTIPLE_CHOICE as PROBLEM
+from bert_jax.tasks.finetuning_task import Predictions, Split, SplitOutputs, Splits
+from bert_jax.tasks.multiple_choice import MultipleChoiceTask
 from bert_jax.tasks.tables import Row
 from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer
 
@@ -29,19 +30,31 @@ SWAG_COLUMNS = (
 )
 
 
+def task(**options):
+    return MultipleChoiceTask(ExamplesConfig(**options), MODEL)
+
+
 def read(tmp_path, text, name="a.csv", **options):
     path = tmp_path / name
     path.write_text(text, "utf-8")
-    return PROBLEM.read(str(path), ExamplesConfig(**options))
+    return task(**options).read(str(path))
 
 
-def readable(examples, row):
-    part = slice(examples.starts[row], examples.starts[row + 1])
-    return " ".join(TOKENIZER.tokens(examples.tokens[part]))
+def readable(tokenized, row):
+    part = slice(tokenized.starts[row], tokenized.starts[row + 1])
+    return " ".join(TOKENIZER.tokens(tokenized.tokens[part]))
 
 
-def encode(records, **options):
-    return PROBLEM.encode(records, TOKENIZER, MODEL, ExamplesConfig(**options))
+def tokenize(examples, **options):
+    return task(**options).tokenize(examples, TOKENIZER)
+
+
+def ideal_predictions(examples, tokenized):
+    """The predictions of a model that gives each right choice probability 1."""
+    ideal = np.eye(tokenized.choices, dtype=np.float32)[tokenized.by_example["label"]]
+    rows = [{"probabilities": probabilities} for probabilities in ideal]
+    values = task().predict(SplitOutputs(Split(examples, tokenized), rows))
+    return Predictions(examples, values)
 
 
 def test_swag(tmp_path):
@@ -57,8 +70,8 @@ def test_swag(tmp_path):
 
 def test_swags_test_file_has_no_labels(tmp_path):
     columns = SWAG_COLUMNS.removesuffix(",label")
-    (found,) = read(tmp_path, f"{columns}\n0,v,1,A. B,A.,B,gold,a,b,c,d\n")
-    assert found.label is None and not PROBLEM.labelled(found)
+    (example,) = read(tmp_path, f"{columns}\n0,v,1,A. B,A.,B,gold,a,b,c,d\n")
+    assert example.label is None and not task().has_label(example)
 
 
 def test_codah(tmp_path):
@@ -163,113 +176,118 @@ def test_files_that_are_refused(tmp_path, name, text, message):
 
 
 def test_parts_of_a_directory(tmp_path):
-    config = ExamplesConfig(path=str(tmp_path))
+    published = task(path=str(tmp_path))
     for name in ("train", "val"):
         row = f"0,v,1,A,{name},B,gold,a,b,c,d,0"
         (tmp_path / f"{name}.csv").write_text(f"{SWAG_COLUMNS}\n{row}\n")
-    assert PROBLEM.read("train", config)[0].context == "train"
-    assert PROBLEM.read("validation", config)[0].context == "val"
+    assert published.read("train")[0].context == "train"
+    assert published.read("validation")[0].context == "val"
     with pytest.raises(FileNotFoundError, match="looked for test.csv, test.jsonl. Ren"):
-        PROBLEM.read("test", config)
+        published.read("test")
     with pytest.raises(FileNotFoundError, match="b.tsv is not a file"):
-        PROBLEM.read(str(tmp_path / "b.tsv"), ExamplesConfig())
+        task().read(str(tmp_path / "b.tsv"))
 
 
 def test_labels_that_number_no_choice():
-    records = [
+    examples = [
         Choice("a", ("b", "c"), label=1),
         Choice("a", ("b", "c"), label=2, where="dev.csv, line 3"),
     ]
-    rule = "^dev.csv, line 3: label=2 must be from 0 to 1, the number of the right"
-    with pytest.raises(ValueError, match=rule):
-        PROBLEM.check(records, MODEL, "dev.csv")
-    with pytest.raises(ValueError, match=rule):
-        PROBLEM.labels(records, ExamplesConfig())
-    assert PROBLEM.labels(records[:1], ExamplesConfig()) == ()
+    message = "^dev.csv, line 3: label=2 must be from 0 to 1, the number of the right"
+    with pytest.raises(ValueError, match=message):
+        task().check(examples)
+    with pytest.raises(ValueError, match=message):
+        task().labels(examples)
+    assert task().labels(examples[:1]) == ()
     unknown = [Choice("a", ("b", "c"), where="train.csv, line 2")]
-    PROBLEM.check(unknown, MODEL, "train.csv")
+    task().check(unknown)
     with pytest.raises(ValueError, match="^train.csv, line 2 has no label. To learn, "):
-        PROBLEM.labels(unknown, ExamplesConfig())
+        task().labels(unknown)
 
 
 def test_a_choice_is_a_row():
-    records = [
+    examples = [
         Choice("a b", ("c", "d e"), label=1),
         Choice("f", ("g", "h"), "a b"),
     ]
-    examples = encode(records)
-    assert [readable(examples, row) for row in range(4)] == [
+    tokenized = tokenize(examples)
+    assert [readable(tokenized, row) for row in range(4)] == [
         "[CLS] a b [SEP] c [SEP]",
         "[CLS] a b [SEP] d e [SEP]",
         "[CLS] f [SEP] a b g [SEP]",
         "[CLS] f [SEP] a b h [SEP]",
     ]
-    assert examples.second.tolist() == [4, 4, 3, 3]
-    assert examples.by_example["label"].tolist() == [1, -1]
-    assert examples.by_example["label"].dtype == np.int32
-    assert examples.record.tolist() == [0, 1] and len(examples) == 2
-    assert examples.choices == 2 and examples.lengths.tolist() == [7, 7]
-    assert examples.gather(np.array([1, -1]), 8)["tokens"].shape == (2, 2, 8)
+    assert tokenized.second.tolist() == [4, 4, 3, 3]
+    assert tokenized.by_example["label"].tolist() == [1, -1]
+    assert tokenized.by_example["label"].dtype == np.int32
+    assert tokenized.record.tolist() == [0, 1] and len(tokenized) == 2
+    assert tokenized.choices == 2 and tokenized.lengths.tolist() == [7, 7]
+    assert tokenized.gather(np.array([1, -1]), 8)["tokens"].shape == (2, 2, 8)
 
 
 def test_the_longer_text_is_cut_first():
-    records = [Choice("a b c d e f", ("g h", "g h a b c d e"))]
-    examples = encode(records, max_length=9)
-    assert readable(examples, 0) == "[CLS] a b c d [SEP] g h [SEP]"
-    assert readable(examples, 1) == "[CLS] a b c [SEP] g h a [SEP]"
+    examples = [Choice("a b c d e f", ("g h", "g h a b c d e"))]
+    tokenized = tokenize(examples, max_length=9)
+    assert readable(tokenized, 0) == "[CLS] a b c d [SEP] g h [SEP]"
+    assert readable(tokenized, 1) == "[CLS] a b c [SEP] g h a [SEP]"
+    warnings = task(max_length=9).warnings(Split(examples, tokenized))
+    assert warnings == ["cut to 9 tokens: 1 of 1 questions"]
+    assert task().warnings(Split(examples, tokenize(examples))) == []
     short = BertConfig.tiny(max_position_embeddings=8)
-    examples = PROBLEM.encode(records, TOKENIZER, short, ExamplesConfig())
-    assert examples.lengths.tolist() == [8]
+    tokenized = MultipleChoiceTask(ExamplesConfig(), short).tokenize(
+        examples, TOKENIZER
+    )
+    assert tokenized.lengths.tolist() == [8]
 
 
-def test_what_a_user_asks_about():
+def test_an_example_to_predict():
     row = Row({"context": "a", "choices": ["b", "c"], "question": "d"}, "line 1")
-    found = PROBLEM.record(row, ExamplesConfig())
-    assert found == Choice("a", ("b", "c"), "d", None, "line 1")
-    assert PROBLEM.labelled(Choice("a", ("b", "c"), label=0))
-    assert PROBLEM.group(found) == "a"
+    example = task().example_without_label(row)
+    assert example == Choice("a", ("b", "c"), "d", None, "line 1")
+    assert task().has_label(Choice("a", ("b", "c"), label=0))
+    assert task().group(example) == "a"
 
 
 def test_loss_is_summed_over_questions_with_a_label():
     scores = jnp.log(jnp.array([[0.5, 0.25, 0.25], [0.8, 0.1, 0.1], [1, 1, 1]]))
-    total, count = PROBLEM.loss(MODEL, scores, {"label": jnp.array([2, 0, -1])})
+    batch = {"label": jnp.array([2, 0, -1])}
+    total, count = task().loss(scores, batch)
     assert total == pytest.approx(np.log(4) - np.log(0.8), rel=1e-6)
-    assert count == 2
+    assert count == task().count(batch) == 2
 
 
 def test_predictions_scores_and_the_file(tmp_path):
     scores = jnp.log(jnp.array([[0.2, 0.7, 0.1], [0.5, 0.3, 0.2], [0.1, 0.2, 0.7]]))
-    found = jax.jit(lambda s: PROBLEM.outputs(MODEL, s, {}))(scores)["probabilities"]
-    records = [
+    probabilities = jax.jit(task().outputs)(scores)["probabilities"]
+    examples = [
         Choice("a", ("b", "c", "d"), label=1),
         Choice("a", ("b", "c", "d"), label=2),
         Choice("a", ("b", "c", "d")),
     ]
-    config = ExamplesConfig()
-    outputs = [{"probabilities": np.asarray(each)} for each in found]
-    predictions = PROBLEM.predict(records, encode(records), outputs, MODEL, config)
-    assert [each["choice"] for each in predictions] == [1, 0, 2]
-    assert predictions[0]["probabilities"] == pytest.approx([0.2, 0.7, 0.1])
-    assert json.loads(json.dumps(predictions)) == predictions
-    assert PROBLEM.score(records, predictions, MODEL, config) == {"accuracy": 0.5}
-    names = PROBLEM.write(records, predictions, MODEL, config, tmp_path)
-    assert names == ["predictions.csv"]
+    rows = [{"probabilities": np.asarray(row)} for row in probabilities]
+    split = Split(examples, tokenize(examples))
+    values = task().predict(SplitOutputs(split, rows))
+    assert [value["choice"] for value in values] == [1, 0, 2]
+    assert values[0]["probabilities"] == pytest.approx([0.2, 0.7, 0.1])
+    assert json.loads(json.dumps(values)) == values
+    predictions = Predictions(examples, values)
+    assert task().score(predictions) == {"accuracy": 0.5}
+    assert task().write(predictions, tmp_path) == ["predictions.csv"]
     assert (tmp_path / "predictions.csv").read_bytes() == b"pred\n1\n0\n2\n"
     with pytest.raises(ValueError, match="have no label; there is nothing to score by"):
-        PROBLEM.score(records[2:], predictions[2:], MODEL, config)
+        task().score(Predictions(examples[2:], values[2:]))
 
 
-def test_what_a_model_must_beat():
-    def labelled(*numbers):
-        return [Choice("a", ("b", "c", "d"), label=number) for number in numbers]
+def test_baselines():
+    def examples(*labels):
+        return [Choice("a", ("b", "c", "d"), label=label) for label in labels]
 
-    train = labelled(2, 0, 2, 1)
-    assert PROBLEM.baseline(train, labelled(2, 2, 0)) == (
-        "majority position (2)",
-        2 / 3,
-    )
-    assert PROBLEM.baseline(train, labelled(0, 0, 1)) == ("chance", 1 / 3)
-    assert PROBLEM.baseline(labelled(1, 0), labelled(0))[0] == "majority position (0)"
+    train = examples(2, 0, 2, 1)
+    majority = task().baseline(Splits(train, examples(2, 2, 0)))
+    assert majority == ("majority position (2)", 2 / 3)
+    assert task().baseline(Splits(train, examples(0, 0, 1))) == ("chance", 1 / 3)
+    first = task().baseline(Splits(examples(1, 0), examples(0)))
+    assert first[0] == "majority position (0)"
 
 
 TEXTS = st.lists(st.sampled_from(LETTERS), min_size=1, max_size=30).map(" ".join)
@@ -283,39 +301,32 @@ QUESTIONS = st.lists(
 
 
 @given(QUESTIONS, st.integers(2, 5), st.sampled_from([8, 16, 128]))
-def test_rows_are_no_longer_than_asked_and_ideal_outputs_score_1(drawn, number, length):
-    records = [
+def test_rows_are_no_longer_than_max_length_and_ideal_outputs_score_1(
+    drawn, number, length
+):
+    examples = [
         Choice(context, tuple(choices[:number]), question, len(context) % number)
         for context, choices, question in drawn
     ]
-    examples = encode(records, max_length=length)
-    assert examples.lengths.max() <= length
-    assert len(examples.second) == len(records) * number
-    ends = examples.tokens[examples.starts[1:] - 1]
-    middles = examples.tokens[examples.starts[:-1] + examples.second - 1]
+    tokenized = tokenize(examples, max_length=length)
+    assert tokenized.lengths.max() <= length
+    assert len(tokenized.second) == len(examples) * number
+    ends = tokenized.tokens[tokenized.starts[1:] - 1]
+    middles = tokenized.tokens[tokenized.starts[:-1] + tokenized.second - 1]
     assert (ends == TOKENIZER.sep_id).all() and (middles == TOKENIZER.sep_id).all()
-    ideal = np.eye(number, dtype=np.float32)[examples.by_example["label"]]
-    outputs = [{"probabilities": each} for each in ideal]
-    config = ExamplesConfig()
-    found = PROBLEM.predict(records, examples, outputs, MODEL, config)
-    assert PROBLEM.score(records, found, MODEL, config) == {"accuracy": 1.0}
+    predictions = ideal_predictions(examples, tokenized)
+    assert task().score(predictions) == {"accuracy": 1.0}
 
 
 @pytest.mark.skipif(not CODAH.exists(), reason="needs the CODAH file")
 def test_ideal_outputs_on_real_data():
-    config = ExamplesConfig(max_length=32)
-    records = PROBLEM.read(str(CODAH), config)
-    assert len(records) == 2776 and PROBLEM.labels(records, config) == ()
-    assert [sum(r.label == i for r in records) for i in range(4)] == [
-        689,
-        684,
-        697,
-        706,
-    ]
-    examples = PROBLEM.encode(records, TOKENIZER, MODEL, config)
-    ideal = np.eye(4, dtype=np.float32)[examples.by_example["label"]]
-    outputs = [{"probabilities": each} for each in ideal]
-    found = PROBLEM.predict(records, examples, outputs, MODEL, config)
-    assert PROBLEM.score(records, found, MODEL, config) == {"accuracy": 1.0}
-    name, share = PROBLEM.baseline(records, records)
-    assert name == "majority position (3)" and share == 706 / 2776
+    codah = task(max_length=32)
+    examples = codah.read(str(CODAH))
+    assert len(examples) == 2776 and codah.labels(examples) == ()
+    counts = [sum(example.label == i for example in examples) for i in range(4)]
+    assert counts == [689, 684, 697, 706]
+    tokenized = codah.tokenize(examples, TOKENIZER)
+    predictions = ideal_predictions(examples, tokenized)
+    assert codah.score(predictions) == {"accuracy": 1.0}
+    name, value = codah.baseline(Splits(examples, examples))
+    assert name == "majority position (3)" and value == 706 / 2776

@@ -25,7 +25,7 @@ PAIR_SCORES = {
 
 @pytest.fixture(scope="module", params=PAIR_SCORES)
 def prepared(request, corpus, tokenizer_directory, tmp_path_factory):
-    """The corpus of all tests with other pairs: the kind, and the dataset's path."""
+    """The tests' corpus with each kind of pairs: the kind, and the dataset's path."""
     output = tmp_path_factory.mktemp(request.param) / "rows"
     prepare(
         PrepareConfig(
@@ -91,9 +91,9 @@ def test_a_dataset_of_other_pairs_is_refused(prepared, small_config, tmp_path):
 
 @pytest.fixture(scope="module")
 def packed(corpus, tokenizer_directory, tmp_path_factory):
-    """The corpus of all tests with several pairs in a row of 64, and as unpacked."""
+    """The tests' corpus in rows of 64 with several pairs each, and unpacked."""
     folder = tmp_path_factory.mktemp("packed")
-    found = []
+    datasets = []
     for pack in (True, False):
         config = PrepareConfig(
             input=(str(corpus / "*.txt"),),
@@ -105,8 +105,8 @@ def packed(corpus, tokenizer_directory, tmp_path_factory):
             workers=1,
         )
         prepare(config)
-        found.append(open_dataset(config.output))
-    return found
+        datasets.append(open_dataset(config.output))
+    return datasets
 
 
 def for_packed(small_config, dataset):
@@ -134,41 +134,62 @@ def test_packed_rows_count_their_pairs_and_real_tokens(packed, small_config):
     for dataset in packed:
         config = resolve(for_packed(small_config, dataset), dataset)
         tasks.append(PretrainingTask(config, dataset))
-        params = jax.jit(tasks[-1].initialise)(jax.random.key(0))
+        params = jax.jit(tasks[-1].init_params)(jax.random.key(0))
         evaluate = jax.jit(functools.partial(tasks[-1].evaluate, params))
         batches = list(tasks[-1].evaluation_batches())
         sums = [evaluate(batch)[0] for batch in batches]
-        told = dataset.manifest["counts"]["validation"]
-        assert sum(float(s["nsp_loss"][1]) for s in sums) == told["pairs"]
-        assert sum(map(tasks[-1].tokens, batches)) == told["tokens"]
-        counts.append((len(batches), told["tokens"], told["pairs"]))
+        recorded = dataset.manifest["counts"]["validation"]
+        assert sum(float(s["nsp_loss"][1]) for s in sums) == recorded["pairs"]
+        assert sum(map(tasks[-1].num_tokens, batches)) == recorded["tokens"]
+        counts.append((len(batches), recorded["tokens"], recorded["pairs"]))
     (few, *one), (many, *other) = counts
     assert few < many and one == other
     batch = tasks[0].batch(0)
-    assert tasks[0].tokens(batch) == (batch["tokens"] > 0).sum()
-    rows, _ = jax.jit(tasks[0].draw)(batch, jax.random.key(0))
-    assert (np.asarray(rows.masked.pairs) > 0).sum() == tasks[0].tokens(batch)
+    assert tasks[0].num_tokens(batch) == (batch["tokens"] > 0).sum()
+    masked = jax.jit(tasks[0].corrupt)(batch, jax.random.key(0)).masked
+    pair_ids = np.asarray(masked.inputs.pair_ids)
+    assert (pair_ids > 0).sum() == tasks[0].num_tokens(batch)
+
+
+def test_counts_are_those_of_the_losses(prepared, small_config):
+    """Which they do not depend on: the gradient divides by them before the scores."""
+    pairs, path = prepared
+    dataset = open_dataset(path)
+    data = DataConfig(path=str(path), sequence_length=32)
+    config = resolve(dataclasses.replace(small_config, data=data), dataset)
+    task = PretrainingTask(config, dataset)
+    assert task.objective == (
+        "mlm_loss",
+        *(n for n in PAIR_SCORES[pairs] if "loss" in n),
+    )
+    params = jax.jit(task.init_params)(jax.random.key(0))
+    batch = jax.jit(task.corrupt)(task.batch(0), jax.random.key(1))
+    sums = jax.jit(task.loss)(params, batch, jax.random.key(2))
+    counts = {name: float(count) for name, count in task.count(batch).items()}
+    assert counts == {name: float(sums[name][1]) for name in task.objective}
+    assert all(count > 0 for count in counts.values())
 
 
 def test_microbatches_are_evaluated_one_by_one(dataset, small_config):
     """Accumulation is for what does not fit into memory at once."""
     config = resolve(small_config, dataset)
-    found = []
+    totals = []
     for microbatches in (1, 4):
-        parted = dataclasses.replace(config, microbatches=microbatches)
-        task = PretrainingTask(parted, dataset)
+        task = PretrainingTask(
+            dataclasses.replace(config, microbatches=microbatches), dataset
+        )
         params = jax.jit(task.init_params)(jax.random.key(0))
         evaluate = jax.jit(functools.partial(task.evaluate, params))
         batches = list(task.evaluation_batches())
         assert {len(batch["row"]) for batch in batches} == {8 // microbatches}
         sums = [evaluate(batch)[0]["mlm_loss"] for batch in batches]
-        found.append(np.array(sums).sum(0))
+        totals.append(np.array(sums).sum(0))
         assert len(task.batch(0)["row"]) == 8
     # The masks are those of the row, whatever batch it comes in.
-    np.testing.assert_allclose(*found, rtol=1e-6)
+    np.testing.assert_allclose(*totals, rtol=1e-6)
 
 
-def test_a_plan_shows_all_pairs_of_a_packed_row(packed, small_config):
+def test_a_dry_run_shows_all_pairs_of_a_packed_row(packed, small_config):
     dataset = packed[0]
     config = resolve(for_packed(small_config, dataset), dataset)
     task = PretrainingTask(config, dataset)

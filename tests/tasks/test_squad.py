@@ -1,4 +1,4 @@
-"""Question answering as a problem: what is learned, its loss and its scores."""
+"""Question answering as a task: what is learned, its loss and its scores."""
 
 import dataclasses
 
@@ -10,26 +10,27 @@ from squad_texts import CONTEXT, ask, perfect_outputs, tokenizer
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.model import ANSWERABLE_LABELS
-from bert_jax.tasks.squad import QUESTION_ANSWERING, notices
-from bert_jax.tasks.squad_rows import encode
+from bert_jax.tasks.finetuning_task import Predictions, Split, SplitOutputs, Splits
+from bert_jax.tasks.squad import QuestionAnsweringTask
 
-PROBLEM = QUESTION_ANSWERING
-MODEL = BertConfig(head="question_answering")
-MODEL2 = dataclasses.replace(MODEL, labels=ANSWERABLE_LABELS)
 CONFIG = ExamplesConfig(max_length=64, max_query_length=8, document_stride=16)
+MODEL = BertConfig(head="question_answering")
+TASK = QuestionAnsweringTask(CONFIG, MODEL)
+TASK2 = QuestionAnsweringTask(
+    CONFIG, dataclasses.replace(MODEL, labels=ANSWERABLE_LABELS)
+)
+"""Trained on SQuAD 2.0, whose questions may be unanswerable."""
 MISPLACED = dataclasses.replace(ask(id="m"), answers=(("Warsaw", 1),))
 UNLABELLED = dataclasses.replace(ask(id="u"), answers=())
 
 
-def test_a_model_may_say_that_there_is_no_answer_if_it_was_taught_so():
-    assert PROBLEM.labels([ask()], CONFIG) == ()
-    assert (
-        PROBLEM.labels([ask(), ask(None, "q2"), MISPLACED], CONFIG) == ANSWERABLE_LABELS
-    )
+def test_labels_tell_whether_questions_may_be_unanswerable():
+    assert TASK.labels([ask()]) == ()
+    assert TASK.labels([ask(), ask(None, "q2"), MISPLACED]) == ANSWERABLE_LABELS
 
 
 @pytest.mark.parametrize(
-    ("records", "options", "message"),
+    ("examples", "options", "message"),
     [
         (
             [ask()],
@@ -41,37 +42,39 @@ def test_a_model_may_say_that_there_is_no_answer_if_it_was_taught_so():
         ([ask(None)], {}, "none of 1 questions has an answer at its answer_start"),
     ],
 )
-def test_what_cannot_be_learned(records, options, message):
+def test_what_cannot_be_learned(examples, options, message):
+    task = QuestionAnsweringTask(dataclasses.replace(CONFIG, **options))
     with pytest.raises(ValueError, match=message):
-        PROBLEM.labels(records, dataclasses.replace(CONFIG, **options))
+        task.labels(examples)
 
 
 def test_questions_of_one_article_are_held_out_together():
-    records = [ask(), ask(id="b"), dataclasses.replace(ask(), title="")]
-    assert [PROBLEM.group(record) for record in records] == ["Curie", "Curie", CONTEXT]
+    examples = [ask(), ask(id="b"), dataclasses.replace(ask(), title="")]
+    groups = [TASK.group(example) for example in examples]
+    assert groups == ["Curie", "Curie", CONTEXT]
 
 
-def test_unanswerable_questions_need_a_model_that_knows_of_them():
-    PROBLEM.check([ask(), ask(None, "q2")], MODEL2, "dev.json")
-    PROBLEM.check([ask(), UNLABELLED], MODEL, "dev.json")
+def test_unanswerable_questions_need_a_model_that_was_trained_on_some():
+    TASK2.check([ask(), ask(None, "q2")])
+    TASK.check([ask(), UNLABELLED])
+    data = dataclasses.replace(CONFIG, validation="dev.json")
     message = "dev.json: question 'q2' is unanswerable, and the model was trained on"
     with pytest.raises(ValueError, match=message):
-        PROBLEM.check([ask(), ask(None, "q2")], MODEL, "dev.json")
+        QuestionAnsweringTask(data, MODEL).check([ask(), ask(None, "q2")])
 
 
-def test_what_is_left_out_is_said():
-    records = [ask(), MISPLACED, ask(id="long", question="who " * 9), UNLABELLED]
-    examples = encode(records, tokenizer(), MODEL, CONFIG)
-    assert notices(records, examples, CONFIG) == [
+def test_warnings_of_questions_that_are_left_out_or_cut():
+    examples = [ask(), MISPLACED, ask(id="long", question="who " * 9), UNLABELLED]
+    split = Split(examples, TASK.tokenize(examples, tokenizer()))
+    assert TASK.warnings(split) == [
         "not trained on, since the answer does not stand at its answer_start: "
         "1 of 4 questions: m",
         "cut to max_query_length=8 tokens: 1 of 4 questions",
     ]
-    examples = encode([ask()], tokenizer(), MODEL, CONFIG)
-    assert notices([ask()], examples, CONFIG) == []
+    assert TASK.warnings(Split([ask()], TASK.tokenize([ask()], tokenizer()))) == []
 
 
-def rows_of(labels, ends):
+def batch_of(labels, ends):
     return {"label": jnp.array(labels), "end": jnp.array(ends)}
 
 
@@ -79,57 +82,58 @@ def test_the_loss_by_hand():
     scores = np.zeros((1, 3, 2), np.float32)
     scores[0, :, 0] = np.log([1, 2, 5])
     scores[0, :, 1] = np.log([3, 6, 1])
-    loss, count = PROBLEM.loss(MODEL, jnp.array(scores), rows_of([[1, 1]], [3]))
-    assert count == 1
+    batch = batch_of([[1, 1]], [3])
+    loss, count = TASK.loss(jnp.array(scores), batch)
+    assert count == TASK.count(batch) == 1
     assert loss == pytest.approx(-(np.log(2 / 8) + np.log(6 / 10)) / 2, rel=1e-6)
     # The third token is padding now.
-    loss, _ = PROBLEM.loss(MODEL, jnp.array(scores), rows_of([[1, 1]], [2]))
+    loss, _ = TASK.loss(jnp.array(scores), batch_of([[1, 1]], [2]))
     assert loss == pytest.approx(-(np.log(2 / 3) + np.log(6 / 9)) / 2, rel=1e-6)
 
 
-def test_what_has_no_label_and_what_is_nobody_do_not_count():
+def test_rows_without_a_label_and_padding_do_not_count():
     scores = jax.random.normal(jax.random.key(0), (3, 8, 2))
     labels, ends = [[1, 4], [-1, -1], [2, 2]], [8, 8, 0]
-    loss, count = PROBLEM.loss(MODEL, scores, rows_of(labels, ends))
-    alone, one = PROBLEM.loss(MODEL, scores[:1], rows_of(labels[:1], ends[:1]))
-    assert count == one == 1 and loss == pytest.approx(float(alone), rel=1e-6)
-    gradient = jax.grad(
-        lambda scores: PROBLEM.loss(MODEL, scores, rows_of(labels, ends))[0]
-    )(scores)
+    batch = batch_of(labels, ends)
+    loss, count = TASK.loss(scores, batch)
+    alone, one = TASK.loss(scores[:1], batch_of(labels[:1], ends[:1]))
+    assert count == one == TASK.count(batch) == 1
+    assert loss == pytest.approx(float(alone), rel=1e-6)
+    gradient = jax.grad(lambda scores: TASK.loss(scores, batch)[0])(scores)
     assert np.abs(gradient[0]).max() > 0 and not np.any(gradient[1:])
 
 
-def test_loss_and_outputs_do_not_depend_on_the_padded_length():
-    records = [ask(), ask("Paris", "q2")]
-    examples = encode(records, tokenizer(), MODEL, CONFIG)
+def test_loss_and_predictions_do_not_depend_on_the_padded_length():
+    examples = [ask(), ask("Paris", "q2")]
+    split = Split(examples, TASK.tokenize(examples, tokenizer()))
     scores = jax.random.normal(jax.random.key(0), (2, 64, 2))
-    found, losses = {}, {}
+    predictions, losses = {}, {}
     for length in (32, 64):
-        batch = examples.gather(np.arange(2), length)
-        rows = {name: jnp.asarray(values) for name, values in batch.items()}
-        part = scores[:, :length]
-        losses[length], _ = PROBLEM.loss(MODEL, part, rows)
-        outputs = PROBLEM.outputs(MODEL, part, rows)
-        for values in outputs.values():
-            assert values.shape == (2, length) and np.isfinite(values).all()
-            assert (values[0, int(batch["end"][0]) :] < -1e8).all()
-        each = [{name: np.asarray(v[i]) for name, v in outputs.items()} for i in (0, 1)]
-        found[length] = PROBLEM.predict(records, examples, each, MODEL, CONFIG)
-    assert found[32] == found[64]
+        batch = split.tokenized.gather(np.arange(2), length)
+        arrays = {name: jnp.asarray(values) for name, values in batch.items()}
+        own = scores[:, :length]
+        losses[length], _ = TASK.loss(own, arrays)
+        outputs = TASK.outputs(own)
+        assert {values.shape for values in outputs.values()} == {(2, length)}
+        assert (batch["end"] < length).all(), "there is padding, with scores of its own"
+        rows = [{name: np.asarray(v[i]) for name, v in outputs.items()} for i in (0, 1)]
+        predictions[length] = TASK.predict(SplitOutputs(split, rows))
+    assert predictions[32] == predictions[64]
     assert losses[32] == pytest.approx(float(losses[64]), rel=1e-6)
 
 
-def predicted(records, model):
-    examples = encode(records, tokenizer(), model, CONFIG)
-    return PROBLEM.predict(records, examples, perfect_outputs(examples), model, CONFIG)
+def perfect_predictions(examples, task):
+    tokenized = task.tokenize(examples, tokenizer())
+    outputs = SplitOutputs(Split(examples, tokenized), perfect_outputs(tokenized))
+    return task.predict(outputs)
 
 
 def test_scores_of_1_1():
-    records = [ask("Warsaw", "a"), ask("in Paris", "b"), MISPLACED]
-    found = predicted(records[:2], MODEL)
-    found.append(found[0] | {"id": "m", "answer": "Warsaw"})
-    found[1] = found[1] | {"answer": "Paris"}
-    scores = PROBLEM.score(records, found, MODEL, CONFIG)
+    examples = [ask("Warsaw", "a"), ask("in Paris", "b"), MISPLACED]
+    values = perfect_predictions(examples[:2], TASK)
+    values.append(values[0] | {"id": "m", "answer": "Warsaw"})
+    values[1] = values[1] | {"answer": "Paris"}
+    scores = TASK.score(Predictions(examples, values))
     # A misplaced answer is scored by its text. "Paris" has F1 2/3 with "in Paris".
     assert list(scores) == ["f1", "exact_match"]
     assert scores["exact_match"] == pytest.approx(200 / 3)
@@ -137,10 +141,10 @@ def test_scores_of_1_1():
 
 
 def test_scores_of_2_0():
-    records = [ask("Warsaw", "a"), ask("Paris", "b"), ask(None, "c"), ask(None, "d")]
-    found = predicted(records, MODEL2)
-    assert [prediction["answer"] for prediction in found] == ["Warsaw", "Paris", "", ""]
-    scores = PROBLEM.score(records, found, MODEL2, CONFIG)
+    examples = [ask("Warsaw", "a"), ask("Paris", "b"), ask(None, "c"), ask(None, "d")]
+    values = perfect_predictions(examples, TASK2)
+    assert [value["answer"] for value in values] == ["Warsaw", "Paris", "", ""]
+    scores = TASK2.score(Predictions(examples, values))
     assert list(scores) == [
         "f1", "exact_match", "HasAns_f1", "HasAns_exact_match", "NoAns_f1",
         "NoAns_exact_match", "best_f1", "best_f1_threshold", "best_exact",
@@ -148,40 +152,38 @@ def test_scores_of_2_0():
     ]  # fmt: skip
     thresholds = {scores.pop("best_f1_threshold"), scores.pop("best_exact_threshold")}
     assert set(scores.values()) == {100.0}
-    assert thresholds == {max(found[0]["null_odds"], found[1]["null_odds"])}
+    assert thresholds == {max(values[0]["null_odds"], values[1]["null_odds"])}
 
 
 def test_the_best_threshold_is_found():
     """The unanswerable question's odds are below 0, and above the answerable one's."""
-    records = [ask("Warsaw", "a"), ask(None, "b")]
-    found = predicted(records, MODEL2)
-    found = [
-        found[0] | {"null_odds": -5.0},
-        found[1] | {"answer": "Paris", "null_odds": -2.0},
-    ]
-    scores = PROBLEM.score(records, found, MODEL2, CONFIG)
+    examples = [ask("Warsaw", "a"), ask(None, "b")]
+    first, second = perfect_predictions(examples, TASK2)
+    first = first | {"null_odds": -5.0}
+    second = second | {"answer": "Paris", "null_odds": -2.0}
+    scores = TASK2.score(Predictions(examples, [first, second]))
     assert scores["f1"] == 50 and scores["NoAns_f1"] == 0
     assert scores["best_f1"] == 100 and scores["best_f1_threshold"] == -5
 
 
 def test_questions_without_answers_cannot_be_scored():
     with pytest.raises(ValueError, match="question 'u' has no \"answers\" to score by"):
-        PROBLEM.score([UNLABELLED], [], MODEL, CONFIG)
+        TASK.score(Predictions([UNLABELLED], []))
 
 
 def test_the_baseline_by_hand():
     """One sentence has the question's words; answers are as long as it is."""
-    records = [ask("She studied in Paris", "a", question="Where has she studied?")]
-    name, value = PROBLEM.baseline(records, records)
+    examples = [ask("She studied in Paris", "a", question="Where has she studied?")]
+    name, value = TASK.baseline(Splits(examples, examples))
     assert name == "random span in the best-overlap sentence"
     assert value == 100
-    # A word of four, of which one is right: the same whenever it is drawn.
+    # A word of four, of which one is right: the same in every call.
     one = [ask("Warsaw", "t")]
-    values = {PROBLEM.baseline(one, records)[1] for _ in range(3)}
+    values = {TASK.baseline(Splits(one, examples))[1] for _ in range(3)}
     assert len(values) == 1 and values.pop() == pytest.approx(40)
 
 
 def test_the_baseline_where_most_questions_have_no_answer():
-    records = [ask("Paris", "a"), ask(None, "b"), ask(None, "c")]
-    name, value = PROBLEM.baseline(records, records)
+    examples = [ask("Paris", "a"), ask(None, "b"), ask(None, "c")]
+    name, value = TASK.baseline(Splits(examples, examples))
     assert name == "no answer to any question" and value == pytest.approx(200 / 3)

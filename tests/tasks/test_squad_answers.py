@@ -13,146 +13,151 @@ from squad_texts import ask, perfect_outputs, tokenizer
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.model import ANSWERABLE_LABELS
 from bert_jax.metrics.squad import answer_exact_match
-from bert_jax.tasks.squad import score
+from bert_jax.tasks.finetuning_task import Predictions, Split, SplitOutputs
+from bert_jax.tasks.squad import QuestionAnsweringTask
 from bert_jax.tasks.squad_answers import decide, predict
-from bert_jax.tasks.squad_files import read
-from bert_jax.tasks.squad_rows import Record, encode
+from bert_jax.tasks.squad_rows import SquadExample, tokenize
 
 TOKENIZER = tokenizer()
 MODEL = BertConfig(head="question_answering")
 MODEL2 = dataclasses.replace(MODEL, labels=ANSWERABLE_LABELS)
 CONFIG = ExamplesConfig(max_length=64, max_query_length=8, document_stride=16)
 # "ab cd ef" after "[CLS] who [SEP]" is six tokens, at 3 to 8.
-RECORD = ask("ab", context="ab cd ef", question="who")
+EXAMPLE = ask("ab", context="ab cd ef", question="who")
 FIRST = 3
 XQUAD = Path(__file__).parents[3] / "shared" / "data" / "xquad" / "xquad.en.json"
 
 
-def scored(start, end, length=16):
-    """Scores of a row, low where nothing is said; by place."""
-    found = {}
-    for name, values in (("start", start), ("end", end)):
-        found[name] = np.full(length, -50, np.float32)
-        for place, value in values.items():
-            found[name][place] = value
-    return found
+def outputs_of(start, end, length=16):
+    """Outputs of a row: the given scores by position, and low ones elsewhere."""
+    outputs = {}
+    for name, scores in (("start", start), ("end", end)):
+        outputs[name] = np.full(length, -50, np.float32)
+        for position, score in scores.items():
+            outputs[name][position] = score
+    return outputs
 
 
-def answers(outputs, model=MODEL, record=RECORD, **options):
+def answer(rows, model=MODEL, example=EXAMPLE, **options):
+    """The prediction for one example from the outputs of its rows."""
     config = dataclasses.replace(CONFIG, **options)
-    examples = encode([record], TOKENIZER, model, config)
-    return predict([record], examples, outputs, model, config)[0]
+    split = Split([example], tokenize([example], TOKENIZER, model, config))
+    return predict(SplitOutputs(split, rows), model, config)[0]
 
 
 def test_an_answer_by_hand():
     a, b, d = FIRST, FIRST + 1, FIRST + 3
-    found = answers([scored({0: 1.0, a: 2.0, b: 1.0}, {0: 0.5, b: 3.0, d: 2.5})])
-    assert found["answer"] == "ab" and (found["start"], found["end"]) == (0, 2)
-    assert found["id"] == "q1" and found["null_odds"] == pytest.approx(1.5 - 5.0)
-    texts = [entry["text"] for entry in found["nbest"][:4]]
+    output = outputs_of({0: 1.0, a: 2.0, b: 1.0}, {0: 0.5, b: 3.0, d: 2.5})
+    best = answer([output])
+    assert best["answer"] == "ab" and (best["start"], best["end"]) == (0, 2)
+    assert best["id"] == "q1" and best["null_odds"] == pytest.approx(1.5 - 5.0)
+    texts = [entry["text"] for entry in best["nbest"][:4]]
     assert texts == ["ab", "ab cd", "b", "b cd"]
-    assert [e["start_logit"] for e in found["nbest"][:4]] == [2, 2, 1, 1]
-    assert [e["end_logit"] for e in found["nbest"][:4]] == [3, 2.5, 3, 2.5]
+    assert [e["start_logit"] for e in best["nbest"][:4]] == [2, 2, 1, 1]
+    assert [e["end_logit"] for e in best["nbest"][:4]] == [3, 2.5, 3, 2.5]
     weights = np.exp([5.0, 4.5, 4.0, 3.5])
-    shares = [entry["probability"] for entry in found["nbest"][:4]]
+    shares = [entry["probability"] for entry in best["nbest"][:4]]
     np.testing.assert_allclose(shares, weights / weights.sum(), rtol=1e-6)
-    assert found["score"] == shares[0]
-    assert "" not in [entry["text"] for entry in found["nbest"]]
+    assert best["score"] == shares[0]
+    assert "" not in [entry["text"] for entry in best["nbest"]]
 
 
 def test_no_answer_is_one_of_the_best_of_a_model_that_may_say_so():
     a, b = FIRST, FIRST + 1
-    output = scored({0: 3.0, a: 2.0}, {0: 2.5, b: 3.0})
-    assert answers([output])["answer"] == "ab"
-    found = answers([output], MODEL2)
-    assert (found["answer"], found["start"], found["end"]) == ("", None, None)
-    assert found["null_odds"] == pytest.approx(0.5)
-    assert [entry["text"] for entry in found["nbest"][:2]] == ["", "ab"]
-    assert found["score"] == found["nbest"][0]["probability"]
-    again = decide(found, 0.6)
-    assert (again["answer"], again["start"], again["end"]) == ("ab", 0, 2)
-    assert again["nbest"] == found["nbest"] and decide(again, 0.0) == found
+    output = outputs_of({0: 3.0, a: 2.0}, {0: 2.5, b: 3.0})
+    assert answer([output])["answer"] == "ab"
+    none = answer([output], MODEL2)
+    assert (none["answer"], none["start"], none["end"]) == ("", None, None)
+    assert none["null_odds"] == pytest.approx(0.5)
+    assert [entry["text"] for entry in none["nbest"][:2]] == ["", "ab"]
+    assert none["score"] == none["nbest"][0]["probability"]
+    best = decide(none, 0.6)
+    assert (best["answer"], best["start"], best["end"]) == ("ab", 0, 2)
+    assert best["nbest"] == none["nbest"] and decide(best, 0.0) == none
 
 
 def test_an_answer_that_does_not_end_before_it_starts_or_is_too_long():
     a = FIRST
-    output = scored({a: 1.0, a + 4: 3.0}, {a + 1: 3.0, a + 5: 2.0})
-    assert answers([output])["answer"] == "ef"
-    output = scored({a: 3.0, a + 4: 1.0}, {a + 1: 1.0, a + 5: 3.0})
-    assert answers([output], max_answer_length=6)["answer"] == "ab cd ef"
-    assert answers([output], max_answer_length=5)["answer"] == "ab"
+    output = outputs_of({a: 1.0, a + 4: 3.0}, {a + 1: 3.0, a + 5: 2.0})
+    assert answer([output])["answer"] == "ef"
+    output = outputs_of({a: 3.0, a + 4: 1.0}, {a + 1: 1.0, a + 5: 3.0})
+    assert answer([output], max_answer_length=6)["answer"] == "ab cd ef"
+    assert answer([output], max_answer_length=5)["answer"] == "ab"
 
 
 def test_only_the_best_starts_and_ends_are_combined():
     a = FIRST
     # The best start comes after the best end.
-    output = scored({a: 1.0, a + 4: 3.0}, {a + 1: 3.0, a + 5: 2.0})
-    found = answers([output], num_best=1)
-    assert found["answer"] == "" and found["nbest"][0]["text"] == ""
-    assert found["null_odds"] == 0
-    assert len(answers([output], num_best=2)["nbest"]) == 2
+    output = outputs_of({a: 1.0, a + 4: 3.0}, {a + 1: 3.0, a + 5: 2.0})
+    none = answer([output], num_best=1)
+    assert none["answer"] == "" and none["nbest"][0]["text"] == ""
+    assert none["null_odds"] == 0
+    assert len(answer([output], num_best=2)["nbest"]) == 2
 
 
 def test_question_and_padding_are_never_the_answer():
-    output = scored({1: 9.0, 14: 9.0, FIRST: 1.0}, {1: 9.0, 9: 9.0, FIRST + 1: 1.0})
-    assert answers([output], num_best=1)["answer"] == "ab"
+    output = outputs_of({1: 9.0, 14: 9.0, FIRST: 1.0}, {1: 9.0, 9: 9.0, FIRST + 1: 1.0})
+    assert answer([output], num_best=1)["answer"] == "ab"
 
 
-def test_a_text_stands_once_among_the_best():
-    record = ask("ab", context="ab cd ab", question="who")
+def test_a_text_is_once_among_the_best():
+    example = ask("ab", context="ab cd ab", question="who")
     a = FIRST
-    output = scored({a: 1.0, a + 4: 2.0}, {a + 1: 1.0, a + 5: 2.0})
-    found = answers([output], record=record)
-    texts = [entry["text"] for entry in found["nbest"]]
-    assert texts.count("ab") == 1 and (found["start"], found["end"]) == (6, 8)
+    output = outputs_of({a: 1.0, a + 4: 2.0}, {a + 1: 1.0, a + 5: 2.0})
+    best = answer([output], example=example)
+    texts = [entry["text"] for entry in best["nbest"]]
+    assert texts.count("ab") == 1 and (best["start"], best["end"]) == (6, 8)
 
 
-def test_windows_are_put_together():
+def test_the_best_answers_of_all_windows():
     options = {"max_length": 8, "max_query_length": 1, "document_stride": 2}
     config = dataclasses.replace(CONFIG, **options)
-    examples = encode([RECORD], TOKENIZER, MODEL, config)
-    assert len(examples) == 2
-    # "c" stands in both windows, at 5 and at 3: with more context in the first.
-    most = [examples.token_values("max_context", i) for i in range(2)]
-    assert most[0][5] and not most[1][3]
-    high = scored({0: 1.0, 3: 9.0}, {0: 1.0, 4: 9.0})
-    low = scored({0: 2.0, 5: 2.0}, {0: 2.5, 6: 2.0})
-    found = predict([RECORD], examples, [low, high], MODEL, config)[0]
-    assert found["answer"] == "cd" and found["nbest"][0]["start_logit"] == 2.0
-    # No answer: the window that speaks most against it.
-    assert found["null_odds"] == pytest.approx(2.0 - 4.0)
+    tokenized = tokenize([EXAMPLE], TOKENIZER, MODEL, config)
+    assert len(tokenized) == 2
+    # "c" is in both windows, at 5 and at 3: with more context in the first.
+    max_context = [tokenized.token_values("max_context", i) for i in range(2)]
+    assert max_context[0][5] and not max_context[1][3]
+    high = outputs_of({0: 1.0, 3: 9.0}, {0: 1.0, 4: 9.0})
+    low = outputs_of({0: 2.0, 5: 2.0}, {0: 2.5, 6: 2.0})
+    outputs = SplitOutputs(Split([EXAMPLE], tokenized), [low, high])
+    (best,) = predict(outputs, MODEL, config)
+    assert best["answer"] == "cd" and best["nbest"][0]["start_logit"] == 2.0
+    # The score of no answer is the lowest of the windows.
+    assert best["null_odds"] == pytest.approx(2.0 - 4.0)
 
 
 def test_an_empty_document_has_no_answer():
-    record = ask(None, context="\x00")
+    example = ask(None, context="\x00")
     for model in (MODEL, MODEL2):
-        found = answers([scored({0: 1.0}, {0: 1.0})], model, record)
-        assert found["answer"] == "" and found["score"] == 1.0
-        assert len(found["nbest"]) == 1
+        none = answer([outputs_of({0: 1.0}, {0: 1.0})], model, example)
+        assert none["answer"] == "" and none["score"] == 1.0
+        assert len(none["nbest"]) == 1
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_scores_that_are_no_numbers(value):
     message = "question 'q1': the model's scores are not numbers"
     with pytest.raises(ValueError, match=message):
-        answers([scored({FIRST: value}, {FIRST: 1.0})])
-    # Padding is not looked at.
-    assert answers([scored({12: value, FIRST: 1.0}, {FIRST: 1.0})])["answer"] == "a"
+        answer([outputs_of({FIRST: value}, {FIRST: 1.0})])
+    # Scores of padding are not read.
+    output = outputs_of({12: value, FIRST: 1.0}, {FIRST: 1.0})
+    assert answer([output])["answer"] == "a"
 
 
-def best_by_search(record, examples, outputs, config):
+def best_by_search(example, tokenized, rows, config):
     """The texts of the best answers and their scores, from all pairs of all windows."""
     best = {}
-    for i, output in enumerate(outputs):
-        offset = examples.token_values("offset", i)
+    for i, output in enumerate(rows):
+        offset = tokenized.token_values("offset", i)
+        max_context = tokenized.token_values("max_context", i)
         document = [t for t in range(len(offset)) if offset[t, 0] >= 0]
-        most = [t for t in document if examples.token_values("max_context", i)[t]]
-        starts = sorted(most, key=lambda t: -output["start"][t])[: config.num_best]
+        allowed = [t for t in document if max_context[t]]
+        starts = sorted(allowed, key=lambda t: -output["start"][t])[: config.num_best]
         ends = sorted(document, key=lambda t: -output["end"][t])[: config.num_best]
         for start in starts:
             for end in ends:
                 if start <= end < start + config.max_answer_length:
-                    text = record.context[offset[start, 0] : offset[end, 1]]
+                    text = example.context[offset[start, 0] : offset[end, 1]]
                     total = float(output["start"][start]) + float(output["end"][end])
                     best[text] = max(total, best.get(text, -np.inf))
     order = sorted(best, key=lambda text: -best[text])[: config.num_best]
@@ -164,24 +169,25 @@ def test_the_best_are_those_that_a_search_finds(seed, num_best, max_answer_lengt
     options = {"max_length": 24, "max_query_length": 1, "document_stride": 7}
     limits = {"num_best": num_best, "max_answer_length": max_answer_length}
     config = dataclasses.replace(CONFIG, **options, **limits)
-    record = ask("ab", context="ab cd ef, gh ij. ab ef gh, cd", question="who")
-    examples = encode([record], TOKENIZER, MODEL2, config)
-    assert len(examples) == 2
+    example = ask("ab", context="ab cd ef, gh ij. ab ef gh, cd", question="who")
+    tokenized = tokenize([example], TOKENIZER, MODEL2, config)
+    assert len(tokenized) == 2
     generator = np.random.default_rng(seed)
-    outputs = [
+    rows = [
         dict(zip(("start", "end"), generator.normal(size=(2, 24)), strict=True))
-        for _ in range(len(examples))
+        for _ in range(len(tokenized))
     ]
-    found = predict([record], examples, outputs, MODEL2, config)[0]
-    wanted = best_by_search(record, examples, outputs, config)
-    entries = [entry for entry in found["nbest"] if entry["text"]]
-    assert [entry["text"] for entry in entries] == [text for text, _ in wanted]
+    outputs = SplitOutputs(Split([example], tokenized), rows)
+    (prediction,) = predict(outputs, MODEL2, config)
+    expected = best_by_search(example, tokenized, rows, config)
+    entries = [entry for entry in prediction["nbest"] if entry["text"]]
+    assert [entry["text"] for entry in entries] == [text for text, _ in expected]
     totals = [entry["start_logit"] + entry["end_logit"] for entry in entries]
-    np.testing.assert_allclose(totals, [total for _, total in wanted])
-    null = min(output["start"][0] + output["end"][0] for output in outputs)
-    if wanted:
-        assert found["null_odds"] == pytest.approx(null - wanted[0][1])
-        assert (found["answer"] == "") == (null > wanted[0][1])
+    np.testing.assert_allclose(totals, [total for _, total in expected])
+    null = min(output["start"][0] + output["end"][0] for output in rows)
+    if expected:
+        assert prediction["null_odds"] == pytest.approx(null - expected[0][1])
+        assert (prediction["answer"] == "") == (null > expected[0][1])
 
 
 WORDS = st.lists(
@@ -191,44 +197,51 @@ WORDS = st.lists(
 )
 
 
+def perfect_predictions(task, examples, tokenized):
+    rows = perfect_outputs(tokenized)
+    return task.predict(SplitOutputs(Split(examples, tokenized), rows))
+
+
 @given(st.lists(WORDS, min_size=1, max_size=3), st.data())
 def test_perfect_scores_give_back_the_answers(contexts, data):
     """Of answers that a window with the most context of their start holds."""
-    tokens = tokenizer(["paris", "curie", "日", "本"])
-    records = []
+    pieces = tokenizer(["paris", "curie", "日", "本"])
+    examples = []
     for number, words in enumerate(contexts):
         context = data.draw(st.sampled_from([" ", "  ", "\n"])).join(words)
-        places = tokens.encode(context).offsets
+        places = pieces.encode(context).offsets
         start = data.draw(st.integers(0, len(places) - 1))
         end = data.draw(st.integers(start, min(start + 3, len(places) - 1)))
         a, b = int(places[start, 0]), int(places[end, 1])
-        answer = ((context[a:b], a),)
-        records.append(Record(str(number), "", "who", context, answer))
+        answers = ((context[a:b], a),)
+        examples.append(SquadExample(str(number), "", "who", context, answers))
     # Windows of 16 overlap by 8.
     config = ExamplesConfig(max_length=20, max_query_length=1, document_stride=8)
-    examples = encode(records, tokens, MODEL, config)
-    found = predict(records, examples, perfect_outputs(examples), MODEL, config)
-    for record, prediction in zip(records, found, strict=True):
-        assert [prediction["answer"]] == [text for text, _ in record.answers]
-        span = record.context[prediction["start"] : prediction["end"]]
+    task = QuestionAnsweringTask(config, MODEL)
+    tokenized = task.tokenize(examples, pieces)
+    predictions = perfect_predictions(task, examples, tokenized)
+    for example, prediction in zip(examples, predictions, strict=True):
+        assert [prediction["answer"]] == [text for text, _ in example.answers]
+        span = example.context[prediction["start"] : prediction["end"]]
         assert span == prediction["answer"]
-    assert score(records, found, MODEL, config)["exact_match"] == 100
+    assert task.score(Predictions(examples, predictions))["exact_match"] == 100
 
 
 @pytest.mark.skipif(not XQUAD.exists(), reason="XQuAD is not there")
 @pytest.mark.parametrize("max_length", [384, 192])
-def test_real_answers_survive_the_way_there_and_back(max_length):
+def test_real_answers_survive_tokenizing_and_predicting(max_length):
     """All but one of 1,190, which ends inside a number that is one token."""
     config = ExamplesConfig(max_length=max_length, document_stride=96)
-    records = read(str(XQUAD), config)
-    text = " ".join(record.context for record in records).lower()
-    tokens = tokenizer(sorted(set(re.findall("[a-z]{2,}|[0-9]{2,}", text))))
-    examples = encode(records, tokens, MODEL, config)
-    assert len(examples) > len(records)
-    found = predict(records, examples, perfect_outputs(examples), MODEL, config)
+    task = QuestionAnsweringTask(config, MODEL)
+    examples = task.read(str(XQUAD))
+    text = " ".join(example.context for example in examples).lower()
+    pieces = tokenizer(sorted(set(re.findall("[a-z]{2,}|[0-9]{2,}", text))))
+    tokenized = task.tokenize(examples, pieces)
+    assert len(tokenized) > len(examples)
+    predictions = perfect_predictions(task, examples, tokenized)
     wrong = [
-        record.id
-        for record, prediction in zip(records, found, strict=True)
-        if not answer_exact_match(prediction["answer"], [record.answers[0][0]])
+        example.id
+        for example, prediction in zip(examples, predictions, strict=True)
+        if not answer_exact_match(prediction["answer"], [example.answers[0][0]])
     ]
     assert wrong == ["5729e2316aef0514001550c5"]

@@ -8,9 +8,10 @@ from squad_texts import CONTEXT, ask, perfect_outputs, qa, squad_json, tokenizer
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.model import ANSWERABLE_LABELS
-from bert_jax.tasks.squad_answers import predict
-from bert_jax.tasks.squad_files import question_of, read, write
-from bert_jax.tasks.squad_rows import Record, encode
+from bert_jax.tasks.finetuning_task import Predictions, Split, SplitOutputs
+from bert_jax.tasks.squad import QuestionAnsweringTask
+from bert_jax.tasks.squad_files import question_of, read
+from bert_jax.tasks.squad_rows import SquadExample
 from bert_jax.tasks.tables import Row
 
 CONFIG = ExamplesConfig(max_length=64, max_query_length=8, document_stride=16)
@@ -20,24 +21,24 @@ def test_both_releases_are_read(tmp_path):
     other = {"text": "in Warsaw", "answer_start": 21}
     first = qa(answers=[qa()["answers"][0], other])
     none = qa("q2", is_impossible=True, answers=[], plausible_answers=[other])
-    records = read(squad_json(tmp_path / "a.json", [first, none]), CONFIG)
-    assert [dataclasses.astuple(record) for record in records] == [
+    examples = read(squad_json(tmp_path / "a.json", [first, none]), CONFIG)
+    assert [dataclasses.astuple(example) for example in examples] == [
         ("q1", "Curie", "Where?", CONTEXT, (("Warsaw", 24), ("in Warsaw", 21)), False),
         ("q2", "Curie", "Where?", CONTEXT, (), True),
     ]
-    assert all(record.labelled for record in records)
+    assert all(example.has_label for example in examples)
 
 
 def test_questions_without_answers_are_read_to_be_answered(tmp_path):
     bare = {"id": "q1", "question": "Where?"}
-    (record,) = read(squad_json(tmp_path / "a.json", [bare]), CONFIG)
-    assert not record.labelled and not record.misplaced and not record.impossible
+    (example,) = read(squad_json(tmp_path / "a.json", [bare]), CONFIG)
+    assert not (example.has_label or example.misplaced or example.impossible)
 
 
 def test_a_misplaced_answer_is_marked(tmp_path):
     wrong = [{"text": "Warsaw", "answer_start": 25}]
     path = squad_json(tmp_path / "a.json", [qa(answers=wrong), qa("q2")])
-    assert [record.misplaced for record in read(path, CONFIG)] == [True, False]
+    assert [example.misplaced for example in read(path, CONFIG)] == [True, False]
 
 
 @pytest.mark.parametrize("version", ["v1.1", "v2.0"])
@@ -173,9 +174,10 @@ def test_a_byte_order_mark_is_no_text(tmp_path):
 
 def test_a_question_of_a_user():
     values = {"question": "Where?", "context": CONTEXT}
-    record = question_of(Row(values, "line 1"), CONFIG)
-    assert record == Record("line 1", "", "Where?", CONTEXT) and not record.labelled
-    assert question_of(Row(values | {"id": 7}, "line 1"), CONFIG).id == "7"
+    example = question_of(Row(values, "line 1"))
+    assert example == SquadExample("line 1", "", "Where?", CONTEXT)
+    assert not example.has_label
+    assert question_of(Row(values | {"id": 7}, "line 1")).id == "7"
 
 
 @pytest.mark.parametrize(
@@ -192,18 +194,20 @@ def test_a_question_of_a_user():
 )
 def test_a_bad_question_of_a_user(values, message):
     with pytest.raises(ValueError, match=message):
-        question_of(Row(values, "line 1"), CONFIG)
+        question_of(Row(values, "line 1"))
 
 
 @pytest.mark.parametrize("labels", [(), ANSWERABLE_LABELS])
 def test_the_official_files(tmp_path, labels):
-    records = [ask("Warsaw", id="a"), ask("Paris", id="b")]
+    examples = [ask("Warsaw", id="a"), ask("Paris", id="b")]
     if labels:
-        records.append(ask(None, id="c"))
+        examples.append(ask(None, id="c"))
     model = BertConfig(head="question_answering", labels=labels)
-    examples = encode(records, tokenizer(), model, CONFIG)
-    found = predict(records, examples, perfect_outputs(examples), model, CONFIG)
-    names = write(records, found, model, CONFIG, tmp_path)
+    task = QuestionAnsweringTask(CONFIG, model)
+    tokenized = task.tokenize(examples, tokenizer())
+    outputs = SplitOutputs(Split(examples, tokenized), perfect_outputs(tokenized))
+    predictions = Predictions(examples, task.predict(outputs))
+    names = task.write(predictions, tmp_path)
     files = {name: json.loads((tmp_path / name).read_text()) for name in names}
     assert set(files) == {path.name for path in tmp_path.iterdir()}
     answers = {"a": "Warsaw", "b": "Paris"} | ({"c": ""} if labels else {})

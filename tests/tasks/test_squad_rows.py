@@ -10,8 +10,8 @@ from squad_texts import CONTEXT, ask, tokenizer
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.tasks.squad_rows import (
-    encode,
     token_span,
+    tokenize,
     window_of_most_context,
     windows,
 )
@@ -22,28 +22,28 @@ MODEL = BertConfig(head="question_answering")
 CONFIG = ExamplesConfig(max_length=64, max_query_length=8, document_stride=16)
 
 
-def rows_of(records, **options):
+def rows_of(examples, **options):
     config = dataclasses.replace(CONFIG, **options)
-    return encode(records, TOKENIZER, MODEL, config)
+    return tokenize(examples, TOKENIZER, MODEL, config)
 
 
 def test_a_row_by_hand():
-    examples = rows_of([ask()])
-    tokens = TOKENIZER.tokens(examples.tokens)
+    rows = rows_of([ask()])
+    tokens = TOKENIZER.tokens(rows.tokens)
     question = "[CLS] where was marie curie born ? [SEP]".split()
     document = "marie curie was born in w ##a ##r ##s ##a ##w . she studied in paris ."
     assert tokens == [*question, *document.split(), "[SEP]"]
-    assert examples.second.tolist() == [8] and examples.record.tolist() == [0]
-    assert examples.by_example["label"].tolist() == [[8 + 5, 8 + 10]]
-    offset = examples.by_token["offset"]
+    assert rows.second.tolist() == [8] and rows.record.tolist() == [0]
+    assert rows.by_example["label"].tolist() == [[8 + 5, 8 + 10]]
+    offset = rows.by_token["offset"]
     assert offset[:8].tolist() == [[-1, -1]] * 8 and offset[-1].tolist() == [-1, -1]
     pieces = [CONTEXT[a:b] for a, b in offset[8:-1]]
     assert "".join(pieces) == CONTEXT.replace(" ", "")
-    max_context = examples.by_token["max_context"]
+    max_context = rows.by_token["max_context"]
     assert max_context[8:-1].all() and not max_context[:8].any()
     assert not max_context[-1]
-    for name, values in examples.by_token.items():
-        assert len(values) == len(examples.tokens), name
+    for name, values in rows.by_token.items():
+        assert len(values) == len(rows.tokens), name
 
 
 def test_windows_by_hand():
@@ -74,47 +74,47 @@ def test_windows_cover_every_token_and_one_has_most_context(length, width, data)
 
 
 def test_every_token_of_a_document_has_most_context_in_one_row():
-    examples = rows_of([ask()], max_length=19, document_stride=4)
-    offset = examples.by_token["offset"]
+    rows = rows_of([ask()], max_length=19, document_stride=4)
+    offset = rows.by_token["offset"]
     inside = offset[:, 0] >= 0
     places, counts = np.unique(offset[inside], axis=0, return_counts=True)
-    most = examples.by_token["max_context"]
-    assert len(examples) == 3 and counts.max() > 1
-    assert not most[~inside].any()
-    np.testing.assert_array_equal(np.unique(offset[most], axis=0), places)
-    assert most.sum() == len(places)
+    max_context = rows.by_token["max_context"]
+    assert len(rows) == 3 and counts.max() > 1
+    assert not max_context[~inside].any()
+    np.testing.assert_array_equal(np.unique(offset[max_context], axis=0), places)
+    assert max_context.sum() == len(places)
 
 
 def test_windows_without_the_whole_answer_point_at_cls():
-    records = [ask("Paris", id="a"), ask(None, id="b"), ask("Warsaw", id="c")]
-    examples = rows_of(records, max_length=19, document_stride=4)
-    labels = examples.by_example["label"]
-    for number, record in enumerate(records):
-        own = np.flatnonzero(examples.record == number)
+    examples = [ask("Paris", id="a"), ask(None, id="b"), ask("Warsaw", id="c")]
+    rows = rows_of(examples, max_length=19, document_stride=4)
+    labels = rows.by_example["label"]
+    for number, example in enumerate(examples):
+        own = np.flatnonzero(rows.record == number)
         assert len(own) == 3
         pointing = [i for i in own.tolist() if labels[i, 0] > 0]
         assert (labels[[i for i in own if i not in pointing]] == 0).all()
-        assert bool(pointing) == bool(record.answers)
+        assert bool(pointing) == bool(example.answers)
         for i in pointing:
             start, end = labels[i]
-            offset = examples.token_values("offset", i)
+            offset = rows.token_values("offset", i)
             text = CONTEXT[offset[start, 0] : offset[end, 1]]
-            assert text == record.answers[0][0]
+            assert text == example.answers[0][0]
 
 
 @pytest.mark.parametrize(
     "answers", [(("Warsaw", 23),), (("Warsaw", -29),), ((" ", 5),), (("", 26),), ()]
 )
 def test_what_cannot_be_learned_has_no_label(answers):
-    record = dataclasses.replace(ask(), answers=answers)
-    assert record.misplaced == bool(answers)
-    assert rows_of([record]).by_example["label"].tolist() == [[-1, -1]]
+    example = dataclasses.replace(ask(), answers=answers)
+    assert example.misplaced == bool(answers)
+    assert rows_of([example]).by_example["label"].tolist() == [[-1, -1]]
 
 
 def test_the_first_answer_is_learned():
     answers = (("Paris", CONTEXT.index("Paris")), ("Warsaw", 24))
-    record = dataclasses.replace(ask(), answers=answers)
-    label = rows_of([record]).by_example["label"]
+    example = dataclasses.replace(ask(), answers=answers)
+    label = rows_of([example]).by_example["label"]
     np.testing.assert_array_equal(label, rows_of([ask("Paris")]).by_example["label"])
 
 
@@ -126,18 +126,18 @@ def test_an_answer_inside_a_word_takes_the_pieces_that_hold_it():
 
 
 def test_a_long_question_is_cut_and_counted():
-    examples = rows_of([ask(question="who " * 11), ask(id="b")])
-    assert examples.second.tolist() == [10, 8]
-    assert examples.by_example["cut"].tolist() == [3, 0]
+    rows = rows_of([ask(question="who " * 11), ask(id="b")])
+    assert rows.second.tolist() == [10, 8]
+    assert rows.by_example["cut"].tolist() == [3, 0]
 
 
 def test_a_document_without_tokens_is_one_row():
-    examples = rows_of([ask(None, context="\x00")])
-    assert TOKENIZER.tokens(examples.tokens)[-2:] == ["[SEP]", "[SEP]"]
-    assert not examples.by_token["max_context"].any()
+    rows = rows_of([ask(None, context="\x00")])
+    assert TOKENIZER.tokens(rows.tokens)[-2:] == ["[SEP]", "[SEP]"]
+    assert not rows.by_token["max_context"].any()
 
 
-def test_places_do_not_hold_the_space_that_sentencepiece_takes_in(tmp_path):
+def test_offsets_leave_out_the_space_before_a_piece_of_sentencepiece(tmp_path):
     import sentencepiece
 
     text = tmp_path / "text.txt"
@@ -150,13 +150,12 @@ def test_places_do_not_hold_the_space_that_sentencepiece_takes_in(tmp_path):
     model = (tmp_path / "m.model").read_bytes()
     pieces = Tokenizer({"kind": "unigram", "cased": True}, model)
     for answer in ("Warsaw", "She", "Paris.", "Marie Curie"):
-        record = ask(answer)
         config = dataclasses.replace(CONFIG, max_length=128, max_query_length=64)
-        examples = encode([record], pieces, MODEL, config)
-        offset = examples.by_token["offset"]
+        rows = tokenize([ask(answer)], pieces, MODEL, config)
+        offset = rows.by_token["offset"]
         texts = {CONTEXT[a:b] for a, b in offset[offset[:, 0] >= 0]}
         assert all(text == text.strip() for text in texts)
-        start, end = examples.by_example["label"][0]
+        start, end = rows.by_example["label"][0]
         assert CONTEXT[offset[start, 0] : offset[end, 1]] == answer
 
 

@@ -1,4 +1,4 @@
-"""The yardstick of every run, against counts by hand."""
+"""The unigram baseline of every run, against counts by hand."""
 
 import dataclasses
 
@@ -6,9 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bert_jax.data.batches import DatasetBatches
 from bert_jax.data.records import Dataset, Rows
 from bert_jax.runs.pretraining import resolve
-from bert_jax.tasks.pretraining import mask_for_evaluation, validation_batches
+from bert_jax.tasks.pretraining import mask_for_evaluation
 from bert_jax.tasks.unigram import log_frequencies, unigram_baseline
 
 
@@ -26,16 +27,17 @@ def test_frequencies_by_hand(dataset):
     )
 
 
-def test_the_baseline_is_scored_on_the_very_masks_of_evaluation(dataset, small_config):
+def test_the_baseline_is_scored_on_the_masks_of_evaluation(dataset, small_config):
     config = resolve(small_config, dataset)
     frequencies = log_frequencies(dataset, config.model.vocab_size)
     labels = []
-    for batch in validation_batches(dataset, 5, 0, 1):
+    for batch in DatasetBatches(dataset, 5, config.seed).validation(5):
         rows = {name: jnp.asarray(values) for name, values in batch.items()}
         masked = mask_for_evaluation(rows, config.masking)
         labels += np.asarray(masked.labels)[np.asarray(masked.weights) > 0].tolist()
-    found = unigram_baseline(dataclasses.replace(config, batch_size=16), dataset)
-    assert found["unigram_loss"] == pytest.approx(-frequencies[labels].mean(), rel=1e-5)
-    commonest = (np.array(labels) == frequencies.argmax()).mean()
-    assert found["unigram_accuracy"] == pytest.approx(commonest)
-    assert 0 < found["unigram_accuracy"] < 0.5
+    scores = unigram_baseline(dataclasses.replace(config, batch_size=16), dataset)
+    loss = -frequencies[labels].mean()
+    assert scores["unigram_loss"] == pytest.approx(loss, rel=1e-5)
+    accuracy = (np.array(labels) == frequencies.argmax()).mean()
+    assert scores["unigram_accuracy"] == pytest.approx(accuracy)
+    assert 0 < scores["unigram_accuracy"] < 0.5
