@@ -260,7 +260,7 @@ def features(arguments: Sequence[str]) -> int:
         return model, input, output, layers, combine, batch_size
 
     options = parse_options(command, "features", arguments)
-    from bert_jax.inference.jsonl import feature_file
+    from bert_jax.inference.jsonl import write_feature_file
 
-    say(feature_file(*options))
+    say(write_feature_file(*options))
     return 0

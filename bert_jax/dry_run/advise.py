@@ -7,10 +7,10 @@ from typing import Any
 import jax
 
 from bert_jax.config import PretrainConfig
-from bert_jax.dry_run.estimate import Estimate, account, estimate, gib
+from bert_jax.dry_run.estimate import Estimate, estimate, estimate_lines, gib
 from bert_jax.tasks.task import Task
 
-FEWEST_TOKENS = 1024
+MIN_TOKENS = 1024
 """A device's tokens in a microbatch, below which other ways are tried first: its
 matrix products become too small to keep it busy."""
 
@@ -38,7 +38,7 @@ def alternatives(
     large = [
         each
         for each in split
-        if rows // each.microbatches * length >= FEWEST_TOKENS or each == config
+        if rows // each.microbatches * length >= MIN_TOKENS or each == config
     ]
     weaker = ("none", "attention", "layer")
     kinds = weaker[weaker.index(config.model.remat) + 1 :]
@@ -126,7 +126,7 @@ def advise(
         return estimate(build(chosen), chosen, batch, devices)
 
     found = measure(config)
-    yield from account(found, devices)
+    yield from estimate_lines(found, devices)
     if not memory:
         return
     if found.total <= memory:

@@ -35,7 +35,7 @@ _COLLECTIVES = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permu
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """The compiler's account of a step on one device; sizes are in bytes."""
+    """The compiler's estimate_lines of a step on one device; sizes are in bytes."""
 
     parameters: int
     optimizer: int
@@ -141,7 +141,7 @@ def gib(size: int | float) -> str:
     return f"{size / GIB:.2f} GiB"
 
 
-def account(found: Estimate, devices: Sequence[jax.Device]) -> Iterator[str]:
+def estimate_lines(found: Estimate, devices: Sequence[jax.Device]) -> Iterator[str]:
     """Lines that tell an estimate."""
     number, device = len(devices), devices[0]
     on_cpu = device.platform == "cpu"

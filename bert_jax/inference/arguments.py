@@ -77,7 +77,7 @@ def require_count(name: str, value: Any) -> int:
     return value
 
 
-def require_truth(name: str, value: Any) -> bool:
+def require_bool(name: str, value: Any) -> bool:
     """The value, if it is True or False, of Python or of NumPy.
 
     Raises:

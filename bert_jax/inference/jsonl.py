@@ -18,7 +18,7 @@ from bert_jax.tasks.registry import finetuning_task, task_name_of
 from bert_jax.tasks.tables import (
     HALF_CHARACTER,
     TABLES,
-    Row,
+    TableRow,
     decode,
     json_row,
     read_table,
@@ -45,7 +45,7 @@ def prediction_lines(
     require_batch_size(batch_size)
     model = load_pretrained(checkpoint)
     task = finetuning_task(task_name_of(model.config), data, model.config)
-    rows = rows_of(source, data)
+    rows = read_rows(source, data)
     while chunk := list(itertools.islice(rows, _CHUNK_LINES)):
         ids = [_id_of(row) for row in chunk]
         examples = [task.example_without_label(row) for row in chunk]
@@ -53,10 +53,10 @@ def prediction_lines(
             task, model.params, model.tokenizer, examples, batch_size
         )
         for row_id, prediction in zip(ids, predictions, strict=True):
-            yield json.dumps(row_id | shortened(prediction), ensure_ascii=False)
+            yield json.dumps(row_id | round_floats(prediction), ensure_ascii=False)
 
 
-def _id_of(row: Row) -> dict[str, Any]:
+def _id_of(row: TableRow) -> dict[str, Any]:
     """Return the `id` of a row for its prediction, or {}."""
     if "id" not in row.values:
         return {}
@@ -68,43 +68,43 @@ def _id_of(row: Row) -> dict[str, Any]:
     return {"id": row.values["id"]}
 
 
-def shortened(value: Any) -> Any:
+def round_floats(value: Any) -> Any:
     """Round the floats of a JSON value to nine digits, which keep float32 exact."""
     if isinstance(value, dict):
-        return {name: shortened(item) for name, item in value.items()}
+        return {name: round_floats(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [shortened(item) for item in value]
+        return [round_floats(item) for item in value]
     return float(f"{value:.9g}") if isinstance(value, float) else value
 
 
-def rows_of(source: str, data: ExamplesConfig) -> Iterator[Row]:
+def read_rows(source: str, data: ExamplesConfig) -> Iterator[TableRow]:
     """Yield the rows of a table, or of lines of JSON or of text."""
     if Path(source).suffix in TABLES:
         yield from read_table(source)
     else:
         column = data.text_columns[0] if data.text_columns else "text"
-        name = name_of(source)
-        for number, line in enumerate(lines_of(source), 1):
+        name = display_name(source)
+        for number, line in enumerate(read_lines(source), 1):
             where = f"{name}, line {number}"
             if line.lstrip().startswith("{"):
                 yield json_row(line, where)
             else:
-                yield Row({column: line}, where)
+                yield TableRow({column: line}, where)
 
 
-def name_of(source: str) -> str:
+def display_name(source: str) -> str:
     """Return the name of a file in messages."""
     return "standard input" if source == "-" else source
 
 
-def lines_of(source: str) -> Iterator[str]:
+def read_lines(source: str) -> Iterator[str]:
     """Yield the lines of a file, or of standard input, without their ends.
 
     Raises:
         FileNotFoundError: there is no such file.
         ValueError: it is not UTF-8, or a line is longer than `_MAX_LINE_BYTES` bytes.
     """
-    name, number, offset = name_of(source), 0, 0
+    name, number, offset = display_name(source), 0, 0
     with contextlib.ExitStack() as stack:
         if source != "-":
             require_file(source, "name one, or - for standard input.")
@@ -129,7 +129,7 @@ def lines_of(source: str) -> Iterator[str]:
                 yield part
 
 
-def feature_file(
+def write_feature_file(
     path: str,
     source: str,
     output: str,
@@ -143,7 +143,7 @@ def feature_file(
         ValueError: a line is too long, there is none, or there is no such layer.
     """
     check_output(Path(output))
-    model, name = load_pretrained(path), name_of(source)
+    model, name = load_pretrained(path), display_name(source)
     if source != "-":
         require_file(source, "name one, or - for standard input.")
     compute = functools.partial(
@@ -157,7 +157,7 @@ def feature_file(
     )
 
     def chunks() -> Iterator[list[Features]]:
-        lines, first = lines_of(source), 1
+        lines, first = read_lines(source), 1
         while chunk := list(itertools.islice(lines, _CHUNK_LINES)):
             yield compute(chunk, what=f"{name}, line", first=first)
             first += len(chunk)

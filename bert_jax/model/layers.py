@@ -40,7 +40,7 @@ def dense(
     return apply
 
 
-def random_words(
+def random_uint32(
     key: Key[Array, ""], shape: tuple[int, ...]
 ) -> UInt32[Array, "*shape"]:
     """Independent numbers below 2^32: of a TPU's own generator, elsewhere of threefry.
@@ -64,7 +64,7 @@ def random_words(
     return words
 
 
-def random_halves(
+def random_uint16(
     key: Key[Array, ""], shape: tuple[int, ...]
 ) -> UInt32[Array, "*shape"]:
     """Independent numbers below 2^16, of one axis at least.
@@ -73,7 +73,7 @@ def random_halves(
     keeps 32 for a number of any width. Here one hash gives four numbers, which a CPU
     draws ten times as fast.
     """
-    words = random_words(key, (-(-shape[0] // 2), *shape[1:]))
+    words = random_uint32(key, (-(-shape[0] // 2), *shape[1:]))
     return jnp.concatenate([words & 0xFFFF, words >> 16])[: shape[0]]
 
 
@@ -92,7 +92,7 @@ class Dropout(nn.Module):
         dropped = min(round(self.rate * 2**16), 2**16 - 1)
         if deterministic or not dropped:
             return values
-        numbers = random_halves(self.make_rng("dropout"), values.shape)
+        numbers = random_uint16(self.make_rng("dropout"), values.shape)
         return jnp.where(numbers < dropped, 0, values * (2**16 / (2**16 - dropped)))
 
 

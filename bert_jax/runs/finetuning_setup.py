@@ -17,7 +17,7 @@ from bert_jax.distributed.collectives import is_primary
 from bert_jax.pretrained import load_pretrained
 from bert_jax.tasks.class_names import similar_label_warnings
 from bert_jax.tasks.finetuning_task import Example, FinetuningTask, Split, Splits
-from bert_jax.tasks.lengths import fit_lengths, fitted_lengths
+from bert_jax.tasks.lengths import changed_lengths, fit_lengths
 from bert_jax.tasks.registry import finetuning_task
 from bert_jax.tasks.splits import check_validation, read_splits
 from bert_jax.terminal.messages import say
@@ -48,7 +48,9 @@ class FinetuningSetup:
     """Initial parameters; None: the run has a checkpoint, or draws all parameters."""
 
 
-def adopt(config: FinetuneConfig, source: BertConfig, where: str) -> BertConfig:
+def merge_model_config(
+    config: FinetuneConfig, source: BertConfig, where: str
+) -> BertConfig:
     """Return the source's shape with the run's own fields.
 
     Raises:
@@ -76,7 +78,11 @@ def problem_type(config: FinetuneConfig) -> ProblemType:
     return "single_label_classification"
 
 
-_NAMES_OF_0_1_0 = {"TextExample": "TextRecord", "SquadExample": "Record"}
+_NAMES_OF_0_1_0 = {
+    "TextExample": "TextRecord",
+    "SquadExample": "Record",
+    "ChoiceExample": "Choice",
+}
 """Class names that version 0.1.0 had in its fingerprints."""
 
 
@@ -91,7 +97,7 @@ def fingerprint(examples: Sequence[Example]) -> str:
     return digest.hexdigest()
 
 
-def open_start(
+def load_start(
     config: FinetuneConfig, workdir: epath.Path, resume: Resume | None
 ) -> tuple[BertConfig, Tokenizer, Params | None]:
     """Return the model to start from; on resume, the run's own without parameters.
@@ -158,7 +164,7 @@ def with_lengths(config: FinetuneConfig, source: BertConfig) -> FinetuneConfig:
     """Return the configuration with lengths that fit the model; print what changes."""
     positions = source.max_position_embeddings
     data = fit_lengths(config.data, positions)
-    changed = fitted_lengths(config.data, data)
+    changed = changed_lengths(config.data, data)
     if config.task != "question-answering":
         data = dataclasses.replace(config.data, max_length=data.max_length)
         changed = [change for change in changed if change.startswith("max_length")]
@@ -186,7 +192,7 @@ def finetuning_model(
         ValueError: the examples, or the run's own fields, do not fit the model.
     """
     labels = task.labels(examples)
-    shape = adopt(config, source, config.init_from or str(workdir))
+    shape = merge_model_config(config, source, config.init_from or str(workdir))
     if config.data.max_length > shape.max_position_embeddings:
         raise ValueError(
             f"data.max_length={config.data.max_length} but the model has "
@@ -221,7 +227,7 @@ def prepare_finetuning(
     Raises:
         ValueError: something does not fit; one line says what.
     """
-    source, tokenizer, params = open_start(config, workdir, resume)
+    source, tokenizer, params = load_start(config, workdir, resume)
     config = with_lengths(config, source)
     task = finetuning_task(config.task, config.data)
     splits = read_splits(task)

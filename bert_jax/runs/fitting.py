@@ -21,7 +21,7 @@ from bert_jax.tokenization import Tokenizer
 from bert_jax.training import loop
 from bert_jax.training.lock import run_lock
 from bert_jax.training.resume import Resume, find_resume_on_all
-from bert_jax.training.start import Source
+from bert_jax.training.start import InitSource
 
 
 def fit(
@@ -66,7 +66,7 @@ def fit_in_workdir(
     mesh: Mesh,
     directory: epath.Path,
     tokenizer: Tokenizer,
-    source: Source | None,
+    source: InitSource | None,
     resume: Resume | None,
     changed: list[dict[str, Any]],
     check_lock: Callable[[], None],

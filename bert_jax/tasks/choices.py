@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from bert_jax.config import ExamplesConfig
-from bert_jax.tasks.files import part_file
+from bert_jax.tasks.files import split_file
 from bert_jax.tasks.tables import (
     HALF_CHARACTER,
-    Row,
+    TableRow,
     column_names,
     read_lines,
     read_table,
@@ -30,7 +30,7 @@ _CODAH = "category, question, four answers, number of the right one"
 
 
 @dataclasses.dataclass(frozen=True)
-class Choice:
+class ChoiceExample:
     """A text, and what may follow it."""
 
     context: str
@@ -45,7 +45,7 @@ class Choice:
     """Of the file, where it has none for the label."""
 
 
-def read(name: str, config: ExamplesConfig) -> list[Choice]:
+def read(name: str, config: ExamplesConfig) -> list[ChoiceExample]:
     """Read the choices of a file, or of a part of `config.path`.
 
     A .csv file has SWAG's columns: `sent1` is the context, and `sent2` the start of
@@ -58,11 +58,11 @@ def read(name: str, config: ExamplesConfig) -> list[Choice]:
         ValueError: a row lacks a column or a text, a label is no number, or rows
             differ in their number of choices.
     """
-    path = part_file(name, config.path, PUBLISHED)
+    path = split_file(name, config.path, PUBLISHED)
     if Path(path).suffix == ".tsv":
         records = _read_codah(path)
     else:
-        of = choice_of if Path(path).suffix == ".jsonl" else _of_swag
+        of = choice_from_row if Path(path).suffix == ".jsonl" else _of_swag
         records = [of(row, config.label_column) for row in read_table(path)]
     if not records:
         raise ValueError(f"{path} has no rows; it must have one at least.")
@@ -76,11 +76,11 @@ def read(name: str, config: ExamplesConfig) -> list[Choice]:
     return records
 
 
-def _read_codah(path: str) -> list[Choice]:
+def _read_codah(path: str) -> list[ChoiceExample]:
     require_file(path, "name a .csv, .tsv or .jsonl.")
     records = []
     for line, fields in read_lines(Path(path), quoted=False):
-        row = Row({}, f"{path}, line {line}")
+        row = TableRow({}, f"{path}, line {line}")
         if len(fields) != 7:
             raise ValueError(
                 f"{row.where} has {len(fields)} fields; it must have 7: {_CODAH}."
@@ -90,7 +90,7 @@ def _read_codah(path: str) -> list[Choice]:
     return records
 
 
-def _of_swag(row: Row, label_column: str) -> Choice:
+def _of_swag(row: TableRow, label_column: str) -> ChoiceExample:
     endings = [name for name in row.values if _ENDING.fullmatch(name)]
     missing = [name for name in ("sent1", "sent2") if name not in row.values]
     if missing or len(endings) < 2:
@@ -103,7 +103,7 @@ def _of_swag(row: Row, label_column: str) -> Choice:
     return _choice(row, text_of(row, "sent1"), choices, label, row.values["sent2"])
 
 
-def choice_of(row: Row, label_column: str) -> Choice:
+def choice_from_row(row: TableRow, label_column: str) -> ChoiceExample:
     """The fields `context`, `choices`, and if they are there `question` and the label.
 
     Raises:
@@ -120,15 +120,15 @@ def choice_of(row: Row, label_column: str) -> Choice:
 
 
 def _choice(
-    row: Row, context: str, choices: Sequence[Any], label: Any, question: str = ""
-) -> Choice:
+    row: TableRow, context: str, choices: Sequence[Any], label: Any, question: str = ""
+) -> ChoiceExample:
     for i, text in enumerate([context, *choices]):
         if not isinstance(text, str) or not text.strip() or HALF_CHARACTER.search(text):
             what = f"choice {i - 1}" if i else "the context"
             raise ValueError(f"{row.where}: {what} is {text!r:.40}; it must be a text.")
     number = None if label is None or label == "" else _number(label, row.where)
     columns = tuple(row.values) if label is None else ()
-    return Choice(context, tuple(choices), question, number, row.where, columns)
+    return ChoiceExample(context, tuple(choices), question, number, row.where, columns)
 
 
 def _number(label: Any, where: str) -> int:

@@ -12,7 +12,7 @@ from bert_jax.metrics.entities import (
     detect_scheme,
     marks_entities,
 )
-from bert_jax.tasks.tables import Row, json_row, read_text, require_file
+from bert_jax.tasks.tables import TableRow, json_row, read_text, require_file
 
 DOCSTART = "-DOCSTART-"
 """A line that begins with it starts a document, and is no word."""
@@ -220,7 +220,7 @@ def _split(line: str, tabs: bool) -> tuple[str, ...]:
     return tuple(_GAP.split(bare))
 
 
-def from_row(row: Row, tagged: bool = True) -> Sentence:
+def sentence_from_row(row: TableRow, tagged: bool = True) -> Sentence:
     """The sentence of a JSON object with `tokens` and, if they are known, `tags`.
 
     Args:
@@ -252,7 +252,7 @@ def _read_json(path: str) -> list[Sentence]:
         if not line.strip():
             continue
         row = json_row(line, f"{path}, line {number}")
-        found = dataclasses.replace(from_row(row), path=path, line=number)
+        found = dataclasses.replace(sentence_from_row(row), path=path, line=number)
         if sentences and (found.tags is None) != (sentences[0].tags is None):
             has = "no tags" if found.tags is None else "tags"
             raise ValueError(
@@ -263,7 +263,7 @@ def _read_json(path: str) -> list[Sentence]:
     return sentences
 
 
-def _strings(row: Row, field: str) -> tuple[str, ...]:
+def _strings(row: TableRow, field: str) -> tuple[str, ...]:
     values = row.values.get(field)
     if not isinstance(values, list) or not values:
         raise ValueError(

@@ -3,10 +3,10 @@
 import os
 from collections.abc import Sequence
 
-PARTS = ("train", "validation", "test")
+SPLIT_NAMES = ("train", "validation", "test")
 
 
-def part_file(
+def split_file(
     name: str, directory: str, published: Sequence[tuple[str, str, str]]
 ) -> str:
     """The file that `name` means: itself, or with `directory` a part of what is there.
@@ -20,14 +20,14 @@ def part_file(
     Raises:
         FileNotFoundError: the directory, or the part, is not there.
     """
-    if not directory or name not in PARTS:
+    if not directory or name not in SPLIT_NAMES:
         return name
     if not os.path.isdir(directory):
         raise FileNotFoundError(
             f"path={directory} is not a directory; give the one that holds the files."
         )
     there = set(os.listdir(directory))
-    part = PARTS.index(name)
+    part = SPLIT_NAMES.index(name)
     best = max(published, key=lambda names: len(there & set(names)))
     if best[part] not in there:
         wanted = dict.fromkeys(names[part] for names in published if names[part])

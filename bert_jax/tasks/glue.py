@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bert_jax.data.sources import TFDS
 from bert_jax.data.structured import tfds_rows
-from bert_jax.tasks.tables import Row, read_lines
+from bert_jax.tasks.tables import TableRow, read_lines
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +76,7 @@ MISMATCHED = "mismatched"
 _FILES = {"train": "train", "validation": "dev", "test": "test"}
 
 
-def parts_of(name: str, part: str) -> list[tuple[str, str]]:
+def split_files(name: str, part: str) -> list[tuple[str, str]]:
     """File names (without .tsv) of a part of the data, each with its group's name."""
     file = _FILES[part]
     if name == "mnli" and part != "train":
@@ -84,14 +84,14 @@ def parts_of(name: str, part: str) -> list[tuple[str, str]]:
     return [(file, "")]
 
 
-def submission(name: str, group: str) -> str:
+def submission_name(name: str, group: str) -> str:
     """The name that the server of GLUE wants a file of predictions to have."""
     if name == "mnli":
         return "MNLI-mm.tsv" if group == MISMATCHED else "MNLI-m.tsv"
     return f"{GLUE[name].folder}.tsv"
 
 
-def read_glue(name: str, path: str, part: str) -> list[tuple[Row, str]]:
+def read_glue(name: str, path: str, part: str) -> list[tuple[TableRow, str]]:
     """The rows of a part of a task's data, each with its group's name.
 
     Columns are named as `GLUE[name]` names them. Rows of QQP that lack a field or a
@@ -110,7 +110,7 @@ def read_glue(name: str, path: str, part: str) -> list[tuple[Row, str]]:
     task, root = GLUE[name], Path(path)
     folders = [folder for folder in (root / task.folder, root) if folder.is_dir()]
     found = []
-    for file, group in parts_of(name, part):
+    for file, group in split_files(name, part):
         places = [folder / f"{file}.tsv" for folder in folders]
         there = [place for place in places if place.is_file()]
         if not there:
@@ -122,7 +122,7 @@ def read_glue(name: str, path: str, part: str) -> list[tuple[Row, str]]:
     return found
 
 
-def _official_rows(name: str, path: Path, part: str) -> list[Row]:
+def _official_rows(name: str, path: Path, part: str) -> list[TableRow]:
     task = GLUE[name]
     lines = read_lines(path, quoted=False)
     header = list(task.header)
@@ -142,7 +142,7 @@ def _official_rows(name: str, path: Path, part: str) -> list[Row]:
                 f"{path}, line {number} has {len(fields)} fields and must have "
                 f"{len(header)}: {', '.join(header)}."
             )
-        rows.append(Row(values, f"{path}, line {number}"))
+        rows.append(TableRow(values, f"{path}, line {number}"))
     if broken:
         warnings.warn(
             f"{path}: {len(broken)} rows lack a field or a text and are left out; the "
@@ -154,11 +154,11 @@ def _official_rows(name: str, path: Path, part: str) -> list[Row]:
     return rows
 
 
-def _tfds_rows(name: str, dataset: str, part: str) -> list[tuple[Row, str]]:
+def _tfds_rows(name: str, dataset: str, part: str) -> list[tuple[TableRow, str]]:
     task = GLUE[name]
     columns, classes = task.tfds_texts or task.texts, task.tfds_labels or task.labels
     found = []
-    for file, group in parts_of(name, part):
+    for file, group in split_files(name, part):
         split = file.replace("dev", "validation")
         for number, values in enumerate(tfds_rows(dataset, split), 1):
             row = dict(zip(task.texts, (values[c] for c in columns), strict=True))
@@ -166,5 +166,5 @@ def _tfds_rows(name: str, dataset: str, part: str) -> list[tuple[Row, str]]:
             if part != "test":  # whose labels are not public
                 row[task.label] = classes[label] if classes else str(label)
             where = f"{TFDS}{dataset}, example {number} of {split}"
-            found.append((Row(row, where), group))
+            found.append((TableRow(row, where), group))
     return found

@@ -32,7 +32,7 @@ def fit_lengths(data: ExamplesConfig, positions: int) -> ExamplesConfig:
     )
 
 
-def fitted_lengths(before: ExamplesConfig, after: ExamplesConfig) -> list[str]:
+def changed_lengths(before: ExamplesConfig, after: ExamplesConfig) -> list[str]:
     """The lengths in which two configurations differ, as "max_length=32"."""
     names = ("max_length", "max_query_length", "document_stride")
     return [

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from bert_jax.config.model import Head
 from bert_jax.data.examples import Examples, cut_notice, from_rows, join, too_long
 from bert_jax.model.losses import Sum, cross_entropy
-from bert_jax.tasks.choices import Choice, choice_of, read
+from bert_jax.tasks.choices import ChoiceExample, choice_from_row, read
 from bert_jax.tasks.finetuning_task import (
     FinetuningTask,
     Prediction,
@@ -24,7 +24,7 @@ from bert_jax.tasks.finetuning_task import (
     SplitOutputs,
     Splits,
 )
-from bert_jax.tasks.tables import Row, missing_column
+from bert_jax.tasks.tables import TableRow, missing_column_message
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tokenization import Tokenizer
 
@@ -36,17 +36,19 @@ class MultipleChoiceTask(FinetuningTask):
 
     head: ClassVar[Head] = "multiple_choice"
 
-    def read(self, name: str) -> list[Choice]:
+    def read(self, name: str) -> list[ChoiceExample]:
         return read(name, self.data)
 
-    def labels(self, examples: Sequence[Choice]) -> tuple[str, ...]:
+    def labels(self, examples: Sequence[ChoiceExample]) -> tuple[str, ...]:
         """Return (): a choice has a score, and no name."""
         for example in examples:
             if example.label is None:
                 column = self.data.label_column
                 missing = f"{example.where} has no label."
                 if example.columns and column not in example.columns:
-                    missing = missing_column(example.where, column, example.columns)
+                    missing = missing_column_message(
+                        example.where, column, example.columns
+                    )
                 raise ValueError(
                     f"{missing} To learn, each row must have one; name its column by "
                     "--data.label-column."
@@ -54,7 +56,7 @@ class MultipleChoiceTask(FinetuningTask):
         self.check(examples)
         return ()
 
-    def check(self, examples: Sequence[Choice]) -> None:
+    def check(self, examples: Sequence[ChoiceExample]) -> None:
         for example in examples:
             label, num_choices = example.label, len(example.choices)
             if label is not None and not 0 <= label < num_choices:
@@ -63,7 +65,9 @@ class MultipleChoiceTask(FinetuningTask):
                     f"{num_choices - 1}, the number of the right choice."
                 )
 
-    def tokenize(self, examples: Sequence[Choice], tokenizer: Tokenizer) -> Examples:
+    def tokenize(
+        self, examples: Sequence[ChoiceExample], tokenizer: Tokenizer
+    ) -> Examples:
         """Return a row [CLS] context [SEP] choice [SEP] for each choice.
 
         The choice starts with the question, if there is one. A row is cut to
@@ -150,17 +154,17 @@ class MultipleChoiceTask(FinetuningTask):
                 return f"majority position ({position})", accuracy
         return "chance", chance
 
-    def example_without_label(self, row: Row) -> Choice:
-        return choice_of(row, label_column="")
+    def example_without_label(self, row: TableRow) -> ChoiceExample:
+        return choice_from_row(row, label_column="")
 
-    def has_label(self, example: Choice) -> bool:
+    def has_label(self, example: ChoiceExample) -> bool:
         return example.label is not None
 
-    def group(self, example: Choice) -> object:
+    def group(self, example: ChoiceExample) -> object:
         return example.context
 
 
-def _accuracy(examples: Sequence[Choice], choices: Sequence[int]) -> float:
+def _accuracy(examples: Sequence[ChoiceExample], choices: Sequence[int]) -> float:
     correct = [
         example.label == choice
         for example, choice in zip(examples, choices, strict=True)

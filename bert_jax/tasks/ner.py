@@ -21,8 +21,13 @@ from bert_jax.metrics.entities import (
     unlike_scheme,
 )
 from bert_jax.model.losses import Sum, cross_entropy
-from bert_jax.tasks.conll import Sentence, from_row, read_sentences, write_sentences
-from bert_jax.tasks.files import part_file
+from bert_jax.tasks.conll import (
+    Sentence,
+    read_sentences,
+    sentence_from_row,
+    write_sentences,
+)
+from bert_jax.tasks.files import split_file
 from bert_jax.tasks.finetuning_task import (
     FinetuningTask,
     Prediction,
@@ -31,9 +36,14 @@ from bert_jax.tasks.finetuning_task import (
     SplitOutputs,
     Splits,
 )
-from bert_jax.tasks.ner_rows import scheme_of, sentence_of, tokenize
-from bert_jax.tasks.ner_scores import baseline, scores_of, tag_accuracy, tags_of
-from bert_jax.tasks.tables import Row, text_of
+from bert_jax.tasks.ner_rows import learned_scheme, sentence_from_text, tokenize
+from bert_jax.tasks.ner_scores import (
+    baseline,
+    conlleval_scores,
+    require_tags,
+    tag_accuracy,
+)
+from bert_jax.tasks.tables import TableRow, text_of
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tokenization import Tokenizer
 
@@ -56,16 +66,18 @@ class TokenClassificationTask(FinetuningTask):
     head: ClassVar[Head] = "token_classification"
 
     def read(self, name: str) -> list[Sentence]:
-        return read_sentences(part_file(name, self.data.path, PUBLISHED))
+        return read_sentences(split_file(name, self.data.path, PUBLISHED))
 
-    def example_without_label(self, row: Row) -> Sentence:
+    def example_without_label(self, row: TableRow) -> Sentence:
         """Return a text, from `text` or the column that is named, or `tokens`.
 
         The entities of a text are located in characters; those of tokens in tokens.
         """
         if "tokens" in row.values:
-            return from_row(row, tagged=False)
-        return sentence_of(text_of(row, *(self.data.text_columns[:1] or ("text",))))
+            return sentence_from_row(row, tagged=False)
+        return sentence_from_text(
+            text_of(row, *(self.data.text_columns[:1] or ("text",)))
+        )
 
     def labels(self, examples: Sequence[Sentence]) -> tuple[str, ...]:
         """Return `O`, then the other tags of training, sorted; or `data.labels`.
@@ -93,7 +105,7 @@ class TokenClassificationTask(FinetuningTask):
         return ("O", *sorted(tags))
 
     def check(self, examples: Sequence[Sentence]) -> None:
-        scheme, labels = scheme_of(self.model), self.model.labels
+        scheme, labels = learned_scheme(self.model), self.model.labels
         for sentence in examples:
             tags = () if sentence.tags is None else sentence.tags_in(scheme)
             for i, tag in enumerate(tags):
@@ -146,7 +158,7 @@ class TokenClassificationTask(FinetuningTask):
                 tags[sentence_index][word] = labels[values["tag"][position]]
                 probability = float(values["probability"][position])
                 probabilities[sentence_index][word] = probability
-        parts = _words if scheme_of(self.model) is None else _entities
+        parts = _words if learned_scheme(self.model) is None else _entities
         return [
             {"tags": own_tags} | parts(sentence, own_tags, own_probabilities)
             for sentence, own_tags, own_probabilities in zip(
@@ -160,10 +172,10 @@ class TokenClassificationTask(FinetuningTask):
         Of entities `f1`, `precision`, `recall`, the `accuracy` of tags, and `f1_TYPE`.
         """
         predicted = self._file_tags(predictions)
-        if scheme_of(self.model) is None:
-            gold = [tags_of(sentence) for sentence in predictions.examples]
+        if learned_scheme(self.model) is None:
+            gold = [require_tags(sentence) for sentence in predictions.examples]
             return {"accuracy": tag_accuracy(gold, predicted)}
-        return scores_of(predictions.examples, predicted)
+        return conlleval_scores(predictions.examples, predicted)
 
     def write(self, predictions: Predictions, directory: Path) -> list[str]:
         """Write predictions.txt: the file's columns, and one more with the predicted
@@ -179,7 +191,7 @@ class TokenClassificationTask(FinetuningTask):
         Tags in the model's own scheme are not changed: the rules of conlleval cover
         ill-formed ones.
         """
-        own = scheme_of(self.model)
+        own = learned_scheme(self.model)
         if own is None:
             return [value["tags"] for value in predictions.values]
         tags = [

@@ -23,7 +23,7 @@ _IDEOGRAPHS = re.compile(
 )
 
 
-def words_of(text: str) -> tuple[list[str], list[tuple[int, int]]]:
+def split_words(text: str) -> tuple[list[str], list[tuple[int, int]]]:
     """The words of a text, and where in it they are, in characters.
 
     Split as BERT's basic tokenizer does: at white space, and around each punctuation
@@ -37,13 +37,13 @@ def words_of(text: str) -> tuple[list[str], list[tuple[int, int]]]:
     return [text[start:end] for start, end in offsets], offsets
 
 
-def sentence_of(text: str) -> Sentence:
+def sentence_from_text(text: str) -> Sentence:
     """A text to tag; its entities will have their places in it."""
-    words, offsets = words_of(text)
+    words, offsets = split_words(text)
     return Sentence(tuple(words), text=text, offsets=tuple(offsets))
 
 
-def scheme_of(model: BertConfig) -> Scheme | None:
+def learned_scheme(model: BertConfig) -> Scheme | None:
     """Of the tags that a model learned: never IOB1, see `ner.labels`; None if they are
     plain labels."""
     if not marks_entities(model.labels):
@@ -67,7 +67,7 @@ def tokenize(
     room = min(config.max_length, model.max_position_embeddings) - 2
     pieces = _pieces(examples, tokenizer, room)
     numbers = {tag: i for i, tag in enumerate(model.labels)}
-    scheme = scheme_of(model)
+    scheme = learned_scheme(model)
     rows: list[tuple[list[int], int]] = []
     record: list[int] = []
     values: dict[str, list[int]] = {"label": [], "word": []}

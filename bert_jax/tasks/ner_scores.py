@@ -7,11 +7,11 @@ from bert_jax.metrics.entities import Chunk, chunks, entity_scores, write_tags
 from bert_jax.tasks.conll import Sentence
 
 
-def scores_of(
+def conlleval_scores(
     records: Sequence[Sentence], predicted: Sequence[Sequence[str]]
 ) -> dict[str, float]:
     """conlleval's scores of predicted tags, in each file's own scheme."""
-    found = entity_scores([tags_of(record) for record in records], predicted)
+    found = entity_scores([require_tags(record) for record in records], predicted)
     return {
         "f1": found.overall.f1,
         "precision": found.overall.precision,
@@ -32,7 +32,7 @@ def tag_accuracy(
     return sum(hits) / max(len(hits), 1)
 
 
-def tags_of(record: Sentence) -> tuple[str, ...]:
+def require_tags(record: Sentence) -> tuple[str, ...]:
     """The tags of a sentence.
 
     Raises:
@@ -53,7 +53,7 @@ def baseline(
     accuracy of each word's commonest one in training, or of all words if it is new.
     """
     if train[0].scheme is None and train[0].tags is not None:
-        gold = [tags_of(record) for record in validation]
+        gold = [require_tags(record) for record in validation]
         tags = _commonest_tags(train, validation)
         return "each word's commonest tag", tag_accuracy(gold, tags)
     seen: dict[tuple[str, ...], Counter[str]] = {}
@@ -66,7 +66,7 @@ def baseline(
         write_tags(list(_look_up(record.words, types)), len(record.words), "IOB2")
         for record in validation
     ]
-    return "training-dictionary lookup", scores_of(validation, tags)["f1"]
+    return "training-dictionary lookup", conlleval_scores(validation, tags)["f1"]
 
 
 def _commonest_tags(
@@ -74,7 +74,7 @@ def _commonest_tags(
 ) -> list[list[str]]:
     seen: dict[str, Counter[str]] = {}
     for record in train:
-        for word, tag in zip(record.words, tags_of(record), strict=True):
+        for word, tag in zip(record.words, require_tags(record), strict=True):
             seen.setdefault(word, Counter())[tag] += 1
     tags = {word: counts.most_common(1)[0][0] for word, counts in seen.items()}
     usual = sum(seen.values(), Counter[str]()).most_common(1)[0][0]

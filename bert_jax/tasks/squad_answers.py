@@ -133,10 +133,10 @@ def _prediction(
     for entry, share in zip(entries, shares / shares.sum(), strict=True):
         entry["probability"] = float(share)
     prediction = {"id": example.id, "null_odds": null_odds, "nbest": entries}
-    return decide(prediction, config.null_threshold)
+    return apply_null_threshold(prediction, config.null_threshold)
 
 
-def decide(prediction: Prediction, threshold: float) -> Prediction:
+def apply_null_threshold(prediction: Prediction, threshold: float) -> Prediction:
     """The prediction, with no answer where `null_odds` exceeds `threshold`.
 
     One of a model that was taught answers alone keeps its answer.

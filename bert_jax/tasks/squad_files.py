@@ -12,12 +12,12 @@ from etils import epath
 
 from bert_jax.config import ExamplesConfig
 from bert_jax.storage.files import write_json
-from bert_jax.tasks.files import part_file
+from bert_jax.tasks.files import split_file
 from bert_jax.tasks.finetuning_task import Prediction
 from bert_jax.tasks.squad_rows import SquadExample
 from bert_jax.tasks.tables import (
     HALF_CHARACTER,
-    Row,
+    TableRow,
     parse_json,
     read_text,
     require_file,
@@ -64,7 +64,7 @@ def read(path: str, config: ExamplesConfig) -> list[SquadExample]:
     return examples
 
 
-def question_of(row: Row) -> SquadExample:
+def question_from_row(row: TableRow) -> SquadExample:
     """Return the example of `question` and `context`, and of an `id` if there is one.
 
     Raises:
@@ -92,7 +92,7 @@ def _file(name: str, directory: str) -> str:
             f"path={directory} holds {', '.join(sum(there, []))}, of two releases; "
             "keep one there, or give files instead of path."
         )
-    return part_file(name, directory, [(*release, "") for release in _RELEASES])
+    return split_file(name, directory, [(*release, "") for release in _RELEASES])
 
 
 def _parse(file: str) -> Any:

@@ -21,7 +21,7 @@ _MOST_DIGITS = 1000
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
+class TableRow:
     """One row of a table, and where it stands."""
 
     values: dict[str, Any]
@@ -73,7 +73,7 @@ def read_text(path: Path) -> str:
     return decode(path.read_bytes(), path).removeprefix("\ufeff")
 
 
-def read_table(name: str) -> list[Row]:
+def read_table(name: str) -> list[TableRow]:
     """The rows of a table with a header, or of JSON objects, one a line.
 
     A .csv file has its fields quoted where needed (RFC 4180); in a .tsv file quotes are
@@ -122,7 +122,7 @@ def read_lines(path: Path, quoted: bool) -> Iterator[tuple[int, list[str]]]:
         ) from error
 
 
-def _delimited(path: Path) -> Iterator[Row]:
+def _delimited(path: Path) -> Iterator[TableRow]:
     lines = read_lines(path, quoted=path.suffix == ".csv")
     _, header = next(lines, (1, []))
     repeated = {name for name in header if header.count(name) > 1}
@@ -137,17 +137,17 @@ def _delimited(path: Path) -> Iterator[Row]:
                 f"{path}, line {number} has {len(fields)} fields; the header has "
                 f"{len(header)}: {column_names(header)}."
             )
-        yield Row(dict(zip(header, fields, strict=True)), f"{path}, line {number}")
+        yield TableRow(dict(zip(header, fields, strict=True)), f"{path}, line {number}")
 
 
-def _json_lines(path: Path) -> Iterator[Row]:
+def _json_lines(path: Path) -> Iterator[TableRow]:
     # Not splitlines: a text may hold one of the rarer line breaks.
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if line.strip():
             yield json_row(line, f"{path}, line {number}")
 
 
-def json_row(line: str, where: str) -> Row:
+def json_row(line: str, where: str) -> TableRow:
     """A line with a JSON object.
 
     Raises:
@@ -156,7 +156,7 @@ def json_row(line: str, where: str) -> Row:
     values = parse_json(line, where)
     if not isinstance(values, dict):
         raise ValueError(f"{where} must be a JSON object with a field for each column.")
-    return Row(values, where)
+    return TableRow(values, where)
 
 
 def parse_json(text: str | bytes, where: str) -> Any:
@@ -212,7 +212,7 @@ def column_names(names: Iterable[str]) -> str:
     )
 
 
-def missing_column(where: str, column: str, columns: Iterable[str]) -> str:
+def missing_column_message(where: str, column: str, columns: Iterable[str]) -> str:
     """What to say where a row has no such column: those it has, and which is meant."""
     names, message = list(columns), f"{where} has no {column_names([column])}"
     if names:
@@ -226,14 +226,14 @@ def missing_column(where: str, column: str, columns: Iterable[str]) -> str:
     return f"{message}."
 
 
-def text_of(row: Row, column: str) -> str:
+def text_of(row: TableRow, column: str) -> str:
     """The text in a column.
 
     Raises:
         ValueError: there is no such column, or no text in it.
     """
     if column not in row.values:
-        raise ValueError(missing_column(row.where, column, row.values))
+        raise ValueError(missing_column_message(row.where, column, row.values))
     text = row.values[column]
     if not isinstance(text, str):
         raise ValueError(f"{row.where}: {column}={text!r:.80} must be a text.")

@@ -11,9 +11,9 @@ from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.tasks.glue import GLUE, read_glue
 from bert_jax.tasks.tables import (
     HALF_CHARACTER,
-    Row,
+    TableRow,
     column_names,
-    missing_column,
+    missing_column_message,
     read_table,
     text_of,
 )
@@ -67,7 +67,7 @@ def read(name: str, config: ExamplesConfig, number: bool) -> list[TextExample]:
     return [labelled_example(row, config, number) for row in read_table(name)]
 
 
-def columns_of(row: Row, config: ExamplesConfig) -> tuple[str, ...]:
+def find_text_columns(row: TableRow, config: ExamplesConfig) -> tuple[str, ...]:
     """The columns with the text.
 
     Raises:
@@ -85,18 +85,18 @@ def columns_of(row: Row, config: ExamplesConfig) -> tuple[str, ...]:
     )
 
 
-def example_without_label(row: Row, config: ExamplesConfig) -> TextExample:
+def example_without_label(row: TableRow, config: ExamplesConfig) -> TextExample:
     """A row's texts, whatever it holds beside them.
 
     Raises:
         ValueError: a column is missing or empty.
     """
-    texts = tuple(text_of(row, column) for column in columns_of(row, config))
+    texts = tuple(text_of(row, column) for column in find_text_columns(row, config))
     return TextExample(texts, where=row.where)
 
 
 def labelled_example(
-    row: Row, config: ExamplesConfig, number: bool = False, group: str = ""
+    row: TableRow, config: ExamplesConfig, number: bool = False, group: str = ""
 ) -> TextExample:
     """A row's texts and label, which may be absent.
 
@@ -104,7 +104,7 @@ def labelled_example(
         ValueError: a column is missing or empty, or holds both text and label, or a
             label is of the wrong kind.
     """
-    if config.label_column in columns_of(row, config):
+    if config.label_column in find_text_columns(row, config):
         raise ValueError(
             f"{row.where}: {config.label_column} is named for the text and for the "
             "labels; name two columns by --data.text-columns and --data.label-column."
@@ -116,7 +116,7 @@ def labelled_example(
 
 
 def _label(
-    row: Row, config: ExamplesConfig, number: bool
+    row: TableRow, config: ExamplesConfig, number: bool
 ) -> str | float | tuple[str, ...]:
     value = row.values[config.label_column]
     what = f"{row.where}: {config.label_column}"
@@ -162,7 +162,7 @@ def _number(value: Any, what: str) -> float:
     return number
 
 
-def classes_in(example: TextExample) -> tuple[str, ...]:
+def classes_of(example: TextExample) -> tuple[str, ...]:
     """The classes that a record names."""
     if example.label is None or isinstance(example.label, float):
         return ()
@@ -183,7 +183,7 @@ def classes(examples: Sequence[TextExample], config: ExamplesConfig) -> tuple[st
         )
     if config.labels or config.glue:
         return config.labels or GLUE[config.glue].labels
-    found = sorted({name for example in examples for name in classes_in(example)})
+    found = sorted({name for example in examples for name in classes_of(example)})
     if len(found) < 2 and not config.multi_label:
         raise ValueError(
             f"{examples[0].where}: {config.label_column} is {found[0]!r} in all "
@@ -197,7 +197,7 @@ def classes(examples: Sequence[TextExample], config: ExamplesConfig) -> tuple[st
     return tuple(found)
 
 
-def one_number(
+def regression_output(
     examples: Sequence[TextExample], config: ExamplesConfig
 ) -> tuple[str, ...]:
     """The single output of a regression, under its column's name."""
@@ -214,7 +214,7 @@ def require_labels(examples: Sequence[TextExample], config: ExamplesConfig) -> N
     """Refuse examples to learn from that lack a label."""
     for example in examples:
         if example.label is None:
-            missing = missing_column(
+            missing = missing_column_message(
                 example.where, config.label_column, example.columns
             )
             raise ValueError(
@@ -225,7 +225,7 @@ def require_labels(examples: Sequence[TextExample], config: ExamplesConfig) -> N
 def check(examples: Sequence[TextExample], model: BertConfig) -> None:
     """Refuse classes that the model does not have."""
     for example in examples:
-        for name in classes_in(example):
+        for name in classes_of(example):
             if name not in model.labels:
                 raise ValueError(
                     f"{example.where}: {name!r} is none of the classes that the model "

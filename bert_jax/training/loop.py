@@ -38,7 +38,7 @@ from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.profile import Profile
 from bert_jax.training.report import NullReport, Report
 from bert_jax.training.resume import Resume
-from bert_jax.training.start import Source, starting_state
+from bert_jax.training.start import InitSource, starting_state
 from bert_jax.training.step import make_eval_step, make_train_step
 from bert_jax.training.watchdog import Watchdog
 
@@ -111,7 +111,7 @@ def fit(
     mesh: Mesh,
     workdir: epath.Path,
     tokenizer_directory: epath.Path,
-    source: Source | None = None,
+    source: InitSource | None = None,
     resume: Resume | None = None,
     check_lock: Callable[[], None] = lambda: None,
 ) -> dict[str, float]:

@@ -19,12 +19,12 @@ from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.resume import Resume
 from bert_jax.training.state import TrainState, initial_state
 
-Source: TypeAlias = epath.Path | dict[str, Any]
+InitSource: TypeAlias = epath.Path | dict[str, Any]
 """A run's checkpoint, to go on from with its optimizer and step; or parameters in
 memory, a nested dict that may lack some."""
 
 
-def with_given(params: Any, given: dict[str, Any]) -> Any:
+def replace_params(params: Any, given: dict[str, Any]) -> Any:
     """`params`, laid out over the devices as they are, with the values in `given`."""
     found = {
         path_name(path): np.asarray(leaf)
@@ -43,7 +43,7 @@ def with_given(params: Any, given: dict[str, Any]) -> Any:
 
 
 def _require_origin(
-    config: RunConfig, source: Source | None, resume: Resume | None
+    config: RunConfig, source: InitSource | None, resume: Resume | None
 ) -> None:
     drawn = getattr(config, "from_scratch", False) or not config.init_from
     if resume is None and source is None and not drawn:
@@ -59,7 +59,7 @@ def starting_state(
     config: RunConfig,
     mesh: Mesh,
     checkpoints: Checkpoints,
-    source: Source | None,
+    source: InitSource | None,
     resume: Resume | None,
 ) -> tuple[TrainState, TrainState]:
     """The state, and its shardings.
@@ -92,7 +92,7 @@ def starting_state(
     else:
         state = jax.jit(new_state, out_shardings=shardings)(seed)
         if source is not None:
-            params = with_given(state.params, source)
+            params = replace_params(state.params, source)
             state = dataclasses.replace(state, params=params)
         return state, shardings
     state = serialization.from_state_dict(wanted, {"params": params, **rest})

@@ -30,7 +30,7 @@ def of_total(total: float) -> Estimate:
 
 
 def config(**changes) -> PretrainConfig:
-    """Rows of 512 tokens, of which two make a microbatch of FEWEST_TOKENS."""
+    """Rows of 512 tokens, of which two make a microbatch of MIN_TOKENS."""
     usual = {"model": BertConfig.miniature(1, 16)}
     return PretrainConfig(data=DataConfig(sequence_length=512), **usual | changes)
 

@@ -10,9 +10,9 @@ from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.model import ANSWERABLE_LABELS
 from bert_jax.tasks.finetuning_task import Predictions, Split, SplitOutputs
 from bert_jax.tasks.squad import QuestionAnsweringTask
-from bert_jax.tasks.squad_files import question_of, read
+from bert_jax.tasks.squad_files import question_from_row, read
 from bert_jax.tasks.squad_rows import SquadExample
-from bert_jax.tasks.tables import Row
+from bert_jax.tasks.tables import TableRow
 
 CONFIG = ExamplesConfig(max_length=64, max_query_length=8, document_stride=16)
 
@@ -174,10 +174,10 @@ def test_a_byte_order_mark_is_no_text(tmp_path):
 
 def test_a_question_of_a_user():
     values = {"question": "Where?", "context": CONTEXT}
-    example = question_of(Row(values, "line 1"))
+    example = question_from_row(TableRow(values, "line 1"))
     assert example == SquadExample("line 1", "", "Where?", CONTEXT)
     assert not example.has_label
-    assert question_of(Row(values | {"id": 7}, "line 1")).id == "7"
+    assert question_from_row(TableRow(values | {"id": 7}, "line 1")).id == "7"
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_a_question_of_a_user():
 )
 def test_a_bad_question_of_a_user(values, message):
     with pytest.raises(ValueError, match=message):
-        question_of(Row(values, "line 1"))
+        question_from_row(TableRow(values, "line 1"))
 
 
 @pytest.mark.parametrize("labels", [(), ANSWERABLE_LABELS])

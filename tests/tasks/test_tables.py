@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.tasks.tables import Row, json_row, read_table, text_of
+from bert_jax.tasks.tables import TableRow, json_row, read_table, text_of
 
 
 def rows(tmp_path, name, content):
@@ -126,7 +126,7 @@ def test_no_such_table(tmp_path):
 )
 def test_refused_texts(fields, says):
     with pytest.raises(ValueError, match=says):
-        text_of(Row(fields, "f, line 3"), "text")
+        text_of(TableRow(fields, "f, line 3"), "text")
 
 
 def test_a_text_is_taken_as_it_is():

@@ -40,7 +40,7 @@ from bert_jax.tasks.finetuning import Learning, finetuning_task
 from bert_jax.tasks.task import Task
 from bert_jax.training.loop import Clock, device_batches
 from bert_jax.training.optimizer import make_optimizer
-from bert_jax.training.start import with_given
+from bert_jax.training.start import replace_params
 from bert_jax.training.state import initial_state
 from bert_jax.training.step import make_train_step
 
@@ -320,7 +320,7 @@ def our_step(setup: FinetuningSetup, task: Task) -> tuple[Any, Any, Any]:
         functools.partial(initial_state, task.initialise, optimizer, config.seed)
     )()
     given = setup.source or {}
-    state = dataclasses.replace(state, params=with_given(state.params, given))
+    state = dataclasses.replace(state, params=replace_params(state.params, given))
     shardings = tree_shardings(mesh, state)
     step = make_train_step(task, config, mesh, shardings)
     return jax.device_put(state, shardings), step, mesh
