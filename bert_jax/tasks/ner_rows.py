@@ -1,7 +1,6 @@
-"""Texts → words; sentences of words → rows of tokens.
+"""Split texts into words, and tokenize sentences of words.
 
-A word's first token bears its tag, and is where the tag is predicted; the others bear
-none (Devlin et al. 2018, §5.3).
+Only a word's first token has the word's tag and predicts it (Devlin et al. 2018, §5.3).
 """
 
 import re
@@ -16,7 +15,7 @@ from bert_jax.metrics.entities import Scheme, marks_entities
 from bert_jax.tasks.conll import Sentence
 from bert_jax.tokenization import Tokenizer
 
-# The blocks that BERT's tokenizer takes one character at a time.
+# The Unicode blocks in which BERT's tokenizer makes each character a word.
 _IDEOGRAPHS = re.compile(
     "[\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\U00020000-\U0002a6df"
     "\U0002a700-\U0002ceaf\U0002f800-\U0002fa1f]"
@@ -24,28 +23,31 @@ _IDEOGRAPHS = re.compile(
 
 
 def split_words(text: str) -> tuple[list[str], list[tuple[int, int]]]:
-    """The words of a text, and where in it they are, in characters.
+    """Return the words of a text, and the start and end of each, in characters.
 
-    Split as BERT's basic tokenizer does: at white space, and around each punctuation
-    mark and each CJK ideograph.
+    As BERT's basic tokenizer, it splits at white space and around each punctuation mark
+    and each CJK ideograph.
     """
-    spaced = _IDEOGRAPHS.sub(" ", text)
-    found = pre_tokenizers.BertPreTokenizer().pre_tokenize_str(spaced)
-    offsets = [place for _, place in found]
+    without_ideographs = _IDEOGRAPHS.sub(" ", text)
+    pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    pre_tokens = pre_tokenizer.pre_tokenize_str(without_ideographs)
+    offsets = [offset for _, offset in pre_tokens]
     offsets += [match.span() for match in _IDEOGRAPHS.finditer(text)]
     offsets.sort()
     return [text[start:end] for start, end in offsets], offsets
 
 
 def sentence_from_text(text: str) -> Sentence:
-    """A text to tag; its entities will have their places in it."""
+    """Return a text as words to tag, with their offsets in the text."""
     words, offsets = split_words(text)
     return Sentence(tuple(words), text=text, offsets=tuple(offsets))
 
 
 def learned_scheme(model: BertConfig) -> Scheme | None:
-    """Of the tags that a model learned: never IOB1, see `ner.labels`; None if they are
-    plain labels."""
+    """Return the scheme of a model's labels, never IOB1; None if they are plain labels.
+
+    `TokenClassificationTask.labels` converts IOB1 to IOB2.
+    """
     if not marks_entities(model.labels):
         return None
     ends = any(label.startswith(("E-", "S-")) for label in model.labels)
@@ -58,54 +60,53 @@ def tokenize(
     model: BertConfig,
     config: ExamplesConfig,
 ) -> Examples:
-    """Return rows with `label` and `word` by token, int32.
+    """Return rows with two int32 arrays by token, `label` and `word`.
 
-    They are the tag's and the word's index at the first token of a word, else -1. A
-    sentence that is too long becomes several rows, split between words; a word longer
-    than a row is cut, and a word without a token is [UNK].
+    They hold the index of the tag and of the word at a word's first token, else -1. A
+    sentence that is too long is split between words into several rows; a word longer
+    than a row is cut, and a word without any token becomes [UNK].
     """
     room = min(config.max_length, model.max_position_embeddings) - 2
-    pieces = _pieces(examples, tokenizer, room)
-    numbers = {tag: i for i, tag in enumerate(model.labels)}
+    word_ids = _token_ids_of_words(examples, tokenizer, room)
+    label_ids = {tag: i for i, tag in enumerate(model.labels)}
     scheme = learned_scheme(model)
     rows: list[tuple[list[int], int]] = []
-    record: list[int] = []
+    example_of_row: list[int] = []
     values: dict[str, list[int]] = {"label": [], "word": []}
-    for number, sentence in enumerate(examples):
+    for example_index, sentence in enumerate(examples):
         tags = [] if sentence.tags is None else sentence.tags_in(scheme)
-        words = [pieces[word] for word in sentence.words]
-        for part in _parts([len(ids) for ids in words], room):
+        words = [word_ids[word] for word in sentence.words]
+        for word_range in _ranges_that_fit([len(ids) for ids in words], room):
             ids = [tokenizer.cls_id]
-            firsts = {}
-            for i in part:
-                firsts[len(ids)] = i
+            word_at = {}  # position of a first token → index of its word
+            for i in word_range:
+                word_at[len(ids)] = i
                 ids += words[i]
             ids.append(tokenizer.sep_id)
             rows.append((ids, len(ids)))
-            record.append(number)
-            places = [firsts.get(place, -1) for place in range(len(ids))]
-            values["word"] += places
+            example_of_row.append(example_index)
+            word_indices = [word_at.get(position, -1) for position in range(len(ids))]
+            values["word"] += word_indices
             values["label"] += [
-                numbers[tags[i]] if tags and i >= 0 else -1 for i in places
+                label_ids[tags[i]] if tags and i >= 0 else -1 for i in word_indices
             ]
     by_token = {name: np.array(array, np.int32) for name, array in values.items()}
-    return from_rows(rows, np.array(record, np.int32), by_token=by_token)
+    return from_rows(rows, np.array(example_of_row, np.int32), by_token=by_token)
 
 
-def _pieces(
+def _token_ids_of_words(
     examples: Sequence[Sentence], tokenizer: Tokenizer, room: int
 ) -> dict[str, list[int]]:
-    """The ids of each distinct word: at least one, and at most `room`."""
+    """Return the ids of each distinct word: at least one, and at most `room`."""
     words = list(
         dict.fromkeys(word for sentence in examples for word in sentence.words)
     )
-    found = tokenizer.encode_batch(words)
-    unknown = [tokenizer.unk_id]
-    return {w: ids[:room] or unknown for w, ids in zip(words, found, strict=True)}
+    encoded = zip(words, tokenizer.encode_batch(words), strict=True)
+    return {word: ids[:room] or [tokenizer.unk_id] for word, ids in encoded}
 
 
-def _parts(lengths: Sequence[int], room: int) -> Iterator[range]:
-    """Words that fill a row each, as many as fit; one part at least."""
+def _ranges_that_fit(lengths: Sequence[int], room: int) -> Iterator[range]:
+    """Yield ranges of words, each as long as fits into `room` tokens; at least one."""
     start, used = 0, 0
     for i, length in enumerate(lengths):
         if used + length > room:

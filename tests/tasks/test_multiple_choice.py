@@ -137,12 +137,16 @@ def test_lines_of_json(tmp_path):
             "line 1: the context is ''; it must be a text",
         ),
         ("a.tsv", "o\tq\ta\tb\tc\td\t-1\n", "line 1: label='-1' must be the number"),
-        ("a.tsv", "", "a.tsv has no rows; it must have one at least"),
-        ("a.jsonl", '{"context": "a"}', "line 1: choices=None must be a list of two"),
+        ("a.tsv", "", "a.tsv has no rows; it must have at least one"),
+        (
+            "a.jsonl",
+            '{"context": "a"}',
+            "line 1: choices=None must be a list of at least two",
+        ),
         (
             "a.jsonl",
             '{"context": "a", "choices": ["b"]}',
-            "must be a list of two texts",
+            "must be a list of at least two texts",
         ),
         (
             "a.jsonl",
@@ -164,7 +168,7 @@ def test_lines_of_json(tmp_path):
             "a.jsonl",
             '{"context": "a", "choices": ["b", "c"]}\n'
             '{"context": "a", "choices": ["b", "c", "d"]}',
-            "line 2 has 3 choices, and the first 2; all must have the same number",
+            "line 2 has 3 choices, and the first row 2; all must have the same number",
         ),
     ],
 )

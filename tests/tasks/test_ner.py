@@ -130,7 +130,7 @@ def test_a_long_sentence_is_split_between_words_and_a_long_word_cut():
     assert tokenized.record.tolist() == [0] * 4
     words = [tokenized.token_values("word", row).max() for row in range(4)]
     assert words == [1, 2, 3, 4]
-    warning = "spread over several rows of 8 tokens: 1 of 1 sentences"
+    warning = "split into several rows of 8 tokens: 1 of 1 sentences"
     assert task(max_length=8).warnings(Split(examples, tokenized)) == [warning]
     assert task().warnings(Split(examples, tokenize(examples))) == []
 

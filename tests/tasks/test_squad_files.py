@@ -80,7 +80,7 @@ UNLABELLED = {"id": "q2", "question": "Who?"}
 BAD_QUESTIONS = {
     "no id": ([{"question": "Where?"}], r"qas\[0\]: there is no 'id', but 'question'"),
     "a number as id": ([qa(7)], r"qas\[0\]: 'id' holds a whole number; it must be a s"),
-    "not an object": (["Where?"], r"\.qas\[0\]: a string stands where an object with"),
+    "not an object": (["Where?"], r"\.qas\[0\]: a string in place of an object with"),
     "no question": ([{"id": "q1"}], ONE + "there is no 'question', but 'id'"),
     "an empty question": ([qa(question=" ")], ONE + "'question' is empty"),
     "answers no array": ([qa(answers={})], ONE + "'answers' holds an object; it must"),
@@ -95,21 +95,21 @@ BAD_QUESTIONS = {
     ),
     "a truth value as start": (
         [qa(answers=[{"text": "x", "answer_start": True}])],
-        ONE + "'answer_start' holds a truth value",
+        ONE + "'answer_start' holds a boolean",
     ),
     "impossible in quotes": (
         [qa(is_impossible="no")],
-        ONE + "'is_impossible' holds a string; it must be a truth value",
+        ONE + "'is_impossible' holds a string; it must be a boolean",
     ),
     "impossible, answered": (
         [qa(is_impossible=True)],
-        ONE + "is_impossible is true and there are answers; one must go",
+        ONE + "is_impossible is true and there are answers; remove one",
     ),
     "half a character": (
         [qa(question="\ud800?")],
         ONE + r"'question' holds '\\ud800' at character 0, which is half of a char",
     ),
-    "twice": ([qa(), qa()], "'q1' stands there twice; predictions go by id"),
+    "twice": ([qa(), qa()], "two questions have the id 'q1'; predictions are"),
     "unlabelled last": ([qa(), UNLABELLED], "'q2' has no 'answers', and others have"),
     "unlabelled first": ([UNLABELLED, qa()], "'q2' has no 'answers', and others have"),
     "nothing": ([], "there is no question"),
@@ -140,12 +140,12 @@ def test_an_empty_context(tmp_path):
         (b"[" * 100_000, "is nested too deep to be read"),
         (
             b'{"data": [' + b"1" * 5000 + b"]}",
-            "a whole number has 5000 digits, at most 1000",
+            "has 5000 digits; at most 1000",
         ),
-        (b"[]", "an array stands where an object with 'data' must"),
+        (b"[]", "an array in place of an object with 'data'"),
         (b'{"questions": []}', "there is no 'data', but 'questions'"),
         (b'{"data": {}}', "'data' holds an object; it must be an array"),
-        (b'{"data": [null]}', r"data\[0\]: null stands where an object"),
+        (b'{"data": [null]}', r"data\[0\]: null in place of an object"),
         (b'{"data": []}', "there is no question"),
     ],
 )

@@ -68,7 +68,7 @@ def test_columns_that_are_named_or_the_tasks_own():
         "#2 String",
     )
     assert find_text_columns(row, ExamplesConfig(text_columns=("a", "b"))) == ("a", "b")
-    with pytest.raises(ValueError, match="line 2 has the columns a, b; say which hold"):
+    with pytest.raises(ValueError, match="line 2 has the columns a, b; name those"):
         find_text_columns(TableRow({"a": "", "b": ""}, "f, line 2"), DEFAULT)
 
 
@@ -78,7 +78,7 @@ def test_columns_that_are_named_or_the_tasks_own():
         ({"text": "a", "label": ""}, {}, "line 1: label is empty; fill it in, or"),
         ({"text": "a", "label": None}, {}, "line 1: label is empty"),
         ({"text": " ", "label": "b"}, {}, "line 1: text is empty"),
-        ({"text": "a", "label": ["b"]}, {}, r"label=\['b'\] must be a single class; s"),
+        ({"text": "a", "label": ["b"]}, {}, r"label=\['b'\] must be a single class; f"),
         ({"text": "a"}, {"text_columns": ("body",)}, "line 1 has no body; its columns"),
         (
             {"text": "a", "label": "b"},
@@ -124,7 +124,7 @@ def test_classes_are_inferred_or_given():
     [
         (SINGLE, ["a", None], {}, "f, line 3 has no label. Name the col"),
         (SINGLE, ["a"] * 3, {}, "f, line 2: label is 'a' in all 3 rows"),
-        (SINGLE, ["a", "b"], {"labels": ("a",)}, "names 'a' alone; there"),
+        (SINGLE, ["a", "b"], {"labels": ("a",)}, "names only 'a'; there"),
         (MULTI, [(), ()], {"multi_label": True}, "any other row names a"),
         (NUMBER, [2.0, 2.0], {}, "f, line 2: label is 2.0 in all 2 rows"),
         (NUMBER, [2.0, None], {}, "f, line 3 has no label"),
