@@ -1,4 +1,4 @@
-"""`bert-jax predict` and `features`: lines in, predictions or hidden states out."""
+"""`bert-jax predict` and `features`: predictions or hidden states of lines."""
 
 import contextlib
 import functools
@@ -26,9 +26,9 @@ from bert_jax.tasks.tables import (
 )
 
 _CHUNK_LINES = 1024
-"""Lines that are in memory at a time."""
+"""The number of lines in memory at a time."""
 _MAX_LINE_BYTES = 1 << 24
-"""A file without line ends must not fill the memory."""
+"""A limit, so that a file without line ends does not fill the memory."""
 
 
 def prediction_lines(
@@ -37,7 +37,7 @@ def prediction_lines(
     """Yield a line of JSON for each row of `source`, in order, with its `id` if any.
 
     Args:
-        data: how rows are read: as for fine-tuning.
+        data: defines how rows are read, as for fine-tuning.
 
     Raises:
         ValueError: the model was never fine-tuned, or a row lacks a field of its task.
@@ -62,14 +62,14 @@ def _id_of(row: TableRow) -> dict[str, Any]:
         return {}
     if HALF_CHARACTER.search(json.dumps(row.values["id"], ensure_ascii=False)):
         raise ValueError(
-            f"{row.where}: id holds half of a surrogate pair, which no output can hold;"
-            " mend it."
+            f"{row.where}: id holds half of a surrogate pair, which cannot be written; "
+            "correct it."
         )
     return {"id": row.values["id"]}
 
 
 def round_floats(value: Any) -> Any:
-    """Round the floats of a JSON value to nine digits, which keep float32 exact."""
+    """Round the floats of a JSON value to nine digits, which determine a float32."""
     if isinstance(value, dict):
         return {name: round_floats(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -93,7 +93,7 @@ def read_rows(source: str, data: ExamplesConfig) -> Iterator[TableRow]:
 
 
 def display_name(source: str) -> str:
-    """Return the name of a file in messages."""
+    """Return the name of a file for messages."""
     return "standard input" if source == "-" else source
 
 
@@ -104,7 +104,7 @@ def read_lines(source: str) -> Iterator[str]:
         FileNotFoundError: there is no such file.
         ValueError: it is not UTF-8, or a line is longer than `_MAX_LINE_BYTES` bytes.
     """
-    name, number, offset = display_name(source), 0, 0
+    name, line_number, offset = display_name(source), 0, 0
     with contextlib.ExitStack() as stack:
         if source != "-":
             require_file(source, "name one, or - for standard input.")
@@ -114,7 +114,7 @@ def read_lines(source: str) -> Iterator[str]:
         else:
             stream = sys.stdin.buffer
         while line := stream.readline(_MAX_LINE_BYTES + 1):
-            where = f"{name}, line {number + 1}"
+            where = f"{name}, line {line_number + 1}"
             if len(line) > _MAX_LINE_BYTES:
                 raise ValueError(
                     f"{where} has more than {_MAX_LINE_BYTES:,} bytes; write a text a "
@@ -123,10 +123,10 @@ def read_lines(source: str) -> Iterator[str]:
             text = decode(line, where, offset)
             text = text if offset else text.removeprefix("\ufeff")
             offset += len(line)
-            # Files of old Macs end a line by a carriage return alone.
-            for part in text.removesuffix("\n").removesuffix("\r").split("\r"):
-                number += 1
-                yield part
+            # Some files end lines by a carriage return alone.
+            for text_line in text.removesuffix("\n").removesuffix("\r").split("\r"):
+                line_number += 1
+                yield text_line
 
 
 def write_feature_file(
@@ -137,10 +137,10 @@ def write_feature_file(
     combine: str,
     batch_size: int,
 ) -> str:
-    """Write the features of each line of `source`; return a line of how many.
+    """Write the features of each line of `source`; return a message with their number.
 
     Raises:
-        ValueError: a line is too long, there is none, or there is no such layer.
+        ValueError: a line is too long, there is no line, or there is no such layer.
     """
     check_output(Path(output))
     model, name = load_pretrained(path), display_name(source)

@@ -78,7 +78,7 @@ def finetune(
             host = host_shard(mesh, jax.process_index())
             task = Finetuning(setup.task, config, setup.train, setup.validation, *host)
             changed = check_workdir(directory, config, resume, extend)
-            source = setup.source
+            source = setup.initial_params
             note = check_source(config, source, task.init_params)
             if source is not None:
                 source = without_top(source, config)

@@ -319,7 +319,7 @@ def our_step(setup: FinetuningSetup, task: Task) -> tuple[Any, Any, Any]:
     state = jax.jit(
         functools.partial(initial_state, task.initialise, optimizer, config.seed)
     )()
-    given = setup.source or {}
+    given = setup.initial_params or {}
     state = dataclasses.replace(state, params=replace_params(state.params, given))
     shardings = tree_shardings(mesh, state)
     step = make_train_step(task, config, mesh, shardings)

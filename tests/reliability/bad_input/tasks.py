@@ -123,7 +123,7 @@ ANSWERS = [
     Case(
         "F-features-of-another-format",
         features("a\n", "out.txt"),
-        ("must end in .npz or .jsonl, which says the format",),
+        ("must end in .npz or .jsonl, to define the format",),
     ),
     Case(
         "F-features-in-no-directory",
