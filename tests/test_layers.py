@@ -35,7 +35,7 @@ ROOMS = {
     "runs": "terminal storage config tokenization data distributed checkpoints "
     "pretrained tasks training dry_run",
     "diagnostics": "storage config tokenization data model distributed checkpoints "
-    "pretrained tasks",
+    "pretrained",
     "benchmark": "terminal config data model masking distributed tasks training",
     "demo": "storage config data tasks inference runs",
     "cli": "terminal storage config data distributed formats pretrained training "

@@ -118,8 +118,8 @@ def predict(options: PredictOptions) -> int:
 
 
 def features(options: FeaturesOptions) -> int:
-    from bert_jax.inference.jsonl import feature_file
+    from bert_jax.inference.jsonl import write_feature_file
 
     files = options.model, options.input, options.output
-    say(feature_file(*files, options.layers, options.combine, options.batch_size))
+    say(write_feature_file(*files, options.layers, options.combine, options.batch_size))
     return 0

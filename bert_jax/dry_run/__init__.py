@@ -1,1 +1,1 @@
-"""What a run would be, take and cost."""
+"""Describe a run before it starts: its shapes, data, memory and time."""

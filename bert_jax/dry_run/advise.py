@@ -1,4 +1,4 @@
-"""How a step fits in less memory: which settings are tried, and in which order."""
+"""Find settings with which a training step fits in memory; the cheapest come first."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
@@ -7,55 +7,60 @@ from typing import Any
 import jax
 
 from bert_jax.config import PretrainConfig
-from bert_jax.dry_run.estimate import Estimate, account, estimate, gib
+from bert_jax.dry_run.estimate import Estimate, estimate, estimate_lines, gib
 from bert_jax.tasks.task import Task
 
-FEWEST_TOKENS = 1024
-"""A device's tokens in a microbatch, below which other ways are tried first: its
-matrix products become too small to keep it busy."""
+MIN_TOKENS = 1024
+"""Tokens of a device in a microbatch. Below it other methods are tried first, because
+the matrix products become too small to keep the device busy."""
 
 
 def alternatives(
-    config: PretrainConfig, number: int, state_fits: bool
+    config: PretrainConfig, num_devices: int, state_fits: bool
 ) -> list[list[PretrainConfig]]:
-    """Ways to make the same update with less memory: those that cost least come first.
+    """Return configurations with the same update and less memory, by their cost.
 
-    Each list is of one way, from the fastest to the one that takes least; where the
-    last does not fit, none of them does.
+    Each list is one method, from its fastest configuration to the one with the least
+    memory: if the last one does not fit, none of the list does.
 
     Args:
-        number: of devices.
-        state_fits: whether parameters and moments alone do, as they lie now.
+        state_fits: whether parameters and optimizer fit as they are sharded now.
     """
-    spread = number // config.mesh.tensor
-    rows = config.batch_size // spread
-    split = [
-        dataclasses.replace(config, microbatches=parts)
-        for parts in range(config.microbatches, rows + 1)
-        if rows % parts == 0 and parts % config.microbatches == 0
+    num_shards = num_devices // config.mesh.tensor
+    shard_rows = config.batch_size // num_shards
+    # More microbatches, and those of them that are large enough.
+    microbatched = [
+        dataclasses.replace(config, microbatches=count)
+        for count in range(config.microbatches, shard_rows + 1)
+        if shard_rows % count == 0 and count % config.microbatches == 0
     ]
-    length = config.data.sequence_length
+    min_rows = MIN_TOKENS / config.data.sequence_length
     large = [
-        each
-        for each in split
-        if rows // each.microbatches * length >= FEWEST_TOKENS or each == config
+        option
+        for option in microbatched
+        if shard_rows // option.microbatches >= min_rows or option == config
     ]
-    weaker = ("none", "attention", "layer")
-    kinds = weaker[weaker.index(config.model.remat) + 1 :]
-    again = [[_with_remat(each, kind) for each in large] for kind in kinds]
-    same_state = [large[1:], *again] if state_fits else []
-    widths = [
-        width
-        for width in range(config.mesh.fsdp + 1, spread + 1)
-        if spread % width == 0 and config.model.hidden_size % width == 0
+    # More rematerialization.
+    kinds = ("none", "attention", "layer")
+    stronger_kinds = kinds[kinds.index(config.model.remat) + 1 :]
+    remat = [[_with_remat(option, kind) for option in large] for kind in stronger_kinds]
+    same_sharding = [large[1:], *remat] if state_fits else []
+    # Parameters and optimizer sharded over more devices.
+    sizes = [
+        size
+        for size in range(config.mesh.fsdp + 1, num_shards + 1)
+        if num_shards % size == 0 and config.model.hidden_size % size == 0
     ]
-    wide = [_with_fsdp(config, width) for width in widths]
-    widest = widths[-1] if widths else config.mesh.fsdp
-    wide_parts = [_with_fsdp(each, widest) for each in large[1:] if widths]
-    smallest = [_with_fsdp(_with_remat(each, "layer"), widest) for each in split]
-    ways = (*same_state, wide, wide_parts, smallest)
-    others = ([each for each in way if each != config] for way in ways)
-    return [way for way in others if way]
+    sharded = [_with_fsdp(config, size) for size in sizes]
+    max_fsdp = sizes[-1] if sizes else config.mesh.fsdp
+    sharded_large = [_with_fsdp(option, max_fsdp) for option in large[1:] if sizes]
+    # Everything at once.
+    smallest = [
+        _with_fsdp(_with_remat(option, "layer"), max_fsdp) for option in microbatched
+    ]
+    methods = (*same_sharding, sharded, sharded_large, smallest)
+    others = ([option for option in method if option != config] for method in methods)
+    return [method for method in others if method]
 
 
 def _with_remat(config: PretrainConfig, kind: Any) -> PretrainConfig:
@@ -63,48 +68,46 @@ def _with_remat(config: PretrainConfig, kind: Any) -> PretrainConfig:
     return dataclasses.replace(config, model=model)
 
 
-def _with_fsdp(config: PretrainConfig, width: int) -> PretrainConfig:
+def _with_fsdp(config: PretrainConfig, size: int) -> PretrainConfig:
     data = config.mesh.data
     if data != -1:
-        data = data * config.mesh.fsdp // width
-    mesh = dataclasses.replace(config.mesh, data=data, fsdp=width)
+        data = data * config.mesh.fsdp // size
+    mesh = dataclasses.replace(config.mesh, data=data, fsdp=size)
     return dataclasses.replace(config, mesh=mesh)
 
 
-def options(config: PretrainConfig, before: PretrainConfig) -> str:
-    """The options that make `config` of `before`."""
-    found = []
-    for name, ours, theirs in (
+def changed_options(config: PretrainConfig, before: PretrainConfig) -> str:
+    """Return the command-line options that change `before` to `config`."""
+    values = (
         ("microbatches", config.microbatches, before.microbatches),
         ("model.remat", config.model.remat, before.model.remat),
         ("mesh.data", config.mesh.data, before.mesh.data),
         ("mesh.fsdp", config.mesh.fsdp, before.mesh.fsdp),
-    ):
-        if ours != theirs:
-            found.append(f"--{name} {ours}")
-    return " ".join(found)
+    )
+    return " ".join(f"--{name} {new}" for name, new, old in values if new != old)
 
 
 def attempts(
-    ways: Sequence[Sequence[PretrainConfig]],
+    methods: Sequence[Sequence[PretrainConfig]],
     measure: Callable[[PretrainConfig], Estimate],
     memory: float,
 ) -> Iterator[tuple[PretrainConfig, Estimate]]:
-    """What was measured; of those that fit, the last is the first of `ways` that does.
+    """Yield what is measured; the last one that fits is the first of all that do.
 
-    The smallest of each way is tried first, and says whether another of it can fit.
+    The smallest configuration of each method is measured first: if it fits, the fastest
+    one of the method that fits is found by binary search.
     """
-    for way in ways:
-        found = measure(way[-1])
-        yield way[-1], found
-        if found.total > memory:
+    for method in methods:
+        smallest = measure(method[-1])
+        yield method[-1], smallest
+        if smallest.total > memory:
             continue
-        low, high = 0, len(way) - 1
+        low, high = 0, len(method) - 1
         while low < high:
             middle = (low + high) // 2
-            found = measure(way[middle])
-            yield way[middle], found
-            low, high = (low, middle) if found.total <= memory else (middle + 1, high)
+            step = measure(method[middle])
+            yield method[middle], step
+            low, high = (low, middle) if step.total <= memory else (middle + 1, high)
         return
 
 
@@ -114,39 +117,37 @@ def advise(
     devices: Sequence[jax.Device],
     memory: float,
 ) -> Iterator[str]:
-    """Lines: what the step of `config` takes, and how it would fit where it does not.
+    """Yield lines on the memory of a step and, if it is too much, how to reduce it.
 
     Args:
-        build: configuration → task.
-        memory: bytes that each device has; 0: no matter.
+        build: makes the task of a configuration.
+        memory: bytes that each device has; 0 if only the estimate is wanted.
     """
     batch = build(config).batch(config.data.first_step)
 
-    def measure(chosen: PretrainConfig) -> Estimate:
-        return estimate(build(chosen), chosen, batch, devices)
+    def measure(option: PretrainConfig) -> Estimate:
+        return estimate(build(option), option, batch, devices)
 
-    found = measure(config)
-    yield from account(found, devices)
+    step = measure(config)
+    yield from estimate_lines(step, devices)
     if not memory:
         return
-    if found.total <= memory:
+    if step.total <= memory:
         yield f"it fits in {gib(memory)}"
         return
     yield f"it does not fit in {gib(memory)}; compiling alternatives"
-    state = found.parameters + found.optimizer
+    state = step.parameters + step.optimizer
     if state >= memory:
         yield "  parameters and optimizer alone do not: only --mesh.fsdp can help"
-    ways, best = alternatives(config, len(devices), state < memory), ""
-    for chosen, found in attempts(ways, measure, memory):
-        told = options(chosen, config)
-        fits = found.total <= memory
-        best = f"{told} ({gib(found.total)} a device)" if fits else best
+    methods = alternatives(config, len(devices), state < memory)
+    advice = "none fits: lower batch_size, or use more devices"
+    for option, step in attempts(methods, measure, memory):
+        changes = changed_options(option, config)
+        fits = step.total <= memory
+        if fits:
+            advice = f"turn on {changes} ({gib(step.total)} a device)"
         yield (
-            f"  tried {told}: {gib(found.total)}{', fits' if fits else ''} "
-            f"({found.seconds:.0f} s)"
+            f"  tried {changes}: {gib(step.total)}{', fits' if fits else ''} "
+            f"({step.seconds:.0f} s)"
         )
-    yield (
-        f"turn on {best}"
-        if best
-        else "none fits: lower batch_size, or use more devices"
-    )
+    yield advice

@@ -1,7 +1,7 @@
-"""What a training step takes, by compiling it for devices before it is ever run.
+"""Estimate the memory and FLOPs of a training step by compiling it ahead of time.
 
-Nothing is allocated: the compiler is given shapes. What it says is of one device, and
-all do the same.
+Nothing is allocated: the compiler is given shapes. Its figures are those of one device;
+all devices run the same program.
 """
 
 import collections
@@ -24,51 +24,50 @@ from bert_jax.training.state import initial_state
 from bert_jax.training.step import make_train_step
 
 GIB = 1 << 30
-_UNOPTIMISED = {
+_UNOPTIMIZED = {
     "xla_backend_optimization_level": 0,
     "xla_llvm_disable_expensive_passes": True,
 }
-"""For the CPU, whose program is not run: the same memory and operations in half the
-time."""
+"""CPU compiler options: the same memory and operations in half the compile time."""
 _COLLECTIVES = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"
 
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """The compiler's account of a step on one device; sizes are in bytes."""
+    """The compiler's figures of a step on one device; sizes are in bytes."""
 
     parameters: int
     optimizer: int
-    """And the rest of the state."""
+    """The optimizer and the rest of the state."""
     total: int
     temporary: int
-    """Activations, gradients, and all else between the first operation and the last."""
+    """Activations, gradients, and all else that lives only within the step."""
     flops: float
-    """Every operation counted once, even inside a loop."""
+    """Operations; those inside a loop are counted once."""
     collectives: dict[str, int]
-    """How many of each kind are in the program."""
+    """The number of each kind of collective in the program."""
     seconds: float
-    """What compiling took."""
+    """The time that compiling took."""
 
 
-def choose_devices(number: int) -> list[jax.Device]:
-    """So many of the machine's own devices, or, where they are fewer, of its CPU's.
+def choose_devices(num_devices: int) -> list[jax.Device]:
+    """Return `num_devices` of the default devices or, if there are fewer, of the CPU's.
 
     Raises:
-        ValueError: JAX sees fewer of those too.
+        ValueError: the CPU has fewer devices, too.
     """
     for devices in (jax.devices(), jax.devices("cpu")):
-        if number <= len(devices):
-            return devices[:number]
+        if num_devices <= len(devices):
+            return devices[:num_devices]
     raise ValueError(
-        f"devices={number} but JAX has started with {len(devices)} in this process; "
-        "call bert_jax.distributed.environment.set_num_cpu_devices before anything "
-        "else, or run `bert-jax pretrain --dry-run` in a process of its own."
+        f"devices={num_devices} but JAX has started with {len(devices)} in this "
+        "process; call bert_jax.distributed.environment.set_num_cpu_devices before "
+        "anything else, or run `bert-jax pretrain --dry-run` in a process of its own."
     )
 
 
-def shaped(tree: Any, shardings: Any) -> Any:
-    """The shape, dtype and place of every array."""
+def with_shardings(tree: Any, shardings: Any) -> Any:
+    """Return the shape, dtype and sharding of every array."""
     return jax.tree.map(
         lambda leaf, sharding: jax.ShapeDtypeStruct(
             leaf.shape, leaf.dtype, sharding=sharding
@@ -79,7 +78,7 @@ def shaped(tree: Any, shardings: Any) -> Any:
 
 
 def size_on_device(tree: Any) -> int:
-    """Bytes of one device's parts of what `shaped` gave."""
+    """Return the bytes of one device's shards of a tree from `with_shardings`."""
     return sum(
         math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
         for leaf in jax.tree.leaves(tree)
@@ -87,9 +86,9 @@ def size_on_device(tree: Any) -> int:
 
 
 def count_collectives(program: str) -> dict[str, int]:
-    """How many of each kind a compiled program has."""
-    found = re.findall(rf"= .*? ({_COLLECTIVES})(?:-start)?\(", program)
-    return dict(collections.Counter(found))
+    """Return the number of each kind of collective in a compiled program."""
+    names = re.findall(rf"= .*? ({_COLLECTIVES})(?:-start)?\(", program)
+    return dict(collections.Counter(names))
 
 
 def estimate(
@@ -98,7 +97,7 @@ def estimate(
     """Compile the training step of `config` for `devices`.
 
     Args:
-        batch: any of all hosts' batches, for its shapes.
+        batch: any batch of all hosts, for its shapes.
 
     Raises:
         ValueError: `config.mesh` and the devices do not go together.
@@ -109,14 +108,14 @@ def estimate(
         functools.partial(initial_state, task.init_params, optimizer, config.seed)
     )
     shardings = tree_shardings(mesh, shapes)
-    state = shaped(shapes, shardings)
-    rows = shaped(batch, dict.fromkeys(batch, batch_sharding(mesh)))
+    state = with_shardings(shapes, shardings)
+    rows = with_shardings(batch, dict.fromkeys(batch, batch_sharding(mesh)))
     start = time.monotonic()
     step: Any = make_train_step(task, optimizer, config.microbatches, mesh, shardings)
     on_cpu = devices[0].platform == "cpu"
     with jax.default_device(devices[0]):
         compiled = step.lower(state, rows).compile(
-            compiler_options=_UNOPTIMISED if on_cpu else {}
+            compiler_options=_UNOPTIMIZED if on_cpu else {}
         )
     seconds = time.monotonic() - start
     memory = compiled.memory_analysis()
@@ -126,7 +125,7 @@ def estimate(
         optimizer=size_on_device(state) - parameters,
         total=memory.argument_size_in_bytes
         + memory.output_size_in_bytes
-        - memory.alias_size_in_bytes  # the next state lies where this one was
+        - memory.alias_size_in_bytes  # the state is donated
         + memory.temp_size_in_bytes
         + memory.generated_code_size_in_bytes,
         temporary=memory.temp_size_in_bytes,
@@ -137,29 +136,29 @@ def estimate(
 
 
 def gib(size: int | float) -> str:
-    """A size as a person reads it."""
+    """Format a size in bytes."""
     return f"{size / GIB:.2f} GiB"
 
 
-def account(found: Estimate, devices: Sequence[jax.Device]) -> Iterator[str]:
-    """Lines that tell an estimate."""
-    number, device = len(devices), devices[0]
+def estimate_lines(step: Estimate, devices: Sequence[jax.Device]) -> Iterator[str]:
+    """Yield the lines of an estimate."""
+    num_devices, device = len(devices), devices[0]
     on_cpu = device.platform == "cpu"
     kind = "virtual CPU devices" if on_cpu else device.device_kind
-    yield f"compiled for {number} {kind} in {found.seconds:.0f} s"
+    yield f"compiled for {num_devices} {kind} in {step.seconds:.0f} s"
     if on_cpu:
         yield (
             "  an estimate: a GPU's or TPU's compiler fuses other operations, and "
             "keeps in bfloat16 what a CPU computes in float32"
         )
     yield (
-        f"memory a device: parameters {gib(found.parameters)}, optimizer "
-        f"{gib(found.optimizer)}, activations and gradients {gib(found.temporary)}; "
-        f"in all {gib(found.total)}"
+        f"memory a device: parameters {gib(step.parameters)}, optimizer "
+        f"{gib(step.optimizer)}, activations and gradients {gib(step.temporary)}; "
+        f"in all {gib(step.total)}"
     )
     yield (
-        f"FLOPs a step by the compiler: {found.flops * number:.4g}"
+        f"FLOPs a step by the compiler: {step.flops * num_devices:.4g}"
         " (what a loop repeats is counted once)"
     )
-    told = ", ".join(f"{count} {name}" for name, count in found.collectives.items())
-    yield f"collectives in the program: {told or 'none'}"
+    counts = ", ".join(f"{count} {name}" for name, count in step.collectives.items())
+    yield f"collectives in the program: {counts or 'none'}"

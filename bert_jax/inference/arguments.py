@@ -1,4 +1,4 @@
-"""Checks of what Python callers pass: each names the argument, the value, the rule."""
+"""Checks of arguments from Python callers; errors name argument, value and rule."""
 
 from collections.abc import Iterable, Mapping, Set
 from typing import Any
@@ -7,10 +7,10 @@ _ONE_STRING = "texts is one string; pass a list of them, as in [text]."
 
 
 def require_text(name: str, value: Any) -> str:
-    """The value, if it is a text without half a surrogate pair.
+    """Return the value if it is a str that UTF-8 can encode.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not.
     """
     if not isinstance(value, str):
         raise ValueError(
@@ -21,54 +21,55 @@ def require_text(name: str, value: Any) -> str:
     except UnicodeEncodeError as error:
         raise ValueError(
             f"{name}={value!r:.80} holds half of a surrogate pair at {error.start}, "
-            "which is no character; mend it."
+            "which is not a character; correct it."
         ) from error
     return value
 
 
 def require_texts(name: str, values: Any) -> list[str]:
-    """The values as a list, if they are texts in an order.
+    """Return the values as a list if they are an ordered collection of texts.
 
     Raises:
-        ValueError: they are no list or the like, or one is no text.
+        ValueError: they are not, or one is not a text.
     """
     return [
         require_text(f"{name}[{i}]", value)
-        for i, value in enumerate(_listed(name, values))
+        for i, value in enumerate(_as_list(name, values))
     ]
 
 
 def require_texts_or_pairs(name: str, values: Any) -> list[tuple[str, ...]]:
-    """Each value as a tuple of one text or two, all of as many.
+    """Return each value as a tuple of one text or two.
 
     Raises:
-        ValueError: they are no list or the like; one is neither a text nor a pair; some
-            are pairs, and some are not.
+        ValueError: they are not an ordered collection; one is neither a text nor a
+            pair; some are pairs, and some are not.
     """
-    found: list[tuple[str, ...]] = []
-    for i, value in enumerate(_listed(name, values)):
-        place = f"{name}[{i}]"
+    examples: list[tuple[str, ...]] = []
+    for i, value in enumerate(_as_list(name, values)):
+        item = f"{name}[{i}]"
         if isinstance(value, tuple | list):
-            found.append(tuple(require_texts(place, value)))
+            texts = tuple(require_texts(item, value))
         else:
-            found.append((require_text(place, value),))
-        if len(found[-1]) not in (1, 2):
+            texts = (require_text(item, value),)
+        if len(texts) not in (1, 2):
             raise ValueError(
-                f"{place} has {len(found[-1])} texts; it must be a str, or a pair."
+                f"{item} has {len(texts)} texts; it must be a str, or a pair."
             )
-        if len(found[-1]) != len(found[0]):
+        examples.append(texts)
+        if len(texts) != len(examples[0]):
             raise ValueError(
-                f"{place} has {len(found[-1])} texts and {name}[0] has "
-                f"{len(found[0])}; all must be pairs, or none."
+                f"{item} has {len(texts)} texts and {name}[0] has "
+                f"{len(examples[0])}; all must be pairs, or none."
             )
-    return found
+    return examples
 
 
 def require_count(name: str, value: Any) -> int:
-    """The value, if it is a whole number of at least 1.
+    """Return the value if it is a whole number of at least 1.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not.
     """
     if type(value) is not int or value < 1:
         raise ValueError(
@@ -77,18 +78,18 @@ def require_count(name: str, value: Any) -> int:
     return value
 
 
-def require_truth(name: str, value: Any) -> bool:
-    """The value, if it is True or False, of Python or of NumPy.
+def require_bool(name: str, value: Any) -> bool:
+    """Return the value if it is True or False, of Python or of NumPy.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: it is not.
     """
     if type(value).__name__ not in ("bool", "bool_"):
         raise ValueError(f"{name}={value!r:.80} must be True or False.")
     return bool(value)
 
 
-def _listed(name: str, values: Any) -> list[Any]:
+def _as_list(name: str, values: Any) -> list[Any]:
     if isinstance(values, str):
         raise ValueError(_ONE_STRING.replace("texts", name))
     unordered = isinstance(values, Mapping | Set | bytes | bytearray)

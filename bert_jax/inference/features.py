@@ -27,19 +27,19 @@ class Features:
     offsets: Int32[np.ndarray, "T 2"]
     """Start and end in the text, in characters; (-1, -1) for [CLS] and [SEP]."""
     vectors: Float32[np.ndarray, "T _"]
-    """D numbers a token, or D times the number of layers."""
+    """D numbers per token, or D times the number of layers."""
 
 
 def check_layers(layers: Sequence[int], combine: str, config: BertConfig) -> None:
     """Check that the model has these layers.
 
     Raises:
-        ValueError: a layer is outside -L-1 … L, or there is none.
+        ValueError: a layer is outside -L-1 … L, or `layers` is empty.
     """
     num_layers = config.num_hidden_layers
     are_ints = [isinstance(layer, int | np.integer) for layer in layers]
     if isinstance(layers, str) or not all(are_ints):
-        raise ValueError(f"layers={layers!r:.80} must be whole numbers, as (-1,).")
+        raise ValueError(f"layers={layers!r:.80} must be whole numbers, such as (-1,).")
     for layer in layers:
         if not -num_layers - 1 <= layer <= num_layers:
             raise ValueError(
@@ -47,7 +47,7 @@ def check_layers(layers: Sequence[int], combine: str, config: BertConfig) -> Non
                 f"{num_layers} or -1 the last layer."
             )
     if not layers:
-        raise ValueError("layers is empty; name one at least, such as -1.")
+        raise ValueError("layers is empty; name at least one, such as -1.")
     if combine not in COMBINATIONS:
         raise ValueError(f"combine={combine!r} must be {' or '.join(COMBINATIONS)}.")
 
@@ -68,7 +68,8 @@ def features(
     Args:
         layers: 0 for the embeddings, 1 … L, or counted from the end: -1 is the last.
         combine: concatenate or sum several layers.
-        what, first: the name of a text in an error, and the number of the first one.
+        what: the word for a text in error messages.
+        first: the number of the first text in error messages.
 
     Raises:
         ValueError: a text is too long, or there is no such layer.
@@ -105,7 +106,7 @@ def check_output(path: Path) -> None:
         OSError: its directory is not writable.
     """
     if path.suffix not in (".npz", ".jsonl"):
-        raise ValueError(f"{path} must end in .npz or .jsonl, which says the format.")
+        raise ValueError(f"{path} must end in .npz or .jsonl, to define the format.")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path.parent} is not a directory; make it first.")
     if path.is_dir():
@@ -114,17 +115,17 @@ def check_output(path: Path) -> None:
 
 
 def write_features(chunks: Iterable[Sequence[Features]], path: Path) -> int:
-    """Write the features of many texts to .npz or .jsonl, whole or not at all.
+    """Write the features of many texts to .npz or .jsonl, atomically.
 
-    In .npz, all in memory until the end: `tokens` [S], `offsets` [S, 2], `vectors`
-    [S, …] of all texts end to end, and `starts` [N + 1]. In .jsonl a line a text, with
-    the first three, the vectors to six digits after the point.
+    A .npz file holds `tokens` [S], `offsets` [S, 2] and `vectors` [S, …] of all texts
+    end to end, and `starts` [N + 1]; all are in memory until the end. A .jsonl file has
+    one line per text with the first three, the vectors rounded to six decimals.
 
     Returns:
         The number of texts.
 
     Raises:
-        ValueError: the name ends otherwise, or there is no text.
+        ValueError: the file name has another suffix, or there is no text.
     """
     check_output(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")

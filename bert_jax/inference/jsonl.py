@@ -1,4 +1,4 @@
-"""`bert-jax predict` and `features`: lines in, predictions or hidden states out."""
+"""`bert-jax predict` and `features`: predictions or hidden states of lines."""
 
 import contextlib
 import functools
@@ -18,7 +18,7 @@ from bert_jax.tasks.registry import finetuning_task, task_name_of
 from bert_jax.tasks.tables import (
     HALF_CHARACTER,
     TABLES,
-    Row,
+    TableRow,
     decode,
     json_row,
     read_table,
@@ -26,9 +26,9 @@ from bert_jax.tasks.tables import (
 )
 
 _CHUNK_LINES = 1024
-"""Lines that are in memory at a time."""
+"""The number of lines in memory at a time."""
 _MAX_LINE_BYTES = 1 << 24
-"""A file without line ends must not fill the memory."""
+"""A limit, so that a file without line ends does not fill the memory."""
 
 
 def prediction_lines(
@@ -37,7 +37,7 @@ def prediction_lines(
     """Yield a line of JSON for each row of `source`, in order, with its `id` if any.
 
     Args:
-        data: how rows are read: as for fine-tuning.
+        data: defines how rows are read, as for fine-tuning.
 
     Raises:
         ValueError: the model was never fine-tuned, or a row lacks a field of its task.
@@ -45,7 +45,7 @@ def prediction_lines(
     require_batch_size(batch_size)
     model = load_pretrained(checkpoint)
     task = finetuning_task(task_name_of(model.config), data, model.config)
-    rows = rows_of(source, data)
+    rows = read_rows(source, data)
     while chunk := list(itertools.islice(rows, _CHUNK_LINES)):
         ids = [_id_of(row) for row in chunk]
         examples = [task.example_without_label(row) for row in chunk]
@@ -53,58 +53,58 @@ def prediction_lines(
             task, model.params, model.tokenizer, examples, batch_size
         )
         for row_id, prediction in zip(ids, predictions, strict=True):
-            yield json.dumps(row_id | shortened(prediction), ensure_ascii=False)
+            yield json.dumps(row_id | round_floats(prediction), ensure_ascii=False)
 
 
-def _id_of(row: Row) -> dict[str, Any]:
+def _id_of(row: TableRow) -> dict[str, Any]:
     """Return the `id` of a row for its prediction, or {}."""
     if "id" not in row.values:
         return {}
     if HALF_CHARACTER.search(json.dumps(row.values["id"], ensure_ascii=False)):
         raise ValueError(
-            f"{row.where}: id holds half of a surrogate pair, which no output can hold;"
-            " mend it."
+            f"{row.where}: id holds half of a surrogate pair, which cannot be written; "
+            "correct it."
         )
     return {"id": row.values["id"]}
 
 
-def shortened(value: Any) -> Any:
-    """Round the floats of a JSON value to nine digits, which keep float32 exact."""
+def round_floats(value: Any) -> Any:
+    """Round the floats of a JSON value to nine digits, which determine a float32."""
     if isinstance(value, dict):
-        return {name: shortened(item) for name, item in value.items()}
+        return {name: round_floats(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [shortened(item) for item in value]
+        return [round_floats(item) for item in value]
     return float(f"{value:.9g}") if isinstance(value, float) else value
 
 
-def rows_of(source: str, data: ExamplesConfig) -> Iterator[Row]:
+def read_rows(source: str, data: ExamplesConfig) -> Iterator[TableRow]:
     """Yield the rows of a table, or of lines of JSON or of text."""
     if Path(source).suffix in TABLES:
         yield from read_table(source)
     else:
         column = data.text_columns[0] if data.text_columns else "text"
-        name = name_of(source)
-        for number, line in enumerate(lines_of(source), 1):
+        name = display_name(source)
+        for number, line in enumerate(read_lines(source), 1):
             where = f"{name}, line {number}"
             if line.lstrip().startswith("{"):
                 yield json_row(line, where)
             else:
-                yield Row({column: line}, where)
+                yield TableRow({column: line}, where)
 
 
-def name_of(source: str) -> str:
-    """Return the name of a file in messages."""
+def display_name(source: str) -> str:
+    """Return the name of a file for messages."""
     return "standard input" if source == "-" else source
 
 
-def lines_of(source: str) -> Iterator[str]:
+def read_lines(source: str) -> Iterator[str]:
     """Yield the lines of a file, or of standard input, without their ends.
 
     Raises:
         FileNotFoundError: there is no such file.
         ValueError: it is not UTF-8, or a line is longer than `_MAX_LINE_BYTES` bytes.
     """
-    name, number, offset = name_of(source), 0, 0
+    name, line_number, offset = display_name(source), 0, 0
     with contextlib.ExitStack() as stack:
         if source != "-":
             require_file(source, "name one, or - for standard input.")
@@ -114,7 +114,7 @@ def lines_of(source: str) -> Iterator[str]:
         else:
             stream = sys.stdin.buffer
         while line := stream.readline(_MAX_LINE_BYTES + 1):
-            where = f"{name}, line {number + 1}"
+            where = f"{name}, line {line_number + 1}"
             if len(line) > _MAX_LINE_BYTES:
                 raise ValueError(
                     f"{where} has more than {_MAX_LINE_BYTES:,} bytes; write a text a "
@@ -123,13 +123,13 @@ def lines_of(source: str) -> Iterator[str]:
             text = decode(line, where, offset)
             text = text if offset else text.removeprefix("\ufeff")
             offset += len(line)
-            # Files of old Macs end a line by a carriage return alone.
-            for part in text.removesuffix("\n").removesuffix("\r").split("\r"):
-                number += 1
-                yield part
+            # Some files end lines by a carriage return alone.
+            for text_line in text.removesuffix("\n").removesuffix("\r").split("\r"):
+                line_number += 1
+                yield text_line
 
 
-def feature_file(
+def write_feature_file(
     path: str,
     source: str,
     output: str,
@@ -137,13 +137,13 @@ def feature_file(
     combine: str,
     batch_size: int,
 ) -> str:
-    """Write the features of each line of `source`; return a line of how many.
+    """Write the features of each line of `source`; return a message with their number.
 
     Raises:
-        ValueError: a line is too long, there is none, or there is no such layer.
+        ValueError: a line is too long, there is no line, or there is no such layer.
     """
     check_output(Path(output))
-    model, name = load_pretrained(path), name_of(source)
+    model, name = load_pretrained(path), display_name(source)
     if source != "-":
         require_file(source, "name one, or - for standard input.")
     compute = functools.partial(
@@ -157,7 +157,7 @@ def feature_file(
     )
 
     def chunks() -> Iterator[list[Features]]:
-        lines, first = lines_of(source), 1
+        lines, first = read_lines(source), 1
         while chunk := list(itertools.islice(lines, _CHUNK_LINES)):
             yield compute(chunk, what=f"{name}, line", first=first)
             first += len(chunk)

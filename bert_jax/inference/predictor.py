@@ -13,11 +13,11 @@ from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.model import Params
 from bert_jax.formats.embedding import Embedding
 from bert_jax.inference.arguments import (
+    require_bool,
     require_count,
     require_text,
     require_texts,
     require_texts_or_pairs,
-    require_truth,
 )
 from bert_jax.inference.batching import (
     Program,
@@ -32,7 +32,7 @@ from bert_jax.inference.predictions import predict_examples
 from bert_jax.pretrained import load_pretrained
 from bert_jax.tasks.finetuning_task import Prediction
 from bert_jax.tasks.registry import finetuning_task, task_name_of
-from bert_jax.tasks.tables import Row
+from bert_jax.tasks.tables import TableRow
 from bert_jax.tokenization import Tokenizer
 
 Filling: TypeAlias = tuple[str, float]  # a token for a mask, and its probability
@@ -338,7 +338,7 @@ class Predictor:
             )
         task = finetuning_task(name, data, self.config)
         examples = [
-            task.example_without_label(Row(row, f"text {number}"))
+            task.example_without_label(TableRow(row, f"text {number}"))
             for number, row in enumerate(rows)
         ]
         return predict_examples(task, self.params, self.tokenizer, examples, batch_size)
@@ -357,7 +357,7 @@ class Predictor:
         if pooling not in ("mean", "cls"):
             raise ValueError(f"pooling={pooling!r:.80} must be 'mean' or 'cls'.")
         normalize = own.normalize if normalize is None else normalize
-        return pooling, require_truth("normalize", normalize)
+        return pooling, require_bool("normalize", normalize)
 
     def _require(self, head: str, what: str) -> None:
         """Raise ValueError if the model does not have the head that `what` needs."""

@@ -36,7 +36,7 @@ def visible_keys(
 ) -> Bool[Array, "B #T S"]:
     """Return which keys each token may attend to: real ones; if causal, no later ones.
 
-    With `pair_ids`, the number of each token's pair, only keys of its own pair.
+    With `pair_ids`, the index of each token's pair, only keys of its own pair.
     """
     visible = attention_mask[:, None, :]
     if pair_ids is not None:
@@ -53,29 +53,29 @@ def fused_attention(
     value: Float[Array, "B S N H"],
     visible: Bool[Array, "B #T S"],
 ) -> Float[Array, "B T N H"]:
-    """Return attention without its probabilities in memory, by cuDNN where it can.
+    """Return attention without its probabilities in memory, by cuDNN if possible.
 
-    The mask is materialised for every token: some of cuDNN's kernels ignore a mask of
-    keys alone, or segment ids.
+    The mask is broadcast to every token: some cuDNN kernels ignore a mask of keys
+    alone, or segment ids.
     """
-    # cuDNN is looked up while tracing, so lax.platform_dependent is too late. A dry run
-    # compiles for CPUs on a machine with a GPU too, and makes them the default device.
+    # JAX looks cuDNN up while tracing: lax.platform_dependent would be too late. A dry
+    # run may compile for CPUs on a machine with a GPU; it sets the default device.
     config: Any = jax.config
     device = config.jax_default_device or jax.devices()[0]
-    nvidia = getattr(device, "device_kind", "").startswith("NVIDIA")
-    cudnn = nvidia and query.dtype == jnp.bfloat16
+    is_nvidia = getattr(device, "device_kind", "").startswith("NVIDIA")
+    use_cudnn = is_nvidia and query.dtype == jnp.bfloat16
     shape = (len(query), 1, query.shape[1], key.shape[1])
     return jax.nn.dot_product_attention(
         query,
         key,
         value,
         mask=jnp.broadcast_to(visible[:, None], shape),
-        implementation="cudnn" if cudnn else "xla",
+        implementation="cudnn" if use_cudnn else "xla",
     )
 
 
 class SelfAttention(nn.Module):
-    """Attention with its dropouts, residual and LayerNorm."""
+    """Self-attention with dropout, residual connection and LayerNorm."""
 
     config: BertConfig
 

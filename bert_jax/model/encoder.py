@@ -18,7 +18,7 @@ def positions_in_pairs(pair_ids: Int[Array, "B T"]) -> Int[Array, "B T"]:
 
 
 class Embeddings(nn.Module):
-    """Token + position + segment, then LayerNorm and dropout."""
+    """Token, position and segment embeddings, then LayerNorm and dropout."""
 
     config: BertConfig
 
@@ -53,7 +53,7 @@ class Embeddings(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Two dense layers with the activation between, dropout, residual, LayerNorm."""
+    """Two dense layers, then dropout, residual connection and LayerNorm."""
 
     config: BertConfig
 
@@ -69,14 +69,15 @@ class FeedForward(nn.Module):
 
 
 def rematerialised(module: type[nn.Module], config: BertConfig) -> type[nn.Module]:
-    """Return `module`, or a version that recomputes its activations backwards.
+    """Return `module`, wrapped to recompute its activations in the backward pass if
+    `config.remat` says so.
 
     Args:
         module: called with hidden states, mask and `deterministic`.
     """
     if (module, config.remat) == (SelfAttention, "attention"):
-        # Keep the projections; recompute the T × T scores and what follows from them,
-        # which take the most memory and the least time (Korthikanti et al. 2022, §4).
+        # Keep the projections; recompute the T × T scores and all that depends on them,
+        # which takes the most memory and the least time (Korthikanti et al. 2022, §4).
         policy = jax.checkpoint_policies.dots_with_no_batch_dims_saveable
     elif (module, config.remat) == (EncoderLayer, "layer"):
         policy = None  # only the layer's input is kept (Chen et al. 2016)
@@ -129,14 +130,14 @@ class Encoder(nn.Module):
         deterministic: bool = True,
         pair_ids: Int[Array, "B T"] | None = None,
     ) -> Float[Array, "B T D"]:
-        """The last layer's hidden states, in `config.dtype`.
+        """Return the last layer's hidden states, in `config.dtype`.
 
         Args:
             input_ids: below `config.vocab_size`.
             segment_ids: 0 for the first text, 1 for the second.
             attention_mask: true (or 1) where a token is real, false (0) on padding.
             deterministic: if false, apply dropout, which needs the rng "dropout".
-            pair_ids: the number of each token's pair, if a row holds several. A token
+            pair_ids: the index of each token's pair, if a row holds several. A token
                 attends to its own pair only, and each pair has positions from 0.
         """
         return self.hidden_states(
@@ -151,7 +152,7 @@ class Encoder(nn.Module):
         deterministic: bool = True,
         pair_ids: Int[Array, "B T"] | None = None,
     ) -> list[Float[Array, "B T D"]]:
-        """The embeddings and every layer's hidden states: L + 1 arrays."""
+        """Return the embeddings and every layer's hidden states: L + 1 arrays."""
         visible = visible_keys(
             attention_mask.astype(bool), self.config.attention == "causal", pair_ids
         )
@@ -161,5 +162,5 @@ class Encoder(nn.Module):
         return states
 
     def token_table(self) -> Float[Array, "V D"]:
-        """The token embeddings, which the masked-LM head shares."""
+        """Return the token embeddings, which the masked-LM head shares."""
         return self.embeddings.token.embedding

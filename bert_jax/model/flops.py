@@ -1,13 +1,13 @@
-"""How much arithmetic a training step needs, and how much a device can do.
+"""The FLOPs of a training step, and the peak FLOP/s of devices.
 
-Model FLOPs count the matrix products that the model's definition asks for and nothing
-that an implementation adds (Chowdhery et al. 2022, appendix B).
+Model FLOPs count the matrix products of the model's definition, and nothing that an
+implementation adds (Chowdhery et al. 2022, appendix B).
 """
 
 from bert_jax.config import BertConfig
 
-# Dense bfloat16 (or float16) FLOP/s by the start of JAX's device kind, as the vendors'
-# data sheets give them.
+# Dense bfloat16 (or float16) FLOP/s from the vendors' data sheets, by the prefix of
+# JAX's device kind.
 _PEAKS: tuple[tuple[str, float], ...] = (
     ("NVIDIA H200", 989e12),
     ("NVIDIA H100 PCIe", 756e12),
@@ -26,7 +26,7 @@ _PEAKS: tuple[tuple[str, float], ...] = (
 
 
 def peak_flops_per_second(device_kind: str) -> float | None:
-    """The device's peak in bfloat16, or None where it is not known."""
+    """Return the device's peak FLOP/s in bfloat16, or None if it is not known."""
     for prefix, peak in _PEAKS:
         if device_kind.startswith(prefix):
             return peak
@@ -34,10 +34,10 @@ def peak_flops_per_second(device_kind: str) -> float | None:
 
 
 def _encoder_flops(config: BertConfig, sequence_length: int) -> float:
-    """Of one row, forward and backward.
+    """Return the FLOPs of one row, forward and backward.
 
-    A parameter of a matrix product costs 2 operations a token forward and 4 backward.
-    Attention adds two products of T keys with D numbers a token and layer.
+    Per token, a parameter costs 2 operations forward and 4 backward. Attention adds two
+    products of T keys with D numbers per token and layer.
     """
     d, f, t = config.hidden_size, config.intermediate_size, sequence_length
     layer = 6 * (4 * d * d + 2 * d * f) + 12 * t * d
@@ -47,9 +47,9 @@ def _encoder_flops(config: BertConfig, sequence_length: int) -> float:
 def pretraining_flops(
     config: BertConfig, batch_size: int, sequence_length: int, predictions: int
 ) -> float:
-    """Model FLOPs of one pretraining step, forward and backward.
+    """Return the model FLOPs of one pretraining step, forward and backward.
 
-    The masked-LM head works on the predicted positions only, the pooler on one a row.
+    The masked-LM head computes the predicted positions only, the pooler one a row.
     """
     d = config.hidden_size
     head = 6 * (d * d + d * config.vocab_size)
@@ -59,11 +59,14 @@ def pretraining_flops(
 
 
 def encoding_flops(config: BertConfig, batch_size: int, sequence_length: int) -> float:
-    """Model FLOPs of hidden states and pooled vectors, forward only."""
+    """Return the model FLOPs of hidden states and pooled vectors, forward only."""
     pooler = 2 * config.hidden_size**2
     return batch_size * (_encoder_flops(config, sequence_length) / 3 + pooler)
 
 
 def finetuning_flops(config: BertConfig, num_rows: int, sequence_length: int) -> float:
-    """Model FLOPs of one fine-tuning step; the head, some thousandths, is left out."""
+    """Return the model FLOPs of one fine-tuning step, without the head.
+
+    The head takes less than a hundredth of them.
+    """
     return num_rows * _encoder_flops(config, sequence_length)

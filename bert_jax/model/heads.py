@@ -1,4 +1,4 @@
-"""The heads on the encoder: for pretraining, and for fine-tuning."""
+"""The heads on top of the encoder: for pretraining and for fine-tuning."""
 
 import jax
 import jax.numpy as jnp
@@ -14,12 +14,12 @@ def gather_positions(
 ) -> Float[Array, "B P D"]:
     """Return the hidden states at the given positions.
 
-    A product with one-hot rows: its gradient is a product too, not the scatter of an
-    index. At the highest precision, since values are only copied.
+    By a product with one-hot rows, whose gradient is a product too; the gradient of an
+    index would be a scatter. The highest precision makes it an exact copy.
     """
-    chosen = jax.nn.one_hot(positions, hidden.shape[1], dtype=hidden.dtype)
+    one_hot = jax.nn.one_hot(positions, hidden.shape[1], dtype=hidden.dtype)
     return jnp.einsum(
-        "BPT,BTD->BPD", chosen, hidden, precision=jax.lax.Precision.HIGHEST
+        "BPT,BTD->BPD", one_hot, hidden, precision=jax.lax.Precision.HIGHEST
     )
 
 
@@ -34,7 +34,7 @@ class Pooler(nn.Module):
 
 
 class MaskedLM(nn.Module):
-    """Hidden states to scores over the vocabulary, through the tied token table."""
+    """Scores over the vocabulary for hidden states, by the tied token embeddings."""
 
     config: BertConfig
 
@@ -55,7 +55,7 @@ class MaskedLM(nn.Module):
 
 
 class NextSentence(nn.Module):
-    """Pooled [CLS] to two float32 scores: the second segment follows, or is random."""
+    """Two float32 scores for a pooled [CLS]: the second segment follows, is random."""
 
     config: BertConfig
 
@@ -74,7 +74,7 @@ def mean_of_tokens(
 
 
 def num_outputs(config: BertConfig) -> int:
-    """Return the number of scores that the head gives a text, token or choice.
+    """Return the number of scores of the head per text, token or choice.
 
     Raises:
         ValueError: the head has no classes, or `labels` is empty.
@@ -94,14 +94,14 @@ def num_outputs(config: BertConfig) -> int:
 def _scores(
     config: BertConfig, inputs: Float[Array, "*shape D"], deterministic: bool
 ) -> Float[Array, "*shape C"]:
-    """Apply dropout, then the dense layer of the calling module."""
+    """Apply dropout, then a dense layer that becomes part of the calling module."""
     inputs = Dropout(config.hidden_dropout_prob)(inputs, deterministic)
     scores = dense(num_outputs(config), config, "dense")(inputs)
     return scores.astype(jnp.float32)
 
 
 class SequenceClassifier(nn.Module):
-    """A pooled text to float32 scores of the classes (Devlin et al. 2018, §4.1)."""
+    """Float32 scores of the classes for a pooled text (Devlin et al. 2018, §4.1)."""
 
     config: BertConfig
 
@@ -113,7 +113,7 @@ class SequenceClassifier(nn.Module):
 
 
 class TokenClassifier(nn.Module):
-    """Each hidden state to float32 scores of the tags (Devlin et al. 2018, §5.3)."""
+    """Float32 scores of the tags for each token (Devlin et al. 2018, §5.3)."""
 
     config: BertConfig
 
@@ -125,7 +125,7 @@ class TokenClassifier(nn.Module):
 
 
 class QuestionAnswering(nn.Module):
-    """Each hidden state to float32 scores: an answer starts, or ends, here (§4.2).
+    """Float32 scores that an answer starts, and ends, at each token (§4.2).
 
     Without dropout, as in the code of 2018.
     """
@@ -140,7 +140,7 @@ class QuestionAnswering(nn.Module):
 
 
 class MultipleChoice(nn.Module):
-    """A pooled choice to one float32 score; the softmax is over the choices (§4.4)."""
+    """One float32 score for a pooled choice; the softmax is over the choices (§4.4)."""
 
     config: BertConfig
 
@@ -158,4 +158,4 @@ CLASSIFIERS: dict[str, type[nn.Module]] = {
     "multiple_choice": MultipleChoice,
 }
 POOLED_HEADS = ("sequence_classification", "multiple_choice")
-"""Heads that see one vector of a text; the others see every token."""
+"""Heads that take one vector per text; the others take every token's vector."""

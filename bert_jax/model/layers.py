@@ -1,4 +1,4 @@
-"""The pieces every module is made of: dense layer, LayerNorm, activation, dropout."""
+"""Layers that all modules share: dense layer, LayerNorm, activation, dropout."""
 
 import functools
 import math
@@ -14,17 +14,17 @@ from bert_jax.config import BertConfig
 
 
 def kernel_init(config: BertConfig) -> jax.nn.initializers.Initializer:
-    """Truncated normal within two standard deviations, for kernels and embeddings."""
+    """Return the initializer of kernels and embeddings: a normal, cut at ±2σ."""
     return nn.initializers.truncated_normal(config.initializer_range)
 
 
 def dense(
     features: int, config: BertConfig, name: str
 ) -> Callable[[Float[Array, "*shape D"]], Float[Array, "*shape F"]]:
-    """A dense layer that computes in `config.dtype` and keeps float32 parameters.
+    """Return a dense layer that computes in `config.dtype` with float32 parameters.
 
-    It sees its input as one matrix: on a CPU the gradient of the kernel then takes half
-    the time that it takes with several axes to sum over.
+    The input is reshaped to a matrix: on a CPU, the gradient of the kernel then takes
+    half the time that it takes with several batch axes.
     """
     layer = nn.Dense(
         features,
@@ -40,47 +40,47 @@ def dense(
     return apply
 
 
-def random_words(
+def random_uint32(
     key: Key[Array, ""], shape: tuple[int, ...]
 ) -> UInt32[Array, "*shape"]:
-    """Independent numbers below 2^32: of a TPU's own generator, elsewhere of threefry.
+    """Return random 32-bit numbers, of a TPU's hardware generator or of threefry.
 
-    Either gives the same numbers for the same key on the same kind of device. GPUs have
-    no generator in hardware; what XLA has for them and CPUs is a hash, too.
+    The same key gives the same numbers on the same kind of device. GPUs have no
+    hardware generator; XLA's own generator for GPUs and CPUs is a hash, too.
     """
 
     def hardware(data: UInt32[Array, "2"]) -> UInt32[Array, "*shape"]:
         seed = jnp.concatenate([data, data])
-        words: Array = jax.lax.rng_bit_generator(seed, shape, jnp.uint32)[1]
-        return words
+        bits: Array = jax.lax.rng_bit_generator(seed, shape, jnp.uint32)[1]
+        return bits
 
     def threefry(data: UInt32[Array, "2"]) -> UInt32[Array, "*shape"]:
         counters = jnp.arange(math.prod(shape), dtype=jnp.uint32)
         return threefry_2x32(data, counters).reshape(shape)
 
-    words: Array = jax.lax.platform_dependent(
+    bits: Array = jax.lax.platform_dependent(
         jax.random.key_data(key), tpu=hardware, default=threefry
     )
-    return words
+    return bits
 
 
-def random_halves(
+def random_uint16(
     key: Key[Array, ""], shape: tuple[int, ...]
 ) -> UInt32[Array, "*shape"]:
-    """Independent numbers below 2^16, of one axis at least.
+    """Return random 16-bit numbers as uint32; `shape` has at least one axis.
 
-    A hash of threefry (Salmon et al. 2011) has 64 bits, of which `jax.random.bits`
-    keeps 32 for a number of any width. Here one hash gives four numbers, which a CPU
-    draws ten times as fast.
+    A threefry hash (Salmon et al. 2011) has 64 bits. `jax.random.bits` spends at least
+    32 of them on each number; using 16 is ten times as fast on a CPU.
     """
-    words = random_words(key, (-(-shape[0] // 2), *shape[1:]))
-    return jnp.concatenate([words & 0xFFFF, words >> 16])[: shape[0]]
+    # Split each 32-bit number into its lower and upper half.
+    bits = random_uint32(key, (-(-shape[0] // 2), *shape[1:]))
+    return jnp.concatenate([bits & 0xFFFF, bits >> 16])[: shape[0]]
 
 
 class Dropout(nn.Module):
-    """Zeroes a share of the values and scales up the rest (Srivastava et al. 2014).
+    """Zeroes a fraction of the values and scales up the rest (Srivastava et al. 2014).
 
-    The share is a multiple of 1/65536: 0.1 is 0.100006.
+    The fraction is rounded to a multiple of 1/65536: 0.1 becomes 0.100006.
     """
 
     rate: float
@@ -89,19 +89,19 @@ class Dropout(nn.Module):
     def __call__(
         self, values: Float[Array, "*shape"], deterministic: bool
     ) -> Float[Array, "*shape"]:
-        dropped = min(round(self.rate * 2**16), 2**16 - 1)
-        if deterministic or not dropped:
+        threshold = min(round(self.rate * 2**16), 2**16 - 1)
+        if deterministic or not threshold:
             return values
-        numbers = random_halves(self.make_rng("dropout"), values.shape)
-        return jnp.where(numbers < dropped, 0, values * (2**16 / (2**16 - dropped)))
+        bits = random_uint16(self.make_rng("dropout"), values.shape)
+        return jnp.where(bits < threshold, 0, values * (2**16 / (2**16 - threshold)))
 
 
 class LayerNorm(nn.Module):
-    """LayerNorm in float32 (Ba et al. 2016), by the two-pass variance: 1e-12 needs its
-    precision.
+    """LayerNorm in float32 (Ba et al. 2016).
 
-    Scaling comes last: flax scales the inverse deviation, which is one number a token,
-    and a CPU writes out the product for every number.
+    The variance takes two passes, because an epsilon of 1e-12 needs the precision. The
+    scale is applied last: Flax multiplies it with the inverse deviation first, and then
+    a CPU writes that product to memory for every value.
     """
 
     config: BertConfig
@@ -121,14 +121,14 @@ class LayerNorm(nn.Module):
 def gelu(
     values: Float[Array, "*shape"], approximate: bool = False
 ) -> Float[Array, "*shape"]:
-    """The Gaussian error linear unit (Hendrycks & Gimpel 2016), by erf or by tanh.
+    """Return the Gaussian error linear unit (Hendrycks & Gimpel 2016), by erf or tanh.
 
-    In float32 whatever comes in: in bfloat16, 1 + erf loses the tail below zero.
+    It computes in float32: in bfloat16, 1 + erf loses the tail below zero.
     """
     x = values.astype(jnp.float32)
     if approximate:
         x = jax.nn.gelu(x, approximate=True)
-    else:  # jax.nn.gelu's erfc takes a CPU nearly three times as long
+    else:  # jax.nn.gelu uses erfc, which takes nearly three times as long on a CPU
         x = x * (0.5 + 0.5 * jax.lax.erf(x * math.sqrt(0.5)))
     return x.astype(values.dtype)
 
@@ -136,7 +136,7 @@ def gelu(
 def activation(
     config: BertConfig,
 ) -> Callable[[Float[Array, "*shape"]], Float[Array, "*shape"]]:
-    """The function that `config.hidden_act` names in `bert_config.json`."""
+    """Return the activation function that `config.hidden_act` names."""
     if config.hidden_act == "relu":
         return jax.nn.relu
     return functools.partial(gelu, approximate=config.hidden_act == "gelu_new")

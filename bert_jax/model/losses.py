@@ -1,7 +1,7 @@
 """Losses as sums with counts.
 
-A sum and not a mean, so that devices, microbatches and ragged last batches add up
-exactly; whoever has them all divides.
+Sums and counts of devices, microbatches and ragged last batches add up exactly, which
+means do not. The caller divides the totals at the end.
 """
 
 import jax.numpy as jnp
@@ -9,13 +9,13 @@ import optax
 from jaxtyping import Array, Float, Int
 
 Sum = tuple[Float[Array, ""], Float[Array, ""]]
-"""A total, and of how many."""
+"""A total and its count."""
 
 
 def weighted_sum(
     values: Float[Array, "*shape"], weights: Float[Array, "*shape"]
 ) -> Sum:
-    """Σ weight · value, and Σ weight."""
+    """Return Σ weight · value and Σ weight."""
     return jnp.sum(values * weights), jnp.sum(weights)
 
 
@@ -24,7 +24,7 @@ def cross_entropy(
     labels: Int[Array, "*shape"],
     weights: Float[Array, "*shape"],
 ) -> Sum:
-    """Total cross-entropy in nats of the labels under softmax(scores)."""
+    """Return the total cross-entropy in nats of the labels under softmax(scores)."""
     losses = optax.softmax_cross_entropy_with_integer_labels(scores, labels)
     return weighted_sum(losses, weights)
 
@@ -34,6 +34,6 @@ def accuracy(
     labels: Int[Array, "*shape"],
     weights: Float[Array, "*shape"],
 ) -> Sum:
-    """How many labels have the highest score, and of how many."""
+    """Return the number of labels with the highest score, and the number of labels."""
     hits = jnp.argmax(scores, axis=-1) == labels
     return weighted_sum(hits.astype(jnp.float32), weights)

@@ -69,7 +69,7 @@ def finetune(
         setup = run_on_primary_first(
             lambda: prepare_finetuning(config, path, examples, resume)
         )
-        config, source = setup.config, setup.source
+        config, source = setup.config, setup.initial_params
         with raise_on_all_processes():
             host = host_shard(mesh, jax.process_index())
             task = Finetuning(setup.task, config, setup.train, setup.validation, *host)

@@ -1,4 +1,4 @@
-"""The parts of a fine-tuning run, worked out before it starts."""
+"""Everything that a fine-tuning run needs, prepared before it starts."""
 
 import dataclasses
 import functools
@@ -17,7 +17,7 @@ from bert_jax.distributed.collectives import is_primary
 from bert_jax.pretrained import load_pretrained
 from bert_jax.tasks.class_names import similar_label_warnings
 from bert_jax.tasks.finetuning_task import Example, FinetuningTask, Split, Splits
-from bert_jax.tasks.lengths import fit_lengths, fitted_lengths
+from bert_jax.tasks.lengths import changed_lengths, fit_lengths
 from bert_jax.tasks.registry import finetuning_task
 from bert_jax.tasks.splits import check_validation, read_splits
 from bert_jax.terminal.messages import say
@@ -31,44 +31,46 @@ OWN_FIELDS = (
     "remat",
     "pooling",
 )
-"""Fields of the model that a fine-tuning run sets; the others are the source's."""
+"""Model fields that a fine-tuning run may set; the others are those of the source."""
 
 
 @dataclasses.dataclass(frozen=True)
 class FinetuningSetup:
-    """A run, ready to start."""
+    """A run that is ready to start."""
 
     task: FinetuningTask
     config: FinetuneConfig
-    """With everything filled in that the files and the source define."""
+    """The configuration, with all fields that depend on the files and the model."""
     tokenizer: Tokenizer
     train: Split
     validation: Split
-    source: Params | None
-    """Initial parameters; None: the run has a checkpoint, or draws all parameters."""
+    initial_params: Params | None
+    """None if the run has a checkpoint, or initializes all parameters randomly."""
 
 
-def adopt(config: FinetuneConfig, source: BertConfig, where: str) -> BertConfig:
-    """Return the source's shape with the run's own fields.
+def merge_model_config(
+    config: FinetuneConfig, source: BertConfig, where: str
+) -> BertConfig:
+    """Return the source's configuration with the run's values of `OWN_FIELDS`.
 
     Raises:
-        ValueError: the run sets another shape.
+        ValueError: the run sets another field to a different value.
     """
     default = BertConfig()
     for field in dataclasses.fields(BertConfig):
-        ours, theirs = getattr(config.model, field.name), getattr(source, field.name)
-        is_set = ours != getattr(default, field.name)
-        if field.name not in OWN_FIELDS and is_set and ours != theirs:
+        value, expected = getattr(config.model, field.name), getattr(source, field.name)
+        is_set = value != getattr(default, field.name)
+        if field.name not in OWN_FIELDS and is_set and value != expected:
             raise ValueError(
-                f"model.{field.name}={ours} but {where} has {theirs}; leave the option "
-                "out."
+                f"model.{field.name}={value} but {where} has {expected}; leave the "
+                "option out."
             )
-    chosen = {name: getattr(config.model, name) for name in OWN_FIELDS}
-    return dataclasses.replace(source, **chosen)
+    own_values = {name: getattr(config.model, name) for name in OWN_FIELDS}
+    return dataclasses.replace(source, **own_values)
 
 
 def problem_type(config: FinetuneConfig) -> ProblemType:
-    """Return what the scores of a sequence classifier mean."""
+    """Return the problem type of a sequence classifier."""
     if config.task == "text-regression":
         return "regression"
     if config.data.multi_label:
@@ -76,8 +78,12 @@ def problem_type(config: FinetuneConfig) -> ProblemType:
     return "single_label_classification"
 
 
-_NAMES_OF_0_1_0 = {"TextExample": "TextRecord", "SquadExample": "Record"}
-"""Class names that version 0.1.0 had in its fingerprints."""
+_NAMES_OF_0_1_0 = {
+    "TextExample": "TextRecord",
+    "SquadExample": "Record",
+    "ChoiceExample": "Choice",
+}
+"""Old class names, which keep fingerprints the same as in version 0.1.0."""
 
 
 def fingerprint(examples: Sequence[Example]) -> str:
@@ -91,18 +97,18 @@ def fingerprint(examples: Sequence[Example]) -> str:
     return digest.hexdigest()
 
 
-def open_start(
+def load_start(
     config: FinetuneConfig, workdir: epath.Path, resume: Resume | None
 ) -> tuple[BertConfig, Tokenizer, Params | None]:
-    """Return the model to start from; on resume, the run's own without parameters.
+    """Return the model to start from; on resume, the run's own, without parameters.
 
     Raises:
         ValueError: no model is named, or it cannot be read.
     """
     if resume is not None:
         checkpoint = workdir / CHECKPOINTS / str(resume.step)
-        own = read_config_as(checkpoint, "model", BertConfig)
-        return own, Tokenizer.load(checkpoint / "tokenizer"), None
+        model_config = read_config_as(checkpoint, "model", BertConfig)
+        return model_config, Tokenizer.load(checkpoint / "tokenizer"), None
     if not config.init_from:
         raise ValueError(
             "init_from is empty; pass --init-from with a workdir of `bert-jax "
@@ -114,16 +120,16 @@ def open_start(
 
 
 def with_steps(config: FinetuneConfig, num_examples: int) -> FinetuneConfig:
-    """Return the configuration with its numbers of steps."""
-    epoch = math.ceil(num_examples / config.batch_size)
-    steps = config.num_steps or math.ceil(
+    """Return the configuration with `num_steps` and the two numbers derived from it."""
+    epoch_steps = math.ceil(num_examples / config.batch_size)
+    num_steps = config.num_steps or math.ceil(
         config.num_epochs * num_examples / config.batch_size
     )
     return dataclasses.replace(
         config,
-        num_steps=steps,
-        eval_every=config.eval_every or epoch,
-        checkpoint_every=config.checkpoint_every or config.eval_every or epoch,
+        num_steps=num_steps,
+        eval_every=config.eval_every or epoch_steps,
+        checkpoint_every=config.checkpoint_every or config.eval_every or epoch_steps,
     )
 
 
@@ -158,14 +164,14 @@ def with_lengths(config: FinetuneConfig, source: BertConfig) -> FinetuneConfig:
     """Return the configuration with lengths that fit the model; print what changes."""
     positions = source.max_position_embeddings
     data = fit_lengths(config.data, positions)
-    changed = fitted_lengths(config.data, data)
+    changed = changed_lengths(config.data, data)
     if config.task != "question-answering":
         data = dataclasses.replace(config.data, max_length=data.max_length)
         changed = [change for change in changed if change.startswith("max_length")]
     if changed and is_primary():
         say(
             f"The model has {positions} positions: {', '.join(changed)} in place of "
-            "the usual.",
+            "the defaults.",
         )
     return dataclasses.replace(config, data=data)
 
@@ -186,23 +192,24 @@ def finetuning_model(
         ValueError: the examples, or the run's own fields, do not fit the model.
     """
     labels = task.labels(examples)
-    shape = adopt(config, source, config.init_from or str(workdir))
-    if config.data.max_length > shape.max_position_embeddings:
+    model = merge_model_config(config, source, config.init_from or str(workdir))
+    if config.data.max_length > model.max_position_embeddings:
         raise ValueError(
             f"data.max_length={config.data.max_length} but the model has "
-            f"{shape.max_position_embeddings} positions; pass at most that."
+            f"{model.max_position_embeddings} positions; pass at most that."
         )
-    layers = shape.num_hidden_layers
-    for name, number in (
+    num_layers = model.num_hidden_layers
+    for name, value in (
         ("reinitialise_layers", config.reinitialise_layers),
         ("optimizer.frozen_layers", config.optimizer.frozen_layers),
     ):
-        if number > layers:
+        if value > num_layers:
             raise ValueError(
-                f"{name}={number} but the model has {layers} layers; pass at most that."
+                f"{name}={value} but the model has {num_layers} layers; pass at most "
+                "that."
             )
     return dataclasses.replace(
-        shape, head=task.head, labels=labels, problem_type=problem_type(config)
+        model, head=task.head, labels=labels, problem_type=problem_type(config)
     )
 
 
@@ -219,13 +226,14 @@ def prepare_finetuning(
         resume: the latest verified checkpoint of the run in `workdir`, if it has one.
 
     Raises:
-        ValueError: something does not fit; one line says what.
+        ValueError: the files, the model and the configuration do not fit together.
     """
-    source, tokenizer, params = open_start(config, workdir, resume)
+    source, tokenizer, params = load_start(config, workdir, resume)
     config = with_lengths(config, source)
     task = finetuning_task(config.task, config.data)
     splits = read_splits(task)
-    model = finetuning_model(config, task, source, _labelling(config, splits), workdir)
+    class_examples = _class_examples(config, splits)
+    model = finetuning_model(config, task, source, class_examples, workdir)
     for line in similar_label_warnings(model.labels) if is_primary() else ():
         say(line)
     task = dataclasses.replace(task, model=model)
@@ -234,7 +242,7 @@ def prepare_finetuning(
     if config.data.fingerprint not in ("", data.fingerprint):
         raise ValueError(
             f"data.fingerprint={config.data.fingerprint} but the training examples "
-            f"have {data.fingerprint}; leave the option out, or name the file meant."
+            f"have {data.fingerprint}; leave the option out, or name the other file."
         )
     config = dataclasses.replace(config, model=model, data=data)
     tokenize = functools.partial(tokenize_cached, task, tokenizer, config, cache)
@@ -246,11 +254,11 @@ def prepare_finetuning(
     return FinetuningSetup(task, config, tokenizer, train, validation, params)
 
 
-def _labelling(config: FinetuneConfig, splits: Splits) -> Sequence[Example]:
+def _class_examples(config: FinetuneConfig, splits: Splits) -> Sequence[Example]:
     """Return the examples whose labels are the classes.
 
-    If validation examples are held out of the training file, they are included: a rare
-    class may be among them alone.
+    If validation examples are held out of the training file, they are included, because
+    only they may have a rare class.
     """
     if config.data.validation or config.data.path:
         return splits.train
@@ -258,7 +266,7 @@ def _labelling(config: FinetuneConfig, splits: Splits) -> Sequence[Example]:
 
 
 def without_head(params: Params, source: BertConfig, model: BertConfig) -> Params:
-    """Return the parameters without the classifier, if it was of another task."""
+    """Return the parameters without the classifier, if its head or labels differ."""
     if (source.head, source.labels) == (model.head, model.labels):
         return params
     return {name: leaves for name, leaves in params.items() if name != "classifier"}
@@ -266,10 +274,10 @@ def without_head(params: Params, source: BertConfig, model: BertConfig) -> Param
 
 def without_top(params: Params, config: FinetuneConfig) -> Params:
     """Return the parameters without the pooler and the layers to reinitialise."""
-    number, layers = config.reinitialise_layers, config.model.num_hidden_layers
-    if not number:
+    count, num_layers = config.reinitialise_layers, config.model.num_hidden_layers
+    if not count:
         return params
-    top = {f"layer_{i}" for i in range(layers - number, layers)}
+    top = {f"layer_{i}" for i in range(num_layers - count, num_layers)}
     encoder = {k: v for k, v in params["encoder"].items() if k not in top}
-    kept = {k: v for k, v in params.items() if k != "pooler"}
-    return kept | {"encoder": encoder}
+    others = {k: v for k, v in params.items() if k != "pooler"}
+    return others | {"encoder": encoder}

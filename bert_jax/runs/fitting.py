@@ -23,7 +23,7 @@ from bert_jax.tokenization import Tokenizer
 from bert_jax.training import loop
 from bert_jax.training.lock import run_lock
 from bert_jax.training.resume import Resume, find_resume_on_all
-from bert_jax.training.start import Source
+from bert_jax.training.start import InitSource
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +83,7 @@ def fit_in_workdir(
     config: RunConfig,
     mesh: Mesh,
     tokenizer: Tokenizer,
-    source: Source | None,
+    source: InitSource | None,
     changed: list[dict[str, Any]],
 ) -> dict[str, float]:
     """Write the run's files into its workdir, and train.

@@ -16,7 +16,7 @@ from bert_jax.pretrained import Model, load_pretrained, resolve_path
 from bert_jax.storage.manifest import read_manifest
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.resume import Resume
-from bert_jax.training.start import Source
+from bert_jax.training.start import InitSource
 
 SAME_FIELDS = ("num_attention_heads", "hidden_act", "layer_norm_eps", "attention")
 """Fields of the model that change its output and show in no parameter's shape."""
@@ -24,7 +24,7 @@ SAME_FIELDS = ("num_attention_heads", "hidden_act", "layer_norm_eps", "attention
 
 def open_source(
     config: PretrainConfig, dataset: Dataset, resume: Resume | None
-) -> tuple[Source | None, PretrainConfig]:
+) -> tuple[InitSource | None, PretrainConfig]:
     """Return the source, and the configuration with the run's first step.
 
     A run with a complete checkpoint of its own does not need the source.
@@ -113,7 +113,9 @@ def _check_fields(config: PretrainConfig, model: Model) -> None:
 
 
 def check_source(
-    config: RunConfig, source: Source | None, init_params: Callable[[jax.Array], Params]
+    config: RunConfig,
+    source: InitSource | None,
+    init_params: Callable[[jax.Array], Params],
 ) -> str:
     """Check that a source has the run's parameters; only whole heads may differ.
 

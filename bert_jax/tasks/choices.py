@@ -1,4 +1,4 @@
-"""Questions with choices: SWAG's and CODAH's files, and JSON lines."""
+"""Readers of multiple-choice files: SWAG's and CODAH's, and JSON lines."""
 
 import dataclasses
 import re
@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from bert_jax.config import ExamplesConfig
-from bert_jax.tasks.files import part_file
+from bert_jax.tasks.files import split_file
 from bert_jax.tasks.tables import (
     HALF_CHARACTER,
-    Row,
+    TableRow,
     column_names,
     read_lines,
     read_table,
@@ -23,74 +23,75 @@ PUBLISHED = (
     ("train.jsonl", "validation.jsonl", "test.jsonl"),
     ("full_data.tsv", "", ""),
 )
-"""SWAG, JSON lines, CODAH: names of the training, validation and test file."""
+"""Of SWAG, JSON lines and CODAH: the training, validation and test file."""
 
 _ENDING = re.compile("ending[0-9]+")
-_CODAH = "category, question, four answers, number of the right one"
+_CODAH_FIELDS = "category, question, four answers, number of the right one"
 
 
 @dataclasses.dataclass(frozen=True)
-class Choice:
-    """A text, and what may follow it."""
+class ChoiceExample:
+    """A text, and the choices for what follows it."""
 
     context: str
     choices: tuple[str, ...]
     question: str = ""
-    """What stands before each choice, in the second segment."""
+    """A text that is put before each choice, in the second segment."""
     label: int | None = None
-    """The right one's number, from 0; None: not known."""
+    """The index of the right choice; None if it is not known."""
     where: str = ""
-    """File and line."""
+    """File and line, for messages."""
     columns: tuple[str, ...] = dataclasses.field(default=(), repr=False, compare=False)
-    """Of the file, where it has none for the label."""
+    """The columns of the file, if none of them is the label column."""
 
 
-def read(name: str, config: ExamplesConfig) -> list[Choice]:
-    """Read the choices of a file, or of a part of `config.path`.
+def read(name: str, config: ExamplesConfig) -> list[ChoiceExample]:
+    """Return the examples of a file, or of a split of `config.path`.
 
-    A .csv file has SWAG's columns: `sent1` is the context, and `sent2` the start of
-    the sentence that `ending0`, `ending1`… would end. A .tsv file is CODAH's, without a
-    header: category, question, four answers, the right one's number. A .jsonl file has
-    `context`, `choices`, and if need be `question`. The label is a number from 0.
+    A .csv file has SWAG's columns: `sent1` is the context, `sent2` the start of a
+    sentence, and `ending0`, `ending1`… the ends to choose from. A .tsv file is CODAH's,
+    without a header: category, question, four answers, index of the right one. A .jsonl
+    file has `context`, `choices` and optionally `question`. Labels count from 0.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: a row lacks a column or a text, a label is no number, or rows
-            differ in their number of choices.
+        ValueError: a row lacks a column or a text, a label is not an integer, or the
+            rows differ in their number of choices.
     """
-    path = part_file(name, config.path, PUBLISHED)
+    path = split_file(name, config.path, PUBLISHED)
     if Path(path).suffix == ".tsv":
-        records = _read_codah(path)
+        examples = _read_codah(path)
     else:
-        of = choice_of if Path(path).suffix == ".jsonl" else _of_swag
-        records = [of(row, config.label_column) for row in read_table(path)]
-    if not records:
-        raise ValueError(f"{path} has no rows; it must have one at least.")
-    number = len(records[0].choices)
-    for record in records:
-        if len(record.choices) != number:
+        parse = choice_from_row if Path(path).suffix == ".jsonl" else _choice_from_swag
+        examples = [parse(row, config.label_column) for row in read_table(path)]
+    if not examples:
+        raise ValueError(f"{path} has no rows; it must have at least one.")
+    num_choices = len(examples[0].choices)
+    for example in examples:
+        if len(example.choices) != num_choices:
             raise ValueError(
-                f"{record.where} has {len(record.choices)} choices, and the first "
-                f"{number}; all must have the same number."
+                f"{example.where} has {len(example.choices)} choices, and the first "
+                f"row {num_choices}; all must have the same number."
             )
-    return records
+    return examples
 
 
-def _read_codah(path: str) -> list[Choice]:
+def _read_codah(path: str) -> list[ChoiceExample]:
     require_file(path, "name a .csv, .tsv or .jsonl.")
-    records = []
-    for line, fields in read_lines(Path(path), quoted=False):
-        row = Row({}, f"{path}, line {line}")
+    examples = []
+    for line_number, fields in read_lines(Path(path), quoted=False):
+        row = TableRow({}, f"{path}, line {line_number}")
         if len(fields) != 7:
             raise ValueError(
-                f"{row.where} has {len(fields)} fields; it must have 7: {_CODAH}."
+                f"{row.where} has {len(fields)} fields; it must have 7: "
+                f"{_CODAH_FIELDS}."
             )
         _, context, *choices, label = fields
-        records.append(_choice(row, context, choices, label))
-    return records
+        examples.append(_example(row, context, choices, label))
+    return examples
 
 
-def _of_swag(row: Row, label_column: str) -> Choice:
+def _choice_from_swag(row: TableRow, label_column: str) -> ChoiceExample:
     endings = [name for name in row.values if _ENDING.fullmatch(name)]
     missing = [name for name in ("sent1", "sent2") if name not in row.values]
     if missing or len(endings) < 2:
@@ -100,38 +101,40 @@ def _of_swag(row: Row, label_column: str) -> Choice:
         )
     choices = [text_of(row, name) for name in endings]
     label = row.values.get(label_column)
-    return _choice(row, text_of(row, "sent1"), choices, label, row.values["sent2"])
+    return _example(row, text_of(row, "sent1"), choices, label, row.values["sent2"])
 
 
-def choice_of(row: Row, label_column: str) -> Choice:
-    """The fields `context`, `choices`, and if they are there `question` and the label.
+def choice_from_row(row: TableRow, label_column: str) -> ChoiceExample:
+    """Return the example of a row with `context`, `choices`, and optionally `question`
+    and a label.
 
     Raises:
-        ValueError: one is missing, or is none.
+        ValueError: a field is missing, or has the wrong type.
     """
     choices = row.values.get("choices")
     if not isinstance(choices, list) or len(choices) < 2:
         raise ValueError(
-            f"{row.where}: choices={choices!r:.40} must be a list of two texts or more."
+            f"{row.where}: choices={choices!r:.40} must be a list of at least two "
+            "texts."
         )
     question = text_of(row, "question") if "question" in row.values else ""
     label = row.values.get(label_column)
-    return _choice(row, text_of(row, "context"), choices, label, question)
+    return _example(row, text_of(row, "context"), choices, label, question)
 
 
-def _choice(
-    row: Row, context: str, choices: Sequence[Any], label: Any, question: str = ""
-) -> Choice:
+def _example(
+    row: TableRow, context: str, choices: Sequence[Any], label: Any, question: str = ""
+) -> ChoiceExample:
     for i, text in enumerate([context, *choices]):
         if not isinstance(text, str) or not text.strip() or HALF_CHARACTER.search(text):
-            what = f"choice {i - 1}" if i else "the context"
-            raise ValueError(f"{row.where}: {what} is {text!r:.40}; it must be a text.")
-    number = None if label is None or label == "" else _number(label, row.where)
+            name = f"choice {i - 1}" if i else "the context"
+            raise ValueError(f"{row.where}: {name} is {text!r:.40}; it must be a text.")
+    index = None if label is None or label == "" else _label_index(label, row.where)
     columns = tuple(row.values) if label is None else ()
-    return Choice(context, tuple(choices), question, number, row.where, columns)
+    return ChoiceExample(context, tuple(choices), question, index, row.where, columns)
 
 
-def _number(label: Any, where: str) -> int:
+def _label_index(label: Any, where: str) -> int:
     if isinstance(label, str) and re.fullmatch(r" *[0-9]{1,9} *", label):
         return int(label)
     if type(label) is int:

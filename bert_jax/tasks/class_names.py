@@ -1,21 +1,21 @@
-"""Names of classes that may be meant to be one."""
+"""Warnings on class names that may mean the same class."""
 
 import unicodedata
 from collections.abc import Sequence
 
 
 def similar_label_warnings(labels: Sequence[str]) -> list[str]:
-    """A line for each class whose name differs from another's in white space, case or
-    Unicode normalisation alone."""
+    """Return a line for each class whose name differs from another only in white space,
+    case or Unicode normalisation."""
     first: dict[str, str] = {}
     lines = []
     for label in labels:
-        plain = " ".join(unicodedata.normalize("NFKC", label).casefold().split())
-        other = first.setdefault(plain, label)
+        normalised = " ".join(unicodedata.normalize("NFKC", label).casefold().split())
+        other = first.setdefault(normalised, label)
         if other != label:
             lines.append(
                 f"The classes {other!a} and {label!a} differ in white space, case or "
-                "Unicode normalisation alone, and are learned as two; mend the file "
+                "Unicode normalisation alone, and are learned as two; correct the file "
                 "if they are one."
             )
     return lines

@@ -1,4 +1,4 @@
-"""Words in columns, a tag last: the files of CoNLL's shared tasks, read and written."""
+"""Readers and a writer of CoNLL files: words in columns, with the tag in the last."""
 
 import dataclasses
 import re
@@ -12,53 +12,53 @@ from bert_jax.metrics.entities import (
     detect_scheme,
     extract_entities,
 )
-from bert_jax.tasks.tables import Row, json_row, read_text, require_file
+from bert_jax.tasks.tables import TableRow, json_row, read_text, require_file
 
 DOCSTART = "-DOCSTART-"
-"""A line that begins with it starts a document, and is no word."""
+"""A line that begins with it separates documents; it holds no word."""
 
 _BLANKS = " \t\r"
 _GAP = re.compile("[ \t]+")
-_FORMAT = "must hold a word, any other columns, and last the tag"
+_LINE_FORMAT = "must hold a word, any other columns, and the tag in the last column"
 
 
 @dataclasses.dataclass(frozen=True)
 class Sentence:
-    """Words in order, what is known of each, and where they stand."""
+    """The words of a sentence, their tags, and their place in a file."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...] | None = None
-    """One a word, as the file has them; None where it has none."""
+    """The tag of each word as in the file; None if the file has no tags."""
     scheme: Scheme | None = None
-    """Of the file's tags; None of plain labels, as parts of speech are."""
+    """The scheme of the file's tags; None for plain labels, such as parts of speech."""
     columns: tuple[tuple[str, ...], ...] = ()
-    """Of each word's line, all there are; empty where the words are not in columns."""
+    """All columns of each word's line; () if the words were not read from columns."""
     separator: str = "\t"
-    """What parts the columns where they are written."""
+    """The separator of columns when they are written."""
     path: str = ""
     line: int = 0
-    """Where the first word stands, from 1."""
+    """The line of the first word, from 1."""
     before: tuple[str, ...] = ()
-    """The lines between the sentence before and this: blank, or -DOCSTART- ones."""
+    """The lines between the previous sentence and this: blank, or -DOCSTART- lines."""
     after: tuple[str, ...] = ()
-    """Those after the last sentence."""
+    """Such lines after the last sentence of a file."""
     text: str = ""
-    """What the words were found in, if it was plain text."""
+    """The plain text that was split into the words, if any."""
     offsets: tuple[tuple[int, int], ...] = ()
     """Start and end of each word in `text`, in characters."""
 
     def where(self, word: int) -> str:
-        """The file, and the line that a word stands in."""
+        """Return the file and line of a word, for messages."""
         return f"{self.path}, line {self.line_of(word)}"
 
     def line_of(self, word: int) -> int:
-        """The line that a word stands in, from 1."""
+        """Return the line number of a word, from 1."""
         return self.line + (word if self.columns else 0)
 
     def tags_in(self, scheme: Scheme | None) -> list[str]:
-        """The same entities as well-formed tags of a scheme; plain labels as they are.
+        """Return the entities as well-formed tags of a scheme; plain labels unchanged.
 
-        What is ill-formed is read as conlleval reads it.
+        Ill-formed tags are read as conlleval reads them.
         """
         assert self.tags is not None
         if scheme is None or self.scheme is None:
@@ -67,56 +67,56 @@ class Sentence:
 
 
 def read_sentences(path: str) -> list[Sentence]:
-    """The sentences of a file of columns, or of .jsonl with `tokens` and `tags`.
+    """Return the sentences of a file of columns, or of .jsonl with `tokens` and `tags`.
 
-    Columns are parted by tabs if the first word's line has one, else by white space; of
-    one column alone, they are words without tags. Blank lines part sentences. The
-    scheme of the tags is the one that most of them are well-formed in; where none has a
-    prefix as B- or I-, they are plain labels and have no scheme.
+    Columns are separated by tabs if the first word's line has one, else by white space;
+    a single column holds words without tags. Blank lines separate sentences. The scheme
+    of the tags is the one in which most of them are well-formed; if no tag has a prefix
+    such as B- or I-, they are plain labels and have no scheme.
 
     Raises:
         FileNotFoundError: there is no such file.
         ValueError: a line has more or fewer columns than the first; some tags have a
-            prefix and others are none; there is no sentence; the file is not UTF-8, or
-            not JSON lines.
+            prefix and others are not tags; there is no sentence; the file is not UTF-8,
+            or not JSON lines.
     """
-    require_file(path, "name one of columns, or a .jsonl.")
+    require_file(path, "name a file of columns, or a .jsonl.")
     read = _read_json if path.endswith(".jsonl") else _read_columns
     sentences = read(path)
     if not sentences:
-        raise ValueError(f"{path} holds no sentence; each line {_FORMAT}.")
+        raise ValueError(f"{path} holds no sentence; each line {_LINE_FORMAT}.")
     if sentences[0].tags is None:
         return sentences
-    known = {tag for each in sentences for tag in each.tags or ()}
-    if not are_entity_tags(known):
+    all_tags = {tag for sentence in sentences for tag in sentence.tags or ()}
+    if not are_entity_tags(all_tags):
         return sentences
-    _check_tags(sentences, known)
-    scheme = detect_scheme([each.tags or () for each in sentences])
-    return [dataclasses.replace(each, scheme=scheme) for each in sentences]
+    _check_tags(sentences, all_tags)
+    scheme = detect_scheme([sentence.tags or () for sentence in sentences])
+    return [dataclasses.replace(sentence, scheme=scheme) for sentence in sentences]
 
 
 def write_sentences(
     sentences: Sequence[Sentence], tags: Sequence[Sequence[str]], path: Path
 ) -> None:
-    """Write the columns that were read, and the given tags as one more at the end.
+    """Write the columns that were read, and `tags` as one more column at the end.
 
-    conlleval reads it (of tabs, with -d '\\t'): the last two columns are the file's tag
-    and the given one. -DOCSTART- lines get O, and are padded with it to the width that
-    conlleval asks for; it counts them as words, so where there are some its accuracy
-    differs from ours.
+    conlleval can read the file (with -d '\\t' if it has tabs): its last two columns are
+    the file's tag and the given one. -DOCSTART- lines are padded with O to the same
+    number of columns. conlleval counts them as words, so that its accuracy then differs
+    from ours.
     """
     lines: list[str] = []
-    for sentence, given in zip(sentences, tags, strict=True):
-        columns = sentence.columns or _columns_of(sentence)
-        width = len(columns[0]) if columns else 1
+    for sentence, new_tags in zip(sentences, tags, strict=True):
+        rows = sentence.columns or _columns_of(sentence)
+        width = len(rows[0]) if rows else 1
         if lines and lines[-1] and "" not in sentence.before:
-            lines.append("")  # neighbours here need not be so in the file
-        lines += _written_breaks(sentence.before, sentence.separator, width)
+            lines.append("")  # the sentences may not be neighbours in the file
+        lines += _break_lines(sentence.before, sentence.separator, width)
         lines += [
             sentence.separator.join((*row, tag))
-            for row, tag in zip(columns, given, strict=True)
+            for row, tag in zip(rows, new_tags, strict=True)
         ]
-        lines += _written_breaks(sentence.after, sentence.separator, width)
+        lines += _break_lines(sentence.after, sentence.separator, width)
     path.write_text("\n".join(lines) + "\n", "utf-8", newline="\n")
 
 
@@ -126,17 +126,18 @@ def _columns_of(sentence: Sentence) -> tuple[tuple[str, ...], ...]:
     return tuple(zip(sentence.words, sentence.tags, strict=True))
 
 
-def _written_breaks(breaks: Sequence[str], separator: str, width: int) -> list[str]:
-    written = []
+def _break_lines(breaks: Sequence[str], separator: str, width: int) -> list[str]:
+    """Return the lines between sentences, with -DOCSTART- lines padded with O."""
+    lines = []
     for line in breaks:
         columns = _split(line, "\t" in line)
         padding = ["O"] * max(1, width + 1 - len(columns))
-        written.append(separator.join([*columns, *padding]) if columns else "")
-    return written
+        lines.append(separator.join([*columns, *padding]) if columns else "")
+    return lines
 
 
 def _read_columns(path: str) -> list[Sentence]:
-    # Not splitlines: a word may hold one of the rarer line breaks.
+    # Not splitlines, which also splits at characters that a word may hold.
     lines = read_text(Path(path)).removesuffix("\n").split("\n")
     _check_line_ends(lines, path)
     first = next((n for n, line in enumerate(lines, 1) if _is_word(line)), 0)
@@ -147,18 +148,18 @@ def _read_columns(path: str) -> list[Sentence]:
     sentences: list[Sentence] = []
     before: list[str] = []
     rows: list[tuple[str, ...]] = []
-    for number, line in enumerate([*lines, ""], 1):
+    for line_number, line in enumerate([*lines, ""], 1):
         if _is_word(line):
             rows.append(_split(line, tabs))
             if len(rows[-1]) != width:
                 raise ValueError(
-                    f"{path}, line {number}: {len(rows[-1])} in place of the {width} "
-                    f"columns of line {first}; each {_FORMAT}, parted by "
+                    f"{path}, line {line_number}: {len(rows[-1])} columns, but line "
+                    f"{first} has {width}; each {_LINE_FORMAT}, separated by "
                     f"{'a tab' if tabs else 'white space'}.{_hint(lines[first - 1])}"
                 )
             continue
         if rows:
-            start = number - len(rows)
+            start = line_number - len(rows)
             sentences.append(_sentence(rows, before, tabs, path, start))
             before, rows = [], []
         before.append(line.strip(_BLANKS))
@@ -167,37 +168,39 @@ def _read_columns(path: str) -> list[Sentence]:
     return [*sentences[:-1], last]
 
 
-def _hint(first: str) -> str:
-    comment = first.startswith("#")
-    return " That looks like a comment; the format has none: drop it." * comment
+def _hint(first_line: str) -> str:
+    if not first_line.startswith("#"):
+        return ""
+    return " That looks like a comment; the format has none: drop it."
 
 
 def _check_line_ends(lines: Sequence[str], path: str) -> None:
-    for number, line in enumerate(lines, 1):
+    for line_number, line in enumerate(lines, 1):
         if "\r" in line.strip(_BLANKS):
             raise ValueError(
-                f"{path}, line {number} holds a carriage return; end lines by a line "
-                "feed, or by both."
+                f"{path}, line {line_number} holds a carriage return; end lines by a "
+                "line feed, or by both."
             )
 
 
 def _check_first_column(sentence: Sentence, width: int) -> None:
-    """CoNLL-X and CoNLL-U count the words in the first of their ten columns."""
+    """Refuse CoNLL-X and CoNLL-U, whose first of ten columns numbers the words."""
     numbers = tuple(str(i) for i in range(1, len(sentence.words) + 1))
     if width >= 8 and sentence.words == numbers:
         raise ValueError(
             f"{sentence.where(0)}: the first of {width} columns counts the words, as "
-            "CoNLL-U does; leave the word's and the tag's columns, as by `cut -f2,4`."
+            "in CoNLL-U; keep only the columns of the word and the tag, for example by "
+            "`cut -f2,4`."
         )
 
 
 def _sentence(
     rows: list[tuple[str, ...]], before: list[str], tabs: bool, path: str, line: int
 ) -> Sentence:
-    tagged = len(rows[0]) > 1
+    has_tags = len(rows[0]) > 1
     return Sentence(
         words=tuple(row[0] for row in rows),
-        tags=tuple(row[-1] for row in rows) if tagged else None,
+        tags=tuple(row[-1] for row in rows) if has_tags else None,
         columns=tuple(rows),
         separator="\t" if tabs else " ",
         path=path,
@@ -212,32 +215,32 @@ def _is_word(line: str) -> bool:
 
 
 def _split(line: str, tabs: bool) -> tuple[str, ...]:
-    bare = line.strip(_BLANKS)
-    if not bare:
+    stripped = line.strip(_BLANKS)
+    if not stripped:
         return ()
     if tabs:
-        return tuple(column.strip(_BLANKS) for column in bare.split("\t"))
-    return tuple(_GAP.split(bare))
+        return tuple(column.strip(_BLANKS) for column in stripped.split("\t"))
+    return tuple(_GAP.split(stripped))
 
 
-def from_row(row: Row, tagged: bool = True) -> Sentence:
-    """The sentence of a JSON object with `tokens` and, if they are known, `tags`.
+def sentence_from_row(row: TableRow, with_tags: bool = True) -> Sentence:
+    """Return the sentence of a JSON object with `tokens` and optionally `tags`.
 
     Args:
-        tagged: look at the tags.
+        with_tags: if false, `tags` are ignored.
 
     Raises:
-        ValueError: they are no strings, or unequal in number.
+        ValueError: tokens or tags are not strings, or there are more of one.
     """
     words = _strings(row, "tokens")
-    # Written in columns, they must be told apart again.
+    # A token must be readable again once it is written in a column.
     for word in words:
         if not word.strip(_BLANKS) or re.search("[\t\r\n\ud800-\udfff]", word):
             raise ValueError(
-                f"{row.where}: token {word!r} must hold something besides blanks, and "
-                "no tab, line break or half of a character; leave it out, and its tag."
+                f"{row.where}: token {word!r} must hold more than blanks, and no tab, "
+                "line break or half of a character; leave it and its tag out."
             )
-    tags = _strings(row, "tags") if tagged and "tags" in row.values else None
+    tags = _strings(row, "tags") if with_tags and "tags" in row.values else None
     if tags is not None and len(tags) != len(words):
         raise ValueError(
             f"{row.where}: {len(tags)} tags for {len(words)} tokens; each must have "
@@ -248,22 +251,24 @@ def from_row(row: Row, tagged: bool = True) -> Sentence:
 
 def _read_json(path: str) -> list[Sentence]:
     sentences: list[Sentence] = []
-    for number, line in enumerate(read_text(Path(path)).split("\n"), 1):
+    for line_number, line in enumerate(read_text(Path(path)).split("\n"), 1):
         if not line.strip():
             continue
-        row = json_row(line, f"{path}, line {number}")
-        found = dataclasses.replace(from_row(row), path=path, line=number)
-        if sentences and (found.tags is None) != (sentences[0].tags is None):
-            has = "no tags" if found.tags is None else "tags"
+        row = json_row(line, f"{path}, line {line_number}")
+        sentence = dataclasses.replace(
+            sentence_from_row(row), path=path, line=line_number
+        )
+        if sentences and (sentence.tags is None) != (sentences[0].tags is None):
+            content = "no tags" if sentence.tags is None else "tags"
             raise ValueError(
-                f"{row.where} has {has}, unlike line {sentences[0].line}; all lines "
-                "must, or none."
+                f"{row.where} has {content}, unlike line {sentences[0].line}; all "
+                "lines must, or none."
             )
-        sentences.append(found)
+        sentences.append(sentence)
     return sentences
 
 
-def _strings(row: Row, field: str) -> tuple[str, ...]:
+def _strings(row: TableRow, field: str) -> tuple[str, ...]:
     values = row.values.get(field)
     if not isinstance(values, list) or not values:
         raise ValueError(
@@ -278,20 +283,20 @@ def _strings(row: Row, field: str) -> tuple[str, ...]:
     return tuple(values)
 
 
-def _check_tags(sentences: Sequence[Sentence], known: set[str]) -> None:
-    """Refuse what is no tag in a file where others are."""
-    wrong: dict[str, ValueError] = {}
-    for tag in known:
+def _check_tags(sentences: Sequence[Sentence], all_tags: set[str]) -> None:
+    """Raise ValueError if some of the file's tags have no valid prefix."""
+    errors: dict[str, ValueError] = {}
+    for tag in all_tags:
         try:
             extract_entities([tag])
         except ValueError as error:
-            wrong[tag] = error
-    for sentence in sentences if wrong else ():
+            errors[tag] = error
+    for sentence in sentences if errors else ():
         for i, tag in enumerate(sentence.tags or ()):
-            if tag in wrong:
-                other = min(known - wrong.keys() - {"O"}, default="")
-                beside = f", and others are tags, as {other!r:.80}" if other else ""
+            if tag in errors:
+                valid = min(all_tags - errors.keys() - {"O"}, default="")
+                hint = f", and others are tags, such as {valid!r:.80}" if valid else ""
                 raise ValueError(
-                    f"{sentence.where(i)}: {wrong[tag]} It stands in the last column"
-                    f"{beside}; to predict, give the words alone."
+                    f"{sentence.where(i)}: {errors[tag]} It is in the last column"
+                    f"{hint}; to predict, give the words alone."
                 )

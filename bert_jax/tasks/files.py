@@ -1,38 +1,38 @@
-"""Where in a directory the parts of a published dataset are."""
+"""The files of a published dataset's splits."""
 
 import os
 from collections.abc import Sequence
 
-PARTS = ("train", "validation", "test")
+SPLIT_NAMES = ("train", "validation", "test")
 
 
-def part_file(
+def split_file(
     name: str, directory: str, published: Sequence[tuple[str, str, str]]
 ) -> str:
-    """The file that `name` means: itself, or with `directory` a part of what is there.
+    """Return the file of a split in `directory`, or `name` itself if it is a path.
 
     Args:
-        name: a path; or, with a directory, "train", "validation" or "test".
+        name: "train", "validation" or "test" if there is a directory, else a path.
         directory: `ExamplesConfig.path`.
-        published: the names that datasets come under, as (train, validation, test).
-            Those of which most are there count, the earlier of equals.
+        published: file names of known datasets, as (train, validation, test). The
+            dataset with the most files in the directory is used, the first if equal.
 
     Raises:
-        FileNotFoundError: the directory, or the part, is not there.
+        FileNotFoundError: the directory does not exist, or has no file of the split.
     """
-    if not directory or name not in PARTS:
+    if not directory or name not in SPLIT_NAMES:
         return name
     if not os.path.isdir(directory):
         raise FileNotFoundError(
             f"path={directory} is not a directory; give the one that holds the files."
         )
-    there = set(os.listdir(directory))
-    part = PARTS.index(name)
-    best = max(published, key=lambda names: len(there & set(names)))
-    if best[part] not in there:
-        wanted = dict.fromkeys(names[part] for names in published if names[part])
+    existing = set(os.listdir(directory))
+    index = SPLIT_NAMES.index(name)
+    best = max(published, key=lambda names: len(existing & set(names)))
+    if best[index] not in existing:
+        candidates = dict.fromkeys(names[index] for names in published if names[index])
         raise FileNotFoundError(
-            f"path={directory} has no {name} file; looked for {', '.join(wanted)}. "
+            f"path={directory} has no {name} file; looked for {', '.join(candidates)}. "
             "Rename it, or give files instead of path."
         )
-    return os.path.join(directory, best[part])
+    return os.path.join(directory, best[index])

@@ -14,7 +14,7 @@ from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.model import Head
 from bert_jax.data.examples import TokenizedExamples
 from bert_jax.model.losses import Sum
-from bert_jax.tasks.tables import Row
+from bert_jax.tasks.tables import TableRow
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tokenization import Tokenizer
 
@@ -129,7 +129,7 @@ class FinetuningTask(abc.ABC):
         """Return a rule without learning: its name, and the first score it gets."""
 
     @abc.abstractmethod
-    def example_without_label(self, row: Row) -> Example:
+    def example_without_label(self, row: TableRow) -> Example:
         """Return the example of a row of fields that a user asks about."""
 
     @abc.abstractmethod

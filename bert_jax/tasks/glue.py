@@ -1,4 +1,4 @@
-"""The nine tasks of GLUE as their official files have them (Wang et al. 2018)."""
+"""The nine tasks of GLUE, and readers of their official files (Wang et al. 2018)."""
 
 import dataclasses
 import warnings
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bert_jax.data.sources import TFDS
 from bert_jax.data.structured import tfds_rows
-from bert_jax.tasks.tables import Row, read_lines
+from bert_jax.tasks.tables import TableRow, read_lines
 
 
 @dataclasses.dataclass(frozen=True)
@@ -14,21 +14,21 @@ class GlueTask:
     """The files, columns, classes and scores of one task."""
 
     folder: str
-    """Its name in the official download."""
+    """The folder's name in the official download."""
     texts: tuple[str, ...]
-    """Columns with the text, or the pair of texts."""
+    """The columns with the text, or the pair of texts."""
     label: str
-    """Column with the label."""
+    """The column with the label."""
     labels: tuple[str, ...]
-    """Classes in the order of the outputs; none of a regression."""
+    """The classes in the order of the outputs; () for a regression."""
     scores: tuple[str, ...]
-    """What is reported of it; the first chooses the best checkpoint."""
+    """The scores to report; the first one selects the best checkpoint."""
     header: tuple[str, ...] = ()
-    """Columns of files that have no line with their names."""
+    """The columns of files that have no header line."""
     tfds_texts: tuple[str, ...] = ()
-    """Columns of TFDS where they have other names."""
+    """The columns in TFDS, if their names differ."""
     tfds_labels: tuple[str, ...] = ()
-    """Classes in the order of TFDS where it is another."""
+    """The classes in the order of TFDS, if it differs."""
 
 
 _PAIR = ("sentence1", "sentence2")
@@ -76,95 +76,95 @@ MISMATCHED = "mismatched"
 _FILES = {"train": "train", "validation": "dev", "test": "test"}
 
 
-def parts_of(name: str, part: str) -> list[tuple[str, str]]:
-    """File names (without .tsv) of a part of the data, each with its group's name."""
-    file = _FILES[part]
-    if name == "mnli" and part != "train":
+def split_files(name: str, split: str) -> list[tuple[str, str]]:
+    """Return the file names (without .tsv) of a split, each with its group's name."""
+    file = _FILES[split]
+    if name == "mnli" and split != "train":
         return [(f"{file}_matched", ""), (f"{file}_{MISMATCHED}", MISMATCHED)]
     return [(file, "")]
 
 
-def submission(name: str, group: str) -> str:
-    """The name that the server of GLUE wants a file of predictions to have."""
+def submission_name(name: str, group: str) -> str:
+    """Return the name of the prediction file that GLUE's server accepts."""
     if name == "mnli":
         return "MNLI-mm.tsv" if group == MISMATCHED else "MNLI-m.tsv"
     return f"{GLUE[name].folder}.tsv"
 
 
-def read_glue(name: str, path: str, part: str) -> list[tuple[Row, str]]:
-    """The rows of a part of a task's data, each with its group's name.
+def read_glue(name: str, path: str, split: str) -> list[tuple[TableRow, str]]:
+    """Return the rows of a split of a task, each with its group's name.
 
-    Columns are named as `GLUE[name]` names them. Rows of QQP that lack a field or a
-    text, of which the official files have some, are left out with a warning that counts
-    them; never of the test, which is answered row by row.
+    Columns have the names of `GLUE[name]`. The official files of QQP have some rows
+    that lack a field or a text; they are left out with a warning, except in the test
+    split, which needs an answer for each row.
 
     Args:
-        path: the task's folder, that of all tasks, or tfds:glue/NAME.
+        path: the task's folder, the folder of all tasks, or tfds:glue/NAME.
 
     Raises:
-        FileNotFoundError: a file is not there.
-        ValueError: a file is not as it should be; says in which line.
+        FileNotFoundError: a file does not exist.
+        ValueError: a file has the wrong format; the message names the line.
     """
     if path.startswith(TFDS):
-        return _tfds_rows(name, path.removeprefix(TFDS), part)
+        return _tfds_rows(name, path.removeprefix(TFDS), split)
     task, root = GLUE[name], Path(path)
     folders = [folder for folder in (root / task.folder, root) if folder.is_dir()]
-    found = []
-    for file, group in parts_of(name, part):
-        places = [folder / f"{file}.tsv" for folder in folders]
-        there = [place for place in places if place.is_file()]
-        if not there:
+    rows = []
+    for file, group in split_files(name, split):
+        candidates = [folder / f"{file}.tsv" for folder in folders]
+        paths = [candidate for candidate in candidates if candidate.is_file()]
+        if not paths:
             raise FileNotFoundError(
                 f"{root} has neither {task.folder}/{file}.tsv nor {file}.tsv; it must "
                 f"be the folder of {name} or of all of GLUE."
             )
-        found += [(row, group) for row in _official_rows(name, there[0], part)]
-    return found
-
-
-def _official_rows(name: str, path: Path, part: str) -> list[Row]:
-    task = GLUE[name]
-    lines = read_lines(path, quoted=False)
-    header = list(task.header)
-    if not header or part == "test":
-        _, header = next(lines, (1, []))
-    rows, broken = [], []
-    for number, fields in lines:
-        values = dict(zip(header, fields, strict=False))
-        whole = len(fields) == len(header)
-        if name == "qqp" and part != "test":
-            whole = whole and all(values.get(text, "?").strip() for text in task.texts)
-            if not whole:
-                broken.append(number)
-                continue
-        if not whole:
-            raise ValueError(
-                f"{path}, line {number} has {len(fields)} fields and must have "
-                f"{len(header)}: {', '.join(header)}."
-            )
-        rows.append(Row(values, f"{path}, line {number}"))
-    if broken:
-        warnings.warn(
-            f"{path}: {len(broken)} rows lack a field or a text and are left out; the "
-            f"first is line {broken[0]}.",
-            stacklevel=2,
-        )
-    if not rows:
-        raise ValueError(f"{path} has no rows; it must have one at least.")
+        rows += [(row, group) for row in _official_rows(name, paths[0], split)]
     return rows
 
 
-def _tfds_rows(name: str, dataset: str, part: str) -> list[tuple[Row, str]]:
+def _official_rows(name: str, path: Path, split: str) -> list[TableRow]:
+    task = GLUE[name]
+    lines = read_lines(path, quoted=False)
+    header = list(task.header)
+    if not header or split == "test":
+        _, header = next(lines, (1, []))
+    rows, skipped_lines = [], []
+    for line_number, fields in lines:
+        values = dict(zip(header, fields, strict=False))
+        is_complete = len(fields) == len(header)
+        if name == "qqp" and split != "test":
+            has_texts = all(values.get(column, "?").strip() for column in task.texts)
+            if not (is_complete and has_texts):
+                skipped_lines.append(line_number)
+                continue
+        if not is_complete:
+            raise ValueError(
+                f"{path}, line {line_number} has {len(fields)} fields and must have "
+                f"{len(header)}: {', '.join(header)}."
+            )
+        rows.append(TableRow(values, f"{path}, line {line_number}"))
+    if skipped_lines:
+        warnings.warn(
+            f"{path}: {len(skipped_lines)} rows lack a field or a text and are left "
+            f"out; the first is line {skipped_lines[0]}.",
+            stacklevel=2,
+        )
+    if not rows:
+        raise ValueError(f"{path} has no rows; it must have at least one.")
+    return rows
+
+
+def _tfds_rows(name: str, dataset: str, split: str) -> list[tuple[TableRow, str]]:
     task = GLUE[name]
     columns, classes = task.tfds_texts or task.texts, task.tfds_labels or task.labels
-    found = []
-    for file, group in parts_of(name, part):
-        split = file.replace("dev", "validation")
-        for number, values in enumerate(tfds_rows(dataset, split), 1):
+    rows = []
+    for file, group in split_files(name, split):
+        tfds_split = file.replace("dev", "validation")
+        for number, values in enumerate(tfds_rows(dataset, tfds_split), 1):
             row = dict(zip(task.texts, (values[c] for c in columns), strict=True))
             label = values["label"]
-            if part != "test":  # whose labels are not public
+            if split != "test":  # the labels of the test split are not public
                 row[task.label] = classes[label] if classes else str(label)
-            where = f"{TFDS}{dataset}, example {number} of {split}"
-            found.append((Row(row, where), group))
-    return found
+            where = f"{TFDS}{dataset}, example {number} of {tfds_split}"
+            rows.append((TableRow(row, where), group))
+    return rows

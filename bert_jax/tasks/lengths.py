@@ -1,39 +1,40 @@
-"""Lengths of rows that go with a model, where the usual ones do not."""
+"""Row lengths that fit a model with fewer positions than the defaults."""
 
 import dataclasses
 
 from bert_jax.config import ExamplesConfig
 
 DEFAULT_LENGTHS = (128, 384)
-"""`max_length` where none is named: of texts and sentences, and of documents."""
+"""Default `max_length`: of texts and sentences, and of documents."""
 
 
 def fit_lengths(data: ExamplesConfig, positions: int) -> ExamplesConfig:
-    """The same, with lengths that a model of so many positions can take.
+    """Return `data` with lengths that fit a model with `positions` positions.
 
-    Only lengths that were left at their defaults change: `max_length` becomes the
-    positions; `document_stride`, where a row has less room for its document, half of
-    that room; and `max_query_length`, where a question could leave less than a quarter
-    of the row, half of the row.
+    Only lengths with their default values change. `max_length` becomes `positions`.
+    `max_query_length` becomes half of the row if it would leave less than a quarter of
+    the row to the document. `document_stride` becomes half of the room for the document
+    if it is larger than that room.
     """
-    usual = ExamplesConfig()
-    most, query, stride = data.max_length, data.max_query_length, data.document_stride
-    if most > positions and most in DEFAULT_LENGTHS:
-        most = positions
-    own_stride = stride != usual.document_stride
-    least = stride if own_stride else most // 4
-    if query == usual.max_query_length and most - query - 3 < least:
-        query = min(query, most // 2)
-    room = most - query - 3
-    if not own_stride and 0 < room < stride:
+    default = ExamplesConfig()
+    length, query, stride = data.max_length, data.max_query_length, data.document_stride
+    if length > positions and length in DEFAULT_LENGTHS:
+        length = positions
+    is_stride_set = stride != default.document_stride
+    min_room = stride if is_stride_set else length // 4
+    # A row has 3 special tokens: [CLS] question [SEP] document [SEP].
+    if query == default.max_query_length and length - query - 3 < min_room:
+        query = min(query, length // 2)
+    room = length - query - 3
+    if not is_stride_set and 0 < room < stride:
         stride = max(1, room // 2)
     return dataclasses.replace(
-        data, max_length=most, max_query_length=query, document_stride=stride
+        data, max_length=length, max_query_length=query, document_stride=stride
     )
 
 
-def fitted_lengths(before: ExamplesConfig, after: ExamplesConfig) -> list[str]:
-    """The lengths in which two configurations differ, as "max_length=32"."""
+def changed_lengths(before: ExamplesConfig, after: ExamplesConfig) -> list[str]:
+    """Return the lengths of `after` that differ from `before`, as "max_length=32"."""
     names = ("max_length", "max_query_length", "document_stride")
     return [
         f"{name}={getattr(after, name)}"

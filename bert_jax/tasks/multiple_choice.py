@@ -21,7 +21,7 @@ from bert_jax.data.examples import (
     truncation_warnings,
 )
 from bert_jax.model.losses import Sum, cross_entropy
-from bert_jax.tasks.choices import Choice, choice_of, read
+from bert_jax.tasks.choices import ChoiceExample, choice_from_row, read
 from bert_jax.tasks.finetuning_task import (
     FinetuningTask,
     Prediction,
@@ -30,7 +30,7 @@ from bert_jax.tasks.finetuning_task import (
     SplitOutputs,
     Splits,
 )
-from bert_jax.tasks.tables import Row, missing_column
+from bert_jax.tasks.tables import TableRow, missing_column_message
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tokenization import Tokenizer
 
@@ -42,17 +42,19 @@ class MultipleChoiceTask(FinetuningTask):
 
     head: ClassVar[Head] = "multiple_choice"
 
-    def read(self, name: str) -> list[Choice]:
+    def read(self, name: str) -> list[ChoiceExample]:
         return read(name, self.data)
 
-    def labels(self, examples: Sequence[Choice]) -> tuple[str, ...]:
+    def labels(self, examples: Sequence[ChoiceExample]) -> tuple[str, ...]:
         """Return (): a choice has a score, and no name."""
         for example in examples:
             if example.label is None:
                 column = self.data.label_column
                 missing = f"{example.where} has no label."
                 if example.columns and column not in example.columns:
-                    missing = missing_column(example.where, column, example.columns)
+                    missing = missing_column_message(
+                        example.where, column, example.columns
+                    )
                 raise ValueError(
                     f"{missing} To learn, each row must have one; name its column by "
                     "--data.label-column."
@@ -60,7 +62,7 @@ class MultipleChoiceTask(FinetuningTask):
         self.check(examples)
         return ()
 
-    def check(self, examples: Sequence[Choice]) -> None:
+    def check(self, examples: Sequence[ChoiceExample]) -> None:
         for example in examples:
             label, num_choices = example.label, len(example.choices)
             if label is not None and not 0 <= label < num_choices:
@@ -70,7 +72,7 @@ class MultipleChoiceTask(FinetuningTask):
                 )
 
     def tokenize(
-        self, examples: Sequence[Choice], tokenizer: Tokenizer
+        self, examples: Sequence[ChoiceExample], tokenizer: Tokenizer
     ) -> TokenizedExamples:
         """Return a row [CLS] context [SEP] choice [SEP] for each choice.
 
@@ -160,17 +162,17 @@ class MultipleChoiceTask(FinetuningTask):
                 return f"majority position ({position})", accuracy
         return "chance", chance
 
-    def example_without_label(self, row: Row) -> Choice:
-        return choice_of(row, label_column="")
+    def example_without_label(self, row: TableRow) -> ChoiceExample:
+        return choice_from_row(row, label_column="")
 
-    def has_label(self, example: Choice) -> bool:
+    def has_label(self, example: ChoiceExample) -> bool:
         return example.label is not None
 
-    def group(self, example: Choice) -> object:
+    def group(self, example: ChoiceExample) -> object:
         return example.context
 
 
-def _accuracy(examples: Sequence[Choice], choices: Sequence[int]) -> float:
+def _accuracy(examples: Sequence[ChoiceExample], choices: Sequence[int]) -> float:
     correct = [
         example.label == choice
         for example, choice in zip(examples, choices, strict=True)

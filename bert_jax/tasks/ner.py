@@ -1,4 +1,4 @@
-"""Token classification: a tag for each word, and the entities that the tags spell."""
+"""Token classification: a tag for each word, and the entities that the tags form."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -21,8 +21,13 @@ from bert_jax.metrics.entities import (
     to_iobes_tag,
 )
 from bert_jax.model.losses import Sum, cross_entropy
-from bert_jax.tasks.conll import Sentence, from_row, read_sentences, write_sentences
-from bert_jax.tasks.files import part_file
+from bert_jax.tasks.conll import (
+    Sentence,
+    read_sentences,
+    sentence_from_row,
+    write_sentences,
+)
+from bert_jax.tasks.files import split_file
 from bert_jax.tasks.finetuning_task import (
     FinetuningTask,
     Prediction,
@@ -31,9 +36,14 @@ from bert_jax.tasks.finetuning_task import (
     SplitOutputs,
     Splits,
 )
-from bert_jax.tasks.ner_rows import scheme_of, sentence_of, tokenize
-from bert_jax.tasks.ner_scores import baseline, scores_of, tag_accuracy, tags_of
-from bert_jax.tasks.tables import Row, text_of
+from bert_jax.tasks.ner_rows import learned_scheme, sentence_from_text, tokenize
+from bert_jax.tasks.ner_scores import (
+    baseline,
+    conlleval_scores,
+    require_tags,
+    tag_accuracy,
+)
+from bert_jax.tasks.tables import TableRow, text_of
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tokenization import Tokenizer
 
@@ -45,7 +55,7 @@ PUBLISHED = (
     ("wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated"),
     ("train.jsonl", "validation.jsonl", "test.jsonl"),
 )
-"""The names of training, validation and test files of published datasets."""
+"""The training, validation and test files of published datasets."""
 
 
 @final
@@ -56,16 +66,18 @@ class TokenClassificationTask(FinetuningTask):
     head: ClassVar[Head] = "token_classification"
 
     def read(self, name: str) -> list[Sentence]:
-        return read_sentences(part_file(name, self.data.path, PUBLISHED))
+        return read_sentences(split_file(name, self.data.path, PUBLISHED))
 
-    def example_without_label(self, row: Row) -> Sentence:
-        """Return a text, from `text` or the column that is named, or `tokens`.
+    def example_without_label(self, row: TableRow) -> Sentence:
+        """Return the sentence of `tokens`, or of the text column.
 
-        The entities of a text are located in characters; those of tokens in tokens.
+        Entities are located in characters for a text, and in tokens for tokens.
         """
         if "tokens" in row.values:
-            return from_row(row, tagged=False)
-        return sentence_of(text_of(row, *(self.data.text_columns[:1] or ("text",))))
+            return sentence_from_row(row, with_tags=False)
+        return sentence_from_text(
+            text_of(row, *(self.data.text_columns[:1] or ("text",)))
+        )
 
     def labels(self, examples: Sequence[Sentence]) -> tuple[str, ...]:
         """Return `O`, then the other tags of training, sorted; or `data.labels`.
@@ -83,27 +95,25 @@ class TokenClassificationTask(FinetuningTask):
         if first.scheme is None:
             return _plain_labels(examples)
         scheme: Scheme = "IOBES" if first.scheme == "IOBES" else "IOB2"
-        tags = {tag for sentence in examples for tag in sentence.tags_in(scheme)} - {
-            "O"
-        }
-        if not tags:
+        tags = {tag for sentence in examples for tag in sentence.tags_in(scheme)}
+        if tags <= {"O"}:
             raise ValueError(
                 f"{first.path} has no entity: every tag is O; nothing can be learned."
             )
-        return ("O", *sorted(tags))
+        return ("O", *sorted(tags - {"O"}))
 
     def check(self, examples: Sequence[Sentence]) -> None:
-        scheme, labels = scheme_of(self.model), self.model.labels
+        scheme, labels = learned_scheme(self.model), self.model.labels
         for sentence in examples:
             tags = () if sentence.tags is None else sentence.tags_in(scheme)
             for i, tag in enumerate(tags):
                 if tag not in labels:
                     original = (sentence.tags or ())[i]
-                    means = "" if tag == original else f" ({tag} in {scheme})"
+                    converted = "" if tag == original else f" ({tag} in {scheme})"
                     raise ValueError(
-                        f"{sentence.where(i)}: tag {original!r}{means} is none of the "
-                        f"model's: {', '.join(labels)}. Correct it, or train on a file "
-                        "with it."
+                        f"{sentence.where(i)}: tag {original!r}{converted} is none of "
+                        f"the model's: {', '.join(labels)}. Correct it, or train on a "
+                        "file with it."
                     )
 
     def tokenize(
@@ -148,24 +158,24 @@ class TokenClassificationTask(FinetuningTask):
                 tags[sentence_index][word] = labels[values["tag"][position]]
                 probability = float(values["probability"][position])
                 probabilities[sentence_index][word] = probability
-        parts = _words if scheme_of(self.model) is None else _entities
+        chunks_of = _words if learned_scheme(self.model) is None else _entities
         return [
-            {"tags": own_tags} | parts(sentence, own_tags, own_probabilities)
-            for sentence, own_tags, own_probabilities in zip(
+            {"tags": word_tags} | chunks_of(sentence, word_tags, word_probabilities)
+            for sentence, word_tags, word_probabilities in zip(
                 examples, tags, probabilities, strict=True
             )
         ]
 
     def score(self, predictions: Predictions) -> dict[str, float]:
-        """Return conlleval's scores; of plain labels `accuracy` alone.
+        """Return conlleval's scores; for plain labels, only `accuracy`.
 
-        Of entities `f1`, `precision`, `recall`, the `accuracy` of tags, and `f1_TYPE`.
+        For entities: `f1`, `precision`, `recall`, the `accuracy` of tags, `f1_TYPE`.
         """
         predicted = self._file_tags(predictions)
-        if scheme_of(self.model) is None:
-            gold = [tags_of(sentence) for sentence in predictions.examples]
+        if learned_scheme(self.model) is None:
+            gold = [require_tags(sentence) for sentence in predictions.examples]
             return {"accuracy": tag_accuracy(gold, predicted)}
-        return scores_of(predictions.examples, predicted)
+        return conlleval_scores(predictions.examples, predicted)
 
     def write(self, predictions: Predictions, directory: Path) -> list[str]:
         """Write predictions.txt: the file's columns, and one more with the predicted
@@ -181,15 +191,15 @@ class TokenClassificationTask(FinetuningTask):
         Tags in the model's own scheme are not changed: the rules of conlleval cover
         ill-formed ones.
         """
-        own = scheme_of(self.model)
-        if own is None:
+        scheme = learned_scheme(self.model)
+        if scheme is None:
             return [value["tags"] for value in predictions.values]
         tags = [
             [to_iobes_tag(tag) for tag in value["tags"]] for value in predictions.values
         ]
         return [
             predicted
-            if sentence.scheme in (None, own)
+            if sentence.scheme in (None, scheme)
             else convert_tags(predicted, sentence.scheme)
             for sentence, predicted in zip(predictions.examples, tags, strict=True)
         ]
@@ -198,7 +208,7 @@ class TokenClassificationTask(FinetuningTask):
         """Report tags outside the file's scheme, and sentences that were split."""
         num_split = int((np.bincount(split.tokenized.example) > 1).sum())
         lines = [
-            f"spread over several rows of {self.data.max_length} tokens: "
+            f"split into several rows of {self.data.max_length} tokens: "
             f"{num_split} of {len(split.examples)} sentences"
         ]
         return _tag_warnings(split.examples) + lines * (num_split > 0)
@@ -260,18 +270,18 @@ def _tag_warnings(sentences: Sequence[Sentence]) -> list[str]:
         return []
     if first.scheme is None:
         return [f"{first.path}: plain labels, not entities; scored by accuracy"]
-    unlike = [
+    ill_formed = [
         (sentence, i)
         for sentence in sentences
         if sentence.tags and sentence.scheme
         for i in mismatched_tags(sentence.tags, sentence.scheme)
     ]
-    if not unlike:
+    if not ill_formed:
         return []
-    sentence, i = unlike[0]
+    sentence, i = ill_formed[0]
     total = sum(len(sentence.words) for sentence in sentences)
     return [
-        f"{sentence.path}: {len(unlike)} of {total} tags are not as "
-        f"{sentence.scheme} has them, and are read as conlleval reads them; the "
-        f"first is {(sentence.tags or ())[i]!r} in line {sentence.line_of(i)}"
+        f"{sentence.path}: {len(ill_formed)} of {total} tags are ill-formed in "
+        f"{sentence.scheme}, and are read as conlleval reads them; the first is "
+        f"{(sentence.tags or ())[i]!r} in line {sentence.line_of(i)}"
     ]

@@ -1,7 +1,6 @@
-"""Texts → words; sentences of words → rows of tokens.
+"""Split texts into words, and tokenize sentences of words.
 
-A word's first token bears its tag, and is where the tag is predicted; the others bear
-none (Devlin et al. 2018, §5.3).
+Only a word's first token has the word's tag and predicts it (Devlin et al. 2018, §5.3).
 """
 
 import itertools
@@ -17,36 +16,39 @@ from bert_jax.metrics.entities import Scheme, are_entity_tags
 from bert_jax.tasks.conll import Sentence
 from bert_jax.tokenization import Tokenizer
 
-# The blocks that BERT's tokenizer takes one character at a time.
+# The Unicode blocks in which BERT's tokenizer makes each character a word.
 _IDEOGRAPHS = re.compile(
     "[\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\U00020000-\U0002a6df"
     "\U0002a700-\U0002ceaf\U0002f800-\U0002fa1f]"
 )
 
 
-def words_of(text: str) -> tuple[list[str], list[tuple[int, int]]]:
-    """The words of a text, and where in it they are, in characters.
+def split_words(text: str) -> tuple[list[str], list[tuple[int, int]]]:
+    """Return the words of a text, and the start and end of each, in characters.
 
-    Split as BERT's basic tokenizer does: at white space, and around each punctuation
-    mark and each CJK ideograph.
+    As BERT's basic tokenizer, it splits at white space and around each punctuation mark
+    and each CJK ideograph.
     """
-    spaced = _IDEOGRAPHS.sub(" ", text)
-    found = pre_tokenizers.BertPreTokenizer().pre_tokenize_str(spaced)
-    offsets = [place for _, place in found]
+    without_ideographs = _IDEOGRAPHS.sub(" ", text)
+    pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    pre_tokens = pre_tokenizer.pre_tokenize_str(without_ideographs)
+    offsets = [offset for _, offset in pre_tokens]
     offsets += [match.span() for match in _IDEOGRAPHS.finditer(text)]
     offsets.sort()
     return [text[start:end] for start, end in offsets], offsets
 
 
-def sentence_of(text: str) -> Sentence:
-    """A text to tag; its entities will have their places in it."""
-    words, offsets = words_of(text)
+def sentence_from_text(text: str) -> Sentence:
+    """Return a text as words to tag, with their offsets in the text."""
+    words, offsets = split_words(text)
     return Sentence(tuple(words), text=text, offsets=tuple(offsets))
 
 
-def scheme_of(model: BertConfig) -> Scheme | None:
-    """Of the tags that a model learned: never IOB1, see `ner.labels`; None if they are
-    plain labels."""
+def learned_scheme(model: BertConfig) -> Scheme | None:
+    """Return the scheme of a model's labels, never IOB1; None if they are plain labels.
+
+    `TokenClassificationTask.labels` converts IOB1 to IOB2.
+    """
     if not are_entity_tags(model.labels):
         return None
     ends = any(label.startswith(("E-", "S-")) for label in model.labels)
@@ -59,52 +61,51 @@ def tokenize(
     model: BertConfig,
     config: ExamplesConfig,
 ) -> TokenizedExamples:
-    """Return rows with `label` and `word` by token, int32.
+    """Return rows with two int32 arrays by token, `label` and `word`.
 
-    They are the tag's and the word's index at the first token of a word, else -1. A
-    sentence that is too long becomes several rows, split between words; a word longer
-    than a row is cut, and a word without a token is [UNK].
+    They hold the index of the tag and of the word at a word's first token, else -1. A
+    sentence that is too long is split between words into several rows; a word longer
+    than a row is cut, and a word without any token becomes [UNK].
     """
     room = min(config.max_length, model.max_position_embeddings) - 2
-    pieces = _pieces(examples, tokenizer, room)
-    tag_index = {tag: i for i, tag in enumerate(model.labels)}
-    scheme = scheme_of(model)
+    word_ids = _token_ids_of_words(examples, tokenizer, room)
+    label_ids = {tag: i for i, tag in enumerate(model.labels)}
+    scheme = learned_scheme(model)
     rows: list[tuple[list[int], int]] = []
-    example_indices: list[int] = []
+    example_of_row: list[int] = []
     values: dict[str, list[int]] = {"label": [], "word": []}
-    for example, sentence in enumerate(examples):
+    for example_index, sentence in enumerate(examples):
         tags = [] if sentence.tags is None else sentence.tags_in(scheme)
-        words = [pieces[word] for word in sentence.words]
-        for part in _parts([len(ids) for ids in words], room):
-            row = build_row(tokenizer, itertools.chain(*(words[i] for i in part)))
+        words = [word_ids[word] for word in sentence.words]
+        for word_range in _ranges_that_fit([len(ids) for ids in words], room):
+            pieces = [words[i] for i in word_range]
+            row = build_row(tokenizer, itertools.chain(*pieces))
             rows.append(row)
-            example_indices.append(example)
-            # The word's index at its first token, else -1; [CLS] stands at 0.
-            word_at = np.full(len(row[0]), -1)
-            starts = np.cumsum([1] + [len(words[i]) for i in part])[:-1]
-            word_at[starts] = part
-            values["word"] += word_at.tolist()
+            example_of_row.append(example_index)
+            word_indices = np.full(len(row[0]), -1)
+            # [CLS] is at 0, so that the first word starts at 1.
+            word_indices[np.cumsum([1, *map(len, pieces)])[:-1]] = word_range
+            values["word"] += word_indices.tolist()
             values["label"] += [
-                tag_index[tags[i]] if tags and i >= 0 else -1 for i in word_at
+                label_ids[tags[i]] if tags and i >= 0 else -1 for i in word_indices
             ]
     by_token = {name: np.array(array, np.int32) for name, array in values.items()}
-    return from_rows(rows, np.array(example_indices, np.int32), by_token=by_token)
+    return from_rows(rows, np.array(example_of_row, np.int32), by_token=by_token)
 
 
-def _pieces(
+def _token_ids_of_words(
     examples: Sequence[Sentence], tokenizer: Tokenizer, room: int
 ) -> dict[str, list[int]]:
-    """The ids of each distinct word: at least one, and at most `room`."""
+    """Return the ids of each distinct word: at least one, and at most `room`."""
     words = list(
         dict.fromkeys(word for sentence in examples for word in sentence.words)
     )
-    found = tokenizer.encode_batch(words)
-    unknown = [tokenizer.unk_id]
-    return {w: ids[:room] or unknown for w, ids in zip(words, found, strict=True)}
+    encoded = zip(words, tokenizer.encode_batch(words), strict=True)
+    return {word: ids[:room] or [tokenizer.unk_id] for word, ids in encoded}
 
 
-def _parts(lengths: Sequence[int], room: int) -> Iterator[range]:
-    """Words that fill a row each, as many as fit; one part at least."""
+def _ranges_that_fit(lengths: Sequence[int], room: int) -> Iterator[range]:
+    """Yield ranges of words, each as long as fits into `room` tokens; at least one."""
     start, used = 0, 0
     for i, length in enumerate(lengths):
         if used + length > room:

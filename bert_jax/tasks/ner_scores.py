@@ -1,4 +1,4 @@
-"""Scores of tags: conlleval's, accuracy, and those of rules without a model."""
+"""Scores of tags: conlleval's, accuracy, and baselines without a model."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -12,23 +12,24 @@ from bert_jax.metrics.entities import (
 from bert_jax.tasks.conll import Sentence
 
 
-def scores_of(
-    records: Sequence[Sentence], predicted: Sequence[Sequence[str]]
+def conlleval_scores(
+    sentences: Sequence[Sentence], predicted: Sequence[Sequence[str]]
 ) -> dict[str, float]:
-    """conlleval's scores of predicted tags, in each file's own scheme."""
-    found = entity_scores([tags_of(record) for record in records], predicted)
+    """Return conlleval's scores of predicted tags, in each file's own scheme."""
+    gold = [require_tags(sentence) for sentence in sentences]
+    scores = entity_scores(gold, predicted)
     return {
-        "f1": found.overall.f1,
-        "precision": found.overall.precision,
-        "recall": found.overall.recall,
-        "accuracy": found.tag_accuracy,
-    } | {f"f1_{type_}": counts.f1 for type_, counts in found.by_type.items()}
+        "f1": scores.overall.f1,
+        "precision": scores.overall.precision,
+        "recall": scores.overall.recall,
+        "accuracy": scores.tag_accuracy,
+    } | {f"f1_{type_}": counts.f1 for type_, counts in scores.by_type.items()}
 
 
 def tag_accuracy(
     gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 ) -> float:
-    """The fraction of words with the right tag, 0 where there is no word."""
+    """Return the fraction of words with the right tag; 0 if there are no words."""
     hits = [
         tag == guess
         for tags, guesses in zip(gold, predicted, strict=True)
@@ -37,62 +38,70 @@ def tag_accuracy(
     return sum(hits) / max(len(hits), 1)
 
 
-def tags_of(record: Sentence) -> tuple[str, ...]:
-    """The tags of a sentence.
+def require_tags(sentence: Sentence) -> tuple[str, ...]:
+    """Return the tags of a sentence.
 
     Raises:
         ValueError: it has none.
     """
-    if record.tags is None:
-        raise ValueError(f"{record.path} has no tags; there is nothing to score by.")
-    return record.tags
+    if sentence.tags is None:
+        raise ValueError(f"{sentence.path} has no tags; there is nothing to score by.")
+    return sentence.tags
 
 
 def baseline(
     train: Sequence[Sentence], validation: Sequence[Sentence]
 ) -> tuple[str, float]:
-    """What a model must beat: a dictionary of entities, or of words for plain labels.
+    """Return the name and the score of the baseline that a model must beat.
 
-    F1 of looking entities up: from each word on, the longest one seen in training with
-    the type it mostly had (Tjong Kim Sang & De Meulder 2003, §3). Of plain labels, the
-    accuracy of each word's commonest one in training, or of all words if it is new.
+    For entities, the F1 of a dictionary lookup: from left to right, the longest word
+    sequence that was an entity in training gets the type it mostly had there (Tjong Kim
+    Sang & De Meulder 2003, §3). For plain labels, the accuracy of each word's most
+    common label in training; a new word gets the most common label of all words.
     """
     if train[0].scheme is None and train[0].tags is not None:
-        gold = [tags_of(record) for record in validation]
+        gold = [require_tags(sentence) for sentence in validation]
         tags = _commonest_tags(train, validation)
         return "each word's commonest tag", tag_accuracy(gold, tags)
-    seen: dict[tuple[str, ...], Counter[str]] = {}
-    for record in train:
-        for chunk in extract_entities(record.tags or ()):
-            words = record.words[chunk.start : chunk.end]
-            seen.setdefault(words, Counter())[chunk.type] += 1
-    types = {words: counts.most_common(1)[0][0] for words, counts in seen.items()}
+    type_counts: dict[tuple[str, ...], Counter[str]] = {}
+    for sentence in train:
+        for chunk in extract_entities(sentence.tags or ()):
+            words = sentence.words[chunk.start : chunk.end]
+            type_counts.setdefault(words, Counter())[chunk.type] += 1
+    types = {words: _most_common(counts) for words, counts in type_counts.items()}
     tags = [
-        write_tags(list(_look_up(record.words, types)), len(record.words), "IOB2")
-        for record in validation
+        write_tags(list(_look_up(sentence.words, types)), len(sentence.words), "IOB2")
+        for sentence in validation
     ]
-    return "training-dictionary lookup", scores_of(validation, tags)["f1"]
+    return "training-dictionary lookup", conlleval_scores(validation, tags)["f1"]
 
 
 def _commonest_tags(
     train: Sequence[Sentence], validation: Sequence[Sentence]
 ) -> list[list[str]]:
-    seen: dict[str, Counter[str]] = {}
-    for record in train:
-        for word, tag in zip(record.words, tags_of(record), strict=True):
-            seen.setdefault(word, Counter())[tag] += 1
-    tags = {word: counts.most_common(1)[0][0] for word, counts in seen.items()}
-    usual = sum(seen.values(), Counter[str]()).most_common(1)[0][0]
-    return [[tags.get(word, usual) for word in each.words] for each in validation]
+    tag_counts: dict[str, Counter[str]] = {}
+    for sentence in train:
+        for word, tag in zip(sentence.words, require_tags(sentence), strict=True):
+            tag_counts.setdefault(word, Counter())[tag] += 1
+    tags = {word: _most_common(counts) for word, counts in tag_counts.items()}
+    default = _most_common(sum(tag_counts.values(), Counter[str]()))
+    return [
+        [tags.get(word, default) for word in sentence.words] for sentence in validation
+    ]
+
+
+def _most_common(counts: Counter[str]) -> str:
+    return counts.most_common(1)[0][0]
 
 
 def _look_up(
     words: tuple[str, ...], types: dict[tuple[str, ...], str]
 ) -> Iterator[Entity]:
-    longest = max(map(len, types), default=0)
+    """Yield the entities of `types` in a sentence, the longest one at each word."""
+    max_words = max(map(len, types), default=0)
     start = 0
     while start < len(words):
-        for end in range(min(start + longest, len(words)), start, -1):
+        for end in range(min(start + max_words, len(words)), start, -1):
             if words[start:end] in types:
                 yield Entity(types[words[start:end]], start, end)
                 break

@@ -27,9 +27,9 @@ from bert_jax.tasks.finetuning_task import (
     Splits,
 )
 from bert_jax.tasks.squad_answers import predict
-from bert_jax.tasks.squad_files import question_of, read, write
+from bert_jax.tasks.squad_files import question_from_row, read, write
 from bert_jax.tasks.squad_rows import SquadExample, tokenize
-from bert_jax.tasks.tables import Row
+from bert_jax.tasks.tables import TableRow
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tokenization import Tokenizer
 
@@ -178,8 +178,8 @@ class QuestionAnsweringTask(FinetuningTask):
         name = max(scores, key=lambda name: scores[name])
         return name, scores[name]
 
-    def example_without_label(self, row: Row) -> SquadExample:
-        return question_of(row)
+    def example_without_label(self, row: TableRow) -> SquadExample:
+        return question_from_row(row)
 
     def has_label(self, example: SquadExample) -> bool:
         return example.has_label

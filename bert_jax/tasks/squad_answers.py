@@ -1,8 +1,8 @@
-"""Start and end scores → the best answers, cut from the documents themselves.
+"""Choose the best answers from the scores of their starts and ends.
 
-As the code of 2018 chooses them (Devlin et al. 2018, §4.2 and §4.3), but that places
-outside the document do not count among the best starts and ends, and that no text is
-put together from tokens: each knows its place in the document.
+As in the code of 2018 (Devlin et al. 2018, §4.2 and §4.3), except for two things:
+tokens outside the document are not among the best starts and ends, and the answer's
+text is a slice of the document, not joined from tokens.
 """
 
 import dataclasses
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Bool, Float64, Int64
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.model import ANSWERABLE_LABELS
@@ -19,15 +19,15 @@ from bert_jax.tasks.finetuning_task import Prediction, RowOutputs, SplitOutputs
 from bert_jax.tasks.squad_rows import SquadExample
 
 Logits = tuple[Float64[np.ndarray, " _"], Float64[np.ndarray, " _"]]
-"""Of the start and the end of an answer, at each of a row's tokens."""
+"""The scores that an answer starts, and ends, at each token of a row."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Candidates:
-    """K answers to one question, best first."""
+    """The K best answers to one question, best first."""
 
     start: Int64[np.ndarray, " K"]
-    """Characters of the document."""
+    """Start and end are characters of the document."""
     end: Int64[np.ndarray, " K"]
     start_logit: Float64[np.ndarray, " K"]
     end_logit: Float64[np.ndarray, " K"]
@@ -39,35 +39,40 @@ def predict(
     """Return the best answers to each question over all windows of its document.
 
     Args:
-        outputs: with `start` and `end` [T] of each row, in logits.
+        outputs: with the logits `start` and `end` [T] of each row.
 
     Returns:
-        `id`; `answer`, "" for none; its probability `score` among the best; `start` and
-        `end`, characters of the document, None for none; `null_odds`, by how much the
-        score of no answer exceeds that of the best answer, in nats; and `nbest`.
+        For each question its `id`; the `answer`, "" if there is none; its probability
+        `score` among the best; `start` and `end`, characters of the document, None if
+        there is no answer; `null_odds`, the score of no answer minus that of the best
+        answer, in nats; and `nbest`.
 
     Raises:
-        ValueError: a score is not a number.
+        ValueError: a score is not finite.
     """
     examples, tokenized = outputs.split.examples, outputs.split.tokenized
     assert len(outputs.rows) == len(tokenized)
     bounds = np.searchsorted(tokenized.example, np.arange(len(examples) + 1))
     predictions = []
     for i, example in enumerate(examples):
-        own = range(bounds[i], bounds[i + 1])
-        logits = [_logits(example, tokenized, outputs.rows[row], row) for row in own]
-        candidates = best_spans(tokenized, own, logits, config)
-        # The score of no answer is the least over the windows.
-        null = min(logits, key=lambda pair: pair[0][0] + pair[1][0])
-        nulls = (float(null[0][0]), float(null[1][0]))
-        predictions.append(_prediction(example, candidates, nulls, model, config))
+        windows = range(bounds[i], bounds[i + 1])
+        logits = [
+            _logits(example, tokenized, outputs.rows[row], row) for row in windows
+        ]
+        candidates = best_spans(tokenized, windows, logits, config)
+        # The score of no answer is that of [CLS], the lowest one of the windows.
+        null_start, null_end = min(
+            ((float(start[0]), float(end[0])) for start, end in logits), key=sum
+        )
+        null = _entry("", None, None, null_start, null_end)
+        predictions.append(_prediction(example, candidates, null, model, config))
     return predictions
 
 
 def _logits(
     example: SquadExample, tokenized: TokenizedExamples, output: RowOutputs, row: int
 ) -> Logits:
-    """Start and end of the real tokens."""
+    """Return the start and end logits of a row's real tokens."""
     length = int(tokenized.starts[row + 1] - tokenized.starts[row])
     start, end = (output[name][:length].astype(np.float64) for name in ("start", "end"))
     if not (np.isfinite(start).all() and np.isfinite(end).all()):
@@ -84,67 +89,70 @@ def best_spans(
     logits: Sequence[Logits],
     config: ExamplesConfig,
 ) -> Candidates:
-    """Pairs of the `num_best` starts and ends of each window that may be answers.
+    """Return the valid pairs of the `num_best` starts and ends of each window.
 
-    An answer starts where its window gives most context, ends in the document, not
-    before its start, and is at most `max_answer_length` tokens long.
+    A start is valid only in the window that gives it the most context, and an end only
+    within the document. An answer has from 1 to `max_answer_length` tokens.
     """
-    parts = []
-    for i, (start, end) in zip(windows, logits, strict=True):
-        offset = tokenized.token_values("offset", i)
-        starts = _best(start, tokenized.token_values("max_context", i), config.num_best)
-        ends = _best(end, offset[:, 0] >= 0, config.num_best)
+    spans = []
+    for row, (start, end) in zip(windows, logits, strict=True):
+        offset = tokenized.token_values("offset", row)
+        max_context = tokenized.token_values("max_context", row)
+        starts = _best_positions(start, max_context, config.num_best)
+        ends = _best_positions(end, offset[:, 0] >= 0, config.num_best)
+        # Every start with every end: [K, K] lengths, of which the valid pairs remain.
         length = ends[None, :] - starts[:, None] + 1
-        first, last = np.nonzero((length >= 1) & (length <= config.max_answer_length))
-        a, b = starts[first], ends[last]
-        parts.append((offset[a, 0], offset[b, 1], start[a], end[b]))
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        i, j = np.nonzero((length >= 1) & (length <= config.max_answer_length))
+        first, last = starts[i], ends[j]
+        spans.append((offset[first, 0], offset[last, 1], start[first], end[last]))
+    # All windows together, the highest sum of logits first.
+    columns = [np.concatenate(column) for column in zip(*spans, strict=True)]
     order = np.argsort(-(columns[2] + columns[3]), kind="stable")
-    first_char, last_char, start_logit, end_logit = (c[order] for c in columns)
+    start_char, end_char, start_logit, end_logit = (column[order] for column in columns)
     return Candidates(
-        first_char.astype(np.int64), last_char.astype(np.int64), start_logit, end_logit
+        start_char.astype(np.int64), end_char.astype(np.int64), start_logit, end_logit
     )
 
 
-def _best(
-    scores: Float64[np.ndarray, " T"], allowed: np.ndarray, number: int
+def _best_positions(
+    scores: Float64[np.ndarray, " T"], allowed: Bool[np.ndarray, " T"], num_best: int
 ) -> Int64[np.ndarray, " K"]:
-    """The allowed places with the highest scores, best first, of equals the first."""
-    places = np.flatnonzero(allowed)
-    return places[np.argsort(-scores[places], kind="stable")[:number]]
+    """Return the allowed positions with the highest scores, best first."""
+    positions = np.flatnonzero(allowed)
+    return positions[np.argsort(-scores[positions], kind="stable")[:num_best]]
 
 
 def _prediction(
     example: SquadExample,
     candidates: Candidates,
-    nulls: tuple[float, float],
+    null: dict[str, Any],
     model: BertConfig,
     config: ExamplesConfig,
 ) -> Prediction:
     entries = _distinct(example.context, candidates, config.num_best)
-    none = _entry("", None, None, *nulls)
-    null_odds = sum(nulls) - _total(entries[0]) if entries else 0.0
-    # Without a candidate, as of an empty document, no answer is all that can be said.
+    null_odds = _total(null) - _total(entries[0]) if entries else 0.0
+    # Without any candidate, as for an empty document, predict no answer.
     if model.labels == ANSWERABLE_LABELS or not entries:
-        entries.append(none)
+        entries.append(null)
         entries.sort(key=_total, reverse=True)
     totals = np.array([_total(entry) for entry in entries])
-    shares = np.exp(totals - totals.max())
-    for entry, share in zip(entries, shares / shares.sum(), strict=True):
-        entry["probability"] = float(share)
+    weights = np.exp(totals - totals.max())
+    for entry, probability in zip(entries, weights / weights.sum(), strict=True):
+        entry["probability"] = float(probability)
     prediction = {"id": example.id, "null_odds": null_odds, "nbest": entries}
-    return decide(prediction, config.null_threshold)
+    return apply_null_threshold(prediction, config.null_threshold)
 
 
-def decide(prediction: Prediction, threshold: float) -> Prediction:
-    """The prediction, with no answer where `null_odds` exceeds `threshold`.
+def apply_null_threshold(prediction: Prediction, threshold: float) -> Prediction:
+    """Return the prediction, with no answer if `null_odds` exceeds `threshold`.
 
-    One of a model that was taught answers alone keeps its answer.
+    If `nbest` has no empty answer, as of a model trained on SQuAD 1.1, the best answer
+    stays.
     """
     nbest = prediction["nbest"]
-    none = next((entry for entry in nbest if not entry["text"]), None)
-    best = next((entry for entry in nbest if entry["text"]), none)
-    chosen = none if none and prediction["null_odds"] > threshold else best
+    null = next((entry for entry in nbest if not entry["text"]), None)
+    best = next((entry for entry in nbest if entry["text"]), null)
+    chosen = null if null and prediction["null_odds"] > threshold else best
     assert chosen is not None
     return {
         "id": prediction["id"],
@@ -158,19 +166,19 @@ def decide(prediction: Prediction, threshold: float) -> Prediction:
 
 
 def _distinct(
-    context: str, candidates: Candidates, number: int
+    context: str, candidates: Candidates, num_best: int
 ) -> list[dict[str, Any]]:
-    """The best candidates of different texts."""
-    found: dict[str, dict[str, Any]] = {}
+    """Return the best candidates whose texts differ."""
+    entries: dict[str, dict[str, Any]] = {}
     columns = dataclasses.astuple(candidates)
     for row in zip(*(column.tolist() for column in columns), strict=True):
         start, end, start_logit, end_logit = row
         text = context[start:end]
-        if text and text not in found:
-            found[text] = _entry(text, start, end, start_logit, end_logit)
-            if len(found) == number:
+        if text and text not in entries:
+            entries[text] = _entry(text, start, end, start_logit, end_logit)
+            if len(entries) == num_best:
                 break
-    return list(found.values())
+    return list(entries.values())
 
 
 def _entry(
@@ -187,5 +195,4 @@ def _entry(
 
 
 def _total(entry: dict[str, Any]) -> float:
-    total: float = entry["start_logit"] + entry["end_logit"]
-    return total
+    return float(entry["start_logit"] + entry["end_logit"])

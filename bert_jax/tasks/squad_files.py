@@ -1,6 +1,6 @@
-"""The files of SQuAD: questions are read from them, and predictions written.
+"""Reader of SQuAD's files, and writer of the official prediction files.
 
-One format serves both releases: 2.0 adds `is_impossible` (Rajpurkar et al. 2018).
+Both releases have one format: 2.0 adds `is_impossible` (Rajpurkar et al. 2018).
 """
 
 import os
@@ -12,22 +12,22 @@ from etils import epath
 
 from bert_jax.config import ExamplesConfig
 from bert_jax.storage.files import write_json
-from bert_jax.tasks.files import part_file
+from bert_jax.tasks.files import split_file
 from bert_jax.tasks.finetuning_task import Prediction
 from bert_jax.tasks.squad_rows import SquadExample
 from bert_jax.tasks.tables import (
     HALF_CHARACTER,
-    Row,
+    TableRow,
     parse_json,
     read_text,
     require_file,
 )
 
 _RELEASES = [(f"train-{v}.json", f"dev-{v}.json") for v in ("v1.1", "v2.0")]
-_NBEST = ("text", "probability", "start_logit", "end_logit")
-_KINDS = {
+_NBEST_FIELDS = ("text", "probability", "start_logit", "end_logit")
+_JSON_TYPES = {
     type(None): "null",
-    bool: "a truth value",
+    bool: "a boolean",
     int: "a whole number",
     float: "a number",
     str: "a string",
@@ -37,15 +37,14 @@ _KINDS = {
 
 
 def read(path: str, config: ExamplesConfig) -> list[SquadExample]:
-    """The questions of a file, or of a part of the directory `config.path`.
+    """Return the questions of a file, or of a split of the directory `config.path`.
 
-    An answer that does not stand where its offset says is no error, but
-    `SquadExample.misplaced`.
+    An answer whose text is not at its offset is no error: see `SquadExample.misplaced`.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is not of SQuAD's format; two questions have one id; some have
-            answers and others do not.
+        ValueError: the file is not in SQuAD's format; two questions have the same id;
+            some questions have answers and others do not.
     """
     file = _file(path, config.path)
     examples = []
@@ -54,21 +53,20 @@ def read(path: str, config: ExamplesConfig) -> list[SquadExample]:
         paragraphs = _field(article, "paragraphs", list, where)
         title = _string(article, "title", where) if "title" in article else ""
         for j, paragraph in enumerate(paragraphs):
-            place = f"{where}.paragraphs[{j}]"
-            context = _text(paragraph, "context", place)
-            for k, qa in enumerate(_field(paragraph, "qas", list, place)):
-                name = _text(qa, "id", f"{place}.qas[{k}]")
-                where_asked = f"{file}: question {name!r}"
-                examples.append(_record(qa, name, title, context, where_asked))
-    _check_together(examples, file)
+            paragraph_where = f"{where}.paragraphs[{j}]"
+            context = _text(paragraph, "context", paragraph_where)
+            for k, qa in enumerate(_field(paragraph, "qas", list, paragraph_where)):
+                id_ = _text(qa, "id", f"{paragraph_where}.qas[{k}]")
+                examples.append(_example(qa, id_, title, context, file))
+    _check_ids_and_labels(examples, file)
     return examples
 
 
-def question_of(row: Row) -> SquadExample:
-    """Return the example of `question` and `context`, and of an `id` if there is one.
+def question_from_row(row: TableRow) -> SquadExample:
+    """Return the example of a row with `question`, `context` and optionally `id`.
 
     Raises:
-        ValueError: one of the two is missing, empty or no text.
+        ValueError: question or context is missing, empty or not a text.
     """
     question, context = (
         _text(row.values, name, row.where) for name in ("question", "context")
@@ -77,22 +75,22 @@ def question_of(row: Row) -> SquadExample:
 
 
 def _file(name: str, directory: str) -> str:
-    """The file of that name, or of that part of what was published."""
+    """Return the file `name`, or the file of that split in `directory`."""
     if directory.startswith("tfds:"):
         raise ValueError(
             f"path={directory} is not read for question answering; "
             "give a directory with SQuAD's own JSON files."
         )
-    there = [
-        [part for part in release if os.path.exists(os.path.join(directory, part))]
+    existing = [
+        [file for file in release if os.path.exists(os.path.join(directory, file))]
         for release in (_RELEASES if directory else ())
     ]
-    if all(there) and directory:
+    if all(existing) and directory:
         raise ValueError(
-            f"path={directory} holds {', '.join(sum(there, []))}, of two releases; "
-            "keep one there, or give files instead of path."
+            f"path={directory} holds {', '.join(sum(existing, []))}, of two releases; "
+            "keep one of them, or give files instead of path."
         )
-    return part_file(name, directory, [(*release, "") for release in _RELEASES])
+    return split_file(name, directory, [(*release, "") for release in _RELEASES])
 
 
 def _parse(file: str) -> Any:
@@ -100,50 +98,52 @@ def _parse(file: str) -> Any:
     return parse_json(read_text(Path(file)), f"{file}, one of SQuAD's JSON files,")
 
 
-def _record(qa: Any, name: str, title: str, context: str, where: str) -> SquadExample:
+def _example(qa: Any, id_: str, title: str, context: str, file: str) -> SquadExample:
+    where = f"{file}: question {id_!r}"
     question = _text(qa, "question", where)
     impossible = "is_impossible" in qa and _field(qa, "is_impossible", bool, where)
-    listed = _field(qa, "answers", list, where) if "answers" in qa else None
-    if impossible and listed:
+    entries = _field(qa, "answers", list, where) if "answers" in qa else None
+    if impossible and entries:
         raise ValueError(
-            f"{where}: is_impossible is true and there are answers; one must go."
+            f"{where}: is_impossible is true and there are answers; remove one of them."
         )
-    if listed == [] and not impossible:
+    if entries == [] and not impossible:
         raise ValueError(
             f'{where}: answers is empty; add "is_impossible": true if the text has no '
             "answer, or leave answers out if none is known."
         )
     answers = tuple(
-        (_string(answer, "text", where), _field(answer, "answer_start", int, where))
-        for answer in listed or ()
+        (_string(entry, "text", where), _field(entry, "answer_start", int, where))
+        for entry in entries or ()
     )
-    return SquadExample(name, title, question, context, answers, impossible)
+    return SquadExample(id_, title, question, context, answers, impossible)
 
 
-def _field(values: Any, name: str, kind: type, where: str) -> Any:
-    """The value of that name, which must be of that kind."""
+def _field(values: Any, name: str, type_: type, where: str) -> Any:
+    """Return the field `name` of an object; raise ValueError unless it is a `type_`."""
     if not isinstance(values, dict):
         raise ValueError(
-            f"{where}: {_KINDS[type(values)]} stands where an object with {name!r} "
-            "must, as in SQuAD's files."
+            f"{where}: {_JSON_TYPES[type(values)]} in place of an object with "
+            f"{name!r}, as SQuAD's files have it."
         )
     if name not in values:
-        there = ", ".join(map(repr, values))[:100] or "nothing"
-        raise ValueError(f"{where}: there is no {name!r}, but {there}.")
+        names = ", ".join(map(repr, values))[:100] or "nothing"
+        raise ValueError(f"{where}: there is no {name!r}, but {names}.")
     value = values[name]
-    if type(value) is not kind:
+    if type(value) is not type_:
         raise ValueError(
-            f"{where}: {name!r} holds {_KINDS[type(value)]}; it must be {_KINDS[kind]}."
+            f"{where}: {name!r} holds {_JSON_TYPES[type(value)]}; it must be "
+            f"{_JSON_TYPES[type_]}."
         )
     return value
 
 
 def _string(values: Any, name: str, where: str) -> str:
     text: str = _field(values, name, str, where)
-    if found := HALF_CHARACTER.search(text):
+    if match := HALF_CHARACTER.search(text):
         raise ValueError(
-            f"{where}: {name!r} holds {found[0]!a} at character {found.start()}, which "
-            "is half of a character; mend it."
+            f"{where}: {name!r} holds {match[0]!a} at character {match.start()}, which "
+            "is half of a character; correct it."
         )
     return text
 
@@ -154,30 +154,29 @@ def _text(values: Any, name: str, where: str) -> str:
     return text
 
 
-def _check_together(examples: Sequence[SquadExample], file: str) -> None:
+def _check_ids_and_labels(examples: Sequence[SquadExample], file: str) -> None:
     if not examples:
         raise ValueError(f"{file}: there is no question.")
     seen: set[str] = set()
     for example in examples:
         if example.id in seen:
             raise ValueError(
-                f"{file}: question {example.id!r} stands there twice; predictions go "
-                "by id, so give each its own."
+                f"{file}: two questions have the id {example.id!r}; predictions are "
+                "listed by id, so give each its own."
             )
         seen.add(example.id)
         if example.has_label != examples[0].has_label:
-            one, other = example.id, examples[0].id
-            without = one if examples[0].has_label else other
+            unlabelled = example if examples[0].has_label else examples[0]
             raise ValueError(
-                f"{file}: question {without!r} has no 'answers', and others have; "
-                "add them or leave it out."
+                f"{file}: question {unlabelled.id!r} has no 'answers', and others "
+                "have; add them or leave it out."
             )
 
 
 def write(
     predictions: Sequence[Prediction], has_null: bool, directory: Path
 ) -> list[str]:
-    """Write the files of the code of 2018; return their names.
+    """Write the prediction files of the code of 2018; return their names.
 
     Args:
         has_null: whether to write `null_odds.json`, for a model trained on SQuAD 2.0.
@@ -185,7 +184,9 @@ def write(
     files: dict[str, Any] = {
         "predictions.json": {p["id"]: p["answer"] for p in predictions},
         "nbest_predictions.json": {
-            p["id"]: [{name: entry[name] for name in _NBEST} for entry in p["nbest"]]
+            p["id"]: [
+                {name: entry[name] for name in _NBEST_FIELDS} for entry in p["nbest"]
+            ]
             for p in predictions
         },
     }

@@ -1,6 +1,6 @@
-"""Questions and documents → rows of tokens, documents in overlapping windows.
+"""Tokenize questions and documents into rows, one for each window of a document.
 
-Devlin et al. 2018, §4.2 and §4.3. A row is [CLS] question [SEP] window [SEP].
+A row is [CLS] question [SEP] window [SEP] (Devlin et al. 2018, §4.2 and §4.3).
 """
 
 import dataclasses
@@ -23,23 +23,23 @@ class SquadExample:
     question: str
     context: str
     answers: tuple[tuple[str, int], ...] = ()
-    """Each accepted text, and the character of `context` that it starts at."""
+    """Each accepted text, and the character of `context` at which it starts."""
     impossible: bool = False
-    """The document does not answer the question (Rajpurkar et al. 2018)."""
+    """Whether the document does not answer the question (Rajpurkar et al. 2018)."""
 
     @property
     def has_label(self) -> bool:
-        """Whether the answer, or that there is none, is known."""
+        """Whether the example has an answer or is marked as impossible."""
         return self.impossible or bool(self.answers)
 
     @property
     def misplaced(self) -> bool:
-        """Whether the first answer, which is learned, stands elsewhere or nowhere."""
+        """Whether the first answer, the one to learn, is not at its offset."""
         if not self.answers:
             return False
         text, start = self.answers[0]
-        there = self.context[start : start + len(text)] if start >= 0 else ""
-        return there != text or not text.strip()
+        at_offset = self.context[start : start + len(text)] if start >= 0 else ""
+        return at_offset != text or not text.strip()
 
 
 def tokenize(
@@ -48,35 +48,35 @@ def tokenize(
     model: BertConfig,
     config: ExamplesConfig,
 ) -> TokenizedExamples:
-    """One example for each window of each record's document.
+    """Return one row for each window of each example's document.
 
     A document that several questions share is encoded once.
 
     Returns:
-        by_example: `label` int32 [N, 2], the tokens that the answer starts and ends at,
-            (0, 0), which is [CLS], where the window does not hold all of it, and
-            (-1, -1) where nothing is to be learned; `cut` int32 [N], how many tokens of
-            the question were left out.
-        by_token: `offset` int32 [S, 2], start and end in the document, in characters,
-            and (-1, -1) outside it; `max_context` bool [S], whether the token has more
-            context in this window than in any other.
+        by_example: `label` int32 [N, 2], the first and last token of the answer;
+            (0, 0), which is [CLS], if the window does not hold the whole answer;
+            (-1, -1) if there is nothing to learn. `cut` int32 [N], the number of tokens
+            of the question that were left out.
+        by_token: `offset` int32 [S, 2], start and end in the document, in characters;
+            (-1, -1) outside of it. `max_context` bool [S], whether this is the window
+            in which the token has the most context.
 
     Raises:
         ValueError: rows are too short for questions and stride.
     """
-    most = min(config.max_length, model.max_position_embeddings)
-    _check_lengths(config, most)
+    max_length = min(config.max_length, model.max_position_embeddings)
+    _check_lengths(config, max_length)
     questions = tokenizer.encode_batch([example.question for example in examples])
     documents: dict[str, Encoding] = {}
     example_indices: list[int] = []
-    rows: list[_Window] = []
+    rows: list[_Row] = []
     for i, (example, question) in enumerate(zip(examples, questions, strict=True)):
         if example.context not in documents:
-            documents[example.context] = _tokens_of(example.context, tokenizer)
+            documents[example.context] = _encode_document(example.context, tokenizer)
         document = documents[example.context]
-        windows_of_example = _rows(example, question, document, tokenizer, config, most)
-        example_indices += [i] * len(windows_of_example)
-        rows += windows_of_example
+        own = _rows(example, question, document, tokenizer, config, max_length)
+        example_indices += [i] * len(own)
+        rows += own
     lengths = [len(row.tokens) for row in rows]
     return TokenizedExamples(
         tokens=np.concatenate([row.tokens for row in rows]),
@@ -94,31 +94,30 @@ def tokenize(
     )
 
 
-def _check_lengths(config: ExamplesConfig, most: int) -> None:
-    """The rule is of the options alone: what trains must not fail on a new question.
+def _check_lengths(config: ExamplesConfig, max_length: int) -> None:
+    """Check that a row has room for a stride beside the longest possible question.
 
-    Args:
-        most: tokens of a row: `max_length`, or what the model takes if that is less.
+    Actual questions do not matter: a model that was trained must not fail on new ones.
     """
     query, stride = config.max_query_length, config.document_stride
-    room = most - query - 3
+    room = max_length - query - 3
     if stride > room:
         advice = f"pass --data.document-stride {max(1, room // 2)}"
         if room < 1:
-            advice = f"pass --data.max-query-length {most // 2} or less"
+            advice = f"pass --data.max-query-length {max_length // 2} or less"
         raise ValueError(
-            f"document_stride={stride} must be at most {room}, which a row of {most} "
-            f"tokens leaves beside max_query_length={query} and 3 special tokens; "
-            f"{advice}."
+            f"document_stride={stride} must be at most {room}, which a row of "
+            f"{max_length} tokens leaves beside max_query_length={query} and 3 special "
+            f"tokens; {advice}."
         )
 
 
 def windows(length: int, width: int, stride: int) -> Integer[np.ndarray, "K 2"]:
-    """Start and end of each window of at most `width` tokens on `length` tokens.
+    """Return start and end of windows of at most `width` tokens that cover `length`.
 
-    They start `stride` tokens apart; the last is the first that reaches the end.
+    Windows start `stride` tokens apart; the last one is the first that reaches the end.
     """
-    assert 0 < stride <= width, "no token is left out"
+    assert 0 < stride <= width, "windows must cover every token"
     starts = stride * np.arange(1 + max(0, -(-(length - width) // stride)))
     return np.stack([starts, np.minimum(starts + width, length)], axis=1)
 
@@ -126,47 +125,48 @@ def windows(length: int, width: int, stride: int) -> Integer[np.ndarray, "K 2"]:
 def window_of_most_context(
     spans: Integer[np.ndarray, "K 2"], length: int
 ) -> Integer[np.ndarray, " length"]:
-    """The window in which each of `length` tokens has most context.
+    """Return the index of the window in which each of `length` tokens has most context.
 
-    The lesser of the tokens on its left and on its right, and a hundredth of the
-    window's length; of equals the first window, as in the code of 2018.
+    Context is the smaller number of tokens to the left or right, plus a hundredth of
+    the window's length; the first of equal windows wins, as in the code of 2018.
     """
     position = np.arange(length)
+    # [K, length] tokens of each window before and after each token; < 0 if outside.
     left, right = position - spans[:, :1], spans[:, 1:] - 1 - position
-    lesser = np.minimum(left, right)
-    context = lesser + 0.01 * (spans[:, 1:] - spans[:, :1])
-    return np.where(lesser >= 0, context, -1.0).argmax(axis=0)
+    smaller = np.minimum(left, right)
+    context = smaller + 0.01 * (spans[:, 1:] - spans[:, :1])
+    return np.where(smaller >= 0, context, -1.0).argmax(axis=0)
 
 
 def token_span(
     offsets: Int32[np.ndarray, "T 2"], start: int, end: int
 ) -> tuple[int, int] | None:
-    """First and last token with one of the characters from `start` to before `end`.
+    """Return the first and last token that overlap the characters [start, end).
 
-    None where no token has any: the tokenizer drops control characters.
+    None if no token does: the tokenizer drops control characters.
     """
-    found = np.flatnonzero((offsets[:, 0] < end) & (offsets[:, 1] > start))
-    return (int(found[0]), int(found[-1])) if len(found) else None
+    tokens = np.flatnonzero((offsets[:, 0] < end) & (offsets[:, 1] > start))
+    return (int(tokens[0]), int(tokens[-1])) if len(tokens) else None
 
 
-def _tokens_of(context: str, tokenizer: Tokenizer) -> Encoding:
-    """The tokens of a document, their places without the white space around them.
+def _encode_document(context: str, tokenizer: Tokenizer) -> Encoding:
+    """Return the tokens of a document, with offsets that exclude white space.
 
-    A piece of sentencepiece has the space before it.
+    The offsets of a sentencepiece token include the space before it.
     """
     encoding = tokenizer.encode(context)
     offsets = encoding.offsets.copy()
     for i, (start, end) in enumerate(encoding.offsets.tolist()):
         text = context[start:end]
-        if text != (inner := text.strip()):
+        if text != (stripped := text.strip()):
             start += len(text) - len(text.lstrip())
-            offsets[i] = start, start + len(inner)
+            offsets[i] = start, start + len(stripped)
     return dataclasses.replace(encoding, offsets=offsets)
 
 
 @dataclasses.dataclass(frozen=True)
-class _Window:
-    """A window of a document with its question."""
+class _Row:
+    """A question with one window of its document."""
 
     tokens: Int32[np.ndarray, " T"]
     second: int
@@ -182,24 +182,25 @@ def _rows(
     document: Encoding,
     tokenizer: Tokenizer,
     config: ExamplesConfig,
-    most: int,
-) -> list[_Window]:
+    max_length: int,
+) -> list[_Row]:
+    """Return the rows of an example, one for each window of its document."""
     length = len(document.ids)
     query = question[: config.max_query_length]
-    width = most - len(query) - 3
+    width = max_length - len(query) - 3
     spans = windows(length, width, config.document_stride)
-    chosen = window_of_most_context(spans, length)
+    best_window = window_of_most_context(spans, length)
     answer = _answer_tokens(example, document)
     rows = []
-    for number, (start, end) in enumerate(spans.tolist()):
+    for i, (start, end) in enumerate(spans.tolist()):
         ids, second = build_row(tokenizer, query, document.ids[start:end].tolist())
         offset = np.full((len(ids), 2), -1, np.int32)
         offset[second:-1] = document.offsets[start:end]
         max_context = np.zeros(len(ids), np.bool_)
-        max_context[second:-1] = chosen[start:end] == number
+        max_context[second:-1] = best_window[start:end] == i
         inside = answer is not None and start <= answer[0] and answer[1] < end
         rows.append(
-            _Window(
+            _Row(
                 tokens=np.array(ids, np.int32),
                 second=second,
                 offset=offset,
@@ -212,7 +213,7 @@ def _rows(
 
 
 def _answer_tokens(example: SquadExample, document: Encoding) -> tuple[int, int] | None:
-    """First and last token of the answer to learn; None where there is none."""
+    """Return the first and last token of the answer to learn, or None."""
     if not example.answers or example.misplaced:
         return None
     text, start = example.answers[0]

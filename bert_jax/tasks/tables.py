@@ -1,4 +1,4 @@
-"""Tables of text: .csv, .tsv and .jsonl files as rows by column name."""
+"""Readers of tables: .csv, .tsv and .jsonl files as rows of named columns."""
 
 import csv
 import dataclasses
@@ -15,25 +15,25 @@ from bert_jax.storage.files import object_of_unique_keys
 
 TABLES = (".csv", ".tsv", ".jsonl")
 HALF_CHARACTER = re.compile("[\ud800-\udfff]")
-"""Half of a surrogate pair, which no file of text can hold."""
-_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
-_MOST_DIGITS = 1000
+"""Half of a surrogate pair: not a character, and not encodable as UTF-8."""
+_UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_MAX_DIGITS = 1000
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
-    """One row of a table, and where it stands."""
+class TableRow:
+    """One row of a table."""
 
     values: dict[str, Any]
     where: str
-    """File and line."""
+    """File and line, for messages."""
 
 
 def require_file(path: str | Path, remedy: str) -> None:
-    """Refuse what cannot be read as a file from its beginning to its end.
+    """Check that a path is a regular file.
 
     Raises:
-        FileNotFoundError: it is not there, or is a directory, a pipe or a device.
+        FileNotFoundError: it does not exist, or is a directory, a pipe or a device.
     """
     if Path(path).is_file():
         return
@@ -43,29 +43,29 @@ def require_file(path: str | Path, remedy: str) -> None:
     raise FileNotFoundError(f"{path} is not a file{kind}; {remedy}")
 
 
-def decode(content: bytes, name: str | Path, at: int = 0) -> str:
-    """Bytes of UTF-8 as text.
+def decode(content: bytes, name: str | Path, offset: int = 0) -> str:
+    """Return bytes of UTF-8 as text.
 
     Args:
-        at: where in the file they begin.
+        offset: the position of the bytes in the file.
 
     Raises:
-        ValueError: they are no UTF-8.
+        ValueError: they are not UTF-8.
     """
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        wide = at == 0 and content[:2] in _UTF_16
-        encoding = "UTF-16" if wide else "WINDOWS-1252"
+        is_utf_16 = offset == 0 and content[:2] in _UTF_16_MARKS
+        encoding = "UTF-16" if is_utf_16 else "WINDOWS-1252"
         raise ValueError(
-            f"{name}: byte {content[error.start]:#04x} at {at + error.start} is not "
-            f"UTF-8; convert the file, as by `iconv -f {encoding} -t UTF-8` if that is "
-            "what it is."
+            f"{name}: byte {content[error.start]:#04x} at {offset + error.start} is "
+            f"not UTF-8; convert the file, for example by `iconv -f {encoding} -t "
+            f"UTF-8` if it is {encoding}."
         ) from error
 
 
 def read_text(path: Path) -> str:
-    """A file's text, without a byte order mark.
+    """Return a file's text, without a byte order mark.
 
     Raises:
         ValueError: it is not UTF-8.
@@ -73,63 +73,64 @@ def read_text(path: Path) -> str:
     return decode(path.read_bytes(), path).removeprefix("\ufeff")
 
 
-def read_table(name: str) -> list[Row]:
-    """The rows of a table with a header, or of JSON objects, one a line.
+def read_table(name: str) -> list[TableRow]:
+    """Return the rows of a table with a header, or of JSON objects, one a line.
 
-    A .csv file has its fields quoted where needed (RFC 4180); in a .tsv file quotes are
-    characters like any other.
+    Fields of a .csv file may be quoted (RFC 4180). In a .tsv file, quotes are ordinary
+    characters.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is no such table; says in which line.
+        ValueError: the file is not such a table; the message names the line.
     """
     path = Path(name)
     require_file(path, "name a .csv, .tsv or .jsonl.")
     if path.suffix not in TABLES:
         raise ValueError(
             f"{name} ends in {path.suffix or 'nothing'}; it must be .csv, .tsv or "
-            ".jsonl, which tells how to read it."
+            ".jsonl, which defines how to read it."
         )
     read = _json_lines if path.suffix == ".jsonl" else _delimited
     rows = list(read(path))
     if not rows:
-        raise ValueError(f"{name} has no rows; it must have one at least.")
+        raise ValueError(f"{name} has no rows; it must have at least one.")
     return rows
 
 
 def read_lines(path: Path, quoted: bool) -> Iterator[tuple[int, list[str]]]:
-    """Line number and fields of each row of a delimited file; blank lines are none.
+    """Yield the line number and the fields of each row, without blank lines.
 
     Args:
-        quoted: commas between fields that may be quoted; else tabs, and no quotes.
+        quoted: if true, fields are separated by commas and may be quoted; else they
+            are separated by tabs, and not quoted.
     """
     text = io.StringIO(read_text(path), newline="")
-    style: dict[str, Any] = {"strict": True}
+    dialect: dict[str, Any] = {"strict": True}
     if not quoted:
-        style = {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
-    reader = csv.reader(text, **style)
-    number = 1
+        dialect = {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
+    reader = csv.reader(text, **dialect)
+    line_number = 1
     csv.field_size_limit(1 << 30)
     try:
         for fields in reader:
             if fields:
-                yield number, fields
-            number = reader.line_num + 1
+                yield line_number, fields
+            line_number = reader.line_num + 1  # a quoted field may span lines
     except csv.Error as error:
         raise ValueError(
-            f"{path}, line {number}: {error}; a field with a comma, quote or line "
+            f"{path}, line {line_number}: {error}; a field with a comma, quote or line "
             "break must be quoted, and a quote in it doubled."
         ) from error
 
 
-def _delimited(path: Path) -> Iterator[Row]:
+def _delimited(path: Path) -> Iterator[TableRow]:
     lines = read_lines(path, quoted=path.suffix == ".csv")
     _, header = next(lines, (1, []))
     repeated = {name for name in header if header.count(name) > 1}
     if repeated:
         raise ValueError(
             f"{path}, line 1 names {column_names(sorted(repeated))} twice; each column "
-            "needs a name of its own."
+            "needs its own name."
         )
     for number, fields in lines:
         if len(fields) != len(header):
@@ -137,33 +138,33 @@ def _delimited(path: Path) -> Iterator[Row]:
                 f"{path}, line {number} has {len(fields)} fields; the header has "
                 f"{len(header)}: {column_names(header)}."
             )
-        yield Row(dict(zip(header, fields, strict=True)), f"{path}, line {number}")
+        yield TableRow(dict(zip(header, fields, strict=True)), f"{path}, line {number}")
 
 
-def _json_lines(path: Path) -> Iterator[Row]:
-    # Not splitlines: a text may hold one of the rarer line breaks.
+def _json_lines(path: Path) -> Iterator[TableRow]:
+    # Not splitlines, which also splits at line breaks that JSON strings may hold.
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if line.strip():
             yield json_row(line, f"{path}, line {number}")
 
 
-def json_row(line: str, where: str) -> Row:
-    """A line with a JSON object.
+def json_row(line: str, where: str) -> TableRow:
+    """Return the row of a line with a JSON object.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the line is not a JSON object.
     """
     values = parse_json(line, where)
     if not isinstance(values, dict):
         raise ValueError(f"{where} must be a JSON object with a field for each column.")
-    return Row(values, where)
+    return TableRow(values, where)
 
 
 def parse_json(text: str | bytes, where: str) -> Any:
-    """The value that `text` is the JSON of, by RFC 8259 and with each key once.
+    """Parse JSON (RFC 8259) in which no object has a key twice.
 
     Raises:
-        ValueError: it is no JSON, or holds NaN, Infinity, a number beyond float64 or
+        ValueError: it is not JSON, or holds NaN, Infinity, a number beyond float64 or
             a key twice.
     """
     try:
@@ -195,16 +196,16 @@ def _float(digits: str) -> float:
 
 
 def _int(digits: str) -> int:
-    if len(digits) > _MOST_DIGITS:
+    if len(digits) > _MAX_DIGITS:
         raise ValueError(
-            f"a whole number has {len(digits)} digits, at most {_MOST_DIGITS} are "
-            f"read; begins with {digits:.20}."
+            f"the integer {digits:.20}… has {len(digits)} digits; at most "
+            f"{_MAX_DIGITS} are read."
         )
     return int(digits)
 
 
 def column_names(names: Iterable[str]) -> str:
-    """The names of columns in a message, quoted where one would be misread."""
+    """Return column names for a message, quoted if they would be misread."""
     plain = re.compile(r"[^\s,'\"]+( [^\s,'\"]+)*")
     return ", ".join(
         name if plain.fullmatch(name) and name.isprintable() else f"{name!r:.80}"
@@ -212,8 +213,8 @@ def column_names(names: Iterable[str]) -> str:
     )
 
 
-def missing_column(where: str, column: str, columns: Iterable[str]) -> str:
-    """What to say where a row has no such column: those it has, and which is meant."""
+def missing_column_message(where: str, column: str, columns: Iterable[str]) -> str:
+    """Return a message with the columns there are, and the one that may be meant."""
     names, message = list(columns), f"{where} has no {column_names([column])}"
     if names:
         message += f"; its columns are {column_names(names)}"
@@ -222,18 +223,18 @@ def missing_column(where: str, column: str, columns: Iterable[str]) -> str:
     if close:
         return f"{message}. Did you mean {column_names([folded[close[0]]])}?"
     if len(names) == 1 and (mark := re.search("[;\t|]", names[0])):
-        return f"{message}. Are they parted by {mark[0]!r}? Write commas, or a .tsv."
+        return f"{message}. Is {mark[0]!r} the separator? Write commas, or a .tsv."
     return f"{message}."
 
 
-def text_of(row: Row, column: str) -> str:
-    """The text in a column.
+def text_of(row: TableRow, column: str) -> str:
+    """Return the text in a column.
 
     Raises:
-        ValueError: there is no such column, or no text in it.
+        ValueError: there is no such column, or it holds no text.
     """
     if column not in row.values:
-        raise ValueError(missing_column(row.where, column, row.values))
+        raise ValueError(missing_column_message(row.where, column, row.values))
     text = row.values[column]
     if not isinstance(text, str):
         raise ValueError(f"{row.where}: {column}={text!r:.80} must be a text.")
@@ -241,7 +242,7 @@ def text_of(row: Row, column: str) -> str:
         raise ValueError(f"{row.where}: {column} is empty; write a text, or drop it.")
     if HALF_CHARACTER.search(text):
         raise ValueError(
-            f"{row.where}: {column} holds half of a surrogate pair, which is no "
-            "character; mend it."
+            f"{row.where}: {column} holds half of a surrogate pair, which is not a "
+            "character; correct it."
         )
     return text

@@ -38,17 +38,17 @@ from bert_jax.tasks.finetuning_task import (
     SplitOutputs,
     Splits,
 )
-from bert_jax.tasks.glue import GLUE, submission
-from bert_jax.tasks.tables import Row
+from bert_jax.tasks.glue import GLUE, submission_name
+from bert_jax.tasks.tables import TableRow
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tasks.texts import (
     TextExample,
     check,
     classes,
-    classes_in,
+    classes_of,
     example_without_label,
-    one_number,
     read,
+    regression_output,
 )
 from bert_jax.tokenization import Tokenizer
 
@@ -70,7 +70,7 @@ class TextTask(FinetuningTask):
         return read(name, self.data, self.is_regression)
 
     def labels(self, examples: Sequence[TextExample]) -> tuple[str, ...]:
-        find = one_number if self.is_regression else classes
+        find = regression_output if self.is_regression else classes
         return find(examples, self.data)
 
     def check(self, examples: Sequence[TextExample]) -> None:
@@ -118,7 +118,7 @@ class TextTask(FinetuningTask):
             )
         chosen = np.zeros((len(examples), len(index)), np.int32)
         for row, example in enumerate(examples):
-            for name in classes_in(example):
+            for name in classes_of(example):
                 chosen[row, index[name]] = 1
         return chosen
 
@@ -205,7 +205,7 @@ class TextTask(FinetuningTask):
                 np.array([index[value["label"]] for value in values]),
                 len(index),
             )
-        gold_sets = [set(classes_in(example)) for example in examples]
+        gold_sets = [set(classes_of(example)) for example in examples]
         return multi_label_scores(
             np.array([[name in gold for name in labels] for gold in gold_sets]),
             np.array(
@@ -219,7 +219,7 @@ class TextTask(FinetuningTask):
         for example, value in zip(
             predictions.examples, predictions.values, strict=True
         ):
-            name = submission(glue, example.group) if glue else "predictions.tsv"
+            name = submission_name(glue, example.group) if glue else "predictions.tsv"
             tables[name].append(self._cell(value))
         for name, cells in tables.items():
             with open(directory / name, "w", encoding="utf-8", newline="") as file:
@@ -247,7 +247,7 @@ class TextTask(FinetuningTask):
         correct = [label == most_frequent for label in validation]
         return "accuracy of the commonest label", float(np.mean(correct))
 
-    def example_without_label(self, row: Row) -> TextExample:
+    def example_without_label(self, row: TableRow) -> TextExample:
         return example_without_label(row, self.data)
 
     def has_label(self, example: TextExample) -> bool:

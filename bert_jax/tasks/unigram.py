@@ -1,7 +1,7 @@
-"""What a masked LM must beat: guessing each token by how often it occurs.
+"""The baseline of a masked LM: predict each token by its frequency.
 
-The frequencies are those of the training rows; the guesses are scored on the very
-tokens that the model's validation masks hide.
+The frequencies are those of the training rows. The baseline is scored on the same
+masked tokens of the validation rows as the model.
 """
 
 import jax
@@ -14,39 +14,36 @@ from bert_jax.data.records import Dataset, columns
 from bert_jax.model.inputs import maskable_tokens
 from bert_jax.tasks.pretraining import continues_word_table, mask_for_evaluation
 
-_ROWS_COUNTED = 1_000_000
-_ROWS_AT_ONCE = 8192
+_MAX_ROWS = 1_000_000
+_CHUNK_ROWS = 8192
 
 
 def log_frequencies(dataset: Dataset, vocab_size: int) -> Float[np.ndarray, " V"]:
-    """The log share of each token among those of the training rows that masks may hide.
+    """Return the log frequency of each token among the maskable training tokens.
 
-    Every token counts once more than it occurs, so that none has probability 0. Of a
-    very large dataset the first million rows are counted; rows are in no order.
+    Each count is increased by one, so that no token has probability 0. Only the first
+    million rows of a large dataset are counted; rows are stored in random order.
     """
     counts = np.ones(vocab_size, np.int64)
-    number = min(len(dataset.train), _ROWS_COUNTED)
+    num_rows = min(len(dataset.train), _MAX_ROWS)
     maskable = jax.jit(maskable_tokens)
-    for start in range(0, number, _ROWS_AT_ONCE):
-        rows = columns(
-            dataset.train.gather(
-                np.arange(start, min(start + _ROWS_AT_ONCE, number), dtype=np.int64)
-            )
-        )
+    for start in range(0, num_rows, _CHUNK_ROWS):
+        stop = min(start + _CHUNK_ROWS, num_rows)
+        rows = columns(dataset.train.gather(np.arange(start, stop, dtype=np.int64)))
         tokens = rows["tokens"][np.asarray(maskable(rows))]
         counts += np.bincount(tokens, minlength=vocab_size)
     return np.log(counts / counts.sum()).astype(np.float32)
 
 
 def unigram_baseline(config: PretrainConfig, dataset: Dataset) -> dict[str, float]:
-    """`unigram_loss` in nats and `unigram_accuracy` over the masked validation tokens.
+    """Return `unigram_loss` in nats and `unigram_accuracy` over masked tokens.
 
     Args:
         config: with `masking.vocab_size` and `masking.mask_token_id` set.
     """
     scores = log_frequencies(dataset, config.model.vocab_size)
     words = continues_word_table(config.masking, dataset)
-    commonest = scores.argmax()
+    most_frequent = scores.argmax()
     mask = jax.jit(lambda batch: mask_for_evaluation(batch, config.masking, words))
     loss = hits = count = 0.0
     batches = DatasetBatches(dataset, config.batch_size, config.seed)
@@ -54,6 +51,6 @@ def unigram_baseline(config: PretrainConfig, dataset: Dataset) -> dict[str, floa
         masked = mask(batch)
         labels = np.asarray(masked.labels)[np.asarray(masked.weights) > 0]
         loss -= scores[labels].sum(dtype=np.float64)
-        hits += (labels == commonest).sum()
+        hits += (labels == most_frequent).sum()
         count += len(labels)
     return {"unigram_loss": loss / count, "unigram_accuracy": hits / count}

@@ -1,4 +1,4 @@
-"""Scores over the validation rows."""
+"""Evaluation on the validation rows."""
 
 import collections
 from collections.abc import Callable
@@ -25,8 +25,8 @@ def evaluate(
 ) -> dict[str, float] | None:
     """Return the scores over the validation rows, or None if there are none.
 
-    Each row counts once. The sums stay on the devices until the last batch, so that no
-    batch waits for the one before it.
+    Each row counts once. The sums stay on the devices until the last batch, so that
+    batches need not wait for each other.
 
     Args:
         stop_signal: called before each batch; returns the same number on all processes.
@@ -37,18 +37,18 @@ def evaluate(
     """
     sums: list[Any] = []
     outputs: list[Batch] = []
-    ahead: collections.deque[Any] = collections.deque()
+    pending_outputs: collections.deque[Any] = collections.deque()
     for batch in task.evaluation_batches():
         if number := stop_signal():
             raise StopRequested(number)
         batch_sums, batch_outputs = eval_step(params, to_global_arrays(batch, mesh))
         sums.append(batch_sums)
-        ahead.append(batch_outputs)
-        if len(ahead) > _BATCHES_AHEAD:
-            outputs.append(jax.device_get(ahead.popleft()))
+        pending_outputs.append(batch_outputs)
+        if len(pending_outputs) > _BATCHES_AHEAD:
+            outputs.append(jax.device_get(pending_outputs.popleft()))
     if not sums:
         return None
-    outputs += jax.device_get(list(ahead))
+    outputs += jax.device_get(list(pending_outputs))
     totals: dict[str, Any] = {}
     for batch_sums in jax.device_get(sums):
         for name, sum_and_count in batch_sums.items():

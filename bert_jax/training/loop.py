@@ -1,4 +1,4 @@
-"""The only training loop."""
+"""The training loop of all tasks."""
 
 import collections
 import dataclasses
@@ -38,8 +38,12 @@ from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.profile import Profile
 from bert_jax.training.report import NullReport, Report
 from bert_jax.training.resume import Resume
-from bert_jax.training.start import Source, starting_state
-from bert_jax.training.step import make_eval_step, make_train_step
+from bert_jax.training.start import InitSource, starting_state
+from bert_jax.training.step import (
+    check_objective,
+    make_eval_step,
+    make_train_step,
+)
 from bert_jax.training.watchdog import Watchdog
 
 _BATCHES_AHEAD = 2
@@ -47,61 +51,63 @@ _BATCHES_AHEAD = 2
 
 @dataclasses.dataclass
 class Clock:
-    """Rates between two log lines."""
+    """Measures the rates between two log lines."""
 
-    devices: int
-    shares: int
-    """Parts of a batch that hosts read, of which this one's tokens are counted."""
+    num_devices: int
+    num_shards: int
+    """The number of host shards of a batch; only this host's tokens are counted."""
     start: float = 0.0
     tokens: int = 0
     flops: float = 0.0
-    waited: float = 0.0
+    wait_seconds: float = 0.0
 
     def restart(self) -> None:
-        """Begin a new interval now."""
+        """Start a new interval."""
         self.start = time.monotonic()
-        self.tokens, self.flops, self.waited = 0, 0.0, 0.0
+        self.tokens, self.flops, self.wait_seconds = 0, 0.0, 0.0
 
     def rates(self) -> dict[str, float]:
-        """Real tokens a second of all hosts, share of waiting, MFU where known."""
+        """Return the tokens per second of all hosts, the fraction of time spent waiting
+        for data, and the MFU if the device's peak is known."""
         if not self.tokens:
             return {}
         seconds = time.monotonic() - self.start
         rates = {
-            "tokens_per_second": self.tokens * self.shares / seconds,
-            "data_wait": self.waited / seconds,
+            "tokens_per_second": self.tokens * self.num_shards / seconds,
+            "data_wait": self.wait_seconds / seconds,
         }
         peak = peak_flops_per_second(jax.devices()[0].device_kind)
         if peak is not None and self.flops:
-            rates["mfu"] = self.flops / seconds / (peak * self.devices)
+            rates["mfu"] = self.flops / seconds / (peak * self.num_devices)
         return rates
 
 
 def device_batches(
     task: Task, first_step: int, last_step: int, mesh: Mesh, clock: Clock
 ) -> Iterator[dict[str, jax.Array]]:
-    """The batches of a range of steps, two of them on their way to the devices."""
-    ahead: collections.deque[tuple[int, float, dict[str, jax.Array]]]
-    ahead = collections.deque()
+    """Yield the batches of a range of steps; two are transferred ahead of time."""
+    queue: collections.deque[tuple[int, float, dict[str, jax.Array]]]
+    queue = collections.deque()
     if first_step == last_step:
         return
-    # tf.data would take batches of many shapes as well, but reads ahead no better.
+    # For batches of several shapes, tf.data does not read ahead any better.
     with_tensorflow = None if task.one_shape else False
-    reading = stream(task.batch, first_step, last_step, with_tensorflow)
-    with closing(reading) as batches:
+    reader = stream(task.batch, first_step, last_step, with_tensorflow)
+    with closing(reader) as batches:
         while True:
             start = time.monotonic()
             batch = next(batches, None)
-            clock.waited += time.monotonic() - start
+            clock.wait_seconds += time.monotonic() - start
             if batch is not None:
-                work = task.num_tokens(batch), task.flops(batch)
-                ahead.append((*work, to_global_arrays(batch, mesh)))
-                if len(ahead) <= _BATCHES_AHEAD:
+                tokens, flops = task.num_tokens(batch), task.flops(batch)
+                queue.append((tokens, flops, to_global_arrays(batch, mesh)))
+                if len(queue) <= _BATCHES_AHEAD:
                     continue
-            if not ahead:
+            if not queue:
                 return
-            tokens, flops, arrays = ahead.popleft()
-            clock.tokens, clock.flops = clock.tokens + tokens, clock.flops + flops
+            tokens, flops, arrays = queue.popleft()
+            clock.tokens += tokens
+            clock.flops += flops
             yield arrays
 
 
@@ -111,30 +117,32 @@ def fit(
     mesh: Mesh,
     workdir: epath.Path,
     tokenizer_directory: epath.Path,
-    source: Source | None = None,
+    source: InitSource | None = None,
     resume: Resume | None = None,
     check_lock: Callable[[], None] = lambda: None,
 ) -> dict[str, float]:
-    """Train `task` to `config.num_steps` in `workdir`, from its newest checkpoint on.
+    """Train `task` in `workdir` up to `config.num_steps`.
 
     Args:
-        source: what a new run takes its parameters from.
-        resume: the run's own newest whole checkpoint; None: it is a new run.
-        check_lock: raises RuntimeError where another run has taken the workdir over.
+        source: where a new run takes its parameters from.
+        resume: the run's latest verified checkpoint; None for a new run.
+        check_lock: raises RuntimeError if another run has taken the workdir's lock.
 
     Returns:
         The scores over the validation rows after the last step.
 
     Raises:
-        InterruptedRun: SIGTERM or SIGINT came, to any process; a whole checkpoint was
+        InterruptedRun: a process received SIGTERM or SIGINT; a complete checkpoint was
             written.
         DivergedRun: gradients stayed non-finite.
-        ValueError: a checkpoint does not fit the model; or as the first step raises.
+        ValueError: a checkpoint does not fit the model, the task does not compute what
+            its `objective` names, or the first step raised it.
         RuntimeError: `max_failed_saves` checkpoints in a row could not be written, or
-            what failed after the first step.
+            something failed after the first step.
     """
     optimizer = Optimizer.of(config)
     with ExitStack() as stack:
+        # Open what the run needs; the stack closes it in reverse order.
         checkpoints = Checkpoints(
             workdir / CHECKPOINTS,
             config.keep_checkpoints,
@@ -166,17 +174,17 @@ def fit(
         signals = stack.enter_context(StopSignals())
         watchdog = stack.enter_context(Watchdog(config.hang_timeout_minutes))
         async_max = AsyncMax()
-        _, shares = host_shard(mesh, jax.process_index())
-        clock = Clock(mesh.size, shares)
+        _, num_shards = host_shard(mesh, jax.process_index())
+        clock = Clock(mesh.size, num_shards)
 
         def stop_signal() -> int:
-            """A signal that any process has received; asked by all together."""
+            """Return a stop signal that any process received, or 0; a collective."""
             watchdog.beat()
-            found = async_max.all_reduce(signals.received or 0)
-            return found if found > RETRY_SAVE else 0
+            number = async_max.all_reduce(signals.received or 0)
+            return number if number > RETRY_SAVE else 0
 
         def validate() -> dict[str, float] | None:
-            """Evaluate, write the scores, and note them of the checkpoint."""
+            """Evaluate; write the scores, and record the checkpoint's score."""
             scores = evaluate(task, eval_step, state.params, mesh, stop_signal)
             if scores is not None:
                 report.write(step, "validation", scores)
@@ -184,63 +192,69 @@ def fit(
             clock.restart()
             return scores
 
-        def is_due(now: int, every: int) -> bool:
-            return now == config.num_steps or now % every == 0
+        def is_due(every: int) -> bool:
+            return step == config.num_steps or step % every == 0
 
-        def save(surely: bool = False) -> bool:
-            """Whether a checkpoint is on its way; none is while updates are skipped."""
+        def save(must_succeed: bool = False) -> bool:
+            """Start a save; return false, without one, if the update was skipped."""
             if int(state.skipped_in_a_row) and step < config.num_steps:
                 report.say(f"No checkpoint at step {step}: its update was left out.")
                 return False
             rest = serialization.to_state_dict(state)
-            write = checkpoints.save_or_raise if surely else checkpoints.save
+            write = checkpoints.save_or_raise if must_succeed else checkpoints.save
             write(step, rest.pop("params"), rest, report.flush)
-            for notice in checkpoints.take_messages():
-                report.say(notice)
+            for message in checkpoints.take_messages():
+                report.say(message)
             return True
 
-        saved_at = resume.step if resume else None
+        saved_step = resume.step if resume else None
         scores = None
+        # Until the first step has ended, a ValueError is a user's mistake.
         with reraise_as_run_failure(lambda: step > first_step):
             try:
-                if resume and is_due(step, config.eval_every):
-                    # None where it was stopped between its checkpoint and its scores.
+                if step < config.num_steps:
+                    check_objective(task, state.params, task.batch(step))
+                if resume and is_due(config.eval_every):
+                    # A run that was stopped after a save may not have evaluated it.
                     scores = broadcast_from_primary(report.scores(step)) or validate()
                 clock.restart()
                 for batch in device_batches(task, step, config.num_steps, mesh, clock):
                     state, scalars = train_step(state, batch)
                     if step == first_step:
-                        # The first step is mostly compilation, no measure of the rest.
+                        # Compilation takes most of the first step: do not measure it.
                         jax.block_until_ready(scalars)
                         clock.restart()
                     watchdog.beat()
                     if config.log_examples:
                         report.write_examples(step + 1, task.row_numbers(step))
                     step += 1
-                    if is_due(step, config.log_every):
+                    if is_due(config.log_every):
                         values = {
                             k: float(v) for k, v in jax.device_get(scalars).items()
                         }
                         check_finite(values["skipped_in_a_row"], step)
                         report.write(step, "train", values | clock.rates())
                         clock.restart()
-                    # Read once: a signal between two readings would find no checkpoint.
-                    asked = async_max.all_reduce(
+                    # Poll once a step: a signal that arrived between two polls would
+                    # stop the run without a checkpoint.
+                    request = async_max.all_reduce(
                         signals.received or RETRY_SAVE * checkpoints.retry_due
                     )
-                    if asked or is_due(step, config.checkpoint_every):
-                        saved_at = step if save() else saved_at
-                    if asked > RETRY_SAVE and step < config.num_steps:
-                        raise StopRequested(asked)
-                    if is_due(step, config.eval_every):
+                    if request or is_due(config.checkpoint_every):
+                        saved_step = step if save() else saved_step
+                    if request > RETRY_SAVE and step < config.num_steps:
+                        raise StopRequested(request)
+                    if is_due(config.eval_every):
                         scores = validate()
+                # The last save must have succeeded.
                 if not checkpoints.wait():
-                    save(surely=True)
+                    save(must_succeed=True)
             except StopRequested as stop:
-                if saved_at != step or not checkpoints.wait():
-                    saved_at = step if save(surely=True) else saved_at
+                # A step without a complete checkpoint is saved now.
+                if saved_step != step or not checkpoints.wait():
+                    saved_step = step if save(must_succeed=True) else saved_step
                 raise InterruptedRun(
-                    stop.signal_number, step, saved_at == step
+                    stop.signal_number, step, saved_step == step
                 ) from None
         if scores is None:
             report.say("There are no validation rows to evaluate on.")

@@ -1,4 +1,4 @@
-"""The state that a run starts, or goes on, from."""
+"""The training state that a run starts or resumes from."""
 
 import dataclasses
 import functools
@@ -19,34 +19,37 @@ from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.resume import Resume
 from bert_jax.training.state import TrainState, initial_state
 
-Source: TypeAlias = epath.Path | dict[str, Any]
-"""A run's checkpoint, to go on from with its optimizer and step; or parameters in
-memory, a nested dict that may lack some."""
+InitSource: TypeAlias = epath.Path | dict[str, Any]
+"""Where a new run takes its initial values from.
+
+Either a checkpoint of another run, whose optimizer state and step are taken too; or
+parameters in memory, a nested dict. Parameters that it lacks are initialized randomly.
+"""
 
 
-def with_given(params: Any, given: dict[str, Any]) -> Any:
-    """`params`, laid out over the devices as they are, with the values in `given`."""
-    found = {
+def replace_params(params: Any, source: dict[str, Any]) -> Any:
+    """Return `params` with the values of `source`, sharded as before."""
+    values_of = {
         path_name(path): np.asarray(leaf)
-        for path, leaf in jax.tree_util.tree_leaves_with_path(given)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(source)
     }
 
-    def choose(path: tuple[Any, ...], drawn: jax.Array) -> jax.Array:
-        values = found.get(path_name(path))
+    def replace(path: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
+        values = values_of.get(path_name(path))
         if values is None:
-            return drawn
+            return leaf
         return jax.make_array_from_callback(
-            drawn.shape, drawn.sharding, lambda part: values[part]
+            leaf.shape, leaf.sharding, lambda index: values[index]
         )
 
-    return jax.tree_util.tree_map_with_path(choose, params)
+    return jax.tree_util.tree_map_with_path(replace, params)
 
 
-def _require_origin(
-    config: RunConfig, source: Source | None, resume: Resume | None
+def _require_init_source(
+    config: RunConfig, source: InitSource | None, resume: Resume | None
 ) -> None:
-    drawn = getattr(config, "from_scratch", False) or not config.init_from
-    if resume is None and source is None and not drawn:
+    is_random = getattr(config, "from_scratch", False) or not config.init_from
+    if resume is None and source is None and not is_random:
         raise RuntimeError(
             f"init_from={config.init_from} was not loaded, and the run has no "
             "checkpoint of its own; it would begin with random parameters."
@@ -59,41 +62,41 @@ def starting_state(
     config: RunConfig,
     mesh: Mesh,
     checkpoints: Checkpoints,
-    source: Source | None,
+    source: InitSource | None,
     resume: Resume | None,
 ) -> tuple[TrainState, TrainState]:
-    """The state, and its shardings.
+    """Return the state and its shardings.
 
-    That is the run's own newest checkpoint. A run without any takes the parameters, or
-    all of the state, from `source`, or draws them.
+    If the run has a checkpoint, restore the latest. Else take the state or the
+    parameters from `source`, or initialize them randomly.
 
     Raises:
-        RuntimeError: the run is to begin from a model, and neither that nor a
-            checkpoint of its own is there.
+        RuntimeError: `config.init_from` names a model, but there is neither a `source`
+            nor a checkpoint of the run.
     """
-    _require_origin(config, source, resume)
+    _require_init_source(config, source, resume)
     new_state = functools.partial(initial_state, task.init_params, optimizer)
-    seed = np.uint32(config.seed)  # an argument: all seeds share a compiled program
+    seed = np.uint32(config.seed)  # an array: all seeds share a compiled program
     shapes = jax.eval_shape(new_state, seed)
     shardings = tree_shardings(mesh, shapes)
-    wanted = jax.tree.map(
+    target = jax.tree.map(
         lambda leaf, sharding: jax.ShapeDtypeStruct(
             leaf.shape, leaf.dtype, sharding=sharding
         ),
         shapes,
         shardings,
     )
-    wanted_rest = serialization.to_state_dict(wanted)
-    wanted_params = wanted_rest.pop("params")
+    target_rest = serialization.to_state_dict(target)
+    target_params = target_rest.pop("params")
     if resume is not None:
-        params, rest = checkpoints.restore(resume.step, wanted_params, wanted_rest)
+        params, rest = checkpoints.restore(resume.step, target_params, target_rest)
     elif isinstance(source, epath.Path):
-        params, rest = restore_step(source, wanted_params, wanted_rest)
+        params, rest = restore_step(source, target_params, target_rest)
     else:
         state = jax.jit(new_state, out_shardings=shardings)(seed)
         if source is not None:
-            params = with_given(state.params, source)
+            params = replace_params(state.params, source)
             state = dataclasses.replace(state, params=params)
         return state, shardings
-    state = serialization.from_state_dict(wanted, {"params": params, **rest})
+    state = serialization.from_state_dict(target, {"params": params, **rest})
     return state, shardings

@@ -1,4 +1,4 @@
-"""The training state: what a step takes and returns, and what a checkpoint holds."""
+"""The training state, which steps update and checkpoints save."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,19 +15,20 @@ from bert_jax.training.optimizer import Optimizer
 
 @struct.dataclass
 class TrainState:
-    """Arrays only; all of them are saved.
+    """The arrays of a training run; a checkpoint saves all of them.
 
     The fields are Any because shapes and shardings use the same tree.
     """
 
     step: Any
-    """int32[]: batches seen. A skipped update counts here, not in the optimizer."""
+    """int32[]: the number of steps done. A skipped update counts here, not in the
+    optimizer."""
     params: Any
     opt_state: Any
     key: Any
-    """uint32[2]: the run's base key; each step folds in its number."""
+    """uint32[2]: the base key of the run; each step folds its number in."""
     skipped_in_a_row: Any
-    """int32[]: updates skipped in a row, because their gradient was not finite."""
+    """int32[]: the number of updates skipped in a row for a non-finite gradient."""
 
 
 def split_seed(

@@ -10,6 +10,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float
 
 from bert_jax.config.model import Params
+from bert_jax.data.pipeline import Batch
 from bert_jax.distributed.mesh import (
     BATCH_AXES,
     BATCH_SPEC,
@@ -121,12 +122,12 @@ def make_eval_step(task: Task, mesh: Mesh, state_shardings: TrainState) -> EvalS
     )
 
 
-def check_objective(task: Task, params: Params, batch: DeviceBatch) -> None:
+def check_objective(task: Task, params: Params, batch: Batch) -> None:
     """Check, by shapes alone, that `evaluate` and `count` name all of `objective`.
 
     Args:
         params: parameters or their shapes.
-        batch: a host's batch or its shapes.
+        batch: a host's batch.
 
     Raises:
         ValueError: a name is missing.

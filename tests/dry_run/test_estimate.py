@@ -11,7 +11,7 @@ import pytest
 from bert_jax.cli.main import main
 from bert_jax.config import BertConfig, DataConfig, MeshConfig, PretrainConfig
 from bert_jax.dry_run import advise as saving_memory
-from bert_jax.dry_run.advise import advise, alternatives, attempts, options
+from bert_jax.dry_run.advise import advise, alternatives, attempts, changed_options
 from bert_jax.dry_run.estimate import (
     GIB,
     Estimate,
@@ -30,14 +30,14 @@ def of_total(total: float) -> Estimate:
 
 
 def config(**changes) -> PretrainConfig:
-    """Rows of 512 tokens, of which two make a microbatch of FEWEST_TOKENS."""
+    """Rows of 512 tokens, of which two make a microbatch of MIN_TOKENS."""
     usual = {"model": BertConfig.miniature(1, 16)}
     return PretrainConfig(data=DataConfig(sequence_length=512), **usual | changes)
 
 
 def told(number: int, state_fits: bool, before: PretrainConfig) -> list[list[str]]:
     ways = alternatives(before, number, state_fits)
-    return [[options(each, before) for each in way] for way in ways]
+    return [[changed_options(each, before) for each in way] for way in ways]
 
 
 def test_what_costs_least_is_tried_first():

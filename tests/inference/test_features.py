@@ -99,7 +99,7 @@ def test_a_failure_leaves_no_file_behind(bert, tmp_path):
         (b"", "out.npz", "There is no text to write to"),
         (b"", "out.jsonl", "There is no text to write to"),
         (b"Rain.\nr\xffn\n", "out.jsonl", "texts.txt, line 2: byte 0xff at 7 is not"),
-        (b"Rain.\n", "out.csv", "must end in .npz or .jsonl, which says the format"),
+        (b"Rain.\n", "out.csv", "must end in .npz or .jsonl, to define the format"),
         (b"Rain.\n", "none/out.npz", "none is not a directory; make it first"),
     ],
 )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from jax.extend.random import threefry_2x32
 
-from bert_jax.model.layers import Dropout, random_halves
+from bert_jax.model.layers import Dropout, random_uint16
 
 
 def drop(values, rate=0.1, seed=0, deterministic=False):
@@ -15,7 +15,7 @@ def drop(values, rate=0.1, seed=0, deterministic=False):
 
 
 def test_the_numbers_are_even_and_of_no_pattern():
-    numbers = np.asarray(random_halves(jax.random.key(0), (200, 1000)))
+    numbers = np.asarray(random_uint16(jax.random.key(0), (200, 1000)))
     assert numbers.dtype == np.uint32 and numbers.max() < 2**16
     shares = np.bincount(numbers.ravel() >> 12) / numbers.size
     np.testing.assert_allclose(shares, 1 / 16, atol=0.002)  # four deviations: 0.0022
@@ -29,9 +29,9 @@ def test_the_numbers_are_even_and_of_no_pattern():
 
 @pytest.mark.parametrize("shape", [(1,), (3,), (5, 7), (2, 3, 4)])
 def test_any_shape_has_its_numbers(shape):
-    numbers = random_halves(jax.random.key(1), shape)
+    numbers = random_uint16(jax.random.key(1), shape)
     assert numbers.shape == shape
-    other = random_halves(jax.random.key(2), shape)
+    other = random_uint16(jax.random.key(2), shape)
     assert (numbers != other).any()
 
 
@@ -64,7 +64,7 @@ def test_nothing_is_dropped_where_nothing_should_be():
     ("platform", "drawn"), [("tpu", True), ("cuda", False), ("cpu", False)]
 )
 def test_tpus_alone_draw_by_their_own_generator(platform, drawn):
-    draw = jax.jit(lambda key: random_halves(key, (3, 4)))
+    draw = jax.jit(lambda key: random_uint16(key, (3, 4)))
     program = jax.export.export(draw, platforms=[platform])(jax.random.key(0))
     assert ("rng_bit_generator" in program.mlir_module()) == drawn
 
@@ -75,4 +75,4 @@ def test_the_numbers_are_those_of_threefry():
     words = np.asarray(threefry_2x32(data, counters))
     key = jax.random.wrap_key_data(data)
     expected = np.concatenate([words & 0xFFFF, words >> 16]).reshape(4, 3)
-    np.testing.assert_array_equal(random_halves(key, (4, 3)), expected)
+    np.testing.assert_array_equal(random_uint16(key, (4, 3)), expected)

@@ -116,26 +116,26 @@ def test_lines_of_json(tmp_path):
     [
         (
             "a\tO\n\nb\tNN\tO\n",
-            "a.txt, line 3: 3 in place of the 2 columns of line 1; each must",
+            "a.txt, line 3: 3 columns, but line 1 has 2; each must",
         ),
         (
             "-DOCSTART-\na NN O\nb\n",
-            "a.txt, line 3: 1 in place of the 3 columns of line 2; each",
+            "a.txt, line 3: 1 columns, but line 2 has 3; each",
         ),
         (
             "a\tO\nb c\n",
-            "a.txt, line 2: 1 in place of the 2 columns of line 1; .* by a tab",
+            "a.txt, line 2: 1 columns, but line 1 has 2; .* by a tab",
         ),
-        ("a\tO\n\tO\n", "a.txt, line 2: 1 in place"),
+        ("a\tO\n\tO\n", "a.txt, line 2: 1 columns"),
         ("a O\nb I-\n", "a.txt, line 2: 'I-' is not a tag"),
-        ("a B-X\nb NN\n", "a.txt, line 2: 'NN' is not a tag: .*, as 'B-X'; to predict"),
+        ("a B-X\nb NN\n", "a.txt, line 2: 'NN' is not a tag: .*, such as 'B-X'; to"),
         ("a U-X\nb O\n", "a.txt, line 1: 'U-X' is not a tag: .* its U as S"),
         ("a b-x\nb o\n", "a.txt, line [12]: '(b-x|o)' is not a tag"),
         ("a O\rb O\r", "a.txt, line 1 holds a carriage return; end lines by a line"),
-        ("# id 1\na O\n", "a.txt, line 2: 2 in place of the 3 .* like a comment"),
+        ("# id 1\na O\n", "a.txt, line 2: 2 columns, but .* has 3; .* like a comment"),
         (
             "1 a a N _ _ 0 r\n2 b b N _ _ 1 r\n",
-            "a.txt, line 1: the first of 8 columns counts the words, as CoNLL-U does",
+            "a.txt, line 1: the first of 8 columns counts the words, as in CoNLL-U",
         ),
         ("", "a.txt holds no sentence; each line must hold a word"),
         ("-DOCSTART- -X- O O\n\n \n", "a.txt holds no sentence"),
@@ -157,7 +157,7 @@ def test_columns_that_are_refused(tmp_path, text, message):
             '{"tokens": ["a"], "tags": ["O", "O"]}',
             ".*line 1: 2 tags for 1 tokens; each",
         ),
-        ('{"tokens": [" "]}', "a.jsonl, line 1: token ' ' must hold something"),
+        ('{"tokens": [" "]}', "a.jsonl, line 1: token ' ' must hold more than"),
         ('{"tokens": ["a\\tb"]}', "a.jsonl, line 1: token 'a\\\\tb' must .* no tab"),
         ('{"tokens": ["\\ud83d"]}', "a.jsonl, line 1: token .* half of a character"),
         (
@@ -177,7 +177,7 @@ def test_json_that_is_refused(tmp_path, text, message):
 
 
 def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(FileNotFoundError, match="b.txt is not a file; name one of"):
+    with pytest.raises(FileNotFoundError, match="b.txt is not a file; name a file of"):
         read_sentences(str(tmp_path / "b.txt"))
 
 

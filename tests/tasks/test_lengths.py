@@ -8,7 +8,7 @@ from bert_jax.inference.evaluation import default_examples_config
 from bert_jax.inference.predictor import Predictor
 from bert_jax.model.bert import init_params
 from bert_jax.tasks.class_names import similar_label_warnings
-from bert_jax.tasks.lengths import fit_lengths, fitted_lengths
+from bert_jax.tasks.lengths import changed_lengths, fit_lengths
 from bert_jax.tokenization import Tokenizer
 
 
@@ -67,8 +67,8 @@ def test_f2_a_model_of_128_positions_answers(tokenizer_directory):
 def test_what_changed_is_named():
     before, after = ExamplesConfig(), default_examples_config(32)
     names = ["max_length=32", "max_query_length=16", "document_stride=6"]
-    assert fitted_lengths(before, after) == names
-    assert fitted_lengths(before, before) == []
+    assert changed_lengths(before, after) == names
+    assert changed_lengths(before, before) == []
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_jax.config import BertConfig, ExamplesConfig
-from bert_jax.tasks.choices import Choice
+from bert_jax.tasks.choices import ChoiceExample
 from bert_jax.tasks.finetuning_task import Predictions, Split, SplitOutputs, Splits
 from bert_jax.tasks.multiple_choice import MultipleChoiceTask
-from bert_jax.tasks.tables import Row
+from bert_jax.tasks.tables import TableRow
 from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer
 
 CODAH = Path(__file__).parents[3] / "shared" / "data" / "codah" / "full_data.tsv"
@@ -137,12 +137,16 @@ def test_lines_of_json(tmp_path):
             "line 1: the context is ''; it must be a text",
         ),
         ("a.tsv", "o\tq\ta\tb\tc\td\t-1\n", "line 1: label='-1' must be the number"),
-        ("a.tsv", "", "a.tsv has no rows; it must have one at least"),
-        ("a.jsonl", '{"context": "a"}', "line 1: choices=None must be a list of two"),
+        ("a.tsv", "", "a.tsv has no rows; it must have at least one"),
+        (
+            "a.jsonl",
+            '{"context": "a"}',
+            "line 1: choices=None must be a list of at least two",
+        ),
         (
             "a.jsonl",
             '{"context": "a", "choices": ["b"]}',
-            "must be a list of two texts",
+            "must be a list of at least two texts",
         ),
         (
             "a.jsonl",
@@ -164,7 +168,7 @@ def test_lines_of_json(tmp_path):
             "a.jsonl",
             '{"context": "a", "choices": ["b", "c"]}\n'
             '{"context": "a", "choices": ["b", "c", "d"]}',
-            "line 2 has 3 choices, and the first 2; all must have the same number",
+            "line 2 has 3 choices, and the first row 2; all must have the same number",
         ),
     ],
 )
@@ -190,8 +194,8 @@ def test_parts_of_a_directory(tmp_path):
 
 def test_labels_that_number_no_choice():
     examples = [
-        Choice("a", ("b", "c"), label=1),
-        Choice("a", ("b", "c"), label=2, where="dev.csv, line 3"),
+        ChoiceExample("a", ("b", "c"), label=1),
+        ChoiceExample("a", ("b", "c"), label=2, where="dev.csv, line 3"),
     ]
     message = "^dev.csv, line 3: label=2 must be from 0 to 1, the number of the right"
     with pytest.raises(ValueError, match=message):
@@ -199,7 +203,7 @@ def test_labels_that_number_no_choice():
     with pytest.raises(ValueError, match=message):
         task().labels(examples)
     assert task().labels(examples[:1]) == ()
-    unknown = [Choice("a", ("b", "c"), where="train.csv, line 2")]
+    unknown = [ChoiceExample("a", ("b", "c"), where="train.csv, line 2")]
     task().check(unknown)
     with pytest.raises(ValueError, match="^train.csv, line 2 has no label. To learn, "):
         task().labels(unknown)
@@ -207,8 +211,8 @@ def test_labels_that_number_no_choice():
 
 def test_a_choice_is_a_row():
     examples = [
-        Choice("a b", ("c", "d e"), label=1),
-        Choice("f", ("g", "h"), "a b"),
+        ChoiceExample("a b", ("c", "d e"), label=1),
+        ChoiceExample("f", ("g", "h"), "a b"),
     ]
     tokenized = tokenize(examples)
     assert [readable(tokenized, row) for row in range(4)] == [
@@ -226,7 +230,7 @@ def test_a_choice_is_a_row():
 
 
 def test_the_longer_text_is_cut_first():
-    examples = [Choice("a b c d e f", ("g h", "g h a b c d e"))]
+    examples = [ChoiceExample("a b c d e f", ("g h", "g h a b c d e"))]
     tokenized = tokenize(examples, max_length=9)
     assert readable(tokenized, 0) == "[CLS] a b c d [SEP] g h [SEP]"
     assert readable(tokenized, 1) == "[CLS] a b c [SEP] g h a [SEP]"
@@ -241,10 +245,10 @@ def test_the_longer_text_is_cut_first():
 
 
 def test_an_example_to_predict():
-    row = Row({"context": "a", "choices": ["b", "c"], "question": "d"}, "line 1")
+    row = TableRow({"context": "a", "choices": ["b", "c"], "question": "d"}, "line 1")
     example = task().example_without_label(row)
-    assert example == Choice("a", ("b", "c"), "d", None, "line 1")
-    assert task().has_label(Choice("a", ("b", "c"), label=0))
+    assert example == ChoiceExample("a", ("b", "c"), "d", None, "line 1")
+    assert task().has_label(ChoiceExample("a", ("b", "c"), label=0))
     assert task().group(example) == "a"
 
 
@@ -260,9 +264,9 @@ def test_predictions_scores_and_the_file(tmp_path):
     scores = jnp.log(jnp.array([[0.2, 0.7, 0.1], [0.5, 0.3, 0.2], [0.1, 0.2, 0.7]]))
     probabilities = jax.jit(task().outputs)(scores)["probabilities"]
     examples = [
-        Choice("a", ("b", "c", "d"), label=1),
-        Choice("a", ("b", "c", "d"), label=2),
-        Choice("a", ("b", "c", "d")),
+        ChoiceExample("a", ("b", "c", "d"), label=1),
+        ChoiceExample("a", ("b", "c", "d"), label=2),
+        ChoiceExample("a", ("b", "c", "d")),
     ]
     rows = [{"probabilities": np.asarray(row)} for row in probabilities]
     split = Split(examples, tokenize(examples))
@@ -280,7 +284,7 @@ def test_predictions_scores_and_the_file(tmp_path):
 
 def test_baselines():
     def examples(*labels):
-        return [Choice("a", ("b", "c", "d"), label=label) for label in labels]
+        return [ChoiceExample("a", ("b", "c", "d"), label=label) for label in labels]
 
     train = examples(2, 0, 2, 1)
     majority = task().baseline(Splits(train, examples(2, 2, 0)))
@@ -305,7 +309,7 @@ def test_rows_are_no_longer_than_max_length_and_ideal_outputs_score_1(
     drawn, number, length
 ):
     examples = [
-        Choice(context, tuple(choices[:number]), question, len(context) % number)
+        ChoiceExample(context, tuple(choices[:number]), question, len(context) % number)
         for context, choices, question in drawn
     ]
     tokenized = tokenize(examples, max_length=length)

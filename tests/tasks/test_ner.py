@@ -16,8 +16,8 @@ from bert_jax.metrics.entities import SCHEMES, Entity, entity_scores, write_tags
 from bert_jax.tasks.conll import Sentence, read_sentences
 from bert_jax.tasks.finetuning_task import Predictions, Split, SplitOutputs, Splits
 from bert_jax.tasks.ner import TokenClassificationTask
-from bert_jax.tasks.ner_rows import sentence_of, words_of
-from bert_jax.tasks.tables import Row
+from bert_jax.tasks.ner_rows import sentence_from_text, split_words
+from bert_jax.tasks.tables import TableRow
 from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer
 
 WNUT = Path(__file__).parents[3] / "shared" / "data" / "wnut17"
@@ -69,15 +69,15 @@ def predict(examples, tokenized, rows, labels=LABELS):
 
 def test_words_are_split_at_white_space_punctuation_and_ideographs():
     text = "Dr. O'Neil,\xa0  £5 in 北京市x\u2028y"
-    words, offsets = words_of(text)
+    words, offsets = split_words(text)
     assert words == "Dr . O ' Neil , £5 in 北 京 市 x y".split()
     assert [text[start:end] for start, end in offsets] == words
-    assert words_of(" \n") == ([], [])
+    assert split_words(" \n") == ([], [])
 
 
 @given(st.text())
 def test_words_lie_in_the_text_in_order_and_leave_only_white_space(text):
-    words, offsets = words_of(text)
+    words, offsets = split_words(text)
     assert [text[start:end] for start, end in offsets] == words
     rest, last = "", 0
     for start, end in offsets:
@@ -87,11 +87,11 @@ def test_words_lie_in_the_text_in_order_and_leave_only_white_space(text):
 
 
 def test_an_example_to_predict_is_a_text_or_tokens():
-    example = task().example_without_label(Row({"text": "A b."}, "line 1"))
-    assert example == sentence_of("A b.") and not task().has_label(example)
-    body = Row({"body": "A b."}, "line 1")
+    example = task().example_without_label(TableRow({"text": "A b."}, "line 1"))
+    assert example == sentence_from_text("A b.") and not task().has_label(example)
+    body = TableRow({"body": "A b."}, "line 1")
     assert task(text_columns=("body",)).example_without_label(body) == example
-    words = task().example_without_label(Row({"tokens": ["A", "b."]}, "line 1"))
+    words = task().example_without_label(TableRow({"tokens": ["A", "b."]}, "line 1"))
     assert words.words == ("A", "b.") and not words.text
     with pytest.raises(ValueError, match="^line 1 has no text"):
         task().example_without_label(body)
@@ -130,7 +130,7 @@ def test_a_long_sentence_is_split_between_words_and_a_long_word_cut():
     assert tokenized.example.tolist() == [0] * 4
     words = [tokenized.token_values("word", row).max() for row in range(4)]
     assert words == [1, 2, 3, 4]
-    warning = "spread over several rows of 8 tokens: 1 of 1 sentences"
+    warning = "split into several rows of 8 tokens: 1 of 1 sentences"
     assert task(max_length=8).warnings(Split(examples, tokenized)) == [warning]
     assert task().warnings(Split(examples, tokenize(examples))) == []
 
@@ -142,7 +142,7 @@ def test_rows_are_no_longer_than_the_model_takes():
 
 
 def test_a_text_without_words_has_a_row_too():
-    examples = [sentence_of(" ")]
+    examples = [sentence_from_text(" ")]
     tokenized = tokenize(examples)
     assert readable(tokenized, 0) == "[CLS] [SEP]"
     predictions = predict(examples, tokenized, ideal_outputs(tokenized))
@@ -226,7 +226,7 @@ def test_entities_by_words():
 
 
 def test_entities_of_a_text_have_their_place_in_it():
-    example = sentence_of("A-Bc  (d) \U0001f600 e!")
+    example = sentence_from_text("A-Bc  (d) \U0001f600 e!")
     assert example.words == ("A", "-", "Bc", "(", "d", ")", "\U0001f600", "e", "!")
     tags = [0, 1, 3, 3, 0, 0, 0, 0, 0, 3, 0, 0]  # [CLS] a - b ##c ( d ) 😀 e ! [SEP]
     output = {"tag": np.array(tags, np.int32), "probability": np.ones(12, np.float32)}

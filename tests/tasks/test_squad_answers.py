@@ -15,7 +15,7 @@ from bert_jax.config.model import ANSWERABLE_LABELS
 from bert_jax.metrics.squad import answer_exact_match
 from bert_jax.tasks.finetuning_task import Predictions, Split, SplitOutputs
 from bert_jax.tasks.squad import QuestionAnsweringTask
-from bert_jax.tasks.squad_answers import decide, predict
+from bert_jax.tasks.squad_answers import apply_null_threshold, predict
 from bert_jax.tasks.squad_rows import SquadExample, tokenize
 
 TOKENIZER = tokenizer()
@@ -71,9 +71,9 @@ def test_no_answer_is_one_of_the_best_of_a_model_that_may_say_so():
     assert none["null_odds"] == pytest.approx(0.5)
     assert [entry["text"] for entry in none["nbest"][:2]] == ["", "ab"]
     assert none["score"] == none["nbest"][0]["probability"]
-    best = decide(none, 0.6)
+    best = apply_null_threshold(none, 0.6)
     assert (best["answer"], best["start"], best["end"]) == ("ab", 0, 2)
-    assert best["nbest"] == none["nbest"] and decide(best, 0.0) == none
+    assert best["nbest"] == none["nbest"] and apply_null_threshold(best, 0.0) == none
 
 
 def test_an_answer_that_does_not_end_before_it_starts_or_is_too_long():

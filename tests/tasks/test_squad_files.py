@@ -10,9 +10,9 @@ from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.model import ANSWERABLE_LABELS
 from bert_jax.tasks.finetuning_task import Predictions, Split, SplitOutputs
 from bert_jax.tasks.squad import QuestionAnsweringTask
-from bert_jax.tasks.squad_files import question_of, read
+from bert_jax.tasks.squad_files import question_from_row, read
 from bert_jax.tasks.squad_rows import SquadExample
-from bert_jax.tasks.tables import Row
+from bert_jax.tasks.tables import TableRow
 
 CONFIG = ExamplesConfig(max_length=64, max_query_length=8, document_stride=16)
 
@@ -80,7 +80,7 @@ UNLABELLED = {"id": "q2", "question": "Who?"}
 BAD_QUESTIONS = {
     "no id": ([{"question": "Where?"}], r"qas\[0\]: there is no 'id', but 'question'"),
     "a number as id": ([qa(7)], r"qas\[0\]: 'id' holds a whole number; it must be a s"),
-    "not an object": (["Where?"], r"\.qas\[0\]: a string stands where an object with"),
+    "not an object": (["Where?"], r"\.qas\[0\]: a string in place of an object with"),
     "no question": ([{"id": "q1"}], ONE + "there is no 'question', but 'id'"),
     "an empty question": ([qa(question=" ")], ONE + "'question' is empty"),
     "answers no array": ([qa(answers={})], ONE + "'answers' holds an object; it must"),
@@ -95,21 +95,21 @@ BAD_QUESTIONS = {
     ),
     "a truth value as start": (
         [qa(answers=[{"text": "x", "answer_start": True}])],
-        ONE + "'answer_start' holds a truth value",
+        ONE + "'answer_start' holds a boolean",
     ),
     "impossible in quotes": (
         [qa(is_impossible="no")],
-        ONE + "'is_impossible' holds a string; it must be a truth value",
+        ONE + "'is_impossible' holds a string; it must be a boolean",
     ),
     "impossible, answered": (
         [qa(is_impossible=True)],
-        ONE + "is_impossible is true and there are answers; one must go",
+        ONE + "is_impossible is true and there are answers; remove one",
     ),
     "half a character": (
         [qa(question="\ud800?")],
         ONE + r"'question' holds '\\ud800' at character 0, which is half of a char",
     ),
-    "twice": ([qa(), qa()], "'q1' stands there twice; predictions go by id"),
+    "twice": ([qa(), qa()], "two questions have the id 'q1'; predictions are"),
     "unlabelled last": ([qa(), UNLABELLED], "'q2' has no 'answers', and others have"),
     "unlabelled first": ([UNLABELLED, qa()], "'q2' has no 'answers', and others have"),
     "nothing": ([], "there is no question"),
@@ -140,12 +140,12 @@ def test_an_empty_context(tmp_path):
         (b"[" * 100_000, "is nested too deep to be read"),
         (
             b'{"data": [' + b"1" * 5000 + b"]}",
-            "a whole number has 5000 digits, at most 1000",
+            "has 5000 digits; at most 1000",
         ),
-        (b"[]", "an array stands where an object with 'data' must"),
+        (b"[]", "an array in place of an object with 'data'"),
         (b'{"questions": []}', "there is no 'data', but 'questions'"),
         (b'{"data": {}}', "'data' holds an object; it must be an array"),
-        (b'{"data": [null]}', r"data\[0\]: null stands where an object"),
+        (b'{"data": [null]}', r"data\[0\]: null in place of an object"),
         (b'{"data": []}', "there is no question"),
     ],
 )
@@ -174,10 +174,10 @@ def test_a_byte_order_mark_is_no_text(tmp_path):
 
 def test_a_question_of_a_user():
     values = {"question": "Where?", "context": CONTEXT}
-    example = question_of(Row(values, "line 1"))
+    example = question_from_row(TableRow(values, "line 1"))
     assert example == SquadExample("line 1", "", "Where?", CONTEXT)
     assert not example.has_label
-    assert question_of(Row(values | {"id": 7}, "line 1")).id == "7"
+    assert question_from_row(TableRow(values | {"id": 7}, "line 1")).id == "7"
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_a_question_of_a_user():
 )
 def test_a_bad_question_of_a_user(values, message):
     with pytest.raises(ValueError, match=message):
-        question_of(Row(values, "line 1"))
+        question_from_row(TableRow(values, "line 1"))
 
 
 @pytest.mark.parametrize("labels", [(), ANSWERABLE_LABELS])

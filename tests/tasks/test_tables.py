@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.tasks.tables import Row, json_row, read_table, text_of
+from bert_jax.tasks.tables import TableRow, json_row, read_table, text_of
 
 
 def rows(tmp_path, name, content):
@@ -91,7 +91,7 @@ def test_json_lines_end_at_line_feeds_alone(tmp_path):
         ("a.csv", 'a,b\n1,2\n"x" y,2\n', r"a.csv, line 3: ',' expected after '\"'"),
         ("a.tsv", "a\tb\n1\t2\t3\n", r"a.tsv, line 2 has 3 fields"),
         ("a.tsv", "a\tb\ta\n1\t2\t3\n", r"a.tsv, line 1 names a twice; each column"),
-        ("a.csv", "", r"a.csv has no rows; it must have one at least\."),
+        ("a.csv", "", r"a.csv has no rows; it must have at least one\."),
         ("a.csv", "a,b\n", r"a.csv has no rows"),
         ("a.jsonl", "\n \n", r"a.jsonl has no rows"),
         ("a.csv", b"a\n\xe9t\xe9\n", r"a.csv: byte 0xe9 at 2 is not UTF-8; convert"),
@@ -126,7 +126,7 @@ def test_no_such_table(tmp_path):
 )
 def test_refused_texts(fields, says):
     with pytest.raises(ValueError, match=says):
-        text_of(Row(fields, "f, line 3"), "text")
+        text_of(TableRow(fields, "f, line 3"), "text")
 
 
 def test_a_text_is_taken_as_it_is():

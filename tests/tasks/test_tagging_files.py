@@ -103,9 +103,7 @@ def test_f1_iob1_as_published_trains_and_scores_as_conlleval(
     workdir = trained(file, encoder_checkpoint, tmp_path / "run")
     printed = capsys.readouterr().out
     # Of 24 places, 4 are written with B where IOB1 has I; line 11 is the first.
-    unlike = (
-        f"{file}: 4 of 216 tags are not as IOB1 has them, and are read as conlleval"
-    )
+    unlike = f"{file}: 4 of 216 tags are ill-formed in IOB1, and are read as conlleval"
     assert f"{unlike} reads them; the first is 'B-LOC' in line 11" in printed
     scores, lines = evaluated(capsys, workdir, tmp_path / "out")
     assert len(lines) == 24 * 10 + 1 and lines[0] == "-DOCSTART- -X- O O"

@@ -10,9 +10,9 @@ from sklearn import metrics
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.tasks.finetuning_task import Predictions, Split, SplitOutputs, Splits
-from bert_jax.tasks.tables import Row
+from bert_jax.tasks.tables import TableRow
 from bert_jax.tasks.text_classification import TextTask
-from bert_jax.tasks.texts import TextExample, columns_of
+from bert_jax.tasks.texts import TextExample, find_text_columns
 from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer
 
 SINGLE, MULTI, NUMBER = (
@@ -57,16 +57,19 @@ def test_texts_and_labels_of_a_table(tmp_path):
     ],
 )
 def test_columns_with_usual_names_are_found(columns, chosen):
-    row = Row(dict.fromkeys(columns.split(), "x"), "f, line 2")
-    assert columns_of(row, DEFAULT) == chosen
+    row = TableRow(dict.fromkeys(columns.split(), "x"), "f, line 2")
+    assert find_text_columns(row, DEFAULT) == chosen
 
 
 def test_columns_that_are_named_or_the_tasks_own():
-    row = Row(dict.fromkeys(("#1 String", "#2 String", "text"), "x"), "f, line 2")
-    assert columns_of(row, ExamplesConfig(glue="mrpc")) == ("#1 String", "#2 String")
-    assert columns_of(row, ExamplesConfig(text_columns=("a", "b"))) == ("a", "b")
-    with pytest.raises(ValueError, match="line 2 has the columns a, b; say which hold"):
-        columns_of(Row({"a": "", "b": ""}, "f, line 2"), DEFAULT)
+    row = TableRow(dict.fromkeys(("#1 String", "#2 String", "text"), "x"), "f, line 2")
+    assert find_text_columns(row, ExamplesConfig(glue="mrpc")) == (
+        "#1 String",
+        "#2 String",
+    )
+    assert find_text_columns(row, ExamplesConfig(text_columns=("a", "b"))) == ("a", "b")
+    with pytest.raises(ValueError, match="line 2 has the columns a, b; name those"):
+        find_text_columns(TableRow({"a": "", "b": ""}, "f, line 2"), DEFAULT)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +78,7 @@ def test_columns_that_are_named_or_the_tasks_own():
         ({"text": "a", "label": ""}, {}, "line 1: label is empty; fill it in, or"),
         ({"text": "a", "label": None}, {}, "line 1: label is empty"),
         ({"text": " ", "label": "b"}, {}, "line 1: text is empty"),
-        ({"text": "a", "label": ["b"]}, {}, r"label=\['b'\] must be a single class; s"),
+        ({"text": "a", "label": ["b"]}, {}, r"label=\['b'\] must be a single class; f"),
         ({"text": "a"}, {"text_columns": ("body",)}, "line 1 has no body; its columns"),
         (
             {"text": "a", "label": "b"},
@@ -121,7 +124,7 @@ def test_classes_are_inferred_or_given():
     [
         (SINGLE, ["a", None], {}, "f, line 3 has no label. Name the col"),
         (SINGLE, ["a"] * 3, {}, "f, line 2: label is 'a' in all 3 rows"),
-        (SINGLE, ["a", "b"], {"labels": ("a",)}, "names 'a' alone; there"),
+        (SINGLE, ["a", "b"], {"labels": ("a",)}, "names only 'a'; there"),
         (MULTI, [(), ()], {"multi_label": True}, "any other row names a"),
         (NUMBER, [2.0, 2.0], {}, "f, line 2: label is 2.0 in all 2 rows"),
         (NUMBER, [2.0, None], {}, "f, line 3 has no label"),
@@ -162,7 +165,7 @@ def test_several_classes_are_joined_or_listed(tmp_path):
 def test_a_row_to_predict_needs_no_label():
     """The column of the label is not read, whatever it holds."""
     for label in ("", None, "unheard of", ["a"], 3):
-        row = Row({"text": "a", "label": label}, "f, line 2")
+        row = TableRow({"text": "a", "label": label}, "f, line 2")
         for model in (SINGLE, NUMBER):
             example = task(model).example_without_label(row)
             assert example == TextExample(("a",), None, "f, line 2")

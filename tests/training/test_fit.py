@@ -29,7 +29,8 @@ from bert_jax.config import (
 from bert_jax.config.serialization import to_dict
 from bert_jax.data.prepare import prepare
 from bert_jax.distributed.mesh import make_mesh
-from bert_jax.runs.pretraining import pretrain
+from bert_jax.runs.fitting import fit
+from bert_jax.runs.pretraining import pretrain, resolve
 from bert_jax.storage.manifest import DamagedError
 from bert_jax.tasks import pretraining
 from bert_jax.training import loop
@@ -113,8 +114,24 @@ def test_training_learns_and_reports(whole):
 
 
 def test_the_step_is_traced_once(whole, traces):
-    """Once for training and once for evaluation, whatever the number of steps."""
-    assert traces == {"losses": 2}
+    """Once for the check of the objective, once for training and once for evaluation,
+    whatever the number of steps."""
+    assert traces == {"losses": 3}
+
+
+def test_a_task_must_compute_its_objective(small_config, dataset, tmp_path):
+    """A user's mistake: one line, before the first step."""
+
+    class UnknownLossTask(pretraining.PretrainingTask):
+        objective = ("mlm_loss", "other_loss")
+
+    config = resolve(small_config, dataset)
+    task = UnknownLossTask(config, dataset)
+    with pytest.raises(
+        ValueError, match="UnknownLossTask.evaluate returns .* and not other_loss"
+    ):
+        fit(task, config, tmp_path, dataset.tokenizer)
+    assert not (tmp_path / "metrics.jsonl").read_text()
 
 
 def test_a_workdir_holds_what_it_should(whole, small_config):

@@ -11,7 +11,7 @@ from bert_jax.benchmark.command import parse
 from bert_jax.benchmark.synthetic import synthetic_task
 from bert_jax.config import MeshConfig, OptimizerConfig
 from bert_jax.distributed.mesh import batch_sharding, make_mesh, tree_shardings
-from bert_jax.dry_run.estimate import shaped
+from bert_jax.dry_run.estimate import with_shardings
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.state import initial_state
 from bert_jax.training.step import make_train_step
@@ -36,9 +36,9 @@ def lowered(words: str, mesh_config: MeshConfig, optimizer: OptimizerConfig) -> 
     )
     shardings = tree_shardings(mesh, shapes)
     batch = task.batch(0)
-    rows = shaped(batch, dict.fromkeys(batch, batch_sharding(mesh)))
+    rows = with_shardings(batch, dict.fromkeys(batch, batch_sharding(mesh)))
     step = make_train_step(task, optimizer, config.microbatches, mesh, shardings)
-    program = step.trace(shaped(shapes, shardings), rows)
+    program = step.trace(with_shardings(shapes, shardings), rows)
     return program.lower(lowering_platforms=PLATFORMS).as_text()
 
 

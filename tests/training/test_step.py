@@ -22,7 +22,7 @@ from bert_jax.tasks.task import Task
 from bert_jax.training.faults import DivergedRun, check_finite
 from bert_jax.training.optimizer import Optimizer, decayed, learning_rate
 from bert_jax.training.state import initial_state
-from bert_jax.training.step import make_train_step, means
+from bert_jax.training.step import check_objective, make_train_step, means
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +119,20 @@ class BreakableTask(Task):
         return sums | {"mlm_loss": (factor * total, count)}
 
     row_numbers = batch = evaluate = evaluation_batches = num_tokens = flops = None
+
+
+def test_evaluation_and_counts_name_the_whole_objective(task):
+    class UncountedTask(PretrainingTask):
+        def count(self, batch: Any) -> Any:
+            return {"mlm_loss": super().count(batch)["mlm_loss"]}
+
+    params = jax.eval_shape(task.init_params, jax.random.key(0))
+    check_objective(task, params, task.batch(0))
+    uncounted = UncountedTask(task.config, task.dataset)
+    with pytest.raises(
+        ValueError, match="UncountedTask.count returns mlm_loss and not nsp_loss, which"
+    ):
+        check_objective(uncounted, params, task.batch(0))
 
 
 def test_a_gradient_that_is_not_finite_is_left_out(task, config):

@@ -42,7 +42,7 @@ from bert_jax.tasks.finetuning_task import Splits
 from bert_jax.tasks.task import Evaluation
 from bert_jax.training.loop import Clock, device_batches
 from bert_jax.training.optimizer import Optimizer
-from bert_jax.training.start import with_given
+from bert_jax.training.start import replace_params
 from bert_jax.training.state import initial_state
 from bert_jax.training.step import make_train_step
 
@@ -322,8 +322,8 @@ def our_step(setup: FinetuningSetup, task: Finetuning) -> tuple[Any, Any, Any]:
     state = jax.jit(
         functools.partial(initial_state, task.init_params, optimizer, config.seed)
     )()
-    given = setup.source or {}
-    state = dataclasses.replace(state, params=with_given(state.params, given))
+    given = setup.initial_params or {}
+    state = dataclasses.replace(state, params=replace_params(state.params, given))
     shardings = tree_shardings(mesh, state)
     step = make_train_step(task, optimizer, config.microbatches, mesh, shardings)
     return jax.device_put(state, shardings), step, mesh

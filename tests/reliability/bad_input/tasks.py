@@ -123,7 +123,7 @@ ANSWERS = [
     Case(
         "F-features-of-another-format",
         features("a\n", "out.txt"),
-        ("must end in .npz or .jsonl, which says the format",),
+        ("must end in .npz or .jsonl, to define the format",),
     ),
     Case(
         "F-features-in-no-directory",
@@ -253,17 +253,17 @@ TAGS = [
     Case(
         "F1-row-too-short",
         tagging(TAGGED + "cold\n"),
-        ("train.txt, line 25: 1 in place of the 2 columns of line 1",),
+        ("train.txt, line 25: 1 columns, but line 1 has 2",),
     ),
     Case(
         "F1-word-empty",
         tagging(TAGGED.replace(" ", "\t") + "\tO\n"),
-        ("train.txt, line 25: 1 in place of the 2 columns", "parted by a tab"),
+        ("train.txt, line 25: 1 columns, but line 1 has 2", "separated by a tab"),
     ),
     Case(
         "F1-comment",
         tagging("# doc 1\n" + TAGGED),
-        ("line 2: 2 in place of the 3 columns of line 1", "looks like a comment"),
+        ("line 2: 2 columns, but line 1 has 3", "looks like a comment"),
     ),
     Case(
         "F1-conllu",
