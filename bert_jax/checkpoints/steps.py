@@ -14,6 +14,7 @@ from bert_jax.config.serialization import from_dict
 from bert_jax.storage.files import read_json_object
 from bert_jax.storage.manifest import (
     MANIFEST,
+    SCORE_KEY_OF_0_1_0,
     DamagedError,
     check_entries,
     read_manifest,
@@ -22,7 +23,6 @@ from bert_jax.storage.manifest import (
 from bert_jax.storage.runs_file import RUNS, read_runs_file
 
 CHECKPOINTS = "checkpoints"
-_SCORE_KEY_OF_0_1_0 = "merit"
 _STEP = re.compile("0|[1-9][0-9]{0,17}")
 
 ConfigT = TypeVar("ConfigT")
@@ -75,7 +75,7 @@ def is_score(value: Any) -> bool:
 
 def selection_score_of(manifest: dict[str, Any]) -> Any:
     """The score of a manifest by which the best step is selected, or None."""
-    return manifest.get("selection_score", manifest.get(_SCORE_KEY_OF_0_1_0))
+    return manifest.get("selection_score", manifest.get(SCORE_KEY_OF_0_1_0))
 
 
 def latest_verified_step(directory: epath.Path) -> tuple[int | None, list[str]]:

@@ -108,12 +108,12 @@ def evaluate(
     with error_hint(f"{checkpoint} was fine-tuned on {name}"):
         examples = examples_of(task, part)
     task.check(examples)
-    labelled = _all_have_labels(task, examples)
+    has_labels = _all_have_labels(task, examples)
     if output:
         require_writable(output)
     values = predict_examples(task, model.params, model.tokenizer, examples, batch_size)
     predictions = Predictions(examples, values)
-    scores = task.score(predictions) if labelled else {}
+    scores = task.score(predictions) if has_labels else {}
     if not output:
         return scores, []
     directory = Path(output)

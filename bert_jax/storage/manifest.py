@@ -20,9 +20,10 @@ from bert_jax.storage.files import is_regular_file, write_json
 MANIFEST = "manifest.json"
 CHECKSUM = "checksum"
 """The key of a manifest's own checksum; manifests of version 0.1.0 have none."""
+SCORE_KEY_OF_0_1_0 = "merit"
 _KEYS_OF_0_1_0 = frozenset(
     # of a checkpoint, and of a dataset
-    "step merit files "
+    f"step {SCORE_KEY_OF_0_1_0} files "
     "format_version row sequence_length vocab_size pairs options passes tokenizer "
     "sources counts dropped shards".split()
 )

@@ -182,10 +182,10 @@ class TextTask(FinetuningTask):
             groups[group] = Predictions(examples, values)
         scores: dict[str, float] = {}
         for group, own in groups.items():
-            found = self._scores(own)
-            names = GLUE[self.data.glue].scores if self.data.glue else tuple(found)
+            values = self._scores(own)
+            names = GLUE[self.data.glue].scores if self.data.glue else tuple(values)
             suffix = f"_{group}" if group else ""
-            scores |= {f"{name}{suffix}": found[name] for name in names}
+            scores |= {f"{name}{suffix}": values[name] for name in names}
         return scores
 
     def _scores(self, predictions: Predictions) -> dict[str, float]:
