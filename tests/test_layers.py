@@ -115,7 +115,7 @@ def test_libraries_stay_where_they_belong(name):
     roots = {module.split(".")[0] for module in imports(FILES[name])}
     if room_of(name) in NO_JAX:
         assert not roots & JAX
-    if name not in ("storage.quiet_tensorflow", "data.structured", "data.pipeline"):
+    if name not in ("storage.quiet_tensorflow", "data.structured"):
         assert not roots & TENSORFLOW
 
 
