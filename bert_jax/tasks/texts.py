@@ -77,8 +77,8 @@ def find_text_columns(row: TableRow, config: ExamplesConfig) -> tuple[str, ...]:
     """
     if config.text_columns:
         return config.text_columns
-    own = (GLUE[config.glue].texts,) if config.glue else ()
-    for columns in own + DEFAULT_COLUMNS:
+    glue_columns = (GLUE[config.glue].texts,) if config.glue else ()
+    for columns in glue_columns + DEFAULT_COLUMNS:
         if set(columns) <= row.values.keys():
             return columns
     raise ValueError(
