@@ -158,8 +158,8 @@ def _number(value: Any, where: str) -> float:
     largest = float(np.finfo(np.float32).max)
     if abs(number) > largest:
         raise ValueError(
-            f"{where}={digits:.40} must be a finite float32, at most {largest:.7g} in "
-            "size, because training is in float32; scale the labels."
+            f"{where}={digits:.40} must be a finite number of 32 bits, at most "
+            f"{largest:.7g} in size, because training is in float32; scale the labels."
         )
     return number
 
