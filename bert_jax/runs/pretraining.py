@@ -54,10 +54,9 @@ def resolve(config: PretrainConfig, dataset: Dataset) -> PretrainConfig:
         part = getattr(config, section)
         given = getattr(part, field)
         if given not in (None, 0, "", actual):
-            option = name.replace("_", "-")
             raise ValueError(
-                f"{name}={given} but {dataset.path} has {actual}; leave --{option} "
-                "out, or prepare the text again."
+                f"{name}={given} but {dataset.path} has {actual}; leave it out, or "
+                "prepare the text again."
             )
         part = dataclasses.replace(part, **{field: actual})
         config = dataclasses.replace(config, **{section: part})
