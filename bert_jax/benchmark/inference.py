@@ -1,7 +1,6 @@
 """The encoder: token ids to hidden states and pooled vectors, without dropout."""
 
 import dataclasses
-from typing import Any
 
 import jax
 import numpy as np
@@ -12,6 +11,7 @@ from bert_jax.benchmark.figures import Figures
 from bert_jax.benchmark.options import InferenceOptions, TrainOptions
 from bert_jax.benchmark.pytorch import TorchArrays
 from bert_jax.benchmark.synthetic import synthetic_task
+from bert_jax.config.model import Params
 from bert_jax.model.bert import compute
 from bert_jax.model.flops import encoding_flops
 from bert_jax.model.inputs import Inputs, inputs_of
@@ -29,7 +29,7 @@ def benchmark_inference(options: InferenceOptions) -> Figures:
     model, rows = config.model, task.batch(0)
     arrays = jax.tree.leaves(inputs_of(rows))  # ids, segments, mask
 
-    def initial_params() -> Any:
+    def initial_params() -> Params:
         params = task.init_params(jax.random.key(config.seed))
         params = {name: params[name] for name in ("encoder", "pooler")}
         return jax.tree.map(lambda leaf: leaf.astype(model.dtype), params)

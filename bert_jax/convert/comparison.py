@@ -14,6 +14,7 @@ from etils import epath
 from jaxtyping import Float, Int
 
 from bert_jax.config import BertConfig
+from bert_jax.config.model import Params
 from bert_jax.formats.huggingface_config import ARCHITECTURES
 from bert_jax.model.bert import head_outputs
 from bert_jax.model.inputs import Inputs
@@ -55,9 +56,7 @@ class Comparison:
 NOT_COMPARED = Comparison(reason="not requested")
 
 
-def compare(
-    directory: epath.Path, config: BertConfig, params: dict[str, Any]
-) -> Comparison:
+def compare(directory: epath.Path, config: BertConfig, params: Params) -> Comparison:
     """Compare a model with the one that transformers loads from its files.
 
     If transformers cannot load them, the result has the reason, and no error is
@@ -110,7 +109,7 @@ def fixed_batch(config: BertConfig) -> dict[str, Int[np.ndarray, "B T"]]:
 
 
 def _our_outputs(
-    config: BertConfig, params: dict[str, Any], inputs: dict[str, Any]
+    config: BertConfig, params: Params, inputs: dict[str, Any]
 ) -> dict[str, Float[np.ndarray, "..."]]:
     outputs = jax.jit(head_outputs, static_argnums=0)(
         config,

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
+from jaxtyping import PyTree
 
 from bert_jax.config import RunConfig
 from bert_jax.data.pipeline import Batch
@@ -66,7 +67,7 @@ def choose_devices(num_devices: int) -> list[jax.Device]:
     )
 
 
-def with_shardings(tree: Any, shardings: Any) -> Any:
+def with_shardings(tree: PyTree, shardings: PyTree) -> PyTree:
     """Return the shape, dtype and sharding of every array."""
     return jax.tree.map(
         lambda leaf, sharding: jax.ShapeDtypeStruct(
@@ -77,7 +78,7 @@ def with_shardings(tree: Any, shardings: Any) -> Any:
     )
 
 
-def size_on_device(tree: Any) -> int:
+def size_on_device(tree: PyTree) -> int:
     """Return the bytes of one device's shards of a tree from `with_shardings`."""
     return sum(
         math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize

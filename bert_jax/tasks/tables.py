@@ -9,9 +9,9 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from bert_jax.storage.files import object_of_unique_keys
+from bert_jax.storage.files import JsonObject, object_of_unique_keys
 
 TABLES = (".csv", ".tsv", ".jsonl")
 HALF_CHARACTER = re.compile("[\ud800-\udfff]")
@@ -24,7 +24,7 @@ _MAX_DIGITS = 1000
 class TableRow:
     """One row of a table."""
 
-    values: dict[str, Any]
+    values: JsonObject
     where: str
     """File and line, for messages."""
 
@@ -105,10 +105,9 @@ def read_lines(path: Path, quoted: bool) -> Iterator[tuple[int, list[str]]]:
             are separated by tabs, and not quoted.
     """
     text = io.StringIO(read_text(path), newline="")
-    dialect: dict[str, Any] = {"strict": True}
+    reader = csv.reader(text, strict=True)
     if not quoted:
-        dialect = {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
-    reader = csv.reader(text, **dialect)
+        reader = csv.reader(text, delimiter="\t", quoting=csv.QUOTE_NONE)
     line_number = 1
     csv.field_size_limit(1 << 30)
     try:
@@ -186,7 +185,7 @@ def parse_json(text: str | bytes, where: str) -> Any:
         raise ValueError(f"{where}: {str(error).rstrip('.')}.") from error
 
 
-def _constant(name: str) -> Any:
+def _constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON; write a number, or null.")
 
 
