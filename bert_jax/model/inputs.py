@@ -17,11 +17,11 @@ Rows = Mapping[str, Integer[Array, "B ..."] | Integer[np.ndarray, "B ..."]]
 
 @struct.dataclass
 class Inputs:
-    """What the encoder takes: arrays of JAX, or of NumPy on the way to a device."""
+    """What the encoder takes."""
 
-    input_ids: Int[Array, "*B T"] | Int[np.ndarray, "*B T"]
-    segment_ids: Int[Array, "*B T"] | Int[np.ndarray, "*B T"]
-    attention_mask: Bool[Array, "*B T"] | Bool[np.ndarray, "*B T"]
+    input_ids: Int[Array, "*B T"]
+    segment_ids: Int[Array, "*B T"]
+    attention_mask: Bool[Array, "*B T"]
     """True for a real token, false for padding."""
     pair_ids: Int[Array, "*B T"] | None = None
     """The number of each token's pair, from 1, and 0 on padding. None if a row has room
