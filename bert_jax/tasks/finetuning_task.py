@@ -141,6 +141,6 @@ class FinetuningTask(abc.ABC):
         """Return what examples must share to be in the same split; default: itself."""
         return id(example)
 
+    @abc.abstractmethod
     def warnings(self, split: Split) -> list[str]:
         """Return a line for each kind of thing that tokenizing cut or left out."""
-        return [] if split.examples else ["There are no examples."]
