@@ -133,12 +133,12 @@ def test_a_model_in_a_directory_of_its_own_below_the_modules(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "error", "message"),
     [
-        ("modules.json", "[" * 100_000, ValueError, "it nests too deep"),
+        ("modules.json", "[" * 100_000, ValueError, "it is nested too deep"),
         ("modules.json", "{", ValueError, "modules.json is not JSON that"),
         ("modules.json", "{}", ValueError, "must be a list of modules, each with"),
         ("modules.json", '["a"]', ValueError, "must be a list of modules, each with"),
         ("modules.json", '[{"type": 3}]', ValueError, "must be a list of modules"),
-        ("1_Pooling/config.json", "[]", ValueError, "holds [], and no JSON object"),
+        ("1_Pooling/config.json", "[]", ValueError, "holds [], not a JSON object"),
         (
             "1_Pooling/config.json",
             '{"pooling_mode": 3}',

@@ -248,7 +248,7 @@ def test_a_tokenizer_config_that_is_refused(exported, key, value, message):
     ("name", "content", "message"),
     [
         ("tokenizer.json", "{", "tokenizer.json is not JSON"),
-        ("tokenizer.json", "[1]", "tokenizer.json holds [1], and no JSON object"),
+        ("tokenizer.json", "[1]", "tokenizer.json holds [1], not a JSON object"),
         ("tokenizer.json", '{"model": 3}', "tokenizer.json is no tokenizer"),
         ("special_tokens_map.json", '{"unk_token": "?"}', "unk_token='?' must be"),
         (
