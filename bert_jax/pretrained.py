@@ -81,8 +81,9 @@ def load_pretrained(path: str, allow_extra: bool = False) -> Model:
     """Read the model that `path` names, and verify every file.
 
     Args:
-        path: a workdir (its newest complete checkpoint), one of its checkpoints, an
-            imported checkpoint, a Hugging Face directory, or hf:OWNER/NAME@REVISION.
+        path: a workdir (its newest verified checkpoint; if fine-tuned, its best), one
+            of its checkpoints, an imported checkpoint, a Hugging Face directory, or
+            hf:OWNER/NAME@REVISION.
         allow_extra: ignore tensors of Hugging Face's files that the model does not
             have.
 

@@ -131,7 +131,7 @@ def best_verified_step(
 ) -> tuple[int | None, list[str]]:
     """The verified step with the highest score, and a list of problems of others.
 
-    Of equal scores, and if there are none, the newest.
+    If scores are equal or absent, the newest of the steps.
 
     Args:
         verified: a step that is already verified.

@@ -238,8 +238,11 @@ def test_a_model_of_another_width_is_told_by_its_first_tensors(tmp_path, capsys)
     ("places", "message"),
     [
         ({}, "has no weight_map"),
-        ({"a": "../model-00001-of-00002.safetensors"}, "must lie beside its index"),
-        ({"a": 7}, "must lie beside its index"),
+        (
+            {"a": "../model-00001-of-00002.safetensors"},
+            "must be in the directory of its index",
+        ),
+        ({"a": 7}, "must be in the directory of its index"),
         ({"a": "absent.safetensors"}, "lacks absent.safetensors, which"),
         ({"a": "model-00001-of-00002.safetensors"}, "and its shards disagree on a, em"),
     ],
