@@ -72,7 +72,7 @@ def resolve_path(path: str) -> tuple[epath.Path, bool]:
         )
     directory, problems = find_checkpoint(directory)
     for problem in problems:
-        warnings.warn(f"Passed over a newer checkpoint: {problem}", stacklevel=4)
+        warnings.warn(f"Skipped a newer checkpoint: {problem}", stacklevel=4)
     # The configuration of an imported checkpoint describes only the model.
     return directory, "data" not in read_config(directory)
 

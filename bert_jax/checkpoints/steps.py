@@ -154,7 +154,7 @@ def find_checkpoint(path: epath.Path) -> tuple[epath.Path, list[str]]:
     run the best, of several fine-tuning runs the best of the best run.
 
     Returns:
-        The checkpoint's directory, and the problems of checkpoints passed over.
+        The checkpoint's directory, and the problems of skipped checkpoints.
 
     Raises:
         FileNotFoundError: there is none.

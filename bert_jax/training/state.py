@@ -64,6 +64,17 @@ def initial_state(
     )
 
 
+def with_shardings(tree: Any, shardings: Any) -> Any:
+    """Return the shape, dtype and sharding of every array."""
+    return jax.tree.map(
+        lambda leaf, sharding: jax.ShapeDtypeStruct(
+            leaf.shape, leaf.dtype, sharding=sharding
+        ),
+        tree,
+        shardings,
+    )
+
+
 def num_parameters(params: Any) -> int:
     """Return the number of scalars in a parameter tree, or in its shapes."""
     return sum(leaf.size for leaf in jax.tree.leaves(params))

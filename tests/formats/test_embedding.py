@@ -204,7 +204,7 @@ def test_embed_takes_no_default_that_it_cannot_compute(source, tmp_path):
     for path in (source, tmp_path / "a"):
         bert = bert_jax.load(path)
         for asked in ({}, {"pooling": "cls"}, {"normalize": True}):
-            with pytest.raises(ValueError, match="ask for the modules .*Dense.* which"):
+            with pytest.raises(ValueError, match="require the modules .*Dense.* which"):
                 bert.embed(TEXTS, **asked)
         assert bert.embed(TEXTS, pooling="cls", normalize=True).shape == (3, 32)
     export_huggingface(str(tmp_path / "a"), epath.Path(tmp_path / "out"))
