@@ -78,8 +78,8 @@ def test_sources_are_sorted_and_belong_to_the_first_input_that_names_them(
         ("none*.txt", r"'none\*.txt' matches no file; give text files"),
         (".", "'.' matches no file"),
         ("a.txt.bz2", "'a.txt.bz2' is of an unsupported kind; unpack it"),
-        ("A.TAR.GZ", "'A.TAR.GZ' is of a kind"),
-        ("a.parquet.gz", "is of a kind"),
+        ("A.TAR.GZ", "'A.TAR.GZ' is of an unsupported kind"),
+        ("a.parquet.gz", "is of an unsupported kind"),
     ],
 )
 def test_what_is_not_read_is_refused(tmp_path, monkeypatch, entry, error):

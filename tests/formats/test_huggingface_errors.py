@@ -76,7 +76,7 @@ CASES: list[tuple[Callable[[Files], None], str]] = [
     (config(hidden_act="silu"), "hidden_act='silu' must be one of gelu, gelu_p"),
     (
         config(position_embedding_type="relative_key"),
-        "position_embedding_type='relative_key' is not supported; .*'absolute' alone",
+        "position_embedding_type='relative_key' is not supported; .* only 'absolute'",
     ),
     (config(is_decoder=True), "is_decoder=True is not supported"),
     (config(add_cross_attention=True), "add_cross_attention=True is not supported"),

@@ -186,7 +186,7 @@ def test_casing_that_stands_nowhere(exported):
         (("model", "vocab", "cat"), 99, "'##s' has the id 8 instead of 7"),
         (("model", "vocab", "cat"), 8, "has the id 8 instead of 7"),
         (("model", "vocab", "dog"), 20, "id 20 is None in vocab.txt and 'dog' in"),
-        (("added_tokens", "0", "content"), "<pad>", "added token '<pad>' of id 0"),
+        (("added_tokens", "0", "content"), "<pad>", "added token '<pad>' has id 0"),
     ],
 )  # fmt: skip
 def test_a_tokenizer_json_that_is_refused(exported, keys, value, message):

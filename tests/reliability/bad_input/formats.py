@@ -177,7 +177,7 @@ CASES = [
     imported("F2-a-row-too-many", tensors(one_row_more, vocab_size=61),
              "60 tokens", "61 rows, which is not padding"),
     imported("F2-added-token-elsewhere", text("added_tokens.json", '{"<a>": 7}'),
-             "added_tokens.json: the added token '<a>' of id 7 is 'c' in the vocab"),
+             "added_tokens.json: the added token '<a>' has id 7, which is 'c'"),
     imported("F2-added-token-with-a-hole", text("added_tokens.json", '{"<a>": 70}'),
              "'<a>' has id 70, but the next free id is 60"),
     imported("F2-added-token-without-a-row", text("added_tokens.json", '{"<a>": 60}'),
