@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from bert_jax.benchmark.figures import Figures, Timer
 from bert_jax.model.flops import peak_flops_per_second
@@ -18,7 +18,7 @@ from bert_jax.model.flops import peak_flops_per_second
 class OurModel:
     """A compiled program of ours, ready to run."""
 
-    dispatch: Callable[[], Any]
+    dispatch: Callable[[], PyTree]
     """Dispatches one step; returns arrays that are ready when the step is done."""
     sequences: int
     tokens: int
@@ -39,7 +39,7 @@ class OurModel:
         return seconds
 
 
-def seconds_per_step(dispatch: Callable[[], Any], steps: int) -> float:
+def seconds_per_step(dispatch: Callable[[], PyTree], steps: int) -> float:
     """Run one step untimed, then `steps`; return the seconds of one of these."""
     jax.block_until_ready(dispatch())
     start = time.perf_counter()
@@ -49,7 +49,7 @@ def seconds_per_step(dispatch: Callable[[], Any], steps: int) -> float:
     return (time.perf_counter() - start) / steps
 
 
-def compile_program(function: Any, *arguments: Any) -> tuple[Any, Figures]:
+def compile_program(function: Any, *arguments: PyTree) -> tuple[Any, Figures]:
     """Compile a jitted function ahead of time.
 
     Returns:

@@ -57,7 +57,7 @@ def ratios(ours: Sequence[float], theirs: Sequence[float]) -> Figures:
     }
 
 
-def show(value: Any) -> str:
+def show(value: object) -> str:
     """Format a figure for the table."""
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Int
@@ -84,7 +83,7 @@ class TorchProcess:
     def __enter__(self) -> "TorchProcess":
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
             self._process.communicate(timeout=30)  # closes its input, which ends it
         except subprocess.TimeoutExpired:

@@ -119,7 +119,7 @@ def inference(job: dict[str, Any], rows: Tensors) -> tuple[Any, Callable[[], Any
         their_config(job["model"]), attn_implementation="sdpa"
     )
     model = model.to(job["device"], getattr(torch, job["model"]["dtype"])).eval()
-    encode: Any = torch.compile(model) if job["compile"] else model
+    encode = torch.compile(model) if job["compile"] else model
 
     def step() -> Any:
         with torch.inference_mode():

@@ -2,7 +2,6 @@
 
 import importlib.util
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -154,7 +153,7 @@ def lower(
     return lowered(shapes, inputs, inputs, inputs)
 
 
-def _outputs_of(config: BertConfig) -> Callable[..., dict[str, Any]]:
+def _outputs_of(config: BertConfig) -> Callable[..., dict[str, Float[Array, "..."]]]:
     def outputs(
         params: dict[str, Float[Array, "..."]],
         input_ids: Int[Array, "B T"],

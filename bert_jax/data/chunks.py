@@ -9,7 +9,6 @@ import collections
 import dataclasses
 import hashlib
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from etils import epath
@@ -24,7 +23,7 @@ from bert_jax.data.pairs import PairSpans, make_pairs
 from bert_jax.data.passes import held_out, passes, shuffle
 from bert_jax.data.records import as_bytes
 from bert_jax.data.shards import row_dtype, shard_name
-from bert_jax.storage.files import atomic_write, read_json, write_json
+from bert_jax.storage.files import JsonObject, atomic_write, read_json, write_json
 from bert_jax.tokenization import Tokenizer
 
 UNFINISHED = "unfinished"
@@ -148,7 +147,7 @@ def dtype_of(config: PrepareConfig, tokenizer: Tokenizer) -> np.dtype[np.void]:
 
 def write_chunk(
     chunk: Chunk, config: PrepareConfig, files: Sequence[str], tokenizer: Tokenizer
-) -> dict[str, Any]:
+) -> JsonObject:
     """Write a chunk's rows and, beside them, its result; return the result.
 
     The result holds the number of rows, their sha256, and counts for the manifest.
@@ -254,7 +253,7 @@ def _batches(sentences: Sequence[str]) -> Iterator[Sequence[str]]:
             start, size = number, 0
 
 
-def read_result(output: epath.Path, chunk: Chunk) -> dict[str, Any] | None:
+def read_result(output: epath.Path, chunk: Chunk) -> JsonObject | None:
     """Return the result that `write_chunk` saved; None if there is no valid one."""
     try:
         result = read_json(_result_path(output, chunk), "")
@@ -267,7 +266,7 @@ def read_result(output: epath.Path, chunk: Chunk) -> dict[str, Any] | None:
 
 
 def read_rows(
-    output: epath.Path, chunk: Chunk, result: dict[str, Any], row_bytes: int
+    output: epath.Path, chunk: Chunk, result: JsonObject, row_bytes: int
 ) -> bytes | None:
     """Return a chunk's rows from their own file; None if they are damaged."""
     path = rows_path(output, chunk)

@@ -17,7 +17,7 @@ import numpy as np
 from etils import epath
 from jaxtyping import Shaped
 
-from bert_jax.storage.files import is_regular_file
+from bert_jax.storage.files import JsonObject, is_regular_file
 from bert_jax.storage.manifest import DamagedError, escapes
 
 _RESERVED = 256
@@ -103,7 +103,7 @@ class UnmappedShard:
 
 
 def open_shards(
-    root: epath.Path, entries: Sequence[dict[str, Any]], dtype: np.dtype[np.void]
+    root: epath.Path, entries: Sequence[JsonObject], dtype: np.dtype[np.void]
 ) -> list[Shaped[np.ndarray, " N"] | UnmappedShard]:
     """Open the shards of a manifest's entries, as memory maps as far as possible.
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from bert_jax.config import TextConfig
 from bert_jax.data.sources import BOM, TFDS, Source, open_file
+from bert_jax.storage.files import JsonObject
 from bert_jax.storage.quiet_tensorflow import quiet_tensorflow
 
 LocatedText = tuple[str, bytes]
@@ -164,7 +165,7 @@ def _read_tfds(source: Source, config: TextConfig) -> Iterator[LocatedText]:
         yield f"{source.path}: example {number} of {split}", example[field]
 
 
-def tfds_rows(name: str, split: str) -> Iterator[dict[str, Any]]:
+def tfds_rows(name: str, split: str) -> Iterator[JsonObject]:
     """Yield the examples of a TFDS dataset, as str and Python numbers.
 
     Raises:

@@ -8,13 +8,12 @@ import contextlib
 import dataclasses
 import os
 from collections.abc import Iterator
-from typing import Any
 
 from etils import epath
 
 from bert_jax.config.serialization import differences
 from bert_jax.data.chunks import UNFINISHED, Layout
-from bert_jax.storage.files import read_json_object, write_json
+from bert_jax.storage.files import JsonObject, read_json_object, write_json
 from bert_jax.storage.manifest import MANIFEST, DamagedError, read_manifest
 
 _PLAN = "plan.json"
@@ -23,7 +22,7 @@ _LAYOUT = "layout"
 """A key that is in the plan's file but not in a manifest."""
 
 
-def is_finished(output: epath.Path, plan: dict[str, Any]) -> bool:
+def is_finished(output: epath.Path, plan: JsonObject) -> bool:
     """Return whether the output is finished; raise if it has another plan."""
     if not (output / MANIFEST).exists():
         return False
@@ -95,7 +94,7 @@ def output_lock(output: epath.Path) -> Iterator[None]:
                     os.rmdir(path)
 
 
-def write_plan(output: epath.Path, plan: dict[str, Any], layout: Layout) -> None:
+def write_plan(output: epath.Path, plan: JsonObject, layout: Layout) -> None:
     """Write the plan, or check that it is the plan of the unfinished dataset.
 
     Raises:
@@ -121,7 +120,7 @@ def write_plan(output: epath.Path, plan: dict[str, Any], layout: Layout) -> None
     _require_same(output, saved, plan)
 
 
-def _require_same(output: epath.Path, old: dict[str, Any], new: dict[str, Any]) -> None:
+def _require_same(output: epath.Path, old: JsonObject, new: JsonObject) -> None:
     changes = [
         "other sources"  # too long for a line
         if name == "sources"

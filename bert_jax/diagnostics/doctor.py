@@ -10,13 +10,14 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from bert_jax.config import BertConfig
+from bert_jax.config.model import Params
 from bert_jax.distributed.environment import CACHE, permission_problem
 from bert_jax.model.bert import compute, init_params
 from bert_jax.model.inputs import Inputs
@@ -110,7 +111,7 @@ def _gradient(device: jax.Device, dtype: str) -> np.ndarray:
     inputs = Inputs(ids, ids * 0, ids > 0)
     positions = jnp.arange(8, dtype=jnp.int32)[None]
 
-    def loss(params: Any) -> Any:
+    def loss(params: Params) -> Float[Array, ""]:
         token_logits, pair_logits = compute(
             model, params, "pretraining_scores", inputs, positions, positions[:, :1]
         )

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
+from jaxtyping import PyTree
 
 from bert_jax.config import RunConfig
 from bert_jax.data.pipeline import Batch
@@ -66,7 +67,7 @@ def choose_devices(num_devices: int) -> list[jax.Device]:
     )
 
 
-def size_on_device(tree: Any) -> int:
+def size_on_device(tree: PyTree) -> int:
     """Return the bytes of one device's shards of a tree from `with_shardings`."""
     return sum(
         math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize

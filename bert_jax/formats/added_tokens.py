@@ -11,6 +11,7 @@ from typing import Any
 
 from etils import epath
 
+from bert_jax.storage.files import JsonObject
 from bert_jax.tokenization import ADDED_FLAGS, SPECIAL_TOKENS, Tokenizer, is_text
 
 LISTS = ("additional_special_tokens", "extra_special_tokens", "bos_token", "eos_token")
@@ -20,8 +21,8 @@ _DEFAULTS = {"single_word": False, "lstrip": False, "rstrip": False, "special": 
 
 
 def read_added_tokens(
-    tokenizer: Tokenizer, files: dict[epath.Path, dict[str, Any]]
-) -> list[dict[str, Any]]:
+    tokenizer: Tokenizer, files: dict[epath.Path, JsonObject]
+) -> list[JsonObject]:
     """Return the entries of a Tokenizer's configuration, in order of ids.
 
     Args:
@@ -31,7 +32,7 @@ def read_added_tokens(
     Raises:
         ValueError: an entry is malformed, two disagree, or an id cannot be kept.
     """
-    flags_of: dict[str, dict[str, Any]] = {}
+    flags_of: dict[str, JsonObject] = {}
     id_of: dict[str, int] = {}
     path_of: dict[str, epath.Path] = {}
     special: dict[str, epath.Path] = {}
@@ -92,14 +93,14 @@ def _refusal(path: epath.Path, token: str, i: int, problem: str) -> ValueError:
     )
 
 
-def _flags(entry: dict[str, Any]) -> dict[str, bool]:
+def _flags(entry: JsonObject) -> dict[str, bool]:
     """Return how a token is matched, with the library's defaults."""
     given = {name: entry[name] for name in ADDED_FLAGS if name in entry}
     return {"normalized": not given.get("special", False), **_DEFAULTS, **given}
 
 
 def _tokens_with_ids(
-    values: dict[str, Any], path: epath.Path
+    values: JsonObject, path: epath.Path
 ) -> Iterator[tuple[str, int, dict[str, bool]]]:
     """Yield each token with its id, and its flags if the file has any."""
     if path.name == "added_tokens.json":
@@ -122,7 +123,7 @@ def _tokens_with_ids(
         yield token, i, flags
 
 
-def _special_tokens(values: dict[str, Any], path: epath.Path) -> Iterator[str]:
+def _special_tokens(values: JsonObject, path: epath.Path) -> Iterator[str]:
     """Yield the special tokens beyond BERT's own, which are listed without ids."""
     if path.name == "added_tokens.json":
         return
@@ -135,11 +136,11 @@ def _special_tokens(values: dict[str, Any], path: epath.Path) -> Iterator[str]:
             yield _checked(path, token, 0, entry)
 
 
-def _get(entry: Any, name: str) -> Any:
+def _get(entry: object, name: str) -> Any:
     return entry.get(name) if isinstance(entry, dict) else None
 
 
-def _checked(path: epath.Path, token: Any, i: Any, entry: Any = None) -> str:
+def _checked(path: epath.Path, token: object, i: object, entry: object = None) -> str:
     """Return the token; raise ValueError if it or the id is invalid."""
     is_id = type(i) is int and 0 <= i < 1 << 31
     if not isinstance(token, str) or not is_text(token) or not is_id:
@@ -147,7 +148,7 @@ def _checked(path: epath.Path, token: Any, i: Any, entry: Any = None) -> str:
     return token
 
 
-def _malformed(path: epath.Path, entry: Any) -> ValueError:
+def _malformed(path: epath.Path, entry: object) -> ValueError:
     return ValueError(
         f"{path}: the added token {entry!r:.80} must have content (a string), an id "
         f"and, each true or false, {', '.join(ADDED_FLAGS)}; fetch the file again."

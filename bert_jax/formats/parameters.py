@@ -3,13 +3,14 @@
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from etils import epath
 from flax.traverse_util import unflatten_dict
 
 from bert_jax.config import BertConfig
+from bert_jax.config.model import Params
 from bert_jax.formats.imported import Leaf, Tensor
 from bert_jax.formats.names import Name, shape_of
 
@@ -119,7 +120,7 @@ def match_tensors(
 
 def read_parameters(
     path: epath.Path, config: BertConfig, matches: Sequence[Match]
-) -> dict[str, Any]:
+) -> Params:
     """Return the nested parameters; rows past the vocabulary are dropped.
 
     Raises:

@@ -14,6 +14,7 @@ from bert_jax.config.checks import require_batch_size
 from bert_jax.inference.features import Features, check_output, features, write_features
 from bert_jax.inference.predictions import predict_examples
 from bert_jax.pretrained import load_pretrained
+from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.registry import finetuning_task, task_name_of
 from bert_jax.tasks.tables import (
     HALF_CHARACTER,
@@ -56,7 +57,7 @@ def prediction_lines(
             yield json.dumps(row_id | round_floats(prediction), ensure_ascii=False)
 
 
-def _id_of(row: TableRow) -> dict[str, Any]:
+def _id_of(row: TableRow) -> JsonObject:
     """Return the `id` of a row for its prediction, or {}."""
     if "id" not in row.values:
         return {}
@@ -68,7 +69,7 @@ def _id_of(row: TableRow) -> dict[str, Any]:
     return {"id": row.values["id"]}
 
 
-def round_floats(value: Any) -> Any:
+def round_floats(value: object) -> Any:
     """Round the floats of a JSON value to nine digits, which determine a float32."""
     if isinstance(value, dict):
         return {name: round_floats(item) for name, item in value.items()}
@@ -84,8 +85,8 @@ def read_rows(source: str, data: ExamplesConfig) -> Iterator[TableRow]:
     else:
         column = data.text_columns[0] if data.text_columns else "text"
         name = display_name(source)
-        for number, line in enumerate(read_lines(source), 1):
-            where = f"{name}, line {number}"
+        for line_number, line in enumerate(read_lines(source), 1):
+            where = f"{name}, line {line_number}"
             if line.lstrip().startswith("{"):
                 yield json_row(line, where)
             else:

@@ -30,6 +30,7 @@ from bert_jax.inference.evaluation import default_examples_config, examples_conf
 from bert_jax.inference.features import Features, features
 from bert_jax.inference.predictions import predict_examples
 from bert_jax.pretrained import load_pretrained
+from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.finetuning_task import Prediction
 from bert_jax.tasks.registry import finetuning_task, task_name_of
 from bert_jax.tasks.tables import TableRow
@@ -323,7 +324,7 @@ class Predictor:
 
     def _predict(
         self,
-        rows: list[dict[str, Any]],
+        rows: list[JsonObject],
         kind: str,
         method: str,
         data: ExamplesConfig,

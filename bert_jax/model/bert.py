@@ -11,7 +11,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key, PyTree
 
 from bert_jax.config import BertConfig
 from bert_jax.config.model import Params
@@ -206,10 +206,10 @@ def compute(
     config: BertConfig,
     params: Params,
     method: str,
-    *args: Any,
+    *args: object,
     dropout_key: Key[Array, ""] | None = None,
     **options: Any,
-) -> Any:
+) -> PyTree:
     """Return what a method of `Bert` computes with `params`.
 
     Args:

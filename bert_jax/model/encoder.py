@@ -163,4 +163,4 @@ class Encoder(nn.Module):
 
     def token_table(self) -> Float[Array, "V D"]:
         """Return the token embeddings, which the masked-LM head shares."""
-        return self.embeddings.token.embedding
+        return jnp.asarray(self.embeddings.token.embedding)

@@ -2,10 +2,10 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import jax
 from etils import epath
+from jaxtyping import PyTree
 
 from bert_jax.checkpoints.restore import read_params, require_same_shapes
 from bert_jax.config import PretrainConfig, RunConfig
@@ -161,7 +161,7 @@ def check_source(
     )
 
 
-def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:
+def _shapes(tree: PyTree) -> dict[str, tuple[int, ...]]:
     return {
         path_name(path): tuple(leaf.shape)
         for path, leaf in jax.tree_util.tree_leaves_with_path(tree)

@@ -5,7 +5,6 @@ import functools
 import itertools
 import os
 from collections.abc import Iterator
-from typing import Any
 
 import jax
 
@@ -23,6 +22,7 @@ from bert_jax.dry_run.estimate import GIB, choose_devices
 from bert_jax.runs.fitting import fit_in_workdir, locked_workdir
 from bert_jax.runs.init_from import check_source, open_source
 from bert_jax.runs.workdir import check_workdir, final_scores
+from bert_jax.storage.files import JsonObject
 from bert_jax.storage.remote import open_directory
 from bert_jax.tasks.pretraining import PretrainingTask
 from bert_jax.tasks.unigram import unigram_baseline
@@ -30,7 +30,7 @@ from bert_jax.terminal.messages import say
 from bert_jax.training.resume import find_resume
 
 
-def dataset_values(dataset: Dataset) -> dict[str, Any]:
+def dataset_values(dataset: Dataset) -> JsonObject:
     """Return the fields of a configuration that a dataset defines."""
     tokenizer = dataset.tokenizer
     return {
@@ -54,10 +54,9 @@ def resolve(config: PretrainConfig, dataset: Dataset) -> PretrainConfig:
         part = getattr(config, section)
         given = getattr(part, field)
         if given not in (None, 0, "", actual):
-            option = name.replace("_", "-")
             raise ValueError(
-                f"{name}={given} but {dataset.path} has {actual}; leave --{option} "
-                "out, or prepare the text again."
+                f"{name}={given} but {dataset.path} has {actual}; leave it out, or "
+                "prepare the text again."
             )
         part = dataclasses.replace(part, **{field: actual})
         config = dataclasses.replace(config, **{section: part})

@@ -134,7 +134,7 @@ def _example(
     return ChoiceExample(context, tuple(choices), question, index, row.where, columns)
 
 
-def _label_index(label: Any, where: str) -> int:
+def _label_index(label: object, where: str) -> int:
     if isinstance(label, str) and re.fullmatch(r" *[0-9]{1,9} *", label):
         return int(label)
     if type(label) is int:

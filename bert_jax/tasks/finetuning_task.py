@@ -14,6 +14,7 @@ from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.model import Head
 from bert_jax.data.examples import TokenizedExamples
 from bert_jax.model.losses import Sum
+from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.tables import TableRow
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tokenization import Tokenizer
@@ -22,7 +23,7 @@ Example = Any
 """A line, question or sentence of a file; a dataclass of the task's own."""
 RowOutputs = dict[str, np.ndarray]
 """What the model computed for one tokenized row."""
-Prediction = dict[str, Any]
+Prediction = JsonObject
 """What is predicted for one example: JSON values by the names that users see."""
 
 

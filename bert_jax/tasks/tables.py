@@ -9,9 +9,9 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from bert_jax.storage.files import object_of_unique_keys
+from bert_jax.storage.files import JsonObject, object_of_unique_keys
 
 TABLES = (".csv", ".tsv", ".jsonl")
 HALF_CHARACTER = re.compile("[\ud800-\udfff]")
@@ -24,7 +24,7 @@ _MAX_DIGITS = 1000
 class TableRow:
     """One row of a table."""
 
-    values: dict[str, Any]
+    values: JsonObject
     where: str
     """File and line, for messages."""
 
@@ -105,10 +105,9 @@ def read_lines(path: Path, quoted: bool) -> Iterator[tuple[int, list[str]]]:
             are separated by tabs, and not quoted.
     """
     text = io.StringIO(read_text(path), newline="")
-    dialect: dict[str, Any] = {"strict": True}
+    reader = csv.reader(text, strict=True)
     if not quoted:
-        dialect = {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
-    reader = csv.reader(text, **dialect)
+        reader = csv.reader(text, delimiter="\t", quoting=csv.QUOTE_NONE)
     line_number = 1
     csv.field_size_limit(1 << 30)
     try:
@@ -132,20 +131,21 @@ def _delimited(path: Path) -> Iterator[TableRow]:
             f"{path}, line 1 names {column_names(sorted(repeated))} twice; each column "
             "needs its own name."
         )
-    for number, fields in lines:
+    for line_number, fields in lines:
+        where = f"{path}, line {line_number}"
         if len(fields) != len(header):
             raise ValueError(
-                f"{path}, line {number} has {len(fields)} fields; the header has "
-                f"{len(header)}: {column_names(header)}."
+                f"{where} has {len(fields)} fields; the header has {len(header)}: "
+                f"{column_names(header)}."
             )
-        yield TableRow(dict(zip(header, fields, strict=True)), f"{path}, line {number}")
+        yield TableRow(dict(zip(header, fields, strict=True)), where)
 
 
 def _json_lines(path: Path) -> Iterator[TableRow]:
     # Not splitlines, which also splits at line breaks that JSON strings may hold.
-    for number, line in enumerate(read_text(path).split("\n"), 1):
+    for line_number, line in enumerate(read_text(path).split("\n"), 1):
         if line.strip():
-            yield json_row(line, f"{path}, line {number}")
+            yield json_row(line, f"{path}, line {line_number}")
 
 
 def json_row(line: str, where: str) -> TableRow:
@@ -185,7 +185,7 @@ def parse_json(text: str | bytes, where: str) -> Any:
         raise ValueError(f"{where}: {str(error).rstrip('.')}.") from error
 
 
-def _constant(name: str) -> Any:
+def _constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON; write a number, or null.")
 
 

@@ -3,11 +3,10 @@
 import abc
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Key, PyTree
 
 from bert_jax.config.model import Params
 from bert_jax.data.batches import DatasetBatches
@@ -60,7 +59,7 @@ class Task(abc.ABC):
         """Return this host's shard of the rows of a step."""
         return self.batches.training(step)
 
-    def corrupt(self, batch: DeviceBatch, key: Key[Array, ""]) -> Any:
+    def corrupt(self, batch: DeviceBatch, key: Key[Array, ""]) -> PyTree:
         """Apply the step's random masking; a no-op unless a task overrides it.
 
         Each device calls it for its own rows, so that a row's result must not depend on
@@ -70,14 +69,14 @@ class Task(abc.ABC):
         return batch
 
     @abc.abstractmethod
-    def count(self, batch: Any) -> Counts:
+    def count(self, batch: PyTree) -> Counts:
         """Return the count of each name of `objective` in a batch from `corrupt`.
 
         The gradient divides the sums of `loss` by the counts of the global batch.
         """
 
     @abc.abstractmethod
-    def loss(self, params: Params, batch: Any, key: Key[Array, ""]) -> Sums:
+    def loss(self, params: Params, batch: PyTree, key: Key[Array, ""]) -> Sums:
         """Return sums over a batch from `corrupt`, or a part of it, with dropout."""
 
     @abc.abstractmethod

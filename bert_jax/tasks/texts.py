@@ -3,7 +3,6 @@
 import dataclasses
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -77,8 +76,8 @@ def find_text_columns(row: TableRow, config: ExamplesConfig) -> tuple[str, ...]:
     """
     if config.text_columns:
         return config.text_columns
-    own = (GLUE[config.glue].texts,) if config.glue else ()
-    for columns in own + DEFAULT_COLUMNS:
+    glue_columns = (GLUE[config.glue].texts,) if config.glue else ()
+    for columns in glue_columns + DEFAULT_COLUMNS:
         if set(columns) <= row.values.keys():
             return columns
     raise ValueError(
@@ -144,7 +143,7 @@ def _label(
     return str(value)
 
 
-def _number(value: Any, where: str) -> float:
+def _number(value: object, where: str) -> float:
     """Parse a decimal number; `float` alone would accept "nan", "1_000" and more."""
     digits = value.strip() if isinstance(value, str) else ""
     if type(value) in (int, float):
@@ -158,8 +157,8 @@ def _number(value: Any, where: str) -> float:
     largest = float(np.finfo(np.float32).max)
     if abs(number) > largest:
         raise ValueError(
-            f"{where}={digits:.40} must be a finite float32, at most {largest:.7g} in "
-            "size, because training is in float32; scale the labels."
+            f"{where}={digits:.40} must be a finite number of 32 bits, at most "
+            f"{largest:.7g} in size, because training is in float32; scale the labels."
         )
     return number
 

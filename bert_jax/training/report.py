@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any
 
+import numpy as np
 from etils import epath
 
 from bert_jax.storage.atomic import is_address
@@ -104,7 +105,7 @@ class NullReport:
     def write(self, step: int, split: str, scalars: Mapping[str, float]) -> None:
         """A no-op, as all methods of this class."""
 
-    def write_examples(self, step: int, rows: Any) -> None: ...
+    def write_examples(self, step: int, rows: np.ndarray) -> None: ...
     def say(self, message: str) -> None: ...
     def flush(self) -> None: ...
     def scores(self, step: int) -> dict[str, float] | None: ...
@@ -186,7 +187,7 @@ class Report:
             self._problem_reported = True
             self.say(f"TensorBoard stops here: {problem}. {METRICS} is not affected.")
 
-    def write_examples(self, step: int, rows: Any) -> None:
+    def write_examples(self, step: int, rows: np.ndarray) -> None:
         """Write the row numbers of the batch of `step`."""
         assert self._examples is not None
         line = {"step": step, "rows": rows.tolist()}

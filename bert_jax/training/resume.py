@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-from typing import Any
 
 from etils import epath
 
@@ -18,7 +17,7 @@ from bert_jax.distributed.collectives import (
     is_primary,
     raise_on_all_processes,
 )
-from bert_jax.storage.files import read_json_object
+from bert_jax.storage.files import JsonObject, read_json_object
 from bert_jax.storage.manifest import MANIFEST
 from bert_jax.terminal.messages import say
 
@@ -34,9 +33,9 @@ class Resume:
 
     step: int
     """The step of its latest verified checkpoint."""
-    config: dict[str, Any]
+    config: JsonObject
     """The run's configuration, as JSON values."""
-    history: list[dict[str, Any]]
+    history: list[JsonObject]
     """The machine on which the run began, and what was changed at which step."""
     problems: list[str]
     """What is wrong with newer checkpoints, one line each."""
@@ -73,7 +72,7 @@ def find_resume_on_all(workdir: epath.Path) -> Resume | None:
     Raises:
         ValueError: as `find_resume`.
     """
-    values: dict[str, Any] | None = None
+    values: JsonObject | None = None
     with raise_on_all_processes():
         if is_primary() and (resume := find_resume(workdir)) is not None:
             values = dataclasses.asdict(resume)

@@ -122,7 +122,7 @@ def make_eval_step(task: Task, mesh: Mesh, state_shardings: TrainState) -> EvalS
     )
 
 
-def check_objective(task: Task, params: Params, batch: Batch) -> None:
+def check_objective(task: Task, params: Params, batch: Batch | DeviceBatch) -> None:
     """Check, by shapes alone, that `evaluate` and `count` name all of `objective`.
 
     Args:

@@ -275,7 +275,7 @@ def test_max_seq_length_survives_import_extension_and_export(nested, tmp_path):
 
 def test_without_modules_a_long_text_is_refused(tmp_path):
     bert = bert_jax.load(stored("BertModel").write(tmp_path / "plain"))
-    with pytest.raises(ValueError, match="The text has 62 tokens, .* takes 20. Short"):
+    with pytest.raises(ValueError, match="text 2 has 62 tokens, .* takes 20. Short"):
         bert.embed(LONG)
 
 

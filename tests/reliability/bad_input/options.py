@@ -211,7 +211,7 @@ OPTIONS = [
     Case(
         "head-without-pretraining",
         pretrain("--model.head", "encoder"),
-        ("model.head=encoder",),
+        ("pretrain does not take --model.head",),
     ),
     Case(
         "masking-shares",
