@@ -73,7 +73,7 @@ def resolve_path(path: str) -> tuple[epath.Path, bool]:
         )
     directory, problems = find_checkpoint(directory)
     for problem in problems:
-        warnings.warn(f"Passed over a newer checkpoint: {problem}", stacklevel=4)
+        warnings.warn(f"Skipped a newer checkpoint: {problem}", stacklevel=4)
     # The configuration of an imported checkpoint describes only the model.
     return directory, "data" not in read_config(directory)
 
@@ -82,8 +82,9 @@ def load_pretrained(path: str, allow_extra: bool = False) -> Model:
     """Read the model that `path` names, and verify every file.
 
     Args:
-        path: a workdir (its newest complete checkpoint), one of its checkpoints, an
-            imported checkpoint, a Hugging Face directory, or hf:OWNER/NAME@REVISION.
+        path: a workdir (its newest verified checkpoint; if fine-tuned, its best), one
+            of its checkpoints, an imported checkpoint, a Hugging Face directory, or
+            hf:OWNER/NAME@REVISION.
         allow_extra: ignore tensors of Hugging Face's files that the model does not
             have.
 

@@ -82,7 +82,7 @@ def check_added(entries: object) -> None:
         ):
             raise ValueError(
                 f"{ADDED} has the entry {entry!r:.80}, which must be an object with "
-                f"content, a text, and of {', '.join(ADDED_FLAGS)} each true or false."
+                f"content (a string) and, each true or false, {', '.join(ADDED_FLAGS)}."
             )
     # The special tokens are always in the vocabulary.
     contents = [*SPECIAL_TOKENS, *(entry["content"] for entry in entries)]
@@ -102,12 +102,12 @@ class WordPiece:
         self._tokenizer = HuggingFaceTokenizer(
             models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=limit)
         )
-        # Added tokens that are not in the vocabulary get the ids after its last one.
-        # Special tokens are not added, so "[MASK]" in a text is split at its brackets.
         self._tokenizer.normalizer = bert_normalizer(
             config["cased"], config.get(ACCENTS), config.get(CHINESE, True)
         )
         self._tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        # Added tokens that are not in the vocabulary get the ids after its last one.
+        # Special tokens are not added, so "[MASK]" in a text is split at its brackets.
         self._tokenizer.add_tokens(added)
 
     def encode(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
@@ -304,8 +304,8 @@ def _read_config(root: epath.Path) -> JsonObject:
         )
     if not is_regular_file(path):
         raise FileNotFoundError(
-            f"{path} is {_absence(path)}; for a plain vocab.txt write "
-            '{"kind": "wordpiece", "cased": false} into it, or true.'
+            f"{path} is {_absence(path)}; for a plain vocab.txt, write "
+            '{"kind": "wordpiece", "cased": false} (or true) into it.'
         )
     try:
         config = json.loads(path.read_bytes())
@@ -322,7 +322,7 @@ def _read_config(root: epath.Path) -> JsonObject:
 def _refuse_hugging_face(root: epath.Path, config: JsonObject) -> None:
     if "tokenizer_class" in config or (root / "tokenizer.json").exists():
         raise ValueError(
-            f"{root} is a Hugging Face directory; `bert-jax convert import {root} "
+            f"{root} is a Hugging Face directory; run `bert-jax convert import {root} "
             "--from huggingface --output CKPT`, then name CKPT/tokenizer."
         )
 

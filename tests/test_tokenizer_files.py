@@ -78,7 +78,7 @@ GOOD = {"kind": "wordpiece", "cased": False}
         (
             None,
             WORDS,
-            'tokenizer_config.json is missing; for a plain vocab.txt write {"',
+            'tokenizer_config.json is missing; for a plain vocab.txt, write {"',
         ),
         ({"kind": "bpe", "cased": True}, WORDS, r"tokenizer\.model is missing"),
     ],

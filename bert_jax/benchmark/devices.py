@@ -19,17 +19,17 @@ class OurModel:
     """A compiled program of ours, ready to run."""
 
     dispatch: Callable[[], PyTree]
-    """Dispatches one step → arrays that are ready when the step is done."""
+    """Dispatches one step; returns arrays that are ready when the step is done."""
     sequences: int
     tokens: int
     flops: float
-    """Of one step."""
+    """The FLOPs of one step."""
     num_devices: int
     figures: Figures
     """Figures that are known before it runs; `time_steps` adds the peak of memory."""
 
     def time_steps(self, steps: int) -> float:
-        """Seconds a step. As in training, steps are dispatched before others end."""
+        """Return the seconds per step; as in training, steps are dispatched ahead."""
         seconds = seconds_per_step(self.dispatch, steps)
         # Read now, before other programs on this device raise the peak.
         memory = jax.devices()[0].memory_stats() or {}
@@ -78,7 +78,7 @@ def _multiply(
 
 
 def matmul_timer(size: int) -> Timer:
-    """Time a chain of products of square matrices, one product a step.
+    """Return a timer of a chain of products of square matrices, one per step.
 
     They are bfloat16, as in data sheets; on a CPU float32.
     """
@@ -97,17 +97,17 @@ def matmul_timer(size: int) -> Timer:
 
 
 def matmul_timers() -> dict[int, Timer]:
-    """Timers by size of matrix; the fastest size shows the device's peak."""
+    """Return timers by size of matrix; the fastest size shows the device's peak."""
     sizes = (1024, 2048) if jax.default_backend() == "cpu" else (4096, 8192, 16384)
     return {size: matmul_timer(size) for size in sizes}
 
 
 def utilisation(flops_per_second: float, matmul: float, num_devices: int) -> Figures:
-    """Fractions of the data sheet's peak, where known, and of the measured one.
+    """Return fractions of the data sheet's peak, if known, and of the measured one.
 
     Args:
-        flops_per_second: of all devices together.
-        matmul: FLOPs a second of one device, measured.
+        flops_per_second: the total of all devices.
+        matmul: measured FLOPs per second of one device.
     """
     peak = peak_flops_per_second(jax.devices()[0].device_kind)
     figures: Figures = {} if peak is None else {"mfu": flops_per_second / peak}

@@ -1,4 +1,4 @@
-"""The encoder: token ids to hidden states and pooled vectors, without dropout."""
+"""Time the encoder: token ids to hidden states and pooled vectors, no dropout."""
 
 import dataclasses
 

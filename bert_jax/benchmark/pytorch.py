@@ -1,6 +1,6 @@
-"""PyTorch in processes of its own, each driven over a pipe by lines of text.
+"""Run PyTorch in separate processes, each driven over a pipe by lines of text.
 
-So neither library competes with the other's threads or memory.
+Thus neither library competes with the other's threads or memory.
 """
 
 import dataclasses
@@ -24,14 +24,14 @@ TorchArrays = dict[str, Int[np.ndarray, "..."]]
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What a process is to run; it receives it as JSON."""
+    """What a process runs; it is sent as JSON."""
 
     variant: str
     """as_shipped, masked_head or encoder."""
     compile: bool
     device: str
     threads: int | None
-    """None: one a core."""
+    """None: one per core."""
     microbatches: int
     model: BertConfig
     optimizer: OptimizerConfig
@@ -85,7 +85,7 @@ class TorchProcess:
 
     def __exit__(self, *_: object) -> None:
         try:
-            self._process.communicate(timeout=30)  # closes its input, by which it ends
+            self._process.communicate(timeout=30)  # closes its input, which ends it
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()

@@ -213,7 +213,7 @@ class Checkpoints:
         return self._retry_at is not None and time.monotonic() >= self._retry_at
 
     def _delay(self) -> float:
-        """Seconds before the next retry."""
+        """Return the seconds before the next retry."""
         return float(min(2**self._failed_in_a_row, 60))
 
     def wait(self) -> bool:
@@ -277,7 +277,7 @@ def remove_step(directory: epath.Path, step: int) -> None:
 
 
 def describe_error(error: BaseException) -> str:
-    """An error as one line that ends in a full stop."""
+    """Return an error as one line that ends in a full stop."""
     text: object = error
     if isinstance(error, OSError) and error.filename is None and error.strerror:
         text = error.strerror  # without the error number

@@ -131,7 +131,7 @@ def best_verified_step(
 ) -> tuple[int | None, list[str]]:
     """The verified step with the highest score, and a list of problems of others.
 
-    Of equal scores, and if there are none, the newest.
+    If scores are equal or absent, the newest of the steps.
 
     Args:
         verified: a step that is already verified.
@@ -154,7 +154,7 @@ def find_checkpoint(path: epath.Path) -> tuple[epath.Path, list[str]]:
     run the best, of several fine-tuning runs the best of the best run.
 
     Returns:
-        The checkpoint's directory, and the problems of checkpoints passed over.
+        The checkpoint's directory, and the problems of skipped checkpoints.
 
     Raises:
         FileNotFoundError: there is none.

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 RESOLVED = {"resolved": True}
-"""Metadata of a field that a run fills in; it is no option of the command line."""
+"""Metadata of a field that a run fills in; it is not a command-line option."""
 
 MAX_INT = 2**31 - 1
 """Steps, ids and sizes are int32 on the devices."""
@@ -185,7 +185,7 @@ def require_fraction(config: object, *names: str) -> None:
         holds = 0 <= value < 1
         require(holds, f"{name}={value} must be at least 0 and less than 1.")
         holds = as_float32(value) < 1
-        require(holds, f"{name}={value} is 1 in float32; it must be less than that.")
+        require(holds, f"{name}={value} is 1 in float32; it must be less than 1.")
 
 
 def require_batch_size(batch_size: int) -> None:
@@ -194,7 +194,7 @@ def require_batch_size(batch_size: int) -> None:
 
 
 def require_seed(config: Any) -> None:
-    """Check that the seed is an unsigned 32-bit number, distinct in NumPy and JAX."""
+    """Check that the seed is an unsigned 32-bit number, as JAX's keys need it."""
     seed = config.seed
     holds = 0 <= seed < 1 << 32
     require(holds, f"seed={quoted(seed)} must be from 0 to {(1 << 32) - 1}.")
@@ -204,10 +204,10 @@ def require_class_names(labels: tuple[str, ...]) -> None:
     """Check that class names are distinct and not blank."""
     for i, label in enumerate(labels):
         holds = isinstance(label, str) and bool(label.strip())
-        require(holds, f"labels names {label!r:.80}; a class's name must be a text.")
+        require(holds, f"labels has {label!r:.80}; a class name must not be blank.")
         holds = label not in labels[:i]
         require(
             holds,
-            f"labels names {label!r:.80} twice, as classes {labels.index(label)} and "
+            f"labels has {label!r:.80} twice, as classes {labels.index(label)} and "
             f"{i}; each class needs a name of its own.",
         )

@@ -32,11 +32,11 @@ class Comparison:
     """The differences between two libraries' outputs for one batch."""
 
     largest_difference: float | None = None
-    """Absolute, of all outputs; None if they were not compared."""
+    """The largest absolute difference of all outputs; None if not compared."""
     outputs: dict[str, float] = dataclasses.field(default_factory=dict)
     """The largest absolute difference of each output."""
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
-    """Of the libraries, if they are installed."""
+    """The versions of the libraries, if they are installed."""
     reason: str = ""
     """Why they were not compared."""
 

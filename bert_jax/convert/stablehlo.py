@@ -26,7 +26,7 @@ PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 """The platforms that the program is lowered for, in one file."""
 
 _LOADER = f'''\
-"""{{title}} Needs jax, flatbuffers and numpy alone.
+"""{{title}} Needs only jax, flatbuffers and numpy.
 
 `outputs(input_ids, segment_ids, attention_mask)` takes integers {{shape}}; the mask
 is 1 for a real token, and 0 for padding. It returns, by name:

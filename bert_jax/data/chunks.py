@@ -32,7 +32,7 @@ UNFINISHED = "unfinished"
 LABEL_1 = {"nsp": "random", "sop": "swapped"}
 """The name of pairs with label 1, for each pair objective that has them."""
 
-_CHARACTERS_A_BATCH = 1 << 17
+_CHARACTERS_PER_BATCH = 1 << 17
 
 
 @dataclasses.dataclass(frozen=True)
@@ -236,7 +236,7 @@ def _tokenize(
     tokens = np.concatenate(pieces or [np.empty(0, np.int32)])
     if len(tokens) and tokens.max() >= tokenizer.vocab_size:
         raise ValueError(
-            f"the tokenizer gave id {tokens.max()}, beyond its {tokenizer.vocab_size}."
+            f"the tokenizer gave id {tokens.max()}, but has {tokenizer.vocab_size} ids."
         )
     sentences_kept = sum(len(bounds) - 1 for bounds in documents)
     counts = {"documents": len(documents), "sentences": sentences_kept}
@@ -248,7 +248,7 @@ def _batches(sentences: Sequence[str]) -> Iterator[Sequence[str]]:
     start = size = 0
     for number, sentence in enumerate(sentences, 1):
         size += len(sentence)
-        if size >= _CHARACTERS_A_BATCH or number == len(sentences):
+        if size >= _CHARACTERS_PER_BATCH or number == len(sentences):
             yield sentences[start:number]
             start, size = number, 0
 

@@ -35,8 +35,8 @@ def check_manifest(root: epath.Path, manifest: JsonObject) -> None:
     version = manifest.get("format_version")
     if type(version) is int and version != FORMAT_VERSION:
         raise ValueError(
-            f"{root} has format version {version}, this is {FORMAT_VERSION}; prepare "
-            "it again."
+            f"{root} has format version {version}, but this bert_jax reads "
+            f"{FORMAT_VERSION}; prepare it again."
         )
     try:
         _require(type(version) is int, "it has no format_version")
@@ -85,7 +85,7 @@ def _check_counts(manifest: JsonObject) -> None:
     """Check the counts: each position of a row holds a token or padding."""
     _require(all(map(_is_count, manifest["dropped"].values())), "dropped has no counts")
     _require(all(isinstance(s, dict) for s in manifest["sources"]), "a source is wrong")
-    _require(set(manifest["counts"]) <= set(SPLITS), "counts are of other splits")
+    _require(set(manifest["counts"]) <= set(SPLITS), "counts has other splits")
     for split, counts in manifest["counts"].items():
         _require(isinstance(counts, dict), f"counts of {split} are wrong")
         for name, value in counts.items():

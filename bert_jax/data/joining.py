@@ -71,7 +71,7 @@ class GrowingShard:
         return True
 
     def _count(self, chunk: Chunk, result: JsonObject) -> None:
-        """Move the first waiting chunk to those in the shard."""
+        """Count the first waiting chunk as one of those in the shard."""
         assert self._waiting.popleft() is chunk
         self.results[chunk.name] = result
         self._rows += result["rows"]

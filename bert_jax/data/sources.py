@@ -97,7 +97,7 @@ def _file(path: str, number: int) -> Source:
     stem, suffix = os.path.splitext(path.lower())
     if path.lower().endswith(tuple(_NOT_READ.split())):
         raise ValueError(
-            f"input {path!r} is of a kind that is not read; unpack it, "
+            f"input {path!r} is of an unsupported kind; unpack it, "
             "and give text (plain, .gz or .zst), .jsonl or .parquet."
         )
     compression = _COMPRESSIONS.get(suffix, "")

@@ -19,7 +19,7 @@ from bert_jax.storage.quiet_tensorflow import quiet_tensorflow
 LocatedText = tuple[str, bytes]
 """The location of a record, for error messages, and its text."""
 
-_ROWS_A_BATCH = 256
+_ROWS_PER_BATCH = 256
 _KINDS = {
     type(None): "null",
     bool: "a truth value",
@@ -112,7 +112,8 @@ def _read_parquet(source: Source, config: TextConfig) -> Iterator[LocatedText]:
     try:
         with parquet.ParquetFile(source.path, page_checksum_verification=True) as file:
             _require_text_column(file.schema_arrow, source, config.text_field)
-            for batch in file.iter_batches(_ROWS_A_BATCH, columns=[config.text_field]):
+            columns = [config.text_field]
+            for batch in file.iter_batches(_ROWS_PER_BATCH, columns=columns):
                 column = batch.column(0)
                 if pyarrow.types.is_dictionary(column.type):
                     column = column.dictionary_decode()

@@ -98,7 +98,7 @@ def write_plan(output: epath.Path, plan: JsonObject, layout: Layout) -> None:
     """Write the plan, or check that it is the plan of the unfinished dataset.
 
     Raises:
-        FileExistsError: the plan is another, or was written by version 0.1.0.
+        FileExistsError: the plan differs, or was written by version 0.1.0.
         DamagedError: the plan cannot be read.
     """
     path = output / UNFINISHED / _PLAN
@@ -110,12 +110,12 @@ def write_plan(output: epath.Path, plan: JsonObject, layout: Layout) -> None:
         saved = read_json_object(path, "")
     except ValueError as error:
         raise DamagedError(
-            f"{path} is damaged; remove {output} and begin again."
+            f"{path} is damaged; remove {output} and start again."
         ) from error
     if _LAYOUT not in saved:
         raise FileExistsError(
-            f"output={output} was begun by version 0.1.0, which wrote smaller shards; "
-            "finish it with that version, or remove it and begin again."
+            f"output={output} was started by version 0.1.0, which wrote smaller "
+            "shards; finish it with that version, or remove it and start again."
         )
     _require_same(output, saved, plan)
 
@@ -130,6 +130,6 @@ def _require_same(output: epath.Path, old: JsonObject, new: JsonObject) -> None:
     ]
     if changes:
         raise FileExistsError(
-            f"output={output} was begun differently: {'; '.join(changes)}. "
-            "Remove it, choose another, or use the options that began it."
+            f"output={output} was started with other options: {'; '.join(changes)}. "
+            "Remove it, choose another output, or use the earlier options."
         )

@@ -94,7 +94,7 @@ def check_devices() -> Iterator[Check]:
         yield Check(
             False,
             "There is an NVIDIA driver, but JAX sees no GPU; pip install "
-            "'bert_jax[cuda12]' or '[cuda13]', as the driver's version asks.",
+            "'bert_jax[cuda12]' or '[cuda13]', depending on the driver's version.",
         )
 
 
@@ -206,7 +206,7 @@ def check_settings(environment: Mapping[str, str]) -> Iterator[Check]:
     if "xla_force_host_platform_device_count" in flags:
         yield Check(False, "XLA_FLAGS splits the CPU into devices, as tests do.")
     if environment.get("JAX_ENABLE_X64", "").lower() in ("1", "true"):
-        yield Check(False, "JAX_ENABLE_X64 doubles memory without use; unset it.")
+        yield Check(False, "JAX_ENABLE_X64 doubles memory without benefit; unset it.")
     if environment.get("JAX_DISABLE_JIT", "").lower() in ("1", "true"):
         yield Check(False, "JAX_DISABLE_JIT makes every step slow; unset it.")
     if environment.get("JAX_PLATFORMS") == "cpu" and Path("/dev/nvidia0").exists():

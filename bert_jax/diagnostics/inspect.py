@@ -42,7 +42,7 @@ def inspect(path: str, checksums: bool = False) -> Iterator[str]:
     Raises:
         FileNotFoundError: there is none of these.
         DamagedError: a file is damaged or missing.
-        ValueError: it is of none of these kinds.
+        ValueError: it is none of these.
     """
     directory = as_directory(path)
     if not directory.is_dir():

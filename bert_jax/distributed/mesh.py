@@ -72,7 +72,7 @@ def make_mesh(
     ):
         raise ValueError(
             f"mesh.data={config.data}, mesh.fsdp={fsdp} and mesh.tensor={tensor} do "
-            f"not make {len(devices)} devices, which are there; their product must."
+            f"not make {len(devices)} devices; their product must be that number."
         )
     counts = {"devices": data * fsdp, "microbatches": microbatches}
     if batch_size % (divisor := math.prod(counts.values())):

@@ -21,7 +21,7 @@ from bert_jax.data.pipeline import Batch
 from bert_jax.distributed.mesh import batch_sharding, make_mesh, tree_shardings
 from bert_jax.tasks.task import Task
 from bert_jax.training.optimizer import Optimizer
-from bert_jax.training.state import initial_state
+from bert_jax.training.state import initial_state, with_shardings
 from bert_jax.training.step import make_train_step
 
 GIB = 1 << 30
@@ -64,17 +64,6 @@ def choose_devices(num_devices: int) -> list[jax.Device]:
         f"devices={num_devices} but JAX has started with {len(devices)} in this "
         "process; call bert_jax.distributed.environment.set_num_cpu_devices before "
         "anything else, or run `bert-jax pretrain --dry-run` in a process of its own."
-    )
-
-
-def with_shardings(tree: PyTree, shardings: PyTree) -> PyTree:
-    """Return the shape, dtype and sharding of every array."""
-    return jax.tree.map(
-        lambda leaf, sharding: jax.ShapeDtypeStruct(
-            leaf.shape, leaf.dtype, sharding=sharding
-        ),
-        tree,
-        shardings,
     )
 
 

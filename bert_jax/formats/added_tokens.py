@@ -26,7 +26,7 @@ def read_added_tokens(
     """Return the entries of a Tokenizer's configuration, in order of ids.
 
     Args:
-        tokenizer: of the vocabulary alone.
+        tokenizer: the tokenizer of the vocabulary alone.
         files: the content of each file that may name added tokens, by its path.
 
     Raises:
@@ -40,9 +40,9 @@ def read_added_tokens(
         for token, i, flags in _tokens_with_ids(values, path):
             path_of.setdefault(token, path)
             if id_of.setdefault(token, i) != i:
-                raise _refusal(path, token, i, f"{id_of[token]} in another file")
+                raise _refusal(path, token, i, f"but {id_of[token]} in another file")
             if flags and flags_of.setdefault(token, flags) != flags:
-                raise _refusal(path, token, i, "given other flags by another file")
+                raise _refusal(path, token, i, "but other flags in another file")
         special |= {token: path for token in _special_tokens(values, path)}
     tokens = tokenizer.tokens(range(tokenizer.vocab_size))
     vocabulary = {token: i for i, token in enumerate(tokens)}
@@ -74,22 +74,21 @@ def _id_problem(
     """Return why a token cannot have the id `i`, or an empty string.
 
     Args:
-        tokens: of the vocabulary alone.
-        vocabulary: with the added tokens that have lower ids.
+        tokens: those of the vocabulary alone.
+        vocabulary: the ids, also of added tokens with lower ids.
     """
     if token in vocabulary:
-        return (
-            "" if i == vocabulary[token] else f"{vocabulary[token]} in the vocabulary"
-        )
+        own = vocabulary[token]
+        return "" if i == own else f"but {own} in the vocabulary"
     if i < len(tokens):
-        return f"{tokens[i]!r} in the vocabulary"
+        return f"which is {tokens[i]!r} in the vocabulary"
     size = len(vocabulary)
-    return "" if i == size else f"due as {size}, without holes"
+    return "" if i == size else f"but the next free id is {size}"
 
 
 def _refusal(path: epath.Path, token: str, i: int, problem: str) -> ValueError:
     return ValueError(
-        f"{path}: the added token {token!r} of id {i} is {problem}; use files "
+        f"{path}: the added token {token!r} has id {i}, {problem}; use files "
         "that belong together, as transformers' save_pretrained writes them."
     )
 
@@ -151,6 +150,6 @@ def _checked(path: epath.Path, token: object, i: object, entry: object = None) -
 
 def _malformed(path: epath.Path, entry: object) -> ValueError:
     return ValueError(
-        f"{path}: the added token {entry!r:.80} must have content, a text, an id, and "
-        f"of {', '.join(ADDED_FLAGS)} each true or false; fetch the file again."
+        f"{path}: the added token {entry!r:.80} must have content (a string), an id "
+        f"and, each true or false, {', '.join(ADDED_FLAGS)}; fetch the file again."
     )

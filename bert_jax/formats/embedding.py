@@ -1,4 +1,4 @@
-"""Read and write how a model makes one vector of a text.
+"""Read and write the settings by which a model makes one vector per text.
 
 These are the files of sentence-transformers: `modules.json` lists the modules that
 follow the model, and each module has a directory with a `config.json`.
@@ -81,7 +81,7 @@ def read_embedding(
     """Return how a model makes vectors; None if its files do not specify it.
 
     Args:
-        directory: the root, where `modules.json` lies.
+        directory: the root, which holds `modules.json`.
         cased: whether the tokenizer keeps case.
         positions: the maximum number of tokens of the model.
 

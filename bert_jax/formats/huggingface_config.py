@@ -25,7 +25,7 @@ ACTIVATIONS = {
     "gelu_pytorch_tanh": "gelu_new",
     "relu": "relu",
 }
-"""Ours by transformers' names: `gelu` has the error function, `gelu_new` its
+"""Our names by transformers' names: `gelu` uses the error function, `gelu_new` its
 approximation by tanh. `quick_gelu` is another function, so it is absent."""
 SIZES = (
     "vocab_size",
@@ -85,7 +85,7 @@ def read_bert_config(
         if name in values and values[name] != only:
             raise ValueError(
                 f"{name}={quoted(values[name])} is not supported; "
-                f"bert_jax computes {only!r} alone."
+                f"bert_jax supports only {only!r}."
             )
     fields = {name: values[name] for name in SIZES + RATES if name in values}
     act = values.get("hidden_act", "gelu")

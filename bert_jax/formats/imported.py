@@ -1,4 +1,4 @@
-"""What every reader of another library's model returns."""
+"""The result of every reader of another library's models."""
 
 import dataclasses
 from collections.abc import Callable
@@ -35,7 +35,7 @@ class Tensor:
         """Return the values as float32, which holds every float16 and bfloat16.
 
         Raises:
-            ValueError: the dtype is no parameter's, or the file is damaged.
+            ValueError: the dtype is not a parameter's, or the file is damaged.
         """
         if self.dtype not in PARAMETER_DTYPES:
             raise ValueError(

@@ -26,7 +26,7 @@ class Library:
     """A library whose models are read."""
 
     name: Literal["huggingface", "tf1"]
-    """That of a field of `Name`."""
+    """The name of a field of `Name`."""
     config_file: str
     ignored: re.Pattern[str]
     """The names of tensors that are not parameters and may be left over."""
@@ -44,7 +44,7 @@ class Match:
 
     @property
     def leaf(self) -> Leaf:
-        """Where the parameter comes from, as `conversion.json` lists it."""
+        """The source of the parameter, as `conversion.json` lists it."""
         t = self.tensor
         return Leaf(t.name, self.parameter, t.shape, t.dtype, self.transposed)
 
@@ -54,7 +54,7 @@ def check_num_layers(
 ) -> None:
     """Check that as many layers have tensors as the configuration in `path` says.
 
-    It precedes the listing of all names: a damaged file may say a billion.
+    Call this before listing all names: a damaged file may say a billion layers.
 
     Raises:
         ValueError: the numbers differ.

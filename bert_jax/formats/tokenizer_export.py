@@ -57,8 +57,8 @@ def write_files(
     """Write the vocabulary, tokenizer.json and tokenizer_config.json.
 
     Args:
-        content: of tokenizer.json.
-        config: the keys of tokenizer_config.json beside those of every tokenizer.
+        content: the content of tokenizer.json.
+        config: the keys of tokenizer_config.json that not every tokenizer has.
     """
     config |= {
         "model_max_length": model_max_length,

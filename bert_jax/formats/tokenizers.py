@@ -92,8 +92,8 @@ def _check_ids(content: JsonObject, path: epath.Path) -> None:
     for expected, token in enumerate(sorted(ids, key=ids.__getitem__)):
         if ids[token] != expected:
             raise ValueError(
-                f"{path}: {token!r} has the id {str(ids[token])[:40]} where {expected} "
-                "is due; ids must count from 0 without holes or repeats."
+                f"{path}: {token!r} has the id {str(ids[token])[:40]} instead of "
+                f"{expected}; ids must count from 0 without holes or repeats."
             )
 
 

@@ -55,7 +55,8 @@ def rows_of(
     """Return a row [CLS] A [SEP] or [CLS] A [SEP] B [SEP] for the ids of each text.
 
     Args:
-        what, first: the name of a text in an error, and the number of the first one.
+        what: the word for a text in error messages.
+        first: the number of the first text in error messages.
 
     Raises:
         ValueError: a row is longer than the model takes.
@@ -79,9 +80,9 @@ def compute_rows(
     config: BertConfig,
     batch_size: int,
 ) -> Iterator[tuple[int, PyTree]]:
-    """Yield the index of each row, and what `program` computes of it, as NumPy arrays.
+    """Yield the index of each row, and what `program` computes for it, as NumPy arrays.
 
-    Rows come in batches of similar length, so not in their own order.
+    Rows are batched by length, so they are not yielded in their own order.
     """
     longest = config.max_position_embeddings
     for batch in tokenized_batches(tokenized, batch_size, longest):

@@ -29,13 +29,13 @@ from bert_jax.tasks.tables import (
 _CHUNK_LINES = 1024
 """The number of lines in memory at a time."""
 _MAX_LINE_BYTES = 1 << 24
-"""A limit, so that a file without line ends does not fill the memory."""
+"""A limit, because a file without line ends would fill the memory."""
 
 
 def prediction_lines(
     checkpoint: str, source: str, data: ExamplesConfig, batch_size: int
 ) -> Iterator[str]:
-    """Yield a line of JSON for each row of `source`, in order, with its `id` if any.
+    """Yield a line of JSON for each row of `source`, in order, with the row's `id`.
 
     Args:
         data: defines how rows are read, as for fine-tuning.
@@ -118,8 +118,8 @@ def read_lines(source: str) -> Iterator[str]:
             where = f"{name}, line {line_number + 1}"
             if len(line) > _MAX_LINE_BYTES:
                 raise ValueError(
-                    f"{where} has more than {_MAX_LINE_BYTES:,} bytes; write a text a "
-                    "line, each shorter than that."
+                    f"{where} has more than {_MAX_LINE_BYTES:,} bytes; write one text "
+                    "per line, each shorter than that."
                 )
             text = decode(line, where, offset)
             text = text if offset else text.removeprefix("\ufeff")

@@ -1,4 +1,4 @@
-"""Training of any task in a workdir: `fit`, and the end of `pretrain`, `finetune`."""
+"""Train any task in a workdir: `fit`, and what `pretrain` and `finetune` share."""
 
 import contextlib
 import dataclasses
@@ -62,7 +62,7 @@ def fit(
         The scores over the validation rows after the last step.
 
     Raises:
-        ValueError: the workdir is of another configuration, or the task does not
+        ValueError: the workdir belongs to another configuration, or the task does not
             compute what its `objective` names.
         InterruptedRun: a signal stopped the run, with a complete checkpoint.
         DivergedRun: gradients stayed non-finite.

@@ -47,7 +47,7 @@ def resolve(config: PretrainConfig, dataset: Dataset) -> PretrainConfig:
     """Return the configuration, completed by what the dataset defines.
 
     Raises:
-        ValueError: the two do not fit; names both values, and the remedy.
+        ValueError: the two do not fit; the message names both values and the remedy.
     """
     for name, actual in dataset_values(dataset).items():
         section, field = name.split(".")
@@ -102,7 +102,8 @@ def pretrain(
         those of predicting each token by its frequency.
 
     Raises:
-        ValueError: something does not fit; one line says what.
+        ValueError: dataset, configuration and workdir do not fit together; the message
+            names what differs.
         InterruptedRun: a signal stopped the run, with a complete checkpoint.
         DivergedRun: gradients stayed non-finite.
     """
@@ -138,7 +139,7 @@ def dry_run(
     """Yield lines that describe what `pretrain` would do; nothing is trained.
 
     Args:
-        devices: compile the step for so many devices, and report its memory; 0: no.
+        devices: compile the step for this many devices, and report its memory; 0: no.
         memory_gib: the memory of each device; if it is too little, report what would
             fit. 0: unknown.
         extend: as `pretrain`.

@@ -39,7 +39,7 @@ class Run:
     name: str
     """The name of its directory."""
     setting: str
-    """The same for runs that differ by the seed alone."""
+    """The same for runs that differ only by the seed."""
     config: FinetuneConfig
 
 
@@ -115,7 +115,7 @@ def read_runs(root: epath.Path, config: FinetuneConfig) -> list[JsonObject]:
     """Return the finished runs.
 
     Raises:
-        ValueError: they are of another configuration, or the file is damaged.
+        ValueError: they have another configuration, or the file is damaged.
     """
     if not (root / RUNS).exists():
         return []

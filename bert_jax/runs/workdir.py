@@ -103,7 +103,7 @@ def check_workdir(
         The fields that `extend` changes.
 
     Raises:
-        ValueError: names what differs, and the remedies.
+        ValueError: the message names what differs, and the remedies.
     """
     if resume is None:
         return []
@@ -119,7 +119,7 @@ def check_workdir(
     if config.num_steps < resume.step:
         raise ValueError(
             f"num_steps={config.num_steps} but {workdir} is at step {resume.step} "
-            "already; --extend takes at least as many."
+            "already; give at least as many."
         )
     return changed
 
@@ -133,8 +133,8 @@ def _extend_hint(refused: list[JsonObject], workdir: epath.Path) -> str:
     if any(change["field"] not in EXTENDABLE for change in refused):
         return ""
     return (
-        "; to go on with this run and these values, pass --extend; to begin a run of "
-        f"its own from it, --init-from {workdir} --keep-optimizer with a new --workdir"
+        "; to continue this run with these values, pass --extend; to start a separate "
+        f"run, --init-from {workdir} --keep-optimizer with a new --workdir"
     )
 
 

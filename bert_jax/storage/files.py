@@ -65,7 +65,7 @@ def read_json(path: epath.Path, remedy: str) -> Any:
     try:
         return json.loads(content, object_pairs_hook=object_of_unique_keys)
     except RecursionError:
-        problem = "it nests too deep"
+        problem = "it is nested too deep"
     except ValueError as error:
         problem = str(error)
     raise ValueError(f"{path} is not JSON that can be read: {problem}; {remedy}.")
@@ -75,7 +75,7 @@ def read_json_object(path: epath.Path, remedy: str) -> JsonObject:
     """Return the JSON object in a file; arguments and errors as for `read_json`."""
     values = read_json(path, remedy)
     if not isinstance(values, dict):
-        raise ValueError(f"{path} holds {values!r:.40}, and no JSON object; {remedy}.")
+        raise ValueError(f"{path} holds {values!r:.40}, not a JSON object; {remedy}.")
     return values
 
 
@@ -171,7 +171,7 @@ def write_json(values: object, path: epath.Path) -> None:
 
 
 def require_writable(directory: str | os.PathLike[str]) -> None:
-    """Refuse an output directory that cannot be made or written to; leaves no trace.
+    """Refuse an output directory that cannot be made or written to; write nothing.
 
     Raises:
         ValueError: it, or one of its parents, is a file.

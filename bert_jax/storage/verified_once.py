@@ -47,7 +47,7 @@ def verify_once(root: epath.Path, entries: list[JsonObject]) -> None:
 
 
 def record_verified(root: epath.Path, entries: list[JsonObject]) -> None:
-    """Record files in the cache directory as verified now; no one else writes them."""
+    """Record files as verified now; no other process may be writing them."""
     with _locked_record(root) as record:
         if record is not None:
             _write(record, _file_states(root, entries))

@@ -23,7 +23,7 @@ PUBLISHED = (
     ("train.jsonl", "validation.jsonl", "test.jsonl"),
     ("full_data.tsv", "", ""),
 )
-"""Of SWAG, JSON lines and CODAH: the training, validation and test file."""
+"""The training, validation and test file of SWAG, of JSON lines, and of CODAH."""
 
 _ENDING = re.compile("ending[0-9]+")
 _CODAH_FIELDS = "category, question, four answers, number of the right one"

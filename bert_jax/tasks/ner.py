@@ -140,7 +140,7 @@ class TokenClassificationTask(FinetuningTask):
         }
 
     def predict(self, outputs: SplitOutputs) -> list[Prediction]:
-        """Return `tags`, one of the model's a word, and the `entities` that they form.
+        """Return the `tags` of the words, and the `entities` that they form.
 
         An entity is {type, text, start, end, score}: its first word and the one after
         its last, or for plain text its characters; the score is the mean probability of

@@ -39,7 +39,7 @@ _JSON_TYPES = {
 def read(path: str, config: ExamplesConfig) -> list[SquadExample]:
     """Return the questions of a file, or of a split of the directory `config.path`.
 
-    An answer whose text is not at its offset is no error: see `SquadExample.misplaced`.
+    An answer whose text is not at its offset is accepted: see `SquadExample.misplaced`.
 
     Raises:
         FileNotFoundError: there is no such file.

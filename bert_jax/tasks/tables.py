@@ -74,7 +74,7 @@ def read_text(path: Path) -> str:
 
 
 def read_table(name: str) -> list[TableRow]:
-    """Return the rows of a table with a header, or of JSON objects, one a line.
+    """Return the rows of a table with a header, or of JSON objects, one per line.
 
     Fields of a .csv file may be quoted (RFC 4180). In a .tsv file, quotes are ordinary
     characters.
@@ -214,7 +214,7 @@ def column_names(names: Iterable[str]) -> str:
 
 
 def missing_column_message(where: str, column: str, columns: Iterable[str]) -> str:
-    """Return a message with the columns there are, and the one that may be meant."""
+    """Return a message with the existing columns, and the one that may be meant."""
     names, message = list(columns), f"{where} has no {column_names([column])}"
     if names:
         message += f"; its columns are {column_names(names)}"

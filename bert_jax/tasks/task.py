@@ -22,16 +22,16 @@ Counts = dict[str, Float[Array, ""]]
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """What was computed over the validation rows."""
+    """The means and outputs of the validation rows."""
 
     means: dict[str, float]
     """The mean of each of the sums of `Task.evaluate`, and `loss`."""
     outputs: list[Batch]
-    """The outputs of `Task.evaluate` of each batch."""
+    """The outputs of `Task.evaluate` for each batch."""
 
 
 class Task(abc.ABC):
-    """Batches, and what is computed of them. No task calls jit or names a mesh.
+    """Batches, and what is computed from them. No task calls jit or names a mesh.
 
     The loop minimises the sum of the means of `objective`, over the global batch.
     """
@@ -83,9 +83,10 @@ class Task(abc.ABC):
     def evaluate(
         self, params: Params, batch: DeviceBatch
     ) -> tuple[Sums, dict[str, jax.Array]]:
-        """Return the sums over validation rows, without dropout or random masking.
+        """Return sums over validation rows, and the outputs that `score` needs.
 
-        And the outputs that `score` needs of each row; {} if it needs none.
+        There is no dropout and no random masking. The first axis of every output is the
+        row; {} if `score` needs none.
         """
 
     def evaluation_batches(self) -> Iterator[Batch]:
@@ -97,7 +98,7 @@ class Task(abc.ABC):
         return evaluation.means
 
     def selection_score(self, scores: dict[str, float]) -> float:
-        """Return what the best checkpoint has most of; by default minus the loss."""
+        """Return the number that is highest at the best step; default: minus loss."""
         return -scores["loss"]
 
     def num_tokens(self, batch: Batch) -> int:
@@ -105,6 +106,6 @@ class Task(abc.ABC):
         return int(batch["end"].max(axis=1).sum(dtype=np.int64))
 
     def flops(self, batch: Batch) -> float:
-        """Return the model FLOPs of all hosts' step, by one's shard; 0: not known."""
+        """Return the model FLOPs of a step on all hosts, by one's shard; 0: unknown."""
         del batch
         return 0.0

@@ -73,9 +73,9 @@ def all_reduce_gradients(grads: Params, partitions: PyTree) -> Params:
     return jax.tree.unflatten(structure, leaves)
 
 
-def split_microbatches(values: PyTree, number: int) -> PyTree:
-    """Reshape each array's rows [B, …] to [number, B / number, …]."""
-    return jax.tree.map(lambda x: x.reshape(number, -1, *x.shape[1:]), values)
+def split_microbatches(values: PyTree, microbatches: int) -> PyTree:
+    """Reshape each array's rows [B, …] to [microbatches, B / microbatches, …]."""
+    return jax.tree.map(lambda x: x.reshape(microbatches, -1, *x.shape[1:]), values)
 
 
 def make_gradient(
@@ -90,8 +90,8 @@ def make_gradient(
     Args:
         freeze: stops the gradient of frozen parameters.
         partitions: of each parameter, by the table of `distributed/mesh.py`.
-        microbatches: parts that each device processes its rows in; each part on each
-            device has dropout of its own.
+        microbatches: the number of parts in which each device processes its rows; each
+            part on each device has dropout of its own.
     """
     partitions = gather_specs(partitions, mesh)
 

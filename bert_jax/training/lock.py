@@ -43,7 +43,7 @@ def process_start(pid: int) -> str:
 
 
 def this_process() -> JsonObject:
-    """An identification of this process that is unique among all hosts."""
+    """Values that identify this process uniquely among all hosts."""
     namespace = ""
     with contextlib.suppress(OSError):
         namespace = os.readlink("/proc/self/ns/pid")
@@ -95,7 +95,7 @@ class RunLock:
         self._thread = threading.Thread(target=self._keep_renewing, daemon=True)
 
     def acquire(self) -> None:
-        """Take the lock; if an owner on another host may have ended, wait and see.
+        """Take the lock; if the owner is on another host, wait for a renewal first.
 
         Raises:
             ValueError: another run holds it.
@@ -145,7 +145,7 @@ class RunLock:
             if self._path.exists():
                 return False
             self._path.write_text(self._content())
-            time.sleep(1.0)  # if two processes write at once, the last one has it
+            time.sleep(1.0)  # if two processes write at once, the last one owns it
             owner = self._read()
             return owner is not None and self._owns(owner)
         try:

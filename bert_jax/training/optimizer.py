@@ -70,10 +70,10 @@ def by_layer(config: OptimizerConfig) -> optax.GradientTransformation:
 def adam(config: OptimizerConfig) -> optax.GradientTransformationExtraArgs:
     """Clip by global norm, then take Adam's direction (Kingma & Ba 2015, Alg. 1).
 
-    The same as optax's two transformations in a row, with their state. A non-finite
-    gradient leaves the moments as they are where they are computed: choosing between
-    old and new ones later costs a copy. Nor is the clipped gradient stored. A CPU takes
-    less than half the time.
+    The same as optax's two transformations in sequence, with their state, in less than
+    half the time on a CPU. On a non-finite gradient the moments keep their old values;
+    this is decided where they are computed, because a later choice would cost a copy.
+    The clipped gradient is not stored either.
     """
 
     def init(params: Params) -> optax.ScaleByAdamState:
@@ -186,7 +186,7 @@ class Optimizer:
         return rate
 
     def freeze(self, params: Params) -> Params:
-        """Return `params` with the frozen layers' as constants, without gradient."""
+        """Return `params` with those of frozen layers as constants without gradient."""
         frozen = self.config.frozen_layers
         if not frozen:
             return params

@@ -16,7 +16,7 @@ PROFILE = "profile"
 class Profile:
     """Traces the steps of `config.profile_steps`, on the primary process only.
 
-    Use it in `with`: if the run ends among those steps, the trace has those before.
+    Use it in `with`: if the run ends during those steps, the trace has those before.
     """
 
     def __init__(self, config: RunConfig, workdir: epath.Path, step: int) -> None:

@@ -153,7 +153,7 @@ class Report:
         with contextlib.suppress(OSError):  # the run has raised it already
             upload = self.flush()
             if upload is not None and (error := upload.exception()) is not None:
-                self.say(f"{METRICS} could not be uploaded to the end: {error}")
+                self.say(f"{METRICS} could not be uploaded completely: {error}")
         for file in (self._metrics, self._examples, self._tensorboard):
             if file is not None:
                 with contextlib.suppress(OSError):
@@ -185,9 +185,7 @@ class Report:
         problem = self._tensorboard.problem if self._tensorboard else ""
         if problem and not self._problem_reported:
             self._problem_reported = True
-            self.say(
-                f"TensorBoard gets no more points: {problem}. {METRICS} is unaffected."
-            )
+            self.say(f"TensorBoard stops here: {problem}. {METRICS} is not affected.")
 
     def write_examples(self, step: int, rows: np.ndarray) -> None:
         """Write the row numbers of the batch of `step`."""

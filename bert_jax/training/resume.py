@@ -22,7 +22,7 @@ from bert_jax.storage.manifest import MANIFEST
 from bert_jax.terminal.messages import say
 
 DAMAGED = ".damaged"
-"""Suffix of the directory of a damaged step that was passed over."""
+"""Suffix of the directory of a damaged step that was skipped."""
 HISTORY = "history"
 """The key of the history of a run in its config.json."""
 
@@ -81,7 +81,7 @@ def find_resume_on_all(workdir: epath.Path) -> Resume | None:
 
 
 def clear_newer_steps(workdir: epath.Path, resume: Resume | None) -> None:
-    """Clear the way for checkpoints that the run will write again.
+    """Rename or remove steps after the one to resume from; the run writes them again.
 
     Damaged ones are renamed. Incomplete ones and leftovers of removals are removed.
     """

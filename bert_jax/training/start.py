@@ -18,7 +18,7 @@ from bert_jax.distributed.mesh import KeyPath, path_name, tree_shardings
 from bert_jax.tasks.task import Task
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.resume import Resume
-from bert_jax.training.state import TrainState, initial_state
+from bert_jax.training.state import TrainState, initial_state, with_shardings
 
 InitSource: TypeAlias = epath.Path | Params
 """Where a new run takes its initial values from.
@@ -53,7 +53,7 @@ def _require_init_source(
     if resume is None and source is None and not is_random:
         raise RuntimeError(
             f"init_from={config.init_from} was not loaded, and the run has no "
-            "checkpoint of its own; it would begin with random parameters."
+            "checkpoint of its own; it would start with random parameters."
         )
 
 
@@ -80,13 +80,7 @@ def starting_state(
     seed = np.uint32(config.seed)  # an array: all seeds share a compiled program
     shapes = jax.eval_shape(new_state, seed)
     shardings = tree_shardings(mesh, shapes)
-    target = jax.tree.map(
-        lambda leaf, sharding: jax.ShapeDtypeStruct(
-            leaf.shape, leaf.dtype, sharding=sharding
-        ),
-        shapes,
-        shardings,
-    )
+    target = with_shardings(shapes, shardings)
     target_rest = serialization.to_state_dict(target)
     target_params = target_rest.pop("params")
     if resume is not None:

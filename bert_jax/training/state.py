@@ -16,7 +16,7 @@ from bert_jax.training.optimizer import Optimizer
 class TrainState:
     """The arrays of a training run; a checkpoint saves all of them.
 
-    The fields are PyTree because shapes and shardings use the same tree.
+    The fields are of type PyTree, because trees of shapes or shardings use them too.
     """
 
     step: PyTree
@@ -60,6 +60,17 @@ def initial_state(
         opt_state=optimizer.init(params),
         key=jax.random.key_data(base_key),
         skipped_in_a_row=jnp.zeros((), jnp.int32),
+    )
+
+
+def with_shardings(tree: PyTree, shardings: PyTree) -> PyTree:
+    """Return the shape, dtype and sharding of every array."""
+    return jax.tree.map(
+        lambda leaf, sharding: jax.ShapeDtypeStruct(
+            leaf.shape, leaf.dtype, sharding=sharding
+        ),
+        tree,
+        shardings,
     )
 
 

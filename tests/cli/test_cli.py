@@ -206,7 +206,7 @@ def test_refused_options(arguments, message, capsys, tmp_path, monkeypatch):
     [
         ("config = 3", "must bind the name config to a PretrainConfig"),
         ("1 / 0", "fails: ZeroDivisionError"),
-        ("import sys; sys.exit(0)", "fails: SystemExit: 0; mend it"),
+        ("import sys; sys.exit(0)", "fails: SystemExit: 0; correct it"),
         ("raise BaseException('stop')", "fails: BaseException: stop"),
     ],
 )

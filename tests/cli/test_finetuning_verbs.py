@@ -238,7 +238,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (
             "a.jsonl",
             b'{"text": "a", "mark": "judge"}\n{"text": "b"}',
-            "a.jsonl, line 2 has no label, and other rows have",
+            "a.jsonl, line 2 has no label, but other rows have",
         ),
         (
             "a.jsonl",

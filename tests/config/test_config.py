@@ -243,15 +243,15 @@ def test_every_task_of_the_paper_has_its_numbers(name):
             lambda: ExamplesConfig(text_columns=("a", "b", "c")),
             "text_columns names 3 columns; BERT takes one text or a pair",
         ),
-        (lambda: ExamplesConfig(labels=("a", " ")), "labels names ' '; a class's name"),
-        (lambda: BertConfig(labels=("a", "b", "a")), "labels names 'a' twice, as cl"),
+        (lambda: ExamplesConfig(labels=("a", " ")), "labels has ' '; a class name"),
+        (lambda: BertConfig(labels=("a", "b", "a")), "labels has 'a' twice, as cl"),
         (
             lambda: ExamplesConfig(labels=("a", "a")),
-            "labels names 'a' twice, as classes 0 and 1",
+            "labels has 'a' twice, as classes 0 and 1",
         ),
         (
             lambda: ExamplesConfig(path="d", validation="f"),
-            "path=d is given beside files; give either",
+            "path=d and files are both given; give only one",
         ),
         (lambda: FinetuneConfig(num_epochs=0.0), "num_epochs=0.0 must be"),
         (

@@ -302,7 +302,7 @@ def test_a_signal_to_one_process_stops_all_at_one_step(two):
         said = two.output(process, "err")
         assert said.count("Stopped by SIGTERM at step 5, with a checkpoint") == 1
     # No other checkpoint is due there.
-    assert two.output(0).count("Going on from the checkpoint at step 5.") == 1
+    assert two.output(0).count("Resuming from the checkpoint at step 5.") == 1
 
 
 def test_fine_tuning_on_two_processes_gives_the_scores_of_one(

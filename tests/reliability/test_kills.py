@@ -62,7 +62,7 @@ def chain(
             assert code == 0, (moment, process.complained()[-2000:])
             return hits, True
         if whole and "Going on" in process.said():
-            assert f"Going on from the checkpoint at step {whole}." in process.said()
+            assert f"Resuming from the checkpoint at step {whole}." in process.said()
         hits.append(moments.state_of(workdir))
         whole = check_killed(workdir, whole)
     return hits, False

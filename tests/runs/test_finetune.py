@@ -226,7 +226,7 @@ def test_a_killed_run_goes_on_bit_identically(uninterrupted, config, tmp_path, c
     killed = subprocess.run([*command, str(tmp_path)], capture_output=True, timeout=300)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()[-2000:]
     finetune(config, tmp_path)
-    assert "Going on from the checkpoint at step 24" in capsys.readouterr().out
+    assert "Resuming from the checkpoint at step 24" in capsys.readouterr().out
     assert_same_run(uninterrupted[0], tmp_path)
 
 

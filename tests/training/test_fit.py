@@ -207,7 +207,7 @@ def test_a_killed_run_goes_on_bit_identically(whole, small_config, tmp_path, cap
     assert text.endswith('{"step": 8, "spl')
     assert latest_verified_step(epath.Path(tmp_path) / "checkpoints") == (4, [])
     pretrain(small_config, tmp_path)
-    assert "Going on from the checkpoint at step 4" in capsys.readouterr().out
+    assert "Resuming from the checkpoint at step 4" in capsys.readouterr().out
     assert_same_run(whole, tmp_path)
 
 
@@ -223,7 +223,7 @@ def test_a_damaged_newest_checkpoint_is_passed_over(
     content = bytearray(target.read_bytes())
     content[len(content) // 2] ^= 1
     target.write_bytes(content)
-    with pytest.warns(UserWarning, match="Passed over a newer checkpoint: .*sha256"):
+    with pytest.warns(UserWarning, match="Skipped a newer checkpoint: .*sha256"):
         bert_jax.load(workdir)
     with pytest.raises(DamagedError, match="another sha256"):
         bert_jax.load(workdir / "checkpoints" / "10")
