@@ -23,9 +23,12 @@ if TYPE_CHECKING:  # `as` marks a name as public
     from bert_jax.data.prepare import prepare as prepare
     from bert_jax.data.records import open_dataset as open_dataset
     from bert_jax.data.vocabulary import train_vocabulary as train_vocabulary
+    from bert_jax.distributed.mesh import host_shard as host_shard
+    from bert_jax.distributed.mesh import make_mesh as make_mesh
     from bert_jax.inference.evaluation import evaluate as evaluate
     from bert_jax.inference.predictor import Predictor as Predictor
     from bert_jax.inference.predictor import load as load
+    from bert_jax.masking.batch import mask_by_row as mask_by_row
     from bert_jax.masking.batch import mask_tokens as mask_tokens
     from bert_jax.model.bert import Bert as Bert
     from bert_jax.model.bert import compute as compute
@@ -52,7 +55,8 @@ _NAMES = {
     "data.vocabulary": "train_vocabulary",
     "inference.evaluation": "evaluate",
     "inference.predictor": "Predictor load",
-    "masking.batch": "mask_tokens",
+    "distributed.mesh": "host_shard make_mesh",
+    "masking.batch": "mask_by_row mask_tokens",
     "model.bert": "Bert compute init_params",
     "model.encoder": "Encoder",
     "model.inputs": "Inputs",

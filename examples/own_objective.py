@@ -27,7 +27,7 @@ class ReplacedTokens(bert_jax.Task):
         return bert_jax.init_params(self.model, key)
 
     def corrupt(self, batch, key):
-        inputs = bert_jax.mask_tokens(key, batch, self.masking).inputs
+        inputs = bert_jax.mask_by_row(key, batch, self.masking).inputs
         return inputs, (inputs.input_ids != batch["tokens"]).astype(jnp.int32)
 
     def count(self, batch):

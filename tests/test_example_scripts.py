@@ -4,7 +4,11 @@ import importlib.util
 import types
 from pathlib import Path
 
+import jax
+import numpy as np
 import pytest
+
+import bert_jax
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -36,3 +40,26 @@ def test_an_objective_of_ones_own_is_trained_and_resumed(dataset, tmp_path):
     assert (tmp_path / "run" / "checkpoints" / "4" / "manifest.json").exists()
     again = example.main(str(dataset.path), tmp_path / "run", 4)
     assert again == scores, "the finished run is not trained again"
+
+
+def test_a_run_of_ones_own_that_never_evaluates_is_refused(dataset, tmp_path):
+    example = load("own_objective")
+    config = bert_jax.RunConfig(eval_every=0)
+    task = example.ReplacedTokens(dataset, config)
+    with pytest.raises(ValueError, match="eval_every=0 must be"):
+        bert_jax.fit(task, config, tmp_path, dataset.tokenizer)
+
+
+def test_a_mask_does_not_depend_on_the_rows_beside_it(dataset):
+    """So that devices, which each hold some of the rows, mask them alike."""
+    tokenizer = dataset.tokenizer
+    ids = {"mask_token_id": tokenizer.mask_id, "vocab_size": tokenizer.vocab_size}
+    masking = bert_jax.MaskingConfig(**ids)
+    batch = bert_jax.DatasetBatches(dataset, 8, seed=0).training(0)
+    half = {name: values[4:] for name, values in batch.items()}
+    key = jax.random.key(0)
+    one, other = (
+        bert_jax.mask_by_row(key, jax.device_put(rows), masking)
+        for rows in (batch, half)
+    )
+    np.testing.assert_array_equal(one.inputs.input_ids[4:], other.inputs.input_ids)

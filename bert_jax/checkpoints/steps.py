@@ -142,6 +142,8 @@ def best_verified_step(
             if step != verified:
                 verify_checkpoint(directory / str(step))
             return step, problems
+        except FileNotFoundError:  # removed meanwhile by a run that goes on
+            continue
         except DamagedError as error:
             problems.append(str(error))
     return latest_verified_step(directory)

@@ -87,6 +87,10 @@ class ExamplesConfig:
             "or a pair.",
         )
         require_class_names(self.labels)
+        require(
+            bool(self.label_separator),
+            "label_separator is empty; name the character between classes, such as |.",
+        )
         files = bool(self.train or self.validation)
         require(
             not (self.path and files),

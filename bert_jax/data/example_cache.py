@@ -3,7 +3,7 @@
 import contextlib
 import hashlib
 import json
-import os
+import secrets
 from collections.abc import Callable
 from typing import Any
 
@@ -41,7 +41,7 @@ def cached_examples(
     for group in _GROUPS:
         for name, values in getattr(examples, group).items():
             arrays[f"{group}/{name}"] = values
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
     with temporary.open("wb") as file:
         np.savez(file, choices=np.array(examples.choices), **arrays)
     temporary.replace(path)

@@ -152,3 +152,23 @@ def mask_tokens(
         labels=labels,
         weights=used.astype(jnp.float32),
     )
+
+
+def mask_by_row(
+    key: PRNGKey,
+    batch: dict[str, Array],
+    masking: MaskingConfig,
+    continues_word: VocabularyTable | None = None,
+) -> MaskedBatch:
+    """Mask each row by a key folded from its number `row`.
+
+    A row's mask does not depend on its neighbours, so that each device masks its own.
+    """
+
+    def mask_one(row: dict[str, Array]) -> MaskedBatch:
+        one = {name: values[None] for name, values in row.items()}
+        row_key = jax.random.fold_in(key, row["row"])
+        masked = mask_tokens(row_key, one, masking, continues_word)
+        return jax.tree.map(lambda values: values[0], masked)
+
+    return jax.vmap(mask_one)(batch)

@@ -9,6 +9,7 @@ from etils import epath
 from jax.sharding import Mesh
 
 from bert_jax.config import RunConfig
+from bert_jax.config.checks import require_positive
 from bert_jax.distributed.collectives import (
     broadcast_from_primary,
     raise_on_all_processes,
@@ -54,7 +55,8 @@ def fit(
     """Train a task of your own in `workdir`; the same call again resumes it.
 
     Args:
-        task: an object of your own subclass of `Task`.
+        task: an object of your own subclass of `Task`. On several hosts its batches are
+            this host's shard: `DatasetBatches` takes what `host_shard` returns.
         config: the steps, optimizer, mesh, logging and checkpoints of the run.
         tokenizer: saved with each checkpoint.
 
@@ -67,6 +69,7 @@ def fit(
         InterruptedRun: a signal stopped the run, with a complete checkpoint.
         DivergedRun: gradients stayed non-finite.
     """
+    require_positive(config, "num_steps", "eval_every", "checkpoint_every")
     with locked_workdir(workdir) as run:
         with raise_on_all_processes():
             mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)

@@ -49,7 +49,9 @@ def grid(config: FinetuneConfig, seeds: int, sweep: bool) -> Iterator[Run]:
         (config.optimizer.peak_learning_rate, config.batch_size, config.num_epochs)
     ]
     if sweep:
-        settings = list(itertools.product(LEARNING_RATES, BATCH_SIZES, NUM_EPOCHS))
+        # With num_steps the number of epochs has no effect.
+        choices = (config.num_epochs,) if config.num_steps else NUM_EPOCHS
+        settings = list(itertools.product(LEARNING_RATES, BATCH_SIZES, choices))
     for rate, batch_size, epochs in settings:
         setting = f"rate {rate:g}, batch {batch_size}, epochs {epochs:g}"
         for seed in range(config.seed, config.seed + seeds):

@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import json
 import os
+import secrets
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -94,6 +95,6 @@ def _read(record: Path) -> _FileStates | None:
 
 def _write(record: Path, states: _FileStates) -> None:
     with contextlib.suppress(OSError):  # without a record the files are hashed again
-        temporary = record.with_name(f"{record.name}.{os.getpid()}")
+        temporary = record.with_name(f"{record.name}.{secrets.token_hex(8)}")
         temporary.write_text(json.dumps(states))
         temporary.replace(record)

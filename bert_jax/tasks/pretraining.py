@@ -17,7 +17,7 @@ from bert_jax.config.model import Params
 from bert_jax.data.batches import DatasetBatches
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.records import Dataset
-from bert_jax.masking.batch import MaskedBatch, mask_tokens
+from bert_jax.masking.batch import MaskedBatch, mask_by_row
 from bert_jax.model.bert import compute, init_params
 from bert_jax.model.flops import pretraining_flops
 from bert_jax.model.losses import accuracy, cross_entropy
@@ -64,26 +64,6 @@ def continues_word_table(
 ) -> Bool[np.ndarray, " V"] | None:
     """Return which tokens continue a word, if the masking unit needs it."""
     return None if masking.unit == "token" else dataset.tokenizer.continues_word
-
-
-def mask_by_row(
-    key: Key[Array, ""],
-    batch: DeviceBatch,
-    masking: MaskingConfig,
-    continues_word: Bool[np.ndarray, " V"] | None = None,
-) -> MaskedBatch:
-    """Mask each row by a key folded from its number `row`.
-
-    A row's mask does not depend on its neighbours, so that each device masks its own.
-    """
-
-    def mask_one(row: DeviceBatch) -> MaskedBatch:
-        one = {name: values[None] for name, values in row.items()}
-        row_key = jax.random.fold_in(key, row["row"])
-        masked = mask_tokens(row_key, one, masking, continues_word)
-        return jax.tree.map(lambda values: values[0], masked)
-
-    return jax.vmap(mask_one)(batch)
 
 
 def mask_for_evaluation(

@@ -37,6 +37,7 @@ ROOT = Path(__file__).parents[2]
     ("build", "message"),
     [
         (lambda: BertConfig(hidden_size=100), "hidden_size=100 is not a multiple.*108"),
+        (lambda: ExamplesConfig(label_separator=""), "label_separator is empty; name"),
         (
             lambda: BertConfig(vocab_size=-1),
             "vocab_size=-1 must be",

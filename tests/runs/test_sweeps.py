@@ -12,7 +12,13 @@ import bert_jax
 from bert_jax.cli.main import main
 from bert_jax.config import ExamplesConfig, FinetuneConfig, MeshConfig, OptimizerConfig
 from bert_jax.runs import sweeps
-from bert_jax.runs.sweeps import finetune_runs, grid, runs_table
+from bert_jax.runs.sweeps import (
+    BATCH_SIZES,
+    LEARNING_RATES,
+    finetune_runs,
+    grid,
+    runs_table,
+)
 
 SCORES = {0: 0.5, 1: 0.75, 2: 0.25}
 
@@ -119,3 +125,10 @@ def test_a_config_keeps_its_data(table, pretrained, tmp_path):
         for run in runs
     ]
     assert seeds == [0, 1]
+
+
+def test_a_sweep_of_steps_trains_each_setting_once():
+    config = FinetuneConfig(num_steps=100)
+    runs = list(grid(config, seeds=1, sweep=True))
+    assert len(runs) == len(LEARNING_RATES) * len(BATCH_SIZES)
+    assert {run.config.num_epochs for run in runs} == {config.num_epochs}

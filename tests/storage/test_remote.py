@@ -5,6 +5,7 @@ import json
 import shutil
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import jax
 import numpy as np
@@ -77,8 +78,14 @@ def test_a_report_is_there_after_each_flush(buckets):
 
 def test_checkpoints_go_there_and_not_into_a_folder_of_that_name(monkeypatch, tmp_path):
     asked = []
+    manager = mock.create_autospec(ocp.CheckpointManager, instance=True)
+
+    def record(directory: epath.Path) -> object:
+        asked.append(directory)
+        return manager
+
     monkeypatch.setattr(
-        ocp, "CheckpointManager", lambda directory, options: asked.append(directory)
+        ocp, "CheckpointManager", lambda directory, options: record(directory)
     )
     monkeypatch.chdir(tmp_path)
     for name in ("gs://bucket/run", "runs/a", "/runs/b"):
