@@ -7,14 +7,8 @@ from pathlib import Path
 
 import moments
 import pytest
-from runs import (
-    assert_identical,
-    latest_verified_step,
-    run,
-    saves_often,
-    started,
-    write_config,
-)
+from run_helpers import assert_same_run, latest_verified_step, write_config
+from runs import run, saves_often, started
 
 from bert_jax.config import (
     ExamplesConfig,
@@ -120,7 +114,7 @@ def test_A1_killed_in_its_first_save(
         moment = MOMENTS[number % len(MOMENTS)]
         workdir, hit = killed_in_its_first_save(arguments, folder, moment, dice)
         run([*arguments, str(workdir)], folder / "end")
-        assert_identical(workdir, never_stopped)
+        assert_same_run(workdir, never_stopped)
         hits.append(hit)
     told = ", ".join(f"{hits.count(hit)} {hit}" for hit in sorted(set(hits)))
     record_row("SIGKILL in the first save, --init-from", kills, "bit-identical", told)

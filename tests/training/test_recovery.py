@@ -17,6 +17,7 @@ import jax
 import numpy as np
 import pytest
 from etils import epath
+from run_helpers import assert_same_run, logged_lines, write_config
 
 import bert_jax
 from bert_jax.checkpoints.manager import Checkpoints
@@ -36,37 +37,6 @@ from bert_jax.tasks.pretraining import PretrainingTask
 from bert_jax.training.lock import LOCK, RunLock, run_lock, this_process
 from bert_jax.training.loop import fit
 from bert_jax.training.watchdog import Watchdog
-
-
-def whole_step(workdir: Path) -> int | None:
-    return latest_verified_step(epath.Path(workdir) / "checkpoints")[0]
-
-
-def params(workdir: Path) -> list[np.ndarray]:
-    place = epath.Path(workdir) / "checkpoints" / str(whole_step(workdir))
-    return jax.tree.leaves(read_params(place))
-
-
-def metrics(workdir: Path) -> list[dict[str, Any]]:
-    lines = (workdir / "metrics.jsonl").read_text().splitlines()
-    rates = ("tokens_per_second", "data_wait", "mfu")
-    return [{k: v for k, v in json.loads(x).items() if k not in rates} for x in lines]
-
-
-def assert_same_end(one: Path, other: Path) -> None:
-    assert metrics(one) == metrics(other)
-    for a, b in zip(params(one), params(other), strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
-@pytest.fixture(scope="module")
-def pretrained(
-    small_config: PretrainConfig, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    """The small run, never stopped, compiled as those that are compared with it."""
-    workdir = tmp_path_factory.mktemp("whole") / "run"
-    pretrain(small_config, workdir)
-    return workdir
 
 
 @pytest.fixture(scope="module")
@@ -97,8 +67,8 @@ def test_a_run_killed_in_its_first_save_takes_its_source_again(second_phase, tmp
     shutil.copytree(over, workdir)
     (workdir / "checkpoints" / "14" / "manifest.json").unlink()
     pretrain(config, workdir)
-    assert [line["step"] for line in metrics(workdir)][0] == 11
-    assert_same_end(workdir, over)
+    assert [line["step"] for line in logged_lines(workdir)][0] == 11
+    assert_same_run(workdir, over)
 
 
 def test_a_run_with_a_source_begins_with_nothing_else(second_phase, dataset, tmp_path):
@@ -119,7 +89,7 @@ def test_the_workdirs_config_may_be_lost(pretrained, small_config, tmp_path, cap
         pretrain(small_config, workdir)
     (workdir / "config.json").unlink()
     pretrain(small_config, workdir)
-    assert_same_end(workdir, pretrained)
+    assert_same_run(workdir, pretrained)
 
 
 def test_a_manifest_with_a_flipped_key_is_passed_over(
@@ -132,7 +102,7 @@ def test_a_manifest_with_a_flipped_key_is_passed_over(
     with pytest.warns(UserWarning, match="10/manifest.json differs from its own check"):
         bert_jax.load(workdir)
     pretrain(small_config, workdir)
-    assert_same_end(workdir, pretrained)
+    assert_same_run(workdir, pretrained)
     # What was passed over is put aside, not removed.
     assert (workdir / "checkpoints" / "10.damaged" / "state").exists()
 
@@ -156,7 +126,7 @@ def test_metrics_of_version_0_1_0_do_not_stop_a_run(
         (folder / "metrics").write_text(content)
     shutil.rmtree(workdir / "checkpoints" / "10")
     pretrain(small_config, workdir)
-    assert_same_end(workdir, pretrained)
+    assert_same_run(workdir, pretrained)
 
 
 def test_a_nan_score_is_never_best(pretrained, tmp_path):
@@ -174,7 +144,7 @@ def test_a_finished_run_returns_its_line(pretrained, small_config, tmp_path, cap
     shutil.copytree(pretrained, workdir)
     before = (workdir / "checkpoints" / "10" / "manifest.json").stat().st_mtime_ns
     scores = pretrain(small_config, workdir)
-    assert scores["loss"] == metrics(workdir)[-1]["loss"]
+    assert scores["loss"] == logged_lines(workdir)[-1]["loss"]
     assert "unigram_loss" in scores
     assert "Going on" not in capsys.readouterr().out
     after = (workdir / "checkpoints" / "10" / "manifest.json").stat().st_mtime_ns
@@ -194,7 +164,7 @@ def test_an_evaluation_that_was_cut_short_is_made_up_for(
     before = read_manifest(place)["selection_score"]
     write_manifest(read_manifest(place) | {"selection_score": None}, place)
     pretrain(small_config, workdir)
-    assert_same_end(workdir, pretrained)
+    assert_same_run(workdir, pretrained)
     assert read_manifest(place)["selection_score"] == before
 
 
@@ -222,7 +192,7 @@ def test_a_longer_run_needs_to_be_asked_for(pretrained, small_config, tmp_path, 
         pretrain(shorter, workdir, extend=True)
     pretrain(longer, workdir, extend=True)
     assert "num_steps was 10 and is 12" in capsys.readouterr().out
-    assert metrics(workdir)[-1]["step"] == 12
+    assert logged_lines(workdir)[-1]["step"] == 12
     history = json.loads((workdir / "config.json").read_text())["history"]
     fields = [change["field"] for change in history[-1]["changed"]]
     assert history[-1]["step"] == 10
@@ -255,7 +225,7 @@ def test_no_checkpoint_while_updates_are_left_out(small_config, tmp_path, capsys
     pretrain(config, tmp_path)
     skipping = {
         line["step"]
-        for line in metrics(tmp_path)
+        for line in logged_lines(tmp_path)
         if line["split"] == "train" and line["skipped_in_a_row"]
     }
     assert skipping - {8}, "the rate must lead to updates that are left out"
