@@ -7,17 +7,14 @@ A resumed run starts at a later step; there is no iterator state to save.
 
 import collections
 import concurrent.futures
-import contextlib
-import functools
 import importlib.util
-import os
 from collections.abc import Callable, Generator
 from typing import Any
 
 import numpy as np
 from jaxtyping import Int, Int64, UInt64
 
-from bert_jax.storage.quiet_tensorflow import quieten_tensorflow
+from bert_jax.storage.quiet_tensorflow import quiet_tensorflow
 
 Batch = dict[str, np.ndarray]
 Read = Callable[[int], Batch]
@@ -199,14 +196,3 @@ def tensorflow_dataset(read: Read, first_step: int, last_step: int) -> Any:
         .map(unconverted, num_parallel_calls=_PARALLEL_READS, deterministic=True)
         .with_options(options)
     )
-
-
-@functools.cache
-def quiet_tensorflow() -> Any:
-    """Import TensorFlow without its log lines and without access to GPU memory."""
-    quieten_tensorflow(os.environ)
-    import tensorflow as tf
-
-    with contextlib.suppress(RuntimeError):  # devices are already initialized
-        tf.config.set_visible_devices([], "GPU")
-    return tf

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from bert_jax.config import TextConfig
-from bert_jax.data.pipeline import quiet_tensorflow
 from bert_jax.data.sources import BOM, TFDS, Source, open_file
+from bert_jax.storage.quiet_tensorflow import quiet_tensorflow
 
 LocatedText = tuple[str, bytes]
 """The location of a record, for error messages, and its text."""

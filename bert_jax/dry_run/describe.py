@@ -8,7 +8,7 @@ import numpy as np
 from bert_jax.config import PretrainConfig
 from bert_jax.data.records import Dataset
 from bert_jax.distributed.mesh import path_name
-from bert_jax.masking.batch import MaskedBatch
+from bert_jax.tasks.pretraining import PretrainingBatch
 from bert_jax.tasks.task import Task
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.state import num_parameters, split_seed, split_step_key
@@ -17,9 +17,10 @@ _NUM_ROWS_SHOWN = 2
 
 
 def decode_masked(
-    masked: MaskedBatch, row: int, tokenizer: Tokenizer
+    batch: PretrainingBatch, row: int, tokenizer: Tokenizer
 ) -> tuple[str, list[str]]:
     """Return the masked tokens of a row, and each prediction's label and input."""
+    masked = batch.masked
     length = int(masked.inputs.attention_mask[row].sum())
     ids = np.asarray(masked.inputs.input_ids[row, :length]).tolist()
     tokens = tokenizer.tokens(ids)
@@ -51,7 +52,7 @@ def describe(config: PretrainConfig, dataset: Dataset, task: Task) -> Iterator[s
         yield f"batch {name}: {list(values.shape)} {values.dtype}"
     _, base_key = split_seed(config.seed)
     mask_key, _ = split_step_key(jax.random.fold_in(base_key, first_step))
-    masked = jax.jit(task.corrupt)(batch, mask_key).masked
+    masked = jax.jit(task.corrupt)(batch, mask_key)
     for row in range(min(_NUM_ROWS_SHOWN, config.batch_size)):
         text, predictions = decode_masked(masked, row, dataset.tokenizer)
         is_pair = batch["end"][row] > 0

@@ -6,9 +6,9 @@ import re
 
 from etils import epath
 
-from bert_jax.data.pipeline import quiet_tensorflow
 from bert_jax.formats.imported import Tensor
 from bert_jax.formats.model_files import short_reason
+from bert_jax.storage.quiet_tensorflow import quiet_tensorflow
 
 RELEASED = "bert_model.ckpt"
 """The checkpoint's name in the released models; training writes model.ckpt-STEP."""

@@ -84,8 +84,8 @@ def read_rows(source: str, data: ExamplesConfig) -> Iterator[TableRow]:
     else:
         column = data.text_columns[0] if data.text_columns else "text"
         name = display_name(source)
-        for number, line in enumerate(read_lines(source), 1):
-            where = f"{name}, line {number}"
+        for line_number, line in enumerate(read_lines(source), 1):
+            where = f"{name}, line {line_number}"
             if line.lstrip().startswith("{"):
                 yield json_row(line, where)
             else:

@@ -1,6 +1,10 @@
-"""Reduce the log output of TensorFlow, which reads some files for bert_jax."""
+"""Import TensorFlow quietly; it reads some files and batches for bert_jax."""
 
+import contextlib
+import functools
+import os
 from collections.abc import MutableMapping
+from typing import Any
 
 
 def quieten_tensorflow(environment: MutableMapping[str, str]) -> None:
@@ -8,3 +12,14 @@ def quieten_tensorflow(environment: MutableMapping[str, str]) -> None:
     environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     # oneDNN, which reading does not need, logs at every level.
     environment.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+
+
+@functools.cache
+def quiet_tensorflow() -> Any:
+    """Import TensorFlow without its log lines and without access to GPU memory."""
+    quieten_tensorflow(os.environ)
+    import tensorflow as tf
+
+    with contextlib.suppress(RuntimeError):  # devices are already initialized
+        tf.config.set_visible_devices([], "GPU")
+    return tf

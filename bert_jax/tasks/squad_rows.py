@@ -74,9 +74,9 @@ def tokenize(
         if example.context not in documents:
             documents[example.context] = _encode_document(example.context, tokenizer)
         document = documents[example.context]
-        own = _rows(example, question, document, tokenizer, config, max_length)
-        example_indices += [i] * len(own)
-        rows += own
+        own_rows = _rows(example, question, document, tokenizer, config, max_length)
+        example_indices += [i] * len(own_rows)
+        rows += own_rows
     lengths = [len(row.tokens) for row in rows]
     return TokenizedExamples(
         tokens=np.concatenate([row.tokens for row in rows]),

@@ -132,20 +132,21 @@ def _delimited(path: Path) -> Iterator[TableRow]:
             f"{path}, line 1 names {column_names(sorted(repeated))} twice; each column "
             "needs its own name."
         )
-    for number, fields in lines:
+    for line_number, fields in lines:
+        where = f"{path}, line {line_number}"
         if len(fields) != len(header):
             raise ValueError(
-                f"{path}, line {number} has {len(fields)} fields; the header has "
-                f"{len(header)}: {column_names(header)}."
+                f"{where} has {len(fields)} fields; the header has {len(header)}: "
+                f"{column_names(header)}."
             )
-        yield TableRow(dict(zip(header, fields, strict=True)), f"{path}, line {number}")
+        yield TableRow(dict(zip(header, fields, strict=True)), where)
 
 
 def _json_lines(path: Path) -> Iterator[TableRow]:
     # Not splitlines, which also splits at line breaks that JSON strings may hold.
-    for number, line in enumerate(read_text(path).split("\n"), 1):
+    for line_number, line in enumerate(read_text(path).split("\n"), 1):
         if line.strip():
-            yield json_row(line, f"{path}, line {number}")
+            yield json_row(line, f"{path}, line {line_number}")
 
 
 def json_row(line: str, where: str) -> TableRow:

@@ -182,10 +182,11 @@ class TextTask(FinetuningTask):
             groups[group] = Predictions(examples, values)
         scores: dict[str, float] = {}
         for group, own in groups.items():
-            values = self._scores(own)
-            names = GLUE[self.data.glue].scores if self.data.glue else tuple(values)
+            own_scores = self._scores(own)
+            glue = self.data.glue
+            names = GLUE[glue].scores if glue else tuple(own_scores)
             suffix = f"_{group}" if group else ""
-            scores |= {f"{name}{suffix}": values[name] for name in names}
+            scores |= {f"{name}{suffix}": own_scores[name] for name in names}
         return scores
 
     def _scores(self, predictions: Predictions) -> dict[str, float]:

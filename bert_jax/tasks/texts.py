@@ -77,8 +77,8 @@ def find_text_columns(row: TableRow, config: ExamplesConfig) -> tuple[str, ...]:
     """
     if config.text_columns:
         return config.text_columns
-    own = (GLUE[config.glue].texts,) if config.glue else ()
-    for columns in own + DEFAULT_COLUMNS:
+    glue_columns = (GLUE[config.glue].texts,) if config.glue else ()
+    for columns in glue_columns + DEFAULT_COLUMNS:
         if set(columns) <= row.values.keys():
             return columns
     raise ValueError(
@@ -158,8 +158,8 @@ def _number(value: Any, where: str) -> float:
     largest = float(np.finfo(np.float32).max)
     if abs(number) > largest:
         raise ValueError(
-            f"{where}={digits:.40} must be a finite float32, at most {largest:.7g} in "
-            "size, because training is in float32; scale the labels."
+            f"{where}={digits:.40} must be a finite number of 32 bits, at most "
+            f"{largest:.7g} in size, because training is in float32; scale the labels."
         )
     return number
 

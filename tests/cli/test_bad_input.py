@@ -347,7 +347,7 @@ UNTUNED = [
         options=("--data.label-column", "lable"),
     ),
     Tuning(
-        "train.csv, line 2 has the columns body, label; say which",
+        "train.csv, line 2 has the columns body, label; name those",
         content=GOOD.replace("text,", "body,"),
     ),
     Tuning("train.csv, line 22 has 3 fields; the header", GOOD + "one, two,judge\n"),

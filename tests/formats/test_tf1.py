@@ -14,13 +14,13 @@ import pytest
 from etils import epath
 
 from bert_jax.convert.receipts import write_imported
-from bert_jax.data.pipeline import quiet_tensorflow
 from bert_jax.formats.names import names_of
 from bert_jax.formats.tf1 import read_tf1
 from bert_jax.formats.tf1_files import find_prefix, is_tf1
 from bert_jax.inference.predictor import load
 from bert_jax.model.bert import head_outputs
 from bert_jax.model.inputs import Inputs
+from bert_jax.storage.quiet_tensorflow import quiet_tensorflow
 
 WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] the judge reads a book ##s .".split()
 D, F, T = 16, 24, 20

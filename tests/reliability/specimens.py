@@ -18,8 +18,8 @@ from bert_jax.config import FinetuneConfig, VocabularyConfig
 from bert_jax.config.serialization import from_dict, to_dict
 from bert_jax.data.example_cache import cached_examples
 from bert_jax.data.examples import TokenizedExamples
-from bert_jax.data.pipeline import quiet_tensorflow
 from bert_jax.data.vocabulary import train_vocabulary
+from bert_jax.storage.quiet_tensorflow import quiet_tensorflow
 from bert_jax.tokenization import SPECIAL_TOKENS
 
 _WORDS = (*SPECIAL_TOKENS, "the", "judge", "reads", "a", "book", "##s", ".")

@@ -51,7 +51,7 @@ TEXTS = [
     Case(
         "E-json-line-without-text",
         finetune(objects('{"txt": "b", "label": "a"}'), name="a.jsonl"),
-        ("a.jsonl, line 9 has the columns txt, label; say which", "text-columns"),
+        ("a.jsonl, line 9 has the columns txt, label; name those", "text-columns"),
     ),
     Case(
         "C-header-with-escapes",
@@ -116,7 +116,7 @@ TEXTS = [
     Case(
         "F-one-class",
         finetune(GOOD.replace(",b", ",a")),
-        ("label is 'a' in all 20 rows; there must be two classes",),
+        ("label is 'a' in all 20 rows; there must be at least two classes",),
     ),
     Case(
         "F-suffix",
