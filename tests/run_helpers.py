@@ -1,4 +1,4 @@
-"""Runs for tests: configurations, what a run left on disk, and interruptions.
+"""Runs for tests: their configurations, and what they left on disk.
 
 The files are read here without bert_jax's own readers of checkpoints, so that a test of
 a run does not depend on what it tests.
@@ -8,9 +8,6 @@ import dataclasses
 import hashlib
 import json
 import os
-import signal
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,7 +15,6 @@ from typing import Any
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
-import pytest
 
 from bert_jax.config import (
     ExamplesConfig,
@@ -28,7 +24,6 @@ from bert_jax.config import (
     RunConfig,
 )
 from bert_jax.config.serialization import to_dict
-from bert_jax.training.report import Report
 
 RATES = ("tokens_per_second", "data_wait", "mfu")
 """Measured by a clock: two equal runs may differ in them."""
@@ -38,7 +33,6 @@ from bert_jax.config import {kind}
 from bert_jax.config.serialization import from_dict
 config = from_dict({kind}, json.loads({text!r}))
 """
-KILLED_RUN = Path(__file__).with_name("killed_run.py")
 
 
 def write_config(config: RunConfig, path: Path) -> Path:
@@ -154,27 +148,3 @@ def assert_same_run(run: Path, uninterrupted: Path) -> None:
     assert latest_verified_step(run) == latest_verified_step(uninterrupted) == last
     ends = (workdir / "checkpoints" / str(last) for workdir in (run, uninterrupted))
     assert_same_arrays(*ends, "state", "optimizer")
-
-
-def stop_at(step: int, patch: pytest.MonkeyPatch, number: int = signal.SIGTERM) -> None:
-    """Send this process a signal when it reports the training line of `step`."""
-    write = Report.write
-
-    def write_and_stop(self: Report, now: int, split: str, scalars: Any) -> None:
-        write(self, now, split, scalars)
-        if now == step and split == "train":
-            signal.raise_signal(number)
-
-    patch.setattr(Report, "write", write_and_stop)
-
-
-def run_killed_at(step: int, checkpoint: int, config: RunConfig, workdir: Path) -> None:
-    """Run in a process that kills itself after `step`, once `checkpoint` is complete.
-
-    The last line of its metrics is torn, as a crash may leave it.
-    """
-    file = write_config(config, workdir.with_name(f"{workdir.name}_config.py"))
-    command = [sys.executable, str(KILLED_RUN), str(file), str(workdir)]
-    command += [str(step), str(checkpoint)]
-    killed = subprocess.run(command, capture_output=True, timeout=300)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()[-2000:]
