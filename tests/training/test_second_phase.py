@@ -81,55 +81,47 @@ def test_a_run_killed_in_its_first_save_starts_from_its_source(second_phase, tmp
     assert_same_run(workdir, uninterrupted)
 
 
-def test_a_phase_of_longer_rows_begins_with_the_whole_state(
-    small_config, corpus, tokenizer_directory, tmp_path
+def test_a_phase_of_rows_of_another_length_begins_with_the_whole_state(
+    second_phase, pretrained, corpus, tokenizer_directory, tmp_path
 ):
     """As from 128 tokens to 512: parameters, moments, schedule, step and key."""
     prepare(
         PrepareConfig(
             input=(str(corpus / "*.txt"),),
             tokenizer=str(tokenizer_directory),
-            output=str(tmp_path / "long"),
-            sequence_length=64,
+            output=str(tmp_path / "rows"),
+            sequence_length=16,
             workers=1,
         )
     )
-    model = dataclasses.replace(small_config.model, max_position_embeddings=64)
-    schedule = dataclasses.replace(small_config.optimizer, decay_steps=8)
-    first = dataclasses.replace(
-        small_config, model=model, optimizer=schedule, num_steps=6
-    )
-    pretrain(first, tmp_path / "first")
-    second = dataclasses.replace(
-        first,
-        data=DataConfig(path=str(tmp_path / "long"), sequence_length=64),
-        num_steps=8,
-        init_from=str(tmp_path / "first"),
-        keep_optimizer=True,
-    )
-    source, _ = find_checkpoint(epath.Path(tmp_path / "first"))
-    dataset, resolved = open_for(second)
+    data = DataConfig(path=str(tmp_path / "rows"), sequence_length=16)
+    config = dataclasses.replace(second_phase[0], data=data)
+    source, _ = find_checkpoint(epath.Path(pretrained))
+    dataset, resolved = open_for(config)
     task = PretrainingTask(resolved, dataset)
-    mesh = make_mesh(second.mesh, second.batch_size)
-    none_of_its_own = Checkpoints(
+    mesh = make_mesh(config.mesh, config.batch_size)
+    no_checkpoints = Checkpoints(
         epath.Path(tmp_path / "none"), 1, {}, dataset.path / "tokenizer"
     )
     state, _ = starting_state(
-        task, Optimizer.of(second), second, mesh, none_of_its_own, source, None
+        task, Optimizer.of(config), config, mesh, no_checkpoints, source, None
     )
-    none_of_its_own.close()
-    assert int(state.step) == int(state.opt_state[-1].count) == 6
+    no_checkpoints.close()
+    assert int(state.step) == int(state.opt_state[-1].count) == 10
     moments = state.opt_state[0]
-    assert int(moments.count) == 6
-    written = read_params(tmp_path / "first").values()
-    for leaf, kept in zip(jax.tree.leaves(state.params), written, strict=True):
-        np.testing.assert_array_equal(leaf, kept)
+    assert int(moments.count) == 10
+    written = read_params(pretrained).values()
+    for leaf, saved in zip(jax.tree.leaves(state.params), written, strict=True):
+        np.testing.assert_array_equal(leaf, saved)
     for moment in (moments.mu, moments.nu):
         assert all(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(moment))
-    pretrain(second, tmp_path / "second")
-    train = logged_lines(tmp_path / "second", "train")
-    rates = [line["learning_rate"] for line in train]
-    np.testing.assert_allclose(rates, np.array([2, 1]) / 6 * 1e-2, rtol=1e-5)
+    pretrain(config, tmp_path / "run")
+    assert [x["step"] for x in logged_lines(tmp_path / "run", "train")] == [
+        11,
+        12,
+        13,
+        14,
+    ]
 
 
 def test_a_run_with_a_source_begins_with_nothing_else(second_phase, dataset, tmp_path):
