@@ -3,13 +3,13 @@
 import dataclasses
 import re
 import warnings
-from typing import Any
 
 from etils import epath
 
 from bert_jax.checkpoints.restore import read_params
 from bert_jax.checkpoints.steps import find_checkpoint, read_config, read_config_as
 from bert_jax.config import BertConfig
+from bert_jax.config.model import Params
 from bert_jax.formats.embedding import (
     GENERAL_CONFIG,
     MODULES,
@@ -25,6 +25,7 @@ from bert_jax.formats.huggingface import (
 )
 from bert_jax.formats.tensor_files import INDEX, SINGLE
 from bert_jax.formats.tf1_files import is_tf1
+from bert_jax.storage.files import JsonObject
 from bert_jax.storage.manifest import read_manifest
 from bert_jax.storage.remote import open_directory
 from bert_jax.tokenization import Tokenizer
@@ -37,7 +38,7 @@ class Model:
     """A model in memory, and how it was trained."""
 
     config: BertConfig
-    params: dict[str, Any]
+    params: Params
     """A nested dict of float32 NumPy arrays."""
     tokenizer: Tokenizer
     pairs: str
@@ -48,7 +49,7 @@ class Model:
     """Whether it was trained elsewhere, so that it has no optimizer state."""
     embedding: Embedding | None
     """How it makes one vector of a text, if its files specify it."""
-    sources: tuple[dict[str, Any], ...]
+    sources: tuple[JsonObject, ...]
     """Path, size and sha256 of each file that it was read from."""
 
 
@@ -72,7 +73,7 @@ def resolve_path(path: str) -> tuple[epath.Path, bool]:
         )
     directory, problems = find_checkpoint(directory)
     for problem in problems:
-        warnings.warn(f"Passed over a newer checkpoint: {problem}", stacklevel=4)
+        warnings.warn(f"Skipped a newer checkpoint: {problem}", stacklevel=4)
     # The configuration of an imported checkpoint describes only the model.
     return directory, "data" not in read_config(directory)
 
@@ -81,8 +82,9 @@ def load_pretrained(path: str, allow_extra: bool = False) -> Model:
     """Read the model that `path` names, and verify every file.
 
     Args:
-        path: a workdir (its newest complete checkpoint), one of its checkpoints, an
-            imported checkpoint, a Hugging Face directory, or hf:OWNER/NAME@REVISION.
+        path: a workdir (its newest verified checkpoint; if fine-tuned, its best), one
+            of its checkpoints, an imported checkpoint, a Hugging Face directory, or
+            hf:OWNER/NAME@REVISION.
         allow_extra: ignore tensors of Hugging Face's files that the model does not
             have.
 

@@ -11,7 +11,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from etils import epath
@@ -19,7 +19,7 @@ from jaxtyping import Bool, Int32
 from tokenizers import AddedToken, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
-from bert_jax.storage.files import is_regular_file, name_path_in_errors
+from bert_jax.storage.files import JsonObject, is_regular_file, name_path_in_errors
 from bert_jax.storage.remote import open_directory
 
 Kind = Literal["wordpiece", "unigram", "bpe"]
@@ -53,7 +53,7 @@ def bert_normalizer(
     return normalizers.BertNormalizer(True, chinese, strip_accents, not cased)
 
 
-def added_tokens(config: dict[str, Any]) -> list[AddedToken]:
+def added_tokens(config: JsonObject) -> list[AddedToken]:
     """Return the tokens that a tokenizer's configuration adds to its vocabulary."""
     return [AddedToken(**entry) for entry in config.get(ADDED, [])]
 
@@ -63,7 +63,7 @@ def is_text(content: str) -> bool:
     return bool(content) and not any("\ud800" <= c <= "\udfff" for c in content)
 
 
-def check_added(entries: Any) -> None:
+def check_added(entries: object) -> None:
     """Check the value of `added_tokens`.
 
     Raises:
@@ -82,7 +82,7 @@ def check_added(entries: Any) -> None:
         ):
             raise ValueError(
                 f"{ADDED} has the entry {entry!r:.80}, which must be an object with "
-                f"content, a text, and of {', '.join(ADDED_FLAGS)} each true or false."
+                f"content (a string) and, each true or false, {', '.join(ADDED_FLAGS)}."
             )
     # The special tokens are always in the vocabulary.
     contents = [*SPECIAL_TOKENS, *(entry["content"] for entry in entries)]
@@ -92,7 +92,7 @@ def check_added(entries: Any) -> None:
 
 
 class WordPiece:
-    def __init__(self, lines: list[str], config: dict[str, Any]) -> None:
+    def __init__(self, lines: list[str], config: JsonObject) -> None:
         ids = {token: i for i, token in enumerate(lines)}
         added = added_tokens(config)
         self.tokens = lines + [t.content for t in added if t.content not in ids]
@@ -102,12 +102,12 @@ class WordPiece:
         self._tokenizer = HuggingFaceTokenizer(
             models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=limit)
         )
-        # Added tokens that are not in the vocabulary get the ids after its last one.
-        # Special tokens are not added, so "[MASK]" in a text is split at its brackets.
         self._tokenizer.normalizer = bert_normalizer(
             config["cased"], config.get(ACCENTS), config.get(CHINESE, True)
         )
         self._tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        # Added tokens that are not in the vocabulary get the ids after its last one.
+        # Special tokens are not added, so "[MASK]" in a text is split at its brackets.
         self._tokenizer.add_tokens(added)
 
     def encode(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
@@ -174,7 +174,7 @@ class Encoding:
 class Tokenizer:
     """Converts text to ids and back, for every kind of vocabulary."""
 
-    def __init__(self, config: dict[str, Any], vocabulary: bytes) -> None:
+    def __init__(self, config: JsonObject, vocabulary: bytes) -> None:
         """Make a tokenizer from `config` (`kind`, `cased`, …) and a vocabulary file.
 
         Args:
@@ -296,7 +296,7 @@ def vocabulary_file(kind: Kind) -> str:
     return "vocab.txt" if kind == "wordpiece" else "tokenizer.model"
 
 
-def _read_config(root: epath.Path) -> dict[str, Any]:
+def _read_config(root: epath.Path) -> JsonObject:
     path = root / _CONFIG
     if not root.is_dir():
         raise FileNotFoundError(
@@ -304,11 +304,11 @@ def _read_config(root: epath.Path) -> dict[str, Any]:
         )
     if not is_regular_file(path):
         raise FileNotFoundError(
-            f"{path} is {_absence(path)}; for a plain vocab.txt write "
-            '{"kind": "wordpiece", "cased": false} into it, or true.'
+            f"{path} is {_absence(path)}; for a plain vocab.txt, write "
+            '{"kind": "wordpiece", "cased": false} (or true) into it.'
         )
     try:
-        config: dict[str, Any] = json.loads(path.read_bytes())
+        config = json.loads(path.read_bytes())
         if isinstance(config, dict) and "kind" not in config:
             _refuse_hugging_face(root, config)
         _check_config(config)
@@ -319,10 +319,10 @@ def _read_config(root: epath.Path) -> dict[str, Any]:
     return config
 
 
-def _refuse_hugging_face(root: epath.Path, config: dict[str, Any]) -> None:
+def _refuse_hugging_face(root: epath.Path, config: JsonObject) -> None:
     if "tokenizer_class" in config or (root / "tokenizer.json").exists():
         raise ValueError(
-            f"{root} is a Hugging Face directory; `bert-jax convert import {root} "
+            f"{root} is a Hugging Face directory; run `bert-jax convert import {root} "
             "--from huggingface --output CKPT`, then name CKPT/tokenizer."
         )
 
@@ -331,7 +331,7 @@ def _absence(path: epath.Path) -> str:
     return "not a file" if path.exists() else "missing"
 
 
-def _check_config(config: Any) -> None:
+def _check_config(config: object) -> None:
     if not isinstance(config, dict):
         raise ValueError("must be a JSON object with kind and cased.")
     choices = {"kind": get_args(Kind), "cased": (False, True)}
@@ -354,7 +354,7 @@ def _check_config(config: Any) -> None:
             raise ValueError(f"only kind wordpiece has {ADDED}; remove it.")
 
 
-def _backend(config: dict[str, Any], vocabulary: bytes) -> WordPiece | SentencePiece:
+def _backend(config: JsonObject, vocabulary: bytes) -> WordPiece | SentencePiece:
     if config["kind"] == "wordpiece":
         return WordPiece(_vocabulary_lines(vocabulary), config)
     try:

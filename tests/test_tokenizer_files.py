@@ -78,7 +78,7 @@ GOOD = {"kind": "wordpiece", "cased": False}
         (
             None,
             WORDS,
-            'tokenizer_config.json is missing; for a plain vocab.txt write {"',
+            'tokenizer_config.json is missing; for a plain vocab.txt, write {"',
         ),
         ({"kind": "bpe", "cased": True}, WORDS, r"tokenizer\.model is missing"),
     ],
@@ -161,7 +161,7 @@ def test_an_added_token_that_is_a_line_of_the_vocabulary_keeps_its_id():
         (
             "added_tokens",
             [{"content": "a", "lstrip": 1}],
-            "lstrip, rstrip, normalized, special each true or false",
+            "each true or false, single_word, lstrip, rstrip",
         ),
         ("added_tokens", [{"content": "a"}] * 2, "repeats 'a'"),
         ("added_tokens", [{"content": "[MASK]"}], r"repeats '\[MASK\]'"),

@@ -57,7 +57,7 @@ def start_processes(
             failed[name] = str(error)
             print(f"{name}: left out: {error}", file=sys.stderr)
     if not ready:
-        raise RuntimeError(f"PyTorch runs nothing here: {failed}")
+        raise RuntimeError(f"No PyTorch program runs here: {failed}")
     return ready, failed
 
 
@@ -71,7 +71,7 @@ def measure(
     """Time our program, PyTorch's with `--compare`, and matrix products, in turn.
 
     Args:
-        variants: what PyTorch is to run, each in a process of its own.
+        variants: PyTorch's programs; each runs in a process of its own.
         arrays: makes the inputs of PyTorch.
     """
     with contextlib.ExitStack() as stack:

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from bert_jax.benchmark.figures import Figures, Timer
 from bert_jax.model.flops import peak_flops_per_second
@@ -18,18 +18,18 @@ from bert_jax.model.flops import peak_flops_per_second
 class OurModel:
     """A compiled program of ours, ready to run."""
 
-    dispatch: Callable[[], Any]
-    """Dispatches one step → arrays that are ready when the step is done."""
+    dispatch: Callable[[], PyTree]
+    """Dispatches one step; returns arrays that are ready when the step is done."""
     sequences: int
     tokens: int
     flops: float
-    """Of one step."""
+    """The FLOPs of one step."""
     num_devices: int
     figures: Figures
     """Figures that are known before it runs; `time_steps` adds the peak of memory."""
 
     def time_steps(self, steps: int) -> float:
-        """Seconds a step. As in training, steps are dispatched before others end."""
+        """Return the seconds per step; as in training, steps are dispatched ahead."""
         seconds = seconds_per_step(self.dispatch, steps)
         # Read now, before other programs on this device raise the peak.
         memory = jax.devices()[0].memory_stats() or {}
@@ -39,7 +39,7 @@ class OurModel:
         return seconds
 
 
-def seconds_per_step(dispatch: Callable[[], Any], steps: int) -> float:
+def seconds_per_step(dispatch: Callable[[], PyTree], steps: int) -> float:
     """Run one step untimed, then `steps`; return the seconds of one of these."""
     jax.block_until_ready(dispatch())
     start = time.perf_counter()
@@ -49,7 +49,7 @@ def seconds_per_step(dispatch: Callable[[], Any], steps: int) -> float:
     return (time.perf_counter() - start) / steps
 
 
-def compile_program(function: Any, *arguments: Any) -> tuple[Any, Figures]:
+def compile_program(function: Any, *arguments: PyTree) -> tuple[Any, Figures]:
     """Compile a jitted function ahead of time.
 
     Returns:
@@ -78,7 +78,7 @@ def _multiply(
 
 
 def matmul_timer(size: int) -> Timer:
-    """Time a chain of products of square matrices, one product a step.
+    """Return a timer of a chain of products of square matrices, one per step.
 
     They are bfloat16, as in data sheets; on a CPU float32.
     """
@@ -97,17 +97,17 @@ def matmul_timer(size: int) -> Timer:
 
 
 def matmul_timers() -> dict[int, Timer]:
-    """Timers by size of matrix; the fastest size shows the device's peak."""
+    """Return timers by size of matrix; the fastest size shows the device's peak."""
     sizes = (1024, 2048) if jax.default_backend() == "cpu" else (4096, 8192, 16384)
     return {size: matmul_timer(size) for size in sizes}
 
 
 def utilisation(flops_per_second: float, matmul: float, num_devices: int) -> Figures:
-    """Fractions of the data sheet's peak, where known, and of the measured one.
+    """Return fractions of the data sheet's peak, if known, and of the measured one.
 
     Args:
-        flops_per_second: of all devices together.
-        matmul: FLOPs a second of one device, measured.
+        flops_per_second: the total of all devices.
+        matmul: measured FLOPs per second of one device.
     """
     peak = peak_flops_per_second(jax.devices()[0].device_kind)
     figures: Figures = {} if peak is None else {"mfu": flops_per_second / peak}

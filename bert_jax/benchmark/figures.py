@@ -1,4 +1,4 @@
-"""Measured figures by name, and the table that is printed of them."""
+"""Measured figures by name, and the table in which they are printed."""
 
 import resource
 import statistics
@@ -8,11 +8,11 @@ from typing import Any
 
 Figures = dict[str, Any]
 Timer = Callable[[int], float]
-"""Runs one step untimed, then as many as it is given → seconds of one of these."""
+"""Runs one step untimed, then the given number; returns the seconds of one of these."""
 
 
 def peak_memory_mib(whose: int = resource.RUSAGE_SELF) -> float:
-    """The peak resident set size of this process, or of a child of it, in MiB."""
+    """Return the peak resident set size of this process or of its children, in MiB."""
     peak = resource.getrusage(whose).ru_maxrss
     return peak / (1 << 20 if sys.platform == "darwin" else 1 << 10)
 
@@ -22,7 +22,7 @@ def alternate(
 ) -> dict[Any, list[float]]:
     """Run the timers in turn, `repeats` times; return the seconds of each.
 
-    If the machine is slower for a while, it is so for all of them.
+    If the machine is slower for a while, this affects all of them.
     """
     seconds: dict[Any, list[float]] = {name: [] for name in timers}
     for _ in range(repeats):
@@ -34,7 +34,7 @@ def alternate(
 def rates(
     seconds: Sequence[float], sequences: int, tokens: int, flops: float
 ) -> Figures:
-    """Rates by the median of `seconds`, each of a step of this much work."""
+    """Return the rates of steps of this much work, by the median of `seconds`."""
     median = statistics.median(seconds)
     return {
         "step_seconds": median,
@@ -47,7 +47,7 @@ def rates(
 
 
 def ratios(ours: Sequence[float], theirs: Sequence[float]) -> Figures:
-    """Our tokens a second as multiples of theirs, for each alternation."""
+    """Return our tokens per second as multiples of theirs, for each alternation."""
     quotients = [their / our for our, their in zip(ours, theirs, strict=True)]
     return {
         "ratio": statistics.median(quotients),
@@ -57,7 +57,7 @@ def ratios(ours: Sequence[float], theirs: Sequence[float]) -> Figures:
     }
 
 
-def show(value: Any) -> str:
+def show(value: object) -> str:
     """Format a figure for the table."""
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

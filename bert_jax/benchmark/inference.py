@@ -1,7 +1,6 @@
-"""The encoder: token ids to hidden states and pooled vectors, without dropout."""
+"""Time the encoder: token ids to hidden states and pooled vectors, no dropout."""
 
 import dataclasses
-from typing import Any
 
 import jax
 import numpy as np
@@ -12,9 +11,10 @@ from bert_jax.benchmark.figures import Figures
 from bert_jax.benchmark.options import InferenceOptions, TrainOptions
 from bert_jax.benchmark.pytorch import TorchArrays
 from bert_jax.benchmark.synthetic import synthetic_task
+from bert_jax.config.model import Params
 from bert_jax.model.bert import compute
 from bert_jax.model.flops import encoding_flops
-from bert_jax.model.inputs import inputs_of
+from bert_jax.model.inputs import Inputs, inputs_of
 from bert_jax.training.state import num_parameters
 
 TORCH_VARIANTS = ("encoder",)
@@ -27,20 +27,22 @@ def benchmark_inference(options: InferenceOptions) -> Figures:
     """
     config, task = synthetic_task(TrainOptions(**dataclasses.asdict(options)))
     model, rows = config.model, task.batch(0)
-    inputs = inputs_of(rows)
+    arrays = jax.tree.leaves(inputs_of(rows))  # ids, segments, mask
 
-    def initial_params() -> Any:
+    def initial_params() -> Params:
         params = task.init_params(jax.random.key(config.seed))
         params = {name: params[name] for name in ("encoder", "pooler")}
         return jax.tree.map(lambda leaf: leaf.astype(model.dtype), params)
 
     params = jax.jit(initial_params)()
     encoding = jax.jit(
-        lambda params, inputs: compute(model, params, "hidden_and_pooled", inputs)
+        lambda params, *arrays: compute(
+            model, params, "hidden_and_pooled", Inputs(*arrays)
+        )
     )
-    program, figures = compile_program(encoding, params, inputs)
+    program, figures = compile_program(encoding, params, *arrays)
     ours = OurModel(
-        dispatch=lambda: program(params, inputs),
+        dispatch=lambda: program(params, *arrays),
         sequences=config.batch_size,
         tokens=task.num_tokens(rows),
         flops=encoding_flops(model, config.batch_size, options.sequence_length),
@@ -48,11 +50,11 @@ def benchmark_inference(options: InferenceOptions) -> Figures:
         figures={"parameters": num_parameters(params), **figures},
     )
 
-    def arrays() -> TorchArrays:
+    def torch_arrays() -> TorchArrays:
         names = ("input_ids", "token_type_ids", "attention_mask")
         return {
             name: np.asarray(values, np.int64)
-            for name, values in zip(names, jax.tree.leaves(inputs), strict=True)
+            for name, values in zip(names, arrays, strict=True)
         }
 
-    return measure(options, config, ours, TORCH_VARIANTS, arrays)
+    return measure(options, config, ours, TORCH_VARIANTS, torch_arrays)

@@ -1,4 +1,4 @@
-"""The options of each benchmark. tyro, and argparse where there is none, offer them."""
+"""The options of each benchmark, for tyro or, if it is not installed, argparse."""
 
 import dataclasses
 from typing import TYPE_CHECKING, Literal
@@ -17,7 +17,7 @@ class BenchmarkOptions:
     """Options of every benchmark."""
 
     sequence_length: int = 128
-    """Tokens a row."""
+    """Tokens per row."""
     json: str = ""
     """File for the figures, which are printed too."""
 
@@ -35,19 +35,19 @@ class InferenceOptions(BenchmarkOptions):
     model: Preset = "base"
     """Size of the model."""
     batch_size: int = 8
-    """Rows a step."""
+    """Rows per step."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """Of the computation."""
+    """Type of the computation."""
     repeats: int = 5
-    """Times that each program takes its turn; medians are printed."""
+    """Number of turns of each program; medians are printed."""
     steps: int | None = None
-    """Steps a turn, after one that is not timed; None: 2 on a CPU, else 20."""
+    """Steps per turn, after one that is not timed; None: 2 on a CPU, else 20."""
     compare: Literal["torch"] | None = None
     """Time PyTorch and transformers in turn."""
     torch_compile: bool = False
     """Time PyTorch compiled as well."""
     threads: int | None = None
-    """Threads of PyTorch on a CPU; None: one a core."""
+    """Threads of PyTorch on a CPU; None: one per core."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -55,13 +55,13 @@ class TrainOptions(InferenceOptions):
     """Measure the training step: masking, forward, backward, update."""
 
     remat: Literal["none", "attention", "layer"] = "none"
-    """What the backward pass computes again instead of keeping."""
+    """What the backward pass recomputes to save memory."""
     microbatches: int = 1
-    """Parts that a batch is processed in, one after another."""
+    """Number of parts in which a batch is processed, one after another."""
     dropout: bool = True
-    """Dropout, here and in PyTorch."""
+    """Use dropout, also in PyTorch."""
     fused_attention: bool = False
-    """Attention by cuDNN, where available; without dropout of the probabilities."""
+    """Use cuDNN's attention if available; without dropout of the probabilities."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,11 +69,11 @@ class InputOptions(BenchmarkOptions):
     """Measure reading rows from memory-mapped shards to batches, in random order."""
 
     batch_size: int = 256
-    """Rows a batch."""
+    """Rows per batch."""
     rows: int = 500_000
     """Rows of the dataset."""
     repeats: int = 5
-    """Times that each reader takes its turn; medians are printed."""
+    """Number of turns of each reader; medians are printed."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -83,4 +83,4 @@ class PrepareOptions(BenchmarkOptions):
     input: tuple[str, ...] = ()
     """Text files; none: the documentation of the installed packages."""
     vocab_size: int = 8192
-    """Entries of the vocabulary."""
+    """Number of entries of the vocabulary."""

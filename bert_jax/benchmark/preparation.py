@@ -1,4 +1,4 @@
-"""From text to a vocabulary, and to a dataset."""
+"""Time the way from text to a vocabulary and to a dataset."""
 
 import resource
 import tempfile

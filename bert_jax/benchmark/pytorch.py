@@ -1,6 +1,6 @@
-"""PyTorch in processes of its own, each driven over a pipe by lines of text.
+"""Run PyTorch in separate processes, each driven over a pipe by lines of text.
 
-So neither library competes with the other's threads or memory.
+Thus neither library competes with the other's threads or memory.
 """
 
 import dataclasses
@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Int
@@ -25,14 +24,14 @@ TorchArrays = dict[str, Int[np.ndarray, "..."]]
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What a process is to run; it receives it as JSON."""
+    """What a process runs; it is sent as JSON."""
 
     variant: str
     """as_shipped, masked_head or encoder."""
     compile: bool
     device: str
     threads: int | None
-    """None: one a core."""
+    """None: one per core."""
     microbatches: int
     model: BertConfig
     optimizer: OptimizerConfig
@@ -84,9 +83,9 @@ class TorchProcess:
     def __enter__(self) -> "TorchProcess":
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
-            self._process.communicate(timeout=30)  # closes its input, by which it ends
+            self._process.communicate(timeout=30)  # closes its input, which ends it
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()

@@ -37,7 +37,7 @@ class AsShipped(torch.nn.Module):
 
 
 class MaskedHead(AsShipped):
-    """The same loss, which scores the masked positions alone."""
+    """The same loss, computed from the scores of the masked positions only."""
 
     def forward(self, rows: Tensors) -> Float[torch.Tensor, ""]:
         names = ("input_ids", "token_type_ids", "attention_mask")
@@ -53,7 +53,7 @@ class MaskedHead(AsShipped):
 
 
 def their_config(model: dict[str, Any]) -> Any:
-    """Return our configuration as one of transformers, whose field names we use."""
+    """Return our configuration as transformers' own; the field names are the same."""
     known = transformers.BertConfig().to_dict()
     same = {k: v for k, v in model.items() if k in known and k != "dtype"}
     return transformers.BertConfig(**same)
@@ -79,7 +79,7 @@ def adamw(model: Any, optimizer: dict[str, Any]) -> torch.optim.Optimizer:
 def training(job: dict[str, Any], rows: Tensors) -> tuple[Any, Callable[[], Any]]:
     """Return the model, and a step: loss, gradient, clipping, update.
 
-    bfloat16 is by autocast, over float32 parameters.
+    bfloat16 uses autocast, with float32 parameters.
     """
     config = their_config(job["model"])
     device, optimizer_config = job["device"], job["optimizer"]
@@ -119,7 +119,7 @@ def inference(job: dict[str, Any], rows: Tensors) -> tuple[Any, Callable[[], Any
         their_config(job["model"]), attn_implementation="sdpa"
     )
     model = model.to(job["device"], getattr(torch, job["model"]["dtype"])).eval()
-    encode: Any = torch.compile(model) if job["compile"] else model
+    encode = torch.compile(model) if job["compile"] else model
 
     def step() -> Any:
         with torch.inference_mode():
@@ -129,7 +129,7 @@ def inference(job: dict[str, Any], rows: Tensors) -> tuple[Any, Callable[[], Any
 
 
 def usable_cores() -> int:
-    """The number of cores that this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""The input pipeline: rows from memory-mapped shards to NumPy batches."""
+"""Time the input pipeline: rows from memory-mapped shards to NumPy batches."""
 
 import importlib.util
 import statistics

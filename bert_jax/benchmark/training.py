@@ -1,4 +1,4 @@
-"""The training step: masking, forward, backward and update, on one batch."""
+"""Time the training step: masking, forward, backward and update, on one batch."""
 
 import dataclasses
 import functools

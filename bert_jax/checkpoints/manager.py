@@ -5,20 +5,22 @@ import math
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import orbax.checkpoint as ocp
 from etils import epath
+from jaxtyping import PyTree
 
 from bert_jax.checkpoints.restore import restore_step
 from bert_jax.checkpoints.steps import selection_scores
+from bert_jax.config.model import Params
 from bert_jax.distributed.collectives import (
     first_error,
     is_primary,
     raise_on_all_processes,
 )
 from bert_jax.storage.atomic import absolute, is_address
-from bert_jax.storage.files import name_path_if_disk_full, write_json
+from bert_jax.storage.files import JsonObject, name_path_if_disk_full, write_json
 from bert_jax.storage.manifest import (
     MANIFEST,
     describe_files,
@@ -29,6 +31,7 @@ from bert_jax.storage.manifest import (
 from bert_jax.storage.retries import with_retries
 
 Upload: TypeAlias = Future[None]
+Flush: TypeAlias = Callable[[], Upload | None]
 REMOVED = ".removed"
 """Suffix of a step directory that is being removed."""
 
@@ -45,7 +48,7 @@ class Checkpoints:
         self,
         directory: epath.Path,
         keep: int,
-        config: dict[str, Any],
+        config: JsonObject,
         tokenizer_directory: epath.Path,
         max_failed: int = 5,
         check_lock: Callable[[], None] = lambda: None,
@@ -75,7 +78,7 @@ class Checkpoints:
         self._messages: list[str] = []
         self._manager = self._open()
 
-    def _open(self) -> Any:
+    def _open(self) -> ocp.CheckpointManager:
         # No preservation policy: `_prune` decides by the manifests which steps stay,
         # and Orbax needs no metrics files of its own.
         options = ocp.CheckpointManagerOptions(
@@ -87,9 +90,7 @@ class Checkpoints:
         )
         return ocp.CheckpointManager(self._directory, options=options)
 
-    def save(
-        self, step: int, params: Any, rest: Any, flush: Callable[[], Upload | None]
-    ) -> None:
+    def save(self, step: int, params: Params, rest: PyTree, flush: Flush) -> None:
         """Start a save; return as soon as the arrays may be overwritten.
 
         Args:
@@ -120,7 +121,7 @@ class Checkpoints:
         self._pending_save, self._retry_at = (step, future), None
 
     def save_or_raise(
-        self, step: int, params: Any, rest: Any, flush: Callable[[], Upload | None]
+        self, step: int, params: Params, rest: PyTree, flush: Flush
     ) -> None:
         """Save, wait until the checkpoint is complete, and retry if that fails.
 
@@ -188,7 +189,7 @@ class Checkpoints:
             with contextlib.suppress(OSError):
                 remove_step(self._directory, step)
 
-    def restore(self, step: int, params: Any, rest: Any) -> tuple[Any, Any]:
+    def restore(self, step: int, params: Params, rest: PyTree) -> tuple[Params, PyTree]:
         """Restore the parameters and the rest of the training state of a checkpoint.
 
         Args:
@@ -212,7 +213,7 @@ class Checkpoints:
         return self._retry_at is not None and time.monotonic() >= self._retry_at
 
     def _delay(self) -> float:
-        """Seconds before the next retry."""
+        """Return the seconds before the next retry."""
         return float(min(2**self._failed_in_a_row, 60))
 
     def wait(self) -> bool:
@@ -276,7 +277,7 @@ def remove_step(directory: epath.Path, step: int) -> None:
 
 
 def describe_error(error: BaseException) -> str:
-    """An error as one line that ends in a full stop."""
+    """Return an error as one line that ends in a full stop."""
     text: object = error
     if isinstance(error, OSError) and error.filename is None and error.strerror:
         text = error.strerror  # without the error number

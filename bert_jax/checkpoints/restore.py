@@ -5,25 +5,25 @@ state), `config.json`, `tokenizer/` and, written last, `manifest.json` with chec
 Orbax alone would restore flipped bits, and take a failed save for the latest step.
 """
 
-from typing import Any
-
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
 from etils import epath
+from jaxtyping import PyTree
 
+from bert_jax.config.model import Params
 from bert_jax.distributed.mesh import path_name
 from bert_jax.storage.atomic import absolute
 
 
-def _shapes_and_dtypes(tree: Any) -> dict[str, tuple[tuple[int, ...], str]]:
+def _shapes_and_dtypes(tree: PyTree) -> dict[str, tuple[tuple[int, ...], str]]:
     return {
         path_name(path): (tuple(leaf.shape), str(leaf.dtype))
         for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
     }
 
 
-def require_same_shapes(item: epath.Path, wanted: Any) -> None:
+def require_same_shapes(item: epath.Path, wanted: PyTree) -> None:
     """Check that a saved tree has the leaves, shapes and dtypes of `wanted`.
 
     Orbax would cast and drop leaves silently.
@@ -46,14 +46,14 @@ def require_same_shapes(item: epath.Path, wanted: Any) -> None:
         )
 
 
-def _restore_item(item: epath.Path, wanted: Any) -> Any:
+def _restore_item(item: epath.Path, wanted: PyTree) -> PyTree:
     require_same_shapes(item, wanted)
     return ocp.StandardCheckpointHandler().restore(
         absolute(item), args=ocp.args.StandardRestore(wanted)
     )
 
 
-def restore_params(step_directory: epath.Path, wanted: Any) -> Any:
+def restore_params(step_directory: epath.Path, wanted: Params) -> Params:
     """Restore the parameters of a checkpoint, sharded over the devices.
 
     Args:
@@ -65,7 +65,9 @@ def restore_params(step_directory: epath.Path, wanted: Any) -> Any:
     return _restore_item(step_directory / "state", wanted)
 
 
-def restore_step(step_directory: epath.Path, params: Any, rest: Any) -> tuple[Any, Any]:
+def restore_step(
+    step_directory: epath.Path, params: Params, rest: PyTree
+) -> tuple[Params, PyTree]:
     """Restore the parameters and the rest of the training state of a checkpoint.
 
     Arguments and errors are those of `restore_params`.
@@ -74,7 +76,7 @@ def restore_step(step_directory: epath.Path, params: Any, rest: Any) -> tuple[An
     return restored, _restore_item(step_directory / "optimizer", rest)
 
 
-def read_params(step_directory: epath.Path) -> Any:
+def read_params(step_directory: epath.Path) -> Params:
     """Read the parameters of a checkpoint as a nested dict of NumPy arrays."""
     handler = ocp.PyTreeCheckpointHandler()
     item = absolute(step_directory) / "state"

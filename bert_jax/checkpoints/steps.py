@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from etils import epath
 
 from bert_jax.config.serialization import from_dict
-from bert_jax.storage.files import read_json_object
+from bert_jax.storage.files import JsonObject, read_json_object
 from bert_jax.storage.manifest import (
     MANIFEST,
     SCORE_KEY_OF_0_1_0,
@@ -36,7 +36,7 @@ def list_steps(directory: epath.Path) -> list[int]:
     return sorted((int(name) for name in names if _STEP.fullmatch(name)), reverse=True)
 
 
-def verify_checkpoint(step_directory: epath.Path) -> dict[str, Any]:
+def verify_checkpoint(step_directory: epath.Path) -> JsonObject:
     """Verify the checksums of a checkpoint, and return its manifest.
 
     Raises:
@@ -48,7 +48,7 @@ def verify_checkpoint(step_directory: epath.Path) -> dict[str, Any]:
     return manifest
 
 
-def read_step_manifest(step_directory: epath.Path) -> dict[str, Any]:
+def read_step_manifest(step_directory: epath.Path) -> JsonObject:
     """The manifest of a checkpoint: `step`, `files` and optionally `selection_score`.
 
     Raises:
@@ -68,12 +68,12 @@ def read_step_manifest(step_directory: epath.Path) -> dict[str, Any]:
     return manifest
 
 
-def is_score(value: Any) -> bool:
+def is_score(value: object) -> bool:
     """Whether a manifest's value is a number that a float holds exactly."""
     return type(value) is float or (type(value) is int and abs(value) < 1 << 53)
 
 
-def selection_score_of(manifest: dict[str, Any]) -> Any:
+def selection_score_of(manifest: JsonObject) -> Any:
     """The score of a manifest by which the best step is selected, or None."""
     return manifest.get("selection_score", manifest.get(SCORE_KEY_OF_0_1_0))
 
@@ -131,7 +131,7 @@ def best_verified_step(
 ) -> tuple[int | None, list[str]]:
     """The verified step with the highest score, and a list of problems of others.
 
-    Of equal scores, and if there are none, the newest.
+    If scores are equal or absent, the newest of the steps.
 
     Args:
         verified: a step that is already verified.
@@ -154,7 +154,7 @@ def find_checkpoint(path: epath.Path) -> tuple[epath.Path, list[str]]:
     run the best, of several fine-tuning runs the best of the best run.
 
     Returns:
-        The checkpoint's directory, and the problems of checkpoints passed over.
+        The checkpoint's directory, and the problems of skipped checkpoints.
 
     Raises:
         FileNotFoundError: there is none.
@@ -176,7 +176,7 @@ def find_checkpoint(path: epath.Path) -> tuple[epath.Path, list[str]]:
     return path / CHECKPOINTS / str(step), problems
 
 
-def read_config(directory: epath.Path) -> dict[str, Any]:
+def read_config(directory: epath.Path) -> JsonObject:
     """The `config.json` of a checkpoint or workdir.
 
     Raises:

@@ -1,4 +1,4 @@
-"""How the options of a verb are read, by tyro."""
+"""Read the options of a verb by tyro."""
 
 import contextlib
 import dataclasses
@@ -186,7 +186,7 @@ def load_config(path: str, config_class: type[ConfigT]) -> ConfigT:
         raise
     except BaseException as error:  # sys.exit too: the run has not started
         reason = f"{type(error).__name__}: {error}".rstrip(": ")
-        raise UsageError(f"{path} fails: {reason}; mend it.") from error
+        raise UsageError(f"{path} fails: {reason}; correct it.") from error
     if not isinstance(config, config_class):
         raise UsageError(
             f"{path} must bind the name config to a {config_class.__name__}."

@@ -20,7 +20,7 @@ class ImportOptions:
     kind: Annotated[Literal["huggingface", "tf1"], tyro.conf.arg(name="from")]
     """The library that wrote the files."""
     output: str
-    """Directory to make, of the checkpoint."""
+    """Directory to write the checkpoint to."""
     allow_extra: bool = False
     """Ignore tensors that the model does not have."""
 
@@ -32,13 +32,13 @@ class ExportOptions:
     source: Model
     """Workdir, checkpoint, Hugging Face directory, or hf:OWNER/NAME@REVISION."""
     kind: Annotated[Literal["huggingface", "stablehlo"], tyro.conf.arg(name="to")]
-    """huggingface: files for transformers; stablehlo: a program for JAX alone."""
+    """huggingface: files for transformers; stablehlo: a program that needs only JAX."""
     output: str
-    """Directory to make."""
+    """Directory to write to."""
     batch_size: int | None = None
-    """With stablehlo: the only batch size that the program takes; else any."""
+    """With stablehlo: the only batch size that the program accepts; None: any."""
     sequence_length: int | None = None
-    """With stablehlo: tokens a row; else 128, or fewer if the model takes fewer."""
+    """With stablehlo: tokens per row; None: 128, or the model's maximum if lower."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,11 +48,11 @@ class ExtendOptions:
     source: Model
     """Workdir, checkpoint, Hugging Face directory, or hf:OWNER/NAME@REVISION."""
     output: str
-    """Directory to make, of the checkpoint."""
+    """Directory to write the checkpoint to."""
     words: str = ""
-    """File of new words, one a line; the vector of each starts as its pieces' mean."""
+    """File of new words, one per line; a word's vector starts as its pieces' mean."""
     positions: int | None = None
-    """Tokens of the longest row that the model is to take."""
+    """New maximum number of tokens per row."""
 
 
 def import_model(options: ImportOptions) -> int:
@@ -81,7 +81,7 @@ def import_model(options: ImportOptions) -> int:
                 model_directory(source), imported.config, imported.params
             )
         else:
-            comparison = Comparison(reason="transformers reads directories alone")
+            comparison = Comparison(reason="transformers reads only directories")
     write_imported(imported, directory, comparison)
     say(f"{options.output}: {summary(imported)}")
     _warn(options.output, comparison.warning)
@@ -106,7 +106,7 @@ def export_model(options: ExportOptions) -> int:
         say(f"{output}: load.py gives {', '.join(outputs)}.")
         return 0
     for name, size in sizes.items():
-        raise UsageError(f"{name}={size} is of --to stablehlo alone; leave it out.")
+        raise UsageError(f"{name}={size} needs --to stablehlo; leave it out.")
     from bert_jax.convert.export import export_huggingface
 
     leaves, comparison, ids = export_huggingface(options.source, local_output(output))

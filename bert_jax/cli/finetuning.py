@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Annotated, Any, get_args
+from typing import Annotated, get_args
 
 import tyro
 
@@ -35,7 +35,7 @@ def default_config(task: str) -> FinetuneConfig:
         UsageError: there is no such task.
     """
     if task in GLUE:
-        kind: Any = "text-regression" if task == "stsb" else "text-classification"
+        kind: TaskName = "text-regression" if task == "stsb" else "text-classification"
         data = ExamplesConfig(glue=task)  # type: ignore[arg-type]
         return FinetuneConfig(task=kind, data=data)
     if task not in TASKS:

@@ -27,16 +27,16 @@ class EvaluateOptions(FinetunedOptions):
     output: str = ""
     """Directory for the task's official prediction files."""
     part: Literal["validation", "test"] = "validation"
-    """Which part of data.path to score."""
+    """Split of data.path to score."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PredictOptions(FinetunedOptions):
-    """Print predictions as JSON, one a line, in the order of the input."""
+    """Print predictions as JSON, one per line, in the order of the input."""
 
     input: str = "-"
-    """.csv, .tsv or .jsonl file, or another file with a text a line; -: lines of JSON
-    or of text from standard input."""
+    """.csv, .tsv or .jsonl file, or another file with one text per line; -: lines of
+    JSON or of text from standard input."""
     batch_size: int = 32
     """Examples that are computed at once."""
 
@@ -48,13 +48,13 @@ class FeaturesOptions:
     model: str
     """Workdir, checkpoint, Hugging Face directory or hf:OWNER/NAME@REVISION."""
     input: str
-    """File with a text a line; -: standard input."""
+    """File with one text per line; -: standard input."""
     output: str
     """.npz or .jsonl file to write."""
     layers: tuple[int, ...] = (-1,)
     """Which layers: 0 the embeddings, 1 the first, -1 the last."""
     combine: Literal["concatenate", "sum"] = "concatenate"
-    """Several layers side by side, or their sum."""
+    """Concatenate or sum several layers."""
     batch_size: int = 32
     """Texts that are computed at once."""
 

@@ -28,7 +28,7 @@ class DemoOptions:
     """Make a vocabulary, a dataset, a pretrained model and predictions, offline."""
 
     workdir: str = "bert_jax_demo"
-    """Directory for all that the demo makes."""
+    """Directory for everything that the demo makes."""
 
 
 def inspect(options: InspectOptions) -> int:

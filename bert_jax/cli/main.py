@@ -20,7 +20,7 @@ HELP = ("-h", "--help", "help")
 COMPLETION = "--tyro-print-completion"
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 COMPUTING = set("pretrain finetune evaluate predict features benchmark demo".split())
-"""Verbs that spend their time in steps."""
+"""Verbs that spend their time in steps of a model, and gain from huge pages."""
 
 
 def run_verb(arguments: Sequence[str]) -> int:
@@ -137,7 +137,7 @@ def report(error: Exception) -> int:
     """Print an error in one line, and return its exit code.
 
     Raises:
-        Exception: `error` itself, where it is a mistake of this package.
+        Exception: `error` itself, if it is a bug of this package.
     """
     from bert_jax.training.faults import InterruptedRun
 

@@ -23,9 +23,9 @@ class PretrainOptions(StartOptions):
     """Print the model, the data and the devices of the run, and train nothing."""
     devices: int = 0
     """With dry_run: compile the step for this many devices, which need not be present,
-    and print the memory that each takes."""
+    and print the memory that each needs."""
     memory_gib: float = 0.0
-    """With devices: the memory of each; if it is too little, print what to turn on."""
+    """With devices: the memory of each; if it is too little, print what would help."""
     config: Annotated[PretrainConfig, tyro.conf.arg(name="")] = PretrainConfig()
 
 

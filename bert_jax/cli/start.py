@@ -1,4 +1,4 @@
-"""What `bert-jax pretrain` and `finetune` share: how a run is started."""
+"""Start a run: what `bert-jax pretrain` and `finetune` share."""
 
 import dataclasses
 import json
@@ -11,7 +11,7 @@ from bert_jax.terminal.messages import UsageError
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StartOptions:
-    """Options of a start. They are not part of the run's configuration."""
+    """Options for starting a run, which are not part of its configuration."""
 
     workdir: str = ""
     """Directory of the run: checkpoints, metrics, tokenizer."""
@@ -19,7 +19,7 @@ class StartOptions:
     """Continue the run in workdir for more steps, or at another learning rate, than it
     had so far."""
     deterministic: bool = False
-    """On GPUs, the same bits from the same run; slower."""
+    """Make runs on GPUs bit-reproducible; slower."""
     initialization_timeout: int = 300
     """Seconds that several processes wait for each other at the start."""
     print_config: bool = False

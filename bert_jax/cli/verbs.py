@@ -25,7 +25,7 @@ usage: bert-jax VERB [OPTIONS]        bert-jax VERB --help lists a verb's option
               print a script that completes verbs and options in that shell
 """
 GROUPS = ("convert", "benchmark")
-"""Verbs with verbs of their own."""
+"""Verbs that have subcommands."""
 
 
 class Verb(NamedTuple):

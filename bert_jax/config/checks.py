@@ -7,11 +7,11 @@ import math
 import struct
 import types
 import typing
-from collections.abc import Hashable
+from collections.abc import Callable
 from typing import Any
 
 RESOLVED = {"resolved": True}
-"""Metadata of a field that a run fills in; it is no option of the command line."""
+"""Metadata of a field that a run fills in; it is not a command-line option."""
 
 MAX_INT = 2**31 - 1
 """Steps, ids and sizes are int32 on the devices."""
@@ -25,7 +25,7 @@ def require(holds: bool, message: str) -> None:
         raise ValueError(message)
 
 
-def quoted(value: Any, limit: int = 60) -> str:
+def quoted(value: object, limit: int = 60) -> str:
     """The `repr` of a value for a message, with the middle left out if it is long."""
     try:
         text = repr(value)
@@ -36,14 +36,13 @@ def quoted(value: Any, limit: int = 60) -> str:
 
 
 @functools.cache
-def field_types(cls: Hashable) -> dict[str, Any]:
+def field_types(cls: Any) -> dict[str, object]:
     """The types of a dataclass's fields."""
     hints = typing.get_type_hints(cls)
-    fields = dataclasses.fields(typing.cast(Any, cls))
-    return {field.name: hints[field.name] for field in fields}
+    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
 
 
-def require_types(config: Any) -> None:
+def require_types(config: object) -> None:
     """Check each field of a dataclass against its type.
 
     Raises:
@@ -55,7 +54,7 @@ def require_types(config: Any) -> None:
         require_type(name, getattr(config, name), hint)
 
 
-def require_type(name: str, value: Any, hint: Any) -> None:
+def require_type(name: str, value: object, hint: object) -> None:
     """Check one value against the type `hint`.
 
     Args:
@@ -83,7 +82,7 @@ def require_type(name: str, value: Any, hint: Any) -> None:
         _REQUIRE[hint](name, value)
 
 
-def _require_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+def _require_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     if type(value) is str and value in choices:
         return
     listed = ", ".join(choice or "''" for choice in choices)
@@ -91,7 +90,7 @@ def _require_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
     raise ValueError(f"{name}={quoted(value)} must be one of {listed}{hint or '.'}")
 
 
-def did_you_mean(value: Any, choices: tuple[str, ...]) -> str:
+def did_you_mean(value: object, choices: tuple[str, ...]) -> str:
     """The end of a message: "; did you mean …?" with the closest choice, or ""."""
     if not isinstance(value, str):
         return ""
@@ -101,7 +100,7 @@ def did_you_mean(value: Any, choices: tuple[str, ...]) -> str:
     return f"; did you mean {by_word[matches[0]]!r}?" if matches else ""
 
 
-def _require_tuple(name: str, value: Any, element: Any) -> None:
+def _require_tuple(name: str, value: Any, element: object) -> None:
     kind = "words" if element is str else "numbers"
     example = value if isinstance(value, list) else [value]
     require(
@@ -113,7 +112,7 @@ def _require_tuple(name: str, value: Any, element: Any) -> None:
         require_type(f"{name}[{i}]", value[i], element)
 
 
-def _require_bool(name: str, value: Any) -> None:
+def _require_bool(name: str, value: object) -> None:
     require(type(value) is bool, f"{name}={quoted(value)} must be True or False.")
 
 
@@ -150,7 +149,7 @@ def _require_float(name: str, value: Any) -> None:
     )
 
 
-_REQUIRE = {
+_REQUIRE: dict[object, Callable[..., None]] = {
     bool: _require_bool,
     str: _require_str,
     int: _require_int,
@@ -163,7 +162,7 @@ def as_float32(value: float) -> float:
     return float(struct.unpack("f", struct.pack("f", value))[0])
 
 
-def require_positive(config: Any, *names: str) -> None:
+def require_positive(config: object, *names: str) -> None:
     """Check that fields are finite and greater than 0."""
     for name in names:
         value = getattr(config, name)
@@ -171,7 +170,7 @@ def require_positive(config: Any, *names: str) -> None:
         require(holds, f"{name}={value} must be finite and greater than 0.")
 
 
-def require_not_negative(config: Any, *names: str) -> None:
+def require_not_negative(config: object, *names: str) -> None:
     """Check that fields are finite and at least 0."""
     for name in names:
         value = getattr(config, name)
@@ -179,14 +178,14 @@ def require_not_negative(config: Any, *names: str) -> None:
         require(holds, f"{name}={value} must be finite and at least 0.")
 
 
-def require_fraction(config: Any, *names: str) -> None:
+def require_fraction(config: object, *names: str) -> None:
     """Check that fields are at least 0 and less than 1, also in float32."""
     for name in names:
         value = getattr(config, name)
         holds = 0 <= value < 1
         require(holds, f"{name}={value} must be at least 0 and less than 1.")
         holds = as_float32(value) < 1
-        require(holds, f"{name}={value} is 1 in float32; it must be less than that.")
+        require(holds, f"{name}={value} is 1 in float32; it must be less than 1.")
 
 
 def require_batch_size(batch_size: int) -> None:
@@ -195,7 +194,7 @@ def require_batch_size(batch_size: int) -> None:
 
 
 def require_seed(config: Any) -> None:
-    """Check that the seed is an unsigned 32-bit number, distinct in NumPy and JAX."""
+    """Check that the seed is an unsigned 32-bit number, as JAX's keys need it."""
     seed = config.seed
     holds = 0 <= seed < 1 << 32
     require(holds, f"seed={quoted(seed)} must be from 0 to {(1 << 32) - 1}.")
@@ -205,10 +204,10 @@ def require_class_names(labels: tuple[str, ...]) -> None:
     """Check that class names are distinct and not blank."""
     for i, label in enumerate(labels):
         holds = isinstance(label, str) and bool(label.strip())
-        require(holds, f"labels names {label!r:.80}; a class's name must be a text.")
+        require(holds, f"labels has {label!r:.80}; a class name must not be blank.")
         holds = label not in labels[:i]
         require(
             holds,
-            f"labels names {label!r:.80} twice, as classes {labels.index(label)} and "
+            f"labels has {label!r:.80} twice, as classes {labels.index(label)} and "
             f"{i}; each class needs a name of its own.",
         )

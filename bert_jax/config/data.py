@@ -114,7 +114,7 @@ class PrepareConfig(TextConfig):
         require(
             len(self.weights) in (0, len(self.input)),
             f"weights has {len(self.weights)} numbers for {len(self.input)} inputs; "
-            "give one each.",
+            "give one per input.",
         )
         for weight in self.weights:
             holds = math.isfinite(weight) and weight > 0

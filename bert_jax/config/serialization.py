@@ -11,18 +11,17 @@ ConfigT = TypeVar("ConfigT")
 
 def to_dict(config: Any) -> dict[str, Any]:
     """The configuration as nested dicts of JSON values."""
-    values: dict[str, Any] = _tuples_to_lists(dataclasses.asdict(config))
-    return values
+    return _tuples_to_lists(dataclasses.asdict(config))
 
 
-def _tuples_to_lists(value: Any) -> Any:
+def _tuples_to_lists(value: object) -> Any:
     """Replace tuples by lists, which JSON has instead."""
     if isinstance(value, dict):
         return {name: _tuples_to_lists(entry) for name, entry in value.items()}
     return list(value) if isinstance(value, (list, tuple)) else value
 
 
-def from_dict(cls: type[ConfigT], values: Any) -> ConfigT:
+def from_dict(cls: type[ConfigT], values: object) -> ConfigT:
     """The configuration of class `cls` from `values`, as `to_dict` returns them.
 
     Raises:
@@ -48,7 +47,7 @@ def from_dict(cls: type[ConfigT], values: Any) -> ConfigT:
     return cls(**{key: _field_value(hints[key], values[key]) for key in values})
 
 
-def _field_value(hint: Any, value: Any) -> Any:
+def _field_value(hint: object, value: Any) -> object:
     """The value of a field of type `hint`; its class checks it afterwards."""
     if dataclasses.is_dataclass(hint):
         return from_dict(typing.cast(type, hint), value)
@@ -57,7 +56,7 @@ def _field_value(hint: Any, value: Any) -> Any:
 
 
 def differences(
-    old: dict[str, Any], new: dict[str, Any], prefix: str = ""
+    old: dict[str, object], new: dict[str, object], prefix: str = ""
 ) -> list[tuple[str, Any, Any]]:
     """The fields that differ between two `to_dict` results: (dotted name, old, new)."""
     changed = []

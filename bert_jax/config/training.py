@@ -117,8 +117,8 @@ class OptimizerConfig:
         require_not_negative(self, "weight_decay", "warmup_steps", "decay_steps")
         require_not_negative(self, "frozen_layers")
         require_fraction(self, "beta1", "beta2", "warmup_share")
-        share = self.layer_decay
-        require(0 < share <= 1, f"layer_decay={share} must be above 0 and at most 1.")
+        factor = self.layer_decay
+        require(0 < factor <= 1, f"layer_decay={factor} must be above 0 and at most 1.")
 
 
 @dataclasses.dataclass(frozen=True)

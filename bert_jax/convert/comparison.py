@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from etils import epath
 from jaxtyping import Float, Int
 
 from bert_jax.config import BertConfig
+from bert_jax.config.model import Params
 from bert_jax.formats.huggingface_config import ARCHITECTURES
 from bert_jax.model.bert import head_outputs
 from bert_jax.model.inputs import Inputs
@@ -30,11 +32,11 @@ class Comparison:
     """The differences between two libraries' outputs for one batch."""
 
     largest_difference: float | None = None
-    """Absolute, of all outputs; None if they were not compared."""
+    """The largest absolute difference of all outputs; None if not compared."""
     outputs: dict[str, float] = dataclasses.field(default_factory=dict)
     """The largest absolute difference of each output."""
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
-    """Of the libraries, if they are installed."""
+    """The versions of the libraries, if they are installed."""
     reason: str = ""
     """Why they were not compared."""
 
@@ -55,9 +57,7 @@ class Comparison:
 NOT_COMPARED = Comparison(reason="not requested")
 
 
-def compare(
-    directory: epath.Path, config: BertConfig, params: dict[str, Any]
-) -> Comparison:
+def compare(directory: epath.Path, config: BertConfig, params: Params) -> Comparison:
     """Compare a model with the one that transformers loads from its files.
 
     If transformers cannot load them, the result has the reason, and no error is
@@ -110,19 +110,19 @@ def fixed_batch(config: BertConfig) -> dict[str, Int[np.ndarray, "B T"]]:
 
 
 def _our_outputs(
-    config: BertConfig, params: dict[str, Any], inputs: dict[str, Any]
+    config: BertConfig, params: Params, inputs: dict[str, Any]
 ) -> dict[str, Float[np.ndarray, "..."]]:
+    names = ("input_ids", "segment_ids", "attention_mask")
+    ids, segments, mask = (jnp.asarray(inputs[name]) for name in names)
     outputs = jax.jit(head_outputs, static_argnums=0)(
         config,
         params,
-        Inputs(
-            inputs["input_ids"], inputs["segment_ids"], inputs["attention_mask"] > 0
-        ),
+        Inputs(ids, segments, mask > 0),
     )
-    names = ["scores", "token_scores", "pair_scores"]
+    wanted = ["scores", "token_scores", "pair_scores"]
     if config.head == "encoder":
-        names = ["hidden_states", "pooled"]
-    return {name: np.asarray(outputs[name]) for name in names if name in outputs}
+        wanted = ["hidden_states", "pooled"]
+    return {name: np.asarray(outputs[name]) for name in wanted if name in outputs}
 
 
 def _their_outputs(

@@ -1,7 +1,6 @@
 """Export a model to files of Hugging Face's transformers."""
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 from etils import epath
@@ -26,7 +25,7 @@ from bert_jax.formats.tokenizer_export import to_huggingface
 from bert_jax.model.heads import POOLED_HEADS
 from bert_jax.pretrained import Model, load_pretrained
 from bert_jax.storage.atomic import atomic_directory
-from bert_jax.storage.files import atomic_write, write_json
+from bert_jax.storage.files import JsonObject, atomic_write, write_json
 from bert_jax.storage.manifest import describe_files, files_below
 
 README = "README.md"
@@ -99,9 +98,9 @@ def require_expressible(config: BertConfig) -> None:
         )
 
 
-def huggingface_config(config: BertConfig, pad_id: int) -> dict[str, Any]:
+def huggingface_config(config: BertConfig, pad_id: int) -> JsonObject:
     """Return the content of config.json."""
-    values: dict[str, Any] = {
+    values: JsonObject = {
         "architectures": [ARCHITECTURES[config.head]],
         "model_type": "bert",
         **{name: getattr(config, name) for name in SIZES + RATES},
@@ -153,7 +152,7 @@ def write_safetensors(
 
 def export_receipt(
     model: Model, leaves: tuple[Leaf, ...], directory: epath.Path
-) -> dict[str, Any]:
+) -> JsonObject:
     """Return the content of `conversion.json`, with the files written so far."""
     return {
         "source": str(model.directory),

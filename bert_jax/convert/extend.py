@@ -18,7 +18,7 @@ MAX_POSITIONS = 1 << 20
 
 
 def read_words(path: str) -> list[str]:
-    """Return the words of a file, one a line; blank lines are skipped.
+    """Return the words of a file, one per line; blank lines are skipped.
 
     Raises:
         ValueError: there are none, or the file is not UTF-8.
@@ -33,7 +33,7 @@ def read_words(path: str) -> list[str]:
         ) from error
     words = list(dict.fromkeys(line.strip() for line in lines if line.strip()))
     if not words:
-        raise ValueError(f"{path} holds no word; write one a line.")
+        raise ValueError(f"{path} holds no word; write one per line.")
     return words
 
 
@@ -54,7 +54,7 @@ def split_words(words: Sequence[str], tokenizer: Tokenizer) -> dict[str, list[in
     if added := tokenizer.tokens(range(tokenizer.num_pieces, tokenizer.vocab_size)):
         raise ValueError(
             f"the vocabulary has {len(added)} added tokens ({abbreviate(added)}) after "
-            "its words, whose ids more words would move; add the words in "
+            "its words, whose ids would change if words were added; add the words in "
             "transformers, by add_tokens and resize_token_embeddings, and import the "
             "model again."
         )
@@ -124,7 +124,7 @@ def extend(
 
     Raises:
         ValueError: there is nothing to add, or it cannot be added.
-        FileExistsError: `output` is there and not an empty directory.
+        FileExistsError: `output` exists and is not an empty directory.
     """
     model = load_pretrained(source)
     pieces = split_words(words, model.tokenizer) if words else {}

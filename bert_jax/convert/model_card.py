@@ -2,13 +2,13 @@
 
 import contextlib
 import json
-from typing import Any
 
 from etils import epath
 
 from bert_jax.checkpoints.steps import CHECKPOINTS, read_config
 from bert_jax.formats.embedding import Embedding
 from bert_jax.pretrained import Model
+from bert_jax.storage.files import JsonObject
 from bert_jax.storage.manifest import read_manifest
 from bert_jax.training.report import METRICS
 
@@ -82,7 +82,7 @@ def _title(directory: epath.Path) -> str:
     return directory.parent.parent.name if is_step else directory.name
 
 
-def _training(model: Model) -> dict[str, Any]:
+def _training(model: Model) -> JsonObject:
     """Return facts about the run that made the checkpoint."""
     if model.imported:
         return {"Training": "not in bert_jax; it was imported"}
@@ -103,7 +103,7 @@ def _validation(model: Model, step: int) -> str:
     path = parent.parent / METRICS
     if parent.name != CHECKPOINTS or not path.exists():
         return ""
-    last: dict[str, Any] = {}
+    last: JsonObject = {}
     for line in path.read_text().splitlines():
         # The last line may be incomplete.
         with contextlib.suppress(ValueError, KeyError, TypeError):

@@ -3,7 +3,6 @@
 import dataclasses
 import os
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import numpy as np
@@ -15,13 +14,13 @@ from bert_jax.convert.comparison import NOT_COMPARED, Comparison
 from bert_jax.formats.imported import RECEIPT, Imported
 from bert_jax.pretrained import Model
 from bert_jax.storage.atomic import atomic_directory
-from bert_jax.storage.files import name_path_in_errors, write_json
+from bert_jax.storage.files import JsonObject, name_path_in_errors, write_json
 from bert_jax.storage.manifest import describe_files, files_below, write_manifest
 
 _MAX_LISTED = 8
 
 
-def import_receipt(imported: Imported, comparison: Comparison) -> dict[str, Any]:
+def import_receipt(imported: Imported, comparison: Comparison) -> JsonObject:
     """Return the content of the `conversion.json` of an import."""
     return {
         "comparison": dataclasses.asdict(comparison),
@@ -65,7 +64,7 @@ def write_imported(
 
 
 def write_checkpoint(
-    model: Imported | Model, receipt: dict[str, Any], output: epath.Path
+    model: Imported | Model, receipt: JsonObject, output: epath.Path
 ) -> None:
     """Write a checkpoint without optimizer state, atomically.
 

@@ -2,7 +2,6 @@
 
 import importlib.util
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +26,7 @@ PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 """The platforms that the program is lowered for, in one file."""
 
 _LOADER = f'''\
-"""{{title}} Needs jax, flatbuffers and numpy alone.
+"""{{title}} Needs only jax, flatbuffers and numpy.
 
 `outputs(input_ids, segment_ids, attention_mask)` takes integers {{shape}}; the mask
 is 1 for a real token, and 0 for padding. It returns, by name:
@@ -154,7 +153,7 @@ def lower(
     return lowered(shapes, inputs, inputs, inputs)
 
 
-def _outputs_of(config: BertConfig) -> Callable[..., dict[str, Any]]:
+def _outputs_of(config: BertConfig) -> Callable[..., dict[str, Float[Array, "..."]]]:
     def outputs(
         params: dict[str, Float[Array, "..."]],
         input_ids: Int[Array, "B T"],

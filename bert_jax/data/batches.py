@@ -43,11 +43,11 @@ class DatasetBatches:
     def validation(self, batch_size: int, max_rows: int = 0) -> Iterator[Batch]:
         """Yield this host's validation rows, each row once, in batches of one shape.
 
-        The last batch is padded with rows without tokens, which count nowhere.
+        The last batch is padded with rows without tokens, which no score counts.
 
         Args:
             batch_size: rows of all hosts.
-            max_rows: take only the first ones; 0: all.
+            max_rows: the number of first rows to yield; 0: all.
         """
         own = host_slice(batch_size, self.host_index, self.host_count)
         rows = self.dataset.validation

@@ -7,7 +7,6 @@ need this package; Beam's options determine how they get it.
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from etils import epath
@@ -15,12 +14,13 @@ from etils import epath
 from bert_jax.config import PrepareConfig
 from bert_jax.data.chunks import UNFINISHED, Chunk, read_result, write_chunk
 from bert_jax.data.documents import Documents
+from bert_jax.storage.files import JsonObject
 from bert_jax.tokenization import Tokenizer
 
 
 def write_by_beam(
     config: PrepareConfig, files: Sequence[str], chunks: Sequence[Chunk]
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, JsonObject]:
     """Write the rows of `chunks`; return the result of each by its name.
 
     Raises:
@@ -50,7 +50,7 @@ def write_by_beam(
     named = [_without_documents(config, chunk) for chunk in chunks]
     with beam.Pipeline(options=PipelineOptions(list(config.beam_options))) as pipeline:
         _ = pipeline | beam.Create(named) | beam.Reshuffle() | beam.ParDo(WriteChunk())
-    results: dict[str, dict[str, Any]] = {}
+    results: dict[str, JsonObject] = {}
     for chunk in chunks:
         result = read_result(output, chunk)
         if result is None:

@@ -9,7 +9,6 @@ import collections
 import dataclasses
 import hashlib
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from etils import epath
@@ -24,7 +23,7 @@ from bert_jax.data.pairs import PairSpans, make_pairs
 from bert_jax.data.passes import held_out, passes, shuffle
 from bert_jax.data.records import as_bytes
 from bert_jax.data.shards import row_dtype, shard_name
-from bert_jax.storage.files import atomic_write, read_json, write_json
+from bert_jax.storage.files import JsonObject, atomic_write, read_json, write_json
 from bert_jax.tokenization import Tokenizer
 
 UNFINISHED = "unfinished"
@@ -33,7 +32,7 @@ UNFINISHED = "unfinished"
 LABEL_1 = {"nsp": "random", "sop": "swapped"}
 """The name of pairs with label 1, for each pair objective that has them."""
 
-_CHARACTERS_A_BATCH = 1 << 17
+_CHARACTERS_PER_BATCH = 1 << 17
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,7 +147,7 @@ def dtype_of(config: PrepareConfig, tokenizer: Tokenizer) -> np.dtype[np.void]:
 
 def write_chunk(
     chunk: Chunk, config: PrepareConfig, files: Sequence[str], tokenizer: Tokenizer
-) -> dict[str, Any]:
+) -> JsonObject:
     """Write a chunk's rows and, beside them, its result; return the result.
 
     The result holds the number of rows, their sha256, and counts for the manifest.
@@ -237,7 +236,7 @@ def _tokenize(
     tokens = np.concatenate(pieces or [np.empty(0, np.int32)])
     if len(tokens) and tokens.max() >= tokenizer.vocab_size:
         raise ValueError(
-            f"the tokenizer gave id {tokens.max()}, beyond its {tokenizer.vocab_size}."
+            f"the tokenizer gave id {tokens.max()}, but has {tokenizer.vocab_size} ids."
         )
     sentences_kept = sum(len(bounds) - 1 for bounds in documents)
     counts = {"documents": len(documents), "sentences": sentences_kept}
@@ -249,12 +248,12 @@ def _batches(sentences: Sequence[str]) -> Iterator[Sequence[str]]:
     start = size = 0
     for number, sentence in enumerate(sentences, 1):
         size += len(sentence)
-        if size >= _CHARACTERS_A_BATCH or number == len(sentences):
+        if size >= _CHARACTERS_PER_BATCH or number == len(sentences):
             yield sentences[start:number]
             start, size = number, 0
 
 
-def read_result(output: epath.Path, chunk: Chunk) -> dict[str, Any] | None:
+def read_result(output: epath.Path, chunk: Chunk) -> JsonObject | None:
     """Return the result that `write_chunk` saved; None if there is no valid one."""
     try:
         result = read_json(_result_path(output, chunk), "")
@@ -267,7 +266,7 @@ def read_result(output: epath.Path, chunk: Chunk) -> dict[str, Any] | None:
 
 
 def read_rows(
-    output: epath.Path, chunk: Chunk, result: dict[str, Any], row_bytes: int
+    output: epath.Path, chunk: Chunk, result: JsonObject, row_bytes: int
 ) -> bytes | None:
     """Return a chunk's rows from their own file; None if they are damaged."""
     path = rows_path(output, chunk)

@@ -14,7 +14,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 from jaxtyping import Int64
@@ -24,7 +24,7 @@ from bert_jax.data.documents import Documents, find_documents
 from bert_jax.data.duplicates import Deduplicator
 from bert_jax.data.sources import Source, read_pieces
 from bert_jax.data.structured import read_records
-from bert_jax.storage.files import name_path_if_disk_full
+from bert_jax.storage.files import JsonObject, name_path_if_disk_full
 
 _SECONDS_BETWEEN_REPORTS = 2
 
@@ -39,7 +39,7 @@ class Corpus:
     documents: Documents
     """`file` is an index into `files`, `sources` and `inputs`."""
     files: list[str]
-    sources: list[dict[str, Any]]
+    sources: list[JsonObject]
     """Name, size, sha256 and number of documents of each source."""
     inputs: Int64[np.ndarray, " S"]
     """The index of the --input entry that named each source."""
@@ -116,7 +116,7 @@ def _read_source(
     source: Source,
     spool: Path,
     dropped: collections.Counter[str],
-) -> tuple[str, Spans, dict[str, Any]]:
+) -> tuple[str, Spans, JsonObject]:
     """Return the file that holds the source's text, its documents and a description.
 
     The description's size and sha256 are those of the source's file, or of the text if
@@ -143,7 +143,7 @@ def _as_array(spans: Iterable[tuple[int, int]]) -> Spans:
     return np.array(bounds, np.int64).reshape(-1, 2)
 
 
-def _describe(name: str, path: str | Path) -> dict[str, Any]:
+def _describe(name: str, path: str | Path) -> JsonObject:
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256")
         return {"name": name, "size": file.tell(), "sha256": digest.hexdigest()}

@@ -3,11 +3,10 @@
 This is needed because manifests of version 0.1.0 have no checksum of their own.
 """
 
-from typing import Any
-
 from etils import epath
 
 from bert_jax.data.shards import dtype_from_json, row_dtype
+from bert_jax.storage.files import JsonObject
 from bert_jax.storage.manifest import MANIFEST, DamagedError, check_entries
 
 FORMAT_VERSION = 1
@@ -26,7 +25,7 @@ _KINDS = {
 }
 
 
-def check_manifest(root: epath.Path, manifest: dict[str, Any]) -> None:
+def check_manifest(root: epath.Path, manifest: JsonObject) -> None:
     """Check that a dataset's manifest has the fields and values that `prepare` writes.
 
     Raises:
@@ -36,8 +35,8 @@ def check_manifest(root: epath.Path, manifest: dict[str, Any]) -> None:
     version = manifest.get("format_version")
     if type(version) is int and version != FORMAT_VERSION:
         raise ValueError(
-            f"{root} has format version {version}, this is {FORMAT_VERSION}; prepare "
-            "it again."
+            f"{root} has format version {version}, but this bert_jax reads "
+            f"{FORMAT_VERSION}; prepare it again."
         )
     try:
         _require(type(version) is int, "it has no format_version")
@@ -67,11 +66,11 @@ def _require(condition: bool, problem: str) -> None:
         raise ValueError(problem)
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: object) -> bool:
     return type(value) is int and value >= 0
 
 
-def _check_row(manifest: dict[str, Any]) -> None:
+def _check_row(manifest: JsonObject) -> None:
     dtype, length = dtype_from_json(manifest["row"]), manifest["sequence_length"]
     (width,) = dtype["tokens"].shape
     problem = f"sequence_length={length}, but its rows have {width} tokens"
@@ -82,11 +81,11 @@ def _check_row(manifest: dict[str, Any]) -> None:
     _require(pairs in ("nsp", "sop", "none"), f"pairs={pairs!r:.80} is not known")
 
 
-def _check_counts(manifest: dict[str, Any]) -> None:
+def _check_counts(manifest: JsonObject) -> None:
     """Check the counts: each position of a row holds a token or padding."""
     _require(all(map(_is_count, manifest["dropped"].values())), "dropped has no counts")
     _require(all(isinstance(s, dict) for s in manifest["sources"]), "a source is wrong")
-    _require(set(manifest["counts"]) <= set(SPLITS), "counts are of other splits")
+    _require(set(manifest["counts"]) <= set(SPLITS), "counts has other splits")
     for split, counts in manifest["counts"].items():
         _require(isinstance(counts, dict), f"counts of {split} are wrong")
         for name, value in counts.items():

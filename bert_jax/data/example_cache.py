@@ -17,7 +17,7 @@ _ARRAYS = ("tokens", "starts", "second", "example")
 _GROUPS = ("by_example", "by_token")
 
 
-def content_key(*parts: Any) -> str:
+def content_key(*parts: object) -> str:
     """Return the hexadecimal sha256 of JSON values."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

@@ -9,14 +9,14 @@ import collections
 import hashlib
 import os
 from collections.abc import Iterable, Sequence
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 from etils import epath
 
 from bert_jax.data.chunks import Chunk, read_result, read_rows, rows_path
 from bert_jax.data.shards import shard_header
-from bert_jax.storage.files import is_regular_file, name_path_in_errors
+from bert_jax.storage.files import JsonObject, is_regular_file, name_path_in_errors
 from bert_jax.storage.manifest import describe_files
 
 _PIECE_BYTES = 1 << 22
@@ -30,7 +30,7 @@ class GrowingShard:
     ) -> None:
         """Find the chunks that earlier runs finished, and verify them."""
         self.name, self.split = chunks[0].shard, chunks[0].split
-        self.results: dict[str, dict[str, Any]] = {}
+        self.results: dict[str, JsonObject] = {}
         """The result of each finished chunk, by its name."""
         self._output, self._dtype = output, dtype
         self._waiting = collections.deque(chunks)
@@ -70,8 +70,8 @@ class GrowingShard:
         self._count(chunk, result)
         return True
 
-    def _count(self, chunk: Chunk, result: dict[str, Any]) -> None:
-        """Move the first waiting chunk to those in the shard."""
+    def _count(self, chunk: Chunk, result: JsonObject) -> None:
+        """Count the first waiting chunk as one of those in the shard."""
         assert self._waiting.popleft() is chunk
         self.results[chunk.name] = result
         self._rows += result["rows"]
@@ -80,7 +80,7 @@ class GrowingShard:
         """Return the total of a count, such as "tokens", over the finished chunks."""
         return sum(result["counts"][name] for result in self.results.values())
 
-    def add(self, finished: Iterable[tuple[Chunk, dict[str, Any]]] = ()) -> None:
+    def add(self, finished: Iterable[tuple[Chunk, JsonObject]] = ()) -> None:
         """Record finished chunks, and append rows while the next chunk is finished.
 
         Raises:
@@ -114,7 +114,7 @@ class GrowingShard:
         self._count(chunk, result)
         rows_path(self._output, chunk).unlink()
 
-    def finish(self) -> dict[str, Any]:
+    def finish(self) -> JsonObject:
         """Write the number of rows to the header; return the manifest entry."""
         assert not self._waiting
         header = shard_header(self._dtype, self._rows)

@@ -12,7 +12,7 @@ from jaxtyping import Int64, Integer, Shaped
 
 from bert_jax.data.pairs import PairSpans
 
-_TOKENS_A_PAIR = 32
+_TOKENS_PER_PAIR = 32
 
 
 def max_pairs_per_row(sequence_length: int) -> int:
@@ -21,7 +21,7 @@ def max_pairs_per_row(sequence_length: int) -> int:
     This fills a row if pairs have 32 tokens on average, as in documents of a few
     sentences. A larger number would add 7 bytes per pair to every row.
     """
-    return max(4, sequence_length // _TOKENS_A_PAIR)
+    return max(4, sequence_length // _TOKENS_PER_PAIR)
 
 
 def build_rows(

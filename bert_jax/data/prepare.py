@@ -12,7 +12,6 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from etils import epath
 
@@ -43,6 +42,7 @@ from bert_jax.data.unfinished import (
 )
 from bert_jax.data.workers import write_chunks
 from bert_jax.storage.atomic import local_output
+from bert_jax.storage.files import JsonObject
 from bert_jax.storage.manifest import describe_files, write_manifest
 from bert_jax.terminal.messages import say
 from bert_jax.tokenization import Tokenizer
@@ -59,7 +59,7 @@ def prepare(
     config: PrepareConfig,
     report: Callable[[str], None] = say,
     layout: Layout = DEFAULT_LAYOUT,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Make the dataset that `config` describes; return its manifest.
 
     To continue an interrupted run, call this again: finished chunks are kept. If the
@@ -98,7 +98,7 @@ def prepare(
 
 def _describe_plan(
     config: PrepareConfig, tokenizer: Tokenizer, corpus: Corpus, layout: Layout
-) -> dict[str, Any]:
+) -> JsonObject:
     """Return everything that the dataset's rows depend on."""
     dtype = dtype_of(config, tokenizer)
     options = dataclasses.asdict(config)
@@ -175,17 +175,17 @@ def _write_locally(
 
 def _finish(
     output: epath.Path,
-    plan: dict[str, Any],
+    plan: JsonObject,
     tokenizer: Tokenizer,
     shards: list[GrowingShard],
     dropped_before: dict[str, int],
-) -> dict[str, Any]:
+) -> JsonObject:
     """Add up the chunks' results, finish the shards, and write the manifest last.
 
     Raises:
         ValueError: there is no pair.
     """
-    counts: dict[str, Any] = {}
+    counts: JsonObject = {}
     dropped = collections.Counter(dropped_before)
     for split in SPLITS:
         added: collections.Counter[str] = collections.Counter()
@@ -225,7 +225,7 @@ def _remove(output: epath.Path, shards: list[GrowingShard]) -> None:
         os.rmdir(output)
 
 
-def _summary(output: epath.Path, manifest: dict[str, Any]) -> str:
+def _summary(output: epath.Path, manifest: JsonObject) -> str:
     train = manifest["counts"]["train"]
     num_rows = dict.fromkeys(SPLITS, 0)
     for shard in manifest["shards"]:

@@ -20,7 +20,6 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from etils import epath
@@ -34,7 +33,7 @@ from bert_jax.data.shards import (
     shard_header,
 )
 from bert_jax.storage.atomic import is_address
-from bert_jax.storage.files import atomic_write
+from bert_jax.storage.files import JsonObject, atomic_write
 from bert_jax.storage.manifest import DamagedError, read_manifest, verify_files
 from bert_jax.storage.remote import dataset_files, local_copy, open_directory
 from bert_jax.storage.verified_once import verify_once
@@ -100,7 +99,7 @@ class Dataset:
     """A prepared dataset, open for reading."""
 
     path: epath.Path
-    manifest: dict[str, Any]
+    manifest: JsonObject
     train: Rows
     validation: Rows
 

@@ -17,7 +17,7 @@ import numpy as np
 from etils import epath
 from jaxtyping import Shaped
 
-from bert_jax.storage.files import is_regular_file
+from bert_jax.storage.files import JsonObject, is_regular_file
 from bert_jax.storage.manifest import DamagedError, escapes
 
 _RESERVED = 256
@@ -103,7 +103,7 @@ class UnmappedShard:
 
 
 def open_shards(
-    root: epath.Path, entries: Sequence[dict[str, Any]], dtype: np.dtype[np.void]
+    root: epath.Path, entries: Sequence[JsonObject], dtype: np.dtype[np.void]
 ) -> list[Shaped[np.ndarray, " N"] | UnmappedShard]:
     """Open the shards of a manifest's entries, as memory maps as far as possible.
 
@@ -115,7 +115,7 @@ def open_shards(
     if max_maps < len(entries):
         print(
             f"{root}: {len(entries) - max_maps} of {len(entries)} shards are opened "
-            "again for each row, because this process may not hold enough files open; "
+            "again for each row, because this process cannot keep enough files open; "
             "to read them faster, raise `ulimit -n`, or prepare the dataset again: it "
             "will have few shards.",
             file=sys.stderr,
@@ -127,7 +127,7 @@ def open_shards(
         offset = _read_header(path, dtype, rows)
         if offset + rows * dtype.itemsize != entry["size"]:
             raise DamagedError(
-                f"{path} has {entry['size']} bytes, which are not its {rows} rows; "
+                f"{path} has {entry['size']} bytes, which do not fit its {rows} rows; "
                 "prepare the dataset again."
             )
         if not rows:

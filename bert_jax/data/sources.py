@@ -15,7 +15,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Literal
 
 from bert_jax.storage.files import require_regular_file
 
@@ -97,7 +97,7 @@ def _file(path: str, number: int) -> Source:
     stem, suffix = os.path.splitext(path.lower())
     if path.lower().endswith(tuple(_NOT_READ.split())):
         raise ValueError(
-            f"input {path!r} is of a kind that is not read; unpack it, "
+            f"input {path!r} is of an unsupported kind; unpack it, "
             "and give text (plain, .gz or .zst), .jsonl or .parquet."
         )
     compression = _COMPRESSIONS.get(suffix, "")
@@ -128,7 +128,7 @@ def open_file(source: Source) -> Iterator[IO[bytes]]:
         if not os.fstat(file.fileno()).st_size:
             raise _damaged(source, "it is empty")
         try:
-            stream: Any = pyarrow.CompressedInputStream(file, source.compression)
+            stream = pyarrow.CompressedInputStream(file, source.compression)
             yield io.BufferedReader(stream, PIECE)
         except OSError as error:
             if error.errno is not None:  # an error of the disk, not of the content

@@ -13,12 +13,13 @@ from typing import Any
 
 from bert_jax.config import TextConfig
 from bert_jax.data.sources import BOM, TFDS, Source, open_file
+from bert_jax.storage.files import JsonObject
 from bert_jax.storage.quiet_tensorflow import quiet_tensorflow
 
 LocatedText = tuple[str, bytes]
 """The location of a record, for error messages, and its text."""
 
-_ROWS_A_BATCH = 256
+_ROWS_PER_BATCH = 256
 _KINDS = {
     type(None): "null",
     bool: "a truth value",
@@ -111,7 +112,8 @@ def _read_parquet(source: Source, config: TextConfig) -> Iterator[LocatedText]:
     try:
         with parquet.ParquetFile(source.path, page_checksum_verification=True) as file:
             _require_text_column(file.schema_arrow, source, config.text_field)
-            for batch in file.iter_batches(_ROWS_A_BATCH, columns=[config.text_field]):
+            columns = [config.text_field]
+            for batch in file.iter_batches(_ROWS_PER_BATCH, columns=columns):
                 column = batch.column(0)
                 if pyarrow.types.is_dictionary(column.type):
                     column = column.dictionary_decode()
@@ -163,7 +165,7 @@ def _read_tfds(source: Source, config: TextConfig) -> Iterator[LocatedText]:
         yield f"{source.path}: example {number} of {split}", example[field]
 
 
-def tfds_rows(name: str, split: str) -> Iterator[dict[str, Any]]:
+def tfds_rows(name: str, split: str) -> Iterator[JsonObject]:
     """Yield the examples of a TFDS dataset, as str and Python numbers.
 
     Raises:

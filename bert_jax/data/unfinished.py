@@ -8,13 +8,12 @@ import contextlib
 import dataclasses
 import os
 from collections.abc import Iterator
-from typing import Any
 
 from etils import epath
 
 from bert_jax.config.serialization import differences
 from bert_jax.data.chunks import UNFINISHED, Layout
-from bert_jax.storage.files import read_json_object, write_json
+from bert_jax.storage.files import JsonObject, read_json_object, write_json
 from bert_jax.storage.manifest import MANIFEST, DamagedError, read_manifest
 
 _PLAN = "plan.json"
@@ -23,7 +22,7 @@ _LAYOUT = "layout"
 """A key that is in the plan's file but not in a manifest."""
 
 
-def is_finished(output: epath.Path, plan: dict[str, Any]) -> bool:
+def is_finished(output: epath.Path, plan: JsonObject) -> bool:
     """Return whether the output is finished; raise if it has another plan."""
     if not (output / MANIFEST).exists():
         return False
@@ -95,11 +94,11 @@ def output_lock(output: epath.Path) -> Iterator[None]:
                     os.rmdir(path)
 
 
-def write_plan(output: epath.Path, plan: dict[str, Any], layout: Layout) -> None:
+def write_plan(output: epath.Path, plan: JsonObject, layout: Layout) -> None:
     """Write the plan, or check that it is the plan of the unfinished dataset.
 
     Raises:
-        FileExistsError: the plan is another, or was written by version 0.1.0.
+        FileExistsError: the plan differs, or was written by version 0.1.0.
         DamagedError: the plan cannot be read.
     """
     path = output / UNFINISHED / _PLAN
@@ -111,17 +110,17 @@ def write_plan(output: epath.Path, plan: dict[str, Any], layout: Layout) -> None
         saved = read_json_object(path, "")
     except ValueError as error:
         raise DamagedError(
-            f"{path} is damaged; remove {output} and begin again."
+            f"{path} is damaged; remove {output} and start again."
         ) from error
     if _LAYOUT not in saved:
         raise FileExistsError(
-            f"output={output} was begun by version 0.1.0, which wrote smaller shards; "
-            "finish it with that version, or remove it and begin again."
+            f"output={output} was started by version 0.1.0, which wrote smaller "
+            "shards; finish it with that version, or remove it and start again."
         )
     _require_same(output, saved, plan)
 
 
-def _require_same(output: epath.Path, old: dict[str, Any], new: dict[str, Any]) -> None:
+def _require_same(output: epath.Path, old: JsonObject, new: JsonObject) -> None:
     changes = [
         "other sources"  # too long for a line
         if name == "sources"
@@ -131,6 +130,6 @@ def _require_same(output: epath.Path, old: dict[str, Any], new: dict[str, Any]) 
     ]
     if changes:
         raise FileExistsError(
-            f"output={output} was begun differently: {'; '.join(changes)}. "
-            "Remove it, choose another, or use the options that began it."
+            f"output={output} was started with other options: {'; '.join(changes)}. "
+            "Remove it, choose another output, or use the earlier options."
         )

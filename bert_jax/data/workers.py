@@ -5,17 +5,17 @@ import functools
 import multiprocessing
 import os
 from collections.abc import Callable, Generator, Sequence
-from typing import Any
 
 from bert_jax.config import PrepareConfig
 from bert_jax.data.chunks import Chunk, write_chunk
 from bert_jax.data.worker_lifetime import end_with_parent
+from bert_jax.storage.files import JsonObject
 from bert_jax.tokenization import Tokenizer
 
 
 def write_chunks(
     config: PrepareConfig, files: Sequence[str], chunks: Sequence[Chunk]
-) -> Generator[tuple[Chunk, dict[str, Any]], None, None]:
+) -> Generator[tuple[Chunk, JsonObject], None, None]:
     """Write the rows of `chunks`; yield each chunk and its result as it is finished.
 
     Raises:
@@ -47,7 +47,7 @@ def write_chunks(
             processes.shutdown(cancel_futures=True)
 
 
-_write_in_this_process: Callable[[Chunk], dict[str, Any]]
+_write_in_this_process: Callable[[Chunk], JsonObject]
 
 
 def _start_worker(config: PrepareConfig, files: Sequence[str]) -> None:
@@ -60,5 +60,5 @@ def _start_worker(config: PrepareConfig, files: Sequence[str]) -> None:
     )
 
 
-def _write_in_worker(chunk: Chunk) -> dict[str, Any]:
+def _write_in_worker(chunk: Chunk) -> JsonObject:
     return _write_in_this_process(chunk)

@@ -1,6 +1,6 @@
 """The demo, offline: pretrain a small BERT on the documentation of installed packages.
 
-It is then fine-tuned on a few examples to tell which library a paragraph is from.
+It is then fine-tuned on a few examples to find which library a paragraph is from.
 """
 
 import dataclasses

@@ -76,8 +76,8 @@ class CorpusSummary:
 def docstrings(source: bytes | str) -> list[str]:
     """The docstrings of a module, its classes, functions and attributes, in order.
 
-    Also every string of several lines in a simple statement of the module, where
-    `pydoc_data.topics` and NumPy's `add_newdoc` keep documentation.
+    They include every string of several lines in a simple statement of the module,
+    where `pydoc_data.topics` and NumPy's `add_newdoc` keep documentation.
 
     Raises:
         SyntaxError, ValueError, RecursionError: `source` is not a Python module.
@@ -184,7 +184,7 @@ class _Corpus:
 
 
 def _read_corpus(libraries: Sequence[Library], workers: int) -> _Corpus:
-    """Read the documents of `libraries`; of duplicates, the first is kept."""
+    """Read the documents of `libraries`; only the first of duplicates is kept."""
     corpus = _Corpus({library.name: {} for library in libraries})
     modules = [
         (library.name, *module) for library in libraries for module in library.modules
@@ -241,9 +241,9 @@ def write_corpus(
 ) -> CorpusSummary:
     """Write the documentation of `libraries` as text files.
 
-    `directory` then holds `NAME.txt` for each library with prose (one paragraph a line,
-    a blank line between documents) and `corpus.json`: the summary, and the module of
-    each document.
+    `directory` then holds `NAME.txt` for each library with prose (one paragraph per
+    line, a blank line between documents) and `corpus.json`: the summary, and the module
+    of each document.
 
     Args:
         libraries: None: the installed ones.

@@ -1,7 +1,7 @@
 """The demo's classification task: which library is a paragraph from?
 
 Names of libraries are removed from the texts, and no module is in both splits, so that
-only the style and the topics of a library tell it apart.
+a library can be recognised only by its style and topics.
 """
 
 import collections
@@ -207,7 +207,7 @@ class _Sampler:
             empty = ", ".join(name for name, sample in samples.items() if not sample)
             raise ValueError(
                 f"{empty}: no paragraph has {self.min_words} words besides names in "
-                "one of the two splits; ask for fewer libraries, or fewer words."
+                "one of the two splits; request fewer libraries, or fewer words."
             )
         return tuple(p for sample in samples.values() for p in sample[:count])
 

@@ -3,13 +3,14 @@
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bert_jax.data.records import Dataset, open_dataset
 from bert_jax.demo.paragraph_origins import SPLITS
 from bert_jax.inference.predictor import Predictor, load
+from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.tables import read_table
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ MAX_CHARACTERS = 160  # of a paragraph
 
 def print_report(
     root: Path,
-    corpus: dict[str, Any],
+    corpus: JsonObject,
     scores: dict[str, float],
     accuracies: dict[str, float],
     minutes: float,

@@ -10,13 +10,14 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from bert_jax.config import BertConfig
+from bert_jax.config.model import Params
 from bert_jax.distributed.environment import CACHE, permission_problem
 from bert_jax.model.bert import compute, init_params
 from bert_jax.model.inputs import Inputs
@@ -93,7 +94,7 @@ def check_devices() -> Iterator[Check]:
         yield Check(
             False,
             "There is an NVIDIA driver, but JAX sees no GPU; pip install "
-            "'bert_jax[cuda12]' or '[cuda13]', as the driver's version asks.",
+            "'bert_jax[cuda12]' or '[cuda13]', depending on the driver's version.",
         )
 
 
@@ -110,7 +111,7 @@ def _gradient(device: jax.Device, dtype: str) -> np.ndarray:
     inputs = Inputs(ids, ids * 0, ids > 0)
     positions = jnp.arange(8, dtype=jnp.int32)[None]
 
-    def loss(params: Any) -> Any:
+    def loss(params: Params) -> Float[Array, ""]:
         token_logits, pair_logits = compute(
             model, params, "pretraining_scores", inputs, positions, positions[:, :1]
         )
@@ -205,7 +206,7 @@ def check_settings(environment: Mapping[str, str]) -> Iterator[Check]:
     if "xla_force_host_platform_device_count" in flags:
         yield Check(False, "XLA_FLAGS splits the CPU into devices, as tests do.")
     if environment.get("JAX_ENABLE_X64", "").lower() in ("1", "true"):
-        yield Check(False, "JAX_ENABLE_X64 doubles memory without use; unset it.")
+        yield Check(False, "JAX_ENABLE_X64 doubles memory without benefit; unset it.")
     if environment.get("JAX_DISABLE_JIT", "").lower() in ("1", "true"):
         yield Check(False, "JAX_DISABLE_JIT makes every step slow; unset it.")
     if environment.get("JAX_PLATFORMS") == "cpu" and Path("/dev/nvidia0").exists():

@@ -1,7 +1,6 @@
 """Describe a dataset, a workdir or a model, and verify its files."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import jax
 import numpy as np
@@ -43,7 +42,7 @@ def inspect(path: str, checksums: bool = False) -> Iterator[str]:
     Raises:
         FileNotFoundError: there is none of these.
         DamagedError: a file is damaged or missing.
-        ValueError: it is of none of these kinds.
+        ValueError: it is none of these.
     """
     directory = as_directory(path)
     if not directory.is_dir():
@@ -83,7 +82,7 @@ def dataset_lines(dataset: Dataset) -> Iterator[str]:
         yield from row_lines(row, dataset)
 
 
-def row_lines(row: Any, dataset: Dataset) -> Iterator[str]:
+def row_lines(row: np.void, dataset: Dataset) -> Iterator[str]:
     """The first tokens of each segment of each pair of a row."""
     meanings = _MEANINGS[dataset.manifest["pairs"]]
     for first, second, end, label in zip(

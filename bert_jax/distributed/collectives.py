@@ -33,7 +33,7 @@ def is_primary() -> bool:
 def raise_on_all_processes() -> Iterator[None]:
     """A barrier that raises on all processes if the body raises on any of them.
 
-    Without it, the other processes would wait for ever in their next collective.
+    Without it, the other processes would wait forever in their next collective.
 
     Raises:
         ValueError: another process raised a ValueError or an OSError.

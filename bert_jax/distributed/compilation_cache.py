@@ -59,7 +59,7 @@ def share_compilation_cache(workdir: epath.Path) -> None:
 def _make_directory(directory: epath.Path) -> str:
     """Make the directory; return the error, or "".
 
-    An error is no reason to stop: a run without a cache compiles again.
+    An error does not stop the run: without a cache it compiles its programs.
     """
     try:
         directory.mkdir(mode=0o700, exist_ok=True)

@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
-from typing import Any
 
 from bert_jax.storage.caches import cache_directory
 
@@ -50,7 +49,7 @@ def configure_jax(
 
 def backend_is_initialized() -> bool:
     """Whether JAX has opened its devices and reads no more flags."""
-    bridge: Any = sys.modules.get("jax._src.xla_bridge")
+    bridge = sys.modules.get("jax._src.xla_bridge")
     return bridge is not None and bool(bridge.backends_are_initialized())
 
 

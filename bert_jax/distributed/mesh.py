@@ -12,9 +12,12 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
+from jaxtyping import PyTree
 
 from bert_jax.config import MeshConfig
 
+KeyPath = tuple[Any, ...]
+"""The path of a leaf in a tree, as `jax.tree_util` gives it."""
 AXES = ("data", "fsdp", "tensor")
 BATCH_AXES = ("data", "fsdp")
 _TYPES = (AxisType.Auto,) * len(AXES)
@@ -69,7 +72,7 @@ def make_mesh(
     ):
         raise ValueError(
             f"mesh.data={config.data}, mesh.fsdp={fsdp} and mesh.tensor={tensor} do "
-            f"not make {len(devices)} devices, which are there; their product must."
+            f"not make {len(devices)} devices; their product must be that number."
         )
     counts = {"devices": data * fsdp, "microbatches": microbatches}
     if batch_size % (divisor := math.prod(counts.values())):
@@ -132,7 +135,7 @@ def host_shard(mesh: Mesh, process: int) -> tuple[int, int]:
     return shards.index(tuple(groups[process])), len(shards)
 
 
-def path_name(path: tuple[Any, ...]) -> str:
+def path_name(path: KeyPath) -> str:
     """The path of a leaf in a tree as `a/b/c`."""
     return jax.tree_util.keystr(path, simple=True, separator="/")
 
@@ -154,10 +157,10 @@ def partition_of(path: str) -> P:
     )
 
 
-def tree_shardings(mesh: Mesh, tree: Any) -> Any:
+def tree_shardings(mesh: Mesh, tree: PyTree) -> PyTree:
     """A NamedSharding for each leaf, by `RULES`; scalars and keys are replicated."""
 
-    def sharding(path: tuple[Any, ...], leaf: Any) -> NamedSharding:
+    def sharding(path: KeyPath, leaf: Any) -> NamedSharding:
         replicated = leaf.ndim == 0 or path_name(path) == "key"
         return NamedSharding(mesh, P() if replicated else partition_of(path_name(path)))
 
@@ -170,8 +173,8 @@ def batch_shards(mesh: Mesh) -> int:
 
 
 def shard_map_over_batch(
-    function: Callable[..., Any], mesh: Mesh, in_specs: Any, out_specs: Any
-) -> Callable[..., Any]:
+    function: Callable[..., PyTree], mesh: Mesh, in_specs: PyTree, out_specs: PyTree
+) -> Callable[..., PyTree]:
     """`jax.shard_map` of `function` over the batch axes: each shard on its own rows.
 
     `function` calls the collectives over `data` and `fsdp` itself; the compiler adds

@@ -36,7 +36,7 @@ def start_peer_monitor() -> None:
     on a port of its choice, or if JAX's private `global_state` is not as expected: the
     other processes have no public name.
     """
-    distributed: Any = sys.modules.get("jax._src.distributed")
+    distributed = sys.modules.get("jax._src.distributed")
     state: Any = getattr(distributed, "global_state", None)
     with contextlib.suppress(OSError, RuntimeError, ValueError, AttributeError):
         process, num_processes = state.process_id, state.num_processes

@@ -41,9 +41,11 @@ _MAX_INITIALIZATION_TIMEOUT = 7 * 24 * 3600
 
 MAY_DIFFER = ("data.path", "data.train", "data.validation")
 """Config fields that may differ between hosts, each with its own copy of the data."""
+Arguments = dict[str, Any]
+"""Arguments of `jax.distributed.initialize`."""
 
 
-def initialize_arguments(environment: Mapping[str, str]) -> dict[str, Any] | None:
+def initialize_arguments(environment: Mapping[str, str]) -> Arguments | None:
     """The arguments of `jax.distributed.initialize`; None for a run of one process.
 
     Raises:
@@ -138,7 +140,7 @@ def start(
     return is_primary()
 
 
-def _connect(arguments: Mapping[str, Any], timeout: int) -> None:
+def _connect(arguments: Arguments, timeout: int) -> None:
     """Call `jax.distributed.initialize`, and print what it waits for.
 
     It runs in another thread: in the main thread it would ignore Ctrl-C, and end the
@@ -183,7 +185,7 @@ def _connect(arguments: Mapping[str, Any], timeout: int) -> None:
         raise _explain_error(errors[0])
 
 
-def _waiting_for(arguments: Mapping[str, Any]) -> str:
+def _waiting_for(arguments: Arguments) -> str:
     """What this process is waiting for, as a line for the user."""
     if not arguments:
         return "waiting for the other processes that JAX finds by itself"

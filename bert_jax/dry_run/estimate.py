@@ -14,13 +14,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
+from jaxtyping import PyTree
 
 from bert_jax.config import RunConfig
 from bert_jax.data.pipeline import Batch
 from bert_jax.distributed.mesh import batch_sharding, make_mesh, tree_shardings
 from bert_jax.tasks.task import Task
 from bert_jax.training.optimizer import Optimizer
-from bert_jax.training.state import initial_state
+from bert_jax.training.state import initial_state, with_shardings
 from bert_jax.training.step import make_train_step
 
 GIB = 1 << 30
@@ -66,18 +67,7 @@ def choose_devices(num_devices: int) -> list[jax.Device]:
     )
 
 
-def with_shardings(tree: Any, shardings: Any) -> Any:
-    """Return the shape, dtype and sharding of every array."""
-    return jax.tree.map(
-        lambda leaf, sharding: jax.ShapeDtypeStruct(
-            leaf.shape, leaf.dtype, sharding=sharding
-        ),
-        tree,
-        shardings,
-    )
-
-
-def size_on_device(tree: Any) -> int:
+def size_on_device(tree: PyTree) -> int:
     """Return the bytes of one device's shards of a tree from `with_shardings`."""
     return sum(
         math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize

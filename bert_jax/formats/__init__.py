@@ -1,1 +1,1 @@
-"""Other libraries' files, read."""
+"""Read and write the model files of other libraries."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from etils import epath
 
+from bert_jax.storage.files import JsonObject
 from bert_jax.tokenization import ADDED_FLAGS, SPECIAL_TOKENS, Tokenizer, is_text
 
 LISTS = ("additional_special_tokens", "extra_special_tokens", "bos_token", "eos_token")
@@ -20,18 +21,18 @@ _DEFAULTS = {"single_word": False, "lstrip": False, "rstrip": False, "special": 
 
 
 def read_added_tokens(
-    tokenizer: Tokenizer, files: dict[epath.Path, dict[str, Any]]
-) -> list[dict[str, Any]]:
+    tokenizer: Tokenizer, files: dict[epath.Path, JsonObject]
+) -> list[JsonObject]:
     """Return the entries of a Tokenizer's configuration, in order of ids.
 
     Args:
-        tokenizer: of the vocabulary alone.
+        tokenizer: the tokenizer of the vocabulary alone.
         files: the content of each file that may name added tokens, by its path.
 
     Raises:
         ValueError: an entry is malformed, two disagree, or an id cannot be kept.
     """
-    flags_of: dict[str, dict[str, Any]] = {}
+    flags_of: dict[str, JsonObject] = {}
     id_of: dict[str, int] = {}
     path_of: dict[str, epath.Path] = {}
     special: dict[str, epath.Path] = {}
@@ -39,9 +40,9 @@ def read_added_tokens(
         for token, i, flags in _tokens_with_ids(values, path):
             path_of.setdefault(token, path)
             if id_of.setdefault(token, i) != i:
-                raise _refusal(path, token, i, f"{id_of[token]} in another file")
+                raise _refusal(path, token, i, f"but {id_of[token]} in another file")
             if flags and flags_of.setdefault(token, flags) != flags:
-                raise _refusal(path, token, i, "given other flags by another file")
+                raise _refusal(path, token, i, "but other flags in another file")
         special |= {token: path for token in _special_tokens(values, path)}
     tokens = tokenizer.tokens(range(tokenizer.vocab_size))
     vocabulary = {token: i for i, token in enumerate(tokens)}
@@ -73,34 +74,33 @@ def _id_problem(
     """Return why a token cannot have the id `i`, or an empty string.
 
     Args:
-        tokens: of the vocabulary alone.
-        vocabulary: with the added tokens that have lower ids.
+        tokens: those of the vocabulary alone.
+        vocabulary: the ids, also of added tokens with lower ids.
     """
     if token in vocabulary:
-        return (
-            "" if i == vocabulary[token] else f"{vocabulary[token]} in the vocabulary"
-        )
+        own = vocabulary[token]
+        return "" if i == own else f"but {own} in the vocabulary"
     if i < len(tokens):
-        return f"{tokens[i]!r} in the vocabulary"
+        return f"which is {tokens[i]!r} in the vocabulary"
     size = len(vocabulary)
-    return "" if i == size else f"due as {size}, without holes"
+    return "" if i == size else f"but the next free id is {size}"
 
 
 def _refusal(path: epath.Path, token: str, i: int, problem: str) -> ValueError:
     return ValueError(
-        f"{path}: the added token {token!r} of id {i} is {problem}; use files "
+        f"{path}: the added token {token!r} has id {i}, {problem}; use files "
         "that belong together, as transformers' save_pretrained writes them."
     )
 
 
-def _flags(entry: dict[str, Any]) -> dict[str, bool]:
+def _flags(entry: JsonObject) -> dict[str, bool]:
     """Return how a token is matched, with the library's defaults."""
     given = {name: entry[name] for name in ADDED_FLAGS if name in entry}
     return {"normalized": not given.get("special", False), **_DEFAULTS, **given}
 
 
 def _tokens_with_ids(
-    values: dict[str, Any], path: epath.Path
+    values: JsonObject, path: epath.Path
 ) -> Iterator[tuple[str, int, dict[str, bool]]]:
     """Yield each token with its id, and its flags if the file has any."""
     if path.name == "added_tokens.json":
@@ -123,7 +123,7 @@ def _tokens_with_ids(
         yield token, i, flags
 
 
-def _special_tokens(values: dict[str, Any], path: epath.Path) -> Iterator[str]:
+def _special_tokens(values: JsonObject, path: epath.Path) -> Iterator[str]:
     """Yield the special tokens beyond BERT's own, which are listed without ids."""
     if path.name == "added_tokens.json":
         return
@@ -136,11 +136,11 @@ def _special_tokens(values: dict[str, Any], path: epath.Path) -> Iterator[str]:
             yield _checked(path, token, 0, entry)
 
 
-def _get(entry: Any, name: str) -> Any:
+def _get(entry: object, name: str) -> Any:
     return entry.get(name) if isinstance(entry, dict) else None
 
 
-def _checked(path: epath.Path, token: Any, i: Any, entry: Any = None) -> str:
+def _checked(path: epath.Path, token: object, i: object, entry: object = None) -> str:
     """Return the token; raise ValueError if it or the id is invalid."""
     is_id = type(i) is int and 0 <= i < 1 << 31
     if not isinstance(token, str) or not is_text(token) or not is_id:
@@ -148,8 +148,8 @@ def _checked(path: epath.Path, token: Any, i: Any, entry: Any = None) -> str:
     return token
 
 
-def _malformed(path: epath.Path, entry: Any) -> ValueError:
+def _malformed(path: epath.Path, entry: object) -> ValueError:
     return ValueError(
-        f"{path}: the added token {entry!r:.80} must have content, a text, an id, and "
-        f"of {', '.join(ADDED_FLAGS)} each true or false; fetch the file again."
+        f"{path}: the added token {entry!r:.80} must have content (a string), an id "
+        f"and, each true or false, {', '.join(ADDED_FLAGS)}; fetch the file again."
     )

@@ -1,4 +1,4 @@
-"""Read and write how a model makes one vector of a text.
+"""Read and write the settings by which a model makes one vector per text.
 
 These are the files of sentence-transformers: `modules.json` lists the modules that
 follow the model, and each module has a directory with a `config.json`.
@@ -6,14 +6,14 @@ follow the model, and each module has a directory with a `config.json`.
 
 import dataclasses
 import os
-from typing import Any, Literal
+from typing import Literal
 
 from etils import epath
 
 from bert_jax.config import BertConfig
 from bert_jax.config.checks import require_types
 from bert_jax.formats.model_files import read_object, read_object_or_empty, read_values
-from bert_jax.storage.files import write_json
+from bert_jax.storage.files import JsonObject, write_json
 from bert_jax.storage.manifest import escapes, is_confined
 
 Pooling = Literal["mean", "cls"]
@@ -81,7 +81,7 @@ def read_embedding(
     """Return how a model makes vectors; None if its files do not specify it.
 
     Args:
-        directory: the root, where `modules.json` lies.
+        directory: the root, which holds `modules.json`.
         cased: whether the tokenizer keeps case.
         positions: the maximum number of tokens of the model.
 
@@ -126,7 +126,7 @@ def _embedding_of_parent(directory: epath.Path) -> Embedding | None:
 
 
 def _max_tokens(
-    own: dict[str, Any], tokenizer: dict[str, Any], positions: int, path: epath.Path
+    own: JsonObject, tokenizer: JsonObject, positions: int, path: epath.Path
 ) -> int:
     """Return the length to which sentence-transformers cuts a text."""
     limit = own.get("max_seq_length")
@@ -203,7 +203,7 @@ def _pooling_modes(path: epath.Path) -> list[str]:
             f"{path} is missing, which configures the pooling; fetch it again."
         )
     values = read_object(path)
-    value: Any = values.get("pooling_mode")
+    value = values.get("pooling_mode")
     if value is None:
         enabled = [mode for flag, mode in _MODE_OF_FLAG.items() if values.get(flag)]
         value = enabled or ["mean"]
@@ -216,9 +216,9 @@ def _pooling_modes(path: epath.Path) -> list[str]:
 
 
 def _unsupported_changes(
-    general: dict[str, Any],
-    own: dict[str, Any],
-    tokenizer: dict[str, Any],
+    general: JsonObject,
+    own: JsonObject,
+    tokenizer: JsonObject,
     cased: bool,
 ) -> list[str]:
     """Return the changes to a text before tokenization that bert_jax does not make."""

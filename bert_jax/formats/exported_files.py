@@ -1,17 +1,16 @@
 """Check that the files of an export are still those that it wrote."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from etils import epath
 
 from bert_jax.formats.imported import RECEIPT
 from bert_jax.formats.model_files import read_object_or_empty
-from bert_jax.storage.files import is_regular_file
+from bert_jax.storage.files import JsonObject, is_regular_file
 from bert_jax.storage.manifest import DamagedError, is_confined
 
 
-def check_exported(directory: epath.Path, sources: Sequence[dict[str, Any]]) -> None:
+def check_exported(directory: epath.Path, sources: Sequence[JsonObject]) -> None:
     """Compare the files with the sha256 that `conversion.json` beside them lists.
 
     No other check detects an altered bit of a tensor. Files without a
@@ -25,7 +24,7 @@ def check_exported(directory: epath.Path, sources: Sequence[dict[str, Any]]) -> 
         ValueError: `conversion.json` is not JSON.
     """
     files = read_object_or_empty(directory / RECEIPT).get("files")
-    written: dict[str, Any] = {
+    written = {
         entry["path"]: entry.get("sha256")
         for entry in (files if isinstance(files, list) else [])
         if isinstance(entry, dict) and isinstance(entry.get("path"), str)

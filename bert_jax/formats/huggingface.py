@@ -68,7 +68,7 @@ def read_huggingface(path: epath.Path, allow_extra: bool = False) -> Imported:
     Args:
         path: a directory with config.json, model.safetensors (or its shards and their
             index) and the tokenizer's files; or one file of tensors or its index,
-            beside which the others lie; or a directory of sentence-transformers.
+            with the other files beside it; or a directory of sentence-transformers.
         allow_extra: ignore tensors that the architecture does not have.
 
     Raises:
@@ -147,7 +147,7 @@ def _padding_rows(
     if num_rows != num_tokens and num_rows not in padded:
         raise ValueError(
             f"{path}: the vocabulary has {num_tokens} tokens and the table of "
-            f"embeddings {num_rows} rows, which is no padding of it to a multiple of "
+            f"embeddings {num_rows} rows, which is not padding to a multiple of "
             f"{', '.join(map(str, _PADDING_MULTIPLES))}; use the vocabulary that the "
             "model was trained with, and its added_tokens.json."
         )

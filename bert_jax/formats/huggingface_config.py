@@ -1,10 +1,9 @@
 """Convert Hugging Face's `config.json` to a BertConfig."""
 
-from typing import Any
-
 from bert_jax.config import BertConfig
 from bert_jax.config.checks import field_types, quoted, require_type
 from bert_jax.config.model import ANSWERABLE_LABELS
+from bert_jax.storage.files import JsonObject
 
 HEADS = {
     "BertModel": "encoder",
@@ -26,7 +25,7 @@ ACTIVATIONS = {
     "gelu_pytorch_tanh": "gelu_new",
     "relu": "relu",
 }
-"""Ours by transformers' names: `gelu` has the error function, `gelu_new` its
+"""Our names by transformers' names: `gelu` uses the error function, `gelu_new` its
 approximation by tanh. `quick_gelu` is another function, so it is absent."""
 SIZES = (
     "vocab_size",
@@ -69,7 +68,7 @@ _MAX_LABELS = 1 << 23
 
 
 def read_bert_config(
-    values: dict[str, Any], shapes: dict[str, tuple[int, ...]]
+    values: JsonObject, shapes: dict[str, tuple[int, ...]]
 ) -> BertConfig:
     """Return the configuration of a `config.json`.
 
@@ -86,7 +85,7 @@ def read_bert_config(
         if name in values and values[name] != only:
             raise ValueError(
                 f"{name}={quoted(values[name])} is not supported; "
-                f"bert_jax computes {only!r} alone."
+                f"bert_jax supports only {only!r}."
             )
     fields = {name: values[name] for name in SIZES + RATES if name in values}
     act = values.get("hidden_act", "gelu")
@@ -107,7 +106,7 @@ def read_bert_config(
     return BertConfig(**fields)
 
 
-def keys_left_over(values: dict[str, Any]) -> dict[str, Any]:
+def keys_left_over(values: JsonObject) -> JsonObject:
     """Return the entries of a `config.json` that an import does not read.
 
     None of them changes what a model computes: versions of libraries, the form of
@@ -117,7 +116,7 @@ def keys_left_over(values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name not in KNOWN_KEYS}
 
 
-def _problem_type(values: dict[str, Any], head: str, labels: tuple[str, ...]) -> Any:
+def _problem_type(values: JsonObject, head: str, labels: tuple[str, ...]) -> object:
     """Return the meaning of the scores; the default is that of transformers."""
     if head != "sequence_classification":
         return BertConfig.problem_type
@@ -126,7 +125,7 @@ def _problem_type(values: dict[str, Any], head: str, labels: tuple[str, ...]) ->
     return default if kind is None else kind
 
 
-def _head(architectures: Any, shapes: dict[str, tuple[int, ...]]) -> str:
+def _head(architectures: object, shapes: dict[str, tuple[int, ...]]) -> str:
     """Return the head by the name of the class, or else by the tensors."""
     if architectures is None:
         return _head_by_tensors(shapes)
@@ -162,7 +161,7 @@ def _head_by_tensors(shapes: dict[str, tuple[int, ...]]) -> str:
     )
 
 
-def _labels(values: dict[str, Any]) -> tuple[str, ...]:
+def _labels(values: JsonObject) -> tuple[str, ...]:
     """Return the names of the classes; two by default, as in transformers."""
     if values.get("id2label") is None:
         count = values.get("num_labels", 2)

@@ -1,16 +1,17 @@
-"""What every reader of another library's model returns."""
+"""The result of every reader of another library's models."""
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from etils import epath
 from jaxtyping import Float32
 
 from bert_jax.config import BertConfig
+from bert_jax.config.model import Params
 from bert_jax.formats.embedding import Embedding
 from bert_jax.formats.model_files import short_reason
+from bert_jax.storage.files import JsonObject
 from bert_jax.tokenization import Tokenizer
 
 RECEIPT = "conversion.json"
@@ -27,14 +28,14 @@ class Tensor:
     name: str
     shape: tuple[int, ...]
     dtype: str
-    _load: Callable[[str], Any]
+    _load: Callable[[str], np.ndarray]
     """Returns the values of a tensor by name."""
 
     def read(self) -> Float32[np.ndarray, "..."]:
         """Return the values as float32, which holds every float16 and bfloat16.
 
         Raises:
-            ValueError: the dtype is no parameter's, or the file is damaged.
+            ValueError: the dtype is not a parameter's, or the file is damaged.
         """
         if self.dtype not in PARAMETER_DTYPES:
             raise ValueError(
@@ -70,7 +71,7 @@ class Imported:
     """A model read from another library's files, and how each part was read."""
 
     config: BertConfig
-    params: dict[str, Any]
+    params: Params
     """A nested dict of float32 NumPy arrays, like `.params` of a Predictor."""
     tokenizer: Tokenizer
     leaves: tuple[Leaf, ...]
@@ -78,11 +79,11 @@ class Imported:
     """Parameters that the source lacks and that were initialized at random."""
     left_over: tuple[str, ...]
     """Tensors of the source that are not used."""
-    sources: tuple[dict[str, Any], ...]
+    sources: tuple[JsonObject, ...]
     """Path, size and sha256 of each file read."""
     embedding: Embedding | None = None
     """How the model makes one vector of a text, if its files specify it."""
-    config_left_over: dict[str, Any] = dataclasses.field(default_factory=dict)
+    config_left_over: JsonObject = dataclasses.field(default_factory=dict)
     """Keys of the source's configuration that are not used, and their values."""
     prefix: str = ""
     """The prefix that was removed from each tensor's name."""

@@ -4,7 +4,12 @@ from typing import Any
 
 from etils import epath
 
-from bert_jax.storage.files import read_json, read_json_object, require_regular_file
+from bert_jax.storage.files import (
+    JsonObject,
+    read_json,
+    read_json_object,
+    require_regular_file,
+)
 
 MAX_BYTES = 100_000_000
 """Limit of a file that is read at once; a tokenizer.json of a million tokens is
@@ -23,7 +28,7 @@ def read_file(path: epath.Path) -> bytes:
     return path.read_bytes()
 
 
-def read_object(path: epath.Path) -> dict[str, Any]:
+def read_object(path: epath.Path) -> JsonObject:
     """Return the JSON object in a file.
 
     Raises:
@@ -34,7 +39,7 @@ def read_object(path: epath.Path) -> dict[str, Any]:
     return read_json_object(path, REMEDY)
 
 
-def read_object_or_empty(path: epath.Path) -> dict[str, Any]:
+def read_object_or_empty(path: epath.Path) -> JsonObject:
     """Return the JSON object in a file; empty if there is no file."""
     return read_object(path) if path.exists() else {}
 

@@ -1,4 +1,4 @@
-"""The names of every parameter: in bert_jax, at Hugging Face, and in TensorFlow 1.
+"""The names of every parameter in bert_jax, at Hugging Face, and in TensorFlow 1.
 
 Kernels are [in, out] here and in TensorFlow, and [out, in] at Hugging Face. The output
 layers of TensorFlow are [classes, in], so these are transposed too.
@@ -125,5 +125,5 @@ def shape_of(config: BertConfig, ours: str) -> tuple[int, ...]:
         kernel = width, 2
     elif module == "classifier/dense":
         kernel = width, num_outputs(config)
-    # A bias and the scale of a LayerNorm have one number an output.
+    # A bias and the scale of a LayerNorm have one number per output.
     return kernel if leaf == "kernel" else kernel[1:]

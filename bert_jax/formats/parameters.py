@@ -3,13 +3,14 @@
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from etils import epath
 from flax.traverse_util import unflatten_dict
 
 from bert_jax.config import BertConfig
+from bert_jax.config.model import Params
 from bert_jax.formats.imported import Leaf, Tensor
 from bert_jax.formats.names import Name, shape_of
 
@@ -25,7 +26,7 @@ class Library:
     """A library whose models are read."""
 
     name: Literal["huggingface", "tf1"]
-    """That of a field of `Name`."""
+    """The name of a field of `Name`."""
     config_file: str
     ignored: re.Pattern[str]
     """The names of tensors that are not parameters and may be left over."""
@@ -43,7 +44,7 @@ class Match:
 
     @property
     def leaf(self) -> Leaf:
-        """Where the parameter comes from, as `conversion.json` lists it."""
+        """The source of the parameter, as `conversion.json` lists it."""
         t = self.tensor
         return Leaf(t.name, self.parameter, t.shape, t.dtype, self.transposed)
 
@@ -53,7 +54,7 @@ def check_num_layers(
 ) -> None:
     """Check that as many layers have tensors as the configuration in `path` says.
 
-    It precedes the listing of all names: a damaged file may say a billion.
+    Call this before listing all names: a damaged file may say a billion layers.
 
     Raises:
         ValueError: the numbers differ.
@@ -119,7 +120,7 @@ def match_tensors(
 
 def read_parameters(
     path: epath.Path, config: BertConfig, matches: Sequence[Match]
-) -> dict[str, Any]:
+) -> Params:
     """Return the nested parameters; rows past the vocabulary are dropped.
 
     Raises:

@@ -1,9 +1,9 @@
 """Write sentencepiece tokenizers as Hugging Face's files, and read these back.
 
-The library computes otherwise: unigram sums in float64 (sentencepiece: float32), and it
-normalizes a letter with its marks (sentencepiece: by the longest rule). So ids differ
-on rare strings; each export counts them. The sentencepiece model lies beside
-`tokenizer.json`, and an import reads the model.
+Hugging Face's library computes differently: it sums unigram scores in float64
+(sentencepiece: float32), and normalizes a letter with its marks (sentencepiece: by the
+longest rule). So ids differ on rare strings; each export counts them. The sentencepiece
+model is written beside `tokenizer.json`, and an import reads the model.
 """
 
 import dataclasses
@@ -64,7 +64,7 @@ def write_sentencepiece(
 ) -> TokenizerDifferences:
     """Write a unigram or BPE tokenizer as transformers reads it, and its model.
 
-    Of the possible normalizers, the one with the fewest differences is written.
+    The normalizer with the fewest differences is written.
 
     Raises:
         ValueError: the model has a setting that models of bert_jax never have.
@@ -99,8 +99,8 @@ def count_differences(
 def probe_strings(tokenizer: Tokenizer, size: int = PROBE_SIZE) -> list[str]:
     """Return pseudorandom strings, the same each time.
 
-    By turns they join pieces alone, pieces and letters with marks, pieces and marks,
-    and any characters.
+    In turn they join pieces alone, pieces and letters with marks, pieces and marks, and
+    any characters.
     """
     generator = random.Random(0)
     tokens = tokenizer.tokens(range(tokenizer.vocab_size))

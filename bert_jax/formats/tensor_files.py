@@ -21,7 +21,7 @@ PICKLES = (
 
 _DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 _PICKLE = (
-    "a pickle, which can run any program when it is read; make model.safetensors of "
+    "a pickle, which can run any program when it is read; make model.safetensors from "
     "it by torch.load(…, weights_only=True) and safetensors.torch.save_file, as "
     "docs/interop.md shows under Pickles."
 )
@@ -64,8 +64,8 @@ def _open_shards(index: epath.Path) -> tuple[list[str], list[Tensor]]:
     for file in file_of.values():
         if not isinstance(file, str) or file != epath.Path(file).name or not file:
             raise ValueError(
-                f"{index} names the file {str(file)[:80]!r}; a shard must lie beside "
-                "its index."
+                f"{index} names the file {str(file)[:80]!r}; a shard must be in the "
+                "directory of its index."
             )
     files = sorted(set(file_of.values()))
     missing = [name for name in files if not (path / name).is_file()]
@@ -132,8 +132,8 @@ def _require_safetensors(path: epath.Path, start: bytes) -> None:
 def _open(path: epath.Path) -> safe_open:
     """Open the file; one in a bucket is copied first.
 
-    "pread" reads a tensor when it is asked for. A memory map, the library's default,
-    ends the process by SIGBUS if the file is truncated meanwhile.
+    The backend "pread" reads each tensor when it is requested. With a memory map, the
+    library's default, SIGBUS ends the process if the file is truncated meanwhile.
     """
     if not is_address(path):
         return safe_open(path, "numpy", backend="pread")

@@ -49,7 +49,7 @@ def read_tf1(path: epath.Path, allow_extra: bool = False) -> Imported:
     Args:
         path: a directory with a released model (bert_model.ckpt.*) or with step
             checkpoints (the newest is read), or one checkpoint's path without
-            `.index`; bert_config.json and vocab.txt lie beside it.
+            `.index`; bert_config.json and vocab.txt are beside it.
         allow_extra: ignore tensors that the model does not have.
 
     Raises:
@@ -149,8 +149,8 @@ def _is_cased(folder: epath.Path) -> bool:
     words = set(re.findall(r"(?<![a-z])(?:un)?cased(?![a-z])", name))
     if len(words) != 1:
         raise ValueError(
-            "nothing says whether the vocabulary is cased, as the names of Google's "
-            f'directories do; write {{"do_lower_case": true}} into {path}, or false '
-            "for a cased one."
+            "nothing says whether the vocabulary is cased (the names of Google's "
+            f'directories do); write {{"do_lower_case": true}} into {path}, or false '
+            "if it is cased."
         )
     return words == {"cased"}

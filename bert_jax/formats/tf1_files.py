@@ -41,7 +41,7 @@ def is_tf1(path: epath.Path) -> bool:
 def find_prefix(path: epath.Path) -> epath.Path:
     """Return the prefix of the checkpoint that `path` names.
 
-    In a directory that is the released checkpoint, else the newest one.
+    In a directory, this is the released checkpoint, or else the newest one.
 
     Raises:
         FileNotFoundError: there is none.
@@ -71,7 +71,7 @@ def _newest(path: epath.Path) -> str:
     """Return the newest checkpoint according to TensorFlow's file `checkpoint`."""
     text = path.read_bytes().decode(errors="replace") if path.exists() else ""
     match = re.search(r'^model_checkpoint_path: "(.*)"', text, re.MULTILINE)
-    # The directory may be one of the machine that trained.
+    # The file may name a directory on the machine that trained the model.
     return match[1].replace("\\", "/").split("/")[-1] if match else ""
 
 

@@ -1,7 +1,5 @@
 """Write a WordPiece tokenizer for transformers."""
 
-from typing import Any
-
 from etils import epath
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as HuggingFaceTokenizer
@@ -15,7 +13,7 @@ from bert_jax.formats.tokenizers import (
     TOKENIZER_JSON,
     WORD_CHARACTERS,
 )
-from bert_jax.storage.files import write_json
+from bert_jax.storage.files import JsonObject, write_json
 from bert_jax.tokenization import (
     MAX_WORD_CHARACTERS,
     SPECIAL_TOKENS,
@@ -52,15 +50,15 @@ def to_huggingface(
 def write_files(
     tokenizer: Tokenizer,
     content: str,
-    config: dict[str, Any],
+    config: JsonObject,
     model_max_length: int,
     directory: epath.Path,
 ) -> None:
     """Write the vocabulary, tokenizer.json and tokenizer_config.json.
 
     Args:
-        content: of tokenizer.json.
-        config: the keys of tokenizer_config.json beside those of every tokenizer.
+        content: the content of tokenizer.json.
+        config: the keys of tokenizer_config.json that not every tokenizer has.
     """
     config |= {
         "model_max_length": model_max_length,

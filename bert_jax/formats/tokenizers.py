@@ -14,6 +14,7 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from bert_jax.formats.added_tokens import read_added_tokens
 from bert_jax.formats.model_files import read_file, read_object_or_empty
+from bert_jax.storage.files import JsonObject
 from bert_jax.tokenization import ADDED, SPECIAL_TOKENS, WORD_LIMIT, Tokenizer
 
 WORD_CHARACTERS = 100
@@ -67,9 +68,7 @@ def from_huggingface(directory: epath.Path) -> Tokenizer:
     return tokenizer
 
 
-def library_tokenizer(
-    content: dict[str, Any], path: epath.Path
-) -> HuggingFaceTokenizer:
+def library_tokenizer(content: JsonObject, path: epath.Path) -> HuggingFaceTokenizer:
     """Return the library's tokenizer of a tokenizer.json.
 
     Raises:
@@ -84,7 +83,7 @@ def library_tokenizer(
         raise ValueError(f"{path} is no tokenizer: {error}; fetch it again.") from error
 
 
-def _check_ids(content: dict[str, Any], path: epath.Path) -> None:
+def _check_ids(content: JsonObject, path: epath.Path) -> None:
     """Refuse ids with holes: the library allocates every id up to the largest."""
     model = content.get("model")
     ids = model.get("vocab") if isinstance(model, dict) else None
@@ -93,12 +92,12 @@ def _check_ids(content: dict[str, Any], path: epath.Path) -> None:
     for expected, token in enumerate(sorted(ids, key=ids.__getitem__)):
         if ids[token] != expected:
             raise ValueError(
-                f"{path}: {token!r} has the id {str(ids[token])[:40]} where {expected} "
-                "is due; ids must count from 0 without holes or repeats."
+                f"{path}: {token!r} has the id {str(ids[token])[:40]} instead of "
+                f"{expected}; ids must count from 0 without holes or repeats."
             )
 
 
-def _check_tokenizer_json(content: dict[str, Any], path: epath.Path) -> dict[str, Any]:
+def _check_tokenizer_json(content: JsonObject, path: epath.Path) -> JsonObject:
     """Check that a tokenizer.json has BERT's components; return its normalizer."""
     # The library writes every component as an object, where old files may lack it.
     written = json.loads(library_tokenizer(content, path).to_str())
@@ -124,7 +123,7 @@ def _check_tokenizer_json(content: dict[str, Any], path: epath.Path) -> dict[str
     return parts["normalizer"]
 
 
-def _format_template(items: list[dict[str, Any]]) -> str:
+def _format_template(items: list[JsonObject]) -> str:
     """Return a template in the notation of TemplateProcessing, for example `$A:0`."""
     return " ".join(
         f"{'$' * (kind == 'Sequence')}{part['id']}:{part['type_id']}"
@@ -133,7 +132,7 @@ def _format_template(items: list[dict[str, Any]]) -> str:
     )
 
 
-def _check_config(config: dict[str, Any], path: epath.Path) -> None:
+def _check_config(config: JsonObject, path: epath.Path) -> None:
     _check_roles(config, path)
     name = config.get("tokenizer_class")
     if name not in (None, *_CLASSES):
@@ -147,7 +146,7 @@ def _check_config(config: dict[str, Any], path: epath.Path) -> None:
         _require(path, name, config.get(name), (None, False, True))
 
 
-def _check_roles(config: dict[str, Any], path: epath.Path) -> None:
+def _check_roles(config: JsonObject, path: epath.Path) -> None:
     for role, name in zip(ROLES, SPECIAL_TOKENS, strict=True):
         token = config.get(role)
         token = token.get("content") if isinstance(token, dict) else token
@@ -165,7 +164,7 @@ def _require(path: epath.Path, name: str, value: Any, allowed: tuple[Any, ...]) 
 
 
 def _read_cleaning(
-    config: dict[str, Any], normalizer: dict[str, Any], directory: epath.Path
+    config: JsonObject, normalizer: JsonObject, directory: epath.Path
 ) -> dict[str, bool]:
     """Return the settings of case, accents and Chinese on which both files agree.
 
@@ -200,7 +199,7 @@ def _read_cleaning(
     return cleaning
 
 
-def _settings(cleaning: dict[str, bool], limit: int) -> dict[str, Any]:
+def _settings(cleaning: dict[str, bool], limit: int) -> JsonObject:
     """Return the configuration of our Tokenizer."""
     cased = not cleaning["do_lower_case"]
     # Values that follow from the casing are left out.
@@ -210,7 +209,7 @@ def _settings(cleaning: dict[str, bool], limit: int) -> dict[str, Any]:
 
 
 def _make_tokenizer(
-    settings: dict[str, Any], vocabulary: bytes, directory: epath.Path
+    settings: JsonObject, vocabulary: bytes, directory: epath.Path
 ) -> Tokenizer:
     try:
         return Tokenizer(settings, vocabulary)

@@ -1,1 +1,1 @@
-"""A trained model at work."""
+"""Predictions, features and evaluation with a trained model."""

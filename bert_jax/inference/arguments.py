@@ -1,12 +1,11 @@
 """Checks of arguments from Python callers; errors name argument, value and rule."""
 
 from collections.abc import Iterable, Mapping, Set
-from typing import Any
 
 _ONE_STRING = "texts is one string; pass a list of them, as in [text]."
 
 
-def require_text(name: str, value: Any) -> str:
+def require_text(name: str, value: object) -> str:
     """Return the value if it is a str that UTF-8 can encode.
 
     Raises:
@@ -26,7 +25,7 @@ def require_text(name: str, value: Any) -> str:
     return value
 
 
-def require_texts(name: str, values: Any) -> list[str]:
+def require_texts(name: str, values: object) -> list[str]:
     """Return the values as a list if they are an ordered collection of texts.
 
     Raises:
@@ -38,7 +37,7 @@ def require_texts(name: str, values: Any) -> list[str]:
     ]
 
 
-def require_texts_or_pairs(name: str, values: Any) -> list[tuple[str, ...]]:
+def require_texts_or_pairs(name: str, values: object) -> list[tuple[str, ...]]:
     """Return each value as a tuple of one text or two.
 
     Raises:
@@ -65,7 +64,7 @@ def require_texts_or_pairs(name: str, values: Any) -> list[tuple[str, ...]]:
     return examples
 
 
-def require_count(name: str, value: Any) -> int:
+def require_count(name: str, value: object) -> int:
     """Return the value if it is a whole number of at least 1.
 
     Raises:
@@ -78,7 +77,7 @@ def require_count(name: str, value: Any) -> int:
     return value
 
 
-def require_bool(name: str, value: Any) -> bool:
+def require_bool(name: str, value: object) -> bool:
     """Return the value if it is True or False, of Python or of NumPy.
 
     Raises:
@@ -89,7 +88,7 @@ def require_bool(name: str, value: Any) -> bool:
     return bool(value)
 
 
-def _as_list(name: str, values: Any) -> list[Any]:
+def _as_list(name: str, values: object) -> list[object]:
     if isinstance(values, str):
         raise ValueError(_ONE_STRING.replace("texts", name))
     unordered = isinstance(values, Mapping | Set | bytes | bytearray)

@@ -6,17 +6,19 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import PyTree
 
 from bert_jax.config import BertConfig
 from bert_jax.config.model import Params
 from bert_jax.data.batches import tokenized_batches
 from bert_jax.data.examples import TokenizedExamples, build_row, from_rows
+from bert_jax.data.pipeline import Batch
 from bert_jax.model.bert import compute
 from bert_jax.model.inputs import inputs_of_tokenized
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tokenization import Tokenizer
 
-Program = Callable[[Params, Any], Any]
+Program = Callable[[Params, Batch], PyTree]
 """Parameters, batch → arrays whose first axis is the row; compiled for few shapes."""
 
 
@@ -24,7 +26,7 @@ Program = Callable[[Params, Any], Any]
 def compiled(config: BertConfig, method: str, **options: Any) -> Program:
     """Return a method of `Bert` as a program; the same one for the same arguments."""
 
-    def program(params: Params, batch: DeviceBatch) -> Any:
+    def program(params: Params, batch: DeviceBatch) -> PyTree:
         inputs = inputs_of_tokenized(batch)
         return compute(config, params, method, inputs, **options)
 
@@ -35,7 +37,7 @@ def compiled(config: BertConfig, method: str, **options: Any) -> Program:
 def compiled_fill(config: BertConfig, mask_id: int) -> Program:
     """Return the program of the probabilities at each row's only mask: [B, V]."""
 
-    def program(params: Params, batch: DeviceBatch) -> Any:
+    def program(params: Params, batch: DeviceBatch) -> PyTree:
         inputs = inputs_of_tokenized(batch)
         position = (inputs.input_ids == mask_id).argmax(axis=1)
         return compute(config, params, "fill", inputs, position[:, None])[:, 0]
@@ -53,7 +55,8 @@ def rows_of(
     """Return a row [CLS] A [SEP] or [CLS] A [SEP] B [SEP] for the ids of each text.
 
     Args:
-        what, first: the name of a text in an error, and the number of the first one.
+        what: the word for a text in error messages.
+        first: the number of the first text in error messages.
 
     Raises:
         ValueError: a row is longer than the model takes.
@@ -76,10 +79,10 @@ def compute_rows(
     tokenized: TokenizedExamples,
     config: BertConfig,
     batch_size: int,
-) -> Iterator[tuple[int, Any]]:
-    """Yield the index of each row, and what `program` computes of it, as NumPy arrays.
+) -> Iterator[tuple[int, PyTree]]:
+    """Yield the index of each row, and what `program` computes for it, as NumPy arrays.
 
-    Rows come in batches of similar length, so not in their own order.
+    Rows are batched by length, so they are not yielded in their own order.
     """
     longest = config.max_position_embeddings
     for batch in tokenized_batches(tokenized, batch_size, longest):

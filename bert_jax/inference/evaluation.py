@@ -20,7 +20,7 @@ from bert_jax.tasks.splits import hold_out
 
 
 def examples_config(directory: epath.Path) -> ExamplesConfig:
-    """Return how a checkpoint's examples became rows; for an imported one, the default.
+    """Return the settings by which examples became rows; default if it is imported.
 
     Args:
         directory: the checkpoint, or a directory of Hugging Face's files.
@@ -37,7 +37,7 @@ def examples_config(directory: epath.Path) -> ExamplesConfig:
 
 
 def default_examples_config(positions: int) -> ExamplesConfig:
-    """Return how rows are made for an imported model with so many positions."""
+    """Return the settings for an imported model with this number of positions."""
     longest = max(positions, 8)
     return fit_lengths(ExamplesConfig(max_length=longest), longest)
 
@@ -46,7 +46,7 @@ def examples_of(task: FinetuningTask, part: str) -> list[Example]:
     """Read the examples of the file that `task.data` names.
 
     Args:
-        part: of `data.path`: train, validation or test.
+        part: the split of `data.path` to read: train, validation or test.
 
     Raises:
         ValueError: no file is named, or it cannot be read.
@@ -56,8 +56,8 @@ def examples_of(task: FinetuningTask, part: str) -> list[Example]:
         return task.read(part)
     if part != "validation":
         raise ValueError(
-            f"part={part} is of a directory that data.path names, and there is none; "
-            "leave --part out, and name the file to score by --data.validation FILE."
+            f"part={part} needs data.path, which is empty; leave --part out, and name "
+            "the file to score by --data.validation FILE."
         )
     if data.validation:
         return task.read(data.validation)
@@ -90,7 +90,7 @@ def evaluate(
         checkpoint: as `load`.
         data: names the file; None: the one that the run was validated on.
         output: directory for the official prediction files; empty: none are written.
-        part: of `data.path`: validation or test.
+        part: the split of `data.path` to score: validation or test.
         batch_size: rows that are computed at once.
 
     Returns:
@@ -133,8 +133,8 @@ def _all_have_labels(task: FinetuningTask, examples: Sequence[Example]) -> bool:
     if any(has_label) and not all(has_label):
         first = examples[has_label.index(False)]
         raise ValueError(
-            f"{getattr(first, 'where', first)} has no label, and other rows have; to "
-            "score them, each must have one."
+            f"{getattr(first, 'where', first)} has no label, but other rows have one; "
+            "to score them, each must have one."
         )
     return all(has_label)
 

@@ -14,6 +14,7 @@ from bert_jax.config.checks import require_batch_size
 from bert_jax.inference.features import Features, check_output, features, write_features
 from bert_jax.inference.predictions import predict_examples
 from bert_jax.pretrained import load_pretrained
+from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.registry import finetuning_task, task_name_of
 from bert_jax.tasks.tables import (
     HALF_CHARACTER,
@@ -28,13 +29,13 @@ from bert_jax.tasks.tables import (
 _CHUNK_LINES = 1024
 """The number of lines in memory at a time."""
 _MAX_LINE_BYTES = 1 << 24
-"""A limit, so that a file without line ends does not fill the memory."""
+"""A limit, because a file without line ends would fill the memory."""
 
 
 def prediction_lines(
     checkpoint: str, source: str, data: ExamplesConfig, batch_size: int
 ) -> Iterator[str]:
-    """Yield a line of JSON for each row of `source`, in order, with its `id` if any.
+    """Yield a line of JSON for each row of `source`, in order, with the row's `id`.
 
     Args:
         data: defines how rows are read, as for fine-tuning.
@@ -56,7 +57,7 @@ def prediction_lines(
             yield json.dumps(row_id | round_floats(prediction), ensure_ascii=False)
 
 
-def _id_of(row: TableRow) -> dict[str, Any]:
+def _id_of(row: TableRow) -> JsonObject:
     """Return the `id` of a row for its prediction, or {}."""
     if "id" not in row.values:
         return {}
@@ -68,7 +69,7 @@ def _id_of(row: TableRow) -> dict[str, Any]:
     return {"id": row.values["id"]}
 
 
-def round_floats(value: Any) -> Any:
+def round_floats(value: object) -> Any:
     """Round the floats of a JSON value to nine digits, which determine a float32."""
     if isinstance(value, dict):
         return {name: round_floats(item) for name, item in value.items()}
@@ -117,8 +118,8 @@ def read_lines(source: str) -> Iterator[str]:
             where = f"{name}, line {line_number + 1}"
             if len(line) > _MAX_LINE_BYTES:
                 raise ValueError(
-                    f"{where} has more than {_MAX_LINE_BYTES:,} bytes; write a text a "
-                    "line, each shorter than that."
+                    f"{where} has more than {_MAX_LINE_BYTES:,} bytes; write one text "
+                    "per line, each shorter than that."
                 )
             text = decode(line, where, offset)
             text = text if offset else text.removeprefix("\ufeff")

@@ -30,12 +30,14 @@ from bert_jax.inference.evaluation import default_examples_config, examples_conf
 from bert_jax.inference.features import Features, features
 from bert_jax.inference.predictions import predict_examples
 from bert_jax.pretrained import load_pretrained
+from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.finetuning_task import Prediction
 from bert_jax.tasks.registry import finetuning_task, task_name_of
 from bert_jax.tasks.tables import TableRow
 from bert_jax.tokenization import Tokenizer
 
-Filling: TypeAlias = tuple[str, float]  # a token for a mask, and its probability
+Filling: TypeAlias = tuple[str, float]
+"""A token for a mask, and its probability."""
 Texts: TypeAlias = list[str] | tuple[str, ...]
 
 
@@ -67,8 +69,8 @@ def load(path: str | os.PathLike[str], allow_extra: bool = False) -> "Predictor"
 class Predictor:
     """A model and its tokenizer, ready for text.
 
-    Texts are computed in batches of `batch_size`; a result depends on its own text
-    alone, and on the batch by rounding at most.
+    Texts are computed in batches of `batch_size`. A result depends only on its own
+    text, except for rounding, which may depend on the batch.
 
     Attributes:
         config: the model's shape.
@@ -76,7 +78,7 @@ class Predictor:
         tokenizer: text to ids and back.
         pairs: the pair objective that the model learned: nsp, sop, or none.
         embedding: the default of `embed`.
-        data: how the examples that it was fine-tuned on became rows.
+        data: the settings by which the examples of fine-tuning became rows.
     """
 
     def __init__(
@@ -104,9 +106,8 @@ class Predictor:
         self, text: Texts, k: int = 5, batch_size: int = 32
     ) -> list[list[Filling]]: ...
     def fill_mask(self, text: Any, k: int = 5, batch_size: int = 32) -> Any:
-        """Return the k most probable tokens for the one `[MASK]` in `text`.
-
-        Each with its probability. For a list of texts, return a list of these.
+        """Return the k most probable tokens for the one `[MASK]` in `text`, each with
+        its probability. For a list of texts, return a list of these lists.
 
         Raises:
             ValueError: `text` does not hold exactly one [MASK], or is too long, or
@@ -169,7 +170,7 @@ class Predictor:
         if len(sides[0]) != len(sides[1]):
             raise ValueError(
                 f"first has {len(sides[0])} texts and second has {len(sides[1])}; "
-                "pass as many of each."
+                "pass the same number of each."
             )
         segments = list(zip(*map(self.tokenizer.encode_batch, sides), strict=True))
         outputs = self._compute(compiled(self.config, "follows"), segments, batch_size)
@@ -183,7 +184,7 @@ class Predictor:
         normalize: bool | None = None,
         batch_size: int = 32,
     ) -> Float[np.ndarray, "B D"]:
-        """Return one float32 vector a text, from the last layer.
+        """Return one float32 vector per text, from the last layer.
 
         If the model's files have `max_seq_length`, longer texts are cut off there.
 
@@ -216,7 +217,7 @@ class Predictor:
         segments: Sequence[tuple[Sequence[int], ...]],
         batch_size: int,
     ) -> list[Any]:
-        """Return what `program` computes of each text, in the order of the texts."""
+        """Return what `program` computes for each text, in the order of the texts."""
         require_count("batch_size", batch_size)
         if not segments:
             return []
@@ -323,7 +324,7 @@ class Predictor:
 
     def _predict(
         self,
-        rows: list[dict[str, Any]],
+        rows: list[JsonObject],
         kind: str,
         method: str,
         data: ExamplesConfig,
@@ -333,8 +334,8 @@ class Predictor:
         name = task_name_of(self.config)
         if not name.startswith(kind):
             raise ValueError(
-                f"The model was fine-tuned on {name}, and {method} is of another task; "
-                "load one that was fine-tuned on it."
+                f"The model was fine-tuned on {name}, but {method} is for another "
+                "task; load a model that was fine-tuned on that."
             )
         task = finetuning_task(name, data, self.config)
         examples = [
@@ -350,7 +351,7 @@ class Predictor:
         own = self.embedding
         if own.unsupported and (pooling is None or normalize is None):
             raise ValueError(
-                f"The model's files ask for {own.unsupported}, which embed does not "
+                f"The model's files require {own.unsupported}, which embed does not "
                 "compute; pass both pooling and normalize for another vector."
             )
         pooling = own.pooling if pooling is None else pooling
@@ -364,5 +365,5 @@ class Predictor:
         if head not in self.params:
             raise ValueError(
                 f"The model has no {head} head (head={self.config.head}), which {what} "
-                "takes; load a pretrained model that has one."
+                "needs; load a pretrained model that has one."
             )

@@ -39,7 +39,7 @@ class MaskedBatch:
 def prediction_counts(sequence_length: int, masking: MaskingConfig) -> list[int]:
     """Return how many tokens to predict in a row of 0, 1, … `sequence_length` tokens.
 
-    A table and not arithmetic on the device, so that halves round as in Python.
+    This is a table, not arithmetic on the device, so that halves round as in Python.
     """
     limit = min(masking.max_predictions, sequence_length)
     return [0] + [
@@ -143,7 +143,7 @@ def mask_tokens(
     positions, used = chosen.positions, chosen.used
     labels = jnp.take_along_axis(inputs.input_ids, positions, axis=1)
     shown = replacements(replacement_key, labels, chosen.leads, masking)
-    # An unused slot writes back the token that stands at its position.
+    # An unused slot writes back the token that is already at its position.
     row = jnp.arange(labels.shape[0])[:, None]
     input_ids = inputs.input_ids.at[row, positions].set(jnp.where(used, shown, labels))
     return MaskedBatch(

@@ -10,7 +10,7 @@ PRNGKey = Key[Array, ""] | UInt32[Array, "2"]
 
 @struct.dataclass
 class MaskedPositions:
-    """The positions of each row to predict, in P slots a row."""
+    """The positions of each row to predict, in P slots per row."""
 
     positions: Int[Array, "B P"]
     """Token positions, distinct within a row, in the unused slots too."""
@@ -43,7 +43,7 @@ def span_starts(
     probability: float,
     max_words: int,
 ) -> Bool[Array, "B T"]:
-    """Divide all maskable tokens into spans of words; whether a span starts at each.
+    """Divide all maskable tokens into spans of words; return where spans start.
 
     A span ends after each of its words with `probability`, after `max_words` words, and
     at the end of its segment. These are the lengths of Joshi et al. 2019, §3.1
@@ -86,7 +86,7 @@ def shuffle_units(
 def select_whole_units(
     first: Bool[Array, "B T"], size: Int[Array, "B T"], count: Int[Array, " B"]
 ) -> Bool[Array, "B T"]:
-    """Select units greedily in order, skipping those that exceed `count` tokens a row.
+    """Select units greedily in order; skip those that exceed `count` tokens per row.
 
     Each round selects units until one does not fit, then drops all units that are too
     large for the remaining tokens. That takes a few rounds instead of T steps.
@@ -118,7 +118,7 @@ def select_whole_units(
 def choose_tokens(
     key: PRNGKey, maskable: Bool[Array, "B T"], count: Int[Array, " B"], slots: int
 ) -> MaskedPositions:
-    """Choose `count` maskable positions a row, every subset with equal probability."""
+    """Choose `count` maskable positions per row; every subset is equally probable."""
     # The top k of uniform noise are distinct.
     noise = jnp.where(maskable, jax.random.uniform(key, maskable.shape), -1.0)
     _, positions = jax.lax.top_k(noise, slots)
@@ -133,7 +133,7 @@ def choose_words(
     count: Int[Array, " B"],
     slots: int,
 ) -> MaskedPositions:
-    """Choose whole words in random order, at most `count` tokens a row.
+    """Choose whole words in random order, at most `count` tokens per row.
 
     A word that does not fit is skipped, as in the whole word masking of
     google-research/bert, 2019.

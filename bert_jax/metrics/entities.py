@@ -91,7 +91,7 @@ def extract_entities(tags: Sequence[str]) -> list[Entity]:
 
 
 def write_tags(entities: Sequence[Entity], num_words: int, scheme: Scheme) -> list[str]:
-    """Write the entities of a sentence, given in order, as one tag a word."""
+    """Write the entities of a sentence, given in order, as one tag per word."""
     tags = ["O"] * num_words
     previous = Entity("", 0, 0)
     for entity in entities:
@@ -120,8 +120,8 @@ def convert_tags(tags: Sequence[str], scheme: Scheme) -> list[str]:
 def detect_scheme(sentences: Sequence[Sequence[str]]) -> Scheme:
     """The scheme in which the fewest of the given tags would be written differently.
 
-    Of equal schemes, the first of SCHEMES. Published files are not consistent: those of
-    the shared task of 2003 are IOB1, with a few B after O.
+    If several schemes are equal, the first in SCHEMES. Published files are not
+    consistent: those of the shared task of 2003 are IOB1, with a few B after O.
 
     Raises:
         ValueError: a tag is invalid.
@@ -219,7 +219,7 @@ def _check_lengths(
 ) -> None:
     if len(gold) != len(predicted):
         raise ValueError(
-            f"{len(predicted)} predicted sentences are not the {len(gold)} gold ones."
+            f"{len(predicted)} sentences are predicted, but {len(gold)} are gold."
         )
     pairs = zip(gold, predicted, strict=True)
     for number, (gold_tags, predicted_tags) in enumerate(pairs, 1):

@@ -1,7 +1,7 @@
 """BERT: the encoder and its heads, assembled once for every use.
 
-Devlin et al. 2018, §3 and §4. What is computed of a batch is a method:
-`compute(config, params, "embed", inputs, …)`.
+Devlin et al. 2018, §3 and §4. Each computation on a batch is a method of `Bert`, called
+by `compute(config, params, "embed", inputs, …)`.
 """
 
 import functools
@@ -11,7 +11,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key, PyTree
 
 from bert_jax.config import BertConfig
 from bert_jax.config.model import Params
@@ -96,22 +96,22 @@ class Bert(nn.Module):
     ) -> Float[Array, "B ..."]:
         """Return the float32 scores of a fine-tuning head.
 
-        [B, C] of a text, [B, T, C] of tokens, [B, 1] of a choice, which is a row.
+        [B, C] for texts, [B, T, C] for tokens, [B, 1] for choices (a row each).
         """
         return self._classify(inputs, self(inputs, deterministic), deterministic)
 
     def _classify(
         self, inputs: Inputs, hidden: Float[Array, "B T D"], deterministic: bool
     ) -> Float[Array, "B ..."]:
-        seen = hidden
+        features = hidden
         if self.config.head in POOLED_HEADS:
             mean = self.config.pooling == "mean"
-            seen = (
+            features = (
                 mean_of_tokens(hidden, inputs.attention_mask)
                 if mean
                 else self.pooler(hidden[:, 0])
             )
-        scores: Float[Array, "B ..."] = self.classifier(seen, deterministic)
+        scores: Float[Array, "B ..."] = self.classifier(features, deterministic)
         return scores
 
     def hidden_and_pooled(
@@ -135,7 +135,7 @@ class Bert(nn.Module):
     def embed(
         self, inputs: Inputs, pooling: Literal["mean", "cls"], normalize: bool
     ) -> Float[Array, "B D"]:
-        """Return a float32 vector a row: the mean of the real tokens, or [CLS]'s."""
+        """Return a float32 vector per row: the mean of the real tokens, or [CLS]'s."""
         hidden = self(inputs).astype(jnp.float32)
         mean = pooling == "mean"
         vectors = (
@@ -169,15 +169,15 @@ class Bert(nn.Module):
     def outputs(
         self, inputs: Inputs, has_pooler: bool = False
     ) -> dict[str, Float[Array, "..."]]:
-        """Return all that the model computes of a batch, without dropout.
+        """Return everything that the model computes for a batch, without dropout.
 
         Args:
             has_pooler: whether an encoder without a head has a pooler.
 
         Returns:
             `hidden_states` [L+1, B, T, D], the embeddings first; `pooled` [B, D] if
-            there is a pooler; of the pretraining heads `token_scores` [B, T, V] and
-            `pair_scores` [B, 2]; of another head `scores`, as `classifier_scores`.
+            there is a pooler; for the pretraining heads `token_scores` [B, T, V] and
+            `pair_scores` [B, 2]; for another head `scores`, as `classifier_scores`.
         """
         states = self.hidden_states(inputs)
         hidden, head = states[-1], self.config.head
@@ -206,10 +206,10 @@ def compute(
     config: BertConfig,
     params: Params,
     method: str,
-    *args: Any,
+    *args: object,
     dropout_key: Key[Array, ""] | None = None,
     **options: Any,
-) -> Any:
+) -> PyTree:
     """Return what a method of `Bert` computes with `params`.
 
     Args:
@@ -226,7 +226,7 @@ def compute(
 def head_outputs(
     config: BertConfig, params: Params, inputs: Inputs
 ) -> dict[str, Float[Array, "..."]]:
-    """Return all that a model computes of a batch, as `Bert.outputs`."""
+    """Return everything that a model computes for a batch, as `Bert.outputs`."""
     outputs: dict[str, Float[Array, ...]] = compute(
         config, params, "outputs", inputs, has_pooler="pooler" in params
     )

@@ -69,8 +69,8 @@ class FeedForward(nn.Module):
 
 
 def rematerialised(module: type[nn.Module], config: BertConfig) -> type[nn.Module]:
-    """Return `module`, wrapped to recompute its activations in the backward pass if
-    `config.remat` says so.
+    """Return `module`; if `config.remat` names it, its activations are recomputed in
+    the backward pass.
 
     Args:
         module: called with hidden states, mask and `deterministic`.
@@ -163,4 +163,4 @@ class Encoder(nn.Module):
 
     def token_table(self) -> Float[Array, "V D"]:
         """Return the token embeddings, which the masked-LM head shares."""
-        return self.embeddings.token.embedding
+        return jnp.asarray(self.embeddings.token.embedding)

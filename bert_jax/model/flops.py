@@ -49,7 +49,7 @@ def pretraining_flops(
 ) -> float:
     """Return the model FLOPs of one pretraining step, forward and backward.
 
-    The masked-LM head computes the predicted positions only, the pooler one a row.
+    The masked-LM head computes only the predicted positions, the pooler one per row.
     """
     d = config.hidden_size
     head = 6 * (d * d + d * config.vocab_size)

@@ -83,7 +83,7 @@ def num_outputs(config: BertConfig) -> int:
     if config.head in fixed:
         return fixed[config.head]
     if not config.head.endswith("_classification"):
-        raise ValueError(f"head={config.head} has no classes; choose one that has.")
+        raise ValueError(f"head={config.head} has no classes; choose another head.")
     if not config.labels:
         raise ValueError(
             f"labels is empty and head={config.head}; name its classes in labels."

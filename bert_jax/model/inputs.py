@@ -1,4 +1,4 @@
-"""Prepared rows → the arrays that the encoder takes, on the device.
+"""Convert prepared rows to the encoder's inputs, on the device.
 
 A row stores its tokens and, for each pair in it, where the pair begins, where its
 second segment begins, and where it ends (`data/records.py`). The rest is derived here.
@@ -17,21 +17,21 @@ Rows = Mapping[str, Integer[Array, "B ..."] | Integer[np.ndarray, "B ..."]]
 
 @struct.dataclass
 class Inputs:
-    """What the encoder takes."""
+    """The inputs of the encoder."""
 
     input_ids: Int[Array, "*B T"]
     segment_ids: Int[Array, "*B T"]
     attention_mask: Bool[Array, "*B T"]
     """True for a real token, false for padding."""
     pair_ids: Int[Array, "*B T"] | None = None
-    """The number of each token's pair, from 1, and 0 on padding. None if a row has room
+    """The index of each token's pair, from 1, and 0 on padding. None if a row has room
     for one pair only."""
 
 
 def _pair_bounds(
     rows: Rows,
 ) -> tuple[Int[Array, " T"], Int[Array, "B K 1"], Int[Array, "B K 1"], Array]:
-    """Token positions, and `first`, `second`, `end` of each pair, ready to compare."""
+    """Return token positions, and `first`, `second`, `end` of each pair to compare."""
     first, second, end = (
         jnp.asarray(rows[name], jnp.int32)[:, :, None]
         for name in ("first", "second", "end")

@@ -43,7 +43,7 @@ def dense(
 def random_uint32(
     key: Key[Array, ""], shape: tuple[int, ...]
 ) -> UInt32[Array, "*shape"]:
-    """Return random 32-bit numbers, of a TPU's hardware generator or of threefry.
+    """Return random 32-bit numbers, from a TPU's hardware generator or from threefry.
 
     The same key gives the same numbers on the same kind of device. GPUs have no
     hardware generator; XLA's own generator for GPUs and CPUs is a hash, too.

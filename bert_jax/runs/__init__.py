@@ -1,1 +1,1 @@
-"""The story on one page each: pretraining, fine-tuning, sweeps."""
+"""Pretraining, fine-tuning and sweeps, from configuration to scores."""

@@ -53,10 +53,11 @@ def finetune(
 
     Returns:
         The scores of the best checkpoint over the validation examples, and as
-        "baseline: NAME" the score of a rule without learning.
+        "baseline: NAME" the score of a rule that needs no model.
 
     Raises:
-        ValueError: something does not fit; one line says what.
+        ValueError: files, model and configuration do not fit together; the message
+            names what differs.
         InterruptedRun: a signal stopped the run, with a complete checkpoint.
         DivergedRun: gradients stayed non-finite.
     """

@@ -1,10 +1,9 @@
-"""Training of any task in a workdir: `fit`, and the end of `pretrain`, `finetune`."""
+"""Train any task in a workdir: `fit`, and what `pretrain` and `finetune` share."""
 
 import contextlib
 import dataclasses
 import os
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from etils import epath
 from jax.sharding import Mesh
@@ -18,6 +17,7 @@ from bert_jax.distributed.compilation_cache import share_compilation_cache
 from bert_jax.distributed.mesh import make_mesh
 from bert_jax.distributed.startup import open_workdir
 from bert_jax.runs.workdir import check_workdir, final_scores, write_run_files
+from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.task import Task
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training import loop
@@ -62,7 +62,7 @@ def fit(
         The scores over the validation rows after the last step.
 
     Raises:
-        ValueError: the workdir is of another configuration, or the task does not
+        ValueError: the workdir belongs to another configuration, or the task does not
             compute what its `objective` names.
         InterruptedRun: a signal stopped the run, with a complete checkpoint.
         DivergedRun: gradients stayed non-finite.
@@ -84,7 +84,7 @@ def fit_in_workdir(
     mesh: Mesh,
     tokenizer: Tokenizer,
     source: InitSource | None,
-    changed: list[dict[str, Any]],
+    changed: list[JsonObject],
 ) -> dict[str, float]:
     """Write the run's files into its workdir, and train.
 

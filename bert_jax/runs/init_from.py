@@ -2,10 +2,10 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import jax
 from etils import epath
+from jaxtyping import PyTree
 
 from bert_jax.checkpoints.restore import read_params, require_same_shapes
 from bert_jax.config import PretrainConfig, RunConfig
@@ -19,7 +19,7 @@ from bert_jax.training.resume import Resume
 from bert_jax.training.start import InitSource
 
 SAME_FIELDS = ("num_attention_heads", "hidden_act", "layer_norm_eps", "attention")
-"""Fields of the model that change its output and show in no parameter's shape."""
+"""Fields of the model that change its output but not the shape of any parameter."""
 
 
 def open_source(
@@ -47,7 +47,7 @@ def open_source(
     if step >= config.num_steps:
         raise ValueError(
             f"num_steps={config.num_steps} but {source} is at step {step} already; "
-            "with keep_optimizer, num_steps counts on from there."
+            "with keep_optimizer, num_steps includes those steps."
         )
     return source, _with_first_step(step, config)
 
@@ -64,7 +64,7 @@ def _first_step(resume: Resume) -> int:
         raise ValueError(
             f"config.json of the workdir has data.first_step={step!r:.40} and its "
             f"newest checkpoint step {resume.step}; it is damaged. Remove the file: "
-            "the run then goes on with the checkpoint's own."
+            "the run then uses the checkpoint's own."
         )
     return step
 
@@ -134,7 +134,7 @@ def check_source(
     shapes = jax.eval_shape(init_params, jax.random.key(config.seed))
     if isinstance(source, epath.Path):
         require_same_shapes(source / "state", shapes)
-        return f"From {config.init_from}, with its optimizer and its count of steps."
+        return f"From {config.init_from}, with its optimizer state and its step."
     wanted, given = _shapes(shapes), _shapes(source)
     fresh, unused = shapes.keys() - source.keys(), source.keys() - shapes.keys()
     wrong = [
@@ -149,19 +149,19 @@ def check_source(
             f"{config.init_from} does not fit this run: {'; '.join(wrong[:2])}; "
             f"{len(wrong)} in all differ. Give the run the model's own shape."
         )
-    heads = {f"Drawn by seed {config.seed}": fresh, "Left aside": unused}
+    heads = {f"Drawn by seed {config.seed}": fresh, "Not used": unused}
     parts = [
         f" {what}: {', '.join(sorted(names))}."
         for what, names in heads.items()
         if names
     ]
     return (
-        f"From {config.init_from}, its parameters alone: a new optimizer, and steps "
-        f"count from 0.{''.join(parts)}"
+        f"From {config.init_from}, only its parameters: the optimizer is new, and "
+        f"steps count from 0.{''.join(parts)}"
     )
 
 
-def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:
+def _shapes(tree: PyTree) -> dict[str, tuple[int, ...]]:
     return {
         path_name(path): tuple(leaf.shape)
         for path, leaf in jax.tree_util.tree_leaves_with_path(tree)

@@ -5,7 +5,6 @@ import functools
 import itertools
 import os
 from collections.abc import Iterator
-from typing import Any
 
 import jax
 
@@ -23,6 +22,7 @@ from bert_jax.dry_run.estimate import GIB, choose_devices
 from bert_jax.runs.fitting import fit_in_workdir, locked_workdir
 from bert_jax.runs.init_from import check_source, open_source
 from bert_jax.runs.workdir import check_workdir, final_scores
+from bert_jax.storage.files import JsonObject
 from bert_jax.storage.remote import open_directory
 from bert_jax.tasks.pretraining import PretrainingTask
 from bert_jax.tasks.unigram import unigram_baseline
@@ -30,7 +30,7 @@ from bert_jax.terminal.messages import say
 from bert_jax.training.resume import find_resume
 
 
-def dataset_values(dataset: Dataset) -> dict[str, Any]:
+def dataset_values(dataset: Dataset) -> JsonObject:
     """Return the fields of a configuration that a dataset defines."""
     tokenizer = dataset.tokenizer
     return {
@@ -47,17 +47,16 @@ def resolve(config: PretrainConfig, dataset: Dataset) -> PretrainConfig:
     """Return the configuration, completed by what the dataset defines.
 
     Raises:
-        ValueError: the two do not fit; names both values, and the remedy.
+        ValueError: the two do not fit; the message names both values and the remedy.
     """
     for name, actual in dataset_values(dataset).items():
         section, field = name.split(".")
         part = getattr(config, section)
         given = getattr(part, field)
         if given not in (None, 0, "", actual):
-            option = name.replace("_", "-")
             raise ValueError(
-                f"{name}={given} but {dataset.path} has {actual}; leave --{option} "
-                "out, or prepare the text again."
+                f"{name}={given} but {dataset.path} has {actual}; leave it out, or "
+                "prepare the text again."
             )
         part = dataclasses.replace(part, **{field: actual})
         config = dataclasses.replace(config, **{section: part})
@@ -103,7 +102,8 @@ def pretrain(
         those of predicting each token by its frequency.
 
     Raises:
-        ValueError: something does not fit; one line says what.
+        ValueError: dataset, configuration and workdir do not fit together; the message
+            names what differs.
         InterruptedRun: a signal stopped the run, with a complete checkpoint.
         DivergedRun: gradients stayed non-finite.
     """
@@ -139,7 +139,7 @@ def dry_run(
     """Yield lines that describe what `pretrain` would do; nothing is trained.
 
     Args:
-        devices: compile the step for so many devices, and report its memory; 0: no.
+        devices: compile the step for this many devices, and report its memory; 0: no.
         memory_gib: the memory of each device; if it is too little, report what would
             fit. 0: unknown.
         extend: as `pretrain`.

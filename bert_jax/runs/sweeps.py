@@ -16,7 +16,7 @@ from bert_jax.config.serialization import to_dict
 from bert_jax.distributed import environment
 from bert_jax.distributed.collectives import is_primary
 from bert_jax.runs.finetuning import BASELINE, finetune
-from bert_jax.storage.files import write_json
+from bert_jax.storage.files import JsonObject, write_json
 from bert_jax.storage.manifest import escapes
 from bert_jax.storage.remote import open_directory
 from bert_jax.storage.runs_file import RUNS, read_runs_file
@@ -39,7 +39,7 @@ class Run:
     name: str
     """The name of its directory."""
     setting: str
-    """The same for runs that differ by the seed alone."""
+    """The same for runs that differ only by the seed."""
     config: FinetuneConfig
 
 
@@ -65,7 +65,7 @@ def finetune_runs(
     workdir: str | os.PathLike[str],
     seeds: int,
     sweep: bool = False,
-) -> list[dict[str, Any]]:
+) -> list[JsonObject]:
     """Fine-tune once for each seed, and with `sweep` for each setting of the grid.
 
     Each run has a directory in `workdir`; only the best one keeps its checkpoints, and
@@ -105,17 +105,17 @@ def finetune_runs(
     return done
 
 
-def _comparable_score(run: dict[str, Any]) -> float:
+def _comparable_score(run: JsonObject) -> float:
     """Return the score of a run; NaN is below all others."""
     score = main_score(run["scores"])
     return -math.inf if math.isnan(score) else score
 
 
-def read_runs(root: epath.Path, config: FinetuneConfig) -> list[dict[str, Any]]:
+def read_runs(root: epath.Path, config: FinetuneConfig) -> list[JsonObject]:
     """Return the finished runs.
 
     Raises:
-        ValueError: they are of another configuration, or the file is damaged.
+        ValueError: they have another configuration, or the file is damaged.
     """
     if not (root / RUNS).exists():
         return []
@@ -125,11 +125,10 @@ def read_runs(root: epath.Path, config: FinetuneConfig) -> list[dict[str, Any]]:
             f"{root / RUNS} lists runs with other options; repeat those, or choose "
             "another --workdir."
         )
-    runs: list[dict[str, Any]] = summary["runs"]
-    return runs
+    return summary["runs"]
 
 
-def runs_table(runs: Sequence[dict[str, Any]]) -> "Table":
+def runs_table(runs: Sequence[JsonObject]) -> "Table":
     """Return a table: mean ± standard deviation of each score over the seeds."""
     from rich.table import Table
 

@@ -1,7 +1,6 @@
 """The files of a workdir, and whether a configuration may resume its run."""
 
 import os
-from typing import Any
 
 import jax
 from etils import epath
@@ -11,7 +10,7 @@ from bert_jax.config import RunConfig
 from bert_jax.config.serialization import differences, from_dict, to_dict
 from bert_jax.distributed.collectives import is_primary, raise_on_all_processes
 from bert_jax.distributed.startup import check_same_config
-from bert_jax.storage.files import write_json
+from bert_jax.storage.files import JsonObject, write_json
 from bert_jax.terminal.messages import say
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.report import METRICS, read_scores
@@ -55,7 +54,7 @@ def cpu_cores() -> int:
     return os.cpu_count() or 1
 
 
-def machine() -> dict[str, Any]:
+def machine() -> JsonObject:
     """Return what the bits of a run depend on, besides its configuration."""
     return {
         "backend": jax.default_backend(),
@@ -65,7 +64,7 @@ def machine() -> dict[str, Any]:
     }
 
 
-def changes(config: RunConfig, resume: Resume, where: object) -> list[dict[str, Any]]:
+def changes(config: RunConfig, resume: Resume, where: object) -> list[JsonObject]:
     """Return the fields in which a configuration differs from the run's own.
 
     A field that an older version did not have counts as its default.
@@ -92,7 +91,7 @@ def check_workdir(
     config: RunConfig,
     resume: Resume | None,
     extend: bool = False,
-) -> list[dict[str, Any]]:
+) -> list[JsonObject]:
     """Check that a workdir belongs to this configuration.
 
     A workdir without a complete checkpoint belongs to any configuration.
@@ -104,7 +103,7 @@ def check_workdir(
         The fields that `extend` changes.
 
     Raises:
-        ValueError: names what differs, and the remedies.
+        ValueError: the message names what differs, and the remedies.
     """
     if resume is None:
         return []
@@ -120,22 +119,22 @@ def check_workdir(
     if config.num_steps < resume.step:
         raise ValueError(
             f"num_steps={config.num_steps} but {workdir} is at step {resume.step} "
-            "already; --extend takes at least as many."
+            "already; give at least as many."
         )
     return changed
 
 
-def _describe(change: dict[str, Any]) -> str:
+def _describe(change: JsonObject) -> str:
     return f"{change['field']} was {change['before']!r} and is {change['now']!r}"
 
 
-def _extend_hint(refused: list[dict[str, Any]], workdir: epath.Path) -> str:
+def _extend_hint(refused: list[JsonObject], workdir: epath.Path) -> str:
     """Return the remedies if only length and learning rate differ, else ""."""
     if any(change["field"] not in EXTENDABLE for change in refused):
         return ""
     return (
-        "; to go on with this run and these values, pass --extend; to begin a run of "
-        f"its own from it, --init-from {workdir} --keep-optimizer with a new --workdir"
+        "; to continue this run with these values, pass --extend; to start a separate "
+        f"run, --init-from {workdir} --keep-optimizer with a new --workdir"
     )
 
 
@@ -164,7 +163,7 @@ def write_run_files(
     config: RunConfig,
     tokenizer: Tokenizer,
     resume: Resume | None,
-    changed: list[dict[str, Any]],
+    changed: list[JsonObject],
 ) -> None:
     """Write config.json and the tokenizer, after all processes agree on the config.
 

@@ -1,4 +1,4 @@
-"""The directory of files that can be made again."""
+"""The cache directory, whose files can be made again."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -12,6 +12,9 @@ from typing import Any
 
 from etils import epath
 
+JsonObject = dict[str, Any]
+"""A JSON object: its values by their keys."""
+
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -62,21 +65,21 @@ def read_json(path: epath.Path, remedy: str) -> Any:
     try:
         return json.loads(content, object_pairs_hook=object_of_unique_keys)
     except RecursionError:
-        problem = "it nests too deep"
+        problem = "it is nested too deep"
     except ValueError as error:
         problem = str(error)
     raise ValueError(f"{path} is not JSON that can be read: {problem}; {remedy}.")
 
 
-def read_json_object(path: epath.Path, remedy: str) -> dict[str, Any]:
+def read_json_object(path: epath.Path, remedy: str) -> JsonObject:
     """Return the JSON object in a file; arguments and errors as for `read_json`."""
     values = read_json(path, remedy)
     if not isinstance(values, dict):
-        raise ValueError(f"{path} holds {values!r:.40}, and no JSON object; {remedy}.")
+        raise ValueError(f"{path} holds {values!r:.40}, not a JSON object; {remedy}.")
     return values
 
 
-def object_of_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def object_of_unique_keys(pairs: list[tuple[str, object]]) -> JsonObject:
     """Return a JSON object, for `json.loads(..., object_pairs_hook=...)`.
 
     Raises:
@@ -154,7 +157,7 @@ def atomic_write(path: str | os.PathLike[str], *pieces: bytes | memoryview) -> N
         raise
 
 
-def write_json(values: Any, path: epath.Path) -> None:
+def write_json(values: object, path: epath.Path) -> None:
     """Write `values` as indented JSON, completely or not at all.
 
     Raises:
@@ -168,7 +171,7 @@ def write_json(values: Any, path: epath.Path) -> None:
 
 
 def require_writable(directory: str | os.PathLike[str]) -> None:
-    """Refuse an output directory that cannot be made or written to; leaves no trace.
+    """Refuse an output directory that cannot be made or written to; write nothing.
 
     Raises:
         ValueError: it, or one of its parents, is a file.

@@ -11,11 +11,10 @@ import os
 import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from etils import epath
 
-from bert_jax.storage.files import is_regular_file, write_json
+from bert_jax.storage.files import JsonObject, is_regular_file, write_json
 
 MANIFEST = "manifest.json"
 CHECKSUM = "checksum"
@@ -52,10 +51,10 @@ def files_below(directory: epath.Path) -> list[str]:
     ]
 
 
-def describe_files(root: epath.Path, names: Iterable[str]) -> list[dict[str, Any]]:
+def describe_files(root: epath.Path, names: Iterable[str]) -> list[JsonObject]:
     """Return an entry for each file: path relative to `root`, size in bytes, sha256."""
 
-    def describe(name: str) -> dict[str, Any]:
+    def describe(name: str) -> JsonObject:
         path = root / name
         return {"path": name, "size": path.stat().length, "sha256": sha256_of(path)}
 
@@ -68,7 +67,7 @@ def is_confined(name: str) -> bool:
     return bool(name) and not os.path.isabs(name) and ".." not in name.split("/")
 
 
-def check_entries(root: epath.Path, entries: Any) -> list[dict[str, Any]]:
+def check_entries(root: epath.Path, entries: object) -> list[JsonObject]:
     """Return the entries of a manifest if each has a path, a size and a sha256.
 
     Raises:
@@ -96,7 +95,7 @@ def check_entries(root: epath.Path, entries: Any) -> list[dict[str, Any]]:
     return entries
 
 
-def verify_files(root: epath.Path, entries: Iterable[dict[str, Any]]) -> None:
+def verify_files(root: epath.Path, entries: Iterable[JsonObject]) -> None:
     """Compare every file with its entry.
 
     Raises:
@@ -105,7 +104,7 @@ def verify_files(root: epath.Path, entries: Iterable[dict[str, Any]]) -> None:
     """
     entries = check_entries(root, list(entries))
 
-    def find_problem(entry: dict[str, Any]) -> str | None:
+    def find_problem(entry: JsonObject) -> str | None:
         path = root / entry["path"]
         if not path.exists():
             return f"{path} is missing"
@@ -135,19 +134,19 @@ def escapes(root: epath.Path, path: epath.Path) -> bool:
     return os.path.commonpath([inside, os.path.realpath(path)]) != inside
 
 
-def content_checksum(content: dict[str, Any]) -> str:
+def content_checksum(content: JsonObject) -> str:
     """Return the hexadecimal sha256 of JSON values; the order of keys is ignored."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def write_manifest(content: dict[str, Any], root: epath.Path) -> None:
+def write_manifest(content: JsonObject, root: epath.Path) -> None:
     """Write `content` and its checksum as the manifest of `root`, atomically."""
     content = json.loads(json.dumps(content))  # as it is read: tuples become lists
     write_json(content | {CHECKSUM: content_checksum(content)}, root / MANIFEST)
 
 
-def read_manifest(root: epath.Path) -> dict[str, Any]:
+def read_manifest(root: epath.Path) -> JsonObject:
     """Return the manifest of directory `root` without its checksum.
 
     Raises:

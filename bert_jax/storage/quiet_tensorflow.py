@@ -1,4 +1,4 @@
-"""Import TensorFlow quietly; it reads some files and batches for bert_jax."""
+"""Import TensorFlow without its log messages; it reads some files and batches."""
 
 import contextlib
 import functools
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def quieten_tensorflow(environment: MutableMapping[str, str]) -> None:
-    """Set the environment variables that keep TensorFlow's start-up messages out."""
+    """Set the environment variables that suppress TensorFlow's start-up messages."""
     environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     # oneDNN, which reading does not need, logs at every level.
     environment.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")

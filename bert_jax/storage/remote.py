@@ -4,12 +4,12 @@ import hashlib
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from etils import epath
 
 from bert_jax.storage.atomic import atomic_directory, is_address
 from bert_jax.storage.caches import cache_directory
+from bert_jax.storage.files import JsonObject
 from bert_jax.storage.manifest import (
     MANIFEST,
     DamagedError,
@@ -50,7 +50,7 @@ def open_directory(path: str | os.PathLike[str]) -> epath.Path:
     return directory
 
 
-def dataset_files(root: epath.Path, manifest: dict[str, Any]) -> list[dict[str, Any]]:
+def dataset_files(root: epath.Path, manifest: JsonObject) -> list[JsonObject]:
     """Return the entries of all files in the manifest of the dataset in `root`.
 
     Raises:
@@ -88,7 +88,7 @@ def local_copy(address: epath.Path) -> epath.Path:
     return target
 
 
-def _copy(address: epath.Path, target: epath.Path, files: list[dict[str, Any]]) -> None:
+def _copy(address: epath.Path, target: epath.Path, files: list[JsonObject]) -> None:
     names = [entry["path"] for entry in check_entries(address, files)]
     size = sum(entry["size"] for entry in files)
     say(f"Copying {address}, {size / 2**20:,.1f} MiB, to {target}.")

@@ -1,10 +1,8 @@
 """Read `runs.json`: the result of each of several fine-tuning runs."""
 
-from typing import Any
-
 from etils import epath
 
-from bert_jax.storage.files import read_json_object
+from bert_jax.storage.files import JsonObject, read_json_object
 
 RUNS = "runs.json"
 """Its `runs` have a name, setting, seed and scores; `best` is the name of one."""
@@ -12,7 +10,7 @@ RUNS = "runs.json"
 _REMEDY = "restore it from a copy, or name one of the runs' own directories"
 
 
-def read_runs_file(directory: epath.Path) -> dict[str, Any]:
+def read_runs_file(directory: epath.Path) -> JsonObject:
     """Return the content of `runs.json`; each run has a directory beside that file.
 
     Raises:
@@ -38,7 +36,7 @@ def read_runs_file(directory: epath.Path) -> dict[str, Any]:
     return values
 
 
-def _is_run(run: Any) -> bool:
+def _is_run(run: object) -> bool:
     """Whether the entry is complete, and its name is that of a directory beside it."""
     return (
         isinstance(run, dict)

@@ -17,13 +17,16 @@ from typing import Any
 from etils import epath
 
 from bert_jax.storage.caches import cache_directory
+from bert_jax.storage.files import JsonObject
 from bert_jax.storage.manifest import check_entries, verify_files
 
+_FileStates = list[list[Any]]
+"""Path, sha256, size, times and inode of each file."""
 SETTLED_SECONDS = 2.0
 """A file that changed more recently may change again without a new time."""
 
 
-def verify_once(root: epath.Path, entries: list[dict[str, Any]]) -> None:
+def verify_once(root: epath.Path, entries: list[JsonObject]) -> None:
     """Compare the files of a local directory with their entries, unless recorded.
 
     Concurrent processes wait for the one that hashes.
@@ -43,8 +46,8 @@ def verify_once(root: epath.Path, entries: list[dict[str, Any]]) -> None:
             _write(record, before)
 
 
-def record_verified(root: epath.Path, entries: list[dict[str, Any]]) -> None:
-    """Record files in the cache directory as verified now; no one else writes them."""
+def record_verified(root: epath.Path, entries: list[JsonObject]) -> None:
+    """Record files as verified now; no other process may be writing them."""
     with _locked_record(root) as record:
         if record is not None:
             _write(record, _file_states(root, entries))
@@ -69,9 +72,9 @@ def _locked_record(root: epath.Path) -> Iterator[Path | None]:
         yield record
 
 
-def _file_states(root: epath.Path, entries: list[dict[str, Any]]) -> list[list[Any]]:
-    """Return path, sha256, size, times and inode of each file; [] if one is missing."""
-    states: list[list[Any]] = []
+def _file_states(root: epath.Path, entries: list[JsonObject]) -> _FileStates:
+    """Return the states of the files; [] if one is missing."""
+    states: _FileStates = []
     for entry in entries:
         try:
             stat = os.stat(root / entry["path"])
@@ -82,14 +85,14 @@ def _file_states(root: epath.Path, entries: list[dict[str, Any]]) -> list[list[A
     return states
 
 
-def _read(record: Path) -> list[list[Any]] | None:
+def _read(record: Path) -> _FileStates | None:
     with contextlib.suppress(OSError, ValueError, RecursionError):
         states = json.loads(record.read_text())
         return states if isinstance(states, list) and states else None
     return None
 
 
-def _write(record: Path, states: list[list[Any]]) -> None:
+def _write(record: Path, states: _FileStates) -> None:
     with contextlib.suppress(OSError):  # without a record the files are hashed again
         temporary = record.with_name(f"{record.name}.{os.getpid()}")
         temporary.write_text(json.dumps(states))

@@ -1,1 +1,1 @@
-"""What can be trained: each task turns rows into batches, losses and scores."""
+"""The tasks that can be trained: each turns rows into batches, losses and scores."""

@@ -23,7 +23,7 @@ PUBLISHED = (
     ("train.jsonl", "validation.jsonl", "test.jsonl"),
     ("full_data.tsv", "", ""),
 )
-"""Of SWAG, JSON lines and CODAH: the training, validation and test file."""
+"""The training, validation and test file of SWAG, of JSON lines, and of CODAH."""
 
 _ENDING = re.compile("ending[0-9]+")
 _CODAH_FIELDS = "category, question, four answers, number of the right one"
@@ -134,7 +134,7 @@ def _example(
     return ChoiceExample(context, tuple(choices), question, index, row.where, columns)
 
 
-def _label_index(label: Any, where: str) -> int:
+def _label_index(label: object, where: str) -> int:
     if isinstance(label, str) and re.fullmatch(r" *[0-9]{1,9} *", label):
         return int(label)
     if type(label) is int:

@@ -14,8 +14,8 @@ def similar_label_warnings(labels: Sequence[str]) -> list[str]:
         other = first.setdefault(normalised, label)
         if other != label:
             lines.append(
-                f"The classes {other!a} and {label!a} differ in white space, case or "
-                "Unicode normalisation alone, and are learned as two; correct the file "
+                f"The classes {other!a} and {label!a} differ only in white space, case "
+                "or Unicode normalisation, and are learned as two; correct the file "
                 "if they are one."
             )
     return lines

@@ -1,4 +1,4 @@
-"""Fine-tuning: a kind of fine-tuning on the examples of two files, as a `Task`."""
+"""Fine-tuning as a `Task`: a `FinetuningTask` with training and validation examples."""
 
 import dataclasses
 import functools
@@ -41,7 +41,7 @@ def head_scores(
     """Return the head's float32 scores of a batch that `TokenizedExamples.gather` made.
 
     Returns:
-        [B, C] of texts, [B, T, C] of tokens, [B, C] of choices.
+        [B, C] for texts, [B, T, C] for tokens, [B, C] for choices.
     """
     tokens, inputs = batch["tokens"], inputs_of_tokenized(batch)
     scores: Array = compute(
@@ -172,5 +172,5 @@ class Finetuning(Task):
 
 
 def main_score(scores: dict[str, float]) -> float:
-    """Return the first official score, which stands after the loss."""
+    """Return the first official score, which follows the loss."""
     return next(value for name, value in scores.items() if name != "loss")

@@ -14,6 +14,7 @@ from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.model import Head
 from bert_jax.data.examples import TokenizedExamples
 from bert_jax.model.losses import Sum
+from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.tables import TableRow
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tokenization import Tokenizer
@@ -21,9 +22,9 @@ from bert_jax.tokenization import Tokenizer
 Example = Any
 """A line, question or sentence of a file; a dataclass of the task's own."""
 RowOutputs = dict[str, np.ndarray]
-"""What the model computed of one tokenized row."""
-Prediction = dict[str, Any]
-"""What is predicted of one example: JSON values by the names that users see."""
+"""What the model computed for one tokenized row."""
+Prediction = JsonObject
+"""What is predicted for one example: JSON values by the names that users see."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Split:
 
 @dataclasses.dataclass(frozen=True)
 class SplitOutputs:
-    """A split, and what the model computed of each of its tokenized rows."""
+    """A split, and what the model computed for each of its tokenized rows."""
 
     split: Split
     rows: Sequence[RowOutputs]
@@ -52,7 +53,7 @@ class Splits:
 
 @dataclasses.dataclass(frozen=True)
 class Predictions:
-    """TokenizedExamples, and a prediction for each."""
+    """Examples, and a prediction for each."""
 
     examples: Sequence[Example]
     values: Sequence[Prediction]
@@ -74,9 +75,9 @@ class FinetuningTask(abc.ABC):
 
     @abc.abstractmethod
     def read(self, name: str) -> list[Example]:
-        """Read a file, or a part of `data.path`: "train", "validation" or "test".
+        """Read a file, or a split of `data.path`: "train", "validation" or "test".
 
-        TokenizedExamples have labels if the file has them.
+        Examples have labels if the file has them.
 
         Raises:
             ValueError: names the file and the line.
@@ -98,7 +99,7 @@ class FinetuningTask(abc.ABC):
     def tokenize(
         self, examples: Sequence[Example], tokenizer: Tokenizer
     ) -> TokenizedExamples:
-        """Return one or more rows an example, in the order of the examples."""
+        """Return one or more rows per example, in the order of the examples."""
 
     @abc.abstractmethod
     def count(self, batch: DeviceBatch) -> Float[Array, ""]:
@@ -106,11 +107,11 @@ class FinetuningTask(abc.ABC):
 
     @abc.abstractmethod
     def loss(self, scores: Array, batch: DeviceBatch) -> Sum:
-        """Return the total loss of the head's scores of a batch, and its count."""
+        """Return the total loss of a batch from the head's scores, and its count."""
 
     @abc.abstractmethod
     def outputs(self, scores: Array) -> dict[str, jax.Array]:
-        """Return what `predict` needs of the head's scores; arrays [B, …]."""
+        """Return what `predict` needs from the head's scores; arrays [B, …]."""
 
     @abc.abstractmethod
     def predict(self, outputs: SplitOutputs) -> list[Prediction]:
@@ -126,20 +127,23 @@ class FinetuningTask(abc.ABC):
 
     @abc.abstractmethod
     def baseline(self, splits: Splits) -> tuple[str, float]:
-        """Return a rule without learning: its name, and the first score it gets."""
+        """Return the name and the first score of a rule that needs no model."""
 
     @abc.abstractmethod
     def example_without_label(self, row: TableRow) -> Example:
-        """Return the example of a row of fields that a user asks about."""
+        """Return the example in a row that a user wants a prediction for."""
 
     @abc.abstractmethod
     def has_label(self, example: Example) -> bool:
         """Return whether the right prediction for an example is known."""
 
     def group(self, example: Example) -> object:
-        """Return what examples must share to be in the same split; default: itself."""
+        """Return a key: examples with equal keys are put into the same split.
+
+        By default, each example has its own key.
+        """
         return id(example)
 
+    @abc.abstractmethod
     def warnings(self, split: Split) -> list[str]:
         """Return a line for each kind of thing that tokenizing cut or left out."""
-        return [] if split.examples else ["There are no examples."]

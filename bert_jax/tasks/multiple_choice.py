@@ -46,7 +46,7 @@ class MultipleChoiceTask(FinetuningTask):
         return read(name, self.data)
 
     def labels(self, examples: Sequence[ChoiceExample]) -> tuple[str, ...]:
-        """Return (): a choice has a score, and no name."""
+        """Return (): choices have no names."""
         for example in examples:
             if example.label is None:
                 column = self.data.label_column
@@ -140,7 +140,7 @@ class MultipleChoiceTask(FinetuningTask):
 
     def write(self, predictions: Predictions, directory: Path) -> list[str]:
         """Write predictions.csv for SWAG's leaderboard: a column `pred` of numbers from
-        0, a line a row of the file, in its order."""
+        0, with one line per row of the file, in its order."""
         name = "predictions.csv"
         with open(directory / name, "w", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")

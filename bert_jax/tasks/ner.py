@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,7 @@ from bert_jax.metrics.entities import (
     to_iobes_tag,
 )
 from bert_jax.model.losses import Sum, cross_entropy
+from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.conll import (
     Sentence,
     read_sentences,
@@ -139,7 +140,7 @@ class TokenClassificationTask(FinetuningTask):
         }
 
     def predict(self, outputs: SplitOutputs) -> list[Prediction]:
-        """Return `tags`, one of the model's a word, and the `entities` that they form.
+        """Return the `tags` of the words, and the `entities` that they form.
 
         An entity is {type, text, start, end, score}: its first word and the one after
         its last, or for plain text its characters; the score is the mean probability of
@@ -248,7 +249,7 @@ def _words(
 
 def _entity(
     sentence: Sentence, chunk: Entity, probabilities: Sequence[float]
-) -> dict[str, Any]:
+) -> JsonObject:
     start, end = chunk.start, chunk.end
     text = " ".join(sentence.words[start:end])
     score = sum(probabilities[start:end]) / (end - start)

@@ -119,7 +119,7 @@ def pretraining_scores(
 @final
 @dataclasses.dataclass(frozen=True)
 class PretrainingTask(Task):
-    """Masked LM, and what the dataset's pairs teach, on one host's shard.
+    """Masked LM and the objective of the dataset's pairs, on one host's shard.
 
     `config` needs `data.pairs`, `masking.vocab_size` and `masking.mask_token_id`.
     """
@@ -172,7 +172,7 @@ class PretrainingTask(Task):
     def evaluate(
         self, params: Params, batch: DeviceBatch
     ) -> tuple[Sums, dict[str, jax.Array]]:
-        """As `Task.evaluate`, with masks that are always the same."""
+        """Evaluate as in `Task.evaluate`; the masks are always the same."""
         masking = self.config.masking
         masked = mask_for_evaluation(batch, masking, self._continues_word)
         rows = self._with_pairs(masked, batch)

@@ -1,4 +1,4 @@
-"""Which examples are trained on, and which are validated on."""
+"""Split examples into those to train on and those to validate on."""
 
 import math
 from collections.abc import Sequence
@@ -67,7 +67,7 @@ def check_validation(task: FinetuningTask, examples: Sequence[Example]) -> None:
             place = data.validation or data.path or data.train
         raise ValueError(
             f"{place}: {len(unlabelled)} of {len(examples)} validation examples have "
-            "no label, and cannot be scored; add them, or hold some training examples "
-            "out."
+            "no label, and cannot be scored; add labels, or hold some training "
+            "examples out."
         )
     task.check(examples)

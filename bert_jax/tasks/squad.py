@@ -93,7 +93,7 @@ class QuestionAnsweringTask(FinetuningTask):
         lines = []
         if ids:
             lines.append(
-                f"not trained on, since the answer does not stand at its answer_start: "
+                f"not trained on, since the answer is not at its answer_start: "
                 f"{len(ids)} of {len(examples)} questions: {', '.join(ids)}"
             )
         if num_cut := len(np.unique(tokenized.example[cut > 0])):
@@ -131,12 +131,13 @@ class QuestionAnsweringTask(FinetuningTask):
         return predict(outputs, self.model, self.data)
 
     def score(self, predictions: Predictions) -> dict[str, float]:
-        """Return the official scores in per cent: of 2.0 if a question is unanswerable.
+        """Return the official scores in per cent, of 2.0 if a question is unanswerable.
 
-        Of 2.0 also the best scores by a threshold on `null_odds`, and the thresholds,
-        as the official script gives them for the two files of `write`. As there, an
-        answer that was already replaced by none stays so: if the best threshold is not
-        below `data.null_threshold`, a higher one may be better.
+        Those of 2.0 include the best scores by a threshold on `null_odds`, and the
+        thresholds, as the official script gives them for the two files of `write`. As
+        in the script, an answer that was already replaced by none is not restored: if
+        the best threshold is not below `data.null_threshold`, a higher one may be
+        better.
         """
         for example in predictions.examples:
             if not example.has_label:
@@ -152,8 +153,9 @@ class QuestionAnsweringTask(FinetuningTask):
     def baseline(self, splits: Splits) -> tuple[str, float]:
         """Return the F1 of words from the sentence that is most like the question.
 
-        As many words as the training answers have on average, from a position drawn
-        with a fixed seed; or the F1 of no answer to any question, if that is higher.
+        It takes as many words as training answers have on average, from a position
+        drawn with a fixed seed. If the F1 of giving no answer to any question is
+        higher, return that.
         """
         generator = np.random.default_rng(0)
         texts = [text for example in splits.train for text, _ in example.answers[:1]]

@@ -7,7 +7,6 @@ text is a slice of the document, not joined from tokens.
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
@@ -15,6 +14,7 @@ from jaxtyping import Bool, Float64, Int64
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.model import ANSWERABLE_LABELS
 from bert_jax.data.examples import TokenizedExamples
+from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.finetuning_task import Prediction, RowOutputs, SplitOutputs
 from bert_jax.tasks.squad_rows import SquadExample
 
@@ -125,7 +125,7 @@ def _best_positions(
 def _prediction(
     example: SquadExample,
     candidates: Candidates,
-    null: dict[str, Any],
+    null: JsonObject,
     model: BertConfig,
     config: ExamplesConfig,
 ) -> Prediction:
@@ -165,11 +165,9 @@ def apply_null_threshold(prediction: Prediction, threshold: float) -> Prediction
     }
 
 
-def _distinct(
-    context: str, candidates: Candidates, num_best: int
-) -> list[dict[str, Any]]:
+def _distinct(context: str, candidates: Candidates, num_best: int) -> list[JsonObject]:
     """Return the best candidates whose texts differ."""
-    entries: dict[str, dict[str, Any]] = {}
+    entries: dict[str, JsonObject] = {}
     columns = dataclasses.astuple(candidates)
     for row in zip(*(column.tolist() for column in columns), strict=True):
         start, end, start_logit, end_logit = row
@@ -183,7 +181,7 @@ def _distinct(
 
 def _entry(
     text: str, start: int | None, end: int | None, start_logit: float, end_logit: float
-) -> dict[str, Any]:
+) -> JsonObject:
     return {
         "text": text,
         "probability": 0.0,
@@ -194,5 +192,5 @@ def _entry(
     }
 
 
-def _total(entry: dict[str, Any]) -> float:
+def _total(entry: JsonObject) -> float:
     return float(entry["start_logit"] + entry["end_logit"])

@@ -11,7 +11,7 @@ from typing import Any
 from etils import epath
 
 from bert_jax.config import ExamplesConfig
-from bert_jax.storage.files import write_json
+from bert_jax.storage.files import JsonObject, write_json
 from bert_jax.tasks.files import split_file
 from bert_jax.tasks.finetuning_task import Prediction
 from bert_jax.tasks.squad_rows import SquadExample
@@ -39,7 +39,7 @@ _JSON_TYPES = {
 def read(path: str, config: ExamplesConfig) -> list[SquadExample]:
     """Return the questions of a file, or of a split of the directory `config.path`.
 
-    An answer whose text is not at its offset is no error: see `SquadExample.misplaced`.
+    An answer whose text is not at its offset is accepted: see `SquadExample.misplaced`.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -93,7 +93,7 @@ def _file(name: str, directory: str) -> str:
     return split_file(name, directory, [(*release, "") for release in _RELEASES])
 
 
-def _parse(file: str) -> Any:
+def _parse(file: str) -> object:
     require_file(file, "give one of SQuAD's JSON format, or its directory as path.")
     return parse_json(read_text(Path(file)), f"{file}, one of SQuAD's JSON files,")
 
@@ -119,7 +119,7 @@ def _example(qa: Any, id_: str, title: str, context: str, file: str) -> SquadExa
     return SquadExample(id_, title, question, context, answers, impossible)
 
 
-def _field(values: Any, name: str, type_: type, where: str) -> Any:
+def _field(values: object, name: str, type_: type, where: str) -> Any:
     """Return the field `name` of an object; raise ValueError unless it is a `type_`."""
     if not isinstance(values, dict):
         raise ValueError(
@@ -138,7 +138,7 @@ def _field(values: Any, name: str, type_: type, where: str) -> Any:
     return value
 
 
-def _string(values: Any, name: str, where: str) -> str:
+def _string(values: object, name: str, where: str) -> str:
     text: str = _field(values, name, str, where)
     if match := HALF_CHARACTER.search(text):
         raise ValueError(
@@ -148,7 +148,7 @@ def _string(values: Any, name: str, where: str) -> str:
     return text
 
 
-def _text(values: Any, name: str, where: str) -> str:
+def _text(values: object, name: str, where: str) -> str:
     if not (text := _string(values, name, where)).strip():
         raise ValueError(f"{where}: {name!r} is empty; it must be a text.")
     return text
@@ -181,7 +181,7 @@ def write(
     Args:
         has_null: whether to write `null_odds.json`, for a model trained on SQuAD 2.0.
     """
-    files: dict[str, Any] = {
+    files: JsonObject = {
         "predictions.json": {p["id"]: p["answer"] for p in predictions},
         "nbest_predictions.json": {
             p["id"]: [

@@ -9,9 +9,9 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from bert_jax.storage.files import object_of_unique_keys
+from bert_jax.storage.files import JsonObject, object_of_unique_keys
 
 TABLES = (".csv", ".tsv", ".jsonl")
 HALF_CHARACTER = re.compile("[\ud800-\udfff]")
@@ -24,7 +24,7 @@ _MAX_DIGITS = 1000
 class TableRow:
     """One row of a table."""
 
-    values: dict[str, Any]
+    values: JsonObject
     where: str
     """File and line, for messages."""
 
@@ -74,7 +74,7 @@ def read_text(path: Path) -> str:
 
 
 def read_table(name: str) -> list[TableRow]:
-    """Return the rows of a table with a header, or of JSON objects, one a line.
+    """Return the rows of a table with a header, or of JSON objects, one per line.
 
     Fields of a .csv file may be quoted (RFC 4180). In a .tsv file, quotes are ordinary
     characters.
@@ -105,10 +105,9 @@ def read_lines(path: Path, quoted: bool) -> Iterator[tuple[int, list[str]]]:
             are separated by tabs, and not quoted.
     """
     text = io.StringIO(read_text(path), newline="")
-    dialect: dict[str, Any] = {"strict": True}
+    reader = csv.reader(text, strict=True)
     if not quoted:
-        dialect = {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
-    reader = csv.reader(text, **dialect)
+        reader = csv.reader(text, delimiter="\t", quoting=csv.QUOTE_NONE)
     line_number = 1
     csv.field_size_limit(1 << 30)
     try:
@@ -186,7 +185,7 @@ def parse_json(text: str | bytes, where: str) -> Any:
         raise ValueError(f"{where}: {str(error).rstrip('.')}.") from error
 
 
-def _constant(name: str) -> Any:
+def _constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON; write a number, or null.")
 
 
@@ -215,7 +214,7 @@ def column_names(names: Iterable[str]) -> str:
 
 
 def missing_column_message(where: str, column: str, columns: Iterable[str]) -> str:
-    """Return a message with the columns there are, and the one that may be meant."""
+    """Return a message with the existing columns, and the one that may be meant."""
     names, message = list(columns), f"{where} has no {column_names([column])}"
     if names:
         message += f"; its columns are {column_names(names)}"

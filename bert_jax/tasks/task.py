@@ -3,11 +3,10 @@
 import abc
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Key, PyTree
 
 from bert_jax.config.model import Params
 from bert_jax.data.batches import DatasetBatches
@@ -23,16 +22,16 @@ Counts = dict[str, Float[Array, ""]]
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """What was computed over the validation rows."""
+    """The means and outputs of the validation rows."""
 
     means: dict[str, float]
     """The mean of each of the sums of `Task.evaluate`, and `loss`."""
     outputs: list[Batch]
-    """The outputs of `Task.evaluate` of each batch."""
+    """The outputs of `Task.evaluate` for each batch."""
 
 
 class Task(abc.ABC):
-    """Batches, and what is computed of them. No task calls jit or names a mesh.
+    """Batches, and what is computed from them. No task calls jit or names a mesh.
 
     The loop minimises the sum of the means of `objective`, over the global batch.
     """
@@ -60,7 +59,7 @@ class Task(abc.ABC):
         """Return this host's shard of the rows of a step."""
         return self.batches.training(step)
 
-    def corrupt(self, batch: DeviceBatch, key: Key[Array, ""]) -> Any:
+    def corrupt(self, batch: DeviceBatch, key: Key[Array, ""]) -> PyTree:
         """Apply the step's random masking; a no-op unless a task overrides it.
 
         Each device calls it for its own rows, so that a row's result must not depend on
@@ -70,23 +69,24 @@ class Task(abc.ABC):
         return batch
 
     @abc.abstractmethod
-    def count(self, batch: Any) -> Counts:
+    def count(self, batch: PyTree) -> Counts:
         """Return the count of each name of `objective` in a batch from `corrupt`.
 
         The gradient divides the sums of `loss` by the counts of the global batch.
         """
 
     @abc.abstractmethod
-    def loss(self, params: Params, batch: Any, key: Key[Array, ""]) -> Sums:
+    def loss(self, params: Params, batch: PyTree, key: Key[Array, ""]) -> Sums:
         """Return sums over a batch from `corrupt`, or a part of it, with dropout."""
 
     @abc.abstractmethod
     def evaluate(
         self, params: Params, batch: DeviceBatch
     ) -> tuple[Sums, dict[str, jax.Array]]:
-        """Return the sums over validation rows, without dropout or random masking.
+        """Return sums over validation rows, and the outputs that `score` needs.
 
-        And the outputs that `score` needs of each row; {} if it needs none.
+        There is no dropout and no random masking. The first axis of every output is the
+        row; {} if `score` needs none.
         """
 
     def evaluation_batches(self) -> Iterator[Batch]:
@@ -98,7 +98,7 @@ class Task(abc.ABC):
         return evaluation.means
 
     def selection_score(self, scores: dict[str, float]) -> float:
-        """Return what the best checkpoint has most of; by default minus the loss."""
+        """Return the number that is highest at the best step; default: minus loss."""
         return -scores["loss"]
 
     def num_tokens(self, batch: Batch) -> int:
@@ -106,6 +106,6 @@ class Task(abc.ABC):
         return int(batch["end"].max(axis=1).sum(dtype=np.int64))
 
     def flops(self, batch: Batch) -> float:
-        """Return the model FLOPs of all hosts' step, by one's shard; 0: not known."""
+        """Return the model FLOPs of a step on all hosts, by one's shard; 0: unknown."""
         del batch
         return 0.0

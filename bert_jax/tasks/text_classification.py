@@ -58,7 +58,7 @@ from bert_jax.tokenization import Tokenizer
 class TextTask(FinetuningTask):
     """One class, several classes, or a number for each text or pair of texts.
 
-    Which of the three is `model.problem_type`; files are read by `is_regression`.
+    `model.problem_type` determines which; `is_regression`, how files are read.
     """
 
     is_regression: bool = False
@@ -79,7 +79,7 @@ class TextTask(FinetuningTask):
     def tokenize(
         self, examples: Sequence[TextExample], tokenizer: Tokenizer
     ) -> TokenizedExamples:
-        """Return a row an example, cut to `max_length`, the longer text first.
+        """Return one row per example, cut to `max_length`, the longer text first.
 
         Raises:
             ValueError: some examples are pairs, and some are not.
@@ -89,7 +89,7 @@ class TextTask(FinetuningTask):
             if len(example.texts) != len(first.texts):
                 raise ValueError(
                     f"{example.where} has {len(example.texts)} texts and {first.where} "
-                    f"has {len(first.texts)}; all rows must have as many."
+                    f"has {len(first.texts)}; all rows must have the same number."
                 )
         max_length = min(self.data.max_length, self.model.max_position_embeddings)
         segments = [
@@ -136,8 +136,8 @@ class TextTask(FinetuningTask):
         return self._weights(batch).sum()
 
     def loss(self, scores: Array, batch: DeviceBatch) -> Sum:
-        """Return the cross-entropy, of each class by itself if several, or the squared
-        error of the number."""
+        """Return the cross-entropy (binary for each class, if there may be several) or
+        the squared error of the number."""
         labels, weights = batch["label"], self._weights(batch)
         if self._is_number:
             error = scores[:, 0] - jnp.where(weights > 0, labels, 0.0)
@@ -215,7 +215,7 @@ class TextTask(FinetuningTask):
         )
 
     def write(self, predictions: Predictions, directory: Path) -> list[str]:
-        """Write tables of index and prediction, as GLUE's server takes them."""
+        """Write tables of index and prediction, as GLUE's server accepts them."""
         glue, tables = self.data.glue, collections.defaultdict[str, list[str]](list)
         for example, value in zip(
             predictions.examples, predictions.values, strict=True

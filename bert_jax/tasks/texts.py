@@ -3,7 +3,6 @@
 import dataclasses
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -144,7 +143,7 @@ def _label(
     return str(value)
 
 
-def _number(value: Any, where: str) -> float:
+def _number(value: object, where: str) -> float:
     """Parse a decimal number; `float` alone would accept "nan", "1_000" and more."""
     digits = value.strip() if isinstance(value, str) else ""
     if type(value) in (int, float):

@@ -9,7 +9,7 @@ from collections.abc import MutableMapping
 from typing import Any
 
 TOO_LARGE = (
-    "The device has too little memory: take more --microbatches or a smaller "
+    "The device has too little memory: use more --microbatches or a smaller "
     "--batch-size; `pretrain … --dry-run --memory-gib N` shows what else helps."
 )
 _ESCAPE = "bert_jax_escape"
@@ -68,11 +68,11 @@ def explain(error: BaseException) -> tuple[str, int] | None:
         name = os.environ.get("JAX_PLATFORMS", "")
         return (
             f"JAX_PLATFORMS={name} and JAX finds no such device here; unset it, or "
-            f"install JAX for that device (`bert-jax doctor` looks). {message[:200]}",
+            f"install JAX for that device (see `bert-jax doctor`). {message[:200]}",
             2,
         )
     if isinstance(error, ModuleNotFoundError):
-        return f"{message}; install it, by pip or as README says.", 2
+        return f"{message}; install it by pip, or as the README says.", 2
     if isinstance(error, RuntimeError):
         return _explain_runtime_error(error, message)
     return None

@@ -2,24 +2,25 @@
 
 import collections
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import Mesh
 
+from bert_jax.config.model import Params
 from bert_jax.data.pipeline import Batch
 from bert_jax.distributed.mesh import to_global_arrays
-from bert_jax.tasks.task import Evaluation, Task
+from bert_jax.tasks.task import DeviceBatch, Evaluation, Sums, Task
 from bert_jax.training.faults import StopRequested
+from bert_jax.training.step import EvalStep
 
 _BATCHES_AHEAD = 2
 
 
 def evaluate(
     task: Task,
-    eval_step: Callable[[Any, dict[str, jax.Array]], Any],
-    params: Any,
+    eval_step: EvalStep,
+    params: Params,
     mesh: Mesh,
     stop_signal: Callable[[], int] = lambda: 0,
 ) -> dict[str, float] | None:
@@ -35,9 +36,9 @@ def evaluate(
     Raises:
         StopRequested: `stop_signal` returned a number other than 0.
     """
-    sums: list[Any] = []
+    sums: list[Sums] = []
     outputs: list[Batch] = []
-    pending_outputs: collections.deque[Any] = collections.deque()
+    pending_outputs: collections.deque[DeviceBatch] = collections.deque()
     for batch in task.evaluation_batches():
         if number := stop_signal():
             raise StopRequested(number)
@@ -49,7 +50,7 @@ def evaluate(
     if not sums:
         return None
     outputs += jax.device_get(list(pending_outputs))
-    totals: dict[str, Any] = {}
+    totals: dict[str, np.ndarray] = {}
     for batch_sums in jax.device_get(sums):
         for name, sum_and_count in batch_sums.items():
             totals[name] = totals.get(name, 0) + np.array(sum_and_count, np.float64)

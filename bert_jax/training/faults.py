@@ -8,7 +8,7 @@ from typing import Any
 
 MAX_SKIPPED_IN_A_ROW = 50
 RETRY_SAVE = 1
-"""Exchanged between processes like a signal's number: a failed save is due again."""
+"""Exchanged between processes like a signal's number: a failed save must be retried."""
 
 
 class InterruptedRun(Exception):
@@ -22,10 +22,10 @@ class InterruptedRun(Exception):
                 skipped because the gradient is not finite.
         """
         name = signal.Signals(signal_number).name
-        resumes = "with a checkpoint" if saved else "resuming from the one before"
+        where = "" if saved else " from an earlier checkpoint"
         super().__init__(
-            f"Stopped by {name} at step {step}, {resumes}; "
-            "start the same command again to resume."
+            f"Stopped by {name} at step {step}, with{'' if saved else 'out'} a "
+            f"checkpoint; start the same command again to resume{where}."
         )
         self.exit_code = 128 + signal_number
 

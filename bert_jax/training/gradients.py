@@ -8,13 +8,13 @@ shard_map; `tensor` is left to the compiler, which follows the parameters' shard
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.extend.core import Primitive
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Key, PyTree
 
 from bert_jax.config.model import Params
 from bert_jax.distributed.mesh import (
@@ -36,14 +36,14 @@ def manual_spec(partition: P) -> P:
     return P(*("fsdp" if axis == "fsdp" else None for axis in partition))
 
 
-def gather_specs(partitions: Any, mesh: Mesh) -> Any:
+def gather_specs(partitions: PyTree, mesh: Mesh) -> PyTree:
     """Return the partitions to gather over `fsdp`: none if that axis has one device."""
     if mesh.shape["fsdp"] > 1:
         return partitions
     return jax.tree.map(lambda _: P(), partitions)
 
 
-def gather(params: Params, partitions: Any) -> Params:
+def gather(params: Params, partitions: PyTree) -> Params:
     """All-gather parameters over `fsdp`; the gradient is a reduce-scatter."""
 
     def all_gather(leaf: Array, partition: P) -> Array:
@@ -52,16 +52,15 @@ def gather(params: Params, partitions: Any) -> Params:
         axis = tuple(partition).index("fsdp")
         return jax.lax.all_gather(leaf, "fsdp", axis=axis, tiled=True)
 
-    gathered: Params = jax.tree.map(all_gather, params, partitions)
-    return gathered
+    return jax.tree.map(all_gather, params, partitions)
 
 
-def save_all_but_gathered(primitive: Any, *_: Any, **__: Any) -> bool:
+def save_all_but_gathered(primitive: Primitive, *_: object, **__: object) -> bool:
     """Checkpoint policy: gather parameters again in the backward pass."""
     return primitive.name != "all_gather"
 
 
-def all_reduce_gradients(grads: Params, partitions: Any) -> Params:
+def all_reduce_gradients(grads: Params, partitions: PyTree) -> Params:
     """Sum gradients over `data`, and over `fsdp` those that `gather` did not reduce."""
     leaves, structure = jax.tree.flatten(grads)
     is_gathered = ["fsdp" in partition for partition in jax.tree.leaves(partitions)]
@@ -74,16 +73,16 @@ def all_reduce_gradients(grads: Params, partitions: Any) -> Params:
     return jax.tree.unflatten(structure, leaves)
 
 
-def split_microbatches(values: Any, number: int) -> Any:
-    """Reshape each array's rows [B, …] to [number, B / number, …]."""
-    return jax.tree.map(lambda x: x.reshape(number, -1, *x.shape[1:]), values)
+def split_microbatches(values: PyTree, microbatches: int) -> PyTree:
+    """Reshape each array's rows [B, …] to [microbatches, B / microbatches, …]."""
+    return jax.tree.map(lambda x: x.reshape(microbatches, -1, *x.shape[1:]), values)
 
 
 def make_gradient(
     task: Task,
     freeze: Callable[[Params], Params],
     mesh: Mesh,
-    partitions: Any,
+    partitions: PyTree,
     microbatches: int,
 ) -> Gradient:
     """Return the function that computes the gradient over the global batch.
@@ -91,13 +90,13 @@ def make_gradient(
     Args:
         freeze: stops the gradient of frozen parameters.
         partitions: of each parameter, by the table of `distributed/mesh.py`.
-        microbatches: parts that each device processes its rows in; each part on each
-            device has dropout of its own.
+        microbatches: the number of parts in which each device processes its rows; each
+            part on each device has dropout of its own.
     """
     partitions = gather_specs(partitions, mesh)
 
     def objective(
-        params: Params, batch: Any, counts: Counts, key: Key[Array, ""]
+        params: Params, batch: PyTree, counts: Counts, key: Key[Array, ""]
     ) -> tuple[Float[Array, ""], Sums]:
         sums = task.loss(freeze(gather(params, partitions)), batch, key)
         parts = [
@@ -137,7 +136,7 @@ def local_gradient(
         counts = jax.lax.psum(counts, axes)
 
     # 2. Accumulate the gradient over the microbatches.
-    def add(total: Params, part: tuple[Any, Array]) -> tuple[Params, Sums]:
+    def add(total: Params, part: tuple[PyTree, Array]) -> tuple[Params, Sums]:
         part_batch, part_key = part
         grads, sums = differentiate(params, part_batch, counts, part_key)
         return jax.tree.map(jnp.add, total, grads), sums
@@ -149,7 +148,9 @@ def local_gradient(
     return grads, jax.tree.map(lambda values: values.sum(0), sums)
 
 
-def shard_gradient(local_gradient: Gradient, mesh: Mesh, partitions: Any) -> Gradient:
+def shard_gradient(
+    local_gradient: Gradient, mesh: Mesh, partitions: PyTree
+) -> Gradient:
     """Return `local_gradient` on every batch shard, summed over all of them."""
 
     def local(

@@ -15,13 +15,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from etils import epath
 
 from bert_jax.distributed.collectives import is_primary, raise_on_all_processes
 from bert_jax.storage.atomic import is_address
-from bert_jax.storage.files import name_path_in_errors
+from bert_jax.storage.files import JsonObject, name_path_in_errors
 from bert_jax.terminal.messages import say
 
 LOCK = "run.lock"
@@ -43,8 +42,8 @@ def process_start(pid: int) -> str:
     return stat.rpartition(")")[2].split()[19] if stat else ""
 
 
-def this_process() -> dict[str, Any]:
-    """An identification of this process that is unique among all hosts."""
+def this_process() -> JsonObject:
+    """Values that identify this process uniquely among all hosts."""
     namespace = ""
     with contextlib.suppress(OSError):
         namespace = os.readlink("/proc/self/ns/pid")
@@ -59,7 +58,7 @@ def this_process() -> dict[str, Any]:
     }
 
 
-def has_ended(owner: dict[str, Any]) -> bool | None:
+def has_ended(owner: JsonObject) -> bool | None:
     """Whether the owner of a lock has ended; None if it runs on another machine."""
     own = this_process()
     if any(owner.get(name) != own[name] for name in _MACHINE):
@@ -96,7 +95,7 @@ class RunLock:
         self._thread = threading.Thread(target=self._keep_renewing, daemon=True)
 
     def acquire(self) -> None:
-        """Take the lock; if an owner on another host may have ended, wait and see.
+        """Take the lock; if the owner is on another host, wait for a renewal first.
 
         Raises:
             ValueError: another run holds it.
@@ -128,7 +127,7 @@ class RunLock:
             time.sleep(min(1.0, self._stale_seconds / 4))
         self._thread.start()
 
-    def _describe(self, owner: dict[str, Any]) -> str:
+    def _describe(self, owner: JsonObject) -> str:
         return (
             f"workdir={self._workdir} is in use by process {owner.get('pid')} on "
             f"{owner.get('host')}, started {owner.get('started')}."
@@ -146,7 +145,7 @@ class RunLock:
             if self._path.exists():
                 return False
             self._path.write_text(self._content())
-            time.sleep(1.0)  # if two processes write at once, the last one has it
+            time.sleep(1.0)  # if two processes write at once, the last one owns it
             owner = self._read()
             return owner is not None and self._owns(owner)
         try:
@@ -160,7 +159,7 @@ class RunLock:
             raise
         return True
 
-    def _read(self) -> dict[str, Any] | None:
+    def _read(self) -> JsonObject | None:
         """The owner in the lock file, {} if damaged; None if there is no lock."""
         try:
             owner = json.loads(self._path.read_text())
@@ -175,10 +174,10 @@ class RunLock:
             return None
         return owner if isinstance(owner, dict) else {}
 
-    def _owns(self, owner: dict[str, Any]) -> bool:
+    def _owns(self, owner: JsonObject) -> bool:
         return bool(owner.get("token") == self._owner["token"])
 
-    def _remove_stale(self, owner: dict[str, Any]) -> None:
+    def _remove_stale(self, owner: JsonObject) -> None:
         """Remove a stale lock, unless another process has just taken it over."""
         if is_address(self._path):
             self._path.unlink(missing_ok=True)

@@ -163,9 +163,9 @@ def fit(
                 report = Report(workdir, step, config.num_steps, config.log_examples)
         stack.enter_context(report)
         for problem in resume.problems if resume else ():
-            report.say(f"Passed over a newer checkpoint: {problem}")
+            report.say(f"Skipped a newer checkpoint: {problem}")
         if step:
-            report.say(f"Going on from the checkpoint at step {step}.")
+            report.say(f"Resuming from the checkpoint at step {step}.")
         profile = stack.enter_context(Profile(config, workdir, step))
         train_step = profile.wrap(
             make_train_step(task, optimizer, config.microbatches, mesh, shardings)
@@ -198,7 +198,7 @@ def fit(
         def save(must_succeed: bool = False) -> bool:
             """Start a save; return false, without one, if the update was skipped."""
             if int(state.skipped_in_a_row) and step < config.num_steps:
-                report.say(f"No checkpoint at step {step}: its update was left out.")
+                report.say(f"No checkpoint at step {step}: its update was skipped.")
                 return False
             rest = serialization.to_state_dict(state)
             write = checkpoints.save_or_raise if must_succeed else checkpoints.save
@@ -235,8 +235,8 @@ def fit(
                         check_finite(values["skipped_in_a_row"], step)
                         report.write(step, "train", values | clock.rates())
                         clock.restart()
-                    # Poll once a step: a signal that arrived between two polls would
-                    # stop the run without a checkpoint.
+                    # Poll only once per step: a signal that arrived between two polls
+                    # would stop the run without a checkpoint.
                     request = async_max.all_reduce(
                         signals.received or RETRY_SAVE * checkpoints.retry_due
                     )

@@ -2,15 +2,15 @@
 
 import dataclasses
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from bert_jax.config import OptimizerConfig, RunConfig
 from bert_jax.config.model import Params
+from bert_jax.distributed.mesh import KeyPath
 
 
 def learning_rate(config: OptimizerConfig, num_steps: int) -> optax.Schedule:
@@ -29,18 +29,18 @@ def learning_rate(config: OptimizerConfig, num_steps: int) -> optax.Schedule:
     )
 
 
-def decayed(params: Any) -> Any:
+def decayed(params: Params) -> PyTree:
     """Return true for kernels and embeddings, false for biases and LayerNorm."""
     return jax.tree_util.tree_map_with_path(
         lambda path, _: path[-1].key in ("kernel", "embedding"), params
     )
 
 
-def depths(params: Any) -> Any:
+def depths(params: Params) -> PyTree:
     """Return each parameter's depth: 0 embeddings, i + 1 layer i, L + 1 a head."""
     names = {name for name in params["encoder"] if name.startswith("layer_")}
 
-    def depth(path: tuple[Any, ...], _: Any) -> int:
+    def depth(path: KeyPath, _: object) -> int:
         if path[0].key != "encoder":
             return len(names) + 1
         name = path[1].key
@@ -52,7 +52,9 @@ def depths(params: Any) -> Any:
 def by_layer(config: OptimizerConfig) -> optax.GradientTransformation:
     """Scale updates down layer by layer, and to 0 in frozen layers."""
 
-    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+    def update(
+        updates: Params, state: optax.OptState, params: Params | None = None
+    ) -> tuple[Params, optax.OptState]:
         places = depths(updates)
         top = max(jax.tree.leaves(places))
 
@@ -68,10 +70,10 @@ def by_layer(config: OptimizerConfig) -> optax.GradientTransformation:
 def adam(config: OptimizerConfig) -> optax.GradientTransformationExtraArgs:
     """Clip by global norm, then take Adam's direction (Kingma & Ba 2015, Alg. 1).
 
-    The same as optax's two transformations in a row, with their state. A non-finite
-    gradient leaves the moments as they are where they are computed: choosing between
-    old and new ones later costs a copy. Nor is the clipped gradient stored. A CPU takes
-    less than half the time.
+    The same as optax's two transformations in sequence, with their state, in less than
+    half the time on a CPU. On a non-finite gradient the moments keep their old values;
+    this is decided where they are computed, because a later choice would cost a copy.
+    The clipped gradient is not stored either.
     """
 
     def init(params: Params) -> optax.ScaleByAdamState:
@@ -84,7 +86,7 @@ def adam(config: OptimizerConfig) -> optax.GradientTransformationExtraArgs:
         params: Params | None = None,
         *,
         grad_norm: Float[Array, ""],
-        **_: Any,
+        **_: object,
     ) -> tuple[Params, optax.ScaleByAdamState]:
         finite = jnp.isfinite(grad_norm)
         scale = jnp.minimum(1.0, config.max_grad_norm / grad_norm)
@@ -184,7 +186,7 @@ class Optimizer:
         return rate
 
     def freeze(self, params: Params) -> Params:
-        """Return `params` with the frozen layers' as constants, without gradient."""
+        """Return `params` with those of frozen layers as constants without gradient."""
         frozen = self.config.frozen_layers
         if not frozen:
             return params

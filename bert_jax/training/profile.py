@@ -1,23 +1,22 @@
 """Trace some steps for TensorBoard's profile page and XProf."""
 
-from collections.abc import Callable
-from typing import Any, TypeVar
-
 import jax
 from etils import epath
 
 from bert_jax.config import RunConfig
 from bert_jax.config.training import parse_step_range
 from bert_jax.distributed.collectives import is_primary
+from bert_jax.tasks.task import DeviceBatch
+from bert_jax.training.state import TrainState
+from bert_jax.training.step import Scalars, TrainStep
 
-Step = TypeVar("Step", bound=Callable[..., Any])
 PROFILE = "profile"
 
 
 class Profile:
     """Traces the steps of `config.profile_steps`, on the primary process only.
 
-    Use it in `with`: if the run ends among those steps, the trace has those before.
+    Use it in `with`: if the run ends during those steps, the trace has those before.
     """
 
     def __init__(self, config: RunConfig, workdir: epath.Path, step: int) -> None:
@@ -34,7 +33,7 @@ class Profile:
     def __exit__(self, *_: object) -> None:
         self._stop()
 
-    def wrap(self, train_step: Step) -> Step:
+    def wrap(self, train_step: TrainStep) -> TrainStep:
         """Wrap `train_step` (state, batch → state, scalars) to trace the chosen steps.
 
         A no-op if there are none.
@@ -42,7 +41,7 @@ class Profile:
         if not self._steps:
             return train_step
 
-        def traced(state: Any, batch: Any) -> Any:
+        def traced(state: TrainState, batch: DeviceBatch) -> tuple[TrainState, Scalars]:
             self._step += 1
             if self._step not in self._steps:
                 return train_step(state, batch)
@@ -54,9 +53,9 @@ class Profile:
                 self._stop()
             return result
 
-        return traced  # type: ignore[return-value]
+        return traced
 
-    def _start(self, state: Any) -> None:
+    def _start(self, state: TrainState) -> None:
         """Start the trace, once the steps before are done, to exclude them."""
         if not self._running:
             jax.block_until_ready(state)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any
 
+import numpy as np
 from etils import epath
 
 from bert_jax.storage.atomic import is_address
@@ -104,7 +105,7 @@ class NullReport:
     def write(self, step: int, split: str, scalars: Mapping[str, float]) -> None:
         """A no-op, as all methods of this class."""
 
-    def write_examples(self, step: int, rows: Any) -> None: ...
+    def write_examples(self, step: int, rows: np.ndarray) -> None: ...
     def say(self, message: str) -> None: ...
     def flush(self) -> None: ...
     def scores(self, step: int) -> dict[str, float] | None: ...
@@ -152,7 +153,7 @@ class Report:
         with contextlib.suppress(OSError):  # the run has raised it already
             upload = self.flush()
             if upload is not None and (error := upload.exception()) is not None:
-                self.say(f"{METRICS} could not be uploaded to the end: {error}")
+                self.say(f"{METRICS} could not be uploaded completely: {error}")
         for file in (self._metrics, self._examples, self._tensorboard):
             if file is not None:
                 with contextlib.suppress(OSError):
@@ -184,11 +185,9 @@ class Report:
         problem = self._tensorboard.problem if self._tensorboard else ""
         if problem and not self._problem_reported:
             self._problem_reported = True
-            self.say(
-                f"TensorBoard gets no more points: {problem}. {METRICS} is unaffected."
-            )
+            self.say(f"TensorBoard stops here: {problem}. {METRICS} is not affected.")
 
-    def write_examples(self, step: int, rows: Any) -> None:
+    def write_examples(self, step: int, rows: np.ndarray) -> None:
         """Write the row numbers of the batch of `step`."""
         assert self._examples is not None
         line = {"step": step, "rows": rows.tolist()}

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-from typing import Any
 
 from etils import epath
 
@@ -18,12 +17,12 @@ from bert_jax.distributed.collectives import (
     is_primary,
     raise_on_all_processes,
 )
-from bert_jax.storage.files import read_json_object
+from bert_jax.storage.files import JsonObject, read_json_object
 from bert_jax.storage.manifest import MANIFEST
 from bert_jax.terminal.messages import say
 
 DAMAGED = ".damaged"
-"""Suffix of the directory of a damaged step that was passed over."""
+"""Suffix of the directory of a damaged step that was skipped."""
 HISTORY = "history"
 """The key of the history of a run in its config.json."""
 
@@ -34,9 +33,9 @@ class Resume:
 
     step: int
     """The step of its latest verified checkpoint."""
-    config: dict[str, Any]
+    config: JsonObject
     """The run's configuration, as JSON values."""
-    history: list[dict[str, Any]]
+    history: list[JsonObject]
     """The machine on which the run began, and what was changed at which step."""
     problems: list[str]
     """What is wrong with newer checkpoints, one line each."""
@@ -73,7 +72,7 @@ def find_resume_on_all(workdir: epath.Path) -> Resume | None:
     Raises:
         ValueError: as `find_resume`.
     """
-    values: dict[str, Any] | None = None
+    values: JsonObject | None = None
     with raise_on_all_processes():
         if is_primary() and (resume := find_resume(workdir)) is not None:
             values = dataclasses.asdict(resume)
@@ -82,7 +81,7 @@ def find_resume_on_all(workdir: epath.Path) -> Resume | None:
 
 
 def clear_newer_steps(workdir: epath.Path, resume: Resume | None) -> None:
-    """Clear the way for checkpoints that the run will write again.
+    """Rename or remove steps after the one to resume from; the run writes them again.
 
     Damaged ones are renamed. Incomplete ones and leftovers of removals are removed.
     """

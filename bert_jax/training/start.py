@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import numpy as np
@@ -13,13 +13,14 @@ from jax.sharding import Mesh
 from bert_jax.checkpoints.manager import Checkpoints
 from bert_jax.checkpoints.restore import restore_step
 from bert_jax.config import RunConfig
-from bert_jax.distributed.mesh import path_name, tree_shardings
+from bert_jax.config.model import Params
+from bert_jax.distributed.mesh import KeyPath, path_name, tree_shardings
 from bert_jax.tasks.task import Task
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.resume import Resume
-from bert_jax.training.state import TrainState, initial_state
+from bert_jax.training.state import TrainState, initial_state, with_shardings
 
-InitSource: TypeAlias = epath.Path | dict[str, Any]
+InitSource: TypeAlias = epath.Path | Params
 """Where a new run takes its initial values from.
 
 Either a checkpoint of another run, whose optimizer state and step are taken too; or
@@ -27,14 +28,14 @@ parameters in memory, a nested dict. Parameters that it lacks are initialized ra
 """
 
 
-def replace_params(params: Any, source: dict[str, Any]) -> Any:
+def replace_params(params: Params, source: Params) -> Params:
     """Return `params` with the values of `source`, sharded as before."""
     values_of = {
         path_name(path): np.asarray(leaf)
         for path, leaf in jax.tree_util.tree_leaves_with_path(source)
     }
 
-    def replace(path: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
+    def replace(path: KeyPath, leaf: jax.Array) -> jax.Array:
         values = values_of.get(path_name(path))
         if values is None:
             return leaf
@@ -52,7 +53,7 @@ def _require_init_source(
     if resume is None and source is None and not is_random:
         raise RuntimeError(
             f"init_from={config.init_from} was not loaded, and the run has no "
-            "checkpoint of its own; it would begin with random parameters."
+            "checkpoint of its own; it would start with random parameters."
         )
 
 
@@ -79,13 +80,7 @@ def starting_state(
     seed = np.uint32(config.seed)  # an array: all seeds share a compiled program
     shapes = jax.eval_shape(new_state, seed)
     shardings = tree_shardings(mesh, shapes)
-    target = jax.tree.map(
-        lambda leaf, sharding: jax.ShapeDtypeStruct(
-            leaf.shape, leaf.dtype, sharding=sharding
-        ),
-        shapes,
-        shardings,
-    )
+    target = with_shardings(shapes, shardings)
     target_rest = serialization.to_state_dict(target)
     target_params = target_rest.pop("params")
     if resume is not None:

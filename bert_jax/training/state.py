@@ -1,13 +1,12 @@
 """The training state, which steps update and checkpoints save."""
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jaxtyping import Array, Key
+from jaxtyping import Array, Key, PyTree
 
 from bert_jax.config.model import Params
 from bert_jax.training.optimizer import Optimizer
@@ -17,17 +16,17 @@ from bert_jax.training.optimizer import Optimizer
 class TrainState:
     """The arrays of a training run; a checkpoint saves all of them.
 
-    The fields are Any because shapes and shardings use the same tree.
+    The fields are of type PyTree, because trees of shapes or shardings use them too.
     """
 
-    step: Any
+    step: PyTree
     """int32[]: the number of steps done. A skipped update counts here, not in the
     optimizer."""
-    params: Any
-    opt_state: Any
-    key: Any
+    params: PyTree
+    opt_state: PyTree
+    key: PyTree
     """uint32[2]: the base key of the run; each step folds its number in."""
-    skipped_in_a_row: Any
+    skipped_in_a_row: PyTree
     """int32[]: the number of updates skipped in a row for a non-finite gradient."""
 
 
@@ -64,6 +63,17 @@ def initial_state(
     )
 
 
-def num_parameters(params: Any) -> int:
+def with_shardings(tree: PyTree, shardings: PyTree) -> PyTree:
+    """Return the shape, dtype and sharding of every array."""
+    return jax.tree.map(
+        lambda leaf, sharding: jax.ShapeDtypeStruct(
+            leaf.shape, leaf.dtype, sharding=sharding
+        ),
+        tree,
+        shardings,
+    )
+
+
+def num_parameters(params: Params) -> int:
     """Return the number of scalars in a parameter tree, or in its shapes."""
     return sum(leaf.size for leaf in jax.tree.leaves(params))

@@ -34,7 +34,7 @@ EvalStep = Callable[[Params, DeviceBatch], tuple[Sums, DeviceBatch]]
 
 
 def means(sums: Sums, objective: tuple[str, ...]) -> Scalars:
-    """Return each total by its count, and `loss`: the sum of the objective's means.
+    """Return each total divided by its count, and `loss`: the objective's sum of means.
 
     A count of zero has a mean of zero, so that a batch without any labelled pair is
     trained on its masked tokens alone.
@@ -122,7 +122,7 @@ def make_eval_step(task: Task, mesh: Mesh, state_shardings: TrainState) -> EvalS
     )
 
 
-def check_objective(task: Task, params: Params, batch: Batch) -> None:
+def check_objective(task: Task, params: Params, batch: Batch | DeviceBatch) -> None:
     """Check, by shapes alone, that `evaluate` and `count` name all of `objective`.
 
     Args:

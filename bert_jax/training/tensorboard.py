@@ -40,7 +40,7 @@ class TensorBoard:
         except OSError as error:
             self.problem = str(error)
 
-    def _add(self, step: int, **content: Any) -> None:
+    def _add(self, step: int, **content: object) -> None:
         from tensorboardX.proto.event_pb2 import Event
 
         self._writer.write_event(Event(wall_time=time.time(), step=step, **content))

@@ -134,7 +134,7 @@ def test_what_argparse_refuses_is_one_line(words, message):
 def test_argparse_has_the_help_of_the_fields(what, capsys):
     with pytest.raises(SystemExit):
         parse([what, "--help"])
-    assert "Tokens a row. (default: 128)" in " ".join(capsys.readouterr().out.split())
+    assert "Tokens per row. (default: 128)" in " ".join(capsys.readouterr().out.split())
 
 
 def test_all_take_a_turn_before_any_has_another():

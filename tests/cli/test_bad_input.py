@@ -67,7 +67,7 @@ REFUSED = [
     Case("a.parquet", parquet([1, 2]), "a.parquet: column 'text' must be a string"),
     Case("a.parquet", b"PAR1 nonsense", "a.parquet is damaged or not Parquet"),
     Case("a.parquet", parquet(["a"]), "there is no 'body'", ("--text-field", "body")),
-    Case("a.tar.gz", b"", "a.tar.gz' is of a kind that is not read"),
+    Case("a.tar.gz", b"", "a.tar.gz' is of an unsupported kind"),
     Case("a.txt", PLAIN.encode(), "language='xx' is not", ("--language", "xx")),
     Case("a.txt", PLAIN.encode(), "weights has 2 numbers", ("--weights", "1", "2")),
     Case("a.txt", PLAIN.encode(), "weights: 0.0 must be", ("--weights", "0")),
@@ -204,7 +204,7 @@ def test_ids_beyond_the_vocabulary(capsys, tmp_path, tokenizer_directory, monkey
 
     monkeypatch.setattr(Tokenizer, "encode_batch", one_too_large)
     found = prepare(capsys, text, tokenizer_directory, output)
-    assert_refused(*found, "the tokenizer gave id 160, beyond its 160")
+    assert_refused(*found, "the tokenizer gave id 160, but has 160 ids")
     assert not (output / "manifest.json").exists()
 
 

@@ -206,7 +206,7 @@ def test_refused_options(arguments, message, capsys, tmp_path, monkeypatch):
     [
         ("config = 3", "must bind the name config to a PretrainConfig"),
         ("1 / 0", "fails: ZeroDivisionError"),
-        ("import sys; sys.exit(0)", "fails: SystemExit: 0; mend it"),
+        ("import sys; sys.exit(0)", "fails: SystemExit: 0; correct it"),
         ("raise BaseException('stop')", "fails: BaseException: stop"),
     ],
 )
@@ -219,14 +219,20 @@ def test_refused_configuration_files(text, message, capsys, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model__vocab_size": "100"}, "model.vocab_size=100 but the tokenizer of"),
+        (
+            {"model__vocab_size": "100"},
+            "model.vocab_size=100 but .* has 160; leave it out",
+        ),
         ({"data__sequence_length": "64"}, "data.sequence_length=64 but .* 32"),
         ({"batch_size": "10", "mesh__data": "4"}, "batch_size=10 is not a multiple"),
         ({"mesh__data": "99"}, "mesh.data=99, .* do not make 8 devices"),
         ({"mesh__tensor": "8"}, "mesh.tensor=8 does not divide model.num_attention"),
         ({"microbatches": "3"}, "of the 3 microbatches; 9 would be"),
         ({"batch_size": "5000"}, "training rows, fewer than batch_size=5000"),
-        ({"masking__mask_token_id": "9"}, "masking.mask_token_id=9 but the tokenizer"),
+        (
+            {"masking__mask_token_id": "9"},
+            "pretrain does not take --masking.mask-token-id",
+        ),
         ({"init_from": "nowhere"}, "nowhere holds no complete checkpoint"),
         ({"workdir": __file__}, "test_cli.py is a file; name a directory"),
     ],

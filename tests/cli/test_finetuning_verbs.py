@@ -233,12 +233,12 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     [
         ("a.csv", b"text,mark\na,judge\nb,king\n", "line 3: 'king' is none of the cla"),
         ("a.csv", b"text,mark\na\n", "a.csv, line 2 has 1 fields; the header has 2"),
-        ("a.csv", b"body,mark\na,judge\n", "line 2 has the columns body, mark; say"),
+        ("a.csv", b"body,mark\na,judge\n", "line 2 has the columns body, mark; name"),
         ("a.csv", b"text,mark\na,judge\n,clerk\n", "a.csv, line 3: text is empty"),
         (
             "a.jsonl",
             b'{"text": "a", "mark": "judge"}\n{"text": "b"}',
-            "a.jsonl, line 2 has no label, and other rows have",
+            "a.jsonl, line 2 has no label, but other rows have",
         ),
         (
             "a.jsonl",
@@ -262,7 +262,7 @@ def test_files_that_cannot_be_scored(name, content, says, classes, capsys, tmp_p
     [
         ("a.txt", b"one\n\ntwo\n", "a.txt, line 2: text is empty; write a text"),
         ("a.txt", b"one\n{two}\n", "a.txt, line 2 is not JSON"),
-        ("a.txt", b'one\n{"txt": "two"}\n', "a.txt, line 2 has the columns txt; say"),
+        ("a.txt", b'one\n{"txt": "two"}\n', "a.txt, line 2 has the columns txt; name"),
         (
             "a.txt",
             b"one\nt\xffwo\n",

@@ -148,7 +148,7 @@ def test_the_command(tmp_path, capsys):
     source = os.fspath(imported("BertForSequenceClassification", tmp_path))
     common = ["convert", "export", source, "--output", os.fspath(tmp_path / "out")]
     assert main([*common, "--to", "huggingface", "--batch-size", "4"]) == 2
-    assert "batch_size=4 is of --to stablehlo alone" in capsys.readouterr().err
+    assert "batch_size=4 needs --to stablehlo" in capsys.readouterr().err
     assert main([*common, "--to", "stablehlo", "--sequence-length", "128"]) == 2
     assert "sequence_length=128 must be from 1 to" in capsys.readouterr().err
     # Of a model of fewer than 128 positions, all of them.

@@ -163,7 +163,7 @@ def test_a_repeated_command_leaves_a_finished_dataset(config, documents, tmp_pat
     assert not (Path(given.output) / chunks.UNFINISHED).exists()
     for options in ({"repeats": 2}, {"deduplicate": True}, {"weights": (2.0,)}):
         with pytest.raises(
-            FileExistsError, match="begun differently: .* before, .* now"
+            FileExistsError, match="started with other options: .* before, .* now"
         ):
             prepare(change(given, **options), silent)
     assert before == {p: p.stat().st_mtime_ns for p in Path(given.output).rglob("*.*")}

@@ -257,7 +257,9 @@ def test_an_unfinished_output_is_not_continued_otherwise(config, tmp_path):
     put_in_the_way(config, "train-000002")
     with pytest.raises(OSError, match="Is a directory"):
         prepare(config, silent)
-    with pytest.raises(FileExistsError, match="begun differently: seed=0 .* 3 now"):
+    with pytest.raises(
+        FileExistsError, match="started with other options: seed=0 .* 3 now"
+    ):
         prepare(change(config, seed=3), silent)
     with pytest.raises(FileExistsError, match="sequence_length=32 before, 64 now. Rem"):
         prepare(change(config, sequence_length=64), silent)
@@ -277,7 +279,7 @@ def test_an_unfinished_output_is_not_continued_otherwise(config, tmp_path):
             lambda plan: json.dumps(
                 {k: v for k, v in json.loads(plan).items() if k != "layout"}
             ),
-            "was begun by version 0.1.0, which wrote smaller shards; finish it",
+            "was started by version 0.1.0, which wrote smaller shards; finish it",
         ),
     ],
 )

@@ -77,9 +77,9 @@ def test_sources_are_sorted_and_belong_to_the_first_input_that_names_them(
         ("gs://bucket/*.txt", "is an address"),
         ("none*.txt", r"'none\*.txt' matches no file; give text files"),
         (".", "'.' matches no file"),
-        ("a.txt.bz2", "'a.txt.bz2' is of a kind that is not read; unpack it"),
-        ("A.TAR.GZ", "'A.TAR.GZ' is of a kind"),
-        ("a.parquet.gz", "is of a kind"),
+        ("a.txt.bz2", "'a.txt.bz2' is of an unsupported kind; unpack it"),
+        ("A.TAR.GZ", "'A.TAR.GZ' is of an unsupported kind"),
+        ("a.parquet.gz", "is of an unsupported kind"),
     ],
 )
 def test_what_is_not_read_is_refused(tmp_path, monkeypatch, entry, error):

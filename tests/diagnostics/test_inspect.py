@@ -52,7 +52,7 @@ def test_a_broken_checkpoint_is_named_and_passed_over(pretrained, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(pretrained, copy)
     (copy / "checkpoints" / "10" / "config.json").write_text("{}")
-    with pytest.warns(UserWarning, match="Passed over a newer checkpoint"):
+    with pytest.warns(UserWarning, match="Skipped a newer checkpoint"):
         lines = list(inspect(str(copy), checksums=True))
     assert "config.json" in lines[0] and not lines[0].endswith("verified")
     assert lines[1].startswith("checkpoint 8: verified")

@@ -133,12 +133,12 @@ def test_a_model_in_a_directory_of_its_own_below_the_modules(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "error", "message"),
     [
-        ("modules.json", "[" * 100_000, ValueError, "it nests too deep"),
+        ("modules.json", "[" * 100_000, ValueError, "it is nested too deep"),
         ("modules.json", "{", ValueError, "modules.json is not JSON that"),
         ("modules.json", "{}", ValueError, "must be a list of modules, each with"),
         ("modules.json", '["a"]', ValueError, "must be a list of modules, each with"),
         ("modules.json", '[{"type": 3}]', ValueError, "must be a list of modules"),
-        ("1_Pooling/config.json", "[]", ValueError, "holds [], and no JSON object"),
+        ("1_Pooling/config.json", "[]", ValueError, "holds [], not a JSON object"),
         (
             "1_Pooling/config.json",
             '{"pooling_mode": 3}',
@@ -204,7 +204,7 @@ def test_embed_takes_no_default_that_it_cannot_compute(source, tmp_path):
     for path in (source, tmp_path / "a"):
         bert = bert_jax.load(path)
         for asked in ({}, {"pooling": "cls"}, {"normalize": True}):
-            with pytest.raises(ValueError, match="ask for the modules .*Dense.* which"):
+            with pytest.raises(ValueError, match="require the modules .*Dense.* which"):
                 bert.embed(TEXTS, **asked)
         assert bert.embed(TEXTS, pooling="cls", normalize=True).shape == (3, 32)
     export_huggingface(str(tmp_path / "a"), epath.Path(tmp_path / "out"))
@@ -275,7 +275,7 @@ def test_max_seq_length_survives_import_extension_and_export(nested, tmp_path):
 
 def test_without_modules_a_long_text_is_refused(tmp_path):
     bert = bert_jax.load(stored("BertModel").write(tmp_path / "plain"))
-    with pytest.raises(ValueError, match="The text has 62 tokens, .* takes 20. Short"):
+    with pytest.raises(ValueError, match="text 2 has 62 tokens, .* takes 20. Short"):
         bert.embed(LONG)
 
 

@@ -69,7 +69,8 @@ def test_an_imported_model_computes_what_transformers_does(head, tmp_path):
     imported = read(stored(head).write(tmp_path / "model"))
     inputs, expected = reference(head)
     mask = inputs["attention_mask"] > 0
-    arrays = jax.device_put(Inputs(inputs["input_ids"], inputs["segment_ids"], mask))
+    ids, segments = inputs["input_ids"], inputs["segment_ids"]
+    arrays = Inputs(*jax.device_put((ids, segments, mask)))
     outputs = head_outputs(imported.config, imported.params, arrays)
     found = as_transformers_names(head, outputs)
     assert len(expected) >= 2

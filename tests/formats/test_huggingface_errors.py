@@ -76,7 +76,7 @@ CASES: list[tuple[Callable[[Files], None], str]] = [
     (config(hidden_act="silu"), "hidden_act='silu' must be one of gelu, gelu_p"),
     (
         config(position_embedding_type="relative_key"),
-        "position_embedding_type='relative_key' is not supported; .*'absolute' alone",
+        "position_embedding_type='relative_key' is not supported; .* only 'absolute'",
     ),
     (config(is_decoder=True), "is_decoder=True is not supported"),
     (config(add_cross_attention=True), "add_cross_attention=True is not supported"),
@@ -238,8 +238,11 @@ def test_a_model_of_another_width_is_told_by_its_first_tensors(tmp_path, capsys)
     ("places", "message"),
     [
         ({}, "has no weight_map"),
-        ({"a": "../model-00001-of-00002.safetensors"}, "must lie beside its index"),
-        ({"a": 7}, "must lie beside its index"),
+        (
+            {"a": "../model-00001-of-00002.safetensors"},
+            "must be in the directory of its index",
+        ),
+        ({"a": 7}, "must be in the directory of its index"),
         ({"a": "absent.safetensors"}, "lacks absent.safetensors, which"),
         ({"a": "model-00001-of-00002.safetensors"}, "and its shards disagree on a, em"),
     ],

@@ -183,10 +183,10 @@ def test_casing_that_stands_nowhere(exported):
         (("normalizer", "lowercase"), False, "tokenizer.json has do_lower_case=False"),
         (("normalizer", "strip_accents"), False, "has strip_accents=False and"),
         (("normalizer", "handle_chinese_chars"), False, "chinese_chars=False and"),
-        (("model", "vocab", "cat"), 99, "'##s' has the id 8 where 7 is due"),
-        (("model", "vocab", "cat"), 8, "has the id 8 where 7 is due"),
+        (("model", "vocab", "cat"), 99, "'##s' has the id 8 instead of 7"),
+        (("model", "vocab", "cat"), 8, "has the id 8 instead of 7"),
         (("model", "vocab", "dog"), 20, "id 20 is None in vocab.txt and 'dog' in"),
-        (("added_tokens", "0", "content"), "<pad>", "added token '<pad>' of id 0"),
+        (("added_tokens", "0", "content"), "<pad>", "added token '<pad>' has id 0"),
     ],
 )  # fmt: skip
 def test_a_tokenizer_json_that_is_refused(exported, keys, value, message):
@@ -234,7 +234,7 @@ def test_another_model_type(exported, model):
         (
             "added_tokens_decoder",
             {"6": {"content": "the"}},
-            "the added token 'the' of id 6 is 5 in the vocabulary",
+            "the added token 'the' has id 6, but 5 in the vocabulary",
         ),
     ],
 )
@@ -248,13 +248,13 @@ def test_a_tokenizer_config_that_is_refused(exported, key, value, message):
     ("name", "content", "message"),
     [
         ("tokenizer.json", "{", "tokenizer.json is not JSON"),
-        ("tokenizer.json", "[1]", "tokenizer.json holds [1], and no JSON object"),
+        ("tokenizer.json", "[1]", "tokenizer.json holds [1], not a JSON object"),
         ("tokenizer.json", '{"model": 3}', "tokenizer.json is no tokenizer"),
         ("special_tokens_map.json", '{"unk_token": "?"}', "unk_token='?' must be"),
         (
             "added_tokens.json",
             '{"<new>": 21}',
-            "added token '<new>' of id 21 is due as 20, without holes",
+            "added token '<new>' has id 21, but the next free id is 20",
         ),
         ("vocab.txt", "the\n[UNK]\n", r"vocabulary: lacks [PAD], [CLS]"),
         ("vocab.txt", "the\nthe\n", "vocabulary: line 2 repeats 'the'"),
@@ -323,8 +323,12 @@ def test_added_tokens_of_the_older_files_are_kept(exported):
 @pytest.mark.parametrize(
     ("name", "values", "message"),
     [
-        ("added_tokens.json", {"the": 20}, "'the' of id 20 is 5 in the vocabulary"),
-        ("added_tokens.json", {"<a>": 7}, "'<a>' of id 7 is 'cat' in the vocabulary"),
+        ("added_tokens.json", {"the": 20}, "'the' has id 20, but 5 in the vocabulary"),
+        (
+            "added_tokens.json",
+            {"<a>": 7},
+            "'<a>' has id 7, which is 'cat' in the vocabulary",
+        ),
         ("added_tokens.json", {"<a>": "x"}, "the added token {'<a>': 'x'} must have c"),
         ("added_tokens.json", {"": 18}, "the added token {'': 18} must have content"),
         (
@@ -346,7 +350,7 @@ def test_added_tokens_of_the_older_files_are_kept(exported):
         (
             "tokenizer_config.json",
             {"added_tokens_decoder": {"x": {"content": "<a>"}}},
-            "the added token {'content': '<a>'} must have content, a text, an id",
+            "the added token {'content': '<a>'} must have content (a string), an id",
         ),
         (
             "tokenizer_config.json",
@@ -361,7 +365,7 @@ def test_added_tokens_of_the_older_files_are_kept(exported):
                     "19": {"content": "<a>"},
                 }
             },
-            "'<a>' of id 19 is 18 in another file",
+            "'<a>' has id 19, but 18 in another file",
         ),
     ],
 )

@@ -169,7 +169,7 @@ def test_an_entity_ends_with_its_sentence():
 
 
 def test_bad_input_is_refused():
-    with pytest.raises(ValueError, match="1 predicted sentences are not the 2 gold"):
+    with pytest.raises(ValueError, match="1 sentences are predicted, but 2 are gold"):
         entity_scores([["O"], ["O"]], [["O"]])
     with pytest.raises(ValueError, match="sentence 2 has 1 predicted tags for its 2"):
         entity_scores([["O"], ["O", "O"]], [["O"], ["O"]])

@@ -29,6 +29,7 @@ from bert_jax.tasks.pretraining import (
     pretraining_losses,
     pretraining_scores,
 )
+from bert_jax.tasks.task import Task
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.state import initial_state, num_parameters
 from bert_jax.training.step import make_train_step

@@ -171,8 +171,8 @@ class Damaged:
         said = lines.getvalue()
         if code or not (self.part / "manifest.json").exists():
             return "wrong", said
-        if "Passed over a newer checkpoint" in said and str(self.part) in said:
-            older = "Going on from the checkpoint at step 8" in said
+        if "Skipped a newer checkpoint" in said and str(self.part) in said:
+            older = "Resuming from the checkpoint at step 8" in said
             return "detected" if older else "wrong", said
         same = self.subject.digest(self.folder) == self.good
         return "unused" if same else "wrong", said

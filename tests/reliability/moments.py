@@ -65,7 +65,7 @@ def rewriting(watch: Watch) -> bool:
 def between_steps(watch: Watch) -> bool:
     """Some steps after the first."""
     # Lines are dropped first, where a step is to be done again.
-    if not watch.until(lambda: "Going on" in watch.process.stdout() or is_new(watch)):
+    if not watch.until(lambda: "Resuming" in watch.process.stdout() or is_new(watch)):
         return False
     until = logged_steps(watch.workdir) + watch.dice.randint(1, 15)
     return watch.until(lambda: logged_steps(watch.workdir) >= until) and watch.sleep(

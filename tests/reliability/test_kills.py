@@ -58,8 +58,8 @@ def chain(
         if not there and code != 137:
             assert code == 0, (moment, process.stderr()[-2000:])
             return hits, True
-        if whole and "Going on" in process.stdout():
-            assert f"Going on from the checkpoint at step {whole}." in process.stdout()
+        if whole and "Resuming" in process.stdout():
+            assert f"Resuming from the checkpoint at step {whole}." in process.stdout()
         hits.append(moments.state_of(workdir))
         whole = check_killed(workdir, whole)
     return hits, False

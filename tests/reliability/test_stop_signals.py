@@ -54,7 +54,7 @@ def interrupt(
         return False
     assert code == CODES[number], (moment, error[-2000:])
     assert error.count("\n") <= 1 and "Traceback" not in error, (moment, error)
-    if "Going on" not in process.stdout() and "step " not in process.stdout():
+    if "Resuming" not in process.stdout() and "step " not in process.stdout():
         assert latest_verified_step(workdir) == whole
     elif f"Stopped by {number.name} at step" in error:
         # Every step that was done is in the checkpoint.

@@ -179,7 +179,7 @@ def test_a_crashed_run_goes_on_bit_identically(uninterrupted, config, tmp_path, 
     with (workdir / "metrics.jsonl").open("a") as metrics:
         metrics.write('{"step": 73, "spl')
     finetune(config, workdir)
-    assert "Going on from the checkpoint at step 48" in capsys.readouterr().out
+    assert "Resuming from the checkpoint at step 48" in capsys.readouterr().out
     assert_same_run(workdir, uninterrupted[0])
 
 

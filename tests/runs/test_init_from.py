@@ -97,7 +97,7 @@ def test_heads_that_are_not_there_are_drawn(
     kernels = (p["encoder"]["layer_0"]["attention"] for p in (theirs, fresh))
     one, other = (np.asarray(p["query"]["kernel"]) for p in kernels)
     assert (one != other).any(), "the seeds must draw different parameters"
-    parameters = "its parameters alone: a new optimizer, and steps count from 0."
+    parameters = "only its parameters: the optimizer is new, and steps count from 0."
     line = f"From {tmp_path / 'model'}, {parameters}{note}\n"
     assert line in capsys.readouterr().out
 
@@ -106,7 +106,7 @@ def test_a_head_that_the_run_lacks_is_not_loaded(config, dataset, tmp_path, caps
     params = drawn(config, 7)
     params["classifier"] = {"dense": {"bias": np.zeros(3, np.float32)}}
     pretrain(imported(config, dataset, tmp_path / "model", params), tmp_path / "run")
-    assert " Left aside: classifier.\n" in capsys.readouterr().out
+    assert " Not used: classifier.\n" in capsys.readouterr().out
     assert "classifier" not in bert_jax.load(tmp_path / "run").params
 
 
@@ -196,7 +196,7 @@ def test_a_dry_run_reports_a_kept_optimizer(config, tmp_path):
     )
     line, *_ = dry_run(run, "")
     assert line == (
-        f"From {tmp_path / 'first'}, with its optimizer and its count of steps."
+        f"From {tmp_path / 'first'}, with its optimizer state and its step."
     )
 
 

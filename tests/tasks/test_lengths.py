@@ -78,7 +78,10 @@ def test_what_changed_is_named():
 def test_b2_classes_that_look_the_same(labels):
     """B2: they are two classes, and a line warns of it."""
     (line,) = similar_label_warnings(labels)
-    assert f"The classes {labels[0]!a} and {labels[1]!a} differ in white space" in line
+    assert (
+        f"The classes {labels[0]!a} and {labels[1]!a} differ only in white space"
+        in line
+    )
 
 
 def test_classes_that_differ():

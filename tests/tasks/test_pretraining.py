@@ -85,7 +85,9 @@ def test_a_dataset_of_other_pairs_is_refused(prepared, small_config, tmp_path):
     pairs, path = prepared
     other = "sop" if pairs == "nsp" else "nsp"
     data = DataConfig(path=str(path), sequence_length=32, pairs=other)
-    with pytest.raises(ValueError, match=f"data.pairs={other} but .* with {pairs}"):
+    with pytest.raises(
+        ValueError, match=f"data.pairs={other} but .* has {pairs}; leave"
+    ):
         pretrain(dataclasses.replace(small_config, data=data), tmp_path)
 
 

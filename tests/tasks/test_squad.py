@@ -67,7 +67,7 @@ def test_warnings_of_questions_that_are_left_out_or_cut():
     examples = [ask(), MISPLACED, ask(id="long", question="who " * 9), UNLABELLED]
     split = Split(examples, TASK.tokenize(examples, tokenizer()))
     assert TASK.warnings(split) == [
-        "not trained on, since the answer does not stand at its answer_start: "
+        "not trained on, since the answer is not at its answer_start: "
         "1 of 4 questions: m",
         "cut to max_query_length=8 tokens: 1 of 4 questions",
     ]

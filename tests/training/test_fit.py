@@ -156,7 +156,7 @@ def test_a_damaged_newest_checkpoint_is_passed_over(
     content = bytearray(target.read_bytes())
     content[len(content) // 2] ^= 1
     target.write_bytes(content)
-    with pytest.warns(UserWarning, match="Passed over a newer checkpoint: .*sha256"):
+    with pytest.warns(UserWarning, match="Skipped a newer checkpoint: .*sha256"):
         bert_jax.load(workdir)
     with pytest.raises(DamagedError, match="another sha256"):
         bert_jax.load(workdir / "checkpoints" / "10")

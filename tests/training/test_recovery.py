@@ -73,7 +73,7 @@ def write_old_metrics(workdir: Path, content: str) -> None:
 
 def test_a_crashed_run_goes_on_bit_identically(resumed, pretrained):
     workdir, output = resumed
-    assert "Going on from the checkpoint at step 8." in output
+    assert "Resuming from the checkpoint at step 8." in output
     assert_same_run(workdir, pretrained)
 
 
@@ -148,7 +148,7 @@ def test_a_finished_run_returns_its_line(pretrained, small_config, tmp_path, cap
     assert_same_run(workdir, pretrained)
     assert scores["loss"] == logged_lines(workdir)[-1]["loss"]
     assert "unigram_loss" in scores
-    assert "Going on" not in capsys.readouterr().out
+    assert "Resuming" not in capsys.readouterr().out
     after = (workdir / "checkpoints" / "10" / "manifest.json").stat().st_mtime_ns
     assert before == after
 

@@ -225,7 +225,7 @@ INSPECTED: list[tuple[str, Callable[[World], list[str]], tuple[str, ...]]] = [
         ("conversion.json has another sha256", "Restore"),
     ),
     # Directories of several runs.
-    ("runs-list", runs([]), ("runs.json", "no JSON object")),
+    ("runs-list", runs([]), ("runs.json", "not a JSON object")),
     ("runs-none", runs({"config": {}}), ("must have runs",)),
     (
         "runs-outside",
@@ -253,11 +253,15 @@ INSPECTED: list[tuple[str, Callable[[World], list[str]], tuple[str, ...]]] = [
         model(INDEX, values(weight_map={"a": "../x"}), shards=True),
         ("'../x'", "beside its index"),
     ),
-    ("index-list", model(INDEX, write("[]"), shards=True), (INDEX, "no JSON object")),
+    (
+        "index-list",
+        model(INDEX, write("[]"), shards=True),
+        (INDEX, "not a JSON object"),
+    ),
     (
         "model-config",
         model("config.json", write("[]")),
-        ("config.json", "no JSON object"),
+        ("config.json", "not a JSON object"),
     ),
     ("model-deep", model("config.json", write(DEEP)), ("config.json", "too deep")),
     ("model-vocabulary", model("vocab.txt", os.unlink), ("vocab.txt",)),

@@ -158,12 +158,12 @@ TEXTS = [
     Case(
         "B3-classes-of-one-name",
         finetune(GOOD, "--data.labels", "a", "b", "a"),
-        ("labels names 'a' twice, as classes 0 and 2; each class needs a name",),
+        ("labels has 'a' twice, as classes 0 and 2; each class needs a name",),
     ),
     Case(
         "B3-class-without-a-name",
         finetune(GOOD, "--data.labels", "a", ""),
-        ("labels names ''; a class's name must be a text",),
+        ("labels has ''; a class name must not be blank",),
     ),
     Case(
         "F-class-not-named",

@@ -211,7 +211,7 @@ OPTIONS = [
     Case(
         "head-without-pretraining",
         pretrain("--model.head", "encoder"),
-        ("model.head=encoder",),
+        ("pretrain does not take --model.head",),
     ),
     Case(
         "masking-shares",
@@ -219,13 +219,11 @@ OPTIONS = [
         ("mask_share=0.95", "at most 1"),
     ),
     Case("seeds-0", finetune("--seeds", "0"), ("--seeds=0", "at least 1")),
-    Case(
-        "labels-twice", finetune("--data.labels", "a", "a"), ("labels names", "twice")
-    ),
+    Case("labels-twice", finetune("--data.labels", "a", "a"), ("labels has", "twice")),
     Case(
         "path-beside-files",
         finetune("--data.path", "x"),
-        ("path=x is given beside files",),
+        ("path=x and files are both given",),
     ),
     Case(
         "three-text-columns",

@@ -88,7 +88,7 @@ ANSWERS = [
         lambda world: (
             ["evaluate", "--checkpoint", str(world.classifier)] + ["--part", "test"]
         ),
-        ("part=test is of a directory that data.path names", "--data.validation FILE"),
+        ("part=test needs data.path", "--data.validation FILE"),
     ),
     Case(
         "B2-evaluate-part-test-beside-a-file",
@@ -220,7 +220,7 @@ ANSWERS = [
         evaluate(
             '{"review": "a", "who": "judge"}\n{"review": "b"}\n', name="new.jsonl"
         ),
-        ("new.jsonl, line 2 has no label, and other rows have",),
+        ("new.jsonl, line 2 has no label, but other rows have",),
     ),
     Case(
         "F-evaluate-an-untrained-model",
