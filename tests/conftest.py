@@ -157,6 +157,7 @@ def small_config(dataset: Dataset) -> PretrainConfig:
         log_every=1,
         eval_every=5,
         checkpoint_every=4,
+        log_examples=True,
     )
 
 
@@ -164,9 +165,13 @@ def small_config(dataset: Dataset) -> PretrainConfig:
 def pretrained(
     small_config: PretrainConfig, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """The workdir of a small run: a model to load, or to fine-tune."""
+    """The workdir of a small run that was never stopped, compiled without optimization.
+
+    It is a model to load or fine-tune, and what an interrupted run must end as.
+    """
     workdir = tmp_path_factory.mktemp("pretrained") / "run"
-    pretrain(small_config, workdir)
+    with optimization(False):
+        pretrain(small_config, workdir)
     return workdir
 
 

@@ -11,9 +11,9 @@ import specimens
 import summary_table
 from bad_case import World
 from long_lived import Worker
+from run_helpers import classifier_config
 from small_world import SUBJECTS
 
-from bert_jax.config import ExamplesConfig, FinetuneConfig, MeshConfig, OptimizerConfig
 from bert_jax.data.records import Dataset
 from bert_jax.runs.finetuning import finetune
 
@@ -37,23 +37,7 @@ def classifier(
 ) -> Path:
     """The workdir of a small text classifier."""
     workdir = tmp_path_factory.mktemp("classifier") / "run"
-    config = FinetuneConfig(
-        data=ExamplesConfig(
-            train=str(table),
-            text_columns=("review",),
-            label_column="who",
-            max_length=32,
-            num_buckets=1,
-        ),
-        optimizer=OptimizerConfig(
-            peak_learning_rate=2e-2, warmup_steps=0, warmup_share=0.1
-        ),
-        mesh=MeshConfig(data=1),
-        num_epochs=1.0,
-        batch_size=8,
-        init_from=str(encoder_checkpoint),
-    )
-    finetune(config, workdir)
+    finetune(classifier_config(table, encoder_checkpoint, num_epochs=1.0), workdir)
     return workdir
 
 

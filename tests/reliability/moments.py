@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeAlias
 
-from runs import Process, lines, logged_steps, names_in, steps, wait_until
+from run_helpers import logged_lines, names_in, steps
+from runs import Process, logged_steps, wait_until
 
 TIGHT = 0.0001
 """Seconds between two looks at what is there for a millisecond."""
@@ -64,7 +65,7 @@ def rewriting(watch: Watch) -> bool:
 def between_steps(watch: Watch) -> bool:
     """Some steps after the first."""
     # Lines are dropped first, where a step is to be done again.
-    if not watch.until(lambda: "Going on" in watch.process.said() or is_new(watch)):
+    if not watch.until(lambda: "Resuming" in watch.process.stdout() or is_new(watch)):
         return False
     until = logged_steps(watch.workdir) + watch.dice.randint(1, 15)
     return watch.until(lambda: logged_steps(watch.workdir) >= until) and watch.sleep(
@@ -166,7 +167,7 @@ def evaluating(watch: Watch) -> bool:
     every = 10
 
     def due() -> bool:
-        found = lines(watch.workdir)
+        found = logged_lines(watch.workdir)
         return (
             bool(found)
             and found[-1]["split"] == "train"

@@ -1,8 +1,6 @@
-"""Runs as processes of the command line, and what they leave on disk."""
+"""Runs as processes of the command line."""
 
 import dataclasses
-import hashlib
-import json
 import os
 import signal
 import subprocess
@@ -11,26 +9,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
-import jax
-import numpy as np
-import orbax.checkpoint as ocp
-
-from bert_jax.config import OptimizerConfig, PretrainConfig, RunConfig
-from bert_jax.config.serialization import to_dict
+from bert_jax.config import OptimizerConfig, PretrainConfig
 
 REPOSITORY = Path(__file__).parents[2]
 NO_TENSORFLOW = Path(__file__).with_name("without_tensorflow")
-RATES = ("tokens_per_second", "data_wait", "mfu")
-"""What a clock says, and two equal runs need not share."""
 AS_USERS_HAVE_THEM = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "0"}
-CONFIG_FILE = """\
-import json
-from bert_jax.config import {kind}
-from bert_jax.config.serialization import from_dict
-config = from_dict({kind}, json.loads({text!r}))
-"""
 
 
 def environment(**changes: str) -> dict[str, str]:
@@ -73,10 +57,10 @@ class Process:
         if not self.ended:
             self.child.send_signal(number)
 
-    def said(self) -> str:
+    def stdout(self) -> str:
         return self.output.read_text(errors="replace")
 
-    def complained(self) -> str:
+    def stderr(self) -> str:
         """Standard error without what the libraries below log."""
         lines = self.errors.read_text(errors="replace").splitlines(keepends=True)
         return "".join(line for line in lines if not line.startswith("[Gloo]"))
@@ -120,7 +104,7 @@ def started(
 def run(arguments: list[str], log: Path, code: int = 0, **changes: str) -> Process:
     """A process that runs to its end, which must be `code`."""
     with started(arguments, log, **changes) as process:
-        assert process.code(600) == code, process.complained()[-2000:]
+        assert process.code(600) == code, process.stderr()[-2000:]
     return process
 
 
@@ -138,13 +122,6 @@ def wait_until(
         assert time.monotonic() < deadline, "the moment never came"
         time.sleep(pause)
     return True
-
-
-def write_config(config: RunConfig, path: Path) -> Path:
-    """A configuration file that binds `config`."""
-    kind, text = type(config).__name__, json.dumps(to_dict(config))
-    path.write_text(CONFIG_FILE.format(kind=kind, text=text))
-    return path
 
 
 def saves_often(config: PretrainConfig, num_steps: int) -> PretrainConfig:
@@ -169,84 +146,8 @@ def wait_for_steps(workdir: Path, number: int, process: Process) -> bool:
     return wait_until(lambda: logged_steps(workdir) >= number, process)
 
 
-def names_in(directory: Path) -> list[str]:
-    """The names in a directory, none where it is not there."""
-    with suppress(FileNotFoundError, NotADirectoryError):
-        return os.listdir(directory)
-    return []
-
-
-def steps(workdir: Path) -> list[int]:
-    """The steps that have a directory, whole or not, in order."""
-    return sorted(int(n) for n in names_in(workdir / "checkpoints") if n.isdigit())
-
-
-def is_whole(step: Path) -> bool:
-    """Whether a checkpoint has a manifest that all of its files agree with."""
-    try:
-        files = json.loads((step / "manifest.json").read_text())["files"]
-    except FileNotFoundError:
-        return False
-    for file in files:
-        content = (step / file["path"]).read_bytes()
-        if hashlib.sha256(content).hexdigest() != file["sha256"]:
-            return False
-    return bool(files)
-
-
-def latest_verified_step(workdir: Path) -> int:
-    """The newest whole step, 0 where there is none."""
-    whole = [n for n in steps(workdir) if is_whole(workdir / "checkpoints" / str(n))]
-    return max(whole, default=0)
-
-
-def lines(workdir: Path, name: str = "metrics.jsonl") -> list[dict[str, Any]]:
-    """The lines of a file of the run, without rates and without a torn last one."""
-    found = []
-    with suppress(FileNotFoundError):
-        for line in (workdir / name).read_text().split("\n")[:-1]:
-            scalars = json.loads(line)
-            found.append({k: v for k, v in scalars.items() if k not in RATES})
-    return found
-
-
 def logged_steps(workdir: Path) -> int:
     """How many training lines the run has written."""
     with suppress(FileNotFoundError):
         return (workdir / "metrics.jsonl").read_bytes().count(b'"split": "train"')
     return 0
-
-
-def arrays(checkpoint: Path, *items: str) -> dict[str, bytes]:
-    """The bytes of every array in parts of a checkpoint."""
-    found = {}
-    for item in items:
-        folder = (checkpoint / item).absolute()
-        handler = ocp.PyTreeCheckpointHandler()
-        wanted = jax.tree.map(
-            lambda _: ocp.RestoreArgs(restore_type=np.ndarray),
-            handler.metadata(folder).tree,
-        )
-        tree = handler.restore(folder, args=ocp.args.PyTreeRestore(restore_args=wanted))
-        for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
-            found[item + jax.tree_util.keystr(path)] = np.asarray(leaf).tobytes()
-    return found
-
-
-def assert_identical(run: Path, never_stopped: Path) -> None:
-    """All logged losses, the example ids and the last arrays, bit by bit."""
-    for name in ("metrics.jsonl", "examples.jsonl"):
-        ours, theirs = lines(run, name), lines(never_stopped, name)
-        assert theirs or name == "examples.jsonl"
-        assert [x["step"] for x in ours] == [x["step"] for x in theirs], name
-        for line, other in zip(ours, theirs, strict=True):
-            assert line == other, name
-    last = steps(never_stopped)[-1]
-    assert latest_verified_step(run) == latest_verified_step(never_stopped) == last
-    ours, theirs = (
-        arrays(workdir / "checkpoints" / str(last), "state", "optimizer")
-        for workdir in (run, never_stopped)
-    )
-    assert ours.keys() == theirs.keys()
-    differing = [name for name in ours if ours[name] != theirs[name]]
-    assert not differing, differing

@@ -10,18 +10,14 @@ from pathlib import Path
 
 import pytest
 from _pytest.mark.structures import ParameterSet
-from runs import (
-    Process,
-    arrays,
-    assert_identical,
-    is_whole,
-    run,
-    saves_often,
-    started,
+from run_helpers import (
+    assert_same_arrays,
+    assert_same_run,
+    is_verified,
     steps,
-    wait_until,
     write_config,
 )
+from runs import Process, run, saves_often, started, wait_until
 from small_disk import Disk, small_disk
 from test_first_save import tuning
 
@@ -38,7 +34,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 
 def check_refused(process: Process, disk: Disk, codes: tuple[int, ...]) -> None:
     """It ended with one line, which names a path on the disk."""
-    code, error = process.code(), process.complained()
+    code, error = process.code(), process.stderr()
     assert code in codes, error[-3000:]
     assert error.startswith("bert-jax: ") and error.count("\n") == 1, error[-3000:]
     assert str(disk.folder) in error, error
@@ -58,8 +54,8 @@ def assert_same_content(ours: Path, theirs: Path) -> None:
     if not (theirs / "state").exists():
         assert content(ours) == content(theirs)
         return
-    assert is_whole(ours) and is_whole(theirs)
-    assert arrays(ours, "state") == arrays(theirs, "state")
+    assert is_verified(ours) and is_verified(theirs)
+    assert_same_arrays(ours, theirs, "state")
     for name in ("config.json", "tokenizer/vocab.txt"):
         assert (ours / name).read_bytes() == (theirs / name).read_bytes()
 
@@ -89,7 +85,7 @@ class Made:
         assert not left or "prepare" in command, sorted(left)
         assert "out/manifest.json" not in left
         with started(command, logs / "again", disk.prefix) as process:
-            assert process.code() == 0, process.complained()
+            assert process.code() == 0, process.stderr()
         shutil.copytree(disk.seen / "out", logs / "copy")
         assert_same_content(logs / "copy", wanted)
 
@@ -137,7 +133,7 @@ def check_nothing_half_written(workdir: Path) -> None:
     """Every checkpoint with a manifest agrees with it."""
     for step in steps(workdir):
         folder = workdir / "checkpoints" / str(step)
-        assert is_whole(folder) or not (folder / "manifest.json").exists()
+        assert is_verified(folder) or not (folder / "manifest.json").exists()
 
 
 def fill_during(process: Process, disk: Disk, workdir: Path, free: int) -> None:
@@ -187,7 +183,7 @@ def test_E_a_run_ends_with_a_path_and_goes_on(
     check_nothing_half_written(workdir)
     disk.release()
     with started(command, tmp_path / "again", disk.prefix) as process:
-        assert process.code() == 0, process.complained()
+        assert process.code() == 0, process.stderr()
     shutil.copytree(workdir, tmp_path / "copy")
-    assert_identical(tmp_path / "copy", never_full)
+    assert_same_run(tmp_path / "copy", never_full)
     record_row("disk full", 1, "one line, then the same", "all so")

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from runs import assert_identical, run, saves_often, started_program, write_config
+from run_helpers import assert_same_run, write_config
+from runs import run, saves_often, started_program
 
 from bert_jax.config import PretrainConfig
 
@@ -31,9 +32,9 @@ def test_A6_uploads_that_fail(
     with started_program(
         [*program, *command, "gs://bucket/run"], tmp_path / "uploads"
     ) as process:
-        assert process.code(300) == code, process.complained()[-3000:]
-    assert process.said().count("a write fails") >= min(failures, 9)
-    error = process.complained()
+        assert process.code(300) == code, process.stderr()[-3000:]
+    assert process.stdout().count("a write fails") >= min(failures, 9)
+    error = process.stderr()
     assert "Traceback" not in error
     if code:
         assert error.splitlines()[-1].startswith("bert-jax: "), error
@@ -43,6 +44,6 @@ def test_A6_uploads_that_fail(
     if code:
         run([*command, str(workdir)], tmp_path / "again")
     run([*command, str(tmp_path / "never")], tmp_path / "never_failed")
-    assert_identical(workdir, tmp_path / "never")
+    assert_same_run(workdir, tmp_path / "never")
     often = "for ever" if failures == FOR_EVER else f"{failures} times"
     record_row(f"uploads fail {often}", 1, f"code {code}, bit-identical", "so")

@@ -7,38 +7,17 @@ from pathlib import Path
 
 import moments
 import pytest
-from runs import (
-    assert_identical,
+from run_helpers import (
+    assert_same_run,
+    classifier_config,
     latest_verified_step,
-    run,
-    saves_often,
-    started,
     write_config,
 )
+from runs import run, saves_often, started
 
-from bert_jax.config import (
-    ExamplesConfig,
-    FinetuneConfig,
-    MeshConfig,
-    OptimizerConfig,
-    PretrainConfig,
-    RunConfig,
-)
+from bert_jax.config import PretrainConfig, RunConfig
 
-SOURCE_STEPS = 6
 MOMENTS = (moments.unfinished, moments.first_saving, moments.writing_the_manifest)
-
-
-@pytest.fixture(scope="module")
-def source(
-    small_config: PretrainConfig, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    """The workdir of the run that others start from."""
-    folder = tmp_path_factory.mktemp("source")
-    config = saves_often(small_config, SOURCE_STEPS)
-    file = write_config(config, folder / "config.py")
-    run(["pretrain", str(file), "--workdir", str(folder / "run")], folder / "source")
-    return folder / "run"
 
 
 def second_phase(config: PretrainConfig, source: Path, _: Path) -> RunConfig:
@@ -46,24 +25,15 @@ def second_phase(config: PretrainConfig, source: Path, _: Path) -> RunConfig:
 
 
 def with_optimizer(config: PretrainConfig, source: Path, _: Path) -> RunConfig:
-    config = saves_often(config, SOURCE_STEPS + 6)
+    config = saves_often(config, 16)
     return dataclasses.replace(config, init_from=str(source), keep_optimizer=True)
 
 
 def tuning(_: PretrainConfig, source: Path, table: Path) -> RunConfig:
-    return FinetuneConfig(
-        data=ExamplesConfig(
-            train=str(table),
-            text_columns=("review",),
-            label_column="who",
-            max_length=32,
-            num_buckets=1,
-        ),
-        optimizer=OptimizerConfig(peak_learning_rate=1e-2, warmup_steps=1),
-        mesh=MeshConfig(data=1),
-        init_from=str(source),
+    return classifier_config(
+        table,
+        source,
         num_steps=6,
-        batch_size=8,
         log_every=1,
         eval_every=3,
         checkpoint_every=2,
@@ -85,28 +55,23 @@ def killed_in_its_first_save(
         wanted = ("saving",) if moment is moments.first_saving else moments.UNFINISHED
         if latest_verified_step(workdir) == 0 and hit in wanted:
             return workdir, hit
-    raise AssertionError("no kill came before the first checkpoint was whole")
+    raise AssertionError("no kill came before the first checkpoint was complete")
 
 
+@pytest.mark.reliability
 @pytest.mark.parametrize(
-    ("case", "kills"),
-    [
-        (with_optimizer, 1),
-        pytest.param(second_phase, 6, marks=pytest.mark.reliability),
-        pytest.param(with_optimizer, 7, marks=pytest.mark.reliability),
-        pytest.param(tuning, 7, marks=pytest.mark.reliability),
-    ],
+    ("case", "kills"), [(second_phase, 6), (with_optimizer, 7), (tuning, 7)]
 )
 def test_A1_killed_in_its_first_save(
     case: Callable[..., RunConfig],
     kills: int,
     small_config: PretrainConfig,
-    source: Path,
+    pretrained: Path,
     table: Path,
     tmp_path: Path,
     record_row: Callable[..., None],
 ):
-    config = case(small_config, source, table)
+    config = case(small_config, pretrained, table)
     verb = "pretrain" if isinstance(config, PretrainConfig) else "finetune"
     file = write_config(config, tmp_path / "config.py")
     arguments = [verb, str(file), "--workdir"]
@@ -120,7 +85,7 @@ def test_A1_killed_in_its_first_save(
         moment = MOMENTS[number % len(MOMENTS)]
         workdir, hit = killed_in_its_first_save(arguments, folder, moment, dice)
         run([*arguments, str(workdir)], folder / "end")
-        assert_identical(workdir, never_stopped)
+        assert_same_run(workdir, never_stopped)
         hits.append(hit)
-    told = ", ".join(f"{hits.count(hit)} {hit}" for hit in sorted(set(hits)))
-    record_row("SIGKILL in the first save, --init-from", kills, "bit-identical", told)
+    result = ", ".join(f"{hits.count(hit)} {hit}" for hit in sorted(set(hits)))
+    record_row("SIGKILL in the first save, --init-from", kills, "bit-identical", result)

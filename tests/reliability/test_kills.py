@@ -7,16 +7,13 @@ from pathlib import Path
 
 import moments
 import pytest
-from runs import (
-    AS_USERS_HAVE_THEM,
-    assert_identical,
+from run_helpers import (
+    assert_same_run,
     latest_verified_step,
-    lines,
-    run,
-    saves_often,
-    started,
+    logged_lines,
     write_config,
 )
+from runs import AS_USERS_HAVE_THEM, run, saves_often, started
 
 from bert_jax.config import PretrainConfig
 
@@ -32,7 +29,7 @@ def check_killed(workdir: Path, before: int) -> int:
     """
     step = latest_verified_step(workdir)
     assert step >= before
-    logged = [x["step"] for x in lines(workdir) if x["split"] == "train"]
+    logged = [line["step"] for line in logged_lines(workdir, "train")]
     assert logged[:step] == list(range(1, step + 1)), "a checkpoint without its lines"
     return step
 
@@ -59,10 +56,10 @@ def chain(
             process.kill()
             code = process.code()
         if not there and code != 137:
-            assert code == 0, (moment, process.complained()[-2000:])
+            assert code == 0, (moment, process.stderr()[-2000:])
             return hits, True
-        if whole and "Going on" in process.said():
-            assert f"Resuming from the checkpoint at step {whole}." in process.said()
+        if whole and "Resuming" in process.stdout():
+            assert f"Resuming from the checkpoint at step {whole}." in process.stdout()
         hits.append(moments.state_of(workdir))
         whole = check_killed(workdir, whole)
     return hits, False
@@ -91,7 +88,7 @@ def test_killed_at_random_moments(
         hits += found
         if not ended:
             run([*arguments, str(workdir)], tmp_path / "end", **compiled)
-        assert_identical(workdir, never_stopped)
+        assert_same_run(workdir, never_stopped)
     counts = collections.Counter(hits)
     told = ", ".join(f"{number} {what}" for what, number in counts.most_common())
     record_row("SIGKILL, one process", kills, "bit-identical", told)

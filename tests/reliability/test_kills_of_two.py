@@ -10,15 +10,13 @@ from pathlib import Path
 
 import moments
 import pytest
-from runs import (
-    Process,
-    assert_identical,
+from run_helpers import (
+    assert_same_run,
     latest_verified_step,
-    lines,
-    saves_often,
-    started,
+    logged_lines,
     write_config,
 )
+from runs import Process, saves_often, started
 
 from bert_jax.config import MeshConfig, PretrainConfig
 
@@ -62,7 +60,7 @@ def run_both(arguments: list[str], log: Path) -> None:
     """Two processes that both reach the end."""
     with both(arguments, log) as processes:
         for process in processes:
-            assert process.code(300) == 0, process.complained()[-2000:]
+            assert process.code(300) == 0, process.stderr()[-2000:]
 
 
 def end(process: Process, seconds: float) -> bool:
@@ -92,7 +90,7 @@ def kill_one(
         processes[victim].kill()
         if processes[victim].code() != 137:
             for process in processes:
-                assert process.code(300) == 0, process.complained()[-2000:]
+                assert process.code(300) == 0, process.stderr()[-2000:]
             return False, False
         noticed = end(processes[1 - victim], patience)
     assert there or processes[1 - victim].code() != 0
@@ -127,13 +125,13 @@ def test_either_of_two_processes_is_killed(
         there, by_itself = kill_one(arguments, workdir, dice, patience)
         assert latest_verified_step(workdir) >= whole
         if not there:
-            assert_identical(workdir, never_stopped)
+            assert_same_run(workdir, never_stopped)
             begun += 1
             continue
         killed, noticed = killed + 1, noticed + by_itself
     assert by_itself, f"the other process did not end within {HEARTBEAT} seconds"
     run_both([*arguments, str(workdir)], tmp_path / "end")
-    assert_identical(workdir, never_stopped)
-    assert lines(workdir, "examples.jsonl")
+    assert_same_run(workdir, never_stopped)
+    assert logged_lines(workdir, name="examples.jsonl")
     told = f"{noticed} times the other ended by itself"
     record_row("SIGKILL, one of two processes", kills, "bit-identical", told)

@@ -8,16 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from runs import (
-    NO_TENSORFLOW,
-    Process,
-    environment,
-    lines,
-    logged_steps,
-    saves_often,
-    started,
-    write_config,
-)
+from run_helpers import logged_lines, write_config
+from runs import NO_TENSORFLOW, Process, environment, logged_steps, saves_often, started
 
 from bert_jax.config import PretrainConfig
 
@@ -116,8 +108,8 @@ def test_nothing_grows_in_a_long_run(
         [*command, str(workdir)], tmp_path / "log", PYTHONPATH=os.pathsep.join(paths)
     ) as process:
         samples = samples_of(process, workdir)
-        assert process.code() == 0, process.complained()[-2000:]
-    assert lines(workdir)[-1]["step"] == num_steps
+        assert process.code() == 0, process.stderr()[-2000:]
+    assert logged_lines(workdir)[-1]["step"] == num_steps
     grown = growth(samples, num_steps)
     told = f"{grown['memory'] / MIB:+.1f} MiB, {grown['threads']:+.0f} threads, "
     told += f"{grown['files']:+.0f} files"

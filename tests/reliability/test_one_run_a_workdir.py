@@ -7,17 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from runs import (
-    Process,
-    assert_identical,
-    latest_verified_step,
-    run,
-    saves_often,
-    started,
-    wait_for_steps,
-    wait_until,
-    write_config,
-)
+from run_helpers import assert_same_run, latest_verified_step, write_config
+from runs import Process, run, saves_often, started, wait_for_steps, wait_until
 from test_kills_of_two import both, run_both
 
 from bert_jax.config import MeshConfig, PretrainConfig
@@ -39,8 +30,8 @@ def run_of(small_config: PretrainConfig, tmp_path: Path) -> RunOf:
 
 def check_second(process: Process, first: Process, workdir: Path) -> None:
     """It ended at once, with one line that names the workdir and the first process."""
-    assert process.code() == 2, process.complained()
-    error = process.complained()
+    assert process.code() == 2, process.stderr()
+    error = process.stderr()
     assert error.startswith("bert-jax: ") and error.count("\n") == 1, error
     assert str(workdir) in error and str(first.child.pid) in error, error
 
@@ -61,10 +52,10 @@ def test_A5_the_second_of_two_runs_ends_and_the_first_goes_on(
         with started([*command, str(workdir)], tmp_path / "second") as second:
             check_second(second, first, workdir)
         first.kill(signal.SIGCONT)
-        assert first.code() == 0, first.complained()
+        assert first.code() == 0, first.stderr()
     if num_steps > 12:
         run([*command, str(tmp_path / "alone")], tmp_path / "alone")
-        assert_identical(workdir, tmp_path / "alone")
+        assert_same_run(workdir, tmp_path / "alone")
     record_row("two runs in one workdir", 1, "the second ends, code 2", "so")
 
 
@@ -82,9 +73,9 @@ def test_A5_of_two_runs_started_at_once_one_ends(
             started([*command, str(workdir)], logs[1]) as second,
         ):
             codes = {first.code(): first, second.code(): second}
-            assert sorted(codes) == [0, 2], [first.complained(), second.complained()]
+            assert sorted(codes) == [0, 2], [first.stderr(), second.stderr()]
             check_second(codes[2], codes[0], workdir)
-        assert_identical(workdir, tmp_path / "alone")
+        assert_same_run(workdir, tmp_path / "alone")
     record_row("two runs in one workdir", rounds, "the second ends, code 2", "so")
 
 
@@ -101,8 +92,8 @@ def test_A5_the_lock_of_a_killed_run_is_taken_over(
             first.code()
         start = time.monotonic()
         with started([*command, str(workdir)], tmp_path / f"next_{number}") as process:
-            assert process.code() == 0, process.complained()
-        assert "Waiting" not in process.said(), time.monotonic() - start
+            assert process.code() == 0, process.stderr()
+        assert "Waiting" not in process.stdout(), time.monotonic() - start
         assert latest_verified_step(workdir) == 12
     record_row("lock of a killed run", rounds, "taken over", "so")
 
@@ -129,15 +120,15 @@ def test_A9_a_hung_rank_is_noticed(
         assert wait_for_steps(workdir, 5, other)
         hung.kill(signal.SIGSTOP)
         start = time.monotonic()
-        assert other.code(60 * minutes + 30) == 134, other.complained()[-2000:]
+        assert other.code(60 * minutes + 30) == 134, other.stderr()[-2000:]
         seconds = time.monotonic() - start
         assert seconds < 60 * minutes + 20
-        error = other.complained()
+        error = other.stderr()
         assert "hang_timeout_minutes" in error and "most recent call first" in error
     # Compiling the first evaluation may take longer than that.
     command = [*command[:2], "--hang-timeout-minutes", "10", "--workdir"]
     run_both([*command, str(workdir)], tmp_path / "again")
     run_both([*command, str(tmp_path / "alone")], tmp_path / "alone")
-    assert_identical(workdir, tmp_path / "alone")
+    assert_same_run(workdir, tmp_path / "alone")
     bar = f"aborts after {60 * minutes:.0f} s, then bit-identical"
     record_row("a hung rank", 1, bar, f"{seconds:.0f} s")

@@ -7,15 +7,8 @@ from pathlib import Path
 
 import moments
 import pytest
-from runs import (
-    assert_identical,
-    latest_verified_step,
-    logged_steps,
-    run,
-    saves_often,
-    started,
-    write_config,
-)
+from run_helpers import assert_same_run, latest_verified_step, write_config
+from runs import logged_steps, run, saves_often, started
 
 from bert_jax.config import PretrainConfig
 
@@ -56,12 +49,12 @@ def interrupt(
         moment(moments.Watch(process, workdir, dice))
         process.kill(number)
         code = process.code()
-    error = process.complained()
+    error = process.stderr()
     if code == 0:
         return False
     assert code == CODES[number], (moment, error[-2000:])
     assert error.count("\n") <= 1 and "Traceback" not in error, (moment, error)
-    if "Going on" not in process.said() and "step " not in process.said():
+    if "Resuming" not in process.stdout() and "step " not in process.stdout():
         assert latest_verified_step(workdir) == whole
     elif f"Stopped by {number.name} at step" in error:
         # Every step that was done is in the checkpoint.
@@ -103,7 +96,7 @@ def test_signals_at_random_moments(
             continue
         begun += 1
         if not quick:
-            assert_identical(workdir, never_stopped)
+            assert_same_run(workdir, never_stopped)
     told = f"all so; {stopped.count('evaluating')} while evaluating"
     bar = "143 / 130, and a whole checkpoint"
     record_row("SIGTERM and SIGINT", number, bar, told)

@@ -2,12 +2,8 @@
 
 import csv
 import dataclasses
-import json
 import random
 import shutil
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +11,21 @@ import jax
 import numpy as np
 import pytest
 from etils import epath
+from run_helpers import (
+    assert_same_run,
+    classifier_config,
+    logged_lines,
+    read_params,
+)
 from small_world import OBJECTS, PLACES, SUBJECTS, VERBS
 
 import bert_jax
-from bert_jax.checkpoints.restore import read_params
-from bert_jax.checkpoints.steps import latest_verified_step
 from bert_jax.config import (
     BertConfig,
     ExamplesConfig,
     FinetuneConfig,
-    MeshConfig,
     OptimizerConfig,
 )
-from bert_jax.config.serialization import to_dict
 from bert_jax.distributed.mesh import path_name
 from bert_jax.inference.evaluation import evaluate
 from bert_jax.runs.finetuning import finetune
@@ -37,8 +35,6 @@ from bert_jax.tasks.finetuning_task import Splits
 from bert_jax.tasks.splits import hold_out
 from bert_jax.tasks.text_classification import TextTask
 from bert_jax.tasks.texts import TextExample
-
-RATES = ("tokens_per_second", "data_wait", "mfu")
 
 
 def sentence(generator: random.Random, subject: str) -> str:
@@ -64,27 +60,23 @@ def config(
 ) -> FinetuneConfig:
     """Six epochs of twelve steps, with dropout, on the mean of the tokens."""
     folder = tmp_path_factory.mktemp("tables")
-    return FinetuneConfig(
-        data=ExamplesConfig(
-            train=str(write_table(folder / "train.csv", 96)),
-            validation=str(write_table(folder / "dev.csv", 30)),
-            text_columns=("review",),
-            label_column="who",
-            max_length=32,
-            num_buckets=2,
-        ),
-        optimizer=OptimizerConfig(
-            peak_learning_rate=2e-2, warmup_steps=0, warmup_share=0.1
-        ),
+    config = classifier_config(
+        write_table(folder / "train.csv", 96),
+        encoder_checkpoint,
         model=BertConfig(pooling="mean"),
-        mesh=MeshConfig(data=1),
         num_epochs=6.0,
-        batch_size=8,
-        init_from=str(encoder_checkpoint),
         log_every=1,
         eval_every=24,
         checkpoint_every=24,
+        log_examples=True,
     )
+    data = dataclasses.replace(
+        config.data,
+        validation=str(write_table(folder / "dev.csv", 30)),
+        num_buckets=2,
+    )
+    optimizer = dataclasses.replace(config.optimizer, warmup_steps=0, warmup_share=0.1)
+    return dataclasses.replace(config, data=data, optimizer=optimizer)
 
 
 @pytest.fixture(scope="module")
@@ -108,34 +100,13 @@ def uninterrupted(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Finetuning, "loss", counted)
-        scores = finetune(dataclasses.replace(config, log_examples=True), workdir)
+        scores = finetune(config, workdir)
     return workdir, scores
-
-
-def metrics(workdir: Path) -> list[dict[str, Any]]:
-    """The lines of metrics.jsonl without rates and times."""
-    lines = map(json.loads, (workdir / "metrics.jsonl").read_text().splitlines())
-    return [{k: v for k, v in line.items() if k not in RATES} for line in lines]
-
-
-def params_of(workdir: Path, step: int | None = None) -> dict[str, np.ndarray]:
-    """The parameters by name, of the latest checkpoint or of that of a step."""
-    checkpoints = epath.Path(workdir) / "checkpoints"
-    step = latest_verified_step(checkpoints)[0] if step is None else step
-    return by_name(read_params(checkpoints / str(step)))
 
 
 def by_name(params: Any) -> dict[str, np.ndarray]:
     leaves = jax.tree_util.tree_leaves_with_path(params)
     return {path_name(path): np.asarray(leaf) for path, leaf in leaves}
-
-
-def assert_same_run(one: Path, other: Path) -> None:
-    assert metrics(one) == metrics(other)
-    a, b = params_of(one), params_of(other)
-    assert a.keys() == b.keys()
-    for name, values in a.items():
-        np.testing.assert_array_equal(values, b[name], err_msg=name)
 
 
 def test_it_learns(uninterrupted):
@@ -148,8 +119,8 @@ def test_it_learns(uninterrupted):
 
 def test_lines_of_a_run(uninterrupted):
     workdir, _ = uninterrupted
-    train = [line for line in metrics(workdir) if line["split"] == "train"]
-    validation = [line for line in metrics(workdir) if line["split"] == "validation"]
+    train = logged_lines(workdir, "train")
+    validation = logged_lines(workdir, "validation")
     assert [line["step"] for line in train] == list(range(1, 73))
     assert [line["step"] for line in validation] == [24, 48, 72]
     rates = [line["learning_rate"] for line in train]
@@ -158,8 +129,8 @@ def test_lines_of_a_run(uninterrupted):
 
 
 def test_each_example_is_seen_once_an_epoch(uninterrupted):
-    lines = (uninterrupted[0] / "examples.jsonl").read_text().splitlines()
-    rows = np.array([json.loads(line)["rows"] for line in lines])
+    lines = logged_lines(uninterrupted[0], name="examples.jsonl")
+    rows = np.array([line["rows"] for line in lines])
     for epoch in rows.reshape(6, -1):
         assert sorted(epoch) == list(range(96))
 
@@ -172,7 +143,7 @@ def test_a_step_is_traced_at_most_once_a_bucket(uninterrupted, traced):
 def test_the_best_checkpoint_is_loaded_and_evaluated(uninterrupted, config):
     """Of equally good ones the last."""
     workdir, scores = uninterrupted
-    lines = [line for line in metrics(workdir) if line["split"] == "validation"]
+    lines = logged_lines(workdir, "validation")
     best = max(lines, key=lambda line: (line["accuracy"], line["step"]))
     for name in ("accuracy", "macro_f1", "mcc", "f1", "loss"):
         assert scores[name] == best[name]
@@ -181,7 +152,7 @@ def test_the_best_checkpoint_is_loaded_and_evaluated(uninterrupted, config):
     assert list(evaluated) == ["accuracy", "macro_f1", "mcc", "f1"]
     loaded, kept = (
         by_name(bert_jax.load(workdir).params),
-        params_of(workdir, best["step"]),
+        read_params(workdir, best["step"]),
     )
     assert loaded.keys() == kept.keys() and not other_leaves(loaded, kept)
 
@@ -195,46 +166,28 @@ def test_a_worse_last_checkpoint_is_not_loaded(uninterrupted, tmp_path):
         write_manifest(manifest | {"selection_score": score}, epath.Path(path))
     for path in checkpoints[:-2]:
         shutil.rmtree(path)
-    better = params_of(workdir, int(checkpoints[-2].name))
+    better = read_params(workdir, int(checkpoints[-2].name))
     loaded = bert_jax.load(workdir).params["classifier"]["dense"]["kernel"]
     np.testing.assert_array_equal(loaded, better["classifier/dense/kernel"])
 
 
-KILLED = """
-import json, os, signal, sys, time
-from bert_jax.config import FinetuneConfig
-from bert_jax.config.serialization import from_dict
-from bert_jax.runs.finetuning import finetune
-from bert_jax.training.report import Report
-
-write = Report.write
-
-def write_and_die(self, step, split, scalars):
-    write(self, step, split, scalars)
-    if step == 27 and split == "train":
-        while not os.path.exists(sys.argv[2] + "/checkpoints/24/manifest.json"):
-            time.sleep(0.05)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-Report.write = write_and_die
-finetune(from_dict(FinetuneConfig, json.loads(sys.argv[1])), sys.argv[2])
-"""
-
-
-def test_a_killed_run_goes_on_bit_identically(uninterrupted, config, tmp_path, capsys):
-    command = [sys.executable, "-c", KILLED, json.dumps(to_dict(config))]
-    killed = subprocess.run([*command, str(tmp_path)], capture_output=True, timeout=300)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()[-2000:]
-    finetune(config, tmp_path)
-    assert "Resuming from the checkpoint at step 24" in capsys.readouterr().out
-    assert_same_run(uninterrupted[0], tmp_path)
+def test_a_crashed_run_goes_on_bit_identically(uninterrupted, config, tmp_path, capsys):
+    """After a crash that left lines of later steps, the last one torn."""
+    workdir = tmp_path / "run"
+    shutil.copytree(uninterrupted[0], workdir)
+    shutil.rmtree(workdir / "checkpoints" / "72")
+    with (workdir / "metrics.jsonl").open("a") as metrics:
+        metrics.write('{"step": 73, "spl')
+    finetune(config, workdir)
+    assert "Resuming from the checkpoint at step 48" in capsys.readouterr().out
+    assert_same_run(workdir, uninterrupted[0])
 
 
 def test_a_finished_run_is_left_as_it_is(uninterrupted, config, tmp_path):
     workdir = tmp_path / "run"
     shutil.copytree(uninterrupted[0], workdir)
     assert finetune(config, workdir) == uninterrupted[1]
-    assert_same_run(uninterrupted[0], workdir)
+    assert_same_run(workdir, uninterrupted[0])
 
 
 def test_another_training_file_is_refused(uninterrupted, config, tmp_path):
@@ -268,7 +221,7 @@ def beginning(
     still: FinetuneConfig, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, np.ndarray]:
     finetune(still, workdir := tmp_path_factory.mktemp("still"))
-    return params_of(workdir)
+    return read_params(workdir)
 
 
 def other_leaves(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> set[str]:
@@ -284,7 +237,7 @@ def constant(name: str) -> bool:
 
 @pytest.fixture(scope="module")
 def given(encoder_checkpoint: Path) -> dict[str, np.ndarray]:
-    return by_name(read_params(epath.Path(encoder_checkpoint)))
+    return by_name(bert_jax.load(encoder_checkpoint).params)
 
 
 def test_a_run_begins_with_its_source(beginning, given):
@@ -296,7 +249,7 @@ def test_a_run_begins_with_its_source(beginning, given):
 
 def test_from_scratch_draws_everything(still, beginning, tmp_path):
     finetune(dataclasses.replace(still, from_scratch=True), tmp_path)
-    drawn = params_of(tmp_path)
+    drawn = read_params(tmp_path)
     assert drawn.keys() == beginning.keys()
     same = beginning.keys() - other_leaves(drawn, beginning)
     # The seed is the same, so is the head.
@@ -305,7 +258,7 @@ def test_from_scratch_draws_everything(still, beginning, tmp_path):
 
 def test_top_layers_are_reinitialised(still, beginning, tmp_path):
     finetune(dataclasses.replace(still, reinitialise_layers=1), tmp_path)
-    changed = other_leaves(params_of(tmp_path), beginning)
+    changed = other_leaves(read_params(tmp_path), beginning)
     top = {n for n in beginning if n.startswith(("encoder/layer_0/", "pooler/"))}
     assert {n for n in top if not constant(n)} <= changed <= top
 
@@ -346,7 +299,7 @@ def frozen(
         workdir := tmp_path_factory.mktemp("frozen"),
     )
     assert bert_jax.load(workdir).config.pooling == "mean"
-    return params_of(workdir)
+    return read_params(workdir)
 
 
 def test_frozen_layers_stay_and_the_rest_learns(frozen, given):

@@ -8,11 +8,11 @@ import json
 import shutil
 import tarfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from etils import epath
+from run_helpers import logged_lines
 
 import bert_jax
 from bert_jax.checkpoints.steps import read_config_as
@@ -30,11 +30,6 @@ def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         archive.extractall(tmp_path, filter="data")
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def metrics(workdir: Path) -> list[dict[str, Any]]:
-    lines = (workdir / "metrics.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines]
 
 
 def test_its_dataset_and_models_open(old):
@@ -56,15 +51,13 @@ def test_its_pretraining_resumes(old):
     """From step 4, to the validation loss that version 0.1.0 had at step 8."""
     workdir = old / "pretraining"
     (last,) = [
-        line
-        for line in metrics(workdir)
-        if line["step"] == 8 and line["split"] == "validation"
+        line for line in logged_lines(workdir, "validation") if line["step"] == 8
     ]
     shutil.rmtree(workdir / "checkpoints" / "8")
     config = read_config_as(epath.Path(workdir), "", PretrainConfig)
     scores = bert_jax.pretrain(config, workdir)
     assert scores["loss"] == pytest.approx(last["loss"], rel=1e-5)
-    assert [line["step"] for line in metrics(workdir)][-1] == 8
+    assert [line["step"] for line in logged_lines(workdir)][-1] == 8
 
 
 def test_its_finetuning_resumes(old):

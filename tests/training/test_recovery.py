@@ -1,6 +1,8 @@
 """What a run does of itself after a stop, damage, or a disk that fails."""
 
+import contextlib
 import dataclasses
+import io
 import json
 import math
 import os
@@ -14,13 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 import pytest
 from etils import epath
+from run_helpers import assert_same_run, logged_lines, write_config
 
 import bert_jax
 from bert_jax.checkpoints.manager import Checkpoints
-from bert_jax.checkpoints.restore import read_params
 from bert_jax.checkpoints.steps import (
     best_verified_step,
     latest_verified_step,
@@ -28,86 +29,72 @@ from bert_jax.checkpoints.steps import (
 )
 from bert_jax.cli.main import main
 from bert_jax.config import PretrainConfig
-from bert_jax.config.serialization import to_dict
-from bert_jax.distributed.mesh import make_mesh
-from bert_jax.runs.pretraining import open_for, pretrain
+from bert_jax.runs.pretraining import pretrain
 from bert_jax.storage.manifest import read_manifest, write_manifest
 from bert_jax.tasks.pretraining import PretrainingTask
 from bert_jax.training.lock import LOCK, RunLock, run_lock, this_process
-from bert_jax.training.loop import fit
 from bert_jax.training.watchdog import Watchdog
 
 
-def whole_step(workdir: Path) -> int | None:
-    return latest_verified_step(epath.Path(workdir) / "checkpoints")[0]
-
-
-def params(workdir: Path) -> list[np.ndarray]:
-    place = epath.Path(workdir) / "checkpoints" / str(whole_step(workdir))
-    return jax.tree.leaves(read_params(place))
-
-
-def metrics(workdir: Path) -> list[dict[str, Any]]:
-    lines = (workdir / "metrics.jsonl").read_text().splitlines()
-    rates = ("tokens_per_second", "data_wait", "mfu")
-    return [{k: v for k, v in json.loads(x).items() if k not in rates} for x in lines]
-
-
-def assert_same_end(one: Path, other: Path) -> None:
-    assert metrics(one) == metrics(other)
-    for a, b in zip(params(one), params(other), strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
 @pytest.fixture(scope="module")
-def pretrained(
-    small_config: PretrainConfig, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    """The small run, never stopped, compiled as those that are compared with it."""
-    workdir = tmp_path_factory.mktemp("whole") / "run"
-    pretrain(small_config, workdir)
-    return workdir
-
-
-@pytest.fixture(scope="module")
-def second_phase(
+def resumed(
     small_config: PretrainConfig,
     pretrained: Path,
     tmp_path_factory: pytest.TempPathFactory,
-) -> tuple[PretrainConfig, Path]:
-    """The run that goes on from another one's optimizer, and its workdir when over."""
-    optimizer = dataclasses.replace(small_config.optimizer, decay_steps=14)
-    config = dataclasses.replace(
-        small_config,
-        init_from=str(pretrained),
-        keep_optimizer=True,
-        optimizer=optimizer,
-        num_steps=14,
-        checkpoint_every=100,
-    )
-    workdir = tmp_path_factory.mktemp("second") / "run"
-    pretrain(config, workdir)
-    return config, workdir
+) -> tuple[Path, str]:
+    """A run that went on after a crash at step 10; its workdir and what it printed.
+
+    The crash left lines after the checkpoint of step 8 and a torn one. Until then, the
+    run had 96 CPU cores and a damaged metrics file of version 0.1.0.
+    """
+    workdir = tmp_path_factory.mktemp("resumed") / "run"
+    shutil.copytree(pretrained, workdir)
+    shutil.rmtree(workdir / "checkpoints" / "10")
+    with (workdir / "metrics.jsonl").open("a") as metrics:
+        metrics.write('{"step": 11, "spl')
+    write_old_metrics(workdir, "{")
+    path = workdir / "config.json"
+    config = json.loads(path.read_text())
+    assert config["history"][0]["cpu_cores"] == len(os.sched_getaffinity(0))
+    config["history"][0]["cpu_cores"] = 96
+    path.write_text(json.dumps(config))
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        pretrain(small_config, workdir)
+    return workdir, output.getvalue()
 
 
-def test_a_run_killed_in_its_first_save_takes_its_source_again(second_phase, tmp_path):
-    """Not random parameters at step 0: its only step was never finished."""
-    config, over = second_phase
+def write_old_metrics(workdir: Path, content: str) -> None:
+    """Write Orbax's metrics of step 8, which version 0.1.0 had."""
+    folder = workdir / "checkpoints" / "8" / "metrics"
+    folder.mkdir()
+    (folder / "metrics").write_text(content)
+
+
+def test_a_crashed_run_goes_on_bit_identically(resumed, pretrained):
+    workdir, output = resumed
+    assert "Resuming from the checkpoint at step 8." in output
+    assert_same_run(workdir, pretrained)
+
+
+def test_another_number_of_cores_is_reported(resumed):
+    workdir, output = resumed
+    assert "This run had 96 CPU cores and has" in output
+    assert len(json.loads((workdir / "config.json").read_text())["history"]) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("content", ["", "[]", '{"merit": "x"}'])
+def test_metrics_of_version_0_1_0_do_not_stop_a_run(
+    content, pretrained, small_config, tmp_path
+):
+    """Orbax read those of all steps at the start. "{" is tested in `resumed`."""
     workdir = tmp_path / "run"
-    shutil.copytree(over, workdir)
-    (workdir / "checkpoints" / "14" / "manifest.json").unlink()
-    pretrain(config, workdir)
-    assert [line["step"] for line in metrics(workdir)][0] == 11
-    assert_same_end(workdir, over)
-
-
-def test_a_run_with_a_source_begins_with_nothing_else(second_phase, dataset, tmp_path):
-    """What is loaded and what is configured are compared before the first step."""
-    _, config = open_for(second_phase[0])
-    task = PretrainingTask(config, dataset)
-    mesh = make_mesh(config.mesh, config.batch_size)
-    with pytest.raises(RuntimeError, match="was not loaded, and the run has no check"):
-        fit(task, config, mesh, epath.Path(tmp_path), epath.Path(tmp_path))
+    shutil.copytree(pretrained, workdir)
+    write_old_metrics(workdir, content)
+    shutil.rmtree(workdir / "checkpoints" / "10")
+    pretrain(small_config, workdir)
+    assert_same_run(workdir, pretrained)
 
 
 def test_the_workdirs_config_may_be_lost(pretrained, small_config, tmp_path, capsys):
@@ -119,7 +106,7 @@ def test_the_workdirs_config_may_be_lost(pretrained, small_config, tmp_path, cap
         pretrain(small_config, workdir)
     (workdir / "config.json").unlink()
     pretrain(small_config, workdir)
-    assert_same_end(workdir, pretrained)
+    assert_same_run(workdir, pretrained)
 
 
 def test_a_manifest_with_a_flipped_key_is_passed_over(
@@ -132,7 +119,7 @@ def test_a_manifest_with_a_flipped_key_is_passed_over(
     with pytest.warns(UserWarning, match="10/manifest.json differs from its own check"):
         bert_jax.load(workdir)
     pretrain(small_config, workdir)
-    assert_same_end(workdir, pretrained)
+    assert_same_run(workdir, pretrained)
     # What was passed over is put aside, not removed.
     assert (workdir / "checkpoints" / "10.damaged" / "state").exists()
 
@@ -141,22 +128,6 @@ def test_orbax_writes_no_metrics_that_could_be_damaged(pretrained):
     for step in ("8", "10"):
         names = {path.name for path in (pretrained / "checkpoints" / step).iterdir()}
         assert "metrics" not in names and "manifest.json" in names
-
-
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"merit": "x"}'])
-def test_metrics_of_version_0_1_0_do_not_stop_a_run(
-    content, pretrained, small_config, tmp_path
-):
-    """They lay in each step, and Orbax read those of all of them at the start."""
-    workdir = tmp_path / "run"
-    shutil.copytree(pretrained, workdir)
-    for step in ("8", "10"):
-        folder = workdir / "checkpoints" / step / "metrics"
-        folder.mkdir()
-        (folder / "metrics").write_text(content)
-    shutil.rmtree(workdir / "checkpoints" / "10")
-    pretrain(small_config, workdir)
-    assert_same_end(workdir, pretrained)
 
 
 def test_a_nan_score_is_never_best(pretrained, tmp_path):
@@ -174,9 +145,10 @@ def test_a_finished_run_returns_its_line(pretrained, small_config, tmp_path, cap
     shutil.copytree(pretrained, workdir)
     before = (workdir / "checkpoints" / "10" / "manifest.json").stat().st_mtime_ns
     scores = pretrain(small_config, workdir)
-    assert scores["loss"] == metrics(workdir)[-1]["loss"]
+    assert_same_run(workdir, pretrained)
+    assert scores["loss"] == logged_lines(workdir)[-1]["loss"]
     assert "unigram_loss" in scores
-    assert "Going on" not in capsys.readouterr().out
+    assert "Resuming" not in capsys.readouterr().out
     after = (workdir / "checkpoints" / "10" / "manifest.json").stat().st_mtime_ns
     assert before == after
 
@@ -194,16 +166,16 @@ def test_an_evaluation_that_was_cut_short_is_made_up_for(
     before = read_manifest(place)["selection_score"]
     write_manifest(read_manifest(place) | {"selection_score": None}, place)
     pretrain(small_config, workdir)
-    assert_same_end(workdir, pretrained)
+    assert_same_run(workdir, pretrained)
     assert read_manifest(place)["selection_score"] == before
 
 
-def test_evaluation_takes_the_first_rows_alone(small_config, dataset, tmp_path):
-    config = dataclasses.replace(small_config, num_steps=2, eval_rows=5)
-    few = pretrain(config, tmp_path / "few")
-    all_rows = pretrain(dataclasses.replace(config, eval_rows=0), tmp_path / "all")
+def test_evaluation_takes_the_first_rows_only(small_config, dataset):
+    config = dataclasses.replace(small_config, eval_rows=5, batch_size=4)
+    batches = PretrainingTask(config, dataset).evaluation_batches()
+    rows = [row for batch in batches for row in batch["row"][batch["end"].any(1)]]
     assert len(dataset.validation) > 5
-    assert few["mlm_loss"] != all_rows["mlm_loss"]
+    assert rows == [0, 1, 2, 3, 4]
 
 
 def test_a_longer_run_needs_to_be_asked_for(pretrained, small_config, tmp_path, capsys):
@@ -222,26 +194,12 @@ def test_a_longer_run_needs_to_be_asked_for(pretrained, small_config, tmp_path, 
         pretrain(shorter, workdir, extend=True)
     pretrain(longer, workdir, extend=True)
     assert "num_steps was 10 and is 12" in capsys.readouterr().out
-    assert metrics(workdir)[-1]["step"] == 12
+    assert logged_lines(workdir)[-1]["step"] == 12
     history = json.loads((workdir / "config.json").read_text())["history"]
     fields = [change["field"] for change in history[-1]["changed"]]
     assert history[-1]["step"] == 10
     assert fields == ["num_steps", "optimizer.peak_learning_rate"]
     pretrain(longer, workdir)  # it needs to be asked for once
-
-
-def test_another_number_of_cores_is_said(pretrained, small_config, tmp_path, capsys):
-    workdir = tmp_path / "run"
-    shutil.copytree(pretrained, workdir)
-    shutil.rmtree(workdir / "checkpoints" / "10")
-    path = workdir / "config.json"
-    config = json.loads(path.read_text())
-    assert config["history"][0]["cpu_cores"] == len(os.sched_getaffinity(0))
-    config["history"][0]["cpu_cores"] = 96
-    path.write_text(json.dumps(config))
-    pretrain(small_config, workdir)
-    assert "This run had 96 CPU cores and has" in capsys.readouterr().out
-    assert len(json.loads(path.read_text())["history"]) == 2
 
 
 def test_no_checkpoint_while_updates_are_left_out(small_config, tmp_path, capsys):
@@ -255,7 +213,7 @@ def test_no_checkpoint_while_updates_are_left_out(small_config, tmp_path, capsys
     pretrain(config, tmp_path)
     skipping = {
         line["step"]
-        for line in metrics(tmp_path)
+        for line in logged_lines(tmp_path)
         if line["split"] == "train" and line["skipped_in_a_row"]
     }
     assert skipping - {8}, "the rate must lead to updates that are left out"
@@ -322,16 +280,9 @@ def test_a_failed_save_asks_to_be_tried_again(tmp_path):
 def test_two_runs_do_not_share_a_workdir(pretrained, small_config, tmp_path, capsys):
     workdir = tmp_path / "run"
     shutil.copytree(pretrained, workdir)
-    (tmp_path / "config.py").write_text(
-        "import json\nfrom bert_jax.config import PretrainConfig\n"
-        "from bert_jax.config.serialization import from_dict\n"
-        f"values = {json.dumps(to_dict(small_config))!r}\n"
-        "config = from_dict(PretrainConfig, json.loads(values))\n"
-    )
+    file = write_config(small_config, tmp_path / "config.py")
     with run_lock(epath.Path(workdir)):
-        code = main(
-            ["pretrain", str(tmp_path / "config.py"), "--workdir", str(workdir)]
-        )
+        code = main(["pretrain", str(file), "--workdir", str(workdir)])
         error = capsys.readouterr().err
     assert code == 2 and error.count("\n") == 1
     assert f"in use by process {os.getpid()} on " in error
