@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import orbax.checkpoint as ocp
 from etils import epath
@@ -78,7 +78,7 @@ class Checkpoints:
         self._messages: list[str] = []
         self._manager = self._open()
 
-    def _open(self) -> ocp.CheckpointManager:
+    def _open(self) -> Any:
         # No preservation policy: `_prune` decides by the manifests which steps stay,
         # and Orbax needs no metrics files of its own.
         options = ocp.CheckpointManagerOptions(

@@ -2,13 +2,12 @@
 
 import jax
 from etils import epath
+from jaxtyping import PyTree
 
 from bert_jax.config import RunConfig
 from bert_jax.config.training import parse_step_range
 from bert_jax.distributed.collectives import is_primary
-from bert_jax.tasks.task import DeviceBatch
-from bert_jax.training.state import TrainState
-from bert_jax.training.step import Scalars, TrainStep
+from bert_jax.training.step import TrainStep
 
 PROFILE = "profile"
 
@@ -41,7 +40,7 @@ class Profile:
         if not self._steps:
             return train_step
 
-        def traced(state: TrainState, batch: DeviceBatch) -> tuple[TrainState, Scalars]:
+        def traced(state: PyTree, batch: PyTree) -> tuple[PyTree, PyTree]:
             self._step += 1
             if self._step not in self._steps:
                 return train_step(state, batch)
@@ -55,7 +54,7 @@ class Profile:
 
         return traced
 
-    def _start(self, state: TrainState) -> None:
+    def _start(self, state: PyTree) -> None:
         """Start the trace, once the steps before are done, to exclude them."""
         if not self._running:
             jax.block_until_ready(state)
