@@ -206,7 +206,9 @@ def test_a_packed_dataset_is_not_taken_for_an_unpacked_one(config):
     lines = []
     prepare(config, lines.append)
     assert "already complete" in lines[-1]
-    with pytest.raises(FileExistsError, match="differently: pack=True before, None"):
+    with pytest.raises(
+        FileExistsError, match="started with other options: pack=True before, None"
+    ):
         prepare(dataclasses.replace(config, pack=False))
 
 

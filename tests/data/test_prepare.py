@@ -266,7 +266,9 @@ def test_an_unfinished_output_is_not_continued_otherwise(config, tmp_path):
     with pytest.raises(FileExistsError, match="layout.shard_bytes=10000 before, 9 now"):
         prepare_dataset(config, silent, dataclasses.replace(LAYOUT, shard_bytes=9))
     (tmp_path / "text" / "000.txt").write_text("s1\n\ns2\n")
-    with pytest.raises(FileExistsError, match="differently: other sources"):
+    with pytest.raises(
+        FileExistsError, match="started with other options: other sources"
+    ):
         prepare(config, silent)
 
 

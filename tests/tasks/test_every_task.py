@@ -225,11 +225,11 @@ def test_predictions_in_the_order_of_the_rows(tuned, capsys, monkeypatch):
 def test_the_methods_of_another_task_are_refused(tuned):
     kind, _, workdir = tuned
     bert = bert_jax.load(workdir)
-    with pytest.raises(ValueError, match=f"fine-tuned on {kind.task}, and classify is"):
+    with pytest.raises(ValueError, match=f"fine-tuned on {kind.task}, but classify is"):
         bert.classify(["a"])
     others = [other for other in KINDS if other is not kind]
     for other in others:
-        with pytest.raises(ValueError, match=f"fine-tuned on {kind.task}, and"):
+        with pytest.raises(ValueError, match=f"fine-tuned on {kind.task}, but"):
             other.predict(bert, other.rows()[0])
 
 

@@ -68,7 +68,7 @@ CONFIG_FILES = [
     Case(
         "B2-config-exits-0",
         in_file("import sys; sys.exit(0)"),
-        ("config.py fails: SystemExit: 0", "mend"),
+        ("config.py fails: SystemExit: 0", "correct it"),
     ),
     Case("B2-config-exits", in_file("exit()"), ("config.py fails: SystemExit",)),
     Case(

@@ -251,7 +251,7 @@ INSPECTED: list[tuple[str, Callable[[World], list[str]], tuple[str, ...]]] = [
     (
         "index-outside",
         model(INDEX, values(weight_map={"a": "../x"}), shards=True),
-        ("'../x'", "beside its index"),
+        ("'../x'", "in the directory of its index"),
     ),
     (
         "index-list",
