@@ -1,7 +1,7 @@
 """The one batcher of inference: rows of any length through compiled programs."""
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -15,6 +15,7 @@ from bert_jax.data.examples import TokenizedExamples, build_row, from_rows
 from bert_jax.data.pipeline import Batch
 from bert_jax.model.bert import compute
 from bert_jax.model.inputs import inputs_of_tokenized
+from bert_jax.tasks.finetuning import by_row
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tokenization import Tokenizer
 
@@ -34,13 +35,18 @@ def compiled(config: BertConfig, method: str, **options: Any) -> Program:
 
 
 @functools.cache
-def compiled_fill(config: BertConfig, mask_id: int) -> Program:
-    """Return the program of the probabilities at each row's only mask: [B, V]."""
+def compiled_fill(config: BertConfig, mask_id: int, k: int) -> Program:
+    """Return the program of the k best tokens at each row's only mask.
+
+    It gives their probabilities and their ids, [B, k] each; of equal ones the lower id
+    comes first. The whole vocabulary's scores of many texts would fill the memory.
+    """
 
     def program(params: Params, batch: DeviceBatch) -> PyTree:
         inputs = inputs_of_tokenized(batch)
         position = (inputs.input_ids == mask_id).argmax(axis=1)
-        return compute(config, params, "fill", inputs, position[:, None])[:, 0]
+        filled = compute(config, params, "fill", inputs, position[:, None])[:, 0]
+        return jax.lax.top_k(filled, min(k, filled.shape[1]))
 
     return jax.jit(program)
 
@@ -79,14 +85,11 @@ def compute_rows(
     tokenized: TokenizedExamples,
     config: BertConfig,
     batch_size: int,
-) -> Iterator[tuple[int, PyTree]]:
-    """Yield the index of each row, and what `program` computes for it, as NumPy arrays.
-
-    Rows are batched by length, so they are not yielded in their own order.
-    """
+) -> list[PyTree]:
+    """Return what `program` computes for each row, as NumPy arrays, in their order."""
     longest = config.max_position_embeddings
-    for batch in tokenized_batches(tokenized, batch_size, longest):
-        outputs = jax.device_get(program(params, batch))
-        for i, row in enumerate(batch["row"].tolist()):
-            if row >= 0:  # -1 is padding
-                yield row, jax.tree.map(lambda values, i=i: values[i], outputs)
+    batches = tokenized_batches(tokenized, batch_size, longest)
+    outputs = (
+        (batch["row"], jax.device_get(program(params, batch))) for batch in batches
+    )
+    return by_row(outputs, len(tokenized))

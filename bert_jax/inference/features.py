@@ -12,6 +12,7 @@ from jaxtyping import Float32, Int32
 
 from bert_jax.config import BertConfig
 from bert_jax.config.model import Params
+from bert_jax.data.examples import build_row
 from bert_jax.inference.batching import compiled, compute_rows, rows_of
 from bert_jax.storage.files import name_path_in_errors, require_writable
 from bert_jax.tokenization import Encoding, Tokenizer
@@ -81,17 +82,17 @@ def features(
     segments = [(encoding.ids.tolist(),) for encoding in encodings]
     rows = rows_of(tokenizer, config, segments, what, first)
     program = compiled(config, "features", layers=tuple(layers), combine=combine)
-    vectors = dict(compute_rows(program, params, rows, config, batch_size))
+    vectors = compute_rows(program, params, rows, config, batch_size)
     return [
-        _features(tokenizer, encoding, vectors[i])
-        for i, encoding in enumerate(encodings)
+        _features(tokenizer, encoding, own)
+        for encoding, own in zip(encodings, vectors, strict=True)
     ]
 
 
 def _features(
     tokenizer: Tokenizer, encoding: Encoding, vectors: Float32[np.ndarray, "T _"]
 ) -> Features:
-    ids = [tokenizer.cls_id, *encoding.ids.tolist(), tokenizer.sep_id]
+    ids, _ = build_row(tokenizer, encoding.ids.tolist())
     offsets = np.full((len(ids), 2), -1, np.int32)
     offsets[1:-1] = encoding.offsets
     return Features(tokenizer.tokens(ids), offsets, vectors[: len(ids)])

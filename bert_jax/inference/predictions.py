@@ -46,6 +46,5 @@ def predict_examples(
         return []
     tokenized = task.tokenize(examples, tokenizer)
     program = _compiled(type(task), task.model)
-    outputs = dict(compute_rows(program, params, tokenized, task.model, batch_size))
-    rows = [outputs[row] for row in range(len(tokenized))]
+    rows = compute_rows(program, params, tokenized, task.model, batch_size)
     return task.predict(SplitOutputs(Split(examples, tokenized), rows))

@@ -128,16 +128,12 @@ class Predictor:
                     "exactly one."
                 )
             segments.append((ids,))
-        program = compiled_fill(self.config, mask_id)
-        probabilities = self._compute(program, segments, batch_size)
-        fillings = [self._fillings(values, k) for values in probabilities]
+        program = compiled_fill(self.config, mask_id, k)
+        fillings = [
+            list(zip(self.tokenizer.tokens(ids.tolist()), values.tolist(), strict=True))
+            for values, ids in self._compute(program, segments, batch_size)
+        ]
         return fillings[0] if single else fillings
-
-    def _fillings(
-        self, probabilities: Float[np.ndarray, " V"], k: int
-    ) -> list[Filling]:
-        best = np.argsort(-probabilities, kind="stable")[:k]
-        return [(self.tokenizer.token(int(i)), float(probabilities[i])) for i in best]
 
     @overload
     def next_sentence(self, first: str, second: str, batch_size: int = 32) -> float: ...
@@ -206,10 +202,7 @@ class Predictor:
             limit = self.embedding.max_tokens - 2  # [CLS] and [SEP]
         program = compiled(self.config, "embed", pooling=pooling, normalize=normalize)
         vectors = self._compute(program, [(one[:limit],) for one in ids], batch_size)
-        embedded = np.zeros((len(vectors), self.config.hidden_size), np.float32)
-        for i, vector in enumerate(vectors):
-            embedded[i] = vector
-        return embedded
+        return np.array(vectors, np.float32).reshape(-1, self.config.hidden_size)
 
     def _compute(
         self,
@@ -222,10 +215,7 @@ class Predictor:
         if not segments:
             return []
         rows = rows_of(self.tokenizer, self.config, segments)
-        outputs = dict(
-            compute_rows(program, self.params, rows, self.config, batch_size)
-        )
-        return [outputs[row] for row in range(len(rows))]
+        return compute_rows(program, self.params, rows, self.config, batch_size)
 
     def classify(
         self, texts: Sequence[str | tuple[str, str]], batch_size: int = 32

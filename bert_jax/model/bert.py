@@ -55,14 +55,7 @@ class Bert(nn.Module):
         Args:
             deterministic: if false, apply dropout, which needs the rng "dropout".
         """
-        hidden: Float[Array, "B T D"] = self.encoder(
-            inputs.input_ids,
-            inputs.segment_ids,
-            inputs.attention_mask,
-            deterministic,
-            inputs.pair_ids,
-        )
-        return hidden
+        return self.hidden_states(inputs, deterministic)[-1]
 
     def pretraining_scores(
         self,
@@ -146,13 +139,16 @@ class Bert(nn.Module):
             vectors = vectors / jnp.maximum(norms, _MIN_NORM)
         return vectors
 
-    def hidden_states(self, inputs: Inputs) -> list[Float[Array, "B T D"]]:
+    def hidden_states(
+        self, inputs: Inputs, deterministic: bool = True
+    ) -> list[Float[Array, "B T D"]]:
         """Return the embeddings and the hidden states of every layer: L + 1 arrays."""
         states: list[Float[Array, "B T D"]] = self.encoder.hidden_states(
             inputs.input_ids,
             inputs.segment_ids,
             inputs.attention_mask,
-            pair_ids=inputs.pair_ids,
+            deterministic,
+            inputs.pair_ids,
         )
         return states
 

@@ -53,7 +53,8 @@ def resolve(config: PretrainConfig, dataset: Dataset) -> PretrainConfig:
         section, field = name.split(".")
         part = getattr(config, section)
         given = getattr(part, field)
-        if given not in (None, 0, "", actual):
+        unset = None if section == "masking" else type(actual)()  # else 0 or ""
+        if given not in (unset, actual):
             raise ValueError(
                 f"{name}={given} but {dataset.path} has {actual}; leave it out, or "
                 "prepare the text again."

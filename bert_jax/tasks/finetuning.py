@@ -2,12 +2,12 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import final
 
 import jax
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array, Key, PyTree
 
 from bert_jax.config import BertConfig, FinetuneConfig
 from bert_jax.config.model import Params
@@ -25,7 +25,6 @@ from bert_jax.model.inputs import inputs_of_tokenized
 from bert_jax.tasks.finetuning_task import (
     FinetuningTask,
     Predictions,
-    RowOutputs,
     Split,
     SplitOutputs,
 )
@@ -50,16 +49,19 @@ def head_scores(
     return scores[:, 0].reshape(tokens.shape[:2]) if tokens.ndim == 3 else scores
 
 
-def by_row(batches: Sequence[Batch], num_rows: int) -> list[RowOutputs]:
-    """Return the outputs of each row, in the order of the rows."""
-    outputs: list[RowOutputs] = [{} for _ in range(num_rows)]
-    for batch in batches:
-        values = {name: array for name, array in batch.items() if name != "row"}
-        for i, row in enumerate(batch["row"]):
-            if row >= 0:  # -1 is padding
-                outputs[row] = {name: array[i] for name, array in values.items()}
-    assert all(outputs), "every row has outputs"
-    return outputs
+def by_row(batches: Iterable[tuple[np.ndarray, PyTree]], num_rows: int) -> list[PyTree]:
+    """Return the outputs of each row, in the order of the rows.
+
+    Args:
+        batches: the row numbers of each batch, and its outputs [B, …].
+    """
+    by_number: dict[int, PyTree] = {}
+    for numbers, outputs in batches:
+        for i, number in enumerate(numbers.tolist()):
+            if number >= 0:  # -1 is padding
+                by_number[number] = jax.tree.map(lambda x, i=i: x[i], outputs)
+    assert len(by_number) == num_rows, "every row has outputs"
+    return [by_number[number] for number in range(num_rows)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,7 +157,8 @@ class Finetuning(Task):
         )
 
     def score(self, evaluation: Evaluation) -> dict[str, float]:
-        rows = by_row(evaluation.outputs, len(self.validation.tokenized))
+        outputs = ((batch.pop("row"), batch) for batch in map(dict, evaluation.outputs))
+        rows = by_row(outputs, len(self.validation.tokenized))
         predictions = self.task.predict(SplitOutputs(self.validation, rows))
         scores = self.task.score(Predictions(self.validation.examples, predictions))
         return evaluation.means | scores
