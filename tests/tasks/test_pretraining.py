@@ -208,3 +208,11 @@ def test_a_dry_run_shows_all_pairs_of_a_packed_row(packed, small_config):
     assert f"(second segment: {', '.join(labels)})" in lines[place]
     assert lines[place + 1].split().count("[CLS]") == len(labels)
     assert "batch end: [8, 4] uint16" in lines
+
+
+@pytest.mark.parametrize("field", ["mask_token_id", "vocab_size"])
+def test_a_value_of_zero_is_no_unset_field(field, small_config, dataset):
+    masking = dataclasses.replace(small_config.masking, **{field: 0})
+    config = dataclasses.replace(small_config, masking=masking)
+    with pytest.raises(ValueError, match=f"masking.{field}=0 but .* has"):
+        resolve(config, dataset)
