@@ -13,7 +13,6 @@ from bert_jax.masking.units import (
     MaskedPositions,
     PRNGKey,
     choose_spans,
-    choose_tokens,
     choose_words,
     span_starts,
     word_starts,
@@ -48,6 +47,17 @@ def prediction_counts(sequence_length: int, masking: MaskingConfig) -> list[int]
     ]
 
 
+def choose_tokens(
+    key: PRNGKey, maskable: Bool[Array, "B T"], count: Int[Array, " B"], slots: int
+) -> MaskedPositions:
+    """Choose `count` maskable positions per row; every subset is equally probable."""
+    # The top k of uniform noise are distinct.
+    noise = jnp.where(maskable, jax.random.uniform(key, maskable.shape), -1.0)
+    _, positions = jax.lax.top_k(noise, slots)
+    used = jnp.arange(slots) < jnp.minimum(count, maskable.sum(axis=1))[:, None]
+    return positions, used, jnp.ones_like(used)
+
+
 def choose_positions(
     key: PRNGKey,
     input_ids: Int[Array, "B T"],
@@ -60,6 +70,12 @@ def choose_positions(
 
     Args:
         num_tokens: real tokens of each row, [CLS] and [SEP] included.
+
+    Returns:
+        For each row and slot: the position to predict, distinct within a row, in unused
+        slots too; whether the slot is used, the used ones first; and whether it leads:
+        it samples the kind of its replacement ([MASK], random or kept). A slot that
+        does not lead has the kind of the slot before it.
     """
     length = input_ids.shape[1]
     slots = min(masking.max_predictions, length)
@@ -90,7 +106,7 @@ def replacements(
     """Return what to show instead of each label: [MASK], a random token, or itself.
 
     Args:
-        leads: whether a slot draws one of the three, or repeats the slot before it.
+        leads: as in `choose_positions`.
     """
     assert masking.vocab_size is not None and masking.mask_token_id is not None
     kind_key, token_key = jax.random.split(key)
@@ -132,7 +148,7 @@ def mask_tokens(
     """
     inputs = inputs_of(batch)
     position_key, replacement_key = jax.random.split(key)
-    chosen = choose_positions(
+    positions, used, leads = choose_positions(
         position_key,
         inputs.input_ids,
         maskable_tokens(batch),
@@ -140,9 +156,8 @@ def mask_tokens(
         masking,
         continues_word,
     )
-    positions, used = chosen.positions, chosen.used
     labels = jnp.take_along_axis(inputs.input_ids, positions, axis=1)
-    shown = replacements(replacement_key, labels, chosen.leads, masking)
+    shown = replacements(replacement_key, labels, leads, masking)
     # An unused slot writes back the token that is already at its position.
     row = jnp.arange(labels.shape[0])[:, None]
     input_ids = inputs.input_ids.at[row, positions].set(jnp.where(used, shown, labels))

@@ -1,24 +1,13 @@
-"""Choose the positions to mask: single tokens, whole words, or spans of words."""
+"""Choose whole words, or spans of words, to mask."""
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 from jaxtyping import Array, Bool, Int, Key, UInt32
 
 PRNGKey = Key[Array, ""] | UInt32[Array, "2"]
-
-
-@struct.dataclass
-class MaskedPositions:
-    """The positions of each row to predict, in P slots per row."""
-
-    positions: Int[Array, "B P"]
-    """Token positions, distinct within a row, in the unused slots too."""
-    used: Bool[Array, "B P"]
-    """Whether a slot has a prediction; the used slots come first."""
-    leads: Bool[Array, "B P"]
-    """Whether a slot samples the kind of its replacement ([MASK], random or kept); if
-    not, it has the kind of the slot before it."""
+MaskedPositions = tuple[Int[Array, "B P"], Bool[Array, "B P"], Bool[Array, "B P"]]
+"""For each row and slot: the position to predict, whether the slot is used, and whether
+it leads, as `choose_positions` in `masking/batch.py` describes."""
 
 
 def _shift_right(flags: Bool[Array, "B T"]) -> Bool[Array, "B T"]:
@@ -115,17 +104,6 @@ def select_whole_units(
     return selected
 
 
-def choose_tokens(
-    key: PRNGKey, maskable: Bool[Array, "B T"], count: Int[Array, " B"], slots: int
-) -> MaskedPositions:
-    """Choose `count` maskable positions per row; every subset is equally probable."""
-    # The top k of uniform noise are distinct.
-    noise = jnp.where(maskable, jax.random.uniform(key, maskable.shape), -1.0)
-    _, positions = jax.lax.top_k(noise, slots)
-    used = jnp.arange(slots) < jnp.minimum(count, maskable.sum(axis=1))[:, None]
-    return MaskedPositions(positions, used, leads=jnp.ones_like(used))
-
-
 def choose_words(
     key: PRNGKey,
     maskable: Bool[Array, "B T"],
@@ -154,7 +132,7 @@ def choose_words(
     _, places = jax.lax.top_k(selected.astype(jnp.float32), slots)
     used = jnp.arange(slots) < selected.sum(axis=1)[:, None]
     positions = jnp.take_along_axis(order, places, axis=1)
-    return MaskedPositions(positions, used, leads=jnp.ones_like(used))
+    return positions, used, jnp.ones_like(used)
 
 
 def choose_spans(
@@ -168,4 +146,4 @@ def choose_spans(
     positions = shuffle_units(key, maskable, unit_starts(starts))[:, :slots]
     used = jnp.arange(slots) < jnp.minimum(count, maskable.sum(axis=1))[:, None]
     leads = jnp.take_along_axis(starts, positions, axis=1)
-    return MaskedPositions(positions, used, leads)
+    return positions, used, leads

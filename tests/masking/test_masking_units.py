@@ -49,9 +49,9 @@ def test_a_long_word_is_whole_or_skipped():
         jnp.tile(flags, (4000, 1)) for flags in (MASKABLE, CONTINUES)
     )
     words, count = word_starts(maskable, continues), jnp.full(4000, 3)
-    chosen = choose_words(jax.random.key(0), maskable, words, count, 4)
-    assert (np.asarray(chosen.used) == [True, True, True, False]).all()
-    sets = [set(positions[:3]) for positions in chosen.positions.tolist()]
+    positions, used, _ = choose_words(jax.random.key(0), maskable, words, count, 4)
+    assert (np.asarray(used) == [True, True, True, False]).all()
+    sets = [set(row[:3]) for row in positions.tolist()]
     short = [found for found in sets if found != {2, 3, 4}]
     assert all(found < {1, 5, 7, 8} for found in short)
     # It is taken if it comes first of the five; the standard error is 0.006.
@@ -116,8 +116,8 @@ def test_a_long_span_is_no_likelier_than_a_short_one():
     maskable = jnp.ones((4000, 8), bool)
     starts = jnp.zeros_like(maskable).at[:, :2].set(True)
     count = jnp.ones(4000, int)
-    chosen = choose_spans(jax.random.key(0), maskable, starts, count, 1)
-    assert chosen.used.all()
+    positions, used, _ = choose_spans(jax.random.key(0), maskable, starts, count, 1)
+    assert used.all()
     # Never inside the span of seven; the standard error is 0.008.
-    assert np.bincount(chosen.positions[:, 0])[0] == pytest.approx(2000, abs=140)
-    assert set(chosen.positions[:, 0].tolist()) == {0, 1}
+    assert np.bincount(positions[:, 0])[0] == pytest.approx(2000, abs=140)
+    assert set(positions[:, 0].tolist()) == {0, 1}
