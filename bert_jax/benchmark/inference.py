@@ -15,7 +15,7 @@ from bert_jax.config.model import Params
 from bert_jax.model.bert import compute
 from bert_jax.model.flops import encoding_flops
 from bert_jax.model.inputs import Inputs, inputs_of
-from bert_jax.training.state import num_parameters
+from bert_jax.training.step import num_parameters
 
 TORCH_VARIANTS = ("encoder",)
 

@@ -13,11 +13,11 @@ from bert_jax.benchmark.figures import Figures
 from bert_jax.benchmark.options import TrainOptions
 from bert_jax.benchmark.pytorch import TorchArrays
 from bert_jax.benchmark.synthetic import synthetic_task
-from bert_jax.distributed.mesh import make_mesh, to_global_arrays, tree_shardings
+from bert_jax.distributed.mesh import make_mesh
+from bert_jax.distributed.sharding import to_global_arrays, tree_shardings
 from bert_jax.masking.batch import MaskedBatch, mask_tokens
 from bert_jax.training.optimizer import Optimizer
-from bert_jax.training.state import initial_state, num_parameters
-from bert_jax.training.step import make_train_step
+from bert_jax.training.step import initial_state, make_train_step, num_parameters
 
 TORCH_VARIANTS = ("as_shipped", "masked_head")
 

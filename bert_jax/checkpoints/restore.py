@@ -12,7 +12,7 @@ from etils import epath
 from jaxtyping import PyTree
 
 from bert_jax.config.model import Params
-from bert_jax.distributed.mesh import path_name
+from bert_jax.distributed.sharding import path_name
 from bert_jax.storage.atomic import absolute
 
 

@@ -22,7 +22,7 @@ from bert_jax.formats.sentencepiece_files import (
 )
 from bert_jax.formats.tensor_files import SINGLE
 from bert_jax.formats.tokenizer_export import to_huggingface
-from bert_jax.model.heads import POOLED_HEADS
+from bert_jax.model.classifiers import POOLED_HEADS
 from bert_jax.pretrained import Model, load_pretrained
 from bert_jax.storage.atomic import atomic_directory
 from bert_jax.storage.files import JsonObject, atomic_write, write_json

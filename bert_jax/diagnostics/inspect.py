@@ -16,7 +16,7 @@ from bert_jax.checkpoints.steps import (
 from bert_jax.config import BertConfig
 from bert_jax.config.serialization import differences, to_dict
 from bert_jax.data.records import Dataset, open_dataset
-from bert_jax.distributed.mesh import path_name
+from bert_jax.distributed.sharding import path_name
 from bert_jax.pretrained import as_directory, load_pretrained
 from bert_jax.storage.manifest import MANIFEST, DamagedError, read_manifest
 from bert_jax.storage.runs_file import RUNS, read_runs_file

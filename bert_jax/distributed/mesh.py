@@ -1,51 +1,16 @@
-"""The device mesh, and the table of sharding rules for parameters.
-
-Steps are compiled by `jax.jit` with `NamedSharding` (formerly called pjit).
-"""
+"""The device mesh, and the part of each batch that a host reads."""
 
 import math
-import re
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import jax
 import numpy as np
-from jax.sharding import AxisType, Mesh, NamedSharding
-from jax.sharding import PartitionSpec as P
-from jaxtyping import PyTree
+from jax.sharding import AxisType, Mesh
 
 from bert_jax.config import MeshConfig
 
-KeyPath = tuple[Any, ...]
-"""The path of a leaf in a tree, as `jax.tree_util` gives it."""
 AXES = ("data", "fsdp", "tensor")
-BATCH_AXES = ("data", "fsdp")
 _TYPES = (AxisType.Auto,) * len(AXES)
-BATCH_SPEC = P(BATCH_AXES)
-"""Batch rows are sharded over `data` and `fsdp` and replicated over `tensor`."""
-
-RULES: tuple[tuple[str, P], ...] = (
-    (r"(token|position|segment)/embedding", P(None, "fsdp")),
-    (r"layer_norm/(scale|bias)", P()),
-    (r"attention/(query|key|value)/kernel", P("fsdp", "tensor")),
-    (r"attention/(query|key|value)/bias", P("tensor")),
-    (r"attention/output/kernel", P("tensor", "fsdp")),
-    (r"attention/output/bias", P()),
-    (r"feed_forward/in/kernel", P("fsdp", "tensor")),
-    (r"feed_forward/in/bias", P("tensor")),
-    (r"feed_forward/out/kernel", P("tensor", "fsdp")),
-    (r"feed_forward/out/bias", P()),
-    (r"(pooler|masked_lm|next_sentence|classifier)/dense/kernel", P("fsdp")),
-    (r"(pooler|masked_lm|next_sentence|classifier)/dense/bias", P()),
-    (r"masked_lm/bias", P()),
-)
-"""Pattern of the end of a parameter's path → its PartitionSpec; the first match counts.
-
-Heads and feed-forward width are sharded over `tensor` (Shoeybi et al. 2019, §3): the
-output projection of each sublayer is followed by an all-reduce over it. The other axis
-of every large array is sharded over `fsdp`, and gathered where it is used. The
-vocabulary axis is never sharded: 30522 is a multiple of neither 4 nor 8.
-"""
 
 
 def make_mesh(
@@ -133,72 +98,3 @@ def host_shard(mesh: Mesh, process: int) -> tuple[int, int]:
             "devices of a host; it must divide their number, or be a multiple of it."
         )
     return shards.index(tuple(groups[process])), len(shards)
-
-
-def path_name(path: KeyPath) -> str:
-    """The path of a leaf in a tree as `a/b/c`."""
-    return jax.tree_util.keystr(path, simple=True, separator="/")
-
-
-def partition_of(path: str) -> P:
-    """The PartitionSpec of the parameter at `path`, by the first rule that matches.
-
-    The paths of the optimizer's moments end in their parameter's path, so they are
-    sharded like it.
-
-    Raises:
-        ValueError: no rule matches.
-    """
-    for pattern, partition in RULES:
-        if re.search(f"(^|/){pattern}$", path):
-            return partition
-    raise ValueError(
-        f"No sharding rule matches the parameter {path}; add one to RULES."
-    )
-
-
-def tree_shardings(mesh: Mesh, tree: PyTree) -> PyTree:
-    """A NamedSharding for each leaf, by `RULES`; scalars and keys are replicated."""
-
-    def sharding(path: KeyPath, leaf: Any) -> NamedSharding:
-        replicated = leaf.ndim == 0 or path_name(path) == "key"
-        return NamedSharding(mesh, P() if replicated else partition_of(path_name(path)))
-
-    return jax.tree_util.tree_map_with_path(sharding, tree)
-
-
-def batch_shards(mesh: Mesh) -> int:
-    """The number of shards of a batch: of devices, or of `tensor` groups of them."""
-    return mesh.shape["data"] * mesh.shape["fsdp"]
-
-
-def shard_map_over_batch(
-    function: Callable[..., PyTree], mesh: Mesh, in_specs: PyTree, out_specs: PyTree
-) -> Callable[..., PyTree]:
-    """`jax.shard_map` of `function` over the batch axes: each shard on its own rows.
-
-    `function` calls the collectives over `data` and `fsdp` itself; the compiler adds
-    those over `tensor`.
-    """
-    return jax.shard_map(
-        function,
-        mesh=mesh,
-        in_specs=in_specs,
-        out_specs=out_specs,
-        axis_names=set(BATCH_AXES),
-        check_vma=False,
-    )
-
-
-def batch_sharding(mesh: Mesh) -> NamedSharding:
-    """The sharding of batch arrays; see `BATCH_SPEC`."""
-    return NamedSharding(mesh, BATCH_SPEC)
-
-
-def to_global_arrays(batch: dict[str, np.ndarray], mesh: Mesh) -> dict[str, jax.Array]:
-    """Make global arrays, sharded over all hosts, from this host's rows of a batch."""
-    sharding = batch_sharding(mesh)
-    return {
-        name: jax.make_array_from_process_local_data(sharding, values)
-        for name, values in batch.items()
-    }

@@ -7,11 +7,11 @@ import numpy as np
 
 from bert_jax.config import PretrainConfig
 from bert_jax.data.records import Dataset
-from bert_jax.distributed.mesh import path_name
+from bert_jax.distributed.sharding import path_name
 from bert_jax.tasks.pretraining import PretrainingBatch
 from bert_jax.tasks.task import Task
 from bert_jax.tokenization import Tokenizer
-from bert_jax.training.state import num_parameters, split_seed, split_step_key
+from bert_jax.training.step import num_parameters, split_seed, split_step_key
 
 _NUM_ROWS_SHOWN = 2
 

@@ -18,11 +18,11 @@ from jaxtyping import PyTree
 
 from bert_jax.config import RunConfig
 from bert_jax.data.pipeline import Batch
-from bert_jax.distributed.mesh import batch_sharding, make_mesh, tree_shardings
+from bert_jax.distributed.mesh import make_mesh
+from bert_jax.distributed.sharding import batch_sharding, tree_shardings
 from bert_jax.tasks.task import Task
 from bert_jax.training.optimizer import Optimizer
-from bert_jax.training.state import initial_state, with_shardings
-from bert_jax.training.step import make_train_step
+from bert_jax.training.step import initial_state, make_train_step, with_shardings
 
 GIB = 1 << 30
 _UNOPTIMIZED = {

@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from bert_jax.config import BertConfig
-from bert_jax.model.heads import POOLED_HEADS, num_outputs
+from bert_jax.model.classifiers import POOLED_HEADS, num_outputs
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,10 +15,9 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 
 from bert_jax.config import BertConfig
 from bert_jax.config.model import Params
+from bert_jax.model.classifiers import CLASSIFIERS, POOLED_HEADS
 from bert_jax.model.encoder import Encoder
 from bert_jax.model.heads import (
-    CLASSIFIERS,
-    POOLED_HEADS,
     MaskedLM,
     NextSentence,
     Pooler,

@@ -1,4 +1,7 @@
-"""The BERT encoder (Devlin et al. 2018, §3): embeddings, then post-LN layers."""
+"""The BERT encoder: embeddings, then post-LN layers of self-attention and feed-forward.
+
+Devlin et al. 2018, §3; Vaswani et al. 2017, §3.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +9,7 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, Float, Int
 
 from bert_jax.config import BertConfig
-from bert_jax.model.attention import SelfAttention, visible_keys
+from bert_jax.model.fused_attention import fused_attention
 from bert_jax.model.layers import Dropout, LayerNorm, activation, dense, kernel_init
 
 
@@ -50,6 +53,72 @@ class Embeddings(nn.Module):
         )
         hidden = self.dropout(self.layer_norm(total), deterministic)
         return hidden.astype(self.config.dtype)
+
+
+def attention_probabilities(
+    query: Float[Array, "B T N H"],
+    key: Float[Array, "B S N H"],
+    visible: Bool[Array, "B #T S"],
+) -> Float[Array, "B N T S"]:
+    """Return the attention probabilities of each token over the keys, in float32.
+
+    Hidden keys get the lowest finite score and not minus infinity, so that a row
+    without any visible key attends evenly instead of giving NaN.
+    """
+    scores = jnp.einsum(
+        "BTNH,BSNH->BNTS", query, key, preferred_element_type=jnp.float32
+    )
+    scores = scores / jnp.sqrt(query.shape[-1]).astype(jnp.float32)
+    lowest = jnp.finfo(jnp.float32).min
+    return jax.nn.softmax(jnp.where(visible[:, None], scores, lowest), axis=-1)
+
+
+def visible_keys(
+    attention_mask: Bool[Array, "B S"],
+    causal: bool,
+    pair_ids: Int[Array, "B S"] | None = None,
+) -> Bool[Array, "B #T S"]:
+    """Return which keys each token may attend to: real ones; if causal, no later ones.
+
+    With `pair_ids`, the index of each token's pair, only keys of its own pair.
+    """
+    visible = attention_mask[:, None, :]
+    if pair_ids is not None:
+        visible = visible & (pair_ids[:, :, None] == pair_ids[:, None, :])
+    if causal:
+        length = attention_mask.shape[1]
+        visible = visible & jnp.tril(jnp.ones((length, length), bool))
+    return visible
+
+
+class SelfAttention(nn.Module):
+    """Self-attention with dropout, residual connection and LayerNorm."""
+
+    config: BertConfig
+
+    @nn.compact
+    def __call__(
+        self,
+        hidden: Float[Array, "B T D"],
+        visible: Bool[Array, "B #T T"],
+        deterministic: bool,
+    ) -> Float[Array, "B T D"]:
+        c = self.config
+        split = (*hidden.shape[:2], c.num_attention_heads, -1)
+        query, key, value = (
+            dense(c.hidden_size, c, name)(hidden).reshape(split)
+            for name in ("query", "key", "value")
+        )
+        if c.fused_attention:
+            mixed = fused_attention(query, key, value, visible)
+        else:
+            probabilities = Dropout(c.attention_probs_dropout_prob)(
+                attention_probabilities(query, key, visible), deterministic
+            ).astype(value.dtype)
+            mixed = jnp.einsum("BNTS,BSNH->BTNH", probabilities, value)
+        output = dense(c.hidden_size, c, "output")(mixed.reshape(hidden.shape))
+        output = Dropout(c.hidden_dropout_prob)(output, deterministic)
+        return LayerNorm(c, name="layer_norm")(hidden + output).astype(c.dtype)
 
 
 class FeedForward(nn.Module):

@@ -11,7 +11,7 @@ from bert_jax.checkpoints.restore import read_params, require_same_shapes
 from bert_jax.config import PretrainConfig, RunConfig
 from bert_jax.config.model import Params
 from bert_jax.data.records import Dataset
-from bert_jax.distributed.mesh import path_name
+from bert_jax.distributed.sharding import path_name
 from bert_jax.pretrained import Model, load_pretrained, resolve_path
 from bert_jax.storage.manifest import read_manifest
 from bert_jax.tokenization import Tokenizer

@@ -9,7 +9,7 @@ from jax.sharding import Mesh
 
 from bert_jax.config.model import Params
 from bert_jax.data.pipeline import Batch
-from bert_jax.distributed.mesh import to_global_arrays
+from bert_jax.distributed.sharding import to_global_arrays
 from bert_jax.tasks.task import DeviceBatch, Evaluation, Sums, Task
 from bert_jax.training.faults import StopRequested
 from bert_jax.training.step import EvalStep

@@ -17,7 +17,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Key, PyTree
 
 from bert_jax.config.model import Params
-from bert_jax.distributed.mesh import (
+from bert_jax.distributed.sharding import (
     BATCH_AXES,
     BATCH_SPEC,
     batch_shards,
@@ -89,7 +89,7 @@ def make_gradient(
 
     Args:
         freeze: stops the gradient of frozen parameters.
-        partitions: of each parameter, by the table of `distributed/mesh.py`.
+        partitions: of each parameter, by the table of `distributed/sharding.py`.
         microbatches: the number of parts in which each device processes its rows; each
             part on each device has dropout of its own.
     """

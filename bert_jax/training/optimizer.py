@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from bert_jax.config import OptimizerConfig, RunConfig
 from bert_jax.config.model import Params
-from bert_jax.distributed.mesh import KeyPath
+from bert_jax.distributed.sharding import KeyPath
 
 
 def learning_rate(config: OptimizerConfig, num_steps: int) -> optax.Schedule:

@@ -14,11 +14,11 @@ from bert_jax.checkpoints.manager import Checkpoints
 from bert_jax.checkpoints.restore import restore_step
 from bert_jax.config import RunConfig
 from bert_jax.config.model import Params
-from bert_jax.distributed.mesh import KeyPath, path_name, tree_shardings
+from bert_jax.distributed.sharding import KeyPath, path_name, tree_shardings
 from bert_jax.tasks.task import Task
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.resume import Resume
-from bert_jax.training.state import TrainState, initial_state, with_shardings
+from bert_jax.training.step import TrainState, initial_state, with_shardings
 
 InitSource: TypeAlias = epath.Path | Params
 """Where a new run takes its initial values from.

@@ -16,12 +16,12 @@ from bert_jax.cli.main import main
 from bert_jax.config import BertConfig
 from bert_jax.convert.extend import extend
 from bert_jax.convert.receipts import write_imported
-from bert_jax.distributed.mesh import path_name
+from bert_jax.distributed.sharding import path_name
 from bert_jax.formats.huggingface import read_huggingface
 from bert_jax.formats.imported import Imported
 from bert_jax.formats.names import names_of, shape_of
 from bert_jax.model.bert import compute, head_outputs, init_params
-from bert_jax.model.heads import CLASSIFIERS
+from bert_jax.model.classifiers import CLASSIFIERS
 from bert_jax.model.inputs import Inputs
 from bert_jax.storage.manifest import sha256_of
 

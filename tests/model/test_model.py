@@ -13,14 +13,10 @@ import pytest
 from scipy.special import erf
 
 from bert_jax.config import BertConfig
-from bert_jax.distributed.mesh import path_name
-from bert_jax.model.attention import (
-    attention_probabilities,
-    fused_attention,
-    visible_keys,
-)
+from bert_jax.distributed.sharding import path_name
 from bert_jax.model.bert import compute, init_params
-from bert_jax.model.encoder import Encoder
+from bert_jax.model.encoder import Encoder, attention_probabilities, visible_keys
+from bert_jax.model.fused_attention import fused_attention
 from bert_jax.model.heads import gather_positions
 from bert_jax.model.inputs import Inputs
 from bert_jax.model.layers import activation

@@ -14,9 +14,8 @@ from bert_jax.data.pairs import PairSpans
 from bert_jax.data.records import columns
 from bert_jax.data.shards import row_dtype
 from bert_jax.masking.batch import MaskedBatch, mask_tokens
-from bert_jax.model.attention import visible_keys
 from bert_jax.model.bert import init_params
-from bert_jax.model.encoder import Encoder, positions_in_pairs
+from bert_jax.model.encoder import Encoder, positions_in_pairs, visible_keys
 from bert_jax.model.inputs import Inputs, inputs_of
 from bert_jax.tasks.pretraining import (
     PretrainingBatch,

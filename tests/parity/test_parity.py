@@ -18,7 +18,8 @@ from bert_jax.config import (
     OptimizerConfig,
     PretrainConfig,
 )
-from bert_jax.distributed.mesh import make_mesh, path_name, tree_shardings
+from bert_jax.distributed.mesh import make_mesh
+from bert_jax.distributed.sharding import path_name, tree_shardings
 from bert_jax.masking.batch import MaskedBatch
 from bert_jax.model.bert import compute, init_params
 from bert_jax.model.encoder import Encoder
@@ -31,8 +32,7 @@ from bert_jax.tasks.pretraining import (
 )
 from bert_jax.tasks.task import Task
 from bert_jax.training.optimizer import Optimizer
-from bert_jax.training.state import initial_state, num_parameters
-from bert_jax.training.step import make_train_step
+from bert_jax.training.step import initial_state, make_train_step, num_parameters
 
 PARITY = Path(__file__).parent
 

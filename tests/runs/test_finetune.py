@@ -26,7 +26,7 @@ from bert_jax.config import (
     FinetuneConfig,
     OptimizerConfig,
 )
-from bert_jax.distributed.mesh import path_name
+from bert_jax.distributed.sharding import path_name
 from bert_jax.inference.evaluation import evaluate
 from bert_jax.runs.finetuning import finetune
 from bert_jax.storage.manifest import read_manifest, write_manifest

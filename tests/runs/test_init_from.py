@@ -23,13 +23,13 @@ from bert_jax.config import (
 from bert_jax.convert.receipts import write_imported
 from bert_jax.data.prepare import prepare
 from bert_jax.data.records import Dataset
-from bert_jax.distributed.mesh import path_name
+from bert_jax.distributed.sharding import path_name
 from bert_jax.formats.huggingface import read_huggingface
 from bert_jax.formats.imported import Imported
 from bert_jax.model.bert import init_params
 from bert_jax.runs.init_from import open_source
 from bert_jax.runs.pretraining import dry_run, pretrain
-from bert_jax.training.state import split_seed
+from bert_jax.training.step import split_seed
 
 Params = dict[str, Any]
 

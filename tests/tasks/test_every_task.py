@@ -20,14 +20,14 @@ import bert_jax
 from bert_jax.cli.finetuning import default_config
 from bert_jax.cli.main import main
 from bert_jax.config import ExamplesConfig, FinetuneConfig, MeshConfig
-from bert_jax.distributed.mesh import make_mesh, tree_shardings
+from bert_jax.distributed.mesh import make_mesh
+from bert_jax.distributed.sharding import tree_shardings
 from bert_jax.model.bert import init_params
 from bert_jax.runs.finetuning_setup import prepare_finetuning
 from bert_jax.tasks.finetuning import Finetuning
 from bert_jax.training.evaluation import evaluate
 from bert_jax.training.optimizer import Optimizer
-from bert_jax.training.state import TrainState, initial_state
-from bert_jax.training.step import make_eval_step
+from bert_jax.training.step import TrainState, initial_state, make_eval_step
 
 NUMBER = 24
 

@@ -12,7 +12,8 @@ import pytest
 from small_world import OBJECTS, SUBJECTS, VERBS, VOCAB_SIZE
 
 from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig, MeshConfig
-from bert_jax.distributed.mesh import make_mesh, tree_shardings
+from bert_jax.distributed.mesh import make_mesh
+from bert_jax.distributed.sharding import tree_shardings
 from bert_jax.model.bert import init_params
 from bert_jax.tasks.finetuning import Finetuning
 from bert_jax.tasks.finetuning_task import FinetuningTask, Split
@@ -21,8 +22,7 @@ from bert_jax.tasks.texts import TextExample
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.evaluation import evaluate
 from bert_jax.training.optimizer import Optimizer
-from bert_jax.training.state import TrainState, initial_state
-from bert_jax.training.step import make_eval_step
+from bert_jax.training.step import TrainState, initial_state, make_eval_step
 
 TRAIN, VALIDATION = 40, 23
 LABELS = tuple(sorted(SUBJECTS[:3]))

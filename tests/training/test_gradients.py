@@ -17,12 +17,17 @@ from bert_jax.config import (
     PretrainConfig,
 )
 from bert_jax.data.records import Dataset
-from bert_jax.distributed.mesh import make_mesh, to_global_arrays, tree_shardings
+from bert_jax.distributed.mesh import make_mesh
+from bert_jax.distributed.sharding import to_global_arrays, tree_shardings
 from bert_jax.runs.pretraining import resolve
 from bert_jax.tasks.pretraining import PretrainingTask
 from bert_jax.training.optimizer import Optimizer
-from bert_jax.training.state import initial_state, num_parameters
-from bert_jax.training.step import make_eval_step, make_train_step
+from bert_jax.training.step import (
+    initial_state,
+    make_eval_step,
+    make_train_step,
+    num_parameters,
+)
 
 MESHES = [
     (2, 2, 2),

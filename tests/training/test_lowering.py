@@ -10,10 +10,10 @@ import pytest
 from bert_jax.benchmark.command import parse
 from bert_jax.benchmark.synthetic import synthetic_task
 from bert_jax.config import MeshConfig, OptimizerConfig
-from bert_jax.distributed.mesh import batch_sharding, make_mesh, tree_shardings
+from bert_jax.distributed.mesh import make_mesh
+from bert_jax.distributed.sharding import batch_sharding, tree_shardings
 from bert_jax.training.optimizer import Optimizer
-from bert_jax.training.state import initial_state, with_shardings
-from bert_jax.training.step import make_train_step
+from bert_jax.training.step import initial_state, make_train_step, with_shardings
 
 PLATFORMS = ("tpu", "cuda")
 

@@ -11,7 +11,7 @@ import optax
 import pytest
 
 from bert_jax.config import BertConfig, OptimizerConfig
-from bert_jax.distributed.mesh import path_name
+from bert_jax.distributed.sharding import path_name
 from bert_jax.model.bert import init_params
 from bert_jax.training.optimizer import (
     Optimizer,

@@ -10,19 +10,19 @@ import pytest
 
 from bert_jax.config import BertConfig, OptimizerConfig, PretrainConfig
 from bert_jax.data.records import Dataset
-from bert_jax.distributed.mesh import (
-    make_mesh,
-    path_name,
-    to_global_arrays,
-    tree_shardings,
-)
+from bert_jax.distributed.mesh import make_mesh
+from bert_jax.distributed.sharding import path_name, to_global_arrays, tree_shardings
 from bert_jax.runs.pretraining import resolve
 from bert_jax.tasks.pretraining import PretrainingTask
 from bert_jax.tasks.task import Task
 from bert_jax.training.faults import DivergedRun, check_finite
 from bert_jax.training.optimizer import Optimizer, decayed, learning_rate
-from bert_jax.training.state import initial_state
-from bert_jax.training.step import check_objective, make_train_step, means
+from bert_jax.training.step import (
+    check_objective,
+    initial_state,
+    make_train_step,
+    means,
+)
 
 
 @pytest.fixture(scope="module")

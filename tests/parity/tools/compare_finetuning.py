@@ -34,7 +34,8 @@ from bert_jax.config import ExamplesConfig, FinetuneConfig, OptimizerConfig
 from bert_jax.data.examples import TokenizedExamples
 from bert_jax.data.pipeline import Batch
 from bert_jax.distributed import environment as backend
-from bert_jax.distributed.mesh import make_mesh, tree_shardings
+from bert_jax.distributed.mesh import make_mesh
+from bert_jax.distributed.sharding import tree_shardings
 from bert_jax.runs.finetuning import finetune
 from bert_jax.runs.finetuning_setup import FinetuningSetup, prepare_finetuning
 from bert_jax.tasks.finetuning import Finetuning
@@ -43,8 +44,7 @@ from bert_jax.tasks.task import Evaluation
 from bert_jax.training.loop import Clock, device_batches
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.start import replace_params
-from bert_jax.training.state import initial_state
-from bert_jax.training.step import make_train_step
+from bert_jax.training.step import initial_state, make_train_step
 
 CLASSES = {
     "sequence_classification": transformers.AutoModelForSequenceClassification,
