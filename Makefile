@@ -3,20 +3,26 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+DEFAULT := not slow and not gpu and not reliability
+# Two public settings: small programs that run a few times need not be fast.
+FAST_COMPILE = JAX_DISABLE_MOST_OPTIMIZATIONS=1 \
+	XLA_FLAGS="$$($(BIN)/python tests/fast_compile.py)"
 
 .PHONY: demo test reliability check clean
 
 demo: $(READY)
 	$(BIN)/bert-jax demo
 
+# First what must be compiled as users compile it, then the rest.
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist worksteal \
-		-m "not slow and not gpu and not reliability"
+	$(PYTEST) -m "precise and $(DEFAULT)"
+	$(FAST_COMPILE) $(PYTEST) -m "not precise and $(DEFAULT)"
 
 # The whole counts of tests/reliability: under an hour on two cores. All processes share the
 # one directory of compiled programs that tests/conftest.py makes.
 reliability: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m reliability
+	$(FAST_COMPILE) $(PYTEST) -m reliability
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -1,11 +1,12 @@
 """Fixtures that many tests share: text, a tokenizer, a dataset and a small run."""
 
-import contextlib
 import os
 import tempfile
 
 # Before JAX starts: tests of several devices run in the same processes as the rest.
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
+EIGHT_DEVICES = "--xla_force_host_platform_device_count=8"
+if EIGHT_DEVICES not in (_flags := os.environ.get("XLA_FLAGS", "")):
+    os.environ["XLA_FLAGS"] = f"{_flags} {EIGHT_DEVICES}".strip()
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # Many tests compile the same small programs, and some do so in processes of their own.
 # The processes of pytest-xdist find the directory that the first one made.
@@ -52,34 +53,6 @@ hypothesis.settings.register_profile("shared", deadline=None)
 hypothesis.settings.load_profile("shared")
 
 SEQUENCE_LENGTH = 32
-NO_OPTIMIZATION = "jax_disable_most_optimizations"
-FULLY_OPTIMIZED = ("test_golden", "test_gpu", "test_parity")
-"""Modules whose programs are compiled as users have them."""
-
-
-@contextlib.contextmanager
-def optimization(full: bool) -> Iterator[None]:
-    """Compile with XLA's optimizations or without, here and in child processes."""
-    before = os.environ.get(NO_OPTIMIZATION.upper(), "0")
-    os.environ[NO_OPTIMIZATION.upper()] = str(int(not full))
-    jax.config.update(NO_OPTIMIZATION, not full)
-    yield
-    os.environ[NO_OPTIMIZATION.upper()] = before
-    jax.config.update(NO_OPTIMIZATION, before == "1")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compilation(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Elsewhere the code of tiny models need not be fast: a quarter of the time."""
-    with optimization(request.module.__name__.split(".")[-1] in FULLY_OPTIMIZED):
-        yield
-
-
-@pytest.fixture
-def full_optimization() -> Iterator[None]:
-    """For a test, in another module, in which rounding adds up over many steps."""
-    with optimization(True):
-        yield
 
 
 @pytest.fixture
@@ -165,13 +138,12 @@ def small_config(dataset: Dataset) -> PretrainConfig:
 def pretrained(
     small_config: PretrainConfig, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """The workdir of a small run that was never stopped, compiled without optimization.
+    """The workdir of a small run that was never stopped.
 
     It is a model to load or fine-tune, and what an interrupted run must end as.
     """
     workdir = tmp_path_factory.mktemp("pretrained") / "run"
-    with optimization(False):
-        pretrain(small_config, workdir)
+    pretrain(small_config, workdir)
     return workdir
 
 
@@ -180,7 +152,6 @@ def encoder_checkpoint(
     tokenizer_directory: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """A checkpoint to fine-tune from: an encoder and pooler as seed 7 draws them."""
-    import jax
     import numpy as np
     from etils import epath
 

@@ -35,6 +35,12 @@ config = from_dict({kind}, json.loads({text!r}))
 """
 
 
+def flags_for_one_device() -> str:
+    """XLA_FLAGS of these tests for a child process: without their eight devices."""
+    flags = os.environ["XLA_FLAGS"].split()
+    return " ".join(flag for flag in flags if "device_count" not in flag)
+
+
 def write_config(config: RunConfig, path: Path) -> Path:
     """Write a configuration file that binds `config`."""
     kind, text = type(config).__name__, json.dumps(to_dict(config))

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from run_helpers import flags_for_one_device
+
 PROGRAM = """
 import os, sys
 import jax, jax.numpy as jnp, numpy as np
@@ -37,7 +39,7 @@ def run_two(workdirs: list[Path]) -> list[tuple[str, str]]:
         "BERT_JAX_COORDINATOR": f"127.0.0.1:{port}",
         "BERT_JAX_NUM_PROCESSES": "2",
         "JAX_NUM_CPU_DEVICES": "1",
-        "XLA_FLAGS": "",
+        "XLA_FLAGS": flags_for_one_device(),
     }
     children = [
         subprocess.Popen(

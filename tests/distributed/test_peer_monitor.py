@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from run_helpers import flags_for_one_device
 
 from bert_jax.distributed import startup as distributed
 
@@ -34,7 +35,7 @@ def environment(port: int, process: int, number: int = 2) -> dict[str, str]:
         "BERT_JAX_NUM_PROCESSES": str(number),
         "BERT_JAX_PROCESS_ID": str(process),
         "JAX_NUM_CPU_DEVICES": "1",
-        "XLA_FLAGS": "",
+        "XLA_FLAGS": flags_for_one_device(),
     }
 
 

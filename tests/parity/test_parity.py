@@ -34,6 +34,7 @@ from bert_jax.tasks.task import Task
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.step import initial_state, make_train_step, num_parameters
 
+pytestmark = pytest.mark.precise
 PARITY = Path(__file__).parent
 
 

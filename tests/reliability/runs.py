@@ -10,23 +10,24 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
+from run_helpers import flags_for_one_device
+
 from bert_jax.config import OptimizerConfig, PretrainConfig
 
 REPOSITORY = Path(__file__).parents[2]
 NO_TENSORFLOW = Path(__file__).with_name("without_tensorflow")
-AS_USERS_HAVE_THEM = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "0"}
+AS_USERS_HAVE_THEM = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "0", "XLA_FLAGS": ""}
 
 
 def environment(**changes: str) -> dict[str, str]:
     """Of a process: one CPU device, and no TensorFlow.
 
-    Programs are compiled in haste, unless `changes` has AS_USERS_HAVE_THEM.
+    Programs are compiled as in this process, unless `changes` has AS_USERS_HAVE_THEM.
     """
-    ours = {"XLA_FLAGS", "BERT_JAX_COORDINATOR"}
-    kept = {name: value for name, value in os.environ.items() if name not in ours}
+    kept = {k: v for k, v in os.environ.items() if k != "BERT_JAX_COORDINATOR"}
     paths = [str(NO_TENSORFLOW), str(REPOSITORY), os.environ.get("PYTHONPATH", "")]
     told = {
-        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+        "XLA_FLAGS": flags_for_one_device(),
         "JAX_PLATFORMS": "cpu",
         "JAX_NUM_CPU_DEVICES": "1",
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),

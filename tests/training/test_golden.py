@@ -13,6 +13,8 @@ from bert_jax.checkpoints.restore import read_params
 from bert_jax.config import PretrainConfig
 from bert_jax.runs.pretraining import pretrain
 
+pytestmark = pytest.mark.precise
+
 # After ten steps; a change of it means that the same seed and data now train something
 # else: say why in the commit that changes it.
 GOLDEN_LOSS = 4.966530
