@@ -112,6 +112,160 @@ def device_batches(
             yield arrays
 
 
+class _Run:
+    """The state of a run, what it has open, and its steps."""
+
+    def __init__(
+        self,
+        task: Task,
+        config: RunConfig,
+        mesh: Mesh,
+        workdir: epath.Path,
+        checkpoints: Checkpoints,
+        source: InitSource | None,
+        resume: Resume | None,
+        stack: ExitStack,
+    ) -> None:
+        """Start or restore the run; `stack` closes in reverse order what is opened."""
+        self._task, self._config, self._mesh = task, config, mesh
+        self._checkpoints = checkpoints
+        optimizer = Optimizer.of(config)
+        self._state, shardings = starting_state(
+            task, optimizer, config, mesh, checkpoints, source, resume
+        )
+        self._step = self._first_step = int(self._state.step)
+        assert self._step >= getattr(getattr(config, "data", None), "first_step", 0)
+        self._saved_step = resume.step if resume else None
+        self._report = _open_report(config, workdir, self._step)
+        stack.enter_context(self._report)
+        for problem in resume.problems if resume else ():
+            self._report.say(f"Skipped a newer checkpoint: {problem}")
+        if self._step:
+            self._report.say(f"Resuming from the checkpoint at step {self._step}.")
+        profile = stack.enter_context(Profile(config, workdir, self._step))
+        self._train_step = profile.wrap(
+            make_train_step(task, optimizer, config.microbatches, mesh, shardings)
+        )
+        self._eval_step = make_eval_step(task, mesh, shardings)
+        self._signals = stack.enter_context(StopSignals())
+        self._watchdog = stack.enter_context(Watchdog(config.hang_timeout_minutes))
+        self._async_max = AsyncMax()
+        _, num_shards = host_shard(mesh, jax.process_index())
+        self._clock = Clock(mesh.size, num_shards)
+
+    def has_trained(self) -> bool:
+        """Whether the first step has ended."""
+        return self._step > self._first_step
+
+    def train(self, resume: Resume | None) -> dict[str, float]:
+        """Train up to the last step, and return the scores after it."""
+        task, num_steps = self._task, self._config.num_steps
+        scores = None
+        try:
+            if self._step < num_steps:
+                check_objective(task, self._state.params, task.batch(self._step))
+            if resume and self._is_due(self._config.eval_every):
+                # A run that was stopped after a save may not have evaluated it.
+                scores = broadcast_from_primary(self._report.scores(self._step))
+                scores = scores or self._validate()
+            self._clock.restart()
+            steps = (self._step, num_steps)
+            for batch in device_batches(task, *steps, self._mesh, self._clock):
+                self._train_on(batch)
+                # Poll only once per step: a signal that arrived between two polls
+                # would stop the run without a checkpoint.
+                request = self._async_max.all_reduce(
+                    self._signals.received or RETRY_SAVE * self._checkpoints.retry_due
+                )
+                if request or self._is_due(self._config.checkpoint_every):
+                    self._save()
+                if request > RETRY_SAVE and self._step < num_steps:
+                    raise StopRequested(request)
+                if self._is_due(self._config.eval_every):
+                    scores = self._validate()
+            # The last save must have succeeded.
+            if not self._checkpoints.wait():
+                self._save(must_succeed=True)
+        except StopRequested as stop:
+            # A step without a complete checkpoint is saved now.
+            if self._saved_step != self._step or not self._checkpoints.wait():
+                self._save(must_succeed=True)
+            saved = self._saved_step == self._step
+            raise InterruptedRun(stop.signal_number, self._step, saved) from None
+        if scores is None:
+            self._report.say("There are no validation rows to evaluate on.")
+        return scores or {}
+
+    def _is_due(self, every: int) -> bool:
+        return self._step == self._config.num_steps or self._step % every == 0
+
+    def _train_on(self, batch: dict[str, jax.Array]) -> None:
+        """Do a step, and log it if that is due."""
+        self._state, scalars = self._train_step(self._state, batch)
+        if not self.has_trained():
+            # Compilation takes most of the first step: do not measure it.
+            jax.block_until_ready(scalars)
+            self._clock.restart()
+        self._watchdog.beat()
+        if self._config.log_examples:
+            rows = self._task.row_numbers(self._step)
+            self._report.write_examples(self._step + 1, rows)
+        self._step += 1
+        if self._is_due(self._config.log_every):
+            values = {k: float(v) for k, v in jax.device_get(scalars).items()}
+            check_finite(values["skipped_in_a_row"], self._step)
+            self._report.write(self._step, "train", values | self._clock.rates())
+            self._clock.restart()
+
+    def _validate(self) -> dict[str, float] | None:
+        """Evaluate; write the scores, and record the checkpoint's score."""
+        scores = evaluate(
+            self._task,
+            self._eval_step,
+            self._state.params,
+            self._mesh,
+            self._stop_signal,
+        )
+        if scores is not None:
+            self._report.write(self._step, "validation", scores)
+            score = self._task.selection_score(scores)
+            self._checkpoints.record_score(self._step, score)
+        self._clock.restart()
+        return scores
+
+    def _stop_signal(self) -> int:
+        """Return a stop signal that any process received, or 0; a collective."""
+        self._watchdog.beat()
+        number = self._async_max.all_reduce(self._signals.received or 0)
+        return number if number > RETRY_SAVE else 0
+
+    def _save(self, must_succeed: bool = False) -> None:
+        """Start a save, unless the update was skipped in a step before the last."""
+        if int(self._state.skipped_in_a_row) and self._step < self._config.num_steps:
+            self._report.say(
+                f"No checkpoint at step {self._step}: its update was skipped."
+            )
+            return
+        rest = serialization.to_state_dict(self._state)
+        checkpoints = self._checkpoints
+        write = checkpoints.save_or_raise if must_succeed else checkpoints.save
+        write(self._step, rest.pop("params"), rest, self._report.flush)
+        for message in checkpoints.take_messages():
+            self._report.say(message)
+        self._saved_step = self._step
+
+
+def _open_report(
+    config: RunConfig, workdir: epath.Path, step: int
+) -> Report | NullReport:
+    """Open the report of the primary process; the others have none."""
+    report: Report | NullReport = NullReport()
+    with raise_on_all_processes():
+        if is_primary():
+            report = Report(workdir, step, config.num_steps, config.log_examples)
+    return report
+
+
 def fit(
     task: Task,
     config: RunConfig,
@@ -141,9 +295,7 @@ def fit(
         RuntimeError: `max_failed_saves` checkpoints in a row could not be written, or
             something failed after the first step.
     """
-    optimizer = Optimizer.of(config)
     with ExitStack() as stack:
-        # Open what the run needs; the stack closes it in reverse order.
         checkpoints = Checkpoints(
             workdir / CHECKPOINTS,
             config.keep_checkpoints,
@@ -153,110 +305,7 @@ def fit(
             check_lock,
         )
         stack.callback(checkpoints.close)
-        state, shardings = starting_state(
-            task, optimizer, config, mesh, checkpoints, source, resume
-        )
-        step = first_step = int(state.step)
-        assert step >= getattr(getattr(config, "data", None), "first_step", 0)
-        report: Report | NullReport = NullReport()
-        with raise_on_all_processes():
-            if is_primary():
-                report = Report(workdir, step, config.num_steps, config.log_examples)
-        stack.enter_context(report)
-        for problem in resume.problems if resume else ():
-            report.say(f"Skipped a newer checkpoint: {problem}")
-        if step:
-            report.say(f"Resuming from the checkpoint at step {step}.")
-        profile = stack.enter_context(Profile(config, workdir, step))
-        train_step = profile.wrap(
-            make_train_step(task, optimizer, config.microbatches, mesh, shardings)
-        )
-        eval_step = make_eval_step(task, mesh, shardings)
-        signals = stack.enter_context(StopSignals())
-        watchdog = stack.enter_context(Watchdog(config.hang_timeout_minutes))
-        async_max = AsyncMax()
-        _, num_shards = host_shard(mesh, jax.process_index())
-        clock = Clock(mesh.size, num_shards)
-
-        def stop_signal() -> int:
-            """Return a stop signal that any process received, or 0; a collective."""
-            watchdog.beat()
-            number = async_max.all_reduce(signals.received or 0)
-            return number if number > RETRY_SAVE else 0
-
-        def validate() -> dict[str, float] | None:
-            """Evaluate; write the scores, and record the checkpoint's score."""
-            scores = evaluate(task, eval_step, state.params, mesh, stop_signal)
-            if scores is not None:
-                report.write(step, "validation", scores)
-                checkpoints.record_score(step, task.selection_score(scores))
-            clock.restart()
-            return scores
-
-        def is_due(every: int) -> bool:
-            return step == config.num_steps or step % every == 0
-
-        def save(must_succeed: bool = False) -> bool:
-            """Start a save; return false, without one, if the update was skipped."""
-            if int(state.skipped_in_a_row) and step < config.num_steps:
-                report.say(f"No checkpoint at step {step}: its update was skipped.")
-                return False
-            rest = serialization.to_state_dict(state)
-            write = checkpoints.save_or_raise if must_succeed else checkpoints.save
-            write(step, rest.pop("params"), rest, report.flush)
-            for message in checkpoints.take_messages():
-                report.say(message)
-            return True
-
-        saved_step = resume.step if resume else None
-        scores = None
+        run = _Run(task, config, mesh, workdir, checkpoints, source, resume, stack)
         # Until the first step has ended, a ValueError is a user's mistake.
-        with reraise_as_run_failure(lambda: step > first_step):
-            try:
-                if step < config.num_steps:
-                    check_objective(task, state.params, task.batch(step))
-                if resume and is_due(config.eval_every):
-                    # A run that was stopped after a save may not have evaluated it.
-                    scores = broadcast_from_primary(report.scores(step)) or validate()
-                clock.restart()
-                for batch in device_batches(task, step, config.num_steps, mesh, clock):
-                    state, scalars = train_step(state, batch)
-                    if step == first_step:
-                        # Compilation takes most of the first step: do not measure it.
-                        jax.block_until_ready(scalars)
-                        clock.restart()
-                    watchdog.beat()
-                    if config.log_examples:
-                        report.write_examples(step + 1, task.row_numbers(step))
-                    step += 1
-                    if is_due(config.log_every):
-                        values = {
-                            k: float(v) for k, v in jax.device_get(scalars).items()
-                        }
-                        check_finite(values["skipped_in_a_row"], step)
-                        report.write(step, "train", values | clock.rates())
-                        clock.restart()
-                    # Poll only once per step: a signal that arrived between two polls
-                    # would stop the run without a checkpoint.
-                    request = async_max.all_reduce(
-                        signals.received or RETRY_SAVE * checkpoints.retry_due
-                    )
-                    if request or is_due(config.checkpoint_every):
-                        saved_step = step if save() else saved_step
-                    if request > RETRY_SAVE and step < config.num_steps:
-                        raise StopRequested(request)
-                    if is_due(config.eval_every):
-                        scores = validate()
-                # The last save must have succeeded.
-                if not checkpoints.wait():
-                    save(must_succeed=True)
-            except StopRequested as stop:
-                # A step without a complete checkpoint is saved now.
-                if saved_step != step or not checkpoints.wait():
-                    saved_step = step if save(must_succeed=True) else saved_step
-                raise InterruptedRun(
-                    stop.signal_number, step, saved_step == step
-                ) from None
-        if scores is None:
-            report.say("There are no validation rows to evaluate on.")
-        return scores or {}
+        with reraise_as_run_failure(run.has_trained):
+            return run.train(resume)
