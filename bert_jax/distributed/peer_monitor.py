@@ -69,6 +69,8 @@ class PeerMonitor:
         self._selector = selectors.DefaultSelector()
         self._last_heard: dict[socket.socket, float] = {}
         self._processes: dict[socket.socket, int] = {}
+        # The start of a line whose rest has not arrived.
+        self._unfinished: dict[socket.socket, bytes] = {}
         self._reported: set[int] = set()
         self._leaving = False
         # The kernel closes a dead process's files in the order of their numbers. Low
@@ -158,8 +160,10 @@ class PeerMonitor:
             self._lose(connection, "is gone: killed, crashed, or its host is lost")
             return
         self._last_heard[connection] = time.monotonic()
-        for message in content.decode(errors="ignore").split("\n"):
-            kind, _, rest = message.partition(" ")
+        content = self._unfinished.pop(connection, b"") + content
+        *lines, self._unfinished[connection] = content[-_MAX_BYTES:].split(b"\n")
+        for line in lines:
+            kind, _, rest = line.decode(errors="ignore").partition(" ")
             if kind == "bye":
                 self._drop(connection)
             elif kind == "lost":
@@ -169,8 +173,8 @@ class PeerMonitor:
     def _drop(self, connection: socket.socket) -> None:
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(connection)
-        self._processes.pop(connection, None)
-        self._last_heard.pop(connection, None)
+        for table in (self._processes, self._last_heard, self._unfinished):
+            table.pop(connection, None)
         connection.close()
 
     def _lose(self, connection: socket.socket, how: str) -> None:

@@ -154,3 +154,22 @@ def test_process_0_says_that_it_waits_for_the_others(tmp_path):
 def test_a_timeout_that_cannot_be(seconds):
     with pytest.raises(ValueError, match=f"timeout={seconds} must be from 1 to 604800"):
         distributed.start({}, seconds)
+
+
+TWO_PIECES = """
+import socket, threading, time
+from bert_jax.distributed.peer_monitor import PeerMonitor
+monitor = PeerMonitor(0, 3, "token")
+port = monitor.listen()
+threading.Thread(target=monitor.run, daemon=True).start()
+peer = socket.create_connection(("127.0.0.1", port))
+for piece in (b"token 1\\n", b"lost 2 i", b"s gone\\n"):
+    peer.sendall(piece)
+    time.sleep(0.5)
+"""
+
+
+def test_a_message_that_arrives_in_two_pieces_is_read_as_one():
+    command = [sys.executable, "-c", TWO_PIECES]
+    child = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert "bert-jax: process 2 of 3 is gone. Process 0 cannot" in child.stderr
