@@ -12,7 +12,7 @@ import numpy as np
 from etils import epath
 
 from bert_jax.config import PrepareConfig
-from bert_jax.data.chunks import UNFINISHED, Chunk, read_result, write_chunk
+from bert_jax.data.chunks import Chunk, chunk_file, read_result, write_chunk
 from bert_jax.data.documents import Documents
 from bert_jax.storage.files import JsonObject
 from bert_jax.tokenization import Tokenizer
@@ -20,8 +20,8 @@ from bert_jax.tokenization import Tokenizer
 
 def write_by_beam(
     config: PrepareConfig, files: Sequence[str], chunks: Sequence[Chunk]
-) -> dict[str, JsonObject]:
-    """Write the rows of `chunks`; return the result of each by its name.
+) -> list[tuple[Chunk, JsonObject]]:
+    """Write the rows of `chunks`; return each chunk and its result.
 
     Raises:
         ValueError: Apache Beam is not installed.
@@ -35,22 +35,23 @@ def write_by_beam(
             "engine=beam needs Apache Beam; pip install 'bert_jax[beam]'."
         ) from error
 
+    output = epath.Path(config.output)
+
     class WriteChunk(beam.DoFn):
         def setup(self) -> None:
             self.tokenizer = Tokenizer.load(config.output)
 
         def process(self, chunk: Chunk) -> Iterator[None]:
-            with _index_path(config, chunk).open("rb") as file:
+            with chunk_file(output, chunk, "places").open("rb") as file:
                 documents = Documents(*np.load(file, allow_pickle=False))
             chunk = dataclasses.replace(chunk, documents=documents)
             write_chunk(chunk, config, files, self.tokenizer)
             return iter(())
 
-    output = epath.Path(config.output)
-    named = [_without_documents(config, chunk) for chunk in chunks]
+    named = [_without_documents(output, chunk) for chunk in chunks]
     with beam.Pipeline(options=PipelineOptions(list(config.beam_options))) as pipeline:
         _ = pipeline | beam.Create(named) | beam.Reshuffle() | beam.ParDo(WriteChunk())
-    results: dict[str, JsonObject] = {}
+    results = []
     for chunk in chunks:
         result = read_result(output, chunk)
         if result is None:
@@ -58,21 +59,17 @@ def write_by_beam(
                 f"Apache Beam ended without {chunk.name} of {output}; its machines "
                 "must see the same files there. The same command continues."
             )
-        results[chunk.name] = result
+        results.append((chunk, result))
     return results
 
 
-def _without_documents(config: PrepareConfig, chunk: Chunk) -> Chunk:
+def _without_documents(output: epath.Path, chunk: Chunk) -> Chunk:
     """Save a chunk's document index to a file; return the chunk with an empty index.
 
     A Beam pipeline must be small to submit, but the index of a corpus may be large.
     """
     documents = chunk.documents
-    with _index_path(config, chunk).open("wb") as file:
+    with chunk_file(output, chunk, "places").open("wb") as file:
         np.save(file, [documents.file, documents.offset, documents.length])
     empty = documents.take(np.empty(0, np.int64))
     return dataclasses.replace(chunk, documents=empty)
-
-
-def _index_path(config: PrepareConfig, chunk: Chunk) -> epath.Path:
-    return epath.Path(config.output) / UNFINISHED / f"{chunk.name}.places"

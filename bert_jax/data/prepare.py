@@ -137,9 +137,8 @@ def _write_all(
         report(f"{len(done)} of {len(chunks)} chunks are already done.")
     todo = [chunk for chunk in chunks if chunk.name not in done]
     if config.engine == "beam":
-        results = write_by_beam(config, files, todo)
-        for name, shard in shards.items():
-            shard.add((c, results[c.name]) for c in todo if c.shard == name)
+        for chunk, result in write_by_beam(config, files, todo):
+            shards[chunk.shard].add(chunk, result)
     else:
         _write_locally(config, files, todo, shards, report)
     return list(shards.values())
@@ -156,19 +155,19 @@ def _write_locally(
     total = sum(int(chunk.documents.length.sum()) for chunk in todo)
     start = reported = time.monotonic()
     size = 0
-    before = sum(len(shard.results) for shard in shards.values())
-    tokens = sum(shard.total("tokens") for shard in shards.values())
+    num_chunks = len(todo) + sum(len(shard.results) for shard in shards.values())
     with contextlib.closing(write_chunks(config, files, todo)) as finished:
-        for done, (chunk, result) in enumerate(finished, 1):
-            shards[chunk.shard].add([(chunk, result)])
-            tokens += result["counts"]["tokens"]
+        for chunk, result in finished:
+            shards[chunk.shard].add(chunk, result)
             size += int(chunk.documents.length.sum())
             now = time.monotonic()
             if now - reported < _SECONDS_BETWEEN_REPORTS and size < total:
                 continue
             reported, speed = now, size / (now - start)
+            done = sum(len(shard.results) for shard in shards.values())
+            tokens = sum(shard.total("tokens") for shard in shards.values())
             report(
-                f"{before + done}/{before + len(todo)} chunks, {tokens / 1e6:.1f} M "
+                f"{done}/{num_chunks} chunks, {tokens / 1e6:.1f} M "
                 f"tokens, {speed / 1e6:.2f} MB/s, {(total - size) / speed:.0f} s left"
             )
 
@@ -185,19 +184,16 @@ def _finish(
     Raises:
         ValueError: there is no pair.
     """
-    counts: JsonObject = {}
+    counts: JsonObject = collections.defaultdict(collections.Counter)
     dropped = collections.Counter(dropped_before)
-    for split in SPLITS:
-        added: collections.Counter[str] = collections.Counter()
-        for shard in shards:
-            for result in shard.results.values() if shard.split == split else ():
-                added.update(result["counts"])
-                dropped.update(result["dropped"])
-        if added:
-            counts[split] = dict(added)
-        if added and (kind := LABEL_1.get(plan["pairs"])):
+    for shard in shards:
+        for result in shard.results.values():
+            counts[shard.split].update(result["counts"])
+            dropped.update(result["dropped"])
+    if kind := LABEL_1.get(plan["pairs"]):
+        for added in counts.values():
             fraction = added[f"{kind}_pairs"] / max(added["pairs"], 1)
-            counts[split][f"{kind}_share"] = round(fraction, 6)
+            added[f"{kind}_share"] = round(fraction, 6)
     if not counts["train"]["pairs"]:
         _remove(output, shards)
         raise ValueError(
