@@ -11,7 +11,6 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from etils import epath
 
@@ -26,7 +25,7 @@ from bert_jax.data.chunks import (
     dtype_of,
     plan_chunks,
 )
-from bert_jax.data.corpus import Corpus, read_corpus, spool_folder
+from bert_jax.data.corpus import Corpus, read_corpus
 from bert_jax.data.dataset_manifest import FORMAT_VERSION, SPLITS
 from bert_jax.data.documents import require_language
 from bert_jax.data.joining import GrowingShard, growing_shards
@@ -36,8 +35,8 @@ from bert_jax.data.shards import dtype_to_json
 from bert_jax.data.sources import find_sources
 from bert_jax.data.unfinished import (
     is_finished,
-    output_lock,
     require_resumable,
+    spool_folder,
     write_plan,
 )
 from bert_jax.data.workers import write_chunks
@@ -78,7 +77,7 @@ def prepare(
     sources = find_sources(config.input)
     output = local_output(config.output)
     require_resumable(output)
-    with output_lock(output), spool_folder(Path(output) / UNFINISHED) as folder:
+    with spool_folder(output) as folder:
         corpus = read_corpus(config, sources, folder, report)
         chunks = plan_chunks(config, corpus, layout)
         plan = _describe_plan(config, tokenizer, corpus, layout)
