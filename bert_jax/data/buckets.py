@@ -93,11 +93,9 @@ def choose_bucket_boundaries(
         best = total.min(axis=0)
     # Walk back from the last end through the choices.
     boundaries, place = set(), len(ends) - 1
-    for starts in reversed(choices):
+    while place >= 0:
         boundaries.add(min(int(ends[place]), max_length))
-        place = int(starts[place]) - 1
-        if place < 0:
-            break
+        place = int(choices.pop()[place]) - 1
     return tuple(sorted(boundaries))
 
 

@@ -7,6 +7,7 @@ import codecs
 import collections
 import functools
 import io
+import itertools
 import random
 import re
 import sys
@@ -57,25 +58,18 @@ def read_lines(sources: Iterable[Source], config: VocabularyConfig) -> Iterator[
         if source.holds_records:
             # A line does not continue in the next record.
             records = read_records(source, config, collections.Counter())
-            texts = _decode(record + b"\n" for record in records)
+            lines = _lines(record + b"\n" for record in records)
         else:
-            texts = _decode(read_pieces(source, config.strict))
-        for line in _lines(texts):
-            if stripped := line.strip():
-                yield stripped
+            lines = _lines(read_pieces(source, config.strict))
+        yield from filter(None, map(str.strip, lines))
 
 
-def _decode(pieces: Iterable[bytes]) -> Iterator[str]:
+def _lines(pieces: Iterable[bytes]) -> Iterator[str]:
+    """Yield the lines of a text that is given in pieces of any length."""
     decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
-    yield from map(decoder.decode, pieces)
-    yield decoder.decode(b"", final=True)
-
-
-def _lines(texts: Iterable[str]) -> Iterator[str]:
-    """Yield the lines of a text that is given in parts of any length."""
     parts: list[str] = []
-    for text in texts:
-        first, *others = split_lines(text)
+    for piece in itertools.chain(pieces, [b""]):
+        first, *others = split_lines(decoder.decode(piece, final=not piece))
         parts.append(first)
         for line in others:
             yield "".join(parts)

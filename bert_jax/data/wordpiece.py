@@ -100,8 +100,10 @@ class _PairCounts:
         increased: dict[_Pair, None] = {}
         for index in self._words_with.pop((left, right)):
             word, count = self._words[index], self._word_counts[index]
-            i = 0
-            while (i := _find(word, left, right, i)) >= 0:
+            i = -1
+            while (i := i + 1) < len(word) - 1:
+                if word[i] != left or word[i + 1] != right:
+                    continue
                 new_pairs = []
                 if i > 0:
                     self.counts[word[i - 1], left] -= count
@@ -114,14 +116,5 @@ class _PairCounts:
                     self._words_with[pair].append(index)
                     increased[pair] = None
                 word[i : i + 2] = [piece]
-                i += 1
         del self.counts[left, right]
         return piece, list(increased)
-
-
-def _find(word: list[str], left: str, right: str, start: int) -> int:
-    """Return the next position of `left` followed by `right` in `word`, or -1."""
-    for i in range(start, len(word) - 1):
-        if word[i] == left and word[i + 1] == right:
-            return i
-    return -1
