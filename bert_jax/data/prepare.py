@@ -15,7 +15,6 @@ from collections.abc import Callable
 from etils import epath
 
 from bert_jax.config import PrepareConfig
-from bert_jax.data.beam import write_by_beam
 from bert_jax.data.chunks import (
     DEFAULT_LAYOUT,
     LABEL_1,
@@ -28,6 +27,7 @@ from bert_jax.data.chunks import (
 from bert_jax.data.corpus import Corpus, read_corpus
 from bert_jax.data.dataset_manifest import FORMAT_VERSION, SPLITS
 from bert_jax.data.documents import require_language
+from bert_jax.data.engines import write_by_beam, write_chunks
 from bert_jax.data.joining import GrowingShard, growing_shards
 from bert_jax.data.passes import num_passes
 from bert_jax.data.records import open_dataset
@@ -39,7 +39,6 @@ from bert_jax.data.unfinished import (
     spool_folder,
     write_plan,
 )
-from bert_jax.data.workers import write_chunks
 from bert_jax.storage.atomic import local_output
 from bert_jax.storage.files import JsonObject
 from bert_jax.storage.manifest import describe_files, write_manifest
@@ -138,37 +137,24 @@ def _write_all(
     if config.engine == "beam":
         for chunk, result in write_by_beam(config, files, todo):
             shards[chunk.shard].add(chunk, result)
-    else:
-        _write_locally(config, files, todo, shards, report)
-    return list(shards.values())
-
-
-def _write_locally(
-    config: PrepareConfig,
-    files: list[str],
-    todo: list[Chunk],
-    shards: dict[str, GrowingShard],
-    report: Callable[[str], None],
-) -> None:
-    """Write the rows of chunks with local processes, and report the progress."""
-    total = sum(int(chunk.documents.length.sum()) for chunk in todo)
+        return list(shards.values())
+    total = left = sum(int(chunk.documents.length.sum()) for chunk in todo)
     start = reported = time.monotonic()
-    size = 0
-    num_chunks = len(todo) + sum(len(shard.results) for shard in shards.values())
     with contextlib.closing(write_chunks(config, files, todo)) as finished:
         for chunk, result in finished:
             shards[chunk.shard].add(chunk, result)
-            size += int(chunk.documents.length.sum())
+            left -= int(chunk.documents.length.sum())
             now = time.monotonic()
-            if now - reported < _SECONDS_BETWEEN_REPORTS and size < total:
+            if left and now - reported < _SECONDS_BETWEEN_REPORTS:
                 continue
-            reported, speed = now, size / (now - start)
-            done = sum(len(shard.results) for shard in shards.values())
+            reported, speed = now, (total - left) / (now - start)
+            num_done = sum(len(shard.results) for shard in shards.values())
             tokens = sum(shard.total("tokens") for shard in shards.values())
             report(
-                f"{done}/{num_chunks} chunks, {tokens / 1e6:.1f} M "
-                f"tokens, {speed / 1e6:.2f} MB/s, {(total - size) / speed:.0f} s left"
+                f"{num_done}/{len(chunks)} chunks, {tokens / 1e6:.1f} M tokens, "
+                f"{speed / 1e6:.2f} MB/s, {left / speed:.0f} s left"
             )
+    return list(shards.values())
 
 
 def _finish(

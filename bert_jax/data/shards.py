@@ -184,17 +184,15 @@ def _max_open_files(wanted: int) -> int:
     except ImportError:
         return wanted
     used = _RESERVED
-    for folder in ("/proc/self/fd", "/dev/fd"):
-        with contextlib.suppress(OSError):
-            used += len(os.listdir(folder))
-            break
+    with contextlib.suppress(OSError):
+        used += len(os.listdir("/dev/fd"))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < used + wanted:
-        more = used + wanted
-        soft_wanted = more if hard == resource.RLIM_INFINITY else min(more, hard)
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft_wanted, hard))
-        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return wanted
+    if soft < used + wanted:
+        limited = hard != resource.RLIM_INFINITY
+        more = min(used + wanted, hard) if limited else used + wanted
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (more, hard))
+            soft = more
     return max(0, min(wanted, soft - used))
