@@ -126,9 +126,8 @@ class SentencePiece:
         except RuntimeError as error:
             message = "is not a sentencepiece model; train one by `bert-jax vocab`."
             raise ValueError(message) from error
-        pieces = range(len(self._processor))
-        self.tokens = [self._processor.id_to_piece(piece) for piece in pieces]
-        self.num_pieces = len(self.tokens)
+        self.num_pieces = len(self._processor)
+        self.tokens = self._processor.id_to_piece(list(range(self.num_pieces)))
         self._ids = {token: i for i, token in enumerate(self.tokens)}
         self.continuing = [
             not token.startswith(_WORD_START) and token not in SPECIAL_TOKENS
@@ -169,10 +168,7 @@ class Tokenizer:
     """Converts text to ids and back, for every kind of vocabulary."""
 
     def __init__(self, config: JsonObject, vocabulary: bytes) -> None:
-        """Make a tokenizer from `config` (`kind`, `cased`, …) and a vocabulary file.
-
-        Args:
-            vocabulary: the content of the vocabulary file.
+        """Make a tokenizer from `config` (`kind`, `cased`, …) and a vocabulary's bytes.
 
         Raises:
             ValueError: a field of `config` is missing or wrong; the vocabulary is

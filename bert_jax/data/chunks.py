@@ -22,7 +22,6 @@ from bert_jax.data.documents import Documents, read_text, split_sentences
 from bert_jax.data.packing import build_rows, max_pairs_per_row, pack_pairs
 from bert_jax.data.pairs import PairSpans, make_pairs
 from bert_jax.data.passes import held_out, passes, shuffle
-from bert_jax.data.records import as_bytes
 from bert_jax.data.shards import row_dtype, shard_name
 from bert_jax.storage.files import JsonObject, atomic_write, read_json, write_json
 from bert_jax.tokenization import Tokenizer
@@ -167,7 +166,7 @@ def write_chunk(
     if config.pack:
         rows = pack_pairs(rows, dtype, tokenizer.pad_id)
     output = epath.Path(config.output)
-    content = as_bytes(rows)
+    content = rows.tobytes()
     atomic_write(chunk_file(output, chunk, "rows"), content)
     result = {
         "rows": len(rows),
@@ -203,11 +202,7 @@ def _count(
 def _tokenize(
     chunk: Chunk, config: PrepareConfig, files: Sequence[str], tokenizer: Tokenizer
 ) -> tuple[Int32[np.ndarray, " M"], list[list[int]], dict[str, int], dict[str, int]]:
-    """Return a chunk's tokens, each document's sentence bounds, counts, and drops.
-
-    Raises:
-        ValueError: the tokenizer returned an id outside its vocabulary.
-    """
+    """Return a chunk's tokens, each document's sentence bounds, counts, and drops."""
     pieces: list[Int32[np.ndarray, " _"]] = []  # the tokens of each sentence
     documents: list[list[int]] = []
     dropped: collections.Counter[str] = collections.Counter()
@@ -263,11 +258,9 @@ def read_result(output: epath.Path, chunk: Chunk) -> JsonObject | None:
 def read_rows(
     path: epath.Path, result: JsonObject, row_bytes: int, offset: int = 0
 ) -> bytes | None:
-    """Return a chunk's rows from their own file or a shard; None if they are not there.
+    """Return the bytes of a chunk's rows, at `offset` of their own file or a shard.
 
-    Args:
-        row_bytes: the size of a row.
-        offset: where the rows start in the file, in bytes.
+    Return None if they are not there, or are damaged.
     """
     size = result["rows"] * row_bytes
     try:

@@ -25,10 +25,9 @@ def content_key(*parts: object) -> str:
 def cached_examples(
     directory: epath.Path, key: str, make: Callable[[], TokenizedExamples]
 ) -> TokenizedExamples:
-    """Return the cached examples of `key`; if there are none, make and cache them.
+    """Return the cached examples; if there are none of this key, make and cache them.
 
-    Args:
-        key: a string that is different for each different result of `make`.
+    `key` must be different for each different result of `make`.
     """
     path = directory / f"{key}.npz"
     # An unreadable file is made again. NumPy and zipfile raise many kinds of errors.

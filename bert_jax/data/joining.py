@@ -6,6 +6,7 @@ the sha256 of the chunks determines how many of them the shard already holds.
 """
 
 import collections
+import itertools
 import os
 from collections.abc import Sequence
 from typing import BinaryIO
@@ -107,7 +108,5 @@ def growing_shards(
     output: epath.Path, chunks: Sequence[Chunk], dtype: np.dtype[np.void]
 ) -> dict[str, GrowingShard]:
     """Return the shards of all chunks, in order, with what earlier runs finished."""
-    parts: dict[str, list[Chunk]] = collections.defaultdict(list)
-    for chunk in chunks:
-        parts[chunk.shard].append(chunk)
-    return {name: GrowingShard(output, part, dtype) for name, part in parts.items()}
+    parts = itertools.groupby(chunks, lambda chunk: chunk.shard)
+    return {name: GrowingShard(output, list(part), dtype) for name, part in parts}

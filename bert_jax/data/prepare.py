@@ -164,11 +164,7 @@ def _finish(
     shards: list[GrowingShard],
     dropped_before: dict[str, int],
 ) -> JsonObject:
-    """Add up the chunks' results, finish the shards, and write the manifest last.
-
-    Raises:
-        ValueError: there is no pair.
-    """
+    """Add up the chunks' results, finish the shards, and write the manifest last."""
     counts: JsonObject = collections.defaultdict(collections.Counter)
     dropped = collections.Counter(dropped_before)
     for shard in shards:

@@ -42,12 +42,7 @@ from bert_jax.tokenization import Tokenizer
 
 def write_rows(path: epath.Path, rows: Shaped[np.ndarray, " N"]) -> None:
     """Write rows to a local `.npy` file, atomically."""
-    atomic_write(path, shard_header(rows.dtype, len(rows)), as_bytes(rows))
-
-
-def as_bytes(rows: Shaped[np.ndarray, " N"]) -> memoryview:
-    """Return the bytes of rows."""
-    return np.ascontiguousarray(rows).view(np.uint8).data
+    atomic_write(path, shard_header(rows.dtype, len(rows)), rows.tobytes())
 
 
 class Rows:

@@ -174,10 +174,7 @@ def _read_header(path: epath.Path, dtype: np.dtype[np.void], rows: int) -> int:
 
 
 def _max_open_files(wanted: int) -> int:
-    """Return how many of the wanted files this process can open in addition.
-
-    If the limit is too low, first raise it as far as the system allows.
-    """
+    """Return how many of the wanted files can be open, after raising a low limit."""
     wanted = min(wanted, _MAX_MAPS)
     try:
         import resource  # Windows has none

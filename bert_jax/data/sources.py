@@ -126,19 +126,20 @@ def open_file(source: Source) -> Iterator[IO[bytes]]:
         import pyarrow
 
         if not os.fstat(file.fileno()).st_size:
-            raise _damaged(source, "it is empty")
+            raise damaged(source, source.compression, "it is empty")
         try:
             stream = pyarrow.CompressedInputStream(file, source.compression)
             yield io.BufferedReader(stream, PIECE)
         except OSError as error:
             if error.errno is not None:  # an error of the disk, not of the content
                 raise
-            raise _damaged(source, str(error)) from error
+            raise damaged(source, source.compression, str(error)) from error
 
 
-def _damaged(source: Source, reason: str) -> ValueError:
+def damaged(source: Source, form: str, reason: str) -> ValueError:
+    """Return the error of a file that cannot be read as the form that its name says."""
     return ValueError(
-        f"{source.path} is damaged or not {source.compression} ({reason}); "
+        f"{source.path} is damaged or not {form} ({reason}); "
         "get it again or leave it out."
     )
 

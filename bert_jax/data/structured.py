@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from bert_jax.config import TextConfig
-from bert_jax.data.sources import BOM, TFDS, Source, open_file
+from bert_jax.data.sources import BOM, TFDS, Source, damaged, open_file
 from bert_jax.storage.files import JsonObject
 from bert_jax.storage.quiet_tensorflow import quiet_tensorflow
 
@@ -46,19 +46,16 @@ def read_records(
         if not text.strip():
             dropped["records without text"] += 1
             continue
-        if config.strict:
-            _require_utf8(text, where, config.text_field)
+        try:
+            if config.strict:
+                text.decode()
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{where}: {config.text_field!r} is not UTF-8 at its byte "
+                f"{error.start}; fix it, or without --strict such bytes are replaced "
+                "and counted."
+            ) from error
         yield text
-
-
-def _require_utf8(text: bytes, where: str, field: str) -> None:
-    try:
-        text.decode()
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{where}: {field!r} is not UTF-8 at its byte {error.start}; fix it, or "
-            "without --strict such bytes are replaced and counted."
-        ) from error
 
 
 def _read_jsonl(source: Source, config: TextConfig) -> Iterator[LocatedText]:
@@ -124,10 +121,7 @@ def _read_parquet(source: Source, config: TextConfig) -> Iterator[LocatedText]:
     except (pyarrow.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        raise ValueError(
-            f"{source.path} is damaged or not Parquet ({_first_line(error)}); "
-            "get it again or leave it out."
-        ) from error
+        raise damaged(source, "Parquet", _first_line(error)) from error
 
 
 def _require_text_column(schema: Any, source: Source, field: str) -> None:
@@ -150,8 +144,8 @@ def _read_tfds(source: Source, config: TextConfig) -> Iterator[LocatedText]:
     field, name = config.text_field, source.path.removeprefix(TFDS)
     builder = _tfds_builder(name, config.tfds_data_dir)
     tfds, features = _tensorflow_datasets(), builder.info.features
-    if not (hasattr(features, "keys") and field in features):
-        names = features.keys() if hasattr(features, "keys") else ()
+    names = features.keys() if hasattr(features, "keys") else ()
+    if field not in names:
         raise ValueError(f"{source.path}: {_no_field(field, names)}")
     if not isinstance(features[field], tfds.features.Text):
         kinds = (f"{name} ({type(kind).__name__})" for name, kind in features.items())

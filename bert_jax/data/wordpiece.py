@@ -19,14 +19,11 @@ _Pair = tuple[str, str]
 
 
 def learn_pieces(words: Mapping[str, int], size: int) -> list[str]:
-    """Return a WordPiece vocabulary of exactly `size` tokens.
+    """Return a WordPiece vocabulary of exactly `size` tokens, given each word's count.
 
     It holds the special tokens, then single characters by code point, then the pieces
     made by repeatedly merging the most frequent pair of adjacent pieces. If counts are
     equal, the pair that sorts first is merged.
-
-    Args:
-        words: the count of each word.
 
     Raises:
         ValueError: `size` is too small for the characters, or too large for the text.
