@@ -210,11 +210,7 @@ class Tokenizer:
             root = root / "tokenizer"
         config = _read_config(root)
         path = root / vocabulary_file(config["kind"])
-        if not is_regular_file(path):
-            raise FileNotFoundError(
-                f"{path} is {_absence(path)}; kind {config['kind']} needs it beside "
-                f"{_CONFIG}."
-            )
+        _require_file(path, f"kind {config['kind']} needs it beside {_CONFIG}")
         try:
             tokenizer = cls(config, path.read_bytes())
         except ValueError as error:
@@ -296,11 +292,8 @@ def _read_config(root: epath.Path) -> JsonObject:
         raise FileNotFoundError(
             f"{root} is not a directory; `bert-jax vocab` makes a tokenizer."
         )
-    if not is_regular_file(path):
-        raise FileNotFoundError(
-            f"{path} is {_absence(path)}; for a plain vocab.txt, write "
-            '{"kind": "wordpiece", "cased": false} (or true) into it.'
-        )
+    content = '{"kind": "wordpiece", "cased": false} (or true)'
+    _require_file(path, f"for a plain vocab.txt, write {content} into it")
     try:
         config = json.loads(path.read_bytes())
         if isinstance(config, dict) and "kind" not in config:
@@ -318,8 +311,10 @@ def _read_config(root: epath.Path) -> JsonObject:
     return config
 
 
-def _absence(path: epath.Path) -> str:
-    return "not a file" if path.exists() else "missing"
+def _require_file(path: epath.Path, remedy: str) -> None:
+    if not is_regular_file(path):
+        absence = "not a file" if path.exists() else "missing"
+        raise FileNotFoundError(f"{path} is {absence}; {remedy}.")
 
 
 def _check_config(config: object) -> None:

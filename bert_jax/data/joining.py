@@ -51,10 +51,6 @@ class GrowingShard:
         header = len(shard_header(self._dtype, 0))
         return header + self._rows * self._dtype.itemsize
 
-    def total(self, name: str) -> int:
-        """Return the total of a count, such as "tokens", over the finished chunks."""
-        return sum(result["counts"][name] for result in self.results.values())
-
     def add(self, chunk: Chunk, result: JsonObject) -> None:
         """Record a finished chunk, and append rows while the next chunk is finished.
 

@@ -89,8 +89,7 @@ def prepare(
             shards = _write_all(config, corpus.files, chunks, tokenizer, report)
             manifest = _finish(output, plan, tokenizer, shards, corpus.dropped)
             report(_summary(output, manifest))
-    if (output / UNFINISHED).exists():
-        (output / UNFINISHED).rmtree()
+    (output / UNFINISHED).rmtree(missing_ok=True)
     return manifest
 
 
@@ -148,10 +147,10 @@ def _write_all(
             if left and now - reported < _SECONDS_BETWEEN_REPORTS:
                 continue
             reported, speed = now, (total - left) / (now - start)
-            num_done = sum(len(shard.results) for shard in shards.values())
-            tokens = sum(shard.total("tokens") for shard in shards.values())
+            results = [r for shard in shards.values() for r in shard.results.values()]
+            tokens = sum(result["counts"]["tokens"] for result in results)
             report(
-                f"{num_done}/{len(chunks)} chunks, {tokens / 1e6:.1f} M tokens, "
+                f"{len(results)}/{len(chunks)} chunks, {tokens / 1e6:.1f} M tokens, "
                 f"{speed / 1e6:.2f} MB/s, {left / speed:.0f} s left"
             )
     return list(shards.values())

@@ -121,10 +121,8 @@ def open_shards(
         _check_file(root, path, entry["size"])
         offset = _read_header(path, dtype, rows)
         if offset + rows * dtype.itemsize != entry["size"]:
-            raise DamagedError(
-                f"{path} has {entry['size']} bytes, which do not fit its {rows} rows; "
-                "prepare the dataset again."
-            )
+            problem = f"has {entry['size']} bytes, which do not fit its {rows} rows"
+            raise _damaged(path, problem)
         if not rows:
             shards.append(np.empty(0, dtype))
         elif number < max_maps:
@@ -136,17 +134,19 @@ def open_shards(
     return shards
 
 
+def _damaged(path: epath.Path, problem: str) -> DamagedError:
+    return DamagedError(f"{path} {problem}; prepare the dataset again.")
+
+
 def _check_file(root: epath.Path, path: epath.Path, size: int) -> None:
     if not path.exists():
-        raise DamagedError(f"{path} is missing; prepare the dataset again.")
+        raise _damaged(path, "is missing")
     if escapes(root, path):
         raise DamagedError(f"{path} is a link to outside of {root}; copy the file.")
     if not is_regular_file(path):
-        raise DamagedError(f"{path} is not a regular file; prepare the dataset again.")
+        raise _damaged(path, "is not a regular file")
     if (length := path.stat().length) != size:
-        raise DamagedError(
-            f"{path} has {length} bytes instead of {size}; prepare the dataset again."
-        )
+        raise _damaged(path, f"has {length} bytes instead of {size}")
 
 
 def _read_header(path: epath.Path, dtype: np.dtype[np.void], rows: int) -> int:
@@ -162,14 +162,9 @@ def _read_header(path: epath.Path, dtype: np.dtype[np.void], rows: int) -> int:
         except Exception as error:
             # NumPy's parser raises many kinds of errors: TokenError, SyntaxError, …
             reason = " ".join(str(error).split())[:160].rstrip(".")
-            raise DamagedError(
-                f"{path} is not a shard: {reason}; prepare the dataset again."
-            ) from error
+            raise _damaged(path, f"is not a shard: {reason}") from error
         if header != ((rows,), False, dtype):
-            raise DamagedError(
-                f"{path} holds other rows than its manifest says; prepare the dataset "
-                "again."
-            )
+            raise _damaged(path, "holds other rows than its manifest says")
         return file.tell()
 
 
