@@ -36,7 +36,7 @@ from bert_jax.data.sources import find_sources
 from bert_jax.data.unfinished import (
     is_finished,
     require_resumable,
-    spool_folder,
+    workspace,
     write_plan,
 )
 from bert_jax.storage.atomic import local_output
@@ -76,7 +76,7 @@ def prepare(
     sources = find_sources(config.input)
     output = local_output(config.output)
     require_resumable(output)
-    with spool_folder(output) as folder:
+    with workspace(output) as folder:
         corpus = read_corpus(config, sources, folder, report)
         chunks = plan_chunks(config, corpus, layout)
         plan = _describe_plan(config, tokenizer, corpus, layout)
@@ -175,7 +175,13 @@ def _finish(
             fraction = added[f"{kind}_pairs"] / max(added["pairs"], 1)
             added[f"{kind}_share"] = round(fraction, 6)
     if not counts["train"]["pairs"]:
-        _remove(output, shards)
+        # Remove everything that was written, and the output itself if it is empty.
+        for shard in shards:
+            (output / shard.name).unlink(missing_ok=True)
+        (output / "tokenizer").rmtree()
+        (output / UNFINISHED).rmtree()
+        with contextlib.suppress(OSError):
+            os.rmdir(output)
         raise ValueError(
             f"output={output}: the text gives no pair of sentences; documents need two "
             "sentences with words of the vocabulary, or choose --pairs none."
@@ -189,16 +195,6 @@ def _finish(
     }
     write_manifest(manifest, output)
     return manifest
-
-
-def _remove(output: epath.Path, shards: list[GrowingShard]) -> None:
-    """Remove everything written to the output, and the output itself if it is empty."""
-    for shard in shards:
-        (output / shard.name).unlink(missing_ok=True)
-    (output / "tokenizer").rmtree()
-    (output / UNFINISHED).rmtree()
-    with contextlib.suppress(OSError):
-        os.rmdir(output)
 
 
 def _summary(output: epath.Path, manifest: JsonObject) -> str:

@@ -105,11 +105,7 @@ class Dataset:
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer that made the rows.
-
-        Raises:
-            DamagedError: the directory holds another tokenizer.
-        """
+        """The tokenizer of the rows; raises DamagedError if another is in its place."""
         verify_files(self.path, self.manifest["tokenizer"]["files"])
         tokenizer = Tokenizer.load(self.path / "tokenizer")
         if tokenizer.fingerprint != self.manifest["tokenizer"]["fingerprint"]:

@@ -81,10 +81,9 @@ def _sources_of(entry: str, number: int) -> list[Source]:
         )
     # A path may itself contain brackets: an existing path is not a pattern.
     matches = [entry] if os.path.exists(entry) else glob.glob(entry)
-    for path in matches:
-        if not os.path.isdir(path):
-            require_regular_file(path, "input")
-    files = [path for path in matches if os.path.isfile(path)]
+    files = [path for path in matches if not os.path.isdir(path)]
+    for path in files:
+        require_regular_file(path, "input")
     if not files:
         raise FileNotFoundError(
             f"input {entry!r} matches no file; give text files, "
@@ -114,11 +113,7 @@ def _file(path: str, number: int) -> Source:
 
 @contextlib.contextmanager
 def open_file(source: Source) -> Iterator[IO[bytes]]:
-    """Open the file for reading, decompressed.
-
-    Raises:
-        ValueError: a compressed file is truncated or damaged.
-    """
+    """Open the file for reading, decompressed; raise ValueError if it is damaged."""
     with open(source.path, "rb") as file:
         if not source.compression:
             yield file

@@ -37,11 +37,7 @@ def is_finished(output: epath.Path, plan: JsonObject) -> bool:
 
 
 def require_resumable(output: epath.Path) -> None:
-    """Check that the output is absent, empty, or a finished or unfinished dataset.
-
-    Raises:
-        FileExistsError: it holds something else.
-    """
+    """Raise FileExistsError if the output holds anything but a dataset or part of one."""
     unfinished = output / UNFINISHED
     if (output / MANIFEST).exists() or (unfinished / _PLAN).exists():
         return
@@ -57,7 +53,7 @@ def require_resumable(output: epath.Path) -> None:
 
 
 @contextlib.contextmanager
-def spool_folder(output: epath.Path) -> Iterator[Path]:
+def workspace(output: epath.Path) -> Iterator[Path]:
     """Lock the output; yield the path of a folder in it, for `read_corpus` to create.
 
     At the end the folder is removed, with those of its parents that did not exist
