@@ -48,12 +48,9 @@ def cached_examples(
 
 
 def _read(path: epath.Path) -> TokenizedExamples:
-    fields: dict[str, Any] = {group: {} for group in _GROUPS}
     with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-        for name in arrays.files:
-            group, _, field = name.partition("/")
-            if field:
-                fields[group][field] = arrays[name]
-            else:
-                fields[name] = arrays[name]
-    return TokenizedExamples(**fields | {"choices": int(fields["choices"])})
+        fields: dict[str, Any] = {name: arrays[name] for name in _ARRAYS}
+        for group in _GROUPS:
+            names = [n for n in arrays.files if n.startswith(f"{group}/")]
+            fields[group] = {n.removeprefix(f"{group}/"): arrays[n] for n in names}
+        return TokenizedExamples(**fields, choices=int(arrays["choices"]))

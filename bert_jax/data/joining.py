@@ -9,7 +9,6 @@ import collections
 import itertools
 import os
 from collections.abc import Sequence
-from typing import BinaryIO
 
 import numpy as np
 from etils import epath
@@ -62,8 +61,17 @@ class GrowingShard:
         self._append_finished()
 
     def _append_finished(self) -> None:
-        if not self._waiting or self._waiting[0].name not in self.results:
-            return
+        while self._waiting and self._waiting[0].name in self.results:
+            self._append(self._waiting.popleft())
+
+    def _append(self, chunk: Chunk) -> None:
+        result, path = self.results[chunk.name], chunk_file(self._output, chunk, "rows")
+        content = read_rows(path, result, self._dtype.itemsize)
+        if content is None:
+            raise RuntimeError(
+                f"{path} is not what was written there; the same command makes it "
+                "again. Check the disk if this happens often."
+            )
         with name_path_in_errors(self._path):
             if not self._path.exists():
                 self._path.write_bytes(shard_header(self._dtype, 0))
@@ -71,20 +79,9 @@ class GrowingShard:
                 # Remove rows that an interrupted run appended only in part.
                 file.truncate(self._end)
                 file.seek(self._end)
-                while self._waiting and self._waiting[0].name in self.results:
-                    self._append(self._waiting.popleft(), file)
-
-    def _append(self, chunk: Chunk, file: BinaryIO) -> None:
-        result, path = self.results[chunk.name], chunk_file(self._output, chunk, "rows")
-        content = read_rows(path, result, self._dtype.itemsize)
-        if content is None:
-            raise RuntimeError(
-                f"{path} is not what was written there; the "
-                "same command makes it again. Check the disk if this happens often."
-            )
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
         self._rows += result["rows"]
         path.unlink()
 

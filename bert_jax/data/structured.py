@@ -85,20 +85,16 @@ def _json_text(line: bytes, field: str) -> bytes:
     if not isinstance(record, dict):
         raise ValueError('not an object; each line must be one, such as {"text": "…"}.')
     if field not in record:
-        raise ValueError(_no_field(field, record))
+        raise ValueError(_choose_from(record, f"there is no {field!r}, but"))
     if not isinstance(text := record[field], str):
         raise ValueError(f"{field!r} holds {_KINDS[type(text)]}; it must be a string.")
     # A lone surrogate is not a character: replace it by a byte that UTF-8 never has.
     return surrogate.sub("\udcff", text).encode(errors="surrogateescape")
 
 
-def _no_field(field: str, names: Iterable[str]) -> str:
-    present = _list(names) or "nothing"
-    return f"there is no {field!r}, but {present}; choose by --text-field."
-
-
-def _list(names: Iterable[str]) -> str:
-    return textwrap.shorten(", ".join(names), 200, placeholder=" …")
+def _choose_from(names: Iterable[str], problem: str) -> str:
+    present = textwrap.shorten(", ".join(names), 200, placeholder=" …") or "nothing"
+    return f"{problem} {present}; choose by --text-field."
 
 
 def _read_parquet(source: Source, config: TextConfig) -> Iterator[LocatedText]:
@@ -129,15 +125,13 @@ def _require_text_column(schema: Any, source: Source, field: str) -> None:
 
     columns = [f"{column.name} ({column.type})" for column in schema]
     if schema.names.count(field) != 1:
-        raise ValueError(f"{source.path}: {_no_field(field, columns)}")
+        problem = f"{source.path}: there is no {field!r}, but"
+        raise ValueError(_choose_from(columns, problem))
     kind = schema.field(field).type
     kind = kind.value_type if types.is_dictionary(kind) else kind
-    checks = (types.is_string, types.is_large_string, types.is_string_view)
-    if not any(check(kind) for check in checks):
-        raise ValueError(
-            f"{source.path}: column {field!r} must be a string; the columns are "
-            f"{_list(columns)}; choose by --text-field."
-        )
+    if str(kind) not in ("string", "large_string", "string_view"):
+        problem = f"{source.path}: column {field!r} must be a string; the columns are"
+        raise ValueError(_choose_from(columns, problem))
 
 
 def _read_tfds(source: Source, config: TextConfig) -> Iterator[LocatedText]:
@@ -146,13 +140,12 @@ def _read_tfds(source: Source, config: TextConfig) -> Iterator[LocatedText]:
     tfds, features = _tensorflow_datasets(), builder.info.features
     names = features.keys() if hasattr(features, "keys") else ()
     if field not in names:
-        raise ValueError(f"{source.path}: {_no_field(field, names)}")
+        problem = f"{source.path}: there is no {field!r}, but"
+        raise ValueError(_choose_from(names, problem))
     if not isinstance(features[field], tfds.features.Text):
         kinds = (f"{name} ({type(kind).__name__})" for name, kind in features.items())
-        raise ValueError(
-            f"{source.path}: {field!r} must be a Text; the features are "
-            f"{_list(kinds)}; choose by --text-field."
-        )
+        problem = f"{source.path}: {field!r} must be a Text; the features are"
+        raise ValueError(_choose_from(kinds, problem))
     split, decoders = config.tfds_split, tfds.decode.PartialDecoding({field: True})
     examples = _tfds_examples(builder, source.path, split, decoders)
     for number, example in enumerate(examples, 1):

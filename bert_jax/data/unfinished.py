@@ -37,7 +37,7 @@ def is_finished(output: epath.Path, plan: JsonObject) -> bool:
 
 
 def require_resumable(output: epath.Path) -> None:
-    """Raise FileExistsError if the output holds anything but a dataset or part of one."""
+    """Raise FileExistsError if the output holds other things than a dataset's."""
     unfinished = output / UNFINISHED
     if (output / MANIFEST).exists() or (unfinished / _PLAN).exists():
         return
