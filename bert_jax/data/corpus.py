@@ -4,7 +4,6 @@ Plain text files are indexed in place. Everything else is first written as plain
 ("spooled"), which needs as much disk as the text until the dataset is finished.
 """
 
-import array
 import collections
 import contextlib
 import dataclasses
@@ -30,6 +29,7 @@ _SECONDS_BETWEEN_REPORTS = 2
 
 Spans = Int64[np.ndarray, "_ 2"]
 """Start and end of each document, in bytes."""
+_SPAN = np.dtype((np.int64, 2))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,20 +103,13 @@ def _read_source(
     """Return the file that holds the source's text, and its documents."""
     if source.in_place:
         pieces = read_pieces(source, config.strict)
-        return source.path, _as_array(find_documents(pieces))
+        return source.path, np.fromiter(find_documents(pieces), _SPAN)
     with _create(spool) as file:
         if source.holds_records:
             records = read_records(source, config, dropped)
-            return str(spool), _as_array(_write_records(records, file))
+            return str(spool), np.fromiter(_write_records(records, file), _SPAN)
         pieces = _copy(read_pieces(source, config.strict), file)
-        return str(spool), _as_array(find_documents(pieces))
-
-
-def _as_array(spans: Iterable[tuple[int, int]]) -> Spans:
-    bounds = array.array("q")  # needs less memory than a list
-    for span in spans:
-        bounds.extend(span)
-    return np.array(bounds, np.int64).reshape(-1, 2)
+        return str(spool), np.fromiter(find_documents(pieces), _SPAN)
 
 
 @contextlib.contextmanager
@@ -158,4 +151,4 @@ def _drop_duplicates(
                     yield text
 
     with _create(target) as file:
-        return _as_array(_write_records(new_texts(), file))
+        return np.fromiter(_write_records(new_texts(), file), _SPAN)
