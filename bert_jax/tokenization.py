@@ -90,9 +90,8 @@ class WordPiece:
         self.num_pieces = len(lines)
         self.continuing = [token.startswith("##") for token in self.tokens]
         limit = config.get(WORD_LIMIT, MAX_WORD_CHARACTERS)
-        self._tokenizer = HuggingFaceTokenizer(
-            models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=limit)
-        )
+        model = models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=limit)
+        self._tokenizer = HuggingFaceTokenizer(model)
         self._tokenizer.normalizer = bert_normalizer(
             config["cased"], config.get(ACCENTS), config.get(CHINESE, True)
         )

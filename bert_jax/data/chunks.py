@@ -95,16 +95,10 @@ def plan_chunks(
         sizes = np.array([documents.length[part].sum() for part in parts], np.int64)
         shards = assign_shards(sizes, layout.shard_bytes).tolist()
         num_shards = shards[-1] + 1 if shards else 0
-        chunks += [
-            Chunk(
-                f"{split}-{number:06d}",
-                split,
-                shard_name(split, shard, num_shards),
-                (config.seed, split_number, number),
-                documents.take(part),
-            )
-            for number, (part, shard) in enumerate(zip(parts, shards, strict=True))
-        ]
+        for number, (part, shard) in enumerate(zip(parts, shards, strict=True)):
+            name, seed = f"{split}-{number:06d}", (config.seed, split_number, number)
+            file_name = shard_name(split, shard, num_shards)
+            chunks.append(Chunk(name, split, file_name, seed, documents.take(part)))
     return chunks
 
 
@@ -153,13 +147,8 @@ def write_chunk(
     The result holds the number of rows, their sha256, and counts for the manifest.
     """
     tokens, bounds, counts, dropped = _tokenize(chunk, config, files, tokenizer)
-    pairs = make_pairs(
-        bounds,
-        config.sequence_length,
-        config.short_sequence_probability,
-        np.random.default_rng(chunk.seed),
-        config.pairs,
-    )
+    rng, short = np.random.default_rng(chunk.seed), config.short_sequence_probability
+    pairs = make_pairs(bounds, config.sequence_length, short, rng, config.pairs)
     dtype = dtype_of(config, tokenizer)
     ids = tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id
     rows = build_rows(tokens, pairs, dtype, *ids)

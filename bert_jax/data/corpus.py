@@ -85,13 +85,9 @@ def read_corpus(
             report(f"{number + 1}/{len(sources)} sources, {num_documents} documents")
     start, end = np.concatenate([np.empty((0, 2), np.int64), *all_spans]).T.copy()
     numbers = np.repeat(np.arange(len(sources)), [len(spans) for spans in all_spans])
-    return Corpus(
-        Documents(numbers, start, end - start),
-        files,
-        descriptions,
-        np.array([source.input for source in sources], np.int64),
-        dict(+dropped),
-    )
+    documents = Documents(numbers, start, end - start)
+    inputs = np.array([source.input for source in sources], np.int64)
+    return Corpus(documents, files, descriptions, inputs, dict(+dropped))
 
 
 def _read_source(

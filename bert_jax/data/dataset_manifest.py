@@ -91,7 +91,5 @@ def _check_counts(manifest: JsonObject) -> None:
             _require(valid, f"{name}={value!r:.80} of {split} is not a count")
         rows = sum(s["rows"] for s in manifest["shards"] if s["split"] == split)
         positions = counts.get("tokens", 0) + counts.get("padding", 0)
-        _require(
-            positions == rows * manifest["sequence_length"],
-            f"the tokens and padding of {split} do not fill its {rows} rows",
-        )
+        problem = f"the tokens and padding of {split} do not fill its {rows} rows"
+        _require(positions == rows * manifest["sequence_length"], problem)

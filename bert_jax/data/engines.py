@@ -5,12 +5,13 @@ read the input and write the output by path, so both must be on storage that all
 share. They also need this package; Beam's options determine how they get it.
 """
 
-import concurrent.futures
 import dataclasses
 import functools
 import multiprocessing
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 
 import numpy as np
 from etils import epath
@@ -37,24 +38,22 @@ def write_chunks(
         for chunk in chunks:
             yield chunk, write_chunk(chunk, config, files, tokenizer)
         return
-    with concurrent.futures.ProcessPoolExecutor(
-        num_workers,
-        # A fork of a process with threads may deadlock.
-        multiprocessing.get_context("spawn"),
-        _start_worker,
-        (config, files),
-    ) as processes:
-        futures = {processes.submit(_write_in_worker, c): c for c in chunks}
+    # A fork of a process with threads may deadlock.
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(
+        num_workers, spawn, _start_worker, (config, files)
+    ) as pool:
+        futures = {pool.submit(_write_in_worker, chunk): chunk for chunk in chunks}
         try:
-            for future in concurrent.futures.as_completed(futures):
+            for future in as_completed(futures):
                 yield futures[future], future.result()
-        except concurrent.futures.process.BrokenProcessPool as error:
+        except BrokenProcessPool as error:
             raise RuntimeError(
                 "a worker process died, perhaps because memory ran out; "
                 "the same command, with fewer --workers, continues."
             ) from error
         finally:
-            processes.shutdown(cancel_futures=True)
+            pool.shutdown(cancel_futures=True)
 
 
 _write_in_this_process: Callable[[Chunk], JsonObject]

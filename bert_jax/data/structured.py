@@ -177,11 +177,9 @@ def _tfds_examples(builder: Any, name: str, split: str, decoders: Any) -> Iterat
     with _one_line_errors(f"{name} cannot be downloaded and prepared"):
         builder.download_and_prepare()
     with _one_line_errors(f"{name} cannot be read, tfds_split={split!r}"):
+        in_order = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
         dataset = builder.as_dataset(
-            split=split,
-            shuffle_files=False,
-            read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
-            decoders=decoders,
+            split=split, shuffle_files=False, read_config=in_order, decoders=decoders
         )
         yield from tfds.as_numpy(dataset)
 
