@@ -189,7 +189,7 @@ def _finish(
     names = [f"tokenizer/{name}" for name in tokenizer.files]
     manifest = plan | {
         "tokenizer": plan["tokenizer"] | {"files": describe_files(output, names)},
-        "counts": counts,
+        "counts": {split: dict(added) for split, added in counts.items()},
         "dropped": dict(sorted(dropped.items())),
         "shards": [shard.finish() for shard in shards],
     }

@@ -165,7 +165,7 @@ def _read_header(path: epath.Path, dtype: np.dtype[np.void], rows: int) -> int:
 
 
 def _max_open_files(wanted: int) -> int:
-    """Return how many of the wanted files can be open, after raising a low limit."""
+    """Return how many of the wanted files can be open; raise the limit if needed."""
     wanted = min(wanted, _MAX_MAPS)
     try:
         import resource  # Windows has none

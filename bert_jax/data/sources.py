@@ -147,7 +147,6 @@ def read_pieces(source: Source, strict: bool) -> Iterator[bytes]:
     Raises:
         ValueError: a compressed file is damaged; the text is not UTF-8.
     """
-    assert not source.holds_records
     documentation = source.kind == "documentation"
     pieces = _documentation() if documentation else _file_pieces(source)
     return _strict(pieces, source.path) if strict else pieces
