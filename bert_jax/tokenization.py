@@ -29,11 +29,8 @@ SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 """In the order of their ids in vocabularies trained here; others may use other ids."""
 MAX_WORD_CHARACTERS = 200
 """Longer words are [UNK], as in the 2018 code (100 in Hugging Face's files)."""
-ACCENTS, CHINESE, WORD_LIMIT = (
-    "strip_accents",
-    "tokenize_chinese_chars",
-    "max_input_chars_per_word",
-)
+WORD_LIMIT = "max_input_chars_per_word"
+ACCENTS, CHINESE = "strip_accents", "tokenize_chinese_chars"
 """Optional keys of a WordPiece tokenizer's configuration, named as in Hugging Face."""
 ADDED = "added_tokens"
 """Key of the tokens that are matched in a text before it is split into words."""
@@ -64,22 +61,15 @@ def is_text(content: str) -> bool:
 
 
 def check_added(entries: object) -> None:
-    """Check the value of `added_tokens`.
-
-    Raises:
-        ValueError: an entry is not a token with its flags, or a token is repeated.
-    """
+    """Raise ValueError if an entry is not a token with its flags, or is repeated."""
     if not isinstance(entries, list):
         raise ValueError(f"{ADDED}={entries!r:.80} must be a list of tokens.")
     for entry in entries:
         flags = dict(entry) if isinstance(entry, dict) else {}
-        content = flags.pop("content", None)
-        if (
-            not isinstance(content, str)
-            or not is_text(content)
-            or not flags.keys() <= set(ADDED_FLAGS)
-            or not all(isinstance(flag, bool) for flag in flags.values())
-        ):
+        content = flags.pop("content", "")
+        is_token = isinstance(content, str) and is_text(content)
+        known = flags.keys() <= set(ADDED_FLAGS)
+        if not (is_token and known and all(type(f) is bool for f in flags.values())):
             raise ValueError(
                 f"{ADDED} has the entry {entry!r:.80}, which must be an object with "
                 f"content (a string) and, each true or false, {', '.join(ADDED_FLAGS)}."
@@ -92,16 +82,16 @@ def check_added(entries: object) -> None:
 
 
 class WordPiece:
-    def __init__(self, lines: list[str], config: JsonObject) -> None:
+    def __init__(self, vocabulary: bytes, config: JsonObject) -> None:
+        lines = _vocabulary_lines(vocabulary)
         ids = {token: i for i, token in enumerate(lines)}
         added = added_tokens(config)
         self.tokens = lines + [t.content for t in added if t.content not in ids]
         self.num_pieces = len(lines)
         self.continuing = [token.startswith("##") for token in self.tokens]
         limit = config.get(WORD_LIMIT, MAX_WORD_CHARACTERS)
-        self._tokenizer = HuggingFaceTokenizer(
-            models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=limit)
-        )
+        model = models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=limit)
+        self._tokenizer = HuggingFaceTokenizer(model)
         self._tokenizer.normalizer = bert_normalizer(
             config["cased"], config.get(ACCENTS), config.get(CHINESE, True)
         )
@@ -130,10 +120,13 @@ class SentencePiece:
         import sentencepiece  # optional: not needed for WordPiece
 
         self._processor = sentencepiece.SentencePieceProcessor()
-        self._processor.LoadFromSerializedProto(model)
-        pieces = range(len(self._processor))
-        self.tokens = [self._processor.id_to_piece(piece) for piece in pieces]
-        self.num_pieces = len(self.tokens)
+        try:
+            self._processor.LoadFromSerializedProto(model)
+        except RuntimeError as error:
+            message = "is not a sentencepiece model; train one by `bert-jax vocab`."
+            raise ValueError(message) from error
+        self.num_pieces = len(self._processor)
+        self.tokens = self._processor.id_to_piece(list(range(self.num_pieces)))
         self._ids = {token: i for i, token in enumerate(self.tokens)}
         self.continuing = [
             not token.startswith(_WORD_START) and token not in SPECIAL_TOKENS
@@ -151,9 +144,8 @@ class SentencePiece:
     def inside_word(self, token_id: int) -> int | None:
         """Return the piece without the mark of a word start; None if it is the mark."""
         token = self.tokens[token_id]
-        if token == _WORD_START:
-            return None
-        return self._ids.get(token.removeprefix(_WORD_START), token_id)
+        rest = token.removeprefix(_WORD_START)
+        return self._ids.get(rest, token_id) if rest else None
 
     def decode(self, tokens: Iterable[str]) -> str:
         spaced = (f" {t} " if t in SPECIAL_TOKENS else t for t in tokens)
@@ -175,10 +167,7 @@ class Tokenizer:
     """Converts text to ids and back, for every kind of vocabulary."""
 
     def __init__(self, config: JsonObject, vocabulary: bytes) -> None:
-        """Make a tokenizer from `config` (`kind`, `cased`, …) and a vocabulary file.
-
-        Args:
-            vocabulary: the content of the vocabulary file.
+        """Make a tokenizer from `config` (`kind`, `cased`, …) and a vocabulary's bytes.
 
         Raises:
             ValueError: a field of `config` is missing or wrong; the vocabulary is
@@ -192,7 +181,11 @@ class Tokenizer:
             _CONFIG: (json.dumps(config, indent=2) + "\n").encode(),
             vocabulary_file(self.kind): vocabulary,
         }
-        self._backend = _backend(config, vocabulary)
+        self._backend: WordPiece | SentencePiece = (
+            WordPiece(vocabulary, config)
+            if self.kind == "wordpiece"
+            else SentencePiece(vocabulary)
+        )
         self.vocab_size = len(self._backend.tokens)
         self.num_pieces = self._backend.num_pieces
         """The number of tokens in the vocabulary file; added tokens follow them."""
@@ -216,11 +209,7 @@ class Tokenizer:
             root = root / "tokenizer"
         config = _read_config(root)
         path = root / vocabulary_file(config["kind"])
-        if not is_regular_file(path):
-            raise FileNotFoundError(
-                f"{path} is {_absence(path)}; kind {config['kind']} needs it beside "
-                f"{_CONFIG}."
-            )
+        _require_file(path, f"kind {config['kind']} needs it beside {_CONFIG}")
         try:
             tokenizer = cls(config, path.read_bytes())
         except ValueError as error:
@@ -302,15 +291,17 @@ def _read_config(root: epath.Path) -> JsonObject:
         raise FileNotFoundError(
             f"{root} is not a directory; `bert-jax vocab` makes a tokenizer."
         )
-    if not is_regular_file(path):
-        raise FileNotFoundError(
-            f"{path} is {_absence(path)}; for a plain vocab.txt, write "
-            '{"kind": "wordpiece", "cased": false} (or true) into it.'
-        )
+    content = '{"kind": "wordpiece", "cased": false} (or true)'
+    _require_file(path, f"for a plain vocab.txt, write {content} into it")
     try:
         config = json.loads(path.read_bytes())
         if isinstance(config, dict) and "kind" not in config:
-            _refuse_hugging_face(root, config)
+            if "tokenizer_class" in config or (root / "tokenizer.json").exists():
+                raise ValueError(
+                    f"{root} is a Hugging Face directory; run `bert-jax convert import "
+                    f"{root} --from huggingface --output CKPT`, then name "
+                    "CKPT/tokenizer."
+                )
         _check_config(config)
     except RecursionError:
         raise ValueError(f"{path}: is not JSON that can be read: too deep.") from None
@@ -319,16 +310,10 @@ def _read_config(root: epath.Path) -> JsonObject:
     return config
 
 
-def _refuse_hugging_face(root: epath.Path, config: JsonObject) -> None:
-    if "tokenizer_class" in config or (root / "tokenizer.json").exists():
-        raise ValueError(
-            f"{root} is a Hugging Face directory; run `bert-jax convert import {root} "
-            "--from huggingface --output CKPT`, then name CKPT/tokenizer."
-        )
-
-
-def _absence(path: epath.Path) -> str:
-    return "not a file" if path.exists() else "missing"
+def _require_file(path: epath.Path, remedy: str) -> None:
+    if not is_regular_file(path):
+        absence = "not a file" if path.exists() else "missing"
+        raise FileNotFoundError(f"{path} is {absence}; {remedy}.")
 
 
 def _check_config(config: object) -> None:
@@ -354,16 +339,6 @@ def _check_config(config: object) -> None:
             raise ValueError(f"only kind wordpiece has {ADDED}; remove it.")
 
 
-def _backend(config: JsonObject, vocabulary: bytes) -> WordPiece | SentencePiece:
-    if config["kind"] == "wordpiece":
-        return WordPiece(_vocabulary_lines(vocabulary), config)
-    try:
-        return SentencePiece(vocabulary)
-    except RuntimeError as error:
-        message = "is not a sentencepiece model; train one by `bert-jax vocab`."
-        raise ValueError(message) from error
-
-
 def _vocabulary_lines(vocabulary: bytes) -> list[str]:
     """Return the entries of a vocab.txt."""
     # Not splitlines: a token may be one of the rarer line breaks.
@@ -380,9 +355,8 @@ def _vocabulary_lines(vocabulary: bytes) -> list[str]:
 
 
 def _special_ids(tokens: list[str]) -> dict[str, int]:
-    ids = {token: i for i, token in enumerate(tokens) if token in SPECIAL_TOKENS}
-    missing = [name for name in SPECIAL_TOKENS if name not in ids]
-    if missing:
+    ids = {token: i for i, token in enumerate(tokens)}
+    if missing := [name for name in SPECIAL_TOKENS if name not in ids]:
         raise ValueError(
             f"lacks {', '.join(missing)}; a vocabulary must hold each of "
             f"{' '.join(SPECIAL_TOKENS)}."

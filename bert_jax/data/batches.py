@@ -83,9 +83,7 @@ def tokenized_batches(
     """
     buckets = assign_buckets(tokenized.lengths, longest, boundaries)
     for length, chosen in batches_by_bucket(buckets, batch_size):
-        size = batch_size
-        if not fixed_size:
-            size = min(batch_size, 1 << (len(chosen) - 1).bit_length())
-        numbers = np.full(size, -1, np.int64)
-        numbers[: len(chosen)] = chosen
+        power_of_two = 1 << (len(chosen) - 1).bit_length()
+        size = batch_size if fixed_size else min(batch_size, power_of_two)
+        numbers = np.pad(chosen, (0, size - len(chosen)), constant_values=-1)
         yield tokenized.gather(numbers[own], length)

@@ -46,14 +46,10 @@ def assign_buckets(
 def batches_by_bucket(
     buckets: Int[np.ndarray, " N"], batch_size: int
 ) -> Iterator[tuple[int, Int64[np.ndarray, " M"]]]:
-    """Yield batches of rows from one bucket each, the shortest bucket first.
+    """Yield the padded length and the rows of each batch, the shortest length first.
 
-    Args:
-        buckets: the length that each row is padded to.
-        batch_size: rows in a batch; the last of a bucket may have fewer.
-
-    Yields:
-        The padded length and the row numbers, ascending. Each row is in one batch.
+    Each row is in one batch, in ascending order; the last of a bucket may have fewer
+    rows than `batch_size`.
 
     Raises:
         ValueError: `batch_size` is less than 1.
@@ -72,10 +68,7 @@ def choose_bucket_boundaries(
 
     Exact dynamic programming: for k = 1, 2, … boundaries and each last boundary, find
     the cheapest way to cover all shorter rows, in at most (max_length / 8)² steps.
-
-    Args:
-        lengths: tokens in each row.
-        max_length: tokens that the model accepts; no row is padded to more.
+    The lengths are in tokens, and no row is padded to more than `max_length`.
     """
     num_ends = -(-max(int(lengths.max()), 1) // _BUCKET_MULTIPLE)
     ends = _BUCKET_MULTIPLE * np.arange(1, num_ends + 1)
@@ -93,11 +86,9 @@ def choose_bucket_boundaries(
         best = total.min(axis=0)
     # Walk back from the last end through the choices.
     boundaries, place = set(), len(ends) - 1
-    for starts in reversed(choices):
+    while place >= 0:
         boundaries.add(min(int(ends[place]), max_length))
-        place = int(starts[place]) - 1
-        if place < 0:
-            break
+        place = int(choices.pop()[place]) - 1
     return tuple(sorted(boundaries))
 
 

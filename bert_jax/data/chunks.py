@@ -8,6 +8,7 @@ from any source. A shard is the concatenation of the rows of many chunks.
 import collections
 import dataclasses
 import hashlib
+import itertools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -21,7 +22,6 @@ from bert_jax.data.documents import Documents, read_text, split_sentences
 from bert_jax.data.packing import build_rows, max_pairs_per_row, pack_pairs
 from bert_jax.data.pairs import PairSpans, make_pairs
 from bert_jax.data.passes import held_out, passes, shuffle
-from bert_jax.data.records import as_bytes
 from bert_jax.data.shards import row_dtype, shard_name
 from bert_jax.storage.files import JsonObject, atomic_write, read_json, write_json
 from bert_jax.tokenization import Tokenizer
@@ -95,16 +95,10 @@ def plan_chunks(
         sizes = np.array([documents.length[part].sum() for part in parts], np.int64)
         shards = assign_shards(sizes, layout.shard_bytes).tolist()
         num_shards = shards[-1] + 1 if shards else 0
-        chunks += [
-            Chunk(
-                f"{split}-{number:06d}",
-                split,
-                shard_name(split, shard, num_shards),
-                (config.seed, split_number, number),
-                documents.take(part),
-            )
-            for number, (part, shard) in enumerate(zip(parts, shards, strict=True))
-        ]
+        for number, (part, shard) in enumerate(zip(parts, shards, strict=True)):
+            name, seed = f"{split}-{number:06d}", (config.seed, split_number, number)
+            file_name = shard_name(split, shard, num_shards)
+            chunks.append(Chunk(name, split, file_name, seed, documents.take(part)))
     return chunks
 
 
@@ -153,38 +147,29 @@ def write_chunk(
     The result holds the number of rows, their sha256, and counts for the manifest.
     """
     tokens, bounds, counts, dropped = _tokenize(chunk, config, files, tokenizer)
-    pairs = make_pairs(
-        bounds,
-        config.sequence_length,
-        config.short_sequence_probability,
-        np.random.default_rng(chunk.seed),
-        config.pairs,
-    )
+    rng, short = np.random.default_rng(chunk.seed), config.short_sequence_probability
+    pairs = make_pairs(bounds, config.sequence_length, short, rng, config.pairs)
     dtype = dtype_of(config, tokenizer)
     ids = tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id
     rows = build_rows(tokens, pairs, dtype, *ids)
     if config.pack:
         rows = pack_pairs(rows, dtype, tokenizer.pad_id)
     output = epath.Path(config.output)
-    content = as_bytes(rows)
-    atomic_write(rows_path(output, chunk), content)
+    content = rows.tobytes()
+    atomic_write(chunk_file(output, chunk, "rows"), content)
     result = {
         "rows": len(rows),
         "sha256": hashlib.sha256(content).hexdigest(),
         "counts": counts | _count(config, pairs, rows),
         "dropped": dropped | pairs.dropped,
     }
-    write_json(result, _result_path(output, chunk))
+    write_json(result, chunk_file(output, chunk, "json"))
     return result
 
 
-def rows_path(output: epath.Path, chunk: Chunk) -> epath.Path:
-    """Return the file of a chunk's rows, which exists until they are in the shard."""
-    return output / UNFINISHED / f"{chunk.name}.rows"
-
-
-def _result_path(output: epath.Path, chunk: Chunk) -> epath.Path:
-    return output / UNFINISHED / f"{chunk.name}.json"
+def chunk_file(output: epath.Path, chunk: Chunk, suffix: str) -> epath.Path:
+    """Return a file of a chunk: its "rows", until the shard has them, or its "json"."""
+    return output / UNFINISHED / f"{chunk.name}.{suffix}"
 
 
 def _count(
@@ -206,12 +191,8 @@ def _count(
 def _tokenize(
     chunk: Chunk, config: PrepareConfig, files: Sequence[str], tokenizer: Tokenizer
 ) -> tuple[Int32[np.ndarray, " M"], list[list[int]], dict[str, int], dict[str, int]]:
-    """Return a chunk's tokens, each document's sentence bounds, counts, and drops.
-
-    Raises:
-        ValueError: the tokenizer returned an id outside its vocabulary.
-    """
-    pieces: list[Int32[np.ndarray, " _"]] = []
+    """Return a chunk's tokens, each document's sentence bounds, counts, and drops."""
+    pieces: list[Int32[np.ndarray, " _"]] = []  # the tokens of each sentence
     documents: list[list[int]] = []
     dropped: collections.Counter[str] = collections.Counter()
     end = 0
@@ -221,42 +202,40 @@ def _tokenize(
         text, undecodable = read_text(files[file], int(offset), int(length))
         dropped["undecodable bytes"] += undecodable
         sentences = split_sentences(text, config.sentences, config.language)
-        bounds = [end]
-        for batch in _batches(sentences):
-            for ids in tokenizer.encode_batch(batch):
-                if ids:
-                    pieces.append(np.array(ids, np.int32))
-                    end += len(ids)
-                    bounds.append(end)
-        dropped["sentences without a token"] += len(sentences) - len(bounds) + 1
-        if len(bounds) > 1:
-            documents.append(bounds)
+        kept = list(_encode(sentences, tokenizer))
+        dropped["sentences without a token"] += len(sentences) - len(kept)
+        if kept:
+            documents.append(list(itertools.accumulate(map(len, kept), initial=end)))
+            end = documents[-1][-1]
+            pieces += kept
         else:
             dropped["documents without a token"] += 1
-    tokens = np.concatenate(pieces or [np.empty(0, np.int32)])
-    if len(tokens) and tokens.max() >= tokenizer.vocab_size:
+    tokens = np.concatenate([np.empty(0, np.int32), *pieces])
+    if (largest := tokens.max(initial=0)) >= tokenizer.vocab_size:
         raise ValueError(
-            f"the tokenizer gave id {tokens.max()}, but has {tokenizer.vocab_size} ids."
+            f"the tokenizer gave id {largest}, but has {tokenizer.vocab_size} ids."
         )
-    sentences_kept = sum(len(bounds) - 1 for bounds in documents)
-    counts = {"documents": len(documents), "sentences": sentences_kept}
+    counts = {"documents": len(documents), "sentences": len(pieces)}
     return tokens, documents, counts, dict(+dropped)
 
 
-def _batches(sentences: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Split sentences into bounded batches for the tokenizer, to save memory."""
+def _encode(
+    sentences: Sequence[str], tokenizer: Tokenizer
+) -> Iterator[Int32[np.ndarray, " _"]]:
+    """Yield the tokens of each sentence that has any; bounded batches save memory."""
     start = size = 0
     for number, sentence in enumerate(sentences, 1):
         size += len(sentence)
         if size >= _CHARACTERS_PER_BATCH or number == len(sentences):
-            yield sentences[start:number]
+            encoded = tokenizer.encode_batch(sentences[start:number])
+            yield from (np.array(ids, np.int32) for ids in encoded if ids)
             start, size = number, 0
 
 
 def read_result(output: epath.Path, chunk: Chunk) -> JsonObject | None:
     """Return the result that `write_chunk` saved; None if there is no valid one."""
     try:
-        result = read_json(_result_path(output, chunk), "")
+        result = read_json(chunk_file(output, chunk, "json"), "")
         rows, sha256 = result["rows"], result["sha256"]
         counts = [rows, *result["counts"].values(), *result["dropped"].values()]
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
@@ -266,14 +245,19 @@ def read_result(output: epath.Path, chunk: Chunk) -> JsonObject | None:
 
 
 def read_rows(
-    output: epath.Path, chunk: Chunk, result: JsonObject, row_bytes: int
+    path: epath.Path, result: JsonObject, row_bytes: int, offset: int = 0
 ) -> bytes | None:
-    """Return a chunk's rows from their own file; None if they are damaged."""
-    path = rows_path(output, chunk)
+    """Return the bytes of a chunk's rows, at `offset` of their own file or a shard.
+
+    Return None if they are not there, or are damaged.
+    """
+    size = result["rows"] * row_bytes
     try:
-        if path.stat().length != result["rows"] * row_bytes:
+        if path.stat().length < offset + size:
             return None
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            file.seek(offset)
+            content = file.read(size)
     except OSError:
         return None
     verified = hashlib.sha256(content).hexdigest() == result["sha256"]

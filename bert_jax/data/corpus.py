@@ -4,19 +4,17 @@ Plain text files are indexed in place. Everything else is first written as plain
 ("spooled"), which needs as much disk as the text until the dataset is finished.
 """
 
-import array
 import collections
 import contextlib
 import dataclasses
-import hashlib
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
+from etils import epath
 from jaxtyping import Int64
 
 from bert_jax.config import PrepareConfig
@@ -25,11 +23,13 @@ from bert_jax.data.duplicates import Deduplicator
 from bert_jax.data.sources import Source, read_pieces
 from bert_jax.data.structured import read_records
 from bert_jax.storage.files import JsonObject, name_path_if_disk_full
+from bert_jax.storage.manifest import sha256_of
 
 _SECONDS_BETWEEN_REPORTS = 2
 
 Spans = Int64[np.ndarray, "_ 2"]
 """Start and end of each document, in bytes."""
+_SPAN = np.dtype((np.int64, 2))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,25 +47,6 @@ class Corpus:
     """What was left out, and how much of it."""
 
 
-@contextlib.contextmanager
-def spool_folder(parent: Path) -> Iterator[Path]:
-    """Yield the path of a folder `text` in `parent`, for `read_corpus` to create.
-
-    At the end it is removed, with those of its parents that did not exist before and
-    are empty.
-    """
-    folder = parent / "text"
-    made = [path for path in folder.parents if not path.exists()]
-    shutil.rmtree(folder, ignore_errors=True)  # left by an interrupted run
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        for path in made:
-            with contextlib.suppress(OSError):
-                path.rmdir()
-
-
 def read_corpus(
     config: PrepareConfig,
     sources: Sequence[Source],
@@ -78,15 +59,17 @@ def read_corpus(
         ValueError: a source is damaged or lacks what the configuration names; it is
             not UTF-8 and `config.strict` is set.
     """
-    all_spans: list[Spans] = []
-    files, descriptions = [], []
+    all_spans, files, descriptions = [], [], []
     dropped: collections.Counter[str] = collections.Counter()
     deduplicator = Deduplicator(paragraphs=config.sentences == "split")
     reported = time.monotonic()
     for number, source in enumerate(sources):
-        path, spans, description = _read_source(
-            config, source, folder / f"{number:05d}.txt", dropped
-        )
+        spool = folder / f"{number:05d}.txt"
+        path, spans = _read_source(config, source, spool, dropped)
+        # The source's file, or the text if the source is not a file.
+        given = epath.Path(source.path if os.path.isfile(source.path) else path)
+        size, sha256 = given.stat().length, sha256_of(given)
+        description = {"name": source.name, "size": size, "sha256": sha256}
         if config.deduplicate:
             target = folder / f"{number:05d}.fresh.txt"
             spans = _drop_duplicates(path, spans, target, deduplicator, dropped)
@@ -102,13 +85,9 @@ def read_corpus(
             report(f"{number + 1}/{len(sources)} sources, {num_documents} documents")
     start, end = np.concatenate([np.empty((0, 2), np.int64), *all_spans]).T.copy()
     numbers = np.repeat(np.arange(len(sources)), [len(spans) for spans in all_spans])
-    return Corpus(
-        Documents(numbers, start, end - start),
-        files,
-        descriptions,
-        np.array([source.input for source in sources], np.int64),
-        dict(+dropped),
-    )
+    documents = Documents(numbers, start, end - start)
+    inputs = np.array([source.input for source in sources], np.int64)
+    return Corpus(documents, files, descriptions, inputs, dict(+dropped))
 
 
 def _read_source(
@@ -116,37 +95,17 @@ def _read_source(
     source: Source,
     spool: Path,
     dropped: collections.Counter[str],
-) -> tuple[str, Spans, JsonObject]:
-    """Return the file that holds the source's text, its documents and a description.
-
-    The description's size and sha256 are those of the source's file, or of the text if
-    the source is not a file.
-    """
+) -> tuple[str, Spans]:
+    """Return the file that holds the source's text, and its documents."""
     if source.in_place:
-        spans = _as_array(find_documents(read_pieces(source, config.strict)))
-        return source.path, spans, _describe(source.name, source.path)
+        pieces = read_pieces(source, config.strict)
+        return source.path, np.fromiter(find_documents(pieces), _SPAN)
     with _create(spool) as file:
         if source.holds_records:
             records = read_records(source, config, dropped)
-            spans = _as_array(_write_records(records, file))
-        else:
-            pieces = _copy(read_pieces(source, config.strict), file)
-            spans = _as_array(find_documents(pieces))
-    given = source.path if os.path.isfile(source.path) else spool
-    return str(spool), spans, _describe(source.name, given)
-
-
-def _as_array(spans: Iterable[tuple[int, int]]) -> Spans:
-    bounds = array.array("q")  # needs less memory than a list
-    for span in spans:
-        bounds.extend(span)
-    return np.array(bounds, np.int64).reshape(-1, 2)
-
-
-def _describe(name: str, path: str | Path) -> JsonObject:
-    with open(path, "rb") as file:
-        digest = hashlib.file_digest(file, "sha256")
-        return {"name": name, "size": file.tell(), "sha256": digest.hexdigest()}
+            return str(spool), np.fromiter(_write_records(records, file), _SPAN)
+        pieces = _copy(read_pieces(source, config.strict), file)
+        return str(spool), np.fromiter(find_documents(pieces), _SPAN)
 
 
 @contextlib.contextmanager
@@ -188,4 +147,4 @@ def _drop_duplicates(
                     yield text
 
     with _create(target) as file:
-        return _as_array(_write_records(new_texts(), file))
+        return np.fromiter(_write_records(new_texts(), file), _SPAN)

@@ -11,18 +11,13 @@ from bert_jax.storage.manifest import MANIFEST, DamagedError, check_entries
 
 FORMAT_VERSION = 1
 SPLITS = ("train", "validation")
-_KINDS = {
-    "row": list,
-    "sequence_length": int,
-    "vocab_size": int,
-    "pairs": str,
-    "options": dict,
-    "tokenizer": dict,
-    "sources": list,
-    "counts": dict,
-    "dropped": dict,
-    "shards": list,
+_NAMES = {
+    int: "sequence_length vocab_size",
+    str: "pairs",
+    list: "row sources shards",
+    dict: "options tokenizer counts dropped",
 }
+"""The names of the fields of each type."""
 
 
 def check_manifest(root: epath.Path, manifest: JsonObject) -> None:
@@ -40,8 +35,10 @@ def check_manifest(root: epath.Path, manifest: JsonObject) -> None:
         )
     try:
         _require(type(version) is int, "it has no format_version")
-        for name, kind in _KINDS.items():
-            _require(type(manifest.get(name)) is kind, f"{name} is missing or wrong")
+        for kind, names in _NAMES.items():
+            for name in names.split():
+                valid = type(manifest.get(name)) is kind
+                _require(valid, f"{name} is missing or wrong")
         _check_row(manifest)
         tokenizer = manifest["tokenizer"]
         fingerprint = tokenizer.get("fingerprint")
@@ -94,7 +91,5 @@ def _check_counts(manifest: JsonObject) -> None:
             _require(valid, f"{name}={value!r:.80} of {split} is not a count")
         rows = sum(s["rows"] for s in manifest["shards"] if s["split"] == split)
         positions = counts.get("tokens", 0) + counts.get("padding", 0)
-        _require(
-            positions == rows * manifest["sequence_length"],
-            f"the tokens and padding of {split} do not fill its {rows} rows",
-        )
+        problem = f"the tokens and padding of {split} do not fill its {rows} rows"
+        _require(positions == rows * manifest["sequence_length"], problem)

@@ -54,9 +54,7 @@ class Documents:
 def find_documents(pieces: Iterable[bytes]) -> Iterator[tuple[int, int]]:
     """Yield the start and end of each document of a text, in bytes.
 
-    Args:
-        pieces: the text in pieces of any length. A line may continue in the next piece,
-            but CR and LF are in the same one.
+    A line may continue in the next piece, but CR and LF are in the same one.
     """
     offset = 0  # of the piece in the text
     start: int | None = None  # of the document that continues from the last piece
@@ -151,10 +149,9 @@ def _segment(text: str, language: str) -> list[str]:
     import sentencex
 
     try:
-        sentences: list[str] = sentencex.segment(language, text)
+        return list(sentencex.segment(language, text))
     except BaseException as error:
         # A panic of its Rust code is a BaseException but not an Exception.
         if type(error).__name__ != "PanicException":
             raise
-        return [text]
-    return sentences
+    return [text]

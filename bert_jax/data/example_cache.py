@@ -25,10 +25,9 @@ def content_key(*parts: object) -> str:
 def cached_examples(
     directory: epath.Path, key: str, make: Callable[[], TokenizedExamples]
 ) -> TokenizedExamples:
-    """Return the cached examples of `key`; if there are none, make and cache them.
+    """Return the cached examples; if there are none of this key, make and cache them.
 
-    Args:
-        key: a string that is different for each different result of `make`.
+    `key` must be different for each different result of `make`.
     """
     path = directory / f"{key}.npz"
     # An unreadable file is made again. NumPy and zipfile raise many kinds of errors.
@@ -49,12 +48,9 @@ def cached_examples(
 
 
 def _read(path: epath.Path) -> TokenizedExamples:
-    fields: dict[str, Any] = {group: {} for group in _GROUPS}
     with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-        for name in arrays.files:
-            group, _, field = name.partition("/")
-            if field:
-                fields[group][field] = arrays[name]
-            else:
-                fields[name] = arrays[name]
-    return TokenizedExamples(**fields | {"choices": int(fields["choices"])})
+        fields: dict[str, Any] = {name: arrays[name] for name in _ARRAYS}
+        for group in _GROUPS:
+            names = [n for n in arrays.files if n.startswith(f"{group}/")]
+            fields[group] = {n.removeprefix(f"{group}/"): arrays[n] for n in names}
+        return TokenizedExamples(**fields, choices=int(arrays["choices"]))

@@ -106,11 +106,8 @@ def from_rows(
 def build_row(tokenizer: Tokenizer, *segments: Iterable[int]) -> tuple[list[int], int]:
     """Return the ids of a row and the position at which its second segment starts.
 
-    A row is [CLS] A [SEP], or [CLS] A [SEP] B [SEP]. Without B, the position is the
-    length of the row.
-
-    Args:
-        segments: the ids of A, and of B if there is one.
+    A row is [CLS] A [SEP], or [CLS] A [SEP] B [SEP], of the segments A and B. Without
+    B, the position is the length of the row.
     """
     first, *others = segments
     ids = [tokenizer.cls_id, *first, tokenizer.sep_id]

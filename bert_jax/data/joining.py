@@ -6,20 +6,17 @@ the sha256 of the chunks determines how many of them the shard already holds.
 """
 
 import collections
-import hashlib
+import itertools
 import os
-from collections.abc import Iterable, Sequence
-from typing import BinaryIO
+from collections.abc import Sequence
 
 import numpy as np
 from etils import epath
 
-from bert_jax.data.chunks import Chunk, read_result, read_rows, rows_path
+from bert_jax.data.chunks import Chunk, chunk_file, read_result, read_rows
 from bert_jax.data.shards import shard_header
-from bert_jax.storage.files import JsonObject, is_regular_file, name_path_in_errors
+from bert_jax.storage.files import JsonObject, name_path_in_errors
 from bert_jax.storage.manifest import describe_files
-
-_PIECE_BYTES = 1 << 22
 
 
 class GrowingShard:
@@ -28,26 +25,24 @@ class GrowingShard:
     def __init__(
         self, output: epath.Path, chunks: Sequence[Chunk], dtype: np.dtype[np.void]
     ) -> None:
-        """Find the chunks that earlier runs finished, and verify them."""
+        """Verify and append the chunks that earlier runs finished."""
         self.name, self.split = chunks[0].shard, chunks[0].split
         self.results: dict[str, JsonObject] = {}
         """The result of each finished chunk, by its name."""
-        self._output, self._dtype = output, dtype
+        self._output, self._dtype, self._path = output, dtype, output / self.name
         self._waiting = collections.deque(chunks)
         self._rows = 0
-        if is_regular_file(self._path):
-            with self._path.open("rb") as file:
-                file.seek(len(shard_header(dtype, 0)))
-                while self._waiting and self._holds_next(file):
-                    pass
-        for chunk in list(self._waiting):
-            result = read_result(output, chunk)
-            if result and read_rows(output, chunk, result, dtype.itemsize) is not None:
-                self.results[chunk.name] = result
-
-    @property
-    def _path(self) -> epath.Path:
-        return self._output / self.name
+        for chunk in chunks:
+            if (result := read_result(output, chunk)) is None:
+                continue
+            is_next, size = chunk is self._waiting[0], dtype.itemsize
+            if is_next and read_rows(self._path, result, size, self._end) is not None:
+                self._waiting.popleft()
+                self._rows += result["rows"]
+            elif read_rows(chunk_file(output, chunk, "rows"), result, size) is None:
+                continue
+            self.results[chunk.name] = result
+        self._append_finished()
 
     @property
     def _end(self) -> int:
@@ -55,41 +50,28 @@ class GrowingShard:
         header = len(shard_header(self._dtype, 0))
         return header + self._rows * self._dtype.itemsize
 
-    def _holds_next(self, file: BinaryIO) -> bool:
-        """Return whether the rows of the next chunk follow in the file; count them."""
-        chunk = self._waiting[0]
-        result = read_result(self._output, chunk)
-        if result is None:
-            return False
-        remaining, digest = result["rows"] * self._dtype.itemsize, hashlib.sha256()
-        while remaining and (piece := file.read(min(remaining, _PIECE_BYTES))):
-            digest.update(piece)
-            remaining -= len(piece)
-        if remaining or digest.hexdigest() != result["sha256"]:
-            return False
-        self._count(chunk, result)
-        return True
-
-    def _count(self, chunk: Chunk, result: JsonObject) -> None:
-        """Count the first waiting chunk as one of those in the shard."""
-        assert self._waiting.popleft() is chunk
-        self.results[chunk.name] = result
-        self._rows += result["rows"]
-
-    def total(self, name: str) -> int:
-        """Return the total of a count, such as "tokens", over the finished chunks."""
-        return sum(result["counts"][name] for result in self.results.values())
-
-    def add(self, finished: Iterable[tuple[Chunk, JsonObject]] = ()) -> None:
-        """Record finished chunks, and append rows while the next chunk is finished.
+    def add(self, chunk: Chunk, result: JsonObject) -> None:
+        """Record a finished chunk, and append rows while the next chunk is finished.
 
         Raises:
             RuntimeError: a chunk's rows were altered after they were written.
             OSError: the shard cannot be written.
         """
-        self.results |= {chunk.name: result for chunk, result in finished}
-        if not self._waiting or self._waiting[0].name not in self.results:
-            return
+        self.results[chunk.name] = result
+        self._append_finished()
+
+    def _append_finished(self) -> None:
+        while self._waiting and self._waiting[0].name in self.results:
+            self._append(self._waiting.popleft())
+
+    def _append(self, chunk: Chunk) -> None:
+        result, path = self.results[chunk.name], chunk_file(self._output, chunk, "rows")
+        content = read_rows(path, result, self._dtype.itemsize)
+        if content is None:
+            raise RuntimeError(
+                f"{path} is not what was written there; the same command makes it "
+                "again. Check the disk if this happens often."
+            )
         with name_path_in_errors(self._path):
             if not self._path.exists():
                 self._path.write_bytes(shard_header(self._dtype, 0))
@@ -97,31 +79,17 @@ class GrowingShard:
                 # Remove rows that an interrupted run appended only in part.
                 file.truncate(self._end)
                 file.seek(self._end)
-                while self._waiting and self._waiting[0].name in self.results:
-                    self._append(self._waiting[0], file)
-
-    def _append(self, chunk: Chunk, file: BinaryIO) -> None:
-        result = self.results[chunk.name]
-        content = read_rows(self._output, chunk, result, self._dtype.itemsize)
-        if content is None:
-            raise RuntimeError(
-                f"{rows_path(self._output, chunk)} is not what was written there; the "
-                "same command makes it again. Check the disk if this happens often."
-            )
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-        self._count(chunk, result)
-        rows_path(self._output, chunk).unlink()
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        self._rows += result["rows"]
+        path.unlink()
 
     def finish(self) -> JsonObject:
         """Write the number of rows to the header; return the manifest entry."""
         assert not self._waiting
-        header = shard_header(self._dtype, self._rows)
         with name_path_in_errors(self._path), open(self._path, "r+b") as file:
-            if file.read(len(header)) != header:
-                file.seek(0)
-                file.write(header)
+            file.write(shard_header(self._dtype, self._rows))
             file.truncate(self._end)
             file.flush()
             os.fsync(file.fileno())
@@ -133,10 +101,5 @@ def growing_shards(
     output: epath.Path, chunks: Sequence[Chunk], dtype: np.dtype[np.void]
 ) -> dict[str, GrowingShard]:
     """Return the shards of all chunks, in order, with what earlier runs finished."""
-    parts: dict[str, list[Chunk]] = collections.defaultdict(list)
-    for chunk in chunks:
-        parts[chunk.shard].append(chunk)
-    shards = {name: GrowingShard(output, part, dtype) for name, part in parts.items()}
-    for shard in shards.values():
-        shard.add()
-    return shards
+    parts = itertools.groupby(chunks, lambda chunk: chunk.shard)
+    return {name: GrowingShard(output, list(part), dtype) for name, part in parts}

@@ -5,7 +5,6 @@ fills the rest of the row.
 """
 
 import bisect
-import collections
 
 import numpy as np
 from jaxtyping import Int64, Integer, Shaped
@@ -102,27 +101,22 @@ def assign_rows(
     result depends on the lengths alone.
     """
     row = np.empty(len(length), np.int64)
-    rooms: list[int] = []  # the distinct free lengths of open rows, ascending
-    # Free length -> (row, number of pairs) of the open rows that have it.
-    rows: dict[int, list[tuple[int, int]]] = collections.defaultdict(list)
+    # The open rows by room; of equal ones, the last that took a pair is the first. Each
+    # is (room, minus the turn of its last pair, row, number of pairs).
+    rows: list[tuple[int, int, int, int]] = []
     num_rows = 0
-    for pair in np.argsort(-length, kind="stable").tolist():
+    for turn, pair in enumerate(np.argsort(-length, kind="stable").tolist()):
         size = int(length[pair])
-        place = bisect.bisect_left(rooms, size)
-        if place < len(rooms):
-            room = rooms[place]
-            number, num_pairs = rows[room].pop()
-            if not rows[room]:
-                del rooms[place]
+        place = bisect.bisect_left(rows, (size,))
+        if place < len(rows):
+            room, _, number, num_pairs = rows.pop(place)
         else:
             room, number, num_pairs = width, num_rows, 0
             num_rows += 1
         row[pair] = number
         left = room - size
         if left and num_pairs + 1 < max_pairs:
-            if not rows[left]:
-                bisect.insort(rooms, left)
-            rows[left].append((number, num_pairs + 1))
+            bisect.insort(rows, (left, -turn, number, num_pairs + 1))
     # Renumber the rows in the order of their first pairs.
     _, first, index = np.unique(row, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[index].astype(np.int64)

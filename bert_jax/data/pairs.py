@@ -97,9 +97,8 @@ def _next_sentences(
         middle = _split_point(begin, end, rng)
         first = bounds[begin], bounds[middle]
         if len(documents) > 1 and (middle == end or rng.random() < 0.5):
-            other = _another(documents, index, rng)
             length = target - (first[1] - first[0])
-            yield *first, *_random_segment(other, length, rng), 1
+            yield *first, *_random_segment(documents, index, length, rng), 1
             begin = middle  # put the unused sentences back
             continue
         if middle < end:
@@ -167,18 +166,15 @@ def _reach(bounds: Sequence[int], begin: int, length: int) -> int:
     return min(end, len(bounds) - 1)
 
 
-def _another(
-    documents: Sequence[Sequence[int]], index: int, rng: np.random.Generator
-) -> Sequence[int]:
-    """Draw uniformly from the documents other than `index`."""
-    drawn = int(rng.random() * (len(documents) - 1))
-    return documents[drawn + (drawn >= index)]
-
-
 def _random_segment(
-    bounds: Sequence[int], length: int, rng: np.random.Generator
+    documents: Sequence[Sequence[int]],
+    index: int,
+    length: int,
+    rng: np.random.Generator,
 ) -> tuple[int, int]:
-    """Return a segment of about `length` tokens that starts at a random sentence."""
+    """Return a segment of about `length` tokens of a document other than `index`."""
+    drawn = int(rng.random() * (len(documents) - 1))
+    bounds = documents[drawn + (drawn >= index)]
     start = int(rng.random() * (len(bounds) - 1))
     return bounds[start], bounds[_reach(bounds, start, length)]
 

@@ -5,7 +5,6 @@ Both depend only on the seed, and on each document's source name and its index t
 
 import hashlib
 import math
-from collections.abc import Iterator
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64, UInt64
@@ -105,12 +104,10 @@ def _hashes(
 ) -> UInt64[np.ndarray, " N"]:
     """Return a 64-bit hash of each document's identity."""
     files = corpus.documents.file
-    first = np.searchsorted(files, files)
-
-    def hashes() -> Iterator[int]:
-        for number, file in enumerate(files):
-            identity = f"{seed} {number - first[number]} {corpus.sources[file]['name']}"
-            digest = hashlib.blake2b(identity.encode(), digest_size=8, person=purpose)
-            yield int.from_bytes(digest.digest())
-
-    return np.fromiter(hashes(), np.uint64, len(files))
+    places = np.arange(len(files)) - np.searchsorted(files, files)
+    hashes = np.empty(len(files), np.uint64)
+    for number, (file, place) in enumerate(zip(files, places, strict=True)):
+        identity = f"{seed} {place} {corpus.sources[file]['name']}".encode()
+        digest = hashlib.blake2b(identity, digest_size=8, person=purpose).digest()
+        hashes[number] = int.from_bytes(digest)
+    return hashes

@@ -125,17 +125,14 @@ def stream(
 def _plain_stream(
     read: Read, first_step: int, last_step: int, prefetch: int
 ) -> Generator[Batch, None, None]:
-    threads = concurrent.futures.ThreadPoolExecutor(_PARALLEL_READS)
     ahead: collections.deque[concurrent.futures.Future[Batch]] = collections.deque()
-    try:
+    with concurrent.futures.ThreadPoolExecutor(_PARALLEL_READS) as threads:
         for step in range(first_step, last_step):
             ahead.append(threads.submit(read, step))
             if len(ahead) > prefetch:
                 yield ahead.popleft().result()
         while ahead:
             yield ahead.popleft().result()
-    finally:
-        threads.shutdown(wait=True, cancel_futures=True)
 
 
 def _tensorflow_stream(

@@ -11,12 +11,10 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from etils import epath
 
 from bert_jax.config import PrepareConfig
-from bert_jax.data.beam import write_by_beam
 from bert_jax.data.chunks import (
     DEFAULT_LAYOUT,
     LABEL_1,
@@ -26,9 +24,10 @@ from bert_jax.data.chunks import (
     dtype_of,
     plan_chunks,
 )
-from bert_jax.data.corpus import Corpus, read_corpus, spool_folder
+from bert_jax.data.corpus import Corpus, read_corpus
 from bert_jax.data.dataset_manifest import FORMAT_VERSION, SPLITS
 from bert_jax.data.documents import require_language
+from bert_jax.data.engines import write_by_beam, write_chunks
 from bert_jax.data.joining import GrowingShard, growing_shards
 from bert_jax.data.passes import num_passes
 from bert_jax.data.records import open_dataset
@@ -36,11 +35,10 @@ from bert_jax.data.shards import dtype_to_json
 from bert_jax.data.sources import find_sources
 from bert_jax.data.unfinished import (
     is_finished,
-    output_lock,
     require_resumable,
+    workspace,
     write_plan,
 )
-from bert_jax.data.workers import write_chunks
 from bert_jax.storage.atomic import local_output
 from bert_jax.storage.files import JsonObject
 from bert_jax.storage.manifest import describe_files, write_manifest
@@ -78,7 +76,7 @@ def prepare(
     sources = find_sources(config.input)
     output = local_output(config.output)
     require_resumable(output)
-    with output_lock(output), spool_folder(Path(output) / UNFINISHED) as folder:
+    with workspace(output) as folder:
         corpus = read_corpus(config, sources, folder, report)
         chunks = plan_chunks(config, corpus, layout)
         plan = _describe_plan(config, tokenizer, corpus, layout)
@@ -91,8 +89,7 @@ def prepare(
             shards = _write_all(config, corpus.files, chunks, tokenizer, report)
             manifest = _finish(output, plan, tokenizer, shards, corpus.dropped)
             report(_summary(output, manifest))
-    if (output / UNFINISHED).exists():
-        (output / UNFINISHED).rmtree()
+    (output / UNFINISHED).rmtree(missing_ok=True)
     return manifest
 
 
@@ -137,40 +134,26 @@ def _write_all(
         report(f"{len(done)} of {len(chunks)} chunks are already done.")
     todo = [chunk for chunk in chunks if chunk.name not in done]
     if config.engine == "beam":
-        results = write_by_beam(config, files, todo)
-        for name, shard in shards.items():
-            shard.add((c, results[c.name]) for c in todo if c.shard == name)
-    else:
-        _write_locally(config, files, todo, shards, report)
-    return list(shards.values())
-
-
-def _write_locally(
-    config: PrepareConfig,
-    files: list[str],
-    todo: list[Chunk],
-    shards: dict[str, GrowingShard],
-    report: Callable[[str], None],
-) -> None:
-    """Write the rows of chunks with local processes, and report the progress."""
-    total = sum(int(chunk.documents.length.sum()) for chunk in todo)
+        for chunk, result in write_by_beam(config, files, todo):
+            shards[chunk.shard].add(chunk, result)
+        return list(shards.values())
+    total = left = sum(int(chunk.documents.length.sum()) for chunk in todo)
     start = reported = time.monotonic()
-    size = 0
-    before = sum(len(shard.results) for shard in shards.values())
-    tokens = sum(shard.total("tokens") for shard in shards.values())
     with contextlib.closing(write_chunks(config, files, todo)) as finished:
-        for done, (chunk, result) in enumerate(finished, 1):
-            shards[chunk.shard].add([(chunk, result)])
-            tokens += result["counts"]["tokens"]
-            size += int(chunk.documents.length.sum())
+        for chunk, result in finished:
+            shards[chunk.shard].add(chunk, result)
+            left -= int(chunk.documents.length.sum())
             now = time.monotonic()
-            if now - reported < _SECONDS_BETWEEN_REPORTS and size < total:
+            if left and now - reported < _SECONDS_BETWEEN_REPORTS:
                 continue
-            reported, speed = now, size / (now - start)
+            reported, speed = now, (total - left) / (now - start)
+            results = [r for shard in shards.values() for r in shard.results.values()]
+            tokens = sum(result["counts"]["tokens"] for result in results)
             report(
-                f"{before + done}/{before + len(todo)} chunks, {tokens / 1e6:.1f} M "
-                f"tokens, {speed / 1e6:.2f} MB/s, {(total - size) / speed:.0f} s left"
+                f"{len(results)}/{len(chunks)} chunks, {tokens / 1e6:.1f} M tokens, "
+                f"{speed / 1e6:.2f} MB/s, {left / speed:.0f} s left"
             )
+    return list(shards.values())
 
 
 def _finish(
@@ -180,26 +163,25 @@ def _finish(
     shards: list[GrowingShard],
     dropped_before: dict[str, int],
 ) -> JsonObject:
-    """Add up the chunks' results, finish the shards, and write the manifest last.
-
-    Raises:
-        ValueError: there is no pair.
-    """
-    counts: JsonObject = {}
+    """Add up the chunks' results, finish the shards, and write the manifest last."""
+    counts: JsonObject = collections.defaultdict(collections.Counter)
     dropped = collections.Counter(dropped_before)
-    for split in SPLITS:
-        added: collections.Counter[str] = collections.Counter()
-        for shard in shards:
-            for result in shard.results.values() if shard.split == split else ():
-                added.update(result["counts"])
-                dropped.update(result["dropped"])
-        if added:
-            counts[split] = dict(added)
-        if added and (kind := LABEL_1.get(plan["pairs"])):
+    for shard in shards:
+        for result in shard.results.values():
+            counts[shard.split].update(result["counts"])
+            dropped.update(result["dropped"])
+    if kind := LABEL_1.get(plan["pairs"]):
+        for added in counts.values():
             fraction = added[f"{kind}_pairs"] / max(added["pairs"], 1)
-            counts[split][f"{kind}_share"] = round(fraction, 6)
+            added[f"{kind}_share"] = round(fraction, 6)
     if not counts["train"]["pairs"]:
-        _remove(output, shards)
+        # Remove everything that was written, and the output itself if it is empty.
+        for shard in shards:
+            (output / shard.name).unlink(missing_ok=True)
+        (output / "tokenizer").rmtree()
+        (output / UNFINISHED).rmtree()
+        with contextlib.suppress(OSError):
+            os.rmdir(output)
         raise ValueError(
             f"output={output}: the text gives no pair of sentences; documents need two "
             "sentences with words of the vocabulary, or choose --pairs none."
@@ -207,22 +189,12 @@ def _finish(
     names = [f"tokenizer/{name}" for name in tokenizer.files]
     manifest = plan | {
         "tokenizer": plan["tokenizer"] | {"files": describe_files(output, names)},
-        "counts": counts,
+        "counts": {split: dict(added) for split, added in counts.items()},
         "dropped": dict(sorted(dropped.items())),
         "shards": [shard.finish() for shard in shards],
     }
     write_manifest(manifest, output)
     return manifest
-
-
-def _remove(output: epath.Path, shards: list[GrowingShard]) -> None:
-    """Remove everything written to the output, and the output itself if it is empty."""
-    for shard in shards:
-        (output / shard.name).unlink(missing_ok=True)
-    (output / "tokenizer").rmtree()
-    (output / UNFINISHED).rmtree()
-    with contextlib.suppress(OSError):
-        os.rmdir(output)
 
 
 def _summary(output: epath.Path, manifest: JsonObject) -> str:

@@ -42,12 +42,7 @@ from bert_jax.tokenization import Tokenizer
 
 def write_rows(path: epath.Path, rows: Shaped[np.ndarray, " N"]) -> None:
     """Write rows to a local `.npy` file, atomically."""
-    atomic_write(path, shard_header(rows.dtype, len(rows)), as_bytes(rows))
-
-
-def as_bytes(rows: Shaped[np.ndarray, " N"]) -> memoryview:
-    """Return the bytes of rows."""
-    return np.ascontiguousarray(rows).view(np.uint8).data
+    atomic_write(path, shard_header(rows.dtype, len(rows)), rows.tobytes())
 
 
 class Rows:
@@ -110,11 +105,7 @@ class Dataset:
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer that made the rows.
-
-        Raises:
-            DamagedError: the directory holds another tokenizer.
-        """
+        """The tokenizer of the rows; raises DamagedError if another is in its place."""
         verify_files(self.path, self.manifest["tokenizer"]["files"])
         tokenizer = Tokenizer.load(self.path / "tokenizer")
         if tokenizer.fingerprint != self.manifest["tokenizer"]["fingerprint"]:

@@ -48,22 +48,17 @@ def dtype_to_json(dtype: np.dtype[np.void]) -> list[list[Any]]:
 
 
 def dtype_from_json(fields: list[list[Any]]) -> np.dtype[np.void]:
-    """Return the dtype that `dtype_to_json` converted to `fields`.
-
-    Raises:
-        ValueError: it is not the dtype of a row.
-    """
+    """Return the dtype of these fields; raise ValueError if it is not that of a row."""
     try:
         (length,), (pairs,) = fields[0][2], fields[1][2]
         vocab_size = {"<u2": 1, "<u4": 1 << 17}[fields[0][1]]
-        if not (type(length) is type(pairs) is int and 1 <= pairs <= length <= 65_535):
-            raise ValueError
-        dtype = row_dtype(length, vocab_size, pairs)
-        if dtype_to_json(dtype) != fields:
-            raise ValueError
-    except (ValueError, TypeError, LookupError) as error:
-        raise ValueError(f"{fields!r:.160} is not the dtype of a row") from error
-    return dtype
+        if type(length) is type(pairs) is int and 1 <= pairs <= length <= 65_535:
+            dtype = row_dtype(length, vocab_size, pairs)
+            if dtype_to_json(dtype) == fields:
+                return dtype
+    except (ValueError, TypeError, LookupError):
+        pass
+    raise ValueError(f"{fields!r:.160} is not the dtype of a row")
 
 
 def shard_name(split: str, number: int, num_shards: int) -> str:
@@ -83,23 +78,19 @@ class UnmappedShard:
     """The rows of a shard whose file is open only while a row is read."""
 
     def __init__(self, path: epath.Path, offset: int, rows: int, size: int) -> None:
-        self._path, self._offset = os.fspath(path), offset
-        self._rows, self._size = rows, size
+        self._path, self._offset, self._rows = os.fspath(path), offset, rows
+        self._dtype = np.dtype((np.void, size))
 
     def __len__(self) -> int:
         return self._rows
 
     def __getitem__(self, number: int) -> np.void:
         """Return the bytes of a row; -1 is the last row."""
-        offset = self._offset + number % self._rows * self._size
-        descriptor = os.open(self._path, os.O_RDONLY)
-        try:
-            content = os.pread(descriptor, self._size, offset)
-        finally:
-            os.close(descriptor)
-        if len(content) != self._size:
+        offset = self._offset + number % self._rows * self._dtype.itemsize
+        rows = np.fromfile(self._path, self._dtype, 1, offset=offset)
+        if not len(rows):
             raise DamagedError(f"{self._path} became shorter while it was read.")
-        return np.void(content)
+        return rows[0]
 
 
 def open_shards(
@@ -126,10 +117,8 @@ def open_shards(
         _check_file(root, path, entry["size"])
         offset = _read_header(path, dtype, rows)
         if offset + rows * dtype.itemsize != entry["size"]:
-            raise DamagedError(
-                f"{path} has {entry['size']} bytes, which do not fit its {rows} rows; "
-                "prepare the dataset again."
-            )
+            problem = f"has {entry['size']} bytes, which do not fit its {rows} rows"
+            raise _damaged(path, problem)
         if not rows:
             shards.append(np.empty(0, dtype))
         elif number < max_maps:
@@ -141,27 +130,24 @@ def open_shards(
     return shards
 
 
+def _damaged(path: epath.Path, problem: str) -> DamagedError:
+    return DamagedError(f"{path} {problem}; prepare the dataset again.")
+
+
 def _check_file(root: epath.Path, path: epath.Path, size: int) -> None:
     if not path.exists():
-        raise DamagedError(f"{path} is missing; prepare the dataset again.")
+        raise _damaged(path, "is missing")
     if escapes(root, path):
         raise DamagedError(f"{path} is a link to outside of {root}; copy the file.")
     if not is_regular_file(path):
-        raise DamagedError(f"{path} is not a regular file; prepare the dataset again.")
+        raise _damaged(path, "is not a regular file")
     if (length := path.stat().length) != size:
-        raise DamagedError(
-            f"{path} has {length} bytes instead of {size}; prepare the dataset again."
-        )
+        raise _damaged(path, f"has {length} bytes instead of {size}")
 
 
 def _read_header(path: epath.Path, dtype: np.dtype[np.void], rows: int) -> int:
     """Check a shard's header; return the offset of its rows."""
-    expected = shard_header(dtype, rows)
     with path.open("rb") as file:
-        if file.read(len(expected)) == expected:
-            return len(expected)
-        # Other versions of NumPy may pad the header with other spaces.
-        file.seek(0)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -172,39 +158,29 @@ def _read_header(path: epath.Path, dtype: np.dtype[np.void], rows: int) -> int:
         except Exception as error:
             # NumPy's parser raises many kinds of errors: TokenError, SyntaxError, …
             reason = " ".join(str(error).split())[:160].rstrip(".")
-            raise DamagedError(
-                f"{path} is not a shard: {reason}; prepare the dataset again."
-            ) from error
+            raise _damaged(path, f"is not a shard: {reason}") from error
         if header != ((rows,), False, dtype):
-            raise DamagedError(
-                f"{path} holds other rows than its manifest says; prepare the dataset "
-                "again."
-            )
+            raise _damaged(path, "holds other rows than its manifest says")
         return file.tell()
 
 
 def _max_open_files(wanted: int) -> int:
-    """Return how many of the wanted files this process can open in addition.
-
-    If the limit is too low, first raise it as far as the system allows.
-    """
+    """Return how many of the wanted files can be open; raise the limit if needed."""
     wanted = min(wanted, _MAX_MAPS)
     try:
         import resource  # Windows has none
     except ImportError:
         return wanted
     used = _RESERVED
-    for folder in ("/proc/self/fd", "/dev/fd"):
-        with contextlib.suppress(OSError):
-            used += len(os.listdir(folder))
-            break
+    with contextlib.suppress(OSError):
+        used += len(os.listdir("/dev/fd"))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < used + wanted:
-        more = used + wanted
-        soft_wanted = more if hard == resource.RLIM_INFINITY else min(more, hard)
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft_wanted, hard))
-        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return wanted
+    if soft < used + wanted:
+        limited = hard != resource.RLIM_INFINITY
+        more = min(used + wanted, hard) if limited else used + wanted
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (more, hard))
+            soft = more
     return max(0, min(wanted, soft - used))

@@ -81,10 +81,9 @@ def _sources_of(entry: str, number: int) -> list[Source]:
         )
     # A path may itself contain brackets: an existing path is not a pattern.
     matches = [entry] if os.path.exists(entry) else glob.glob(entry)
-    for path in matches:
-        if not os.path.isdir(path):
-            require_regular_file(path, "input")
-    files = [path for path in matches if os.path.isfile(path)]
+    files = [path for path in matches if not os.path.isdir(path)]
+    for path in files:
+        require_regular_file(path, "input")
     if not files:
         raise FileNotFoundError(
             f"input {entry!r} matches no file; give text files, "
@@ -114,11 +113,7 @@ def _file(path: str, number: int) -> Source:
 
 @contextlib.contextmanager
 def open_file(source: Source) -> Iterator[IO[bytes]]:
-    """Open the file for reading, decompressed.
-
-    Raises:
-        ValueError: a compressed file is truncated or damaged.
-    """
+    """Open the file for reading, decompressed; raise ValueError if it is damaged."""
     with open(source.path, "rb") as file:
         if not source.compression:
             yield file
@@ -126,19 +121,20 @@ def open_file(source: Source) -> Iterator[IO[bytes]]:
         import pyarrow
 
         if not os.fstat(file.fileno()).st_size:
-            raise _damaged(source, "it is empty")
+            raise damaged(source, source.compression, "it is empty")
         try:
             stream = pyarrow.CompressedInputStream(file, source.compression)
             yield io.BufferedReader(stream, PIECE)
         except OSError as error:
             if error.errno is not None:  # an error of the disk, not of the content
                 raise
-            raise _damaged(source, str(error)) from error
+            raise damaged(source, source.compression, str(error)) from error
 
 
-def _damaged(source: Source, reason: str) -> ValueError:
+def damaged(source: Source, form: str, reason: str) -> ValueError:
+    """Return the error of a file that cannot be read as the form that its name says."""
     return ValueError(
-        f"{source.path} is damaged or not {source.compression} ({reason}); "
+        f"{source.path} is damaged or not {form} ({reason}); "
         "get it again or leave it out."
     )
 
@@ -151,7 +147,6 @@ def read_pieces(source: Source, strict: bool) -> Iterator[bytes]:
     Raises:
         ValueError: a compressed file is damaged; the text is not UTF-8.
     """
-    assert not source.holds_records
     documentation = source.kind == "documentation"
     pieces = _documentation() if documentation else _file_pieces(source)
     return _strict(pieces, source.path) if strict else pieces

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from bert_jax.config import TextConfig
-from bert_jax.data.sources import BOM, TFDS, Source, open_file
+from bert_jax.data.sources import BOM, TFDS, Source, damaged, open_file
 from bert_jax.storage.files import JsonObject
 from bert_jax.storage.quiet_tensorflow import quiet_tensorflow
 
@@ -46,19 +46,16 @@ def read_records(
         if not text.strip():
             dropped["records without text"] += 1
             continue
-        if config.strict:
-            _require_utf8(text, where, config.text_field)
+        try:
+            if config.strict:
+                text.decode()
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{where}: {config.text_field!r} is not UTF-8 at its byte "
+                f"{error.start}; fix it, or without --strict such bytes are replaced "
+                "and counted."
+            ) from error
         yield text
-
-
-def _require_utf8(text: bytes, where: str, field: str) -> None:
-    try:
-        text.decode()
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{where}: {field!r} is not UTF-8 at its byte {error.start}; fix it, or "
-            "without --strict such bytes are replaced and counted."
-        ) from error
 
 
 def _read_jsonl(source: Source, config: TextConfig) -> Iterator[LocatedText]:
@@ -88,20 +85,16 @@ def _json_text(line: bytes, field: str) -> bytes:
     if not isinstance(record, dict):
         raise ValueError('not an object; each line must be one, such as {"text": "…"}.')
     if field not in record:
-        raise ValueError(_no_field(field, record))
+        raise ValueError(_choose_from(record, f"there is no {field!r}, but"))
     if not isinstance(text := record[field], str):
         raise ValueError(f"{field!r} holds {_KINDS[type(text)]}; it must be a string.")
     # A lone surrogate is not a character: replace it by a byte that UTF-8 never has.
     return surrogate.sub("\udcff", text).encode(errors="surrogateescape")
 
 
-def _no_field(field: str, names: Iterable[str]) -> str:
-    present = _list(names) or "nothing"
-    return f"there is no {field!r}, but {present}; choose by --text-field."
-
-
-def _list(names: Iterable[str]) -> str:
-    return textwrap.shorten(", ".join(names), 200, placeholder=" …")
+def _choose_from(names: Iterable[str], problem: str) -> str:
+    present = textwrap.shorten(", ".join(names), 200, placeholder=" …") or "nothing"
+    return f"{problem} {present}; choose by --text-field."
 
 
 def _read_parquet(source: Source, config: TextConfig) -> Iterator[LocatedText]:
@@ -124,10 +117,7 @@ def _read_parquet(source: Source, config: TextConfig) -> Iterator[LocatedText]:
     except (pyarrow.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        raise ValueError(
-            f"{source.path} is damaged or not Parquet ({_first_line(error)}); "
-            "get it again or leave it out."
-        ) from error
+        raise damaged(source, "Parquet", _first_line(error)) from error
 
 
 def _require_text_column(schema: Any, source: Source, field: str) -> None:
@@ -135,30 +125,27 @@ def _require_text_column(schema: Any, source: Source, field: str) -> None:
 
     columns = [f"{column.name} ({column.type})" for column in schema]
     if schema.names.count(field) != 1:
-        raise ValueError(f"{source.path}: {_no_field(field, columns)}")
+        problem = f"{source.path}: there is no {field!r}, but"
+        raise ValueError(_choose_from(columns, problem))
     kind = schema.field(field).type
     kind = kind.value_type if types.is_dictionary(kind) else kind
-    checks = (types.is_string, types.is_large_string, types.is_string_view)
-    if not any(check(kind) for check in checks):
-        raise ValueError(
-            f"{source.path}: column {field!r} must be a string; the columns are "
-            f"{_list(columns)}; choose by --text-field."
-        )
+    if str(kind) not in ("string", "large_string", "string_view"):
+        problem = f"{source.path}: column {field!r} must be a string; the columns are"
+        raise ValueError(_choose_from(columns, problem))
 
 
 def _read_tfds(source: Source, config: TextConfig) -> Iterator[LocatedText]:
     field, name = config.text_field, source.path.removeprefix(TFDS)
     builder = _tfds_builder(name, config.tfds_data_dir)
     tfds, features = _tensorflow_datasets(), builder.info.features
-    if not (hasattr(features, "keys") and field in features):
-        names = features.keys() if hasattr(features, "keys") else ()
-        raise ValueError(f"{source.path}: {_no_field(field, names)}")
+    names = features.keys() if hasattr(features, "keys") else ()
+    if field not in names:
+        problem = f"{source.path}: there is no {field!r}, but"
+        raise ValueError(_choose_from(names, problem))
     if not isinstance(features[field], tfds.features.Text):
         kinds = (f"{name} ({type(kind).__name__})" for name, kind in features.items())
-        raise ValueError(
-            f"{source.path}: {field!r} must be a Text; the features are "
-            f"{_list(kinds)}; choose by --text-field."
-        )
+        problem = f"{source.path}: {field!r} must be a Text; the features are"
+        raise ValueError(_choose_from(kinds, problem))
     split, decoders = config.tfds_split, tfds.decode.PartialDecoding({field: True})
     examples = _tfds_examples(builder, source.path, split, decoders)
     for number, example in enumerate(examples, 1):
@@ -190,11 +177,9 @@ def _tfds_examples(builder: Any, name: str, split: str, decoders: Any) -> Iterat
     with _one_line_errors(f"{name} cannot be downloaded and prepared"):
         builder.download_and_prepare()
     with _one_line_errors(f"{name} cannot be read, tfds_split={split!r}"):
+        in_order = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
         dataset = builder.as_dataset(
-            split=split,
-            shuffle_files=False,
-            read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
-            decoders=decoders,
+            split=split, shuffle_files=False, read_config=in_order, decoders=decoders
         )
         yield from tfds.as_numpy(dataset)
 

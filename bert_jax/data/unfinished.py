@@ -7,7 +7,10 @@ unfinished, it is stored beside the finished chunks.
 import contextlib
 import dataclasses
 import os
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
 
 from etils import epath
 
@@ -34,11 +37,7 @@ def is_finished(output: epath.Path, plan: JsonObject) -> bool:
 
 
 def require_resumable(output: epath.Path) -> None:
-    """Check that the output is absent, empty, or a finished or unfinished dataset.
-
-    Raises:
-        FileExistsError: it holds something else.
-    """
+    """Raise FileExistsError if the output holds other things than a dataset's."""
     unfinished = output / UNFINISHED
     if (output / MANIFEST).exists() or (unfinished / _PLAN).exists():
         return
@@ -54,44 +53,50 @@ def require_resumable(output: epath.Path) -> None:
 
 
 @contextlib.contextmanager
-def output_lock(output: epath.Path) -> Iterator[None]:
-    """Hold a lock, so that no other process writes the same output.
+def workspace(output: epath.Path) -> Iterator[Path]:
+    """Lock the output; yield the path of a folder in it, for `read_corpus` to create.
 
-    A finished dataset is only read, so it needs no lock. The system releases the lock
-    when the process ends for any reason.
+    At the end the folder is removed, with those of its parents that did not exist
+    before and are empty. A finished dataset is only read, so it needs no lock.
 
     Raises:
-        FileExistsError: another process is writing it.
+        FileExistsError: another process is writing the output.
     """
-    if (output / MANIFEST).exists():
-        yield
-        return
+    unfinished = Path(output) / UNFINISHED
+    folder = unfinished / "text"
+    new_parents = [path for path in folder.parents if not path.exists()]
+    with contextlib.ExitStack() as stack:
+        if not (output / MANIFEST).exists():
+            unfinished.mkdir(parents=True, exist_ok=True)
+            _lock(stack.enter_context(open(unfinished / _LOCK, "w")), output)
+        shutil.rmtree(folder, ignore_errors=True)  # left by an interrupted run
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                if not (unfinished / _PLAN).exists():
+                    (unfinished / _LOCK).unlink()
+            for path in new_parents:
+                with contextlib.suppress(OSError):
+                    path.rmdir()
+
+
+def _lock(file: IO[str], output: epath.Path) -> None:
+    """Lock a file; the system releases the lock when the process ends."""
     import fcntl  # Windows has none
 
-    folder = output / UNFINISHED
-    made = [path for path in (folder, *folder.parents) if not path.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / _LOCK, "w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not os.fstat(file.fileno()).st_nlink:
-                raise BlockingIOError  # the other process ended and removed the lock
-        except BlockingIOError as error:
-            raise FileExistsError(
-                f"output={output} is being written by another process; wait for it, "
-                "or choose another."
-            ) from error
-        except OSError:
-            pass  # a file system without locks
-        try:
-            yield
-        finally:
-            if not (folder / _PLAN).exists():
-                with contextlib.suppress(OSError):
-                    os.unlink(folder / _LOCK)
-            for path in made:
-                with contextlib.suppress(OSError):
-                    os.rmdir(path)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not os.fstat(file.fileno()).st_nlink:
+            raise BlockingIOError  # the other process ended and removed the lock
+    except BlockingIOError as error:
+        raise FileExistsError(
+            f"output={output} is being written by another process; wait for it, "
+            "or choose another."
+        ) from error
+    except OSError:
+        pass  # a file system without locks
 
 
 def write_plan(output: epath.Path, plan: JsonObject, layout: Layout) -> None:

@@ -7,6 +7,7 @@ import codecs
 import collections
 import functools
 import io
+import itertools
 import random
 import re
 import sys
@@ -22,6 +23,7 @@ from bert_jax.data.sources import Source, find_sources, read_pieces
 from bert_jax.data.structured import read_records
 from bert_jax.data.wordpiece import learn_pieces
 from bert_jax.storage.atomic import atomic_directory, local_output, require_empty
+from bert_jax.storage.files import JsonObject
 from bert_jax.tokenization import (
     MAX_WORD_CHARACTERS,
     SPECIAL_TOKENS,
@@ -45,7 +47,9 @@ def train_vocabulary(config: VocabularyConfig) -> Tokenizer:
     require_empty(output)
     sources = find_sources(config.input)
     train = _train_wordpiece if config.kind == "wordpiece" else _train_sentencepiece
-    tokenizer = train(config, read_lines(sources, config))
+    options, vocabulary = train(config, read_lines(sources, config))
+    options = {"kind": config.kind, "cased": config.cased} | options
+    tokenizer = Tokenizer(options, vocabulary)
     with atomic_directory(output) as directory:
         tokenizer.save(directory)
     return tokenizer
@@ -57,25 +61,18 @@ def read_lines(sources: Iterable[Source], config: VocabularyConfig) -> Iterator[
         if source.holds_records:
             # A line does not continue in the next record.
             records = read_records(source, config, collections.Counter())
-            texts = _decode(record + b"\n" for record in records)
+            lines = _lines(record + b"\n" for record in records)
         else:
-            texts = _decode(read_pieces(source, config.strict))
-        for line in _lines(texts):
-            if stripped := line.strip():
-                yield stripped
+            lines = _lines(read_pieces(source, config.strict))
+        yield from filter(None, map(str.strip, lines))
 
 
-def _decode(pieces: Iterable[bytes]) -> Iterator[str]:
+def _lines(pieces: Iterable[bytes]) -> Iterator[str]:
+    """Yield the lines of a text that is given in pieces of any length."""
     decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
-    yield from map(decoder.decode, pieces)
-    yield decoder.decode(b"", final=True)
-
-
-def _lines(texts: Iterable[str]) -> Iterator[str]:
-    """Yield the lines of a text that is given in parts of any length."""
     parts: list[str] = []
-    for text in texts:
-        first, *others = split_lines(text)
+    for piece in itertools.chain(pieces, [b""]):
+        first, *others = split_lines(decoder.decode(piece, final=not piece))
         parts.append(first)
         for line in others:
             yield "".join(parts)
@@ -83,19 +80,15 @@ def _lines(texts: Iterable[str]) -> Iterator[str]:
     yield "".join(parts)
 
 
-def _train_wordpiece(config: VocabularyConfig, lines: Iterable[str]) -> Tokenizer:
+def _train_wordpiece(
+    config: VocabularyConfig, lines: Iterable[str]
+) -> tuple[JsonObject, bytes]:
     words = count_words(lines, config.cased)
     _require_text(config, words)
     tokens = learn_pieces(words, config.vocab_size)
-    return Tokenizer(
-        {
-            "kind": "wordpiece",
-            "cased": config.cased,
-            "max_input_chars_per_word": MAX_WORD_CHARACTERS,
-            "training": {"words": sum(words.values()), "distinct_words": len(words)},
-        },
-        "".join(token + "\n" for token in tokens).encode(),
-    )
+    training = {"words": sum(words.values()), "distinct_words": len(words)}
+    options = {"max_input_chars_per_word": MAX_WORD_CHARACTERS, "training": training}
+    return options, "".join(token + "\n" for token in tokens).encode()
 
 
 def _require_text(config: VocabularyConfig, content: Collection[str]) -> None:
@@ -126,7 +119,9 @@ def count_words(lines: Iterable[str], cased: bool) -> dict[str, int]:
     return dict(words)
 
 
-def _train_sentencepiece(config: VocabularyConfig, lines: Iterable[str]) -> Tokenizer:
+def _train_sentencepiece(
+    config: VocabularyConfig, lines: Iterable[str]
+) -> tuple[JsonObject, bytes]:
     import sentencepiece  # optional: not needed for WordPiece
 
     sentencepiece.SetMinLogLevel(2)  # errors only; the normalizer logs too
@@ -151,15 +146,8 @@ def _train_sentencepiece(config: VocabularyConfig, lines: Iterable[str]) -> Toke
     except RuntimeError as error:
         raise _wrong_size(config.vocab_size, str(error)) from error
     sampling = {"lines": num_lines, "sampled_lines": len(sample), "seed": config.seed}
-    return Tokenizer(
-        {
-            "kind": config.kind,
-            "cased": config.cased,
-            "normalization": "nmt_nfkc" if config.cased else "nfkc_lower_no_accents",
-            "training": sampling,
-        },
-        model.getvalue(),
-    )
+    normalization = "nmt_nfkc" if config.cased else "nfkc_lower_no_accents"
+    return {"normalization": normalization, "training": sampling}, model.getvalue()
 
 
 def _wrong_size(size: int, message: str) -> ValueError:

@@ -19,14 +19,11 @@ _Pair = tuple[str, str]
 
 
 def learn_pieces(words: Mapping[str, int], size: int) -> list[str]:
-    """Return a WordPiece vocabulary of exactly `size` tokens.
+    """Return a WordPiece vocabulary of exactly `size` tokens, given each word's count.
 
     It holds the special tokens, then single characters by code point, then the pieces
     made by repeatedly merging the most frequent pair of adjacent pieces. If counts are
     equal, the pair that sorts first is merged.
-
-    Args:
-        words: the count of each word.
 
     Raises:
         ValueError: `size` is too small for the characters, or too large for the text.
@@ -100,8 +97,10 @@ class _PairCounts:
         increased: dict[_Pair, None] = {}
         for index in self._words_with.pop((left, right)):
             word, count = self._words[index], self._word_counts[index]
-            i = 0
-            while (i := _find(word, left, right, i)) >= 0:
+            i = -1
+            while (i := i + 1) < len(word) - 1:
+                if word[i] != left or word[i + 1] != right:
+                    continue
                 new_pairs = []
                 if i > 0:
                     self.counts[word[i - 1], left] -= count
@@ -114,14 +113,5 @@ class _PairCounts:
                     self._words_with[pair].append(index)
                     increased[pair] = None
                 word[i : i + 2] = [piece]
-                i += 1
         del self.counts[left, right]
         return piece, list(increased)
-
-
-def _find(word: list[str], left: str, right: str, start: int) -> int:
-    """Return the next position of `left` followed by `right` in `word`, or -1."""
-    for i in range(start, len(word) - 1):
-        if word[i] == left and word[i + 1] == right:
-            return i
-    return -1

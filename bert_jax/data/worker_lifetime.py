@@ -7,10 +7,7 @@ import threading
 
 
 def end_with_parent() -> None:
-    """Exit this worker process when its parent ends for any reason; ignore Ctrl-C.
-
-    The parent handles Ctrl-C.
-    """
+    """Exit this process when its parent ends for any reason; leave Ctrl-C to that."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     assert parent is not None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bert_jax.config import PrepareConfig
-from bert_jax.data import beam
+from bert_jax.data import engines
 from bert_jax.data.records import open_dataset
 
 
@@ -55,4 +55,4 @@ def test_without_beam_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "apache_beam", None)
     with pytest.raises(ValueError, match=r"pip install 'bert_jax\[beam\]'"):
         config = PrepareConfig(input=(), output="o", tokenizer="t", engine="beam")
-        beam.write_by_beam(config, [], [])
+        engines.write_by_beam(config, [], [])
