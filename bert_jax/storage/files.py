@@ -80,11 +80,7 @@ def read_json_object(path: epath.Path, remedy: str) -> JsonObject:
 
 
 def object_of_unique_keys(pairs: list[tuple[str, object]]) -> JsonObject:
-    """Return a JSON object, for `json.loads(..., object_pairs_hook=...)`.
-
-    Raises:
-        ValueError: a key occurs twice.
-    """
+    """An `object_pairs_hook` of `json.loads`; raise ValueError if a key is twice."""
     values = dict(pairs)
     if len(values) < len(pairs):
         names = [name for name, _ in pairs]
@@ -97,11 +93,7 @@ def object_of_unique_keys(pairs: list[tuple[str, object]]) -> JsonObject:
 
 @contextlib.contextmanager
 def name_path_in_errors(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Add `path`, which is being written, and a remedy to an OSError of the block.
-
-    Raises:
-        OSError: with the same number as the block's.
-    """
+    """Add `path`, which the block writes, and a remedy to the text of its OSError."""
     try:
         yield
     except OSError as error:
@@ -118,11 +110,7 @@ def name_path_in_errors(path: str | os.PathLike[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def name_path_if_disk_full(directory: str | os.PathLike[str]) -> Iterator[None]:
-    """Add `directory` to the error of a full disk, unless that names a path below it.
-
-    Raises:
-        OSError: with the same number as the block's.
-    """
+    """Add `directory` to the error of a full disk, unless that names a path in it."""
     name = os.fspath(directory)
     try:
         yield
@@ -158,11 +146,7 @@ def atomic_write(path: str | os.PathLike[str], *pieces: bytes | memoryview) -> N
 
 
 def write_json(values: object, path: epath.Path) -> None:
-    """Write `values` as indented JSON, completely or not at all.
-
-    Raises:
-        OSError: it cannot be written; the message names the path and a remedy.
-    """
+    """Write `values` as indented JSON; completely or not at all, as `atomic_write`."""
     content = (json.dumps(values, indent=2) + "\n").encode()
     if "://" not in os.fspath(path):
         return atomic_write(path, content)

@@ -51,11 +51,7 @@ def open_directory(path: str | os.PathLike[str]) -> epath.Path:
 
 
 def dataset_files(root: epath.Path, manifest: JsonObject) -> list[JsonObject]:
-    """Return the entries of all files in the manifest of the dataset in `root`.
-
-    Raises:
-        DamagedError: it is not a dataset's manifest.
-    """
+    """Return a manifest's entries; raise DamagedError if it is not of a dataset."""
     try:
         return [*manifest["shards"], *manifest["tokenizer"]["files"]]
     except (KeyError, TypeError) as error:

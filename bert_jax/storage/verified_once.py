@@ -37,38 +37,33 @@ def verify_once(root: epath.Path, entries: list[JsonObject]) -> None:
     """
     check_entries(root, entries)
     with _locked_record(root) as record:
-        if record is not None and _read(record) == _file_states(root, entries):
-            return
         before = _file_states(root, entries)
+        if _holds(record, before):
+            return
         verify_files(root, entries)
         newest = max((max(state[3], state[4]) for state in before), default=0)
         settled = time.time() - newest / 1e9 > SETTLED_SECONDS
-        if record is not None and settled and before == _file_states(root, entries):
+        if settled and before == _file_states(root, entries):
             _write(record, before)
 
 
 def record_verified(root: epath.Path, entries: list[JsonObject]) -> None:
     """Record files as verified now; no other process may be writing them."""
     with _locked_record(root) as record:
-        if record is not None:
-            _write(record, _file_states(root, entries))
+        _write(record, _file_states(root, entries))
 
 
 @contextlib.contextmanager
-def _locked_record(root: epath.Path) -> Iterator[Path | None]:
-    """Lock and yield the path of a directory's record; None if none can be kept."""
+def _locked_record(root: epath.Path) -> Iterator[Path]:
+    """Yield the path of a directory's record, locked if the file system has locks."""
     name = hashlib.sha256(os.path.realpath(root).encode(errors="replace")).hexdigest()
     record = cache_directory(os.environ) / "verified" / name[:32]
-    try:
-        import fcntl  # Windows has none
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(ImportError, OSError):
+            import fcntl  # Windows has none
 
-        record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = open(f"{record}.lock", "w")
-    except (ImportError, OSError):
-        yield None
-        return
-    with lock:
-        with contextlib.suppress(OSError):  # not every file system has locks
+            record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = stack.enter_context(open(f"{record}.lock", "w"))
             fcntl.flock(lock, fcntl.LOCK_EX)  # until the file is closed
         yield record
 
@@ -86,11 +81,10 @@ def _file_states(root: epath.Path, entries: list[JsonObject]) -> _FileStates:
     return states
 
 
-def _read(record: Path) -> _FileStates | None:
+def _holds(record: Path, states: _FileStates) -> bool:
     with contextlib.suppress(OSError, ValueError, RecursionError):
-        states = json.loads(record.read_text())
-        return states if isinstance(states, list) and states else None
-    return None
+        return bool(states) and json.loads(record.read_text()) == states
+    return False
 
 
 def _write(record: Path, states: _FileStates) -> None:
