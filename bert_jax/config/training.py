@@ -189,8 +189,7 @@ class RunConfig:
     def __post_init__(self) -> None:
         require_types(self)
         require_positive(self, "batch_size", "microbatches", "log_every")
-        require_positive(self, "keep_checkpoints")
-        require_positive(self, "max_failed_saves")
+        require_positive(self, "keep_checkpoints", "max_failed_saves")
         require_not_negative(self, "num_steps", "eval_every", "checkpoint_every")
         require_not_negative(self, "hang_timeout_minutes")
         require_seed(self)
