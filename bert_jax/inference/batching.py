@@ -8,14 +8,21 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from bert_jax.config import BertConfig
+from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.model import Params
 from bert_jax.data.batches import tokenized_batches
 from bert_jax.data.examples import TokenizedExamples, build_row, from_rows
 from bert_jax.data.pipeline import Batch
 from bert_jax.model.bert import compute
 from bert_jax.model.inputs import inputs_of_tokenized
-from bert_jax.tasks.finetuning import by_row
+from bert_jax.tasks.finetuning import by_row, head_scores
+from bert_jax.tasks.finetuning_task import (
+    Example,
+    FinetuningTask,
+    Prediction,
+    Split,
+    SplitOutputs,
+)
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tokenization import Tokenizer
 
@@ -47,6 +54,17 @@ def compiled_fill(config: BertConfig, mask_id: int, k: int) -> Program:
         position = (inputs.input_ids == mask_id).argmax(axis=1)
         filled = compute(config, params, "fill", inputs, position[:, None])[:, 0]
         return jax.lax.top_k(filled, min(k, filled.shape[1]))
+
+    return jax.jit(program)
+
+
+@functools.cache
+def compiled_outputs(task_class: type[FinetuningTask], model: BertConfig) -> Program:
+    """Return the program of a task's outputs."""
+    task = task_class(ExamplesConfig(), model)  # `outputs` depends on the model alone
+
+    def program(params: Params, batch: DeviceBatch) -> dict[str, jax.Array]:
+        return task.outputs(head_scores(model, params, batch))
 
     return jax.jit(program)
 
@@ -93,3 +111,19 @@ def compute_rows(
         (batch["row"], jax.device_get(program(params, batch))) for batch in batches
     )
     return by_row(outputs, len(tokenized))
+
+
+def predict_examples(
+    task: FinetuningTask,
+    params: Params,
+    tokenizer: Tokenizer,
+    examples: Sequence[Example],
+    batch_size: int,
+) -> list[Prediction]:
+    """Return a prediction for each example, in their order."""
+    if not examples:
+        return []
+    tokenized = task.tokenize(examples, tokenizer)
+    program = compiled_outputs(type(task), task.model)
+    rows = compute_rows(program, params, tokenized, task.model, batch_size)
+    return task.predict(SplitOutputs(Split(examples, tokenized), rows))

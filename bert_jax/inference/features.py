@@ -15,7 +15,7 @@ from bert_jax.config.model import Params
 from bert_jax.data.examples import build_row
 from bert_jax.inference.batching import compiled, compute_rows, rows_of
 from bert_jax.storage.files import name_path_in_errors, require_writable
-from bert_jax.tokenization import Encoding, Tokenizer
+from bert_jax.tokenization import Tokenizer
 
 COMBINATIONS = ("concatenate", "sum")
 
@@ -32,11 +32,7 @@ class Features:
 
 
 def check_layers(layers: Sequence[int], combine: str, config: BertConfig) -> None:
-    """Check that the model has these layers.
-
-    Raises:
-        ValueError: a layer is outside -L-1 … L, or `layers` is empty.
-    """
+    """Raise ValueError if a layer is outside -L-1 … L, or there is none."""
     num_layers = config.num_hidden_layers
     are_ints = [isinstance(layer, int | np.integer) for layer in layers]
     if isinstance(layers, str) or not all(are_ints):
@@ -83,19 +79,12 @@ def features(
     rows = rows_of(tokenizer, config, segments, what, first)
     program = compiled(config, "features", layers=tuple(layers), combine=combine)
     vectors = compute_rows(program, params, rows, config, batch_size)
-    return [
-        _features(tokenizer, encoding, own)
-        for encoding, own in zip(encodings, vectors, strict=True)
-    ]
-
-
-def _features(
-    tokenizer: Tokenizer, encoding: Encoding, vectors: Float32[np.ndarray, "T _"]
-) -> Features:
-    ids, _ = build_row(tokenizer, encoding.ids.tolist())
-    offsets = np.full((len(ids), 2), -1, np.int32)
-    offsets[1:-1] = encoding.offsets
-    return Features(tokenizer.tokens(ids), offsets, vectors[: len(ids)])
+    results = []
+    for encoding, states in zip(encodings, vectors, strict=True):
+        ids, _ = build_row(tokenizer, encoding.ids.tolist())
+        offsets = np.pad(encoding.offsets, ((1, 1), (0, 0)), constant_values=-1)
+        results.append(Features(tokenizer.tokens(ids), offsets, states[: len(ids)]))
+    return results
 
 
 def check_output(path: Path) -> None:

@@ -11,8 +11,8 @@ from typing import Any, BinaryIO
 
 from bert_jax.config import ExamplesConfig
 from bert_jax.config.checks import require_batch_size
+from bert_jax.inference.batching import predict_examples
 from bert_jax.inference.features import Features, check_output, features, write_features
-from bert_jax.inference.predictions import predict_examples
 from bert_jax.pretrained import load_pretrained
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.registry import finetuning_task, task_name_of
