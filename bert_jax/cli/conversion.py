@@ -67,7 +67,7 @@ def import_model(options: ImportOptions) -> int:
         from bert_jax.formats.tf1 import read_tf1
 
         source = open_directory(options.source)
-        imported = read_tf1(source, allow_extra=options.allow_extra)
+        model = read_tf1(source, allow_extra=options.allow_extra)
         comparison = Comparison(reason="no library here runs the checkpoint itself")
     else:
         from bert_jax.formats.embedding import model_directory
@@ -75,15 +75,12 @@ def import_model(options: ImportOptions) -> int:
         from bert_jax.pretrained import as_directory
 
         source = as_directory(options.source)
-        imported = read_huggingface(source, allow_extra=options.allow_extra)
+        model = read_huggingface(source, allow_extra=options.allow_extra)
+        comparison = Comparison(reason="transformers reads only directories")
         if source.is_dir():
-            comparison = compare(
-                model_directory(source), imported.config, imported.params
-            )
-        else:
-            comparison = Comparison(reason="transformers reads only directories")
-    write_imported(imported, directory, comparison)
-    say(f"{options.output}: {summary(imported)}")
+            comparison = compare(model_directory(source), model.config, model.params)
+    write_imported(model, directory, comparison)
+    say(f"{options.output}: {summary(model)}")
     _warn(options.output, comparison.warning)
     return 0
 
@@ -121,6 +118,5 @@ def extend_model(options: ExtendOptions) -> int:
     from bert_jax.storage.atomic import local_output
 
     words = read_words(options.words) if options.words else []
-    output = local_output(options.output)
-    say(extend(options.source, output, words, options.positions))
+    say(extend(options.source, local_output(options.output), words, options.positions))
     return 0
