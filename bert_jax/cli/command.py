@@ -92,9 +92,8 @@ def registry() -> "ConstructorRegistry":
                 continue
             if default is dataclasses.MISSING:
                 default = MISSING_NONPROP
-            description = descriptions.get(name)
-            spec = constructors.StructFieldSpec(name, hints[name], default, description)
-            specs.append(spec)
+            arguments = name, hints[name], default, descriptions.get(name)
+            specs.append(constructors.StructFieldSpec(*arguments))
         build = functools.partial(info.type, **resolved)
         return constructors.StructConstructorSpec(build, tuple(specs))
 
@@ -104,9 +103,7 @@ def registry() -> "ConstructorRegistry":
 def error_message(box: str, verb: str) -> str:
     """Return an error that tyro draws as a box in one line.
 
-    Args:
-        box: a title, then paragraphs between rules: the error, and similar options.
-        verb: the verb whose options were parsed.
+    The box has a title, then paragraphs between rules: the error, and similar options.
     """
     _, _, body = box.partition("\n")
     text = re.sub("^[│╰ ] ?| *[│╯]?$", "", body, flags=re.MULTILINE)

@@ -64,11 +64,11 @@ def read_finetune(
     return parse(options_class, arguments, f"{verb} TASK", default)
 
 
-def finetune(options: FinetuneOptions) -> int:
+def finetune(options: FinetuneOptions) -> None:
     config, workdir = options.config, options.workdir
     if options.print_config:
         print(config_json(config))
-        return 0
+        return
     if options.seeds < 1:
         raise UsageError(f"--seeds={options.seeds} must be at least 1.")
     several = options.sweep or options.seeds > 1
@@ -94,4 +94,3 @@ def finetune(options: FinetuneOptions) -> int:
     if is_primary:
         say(f"To use it: bert-jax predict --checkpoint {workdir} --input FILE")
         say(f'In Python: bert_jax.load("{workdir}")')
-    return 0

@@ -94,7 +94,7 @@ def _value(arguments: Sequence[str], option: str) -> str | None:
     return None
 
 
-def evaluate(options: EvaluateOptions) -> int:
+def evaluate(options: EvaluateOptions) -> None:
     from bert_jax.inference.evaluation import evaluate
 
     scores, files = evaluate(
@@ -105,22 +105,19 @@ def evaluate(options: EvaluateOptions) -> int:
     print(scores_json(scores))
     for file in files:
         say(file)
-    return 0
 
 
-def predict(options: PredictOptions) -> int:
+def predict(options: PredictOptions) -> None:
     from bert_jax.inference.jsonl import prediction_lines
 
     for line in prediction_lines(
         options.checkpoint, options.input, options.data, options.batch_size
     ):
         print(line)
-    return 0
 
 
-def features(options: FeaturesOptions) -> int:
+def features(options: FeaturesOptions) -> None:
     from bert_jax.inference.jsonl import write_feature_file
 
     files = options.model, options.input, options.output
     say(write_feature_file(*files, options.layers, options.combine, options.batch_size))
-    return 0

@@ -42,7 +42,7 @@ def run_verb(arguments: Sequence[str]) -> int:
         read = verb.load(verb.read) if verb.read else parse
         rest = list(arguments[len(name.split()) :])
         options = read(verb.load(verb.options), rest, name)
-        return int(verb.load(verb.run)(options))
+        return verb.load(verb.run)(options) or 0
     return 0
 
 
