@@ -33,7 +33,6 @@ ProblemType = Literal[
 MAX_PARAMETERS = 10**12
 """4 TB in float32; with Adam's moments, too much for the devices of a pod."""
 
-
 ANSWERABLE_LABELS = ("answerable", "unanswerable")
 """`BertConfig.labels` of a question answering model that may predict "no answer". Other
 such models have no labels. The head has two scores per token either way."""
