@@ -23,11 +23,7 @@ from bert_jax.terminal.messages import say
 
 
 def open_directory(path: str | os.PathLike[str]) -> epath.Path:
-    """Return the path; check first that a bucket can be reached.
-
-    Raises:
-        ValueError: the kind of bucket is not supported, or it cannot be reached.
-    """
+    """Return the path; raise ValueError if it is in a bucket that cannot be reached."""
     try:
         directory = epath.Path(path)
     except KeyError as error:

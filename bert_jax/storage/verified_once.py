@@ -9,7 +9,6 @@ import contextlib
 import hashlib
 import json
 import os
-import secrets
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 from etils import epath
 
 from bert_jax.storage.caches import cache_directory
-from bert_jax.storage.files import JsonObject
+from bert_jax.storage.files import JsonObject, atomic_write
 from bert_jax.storage.manifest import check_entries, verify_files
 
 _FileStates = list[list[Any]]
@@ -70,15 +69,14 @@ def _locked_record(root: epath.Path) -> Iterator[Path]:
 
 def _file_states(root: epath.Path, entries: list[JsonObject]) -> _FileStates:
     """Return the states of the files; [] if one is missing."""
-    states: _FileStates = []
-    for entry in entries:
-        try:
-            stat = os.stat(root / entry["path"])
-        except OSError:
-            return []
-        times = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
-        states.append([entry["path"], entry["sha256"], *times])
-    return states
+    try:
+        stats = [os.stat(root / entry["path"]) for entry in entries]
+    except OSError:
+        return []
+    return [
+        [e["path"], e["sha256"], s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino]
+        for e, s in zip(entries, stats, strict=True)
+    ]
 
 
 def _holds(record: Path, states: _FileStates) -> bool:
@@ -89,6 +87,4 @@ def _holds(record: Path, states: _FileStates) -> bool:
 
 def _write(record: Path, states: _FileStates) -> None:
     with contextlib.suppress(OSError):  # without a record the files are hashed again
-        temporary = record.with_name(f"{record.name}.{secrets.token_hex(8)}")
-        temporary.write_text(json.dumps(states))
-        temporary.replace(record)
+        atomic_write(record, json.dumps(states).encode())
