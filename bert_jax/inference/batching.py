@@ -78,12 +78,8 @@ def rows_of(
 ) -> TokenizedExamples:
     """Return a row [CLS] A [SEP] or [CLS] A [SEP] B [SEP] for the ids of each text.
 
-    Args:
-        what: the word for a text in error messages.
-        first: the number of the first text in error messages.
-
-    Raises:
-        ValueError: a row is longer than the model takes.
+    Raise ValueError if the model takes no row so long; its message calls the texts
+    `what` and counts them from `first`.
     """
     rows: list[tuple[list[int], int]] = []
     for number, segments in enumerate(texts, first):

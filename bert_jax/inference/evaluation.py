@@ -19,11 +19,7 @@ from bert_jax.tasks.splits import hold_out
 
 
 def examples_config(directory: epath.Path) -> ExamplesConfig:
-    """Return the settings by which examples became rows; default if it is imported.
-
-    Args:
-        directory: the checkpoint, or a directory of Hugging Face's files.
-    """
+    """Return how a model's examples became rows; the default if it is imported."""
     values = read_config(model_directory(directory))
     if "task" in values:
         return read_config_as(directory, "", FinetuneConfig).data
@@ -42,14 +38,7 @@ def default_examples_config(positions: int) -> ExamplesConfig:
 
 
 def examples_of(task: FinetuningTask, part: str) -> list[Example]:
-    """Read the examples of the file that `task.data` names.
-
-    Args:
-        part: the split of `data.path` to read: train, validation or test.
-
-    Raises:
-        ValueError: no file is named, or it cannot be read.
-    """
+    """Read the examples that `task.data` names: a file, or split `part` of a path."""
     data = task.data
     if data.path:
         return task.read(part)

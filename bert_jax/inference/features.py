@@ -62,14 +62,8 @@ def features(
 ) -> list[Features]:
     """Return the features of each text's tokens, in the order of the texts.
 
-    Args:
-        layers: 0 for the embeddings, 1 … L, or counted from the end: -1 is the last.
-        combine: concatenate or sum several layers.
-        what: the word for a text in error messages.
-        first: the number of the first text in error messages.
-
-    Raises:
-        ValueError: a text is too long, or there is no such layer.
+    Arguments and errors are those of `Predictor.features`; `what` and `first` are those
+    of `rows_of`.
     """
     check_layers(layers, combine, config)
     if not texts:
@@ -88,13 +82,7 @@ def features(
 
 
 def check_output(path: Path) -> None:
-    """Check that a file can be written, before anything is computed.
-
-    Raises:
-        ValueError: its name has no known format.
-        FileNotFoundError: its directory does not exist.
-        OSError: its directory is not writable.
-    """
+    """Raise ValueError or OSError if a file cannot be written, before a computation."""
     if path.suffix not in (".npz", ".jsonl"):
         raise ValueError(f"{path} must end in .npz or .jsonl, to define the format.")
     if not path.parent.is_dir():

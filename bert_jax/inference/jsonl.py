@@ -1,7 +1,6 @@
 """`bert-jax predict` and `features`: predictions or hidden states of lines."""
 
 import contextlib
-import functools
 import itertools
 import json
 import sys
@@ -138,29 +137,18 @@ def write_feature_file(
     combine: str,
     batch_size: int,
 ) -> str:
-    """Write the features of each line of `source`; return a message with their number.
-
-    Raises:
-        ValueError: a line is too long, there is no line, or there is no such layer.
-    """
+    """Write features of each line of `source`; return a message with their number."""
     check_output(Path(output))
     model, name = load_pretrained(path), display_name(source)
     if source != "-":
         require_file(source, "name one, or - for standard input.")
-    compute = functools.partial(
-        features,
-        model.config,
-        model.params,
-        model.tokenizer,
-        layers=layers,
-        combine=combine,
-        batch_size=batch_size,
-    )
+    read = model.config, model.params, model.tokenizer
+    what = f"{name}, line"
 
     def chunks() -> Iterator[list[Features]]:
         lines, first = read_lines(source), 1
         while chunk := list(itertools.islice(lines, _CHUNK_LINES)):
-            yield compute(chunk, what=f"{name}, line", first=first)
+            yield features(*read, chunk, layers, combine, batch_size, what, first)
             first += len(chunk)
 
     num_lines = write_features(chunks(), Path(output))

@@ -56,14 +56,8 @@ def load(path: str | os.PathLike[str], allow_extra: bool = False) -> "Predictor"
         ValueError: the library cannot compute this model.
     """
     model = load_pretrained(os.fspath(path), allow_extra)
-    return Predictor(
-        model.config,
-        model.params,
-        model.tokenizer,
-        model.pairs,
-        model.embedding,
-        examples_config(model.directory),
-    )
+    read, data = (model.config, model.params), examples_config(model.directory)
+    return Predictor(*read, model.tokenizer, model.pairs, model.embedding, data)
 
 
 class Predictor:
