@@ -49,12 +49,10 @@ def require_types(config: object) -> None:
 
 
 def require_type(name: str, value: object, hint: object) -> None:
-    """Check one value against the type `hint`.
+    """Check one value against the type `hint`; messages call it `name`.
 
-    Args:
-        name: the name of the value in messages.
-        hint: int, float, bool, str, a dataclass, a Literal of strings, a tuple of any
-            number of one of these, or one of these or None.
+    The hint is int, float, bool, str, a dataclass, a Literal of strings, a tuple of any
+    number of one of these, or one of these or None.
 
     Raises:
         ValueError: the value has another type, is not one of the choices, or is a
@@ -97,14 +95,11 @@ def did_you_mean(value: object, choices: tuple[str, ...]) -> str:
 
 def _require_tuple(name: str, value: Any, element: object) -> None:
     kind = "words" if element is str else "numbers"
-    example = value if isinstance(value, list) else [value]
-    require(
-        type(value) is tuple,
-        f"{name}={quoted(value)} must be a tuple of {kind}; "
-        f"write {quoted(tuple(example))}.",
-    )
-    for i in range(len(value)):
-        require_type(f"{name}[{i}]", value[i], element)
+    example = tuple(value) if isinstance(value, list) else (value,)
+    rule = f"must be a tuple of {kind}; write {quoted(example)}"
+    require(type(value) is tuple, f"{name}={quoted(value)} {rule}.")
+    for i, item in enumerate(value):
+        require_type(f"{name}[{i}]", item, element)
 
 
 _SCALARS: dict[object, tuple[tuple[type, ...], str]] = {
