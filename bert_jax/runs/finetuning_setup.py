@@ -17,7 +17,7 @@ from bert_jax.data.example_cache import cached_examples, content_key
 from bert_jax.distributed.collectives import is_primary
 from bert_jax.pretrained import load_pretrained
 from bert_jax.tasks.class_names import similar_label_warnings
-from bert_jax.tasks.finetuning_task import Example, FinetuningTask, Split, Splits
+from bert_jax.tasks.finetuning_task import Example, FinetuningTask, Split
 from bert_jax.tasks.lengths import changed_lengths, fit_lengths
 from bert_jax.tasks.registry import finetuning_task
 from bert_jax.tasks.splits import check_validation, read_splits
@@ -206,7 +206,10 @@ def prepare_finetuning(
     config = with_lengths(config, source)
     task = finetuning_task(config.task, config.data)
     splits = read_splits(task)
-    class_examples = _class_examples(config, splits)
+    class_examples = splits.train
+    if not (config.data.validation or config.data.path):
+        # Only the examples that were held out may have a rare class.
+        class_examples = [*splits.train, *splits.validation]
     model = finetuning_model(config, task, source, class_examples, workdir)
     for line in similar_label_warnings(model.labels) if is_primary() else ():
         say(line)
@@ -226,17 +229,6 @@ def prepare_finetuning(
         params = None if config.from_scratch else without_head(params, source, model)
     validation = tokenize(splits.validation)
     return FinetuningSetup(task, config, tokenizer, train, validation, params)
-
-
-def _class_examples(config: FinetuneConfig, splits: Splits) -> Sequence[Example]:
-    """Return the examples whose labels are the classes.
-
-    If validation examples are held out of the training file, they are included, because
-    only they may have a rare class.
-    """
-    if config.data.validation or config.data.path:
-        return splits.train
-    return [*splits.train, *splits.validation]
 
 
 def without_head(params: Params, source: BertConfig, model: BertConfig) -> Params:

@@ -30,11 +30,7 @@ from bert_jax.training.resume import find_resume
 
 
 def resolve(config: PretrainConfig, dataset: Dataset) -> PretrainConfig:
-    """Return the configuration, completed by what the dataset defines.
-
-    Raises:
-        ValueError: the two do not fit; the message names both values and the remedy.
-    """
+    """Return the configuration, completed by what the dataset defines, if they fit."""
     tokenizer = dataset.tokenizer
     defined = {
         "data.sequence_length": dataset.sequence_length,
