@@ -30,9 +30,7 @@ def parse(
 ) -> OptionsT:
     """Build the options of a verb, a dataclass, from its arguments.
 
-    Args:
-        verb: its name in help and messages.
-        default: values of the options that are not given; None: those of the class.
+    Options that are not given have the values of `default`; None: those of the class.
 
     Raises:
         UsageError: an option is unknown, or its value is missing or of another type.
@@ -160,9 +158,7 @@ def _unknown_options(verb: str, words: list[str], similar: list[str]) -> str:
 def load_config(path: str, config_class: type[ConfigT]) -> ConfigT:
     """Return the object that a configuration file binds to the name `config`.
 
-    Raises:
-        UsageError: the file is missing, fails, exits, or does not bind `config` to a
-            `config_class`.
+    Raise UsageError if it is missing, fails, exits, or binds no `config_class`.
     """
     if not Path(path).is_file():
         raise UsageError(f"{path} is not a file; name a configuration file.")

@@ -97,9 +97,7 @@ def _value(arguments: Sequence[str], option: str) -> str | None:
 def evaluate(options: EvaluateOptions) -> None:
     from bert_jax.inference.evaluation import evaluate
 
-    scores, files = evaluate(
-        options.checkpoint, options.data, options.output, options.part
-    )
+    scores, files = evaluate(**vars(options))
     if not scores:
         print("The file has no labels; there is nothing to score.", file=sys.stderr)
     print(scores_json(scores))

@@ -99,11 +99,8 @@ def write_features(chunks: Iterable[Sequence[Features]], path: Path) -> int:
     end to end, and `starts` [N + 1]; all are in memory until the end. A .jsonl file has
     one line per text with the first three, the vectors rounded to six decimals.
 
-    Returns:
-        The number of texts.
-
-    Raises:
-        ValueError: the file name has another suffix, or there is no text.
+    Return the number of texts; raise ValueError if there is none, or the file name has
+    another suffix.
     """
     check_output(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")

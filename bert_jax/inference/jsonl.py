@@ -36,11 +36,8 @@ def prediction_lines(
 ) -> Iterator[str]:
     """Yield a line of JSON for each row of `source`, in order, with the row's `id`.
 
-    Args:
-        data: defines how rows are read, as for fine-tuning.
-
-    Raises:
-        ValueError: the model was never fine-tuned, or a row lacks a field of its task.
+    Rows are read by `data`, as for fine-tuning. Raise ValueError if the model was never
+    fine-tuned, or a row lacks a field of its task.
     """
     require_batch_size(batch_size)
     model = load_pretrained(checkpoint)
@@ -100,9 +97,8 @@ def display_name(source: str) -> str:
 def read_lines(source: str) -> Iterator[str]:
     """Yield the lines of a file, or of standard input, without their ends.
 
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is not UTF-8, or a line is longer than `_MAX_LINE_BYTES` bytes.
+    Raise FileNotFoundError if there is no such file, and ValueError if it is not UTF-8,
+    or a line is longer than `_MAX_LINE_BYTES` bytes.
     """
     name, line_number, offset = display_name(source), 0, 0
     with contextlib.ExitStack() as stack:

@@ -29,13 +29,8 @@ def is_regular_file(path: str | os.PathLike[str]) -> bool:
 def require_regular_file(path: str | os.PathLike[str], what: str = "") -> None:
     """Refuse a FIFO, a device or a socket, since reading it may never end.
 
-    Args:
-        path: one in a bucket is accepted.
-        what: the option or file that named it, for the message.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is not a regular file, nor a link to one.
+    Raise ValueError for those, and FileNotFoundError if there is no such file; the
+    message tells `what` option or file named it. A path in a bucket is accepted.
     """
     name = os.fspath(path)
     if "://" in name:
@@ -53,12 +48,8 @@ def require_regular_file(path: str | os.PathLike[str], what: str = "") -> None:
 def read_json(path: epath.Path, remedy: str) -> Any:
     """Return the JSON value in a file.
 
-    Args:
-        remedy: what to do if the file is damaged, for the message.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is not a regular file, not JSON, or has a key twice.
+    Raise FileNotFoundError if there is none, or ValueError, with the `remedy`, if it is
+    not a regular file, not JSON, or has a key twice.
     """
     require_regular_file(path)
     content = path.read_bytes()
@@ -155,11 +146,9 @@ def write_json(values: object, path: epath.Path) -> None:
 
 
 def require_writable(directory: str | os.PathLike[str]) -> None:
-    """Refuse an output directory that cannot be made or written to; write nothing.
+    """Raise ValueError or OSError if an output directory cannot be made or written to.
 
-    Raises:
-        ValueError: it, or one of its parents, is a file.
-        OSError: nothing can be written there.
+    Nothing is written.
     """
     parent = os.path.abspath(directory)
     while not os.path.lexists(parent):

@@ -85,13 +85,12 @@ def _copy(address: epath.Path, target: epath.Path, files: list[JsonObject]) -> N
     size = sum(entry["size"] for entry in files)
     say(f"Copying {address}, {size / 2**20:,.1f} MiB, to {target}.")
     with atomic_directory(target) as unfinished:
-        for name in names:
+
+        def copy(name: str) -> None:
             (unfinished / name).parent.mkdir(parents=True, exist_ok=True)
+            (address / name).copy(unfinished / name)
+
         with ThreadPoolExecutor() as threads:
-            copies = threads.map(
-                lambda name: (address / name).copy(unfinished / name),
-                [*names, MANIFEST],
-            )
-            list(copies)  # raises the first error
+            list(threads.map(copy, [*names, MANIFEST]))  # raises the first error
         verify_files(unfinished, files)
     record_verified(target, files)
