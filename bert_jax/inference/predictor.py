@@ -56,8 +56,9 @@ def load(path: str | os.PathLike[str], allow_extra: bool = False) -> "Predictor"
         ValueError: the library cannot compute this model.
     """
     model = load_pretrained(os.fspath(path), allow_extra)
-    read, data = (model.config, model.params), examples_config(model.directory)
-    return Predictor(*read, model.tokenizer, model.pairs, model.embedding, data)
+    data = examples_config(model.directory)
+    read = model.config, model.params, model.tokenizer
+    return Predictor(*read, model.pairs, model.embedding, data)
 
 
 class Predictor:
