@@ -30,9 +30,7 @@ def parse(
 ) -> OptionsT:
     """Build the options of a verb, a dataclass, from its arguments.
 
-    Args:
-        verb: its name in help and messages.
-        default: values of the options that are not given; None: those of the class.
+    Options that are not given have the values of `default`; None: those of the class.
 
     Raises:
         UsageError: an option is unknown, or its value is missing or of another type.
@@ -92,9 +90,8 @@ def registry() -> "ConstructorRegistry":
                 continue
             if default is dataclasses.MISSING:
                 default = MISSING_NONPROP
-            description = descriptions.get(name)
-            spec = constructors.StructFieldSpec(name, hints[name], default, description)
-            specs.append(spec)
+            arguments = name, hints[name], default, descriptions.get(name)
+            specs.append(constructors.StructFieldSpec(*arguments))
         build = functools.partial(info.type, **resolved)
         return constructors.StructConstructorSpec(build, tuple(specs))
 
@@ -104,27 +101,21 @@ def registry() -> "ConstructorRegistry":
 def error_message(box: str, verb: str) -> str:
     """Return an error that tyro draws as a box in one line.
 
-    Args:
-        box: a title, then paragraphs between rules: the error, and similar options.
-        verb: the verb whose options were parsed.
+    The box has a title, then paragraphs between rules: the error, and similar options.
     """
-    paragraphs: list[list[str]] = [[]]
-    for line in box.splitlines()[1:]:
-        text = re.sub(r"^[│╰ ] ?|[│╯]$", "", line).rstrip()
-        if text.strip("─- "):
-            paragraphs[-1].append(text)
-        elif text:  # a rule; of hyphens where the locale lacks the line characters
-            paragraphs.append([])
-    error, *rest = [paragraph for paragraph in paragraphs if paragraph] or [[box]]
-    message = " ".join(" ".join(error).split())
+    _, _, body = box.partition("\n")
+    text = re.sub("^[│╰ ] ?| *[│╯]?$", "", body, flags=re.MULTILINE)
+    # A rule is of hyphens where the locale lacks the line characters.
+    paragraphs = re.split("^[─ -]*[─-]$", text, flags=re.MULTILINE)
+    error, *rest = [paragraph for paragraph in paragraphs if paragraph.strip()] or [box]
+    message = " ".join(error.split())
     see_help = f"`bert-jax {verb} --help` lists the options."
     if message.startswith("Missing from"):
-        missing = re.findall(r"^ {4}(\S+)", "\n".join(error), re.MULTILINE)
+        missing = re.findall(r"^ {4}(\S+)", error, re.MULTILINE)
         return f"{verb} needs {' and '.join(missing)}; {see_help}"
     if message.startswith(_UNKNOWN):
         words = message.removeprefix(_UNKNOWN).split(", ")
-        lines = "\n".join(line for paragraph in rest for line in paragraph)
-        similar = re.findall(r"^ {4}(--[^\s,]+)", lines, re.MULTILINE)
+        similar = re.findall(r"^ {4}(--[^\s,]+)", "\n".join(rest), re.MULTILINE)
         return f"{_unknown_options(verb, words, similar)}{see_help}"
     if match := re.match(_INVALID_CHOICE, message):
         value, option, listed = match.groups()
@@ -132,30 +123,23 @@ def error_message(box: str, verb: str) -> str:
         allowed = ", ".join(choice or "''" for choice in choices)
         hint = did_you_mean(value, choices) or "."
         return f"{option}={value} must be one of {allowed}{hint}"
-    for pattern, replacement in _PLAIN_MESSAGES.items():
-        message = re.sub(pattern, replacement, message)
+    message = re.sub(_NO_VALUE, r"\1 needs a value", message)
+    for reason, rule in _RULES.items():
+        message = re.sub(rf"Error parsing (\S+): {reason}", rf"\1{rule}", message)
     return f"{message.rstrip('.')}; {see_help}"
 
 
 _UNKNOWN = "Unrecognized options: "
 _INVALID_CHOICE = r"invalid choice '(.*)' for argument '(.*)'\. .*\((.*)\)"
-_PLAIN_MESSAGES = {
-    r"Error parsing (\S+): invalid literal for int.. .*: '(.*)'": (
-        r"\1=\2 must be a whole number"
-    ),
-    r"Error parsing (\S+): no type matching {None}\|INT .* from \['(.*?)'\].*": (
-        r"\1=\2 must be a whole number"
-    ),
-    r"Error parsing (\S+): could not convert string to float: '(.*)'": (
-        r"\1=\2 must be a number"
-    ),
-    r"Error parsing (\S+): Exceeds the limit .*": r"\1 has too many digits",
-    r"Error parsing (\S+): Could not find valid parse for arguments: \[(.*)\]": (
-        r"\1=\2 cannot be understood"
-    ),
-    r"Missing value for argument '(.*)'\. .*": r"\1 needs a value",
+_NO_VALUE = r"Missing value for argument '(.*)'\. .*"
+_RULES = {
+    r"invalid literal for int.. .*: '(.*)'": r"=\2 must be a whole number",
+    r"no type matching {None}\|INT .*from \['(.*?)'\].*": r"=\2 must be a whole number",
+    r"could not convert string to float: '(.*)'": r"=\2 must be a number",
+    r"Exceeds the limit .*": " has too many digits",
+    r"Could not find valid parse for arguments: \[(.*)\]": r"=\2 cannot be understood",
 }
-"""Messages of tyro, as patterns, and ours instead of them."""
+"""Why tyro cannot parse a value, as patterns, and what we say after the option."""
 
 
 def _unknown_options(verb: str, words: list[str], similar: list[str]) -> str:
@@ -174,9 +158,7 @@ def _unknown_options(verb: str, words: list[str], similar: list[str]) -> str:
 def load_config(path: str, config_class: type[ConfigT]) -> ConfigT:
     """Return the object that a configuration file binds to the name `config`.
 
-    Raises:
-        UsageError: the file is missing, fails, exits, or does not bind `config` to a
-            `config_class`.
+    Raise UsageError if it is missing, fails, exits, or binds no `config_class`.
     """
     if not Path(path).is_file():
         raise UsageError(f"{path} is not a file; name a configuration file.")

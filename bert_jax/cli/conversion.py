@@ -55,7 +55,7 @@ class ExtendOptions:
     """New maximum number of tokens per row."""
 
 
-def import_model(options: ImportOptions) -> int:
+def import_model(options: ImportOptions) -> None:
     from bert_jax.convert.comparison import Comparison, compare
     from bert_jax.convert.receipts import summary, write_imported
     from bert_jax.storage.atomic import local_output, require_empty
@@ -67,7 +67,7 @@ def import_model(options: ImportOptions) -> int:
         from bert_jax.formats.tf1 import read_tf1
 
         source = open_directory(options.source)
-        imported = read_tf1(source, allow_extra=options.allow_extra)
+        model = read_tf1(source, allow_extra=options.allow_extra)
         comparison = Comparison(reason="no library here runs the checkpoint itself")
     else:
         from bert_jax.formats.embedding import model_directory
@@ -75,17 +75,13 @@ def import_model(options: ImportOptions) -> int:
         from bert_jax.pretrained import as_directory
 
         source = as_directory(options.source)
-        imported = read_huggingface(source, allow_extra=options.allow_extra)
+        model = read_huggingface(source, allow_extra=options.allow_extra)
+        comparison = Comparison(reason="transformers reads only directories")
         if source.is_dir():
-            comparison = compare(
-                model_directory(source), imported.config, imported.params
-            )
-        else:
-            comparison = Comparison(reason="transformers reads only directories")
-    write_imported(imported, directory, comparison)
-    say(f"{options.output}: {summary(imported)}")
+            comparison = compare(model_directory(source), model.config, model.params)
+    write_imported(model, directory, comparison)
+    say(f"{options.output}: {summary(model)}")
     _warn(options.output, comparison.warning)
-    return 0
 
 
 def _warn(output: str, warning: str) -> None:
@@ -93,7 +89,7 @@ def _warn(output: str, warning: str) -> None:
         print(one_line(f"bert-jax: warning: {output}: {warning}"), file=sys.stderr)
 
 
-def export_model(options: ExportOptions) -> int:
+def export_model(options: ExportOptions) -> None:
     from bert_jax.storage.atomic import local_output
 
     output = options.output
@@ -104,7 +100,7 @@ def export_model(options: ExportOptions) -> int:
 
         outputs = export_stablehlo(options.source, local_output(output), **sizes)
         say(f"{output}: load.py gives {', '.join(outputs)}.")
-        return 0
+        return
     for name, size in sizes.items():
         raise UsageError(f"{name}={size} needs --to stablehlo; leave it out.")
     from bert_jax.convert.export import export_huggingface
@@ -113,14 +109,11 @@ def export_model(options: ExportOptions) -> int:
     say(f"{output}: {len(leaves)} tensors; conversion.json lists them.")
     _warn(output, comparison.warning)
     _warn(output, ids.warning)
-    return 0
 
 
-def extend_model(options: ExtendOptions) -> int:
+def extend_model(options: ExtendOptions) -> None:
     from bert_jax.convert.extend import extend, read_words
     from bert_jax.storage.atomic import local_output
 
     words = read_words(options.words) if options.words else []
-    output = local_output(options.output)
-    say(extend(options.source, output, words, options.positions))
-    return 0
+    say(extend(options.source, local_output(options.output), words, options.positions))

@@ -8,7 +8,7 @@ from bert_jax.config import PrepareConfig, VocabularyConfig
 from bert_jax.terminal.messages import say
 
 
-def vocab(config: VocabularyConfig) -> int:
+def vocab(config: VocabularyConfig) -> None:
     from bert_jax.data.vocabulary import train_vocabulary
 
     tokenizer = train_vocabulary(config)
@@ -16,7 +16,6 @@ def vocab(config: VocabularyConfig) -> int:
         f"{config.output}: {tokenizer.kind}, {tokenizer.vocab_size} tokens, "
         f"{'cased' if tokenizer.cased else 'uncased'}."
     )
-    return 0
 
 
 def read_prepare(
@@ -29,8 +28,7 @@ def read_prepare(
     return dataclasses.replace(config, beam_options=beam_options or config.beam_options)
 
 
-def prepare(config: PrepareConfig) -> int:
+def prepare(config: PrepareConfig) -> None:
     from bert_jax.data.prepare import prepare
 
     prepare(config)
-    return 0

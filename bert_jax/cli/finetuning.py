@@ -29,11 +29,7 @@ class FinetuneOptions(StartOptions):
 
 
 def default_config(task: str) -> FinetuneConfig:
-    """Return the paper's configuration for a task, or for one of GLUE's.
-
-    Raises:
-        UsageError: there is no such task.
-    """
+    """Return the paper's configuration for a task (or GLUE's), or raise UsageError."""
     if task in GLUE:
         kind: TaskName = "text-regression" if task == "stsb" else "text-classification"
         data = ExamplesConfig(glue=task)  # type: ignore[arg-type]
@@ -53,11 +49,7 @@ def default_config(task: str) -> FinetuneConfig:
 def read_finetune(
     options_class: type[FinetuneOptions], arguments: Sequence[str], verb: str
 ) -> FinetuneOptions:
-    """Parse with the defaults of the task or configuration file that comes first.
-
-    Raises:
-        UsageError: neither comes first, or there is no such task or file.
-    """
+    """Parse with the defaults of the task or configuration file that comes first."""
     default = options_class()
     if arguments and not arguments[0].startswith("-"):
         name, *arguments = arguments
@@ -72,11 +64,11 @@ def read_finetune(
     return parse(options_class, arguments, f"{verb} TASK", default)
 
 
-def finetune(options: FinetuneOptions) -> int:
+def finetune(options: FinetuneOptions) -> None:
     config, workdir = options.config, options.workdir
     if options.print_config:
         print(config_json(config))
-        return 0
+        return
     if options.seeds < 1:
         raise UsageError(f"--seeds={options.seeds} must be at least 1.")
     several = options.sweep or options.seeds > 1
@@ -102,4 +94,3 @@ def finetune(options: FinetuneOptions) -> int:
     if is_primary:
         say(f"To use it: bert-jax predict --checkpoint {workdir} --input FILE")
         say(f'In Python: bert_jax.load("{workdir}")')
-    return 0

@@ -72,9 +72,10 @@ def read_with_checkpoint(
     checkpoint = _value(arguments, "--checkpoint")
     if checkpoint is None:
         return parse(options_class, arguments, verb)
-    from bert_jax.inference.evaluation import examples_config_of
+    from bert_jax.inference.evaluation import examples_config
+    from bert_jax.pretrained import resolve_path
 
-    data = examples_config_of(checkpoint)
+    data = examples_config(resolve_path(checkpoint)[0])
     if _value(arguments, "--data.validation") is not None:
         data = dataclasses.replace(data, path="", glue="", train="")
     if _value(arguments, "--data.path") is not None:
@@ -85,41 +86,36 @@ def read_with_checkpoint(
 
 def _value(arguments: Sequence[str], option: str) -> str | None:
     """Return the value of an option, after it or after its `=`; None: not given."""
-    for i, argument in enumerate(arguments):
+    for argument, following in zip(arguments, [*arguments[1:], None], strict=True):
         if argument.startswith(f"{option}="):
             return argument.removeprefix(f"{option}=")
-        if argument == option and i + 1 < len(arguments):
-            return arguments[i + 1]
+        if argument == option:
+            return following
     return None
 
 
-def evaluate(options: EvaluateOptions) -> int:
+def evaluate(options: EvaluateOptions) -> None:
     from bert_jax.inference.evaluation import evaluate
 
-    scores, files = evaluate(
-        options.checkpoint, options.data, options.output, options.part
-    )
+    scores, files = evaluate(**vars(options))
     if not scores:
         print("The file has no labels; there is nothing to score.", file=sys.stderr)
     print(scores_json(scores))
     for file in files:
         say(file)
-    return 0
 
 
-def predict(options: PredictOptions) -> int:
+def predict(options: PredictOptions) -> None:
     from bert_jax.inference.jsonl import prediction_lines
 
     for line in prediction_lines(
         options.checkpoint, options.input, options.data, options.batch_size
     ):
         print(line)
-    return 0
 
 
-def features(options: FeaturesOptions) -> int:
+def features(options: FeaturesOptions) -> None:
     from bert_jax.inference.jsonl import write_feature_file
 
     files = options.model, options.input, options.output
     say(write_feature_file(*files, options.layers, options.combine, options.batch_size))
-    return 0

@@ -31,12 +31,11 @@ class DemoOptions:
     """Directory for everything that the demo makes."""
 
 
-def inspect(options: InspectOptions) -> int:
+def inspect(options: InspectOptions) -> None:
     from bert_jax.diagnostics.inspect import inspect
 
     for line in inspect(options.path, options.verify):
         print(printable(line))
-    return 0
 
 
 def doctor(_: DoctorOptions) -> int:
@@ -45,11 +44,10 @@ def doctor(_: DoctorOptions) -> int:
     return main()
 
 
-def demo(options: DemoOptions) -> int:
+def demo(options: DemoOptions) -> None:
     import jax
 
     from bert_jax.demo.demo import demo
 
     jax.devices()  # fails before any file is written, if there is no device
     demo(options.workdir)
-    return 0

@@ -24,11 +24,7 @@ COMPUTING = set("pretrain finetune evaluate predict features benchmark demo".spl
 
 
 def run_verb(arguments: Sequence[str]) -> int:
-    """Run the verb that the arguments name, and return the exit code.
-
-    Raises:
-        UsageError: there is no such verb, or its arguments are wrong.
-    """
+    """Run the verb of the arguments; return its exit code, or raise UsageError."""
     first, *rest = arguments or ["--help"]
     if first in HELP:
         print(USAGE, end="")
@@ -46,25 +42,18 @@ def run_verb(arguments: Sequence[str]) -> int:
         read = verb.load(verb.read) if verb.read else parse
         rest = list(arguments[len(name.split()) :])
         options = read(verb.load(verb.options), rest, name)
-        exit_code: int = verb.load(verb.run)(options)
-        return exit_code
+        return verb.load(verb.run)(options) or 0
     return 0
 
 
 def verb_name(arguments: Sequence[str]) -> str:
-    """Return the verb, of one or two words, that the arguments begin with.
-
-    Raises:
-        UsageError: there is no such verb.
-    """
+    """Return the verb, of one or two words, at the start, or raise UsageError."""
     first, *rest = arguments
     if first in VERBS:
         return first
     if first not in GROUPS:
-        similar = difflib.get_close_matches(first, [*VERBS, *GROUPS], n=1)
-        hint = "bert-jax --help lists them."
-        if similar:
-            hint = f"did you mean {similar[0]}?"
+        names = difflib.get_close_matches(first, [*VERBS, *GROUPS], n=1)
+        hint = f"did you mean {names[0]}?" if names else "bert-jax --help lists them."
         raise UsageError(f"{first!r} is not a verb; {hint}")
     verbs = ", ".join(name.split()[1] for name in VERBS if name.startswith(f"{first} "))
     if f"{first} {rest[0]}" not in VERBS:
@@ -81,11 +70,7 @@ def print_group_help(group: str) -> None:
 
 
 def print_completion(shell: Sequence[str]) -> None:
-    """Print a script that completes every verb and its options in a shell.
-
-    Raises:
-        UsageError: there is no script for that shell.
-    """
+    """Print a script that completes verbs and options, or raise UsageError."""
     if len(shell) != 1 or shell[0] not in SHELLS:
         raise UsageError(f"{COMPLETION} needs one of {', '.join(SHELLS)}.")
     if shell[0] == "tcsh" and importlib.util.find_spec("shtab") is None:
@@ -134,11 +119,7 @@ def main(
 
 
 def report(error: Exception) -> int:
-    """Print an error in one line, and return its exit code.
-
-    Raises:
-        Exception: `error` itself, if it is a bug of this package.
-    """
+    """Print an error in one line, and return its exit code; raise a bug of ours."""
     from bert_jax.training.faults import InterruptedRun
 
     if isinstance(error, InterruptedRun):

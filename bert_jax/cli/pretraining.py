@@ -40,10 +40,10 @@ def read_pretrain(
     return parse(options_class, arguments, verb, default)
 
 
-def pretrain(options: PretrainOptions) -> int:
+def pretrain(options: PretrainOptions) -> None:
     if options.print_config:
         print(config_json(options.config))
-        return 0
+        return
     if options.dry_run:
         return _dry_run(options)
     if options.devices or options.memory_gib:
@@ -55,10 +55,9 @@ def pretrain(options: PretrainOptions) -> int:
     if is_primary:
         print(scores_json(scores))
         say(f'In Python: bert_jax.load("{options.workdir}")')
-    return 0
 
 
-def _dry_run(options: PretrainOptions) -> int:
+def _dry_run(options: PretrainOptions) -> None:
     devices, memory_gib = options.devices, options.memory_gib
     if memory_gib and not devices:
         raise UsageError("--memory-gib needs --devices, the number of them.")
@@ -74,4 +73,3 @@ def _dry_run(options: PretrainOptions) -> int:
         options.config, options.workdir, devices, memory_gib, options.extend
     ):
         say(line)
-    return 0

@@ -52,9 +52,8 @@ def scores_json(scores: dict[str, float]) -> str:
 
     Thresholds are not rounded: each equals the value of an example.
     """
-    return json.dumps(
-        {
-            name: value if name.endswith("_threshold") else round(value, 4)
-            for name, value in scores.items()
-        }
-    )
+    rounded = {
+        name: value if name.endswith("_threshold") else round(value, 4)
+        for name, value in scores.items()
+    }
+    return json.dumps(rounded)

@@ -35,7 +35,7 @@ class Verb(NamedTuple):
     options: str
     """The dataclass of the verb's options."""
     run: str
-    """A function: options → exit code."""
+    """A function: options → exit code, or None for 0."""
     read: str = ""
     """A function that parses the arguments, with the parameters of `parse`; empty:
     `parse`."""

@@ -4,30 +4,16 @@ They hold plain values only, can be compared and written as JSON, and become the
 of the command line, with the docstrings of the fields as help texts.
 """
 
-from bert_jax.config.data import PrepareConfig, TextConfig, VocabularyConfig
-from bert_jax.config.finetuning import ExamplesConfig, FinetuneConfig
-from bert_jax.config.model import PRESETS, BertConfig
-from bert_jax.config.training import (
-    DataConfig,
-    MaskingConfig,
-    MeshConfig,
-    OptimizerConfig,
-    PretrainConfig,
-    RunConfig,
-)
-
-__all__ = [
-    "PRESETS",
-    "BertConfig",
-    "DataConfig",
-    "ExamplesConfig",
-    "FinetuneConfig",
-    "MaskingConfig",
-    "MeshConfig",
-    "OptimizerConfig",
-    "PrepareConfig",
-    "PretrainConfig",
-    "RunConfig",
-    "TextConfig",
-    "VocabularyConfig",
-]
+from bert_jax.config.data import PrepareConfig as PrepareConfig
+from bert_jax.config.data import TextConfig as TextConfig
+from bert_jax.config.data import VocabularyConfig as VocabularyConfig
+from bert_jax.config.finetuning import ExamplesConfig as ExamplesConfig
+from bert_jax.config.finetuning import FinetuneConfig as FinetuneConfig
+from bert_jax.config.model import PRESETS as PRESETS
+from bert_jax.config.model import BertConfig as BertConfig
+from bert_jax.config.training import DataConfig as DataConfig
+from bert_jax.config.training import MaskingConfig as MaskingConfig
+from bert_jax.config.training import MeshConfig as MeshConfig
+from bert_jax.config.training import OptimizerConfig as OptimizerConfig
+from bert_jax.config.training import PretrainConfig as PretrainConfig
+from bert_jax.config.training import RunConfig as RunConfig

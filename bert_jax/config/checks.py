@@ -7,7 +7,6 @@ import math
 import struct
 import types
 import typing
-from collections.abc import Callable
 from typing import Any
 
 RESOLVED = {"resolved": True}
@@ -43,27 +42,21 @@ def field_types(cls: Any) -> dict[str, object]:
 
 
 def require_types(config: object) -> None:
-    """Check each field of a dataclass against its type.
-
-    Raises:
-        ValueError: a value has another type, is not one of the field's choices, or is
-            a number that does not fit into 32 bits.
-    """
+    """Check each field of a dataclass against its type, as `require_type` does."""
     cls: Any = type(config)
     for name, hint in field_types(cls).items():
         require_type(name, getattr(config, name), hint)
 
 
 def require_type(name: str, value: object, hint: object) -> None:
-    """Check one value against the type `hint`.
+    """Check one value against the type `hint`; messages call it `name`.
 
-    Args:
-        name: the name of the value in messages.
-        hint: int, float, bool, str, a dataclass, a Literal of strings, a tuple of any
-            number of one of these, or one of these or None.
+    The hint is int, float, bool, str, a dataclass, a Literal of strings, a tuple of any
+    number of one of these, or one of these or None.
 
     Raises:
-        ValueError: the value has another type.
+        ValueError: the value has another type, is not one of the choices, or is a
+            number that does not fit into 32 bits.
     """
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Literal:
@@ -75,11 +68,11 @@ def require_type(name: str, value: object, hint: object) -> None:
         if value is not None:
             require_type(name, value, hint)
     elif dataclasses.is_dataclass(hint):
-        class_name = getattr(hint, "__name__", "")
-        holds = isinstance(value, typing.cast(type, hint))
-        require(holds, f"{name}={quoted(value)} must be a {class_name}.")
+        cls = typing.cast(type, hint)
+        holds = isinstance(value, cls)
+        require(holds, f"{name}={quoted(value)} must be a {cls.__name__}.")
     else:
-        _REQUIRE[hint](name, value)
+        _require_scalar(name, value, hint)
 
 
 def _require_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
@@ -102,71 +95,49 @@ def did_you_mean(value: object, choices: tuple[str, ...]) -> str:
 
 def _require_tuple(name: str, value: Any, element: object) -> None:
     kind = "words" if element is str else "numbers"
-    example = value if isinstance(value, list) else [value]
-    require(
-        type(value) is tuple,
-        f"{name}={quoted(value)} must be a tuple of {kind}; "
-        f"write {quoted(tuple(example))}.",
-    )
-    for i in range(len(value)):
-        require_type(f"{name}[{i}]", value[i], element)
+    example = tuple(value) if isinstance(value, list) else (value,)
+    rule = f"must be a tuple of {kind}; write {quoted(example)}"
+    require(type(value) is tuple, f"{name}={quoted(value)} {rule}.")
+    for i, item in enumerate(value):
+        require_type(f"{name}[{i}]", item, element)
 
 
-def _require_bool(name: str, value: object) -> None:
-    require(type(value) is bool, f"{name}={quoted(value)} must be True or False.")
-
-
-def _require_str(name: str, value: Any) -> None:
-    require(type(value) is str, f"{name}={quoted(value)} must be a string.")
-    require("\0" not in value, f"{name}={quoted(value)} must not hold a NUL character.")
-
-
-def _require_int(name: str, value: Any) -> None:
-    require(type(value) is int, f"{name}={quoted(value)} must be a whole number.")
-    require(
-        # A seed is an unsigned number; see `require_seed`.
-        abs(value) <= MAX_INT or name == "seed",
-        f"{name}={quoted(value)} is too large; it must be at most {MAX_INT} in "
-        "size, since it is a 32-bit number.",
-    )
-
-
-def _require_float(name: str, value: Any) -> None:
-    require(type(value) in (int, float), f"{name}={quoted(value)} must be a number.")
-    require(
-        not isinstance(value, float) or math.isfinite(value),
-        f"{name}={quoted(value)} must be finite.",
-    )
-    require(
-        abs(value) <= LARGEST_FLOAT32,
-        f"{name}={quoted(value)} is infinite in float32; lower it to at most "
-        f"{LARGEST_FLOAT32:.1e} in size.",
-    )
-    require(
-        value == 0 or abs(value) >= SMALLEST_FLOAT32,
-        f"{name}={quoted(value)} is 0 in float32; give 0, or at least "
-        f"{SMALLEST_FLOAT32:.1e}.",
-    )
-
-
-_REQUIRE: dict[object, Callable[..., None]] = {
-    bool: _require_bool,
-    str: _require_str,
-    int: _require_int,
-    float: _require_float,
+_SCALARS: dict[object, tuple[tuple[type, ...], str]] = {
+    bool: ((bool,), "True or False"),
+    str: ((str,), "a string"),
+    int: ((int,), "a whole number"),
+    float: ((int, float), "a number"),
 }
+"""By the type of a field: the types of its values, and their name in messages."""
 
 
-def as_float32(value: float) -> float:
-    """`value` rounded to float32."""
-    return float(struct.unpack("f", struct.pack("f", value))[0])
+def _require_scalar(name: str, value: Any, hint: object) -> None:
+    classes, noun = _SCALARS[hint]
+    start = f"{name}={quoted(value)}"
+    require(type(value) in classes, f"{start} must be {noun}.")
+    if hint is str:
+        require("\0" not in value, f"{start} must not hold a NUL character.")
+    elif hint is int:
+        require(
+            # A seed is an unsigned number; see `require_seed`.
+            abs(value) <= MAX_INT or name == "seed",
+            f"{start} is too large; it must be at most {MAX_INT} in size, since it is "
+            "a 32-bit number.",
+        )
+    elif hint is float:
+        largest, smallest = LARGEST_FLOAT32, SMALLEST_FLOAT32
+        require(-math.inf < value < math.inf, f"{start} must be finite.")
+        rule = f"infinite in float32; lower it to at most {largest:.1e} in size"
+        require(abs(value) <= largest, f"{start} is {rule}.")
+        rule = f"0 in float32; give 0, or at least {smallest:.1e}"
+        require(value == 0 or abs(value) >= smallest, f"{start} is {rule}.")
 
 
 def require_positive(config: object, *names: str) -> None:
     """Check that fields are finite and greater than 0."""
     for name in names:
         value = getattr(config, name)
-        holds = math.isfinite(value) and value > 0
+        holds = 0 < value < math.inf
         require(holds, f"{name}={value} must be finite and greater than 0.")
 
 
@@ -174,7 +145,7 @@ def require_not_negative(config: object, *names: str) -> None:
     """Check that fields are finite and at least 0."""
     for name in names:
         value = getattr(config, name)
-        holds = math.isfinite(value) and value >= 0
+        holds = 0 <= value < math.inf
         require(holds, f"{name}={value} must be finite and at least 0.")
 
 
@@ -184,7 +155,7 @@ def require_fraction(config: object, *names: str) -> None:
         value = getattr(config, name)
         holds = 0 <= value < 1
         require(holds, f"{name}={value} must be at least 0 and less than 1.")
-        holds = as_float32(value) < 1
+        holds = struct.unpack("f", struct.pack("f", value))[0] < 1
         require(holds, f"{name}={value} is 1 in float32; it must be less than 1.")
 
 

@@ -72,11 +72,8 @@ class ExamplesConfig:
 
     def __post_init__(self) -> None:
         require_types(self)
-        numbers = (
-            "max_length num_buckets document_stride max_query_length "
-            "max_answer_length num_best"
-        )
-        require_positive(self, *numbers.split())
+        require_positive(self, "max_length", "num_buckets", "document_stride")
+        require_positive(self, "max_query_length", "max_answer_length", "num_best")
         require(
             self.max_length >= 8, f"max_length={self.max_length} must be at least 8."
         )

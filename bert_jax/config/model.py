@@ -33,7 +33,6 @@ ProblemType = Literal[
 MAX_PARAMETERS = 10**12
 """4 TB in float32; with Adam's moments, too much for the devices of a pod."""
 
-
 ANSWERABLE_LABELS = ("answerable", "unanswerable")
 """`BertConfig.labels` of a question answering model that may predict "no answer". Other
 such models have no labels. The head has two scores per token either way."""
@@ -96,11 +95,10 @@ class BertConfig:
 
     def __post_init__(self) -> None:
         require_types(self)
-        sizes = (
-            "hidden_size num_hidden_layers num_attention_heads "
-            "intermediate_size max_position_embeddings type_vocab_size"
-        )
-        require_positive(self, *sizes.split(), "initializer_range", "layer_norm_eps")
+        require_positive(self, "hidden_size", "num_hidden_layers")
+        require_positive(self, "num_attention_heads", "intermediate_size")
+        require_positive(self, "max_position_embeddings", "type_vocab_size")
+        require_positive(self, "initializer_range", "layer_norm_eps")
         require_not_negative(self, "vocab_size")
         require_fraction(self, "hidden_dropout_prob", "attention_probs_dropout_prob")
         require(

@@ -1,6 +1,7 @@
 """Convert configurations to and from JSON values, and compare them."""
 
 import dataclasses
+import json
 import typing
 from typing import Any, TypeVar
 
@@ -10,15 +11,9 @@ ConfigT = TypeVar("ConfigT")
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """The configuration as nested dicts of JSON values."""
-    return _tuples_to_lists(dataclasses.asdict(config))
-
-
-def _tuples_to_lists(value: object) -> Any:
-    """Replace tuples by lists, which JSON has instead."""
-    if isinstance(value, dict):
-        return {name: _tuples_to_lists(entry) for name, entry in value.items()}
-    return list(value) if isinstance(value, (list, tuple)) else value
+    """The configuration as nested dicts of JSON values; tuples become lists."""
+    values: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(config)))
+    return values
 
 
 def from_dict(cls: type[ConfigT], values: object) -> ConfigT:

@@ -45,15 +45,12 @@ class MaskingConfig:
         require_types(self)
         require(0 < self.rate < 1, f"rate={self.rate} must be between 0 and 1.")
         require_positive(self, "max_predictions", "max_span")
-        for name in ("mask_share", "random_share"):
-            value = getattr(self, name)
-            require(0 <= value <= 1, f"{name}={value} must be from 0 to 1.")
-        shares = self.mask_share + self.random_share
-        require(
-            shares <= 1 + 1e-9,
-            f"mask_share={self.mask_share} and random_share={self.random_share} "
-            "must add up to at most 1.",
-        )
+        masked, random = self.mask_share, self.random_share
+        require(0 <= masked <= 1, f"mask_share={masked} must be from 0 to 1.")
+        require(0 <= random <= 1, f"random_share={random} must be from 0 to 1.")
+        rule = "must add up to at most 1"
+        holds = masked + random <= 1 + 1e-9
+        require(holds, f"mask_share={masked} and random_share={random} {rule}.")
         p = self.span_probability
         require(0 < p <= 1, f"span_probability={p} must be above 0 and at most 1.")
 
@@ -189,8 +186,7 @@ class RunConfig:
     def __post_init__(self) -> None:
         require_types(self)
         require_positive(self, "batch_size", "microbatches", "log_every")
-        require_positive(self, "keep_checkpoints")
-        require_positive(self, "max_failed_saves")
+        require_positive(self, "keep_checkpoints", "max_failed_saves")
         require_not_negative(self, "num_steps", "eval_every", "checkpoint_every")
         require_not_negative(self, "hang_timeout_minutes")
         require_seed(self)

@@ -2,15 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Set
 
-_ONE_STRING = "texts is one string; pass a list of them, as in [text]."
-
 
 def require_text(name: str, value: object) -> str:
-    """Return the value if it is a str that UTF-8 can encode.
-
-    Raises:
-        ValueError: it is not.
-    """
+    """Return the value; raise ValueError unless it is a str that UTF-8 can encode."""
     if not isinstance(value, str):
         raise ValueError(
             f"{name}={value!r:.80} is of type {type(value).__name__}; it must be a str."
@@ -26,15 +20,9 @@ def require_text(name: str, value: object) -> str:
 
 
 def require_texts(name: str, values: object) -> list[str]:
-    """Return the values as a list if they are an ordered collection of texts.
-
-    Raises:
-        ValueError: they are not, or one is not a text.
-    """
-    return [
-        require_text(f"{name}[{i}]", value)
-        for i, value in enumerate(_as_list(name, values))
-    ]
+    """Return an ordered collection of texts as a list; raise ValueError for another."""
+    items = enumerate(_as_list(name, values))
+    return [require_text(f"{name}[{i}]", value) for i, value in items]
 
 
 def require_texts_or_pairs(name: str, values: object) -> list[tuple[str, ...]]:
@@ -65,11 +53,7 @@ def require_texts_or_pairs(name: str, values: object) -> list[tuple[str, ...]]:
 
 
 def require_count(name: str, value: object) -> int:
-    """Return the value if it is a whole number of at least 1.
-
-    Raises:
-        ValueError: it is not.
-    """
+    """Return the value; raise ValueError unless it is a whole number from 1."""
     if type(value) is not int or value < 1:
         raise ValueError(
             f"{name}={value!r:.80} must be at least 1, and a whole number."
@@ -78,11 +62,7 @@ def require_count(name: str, value: object) -> int:
 
 
 def require_bool(name: str, value: object) -> bool:
-    """Return the value if it is True or False, of Python or of NumPy.
-
-    Raises:
-        ValueError: it is not.
-    """
+    """Return the value; raise ValueError unless it is a bool of Python or NumPy."""
     if type(value).__name__ not in ("bool", "bool_"):
         raise ValueError(f"{name}={value!r:.80} must be True or False.")
     return bool(value)
@@ -90,7 +70,7 @@ def require_bool(name: str, value: object) -> bool:
 
 def _as_list(name: str, values: object) -> list[object]:
     if isinstance(values, str):
-        raise ValueError(_ONE_STRING.replace("texts", name))
+        raise ValueError(f"{name} is one string; pass a list of them, as in [text].")
     unordered = isinstance(values, Mapping | Set | bytes | bytearray)
     if unordered or not isinstance(values, Iterable):
         raise ValueError(

@@ -8,14 +8,21 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from bert_jax.config import BertConfig
+from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.model import Params
 from bert_jax.data.batches import tokenized_batches
 from bert_jax.data.examples import TokenizedExamples, build_row, from_rows
 from bert_jax.data.pipeline import Batch
 from bert_jax.model.bert import compute
 from bert_jax.model.inputs import inputs_of_tokenized
-from bert_jax.tasks.finetuning import by_row
+from bert_jax.tasks.finetuning import by_row, head_scores
+from bert_jax.tasks.finetuning_task import (
+    Example,
+    FinetuningTask,
+    Prediction,
+    Split,
+    SplitOutputs,
+)
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tokenization import Tokenizer
 
@@ -51,6 +58,17 @@ def compiled_fill(config: BertConfig, mask_id: int, k: int) -> Program:
     return jax.jit(program)
 
 
+@functools.cache
+def compiled_outputs(task_class: type[FinetuningTask], model: BertConfig) -> Program:
+    """Return the program of a task's outputs."""
+    task = task_class(ExamplesConfig(), model)  # `outputs` depends on the model alone
+
+    def program(params: Params, batch: DeviceBatch) -> dict[str, jax.Array]:
+        return task.outputs(head_scores(model, params, batch))
+
+    return jax.jit(program)
+
+
 def rows_of(
     tokenizer: Tokenizer,
     config: BertConfig,
@@ -60,12 +78,8 @@ def rows_of(
 ) -> TokenizedExamples:
     """Return a row [CLS] A [SEP] or [CLS] A [SEP] B [SEP] for the ids of each text.
 
-    Args:
-        what: the word for a text in error messages.
-        first: the number of the first text in error messages.
-
-    Raises:
-        ValueError: a row is longer than the model takes.
+    Raise ValueError if the model takes no row so long; its message calls the texts
+    `what` and counts them from `first`.
     """
     rows: list[tuple[list[int], int]] = []
     for number, segments in enumerate(texts, first):
@@ -93,3 +107,19 @@ def compute_rows(
         (batch["row"], jax.device_get(program(params, batch))) for batch in batches
     )
     return by_row(outputs, len(tokenized))
+
+
+def predict_examples(
+    task: FinetuningTask,
+    params: Params,
+    tokenizer: Tokenizer,
+    examples: Sequence[Example],
+    batch_size: int,
+) -> list[Prediction]:
+    """Return a prediction for each example, in their order."""
+    if not examples:
+        return []
+    tokenized = task.tokenize(examples, tokenizer)
+    program = compiled_outputs(type(task), task.model)
+    rows = compute_rows(program, params, tokenized, task.model, batch_size)
+    return task.predict(SplitOutputs(Split(examples, tokenized), rows))

@@ -1,8 +1,7 @@
 """Scores and prediction files of a fine-tuned model."""
 
-import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from etils import epath
@@ -10,8 +9,8 @@ from etils import epath
 from bert_jax.checkpoints.steps import read_config, read_config_as
 from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig
 from bert_jax.formats.embedding import model_directory
-from bert_jax.inference.predictions import predict_examples
-from bert_jax.pretrained import load_pretrained, resolve_path
+from bert_jax.inference.batching import predict_examples
+from bert_jax.pretrained import load_pretrained
 from bert_jax.storage.files import name_path_in_errors, require_writable
 from bert_jax.tasks.finetuning_task import Example, FinetuningTask, Predictions
 from bert_jax.tasks.lengths import fit_lengths
@@ -20,11 +19,7 @@ from bert_jax.tasks.splits import hold_out
 
 
 def examples_config(directory: epath.Path) -> ExamplesConfig:
-    """Return the settings by which examples became rows; default if it is imported.
-
-    Args:
-        directory: the checkpoint, or a directory of Hugging Face's files.
-    """
+    """Return how a model's examples became rows; the default if it is imported."""
     values = read_config(model_directory(directory))
     if "task" in values:
         return read_config_as(directory, "", FinetuneConfig).data
@@ -43,14 +38,7 @@ def default_examples_config(positions: int) -> ExamplesConfig:
 
 
 def examples_of(task: FinetuningTask, part: str) -> list[Example]:
-    """Read the examples of the file that `task.data` names.
-
-    Args:
-        part: the split of `data.path` to read: train, validation or test.
-
-    Raises:
-        ValueError: no file is named, or it cannot be read.
-    """
+    """Read the examples that `task.data` names: a file, or split `part` of a path."""
     data = task.data
     if data.path:
         return task.read(part)
@@ -66,15 +54,6 @@ def examples_of(task: FinetuningTask, part: str) -> list[Example]:
             "data.validation is empty; pass --data.validation with the file to score."
         )
     return list(hold_out(task, task.read(data.train)).validation)
-
-
-@contextlib.contextmanager
-def error_hint(hint: str) -> Iterator[None]:
-    """Append a hint to a ValueError of the block."""
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(f"{error} ({hint}.)") from error
 
 
 def evaluate(
@@ -105,8 +84,10 @@ def evaluate(
     name = task_name_of(model.config)
     data = data or examples_config(model.directory)
     task = finetuning_task(name, data, model.config)
-    with error_hint(f"{checkpoint} was fine-tuned on {name}"):
+    try:
         examples = examples_of(task, part)
+    except ValueError as error:
+        raise ValueError(f"{error} ({checkpoint} was fine-tuned on {name}.)") from error
     task.check(examples)
     has_labels = _all_have_labels(task, examples)
     if output:
@@ -124,11 +105,7 @@ def evaluate(
 
 
 def _all_have_labels(task: FinetuningTask, examples: Sequence[Example]) -> bool:
-    """Return whether the file has labels.
-
-    Raises:
-        ValueError: some examples have one, and some do not.
-    """
+    """Return whether the file has labels; raise ValueError if only some have one."""
     has_label = [task.has_label(example) for example in examples]
     if any(has_label) and not all(has_label):
         first = examples[has_label.index(False)]
@@ -137,8 +114,3 @@ def _all_have_labels(task: FinetuningTask, examples: Sequence[Example]) -> bool:
             "to score them, each must have one."
         )
     return all(has_label)
-
-
-def examples_config_of(checkpoint: str) -> ExamplesConfig:
-    """Return `examples_config` of what `load` would find at `checkpoint`."""
-    return examples_config(resolve_path(checkpoint)[0])

@@ -15,7 +15,7 @@ from bert_jax.config.model import Params
 from bert_jax.data.examples import build_row
 from bert_jax.inference.batching import compiled, compute_rows, rows_of
 from bert_jax.storage.files import name_path_in_errors, require_writable
-from bert_jax.tokenization import Encoding, Tokenizer
+from bert_jax.tokenization import Tokenizer
 
 COMBINATIONS = ("concatenate", "sum")
 
@@ -32,11 +32,7 @@ class Features:
 
 
 def check_layers(layers: Sequence[int], combine: str, config: BertConfig) -> None:
-    """Check that the model has these layers.
-
-    Raises:
-        ValueError: a layer is outside -L-1 … L, or `layers` is empty.
-    """
+    """Raise ValueError if a layer is outside -L-1 … L, or there is none."""
     num_layers = config.num_hidden_layers
     are_ints = [isinstance(layer, int | np.integer) for layer in layers]
     if isinstance(layers, str) or not all(are_ints):
@@ -66,14 +62,8 @@ def features(
 ) -> list[Features]:
     """Return the features of each text's tokens, in the order of the texts.
 
-    Args:
-        layers: 0 for the embeddings, 1 … L, or counted from the end: -1 is the last.
-        combine: concatenate or sum several layers.
-        what: the word for a text in error messages.
-        first: the number of the first text in error messages.
-
-    Raises:
-        ValueError: a text is too long, or there is no such layer.
+    Arguments and errors are those of `Predictor.features`; `what` and `first` are those
+    of `rows_of`.
     """
     check_layers(layers, combine, config)
     if not texts:
@@ -83,29 +73,16 @@ def features(
     rows = rows_of(tokenizer, config, segments, what, first)
     program = compiled(config, "features", layers=tuple(layers), combine=combine)
     vectors = compute_rows(program, params, rows, config, batch_size)
-    return [
-        _features(tokenizer, encoding, own)
-        for encoding, own in zip(encodings, vectors, strict=True)
-    ]
-
-
-def _features(
-    tokenizer: Tokenizer, encoding: Encoding, vectors: Float32[np.ndarray, "T _"]
-) -> Features:
-    ids, _ = build_row(tokenizer, encoding.ids.tolist())
-    offsets = np.full((len(ids), 2), -1, np.int32)
-    offsets[1:-1] = encoding.offsets
-    return Features(tokenizer.tokens(ids), offsets, vectors[: len(ids)])
+    results = []
+    for encoding, states in zip(encodings, vectors, strict=True):
+        ids, _ = build_row(tokenizer, encoding.ids.tolist())
+        offsets = np.pad(encoding.offsets, ((1, 1), (0, 0)), constant_values=-1)
+        results.append(Features(tokenizer.tokens(ids), offsets, states[: len(ids)]))
+    return results
 
 
 def check_output(path: Path) -> None:
-    """Check that a file can be written, before anything is computed.
-
-    Raises:
-        ValueError: its name has no known format.
-        FileNotFoundError: its directory does not exist.
-        OSError: its directory is not writable.
-    """
+    """Raise ValueError or OSError if a file cannot be written, before a computation."""
     if path.suffix not in (".npz", ".jsonl"):
         raise ValueError(f"{path} must end in .npz or .jsonl, to define the format.")
     if not path.parent.is_dir():
@@ -122,11 +99,8 @@ def write_features(chunks: Iterable[Sequence[Features]], path: Path) -> int:
     end to end, and `starts` [N + 1]; all are in memory until the end. A .jsonl file has
     one line per text with the first three, the vectors rounded to six decimals.
 
-    Returns:
-        The number of texts.
-
-    Raises:
-        ValueError: the file name has another suffix, or there is no text.
+    Return the number of texts; raise ValueError if there is none, or the file name has
+    another suffix.
     """
     check_output(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")

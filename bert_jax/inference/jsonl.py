@@ -1,7 +1,6 @@
 """`bert-jax predict` and `features`: predictions or hidden states of lines."""
 
 import contextlib
-import functools
 import itertools
 import json
 import sys
@@ -11,8 +10,8 @@ from typing import Any, BinaryIO
 
 from bert_jax.config import ExamplesConfig
 from bert_jax.config.checks import require_batch_size
+from bert_jax.inference.batching import predict_examples
 from bert_jax.inference.features import Features, check_output, features, write_features
-from bert_jax.inference.predictions import predict_examples
 from bert_jax.pretrained import load_pretrained
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.registry import finetuning_task, task_name_of
@@ -37,11 +36,8 @@ def prediction_lines(
 ) -> Iterator[str]:
     """Yield a line of JSON for each row of `source`, in order, with the row's `id`.
 
-    Args:
-        data: defines how rows are read, as for fine-tuning.
-
-    Raises:
-        ValueError: the model was never fine-tuned, or a row lacks a field of its task.
+    Rows are read by `data`, as for fine-tuning. Raise ValueError if the model was never
+    fine-tuned, or a row lacks a field of its task.
     """
     require_batch_size(batch_size)
     model = load_pretrained(checkpoint)
@@ -101,9 +97,8 @@ def display_name(source: str) -> str:
 def read_lines(source: str) -> Iterator[str]:
     """Yield the lines of a file, or of standard input, without their ends.
 
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is not UTF-8, or a line is longer than `_MAX_LINE_BYTES` bytes.
+    Raise FileNotFoundError if there is no such file, and ValueError if it is not UTF-8,
+    or a line is longer than `_MAX_LINE_BYTES` bytes.
     """
     name, line_number, offset = display_name(source), 0, 0
     with contextlib.ExitStack() as stack:
@@ -138,29 +133,18 @@ def write_feature_file(
     combine: str,
     batch_size: int,
 ) -> str:
-    """Write the features of each line of `source`; return a message with their number.
-
-    Raises:
-        ValueError: a line is too long, there is no line, or there is no such layer.
-    """
+    """Write features of each line of `source`; return a message with their number."""
     check_output(Path(output))
     model, name = load_pretrained(path), display_name(source)
     if source != "-":
         require_file(source, "name one, or - for standard input.")
-    compute = functools.partial(
-        features,
-        model.config,
-        model.params,
-        model.tokenizer,
-        layers=layers,
-        combine=combine,
-        batch_size=batch_size,
-    )
+    read = model.config, model.params, model.tokenizer
+    what = f"{name}, line"
 
     def chunks() -> Iterator[list[Features]]:
         lines, first = read_lines(source), 1
         while chunk := list(itertools.islice(lines, _CHUNK_LINES)):
-            yield compute(chunk, what=f"{name}, line", first=first)
+            yield features(*read, chunk, layers, combine, batch_size, what, first)
             first += len(chunk)
 
     num_lines = write_features(chunks(), Path(output))

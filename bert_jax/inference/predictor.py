@@ -24,11 +24,11 @@ from bert_jax.inference.batching import (
     compiled,
     compiled_fill,
     compute_rows,
+    predict_examples,
     rows_of,
 )
 from bert_jax.inference.evaluation import default_examples_config, examples_config
 from bert_jax.inference.features import Features, features
-from bert_jax.inference.predictions import predict_examples
 from bert_jax.pretrained import load_pretrained
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.finetuning_task import Prediction
@@ -56,14 +56,9 @@ def load(path: str | os.PathLike[str], allow_extra: bool = False) -> "Predictor"
         ValueError: the library cannot compute this model.
     """
     model = load_pretrained(os.fspath(path), allow_extra)
-    return Predictor(
-        model.config,
-        model.params,
-        model.tokenizer,
-        model.pairs,
-        model.embedding,
-        examples_config(model.directory),
-    )
+    data = examples_config(model.directory)
+    read = model.config, model.params, model.tokenizer
+    return Predictor(*read, model.pairs, model.embedding, data)
 
 
 class Predictor:
@@ -158,11 +153,9 @@ class Predictor:
             )
         single = not isinstance(first, list | tuple)
         if single:
-            first, second = (
-                [require_text("first", first)],
-                [require_text("second", second)],
-            )
-        sides = [require_texts("first", first), require_texts("second", second)]
+            sides = [[require_text("first", first)], [require_text("second", second)]]
+        else:
+            sides = [require_texts("first", first), require_texts("second", second)]
         if len(sides[0]) != len(sides[1]):
             raise ValueError(
                 f"first has {len(sides[0])} texts and second has {len(sides[1])}; "
@@ -210,7 +203,6 @@ class Predictor:
         segments: Sequence[tuple[Sequence[int], ...]],
         batch_size: int,
     ) -> list[Any]:
-        """Return what `program` computes for each text, in the order of the texts."""
         require_count("batch_size", batch_size)
         if not segments:
             return []
@@ -233,7 +225,7 @@ class Predictor:
         columns = ("first", "second")[: max(map(len, parts), default=1)]
         rows = [dict(zip(columns, part, strict=True)) for part in parts]
         data = dataclasses.replace(self.data, text_columns=columns)
-        return self._predict(rows, "text-", "classify", data, batch_size)
+        return self._predict(rows, "text-", "classify", batch_size, data)
 
     def tag(self, texts: Sequence[str], batch_size: int = 32) -> list[Prediction]:
         """Return the `entities` in each text, with their `start` and `end` in it.
@@ -242,7 +234,7 @@ class Predictor:
             ValueError: the model was not fine-tuned to tag, or `texts` is one string.
         """
         rows = [{"text": text} for text in require_texts("texts", texts)]
-        return self._predict(rows, "token-classification", "tag", self.data, batch_size)
+        return self._predict(rows, "token-classification", "tag", batch_size)
 
     def answer(
         self,
@@ -266,7 +258,7 @@ class Predictor:
         data = self.data
         if null_threshold is not None:
             data = dataclasses.replace(data, null_threshold=null_threshold)
-        return self._predict([row], "question-answering", "answer", data, batch_size)[0]
+        return self._predict([row], "question-answering", "answer", batch_size, data)[0]
 
     def choose(
         self, context: str, choices: Sequence[str], batch_size: int = 32
@@ -278,10 +270,7 @@ class Predictor:
         """
         require_text("context", context)
         row = {"context": context, "choices": require_texts("choices", choices)}
-        predictions = self._predict(
-            [row], "multiple-choice", "choose", self.data, batch_size
-        )
-        return predictions[0]
+        return self._predict([row], "multiple-choice", "choose", batch_size)[0]
 
     def features(
         self,
@@ -303,13 +292,7 @@ class Predictor:
         texts = require_texts("texts", texts)
         require_count("batch_size", batch_size)
         return features(
-            self.config,
-            self.params,
-            self.tokenizer,
-            texts,
-            layers,
-            combine,
-            batch_size,
+            self.config, self.params, self.tokenizer, texts, layers, combine, batch_size
         )
 
     def _predict(
@@ -317,8 +300,8 @@ class Predictor:
         rows: list[JsonObject],
         kind: str,
         method: str,
-        data: ExamplesConfig,
         batch_size: int,
+        data: ExamplesConfig | None = None,
     ) -> list[Prediction]:
         require_count("batch_size", batch_size)
         name = task_name_of(self.config)
@@ -327,7 +310,7 @@ class Predictor:
                 f"The model was fine-tuned on {name}, but {method} is for another "
                 "task; load a model that was fine-tuned on that."
             )
-        task = finetuning_task(name, data, self.config)
+        task = finetuning_task(name, data or self.data, self.config)
         examples = [
             task.example_without_label(TableRow(row, f"text {number}"))
             for number, row in enumerate(rows)

@@ -7,7 +7,6 @@ from etils import epath
 
 from bert_jax.config import FinetuneConfig
 from bert_jax.distributed.collectives import (
-    broadcast_from_primary,
     is_primary,
     raise_on_all_processes,
     run_on_primary_first,
@@ -78,12 +77,12 @@ def finetune(
             note = check_source(config, source, task.init_params)
             if source is not None:
                 source = without_top(source, config)
-        if broadcast_from_primary(final_scores(path, config, resume)) is None:
+        if final_scores(path, config, resume) is None:
             if is_primary():
                 say("\n".join(filter(None, [note, examples_line(setup)])))
             tokenizer = setup.tokenizer
             fit_in_workdir(run, task, config, mesh, tokenizer, source, changed)
-        scores = broadcast_from_primary(best_scores(path) if is_primary() else {})
+        scores = best_scores(path)
     splits = Splits(setup.train.examples, setup.validation.examples)
     rule, value = setup.task.baseline(splits)
     return scores | {f"{BASELINE}{rule}": value}

@@ -11,12 +11,13 @@ from etils import epath
 
 from bert_jax.checkpoints.steps import CHECKPOINTS, read_config_as
 from bert_jax.config import BertConfig, FinetuneConfig
+from bert_jax.config.checks import require
 from bert_jax.config.model import Params, ProblemType
 from bert_jax.data.example_cache import cached_examples, content_key
 from bert_jax.distributed.collectives import is_primary
 from bert_jax.pretrained import load_pretrained
 from bert_jax.tasks.class_names import similar_label_warnings
-from bert_jax.tasks.finetuning_task import Example, FinetuningTask, Split, Splits
+from bert_jax.tasks.finetuning_task import Example, FinetuningTask, Split
 from bert_jax.tasks.lengths import changed_lengths, fit_lengths
 from bert_jax.tasks.registry import finetuning_task
 from bert_jax.tasks.splits import check_validation, read_splits
@@ -25,11 +26,7 @@ from bert_jax.tokenization import Tokenizer
 from bert_jax.training.resume import Resume
 
 OWN_FIELDS = (
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-    "dtype",
-    "remat",
-    "pooling",
+    "hidden_dropout_prob attention_probs_dropout_prob dtype remat pooling".split()
 )
 """Model fields that a fine-tuning run may set; the others are those of the source."""
 
@@ -53,20 +50,16 @@ def merge_model_config(
 ) -> BertConfig:
     """Return the source's configuration with the run's values of `OWN_FIELDS`.
 
-    Raises:
-        ValueError: the run sets another field to a different value.
+    Raise ValueError if the run sets another field to a different value.
     """
-    default = BertConfig()
-    for field in dataclasses.fields(BertConfig):
-        value, expected = getattr(config.model, field.name), getattr(source, field.name)
-        is_set = value != getattr(default, field.name)
-        if field.name not in OWN_FIELDS and is_set and value != expected:
+    values, expected = vars(config.model), vars(source)
+    for name, default in vars(BertConfig()).items():
+        if name not in OWN_FIELDS and values[name] not in (default, expected[name]):
             raise ValueError(
-                f"model.{field.name}={value} but {where} has {expected}; leave the "
-                "option out."
+                f"model.{name}={values[name]} but {where} has {expected[name]}; leave "
+                "the option out."
             )
-    own_values = {name: getattr(config.model, name) for name in OWN_FIELDS}
-    return dataclasses.replace(source, **own_values)
+    return dataclasses.replace(source, **{name: values[name] for name in OWN_FIELDS})
 
 
 def problem_type(config: FinetuneConfig) -> ProblemType:
@@ -100,11 +93,7 @@ def fingerprint(examples: Sequence[Example]) -> str:
 def load_start(
     config: FinetuneConfig, workdir: epath.Path, resume: Resume | None
 ) -> tuple[BertConfig, Tokenizer, Params | None]:
-    """Return the model to start from; on resume, the run's own, without parameters.
-
-    Raises:
-        ValueError: no model is named, or it cannot be read.
-    """
+    """Return the model to start from; on resume, the run's own, without parameters."""
     if resume is not None:
         checkpoint = workdir / CHECKPOINTS / str(resume.step)
         model_config = read_config_as(checkpoint, "model", BertConfig)
@@ -122,14 +111,13 @@ def load_start(
 def with_steps(config: FinetuneConfig, num_examples: int) -> FinetuneConfig:
     """Return the configuration with `num_steps` and the two numbers derived from it."""
     epoch_steps = math.ceil(num_examples / config.batch_size)
-    num_steps = config.num_steps or math.ceil(
-        config.num_epochs * num_examples / config.batch_size
-    )
+    all_steps = math.ceil(config.num_epochs * num_examples / config.batch_size)
+    eval_every = config.eval_every or epoch_steps
     return dataclasses.replace(
         config,
-        num_steps=num_steps,
-        eval_every=config.eval_every or epoch_steps,
-        checkpoint_every=config.checkpoint_every or config.eval_every or epoch_steps,
+        num_steps=config.num_steps or all_steps,
+        eval_every=eval_every,
+        checkpoint_every=config.checkpoint_every or eval_every,
     )
 
 
@@ -164,14 +152,13 @@ def with_lengths(config: FinetuneConfig, source: BertConfig) -> FinetuneConfig:
     """Return the configuration with lengths that fit the model; print what changes."""
     positions = source.max_position_embeddings
     data = fit_lengths(config.data, positions)
-    changed = changed_lengths(config.data, data)
     if config.task != "question-answering":
         data = dataclasses.replace(config.data, max_length=data.max_length)
-        changed = [change for change in changed if change.startswith("max_length")]
+    changed = changed_lengths(config.data, data)
     if changed and is_primary():
         say(
             f"The model has {positions} positions: {', '.join(changed)} in place of "
-            "the defaults.",
+            "the defaults."
         )
     return dataclasses.replace(config, data=data)
 
@@ -185,29 +172,20 @@ def finetuning_model(
 ) -> BertConfig:
     """Return the model with the head that the task needs.
 
-    Args:
-        examples: their labels are the classes.
-
-    Raises:
-        ValueError: the examples, or the run's own fields, do not fit the model.
+    The labels of `examples` are the classes. Raise ValueError if they, or the run's own
+    fields, do not fit the model.
     """
     labels = task.labels(examples)
     model = merge_model_config(config, source, config.init_from or str(workdir))
-    if config.data.max_length > model.max_position_embeddings:
-        raise ValueError(
-            f"data.max_length={config.data.max_length} but the model has "
-            f"{model.max_position_embeddings} positions; pass at most that."
-        )
-    num_layers = model.num_hidden_layers
-    for name, value in (
-        ("reinitialise_layers", config.reinitialise_layers),
-        ("optimizer.frozen_layers", config.optimizer.frozen_layers),
+    layers, positions = model.num_hidden_layers, model.max_position_embeddings
+    fresh, frozen = config.reinitialise_layers, config.optimizer.frozen_layers
+    for name, value, limit, unit in (
+        ("data.max_length", config.data.max_length, positions, "positions"),
+        ("reinitialise_layers", fresh, layers, "layers"),
+        ("optimizer.frozen_layers", frozen, layers, "layers"),
     ):
-        if value > num_layers:
-            raise ValueError(
-                f"{name}={value} but the model has {num_layers} layers; pass at most "
-                "that."
-            )
+        rule = f"the model has {limit} {unit}; pass at most that"
+        require(value <= limit, f"{name}={value} but {rule}.")
     return dataclasses.replace(
         model, head=task.head, labels=labels, problem_type=problem_type(config)
     )
@@ -221,18 +199,17 @@ def prepare_finetuning(
 ) -> FinetuningSetup:
     """Read the files and the model, and complete the configuration.
 
-    Args:
-        cache: directory for tokenized examples.
-        resume: the latest verified checkpoint of the run in `workdir`, if it has one.
-
-    Raises:
-        ValueError: the files, the model and the configuration do not fit together.
+    Tokenized examples are kept in `cache`; `resume` is the latest checkpoint of the run
+    in `workdir`. Raise ValueError if files, model and options do not fit together.
     """
     source, tokenizer, params = load_start(config, workdir, resume)
     config = with_lengths(config, source)
     task = finetuning_task(config.task, config.data)
     splits = read_splits(task)
-    class_examples = _class_examples(config, splits)
+    class_examples = splits.train
+    if not (config.data.validation or config.data.path):
+        # Only the examples that were held out may have a rare class.
+        class_examples = [*splits.train, *splits.validation]
     model = finetuning_model(config, task, source, class_examples, workdir)
     for line in similar_label_warnings(model.labels) if is_primary() else ():
         say(line)
@@ -252,17 +229,6 @@ def prepare_finetuning(
         params = None if config.from_scratch else without_head(params, source, model)
     validation = tokenize(splits.validation)
     return FinetuningSetup(task, config, tokenizer, train, validation, params)
-
-
-def _class_examples(config: FinetuneConfig, splits: Splits) -> Sequence[Example]:
-    """Return the examples whose labels are the classes.
-
-    If validation examples are held out of the training file, they are included, because
-    only they may have a rare class.
-    """
-    if config.data.validation or config.data.path:
-        return splits.train
-    return [*splits.train, *splits.validation]
 
 
 def without_head(params: Params, source: BertConfig, model: BertConfig) -> Params:

@@ -10,10 +10,7 @@ from jax.sharding import Mesh
 
 from bert_jax.config import RunConfig
 from bert_jax.config.checks import require_positive
-from bert_jax.distributed.collectives import (
-    broadcast_from_primary,
-    raise_on_all_processes,
-)
+from bert_jax.distributed.collectives import raise_on_all_processes
 from bert_jax.distributed.compilation_cache import share_compilation_cache
 from bert_jax.distributed.mesh import make_mesh
 from bert_jax.distributed.startup import open_workdir
@@ -47,10 +44,7 @@ def locked_workdir(workdir: str | os.PathLike[str]) -> Iterator[LockedWorkdir]:
 
 
 def fit(
-    task: Task,
-    config: RunConfig,
-    workdir: str | os.PathLike[str],
-    tokenizer: Tokenizer,
+    task: Task, config: RunConfig, workdir: str | os.PathLike[str], tokenizer: Tokenizer
 ) -> dict[str, float]:
     """Train a task of your own in `workdir`; the same call again resumes it.
 
@@ -74,7 +68,7 @@ def fit(
         with raise_on_all_processes():
             mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
             changed = check_workdir(run.path, config, run.resume)
-        scores = broadcast_from_primary(final_scores(run.path, config, run.resume))
+        scores = final_scores(run.path, config, run.resume)
         if scores is None:
             scores = fit_in_workdir(run, task, config, mesh, tokenizer, None, changed)
     return scores
@@ -89,22 +83,11 @@ def fit_in_workdir(
     source: InitSource | None,
     changed: list[JsonObject],
 ) -> dict[str, float]:
-    """Write the run's files into its workdir, and train.
+    """Write the run's files into its workdir, and train as `training.loop.fit`.
 
-    Args:
-        source: as `training.loop.fit`, as are the result and the errors.
-        changed: the fields that `check_workdir` allowed to change.
+    `changed` are the fields that `check_workdir` allowed to change.
     """
     write_run_files(run.path, config, tokenizer, run.resume, changed)
     share_compilation_cache(run.path)
-    saved_tokenizer = run.path / "tokenizer"
-    return loop.fit(
-        task,
-        config,
-        mesh,
-        run.path,
-        saved_tokenizer,
-        source,
-        run.resume,
-        run.check_lock,
-    )
+    path, resume, check = run.path, run.resume, run.check_lock
+    return loop.fit(task, config, mesh, path, path / "tokenizer", source, resume, check)

@@ -12,7 +12,7 @@ from bert_jax.config import PretrainConfig, RunConfig
 from bert_jax.config.model import Params
 from bert_jax.data.records import Dataset
 from bert_jax.distributed.sharding import path_name
-from bert_jax.pretrained import Model, load_pretrained, resolve_path
+from bert_jax.pretrained import load_pretrained, resolve_path
 from bert_jax.storage.manifest import read_manifest
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.resume import Resume
@@ -27,11 +27,9 @@ def open_source(
 ) -> tuple[InitSource | None, PretrainConfig]:
     """Return the source, and the configuration with the run's first step.
 
-    A run with a complete checkpoint of its own does not need the source.
-
-    Raises:
-        ValueError: the source's tokenizer is not the dataset's, its last step is past
-            `num_steps`, or it has no optimizer to keep.
+    A run with a complete checkpoint of its own does not need the source. Raise
+    ValueError if the source's tokenizer is not the dataset's, its last step is past
+    `num_steps`, or it has no optimizer to keep.
     """
     if not config.init_from:
         return None, config
@@ -53,11 +51,7 @@ def open_source(
 
 
 def _first_step(resume: Resume) -> int:
-    """Return the step at which the order of a run's rows starts.
-
-    Raises:
-        ValueError: its configuration does not have it, or it is damaged.
-    """
+    """Return the step at which the order of a run's rows starts."""
     data = resume.config.get("data")
     step = data.get("first_step") if isinstance(data, dict) else None
     if type(step) is not int or not 0 <= step <= resume.step:
@@ -98,11 +92,6 @@ def _imported_params(config: PretrainConfig, dataset: Dataset) -> Params:
             "optimizer; leave the option out."
         )
     _check_tokenizer(model.directory, model.tokenizer, dataset)
-    _check_fields(config, model)
-    return model.params
-
-
-def _check_fields(config: PretrainConfig, model: Model) -> None:
     for name in SAME_FIELDS:
         ours, theirs = getattr(config.model, name), getattr(model.config, name)
         if ours != theirs:
@@ -110,6 +99,7 @@ def _check_fields(config: PretrainConfig, model: Model) -> None:
                 f"model.{name}={ours} but {model.directory} was trained with "
                 f"{theirs}; pass --model.{name.replace('_', '-')} {theirs}."
             )
+    return model.params
 
 
 def check_source(
@@ -119,15 +109,9 @@ def check_source(
 ) -> str:
     """Check that a source has the run's parameters; only whole heads may differ.
 
-    Args:
-        init_params: draws the run's parameters by a key.
-
-    Returns:
-        A line that names the source, the heads drawn by the seed, and those left out;
-        "" without a source.
-
-    Raises:
-        ValueError: a shape or dtype differs, or a leaf is missing or not expected.
+    `init_params` draws the run's parameters by a key. Return a line that names the
+    source, the heads drawn by the seed, and those left out; "" without a source. Raise
+    ValueError if a shape or dtype differs, or a leaf is missing or not expected.
     """
     if source is None:
         return ""
@@ -151,9 +135,7 @@ def check_source(
         )
     heads = {f"Drawn by seed {config.seed}": fresh, "Not used": unused}
     parts = [
-        f" {what}: {', '.join(sorted(names))}."
-        for what, names in heads.items()
-        if names
+        f" {k}: {', '.join(sorted(names))}." for k, names in heads.items() if names
     ]
     return (
         f"From {config.init_from}, only its parameters: the optimizer is new, and "

@@ -22,7 +22,6 @@ from bert_jax.dry_run.estimate import GIB, choose_devices
 from bert_jax.runs.fitting import fit_in_workdir, locked_workdir
 from bert_jax.runs.init_from import check_source, open_source
 from bert_jax.runs.workdir import check_workdir, final_scores
-from bert_jax.storage.files import JsonObject
 from bert_jax.storage.remote import open_directory
 from bert_jax.tasks.pretraining import PretrainingTask
 from bert_jax.tasks.unigram import unigram_baseline
@@ -30,10 +29,10 @@ from bert_jax.terminal.messages import say
 from bert_jax.training.resume import find_resume
 
 
-def dataset_values(dataset: Dataset) -> JsonObject:
-    """Return the fields of a configuration that a dataset defines."""
+def resolve(config: PretrainConfig, dataset: Dataset) -> PretrainConfig:
+    """Return the configuration, completed by what the dataset defines, if they fit."""
     tokenizer = dataset.tokenizer
-    return {
+    defined = {
         "data.sequence_length": dataset.sequence_length,
         "data.fingerprint": dataset.fingerprint,
         "data.pairs": dataset.manifest["pairs"],
@@ -41,15 +40,7 @@ def dataset_values(dataset: Dataset) -> JsonObject:
         "masking.vocab_size": tokenizer.vocab_size,
         "masking.mask_token_id": tokenizer.mask_id,
     }
-
-
-def resolve(config: PretrainConfig, dataset: Dataset) -> PretrainConfig:
-    """Return the configuration, completed by what the dataset defines.
-
-    Raises:
-        ValueError: the two do not fit; the message names both values and the remedy.
-    """
-    for name, actual in dataset_values(dataset).items():
+    for name, actual in defined.items():
         section, field = name.split(".")
         part = getattr(config, section)
         given = getattr(part, field)
@@ -74,11 +65,8 @@ def open_for(
 ) -> tuple[Dataset, PretrainConfig]:
     """Return the dataset that `config` names, and the configuration completed by it.
 
-    Args:
-        verify: verify the dataset's checksums.
-
-    Raises:
-        ValueError: no dataset is named, it is damaged, or the two do not fit.
+    With `verify`, verify the dataset's checksums. Raise ValueError if no dataset is
+    named, it is damaged, or the two do not fit.
     """
     if not config.data.path:
         raise ValueError(
@@ -118,7 +106,7 @@ def pretrain(
             task = PretrainingTask(config, dataset, *host)
             changed = check_workdir(run.path, config, run.resume, extend)
             note = check_source(config, source, task.init_params)
-        scores = broadcast_from_primary(final_scores(run.path, config, run.resume))
+        scores = final_scores(run.path, config, run.resume)
         if scores is None:
             with raise_on_all_processes():
                 open_dataset(config.data.path, verify=True, once=True)

@@ -100,9 +100,8 @@ def finetune_runs(
         write_json(summary, root / RUNS)
         for finished in done:
             checkpoints = root / finished["name"] / CHECKPOINTS
-            if finished["name"] == best or not checkpoints.exists():
-                continue
-            if not escapes(root, checkpoints):  # never remove the target of a link
+            removable = finished["name"] != best and checkpoints.exists()
+            if removable and not escapes(root, checkpoints):  # a link's target stays
                 checkpoints.rmtree()
     return done
 
@@ -114,11 +113,7 @@ def _comparable_score(run: JsonObject) -> float:
 
 
 def read_runs(root: epath.Path, config: FinetuneConfig) -> list[JsonObject]:
-    """Return the finished runs.
-
-    Raises:
-        ValueError: they have another configuration, or the file is damaged.
-    """
+    """Return the finished runs; raise ValueError if they have another configuration."""
     if not (root / RUNS).exists():
         return []
     summary = read_runs_file(root)
@@ -135,9 +130,8 @@ def runs_table(runs: Sequence[JsonObject]) -> "Table":
     from rich.table import Table
 
     scores = runs[0]["scores"]
-    names = [name for name in scores if name != "loss"]
-    rules = [name for name in names if name.startswith(BASELINE)]
-    names = [name for name in names if name not in rules]
+    rules = [name for name in scores if name.startswith(BASELINE)]
+    names = [name for name in scores if name not in ("loss", *rules)]
     caption = "; ".join(f"{rule} {scores[rule]:.4f}" for rule in rules)
     title = "Best checkpoint of each run, mean ± standard deviation"
     table = Table(title=title, caption=caption)

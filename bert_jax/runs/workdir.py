@@ -8,7 +8,11 @@ from etils import epath
 from bert_jax.checkpoints.steps import CHECKPOINTS, best_verified_step
 from bert_jax.config import RunConfig
 from bert_jax.config.serialization import differences, from_dict, to_dict
-from bert_jax.distributed.collectives import is_primary, raise_on_all_processes
+from bert_jax.distributed.collectives import (
+    broadcast_from_primary,
+    is_primary,
+    raise_on_all_processes,
+)
 from bert_jax.distributed.startup import check_same_config
 from bert_jax.storage.files import JsonObject, write_json
 from bert_jax.terminal.messages import say
@@ -17,33 +21,16 @@ from bert_jax.training.report import METRICS, read_scores
 from bert_jax.training.resume import HISTORY, Resume, clear_newer_steps
 
 FREE_TO_CHANGE = (
-    "allow_extra",
-    "checkpoint_every",
-    "data.path",
-    "data.train",
-    "eval_every",
-    "eval_rows",
-    "hang_timeout_minutes",
-    "keep_checkpoints",
-    "log_every",
-    "log_examples",
-    "max_failed_saves",
-    "mesh.data",
-    "mesh.fsdp",
-    "mesh.tensor",
-    "microbatches",
-    "model.remat",
-    "profile_steps",
-)
+    "allow_extra checkpoint_every data.path data.train eval_every eval_rows "
+    "hang_timeout_minutes keep_checkpoints log_every log_examples max_failed_saves "
+    "mesh.data mesh.fsdp mesh.tensor microbatches model.remat profile_steps"
+).split()
 """Fields that may differ on resume: none changes what is learned. (The mesh and
 `microbatches` change the last bits, by the order of sums; `microbatches` also changes
 dropout.)"""
 EXTENDABLE = (
-    "num_epochs",
-    "num_steps",
-    "optimizer.decay_steps",
-    "optimizer.peak_learning_rate",
-)
+    "num_epochs num_steps optimizer.decay_steps optimizer.peak_learning_rate"
+).split()
 """Fields that may differ with `--extend`: the length of a run, its learning rate."""
 
 
@@ -67,10 +54,8 @@ def machine() -> JsonObject:
 def changes(config: RunConfig, resume: Resume, where: object) -> list[JsonObject]:
     """Return the fields in which a configuration differs from the run's own.
 
-    A field that an older version did not have counts as its default.
-
-    Raises:
-        ValueError: the run's configuration cannot be read.
+    A field that an older version did not have counts as its default. Raise ValueError
+    if the run's configuration cannot be read.
     """
     try:
         before = to_dict(from_dict(type(config), resume.config))
@@ -87,34 +72,21 @@ def changes(config: RunConfig, resume: Resume, where: object) -> list[JsonObject
 
 
 def check_workdir(
-    workdir: epath.Path,
-    config: RunConfig,
-    resume: Resume | None,
-    extend: bool = False,
+    workdir: epath.Path, config: RunConfig, resume: Resume | None, extend: bool = False
 ) -> list[JsonObject]:
-    """Check that a workdir belongs to this configuration.
+    """Check that a workdir belongs to this configuration; return what `extend` changes.
 
-    A workdir without a complete checkpoint belongs to any configuration.
-
-    Args:
-        extend: allow the fields of `EXTENDABLE` to differ.
-
-    Returns:
-        The fields that `extend` changes.
-
-    Raises:
-        ValueError: the message names what differs, and the remedies.
+    A workdir without a complete checkpoint belongs to any configuration. With `extend`,
+    the fields of `EXTENDABLE` may differ. Raise ValueError if others do.
     """
     if resume is None:
         return []
     changed = changes(config, resume, workdir)
-    allowed = EXTENDABLE if extend else ()
-    refused = [change for change in changed if change["field"] not in allowed]
-    if refused:
-        text = "; ".join(_describe(change) for change in refused)
+    allowed = EXTENDABLE if extend else []
+    if refused := [change for change in changed if change["field"] not in allowed]:
         raise ValueError(
-            f"{workdir} belongs to another run: {text}. Repeat its options, or choose "
-            f"another --workdir{_extend_hint(refused, workdir)}."
+            f"{workdir} belongs to another run: {_describe(refused)}. Repeat its "
+            f"options, or choose another --workdir{_extend_hint(refused, workdir)}."
         )
     if config.num_steps < resume.step:
         raise ValueError(
@@ -124,8 +96,11 @@ def check_workdir(
     return changed
 
 
-def _describe(change: JsonObject) -> str:
-    return f"{change['field']} was {change['before']!r} and is {change['now']!r}"
+def _describe(changed: list[JsonObject]) -> str:
+    return "; ".join(
+        f"{change['field']} was {change['before']!r} and is {change['now']!r}"
+        for change in changed
+    )
 
 
 def _extend_hint(refused: list[JsonObject], workdir: epath.Path) -> str:
@@ -138,19 +113,14 @@ def _extend_hint(refused: list[JsonObject], workdir: epath.Path) -> str:
     )
 
 
-def core_count_line(resume: Resume | None) -> str:
+def core_count_line(last: JsonObject) -> str:
     """Return a warning if a CPU run resumes with another number of cores, else "".
 
     XLA's CPU programs split their sums by the number of threads, so that the last bits
-    of a loss depend on it.
+    of a loss depend on it. `last` is the newest entry of the run's history.
     """
-    entries = [
-        entry for entry in (resume.history if resume else []) if isinstance(entry, dict)
-    ]
-    if not entries or jax.default_backend() != "cpu":
-        return ""
-    before, now = entries[-1].get("cpu_cores"), cpu_cores()
-    if before in (None, now):
+    before, now = last.get("cpu_cores"), cpu_cores()
+    if before in (None, now) or jax.default_backend() != "cpu":
         return ""
     return (
         f"This run had {before} CPU cores and has {now} now: its losses may differ in "
@@ -176,16 +146,15 @@ def write_run_files(
             return
         workdir.mkdir(parents=True, exist_ok=True)
         clear_newer_steps(workdir, resume)
-        history = list(resume.history) if resume else []
+        step, history = (resume.step, list(resume.history)) if resume else (0, [])
+        last = next((e for e in reversed(history) if isinstance(e, dict)), {})
         if changed:
-            text = "; ".join(_describe(change) for change in changed)
-            say(f"Extended at step {resume.step if resume else 0}: {text}.")
-        if line := core_count_line(resume):
+            say(f"Extended at step {step}: {_describe(changed)}.")
+        if line := core_count_line(last):
             say(line)
-        entry = {"step": resume.step if resume else 0, **machine()}
-        last = history[-1] if history and isinstance(history[-1], dict) else {}
-        if changed or any(last.get(name) != entry[name] for name in machine()):
-            history.append(entry | ({"changed": changed} if changed else {}))
+        entry = machine() | ({"changed": changed} if changed else {})
+        if any(last.get(name) != value for name, value in entry.items()):
+            history.append({"step": step, **entry})
         write_json(to_dict(config) | {HISTORY: history}, workdir / "config.json")
         tokenizer.save(workdir / "tokenizer")
 
@@ -194,15 +163,18 @@ def final_scores(
     workdir: epath.Path, config: RunConfig, resume: Resume | None
 ) -> dict[str, float] | None:
     """Return the validation scores of a run at its last step; None: not there yet."""
-    if resume is None or resume.step != config.num_steps or resume.problems:
-        return None
-    return read_scores(workdir / METRICS, resume.step)
+    scores = None
+    if resume is not None and resume.step == config.num_steps and not resume.problems:
+        scores = read_scores(workdir / METRICS, resume.step)
+    return broadcast_from_primary(scores)
 
 
 def best_scores(workdir: epath.Path) -> dict[str, float]:
     """Return the validation scores of the best checkpoint, by `metrics.jsonl`."""
-    best, _ = best_verified_step(workdir / CHECKPOINTS)
-    scores = None if best is None else read_scores(workdir / METRICS, best)
-    if scores is not None:
-        say(f"The best checkpoint is that of step {best}.")
-    return scores or {}
+    scores = None
+    if is_primary():
+        best, _ = best_verified_step(workdir / CHECKPOINTS)
+        scores = None if best is None else read_scores(workdir / METRICS, best)
+        if scores is not None:
+            say(f"The best checkpoint is that of step {best}.")
+    return broadcast_from_primary(scores or {})

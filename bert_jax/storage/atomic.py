@@ -3,6 +3,7 @@
 import contextlib
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 
 from etils import epath
@@ -25,11 +26,7 @@ def is_address(path: str | os.PathLike[str]) -> bool:
 
 
 def local_output(output: str | os.PathLike[str]) -> epath.Path:
-    """Return the path of an output directory, which must be on a local disk.
-
-    Raises:
-        ValueError: `output` is in a bucket, where a directory cannot be renamed.
-    """
+    """Return the path, or raise ValueError if in a bucket, where nothing is renamed."""
     name = os.fspath(output)
     if is_address(name):
         raise ValueError(
@@ -40,11 +37,7 @@ def local_output(output: str | os.PathLike[str]) -> epath.Path:
 
 
 def require_empty(output: epath.Path) -> None:
-    """Refuse an output that exists, unless it is an empty directory.
-
-    Raises:
-        FileExistsError: `output` exists and is not an empty directory.
-    """
+    """Raise FileExistsError if `output` exists, unless it is an empty directory."""
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise FileExistsError(
             f"output={output} exists and is not an empty directory; "
@@ -67,29 +60,19 @@ def atomic_directory(output: epath.Path) -> Iterator[epath.Path]:
     require_empty(local_output(output))
     output = absolute(output)
     new_parents = [path for path in output.parents if not path.exists()]
+    # tempfile.mkdtemp makes it private; here the umask decides who may read it.
+    unfinished = output.with_name(f"{output.name}.{secrets.token_hex(6)}.unfinished")
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        with name_path_if_disk_full(output), _temporary_directory(output) as unfinished:
+        with name_path_if_disk_full(output):
+            unfinished.mkdir()
             yield unfinished
             if output.exists():
                 output.rmdir()
             unfinished.rename(output)
     except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
         for path in new_parents:
             with contextlib.suppress(OSError):  # it was not made, or is used by others
                 os.rmdir(path)
-        raise
-
-
-@contextlib.contextmanager
-def _temporary_directory(output: epath.Path) -> Iterator[epath.Path]:
-    """Make a directory beside `output`, and remove it if the block fails."""
-    # tempfile.mkdtemp makes it private; here the umask decides who may read it.
-    name = f"{output.name}.{secrets.token_hex(6)}.unfinished"
-    directory = output.with_name(name)
-    directory.mkdir()  # fails if it exists
-    try:
-        yield directory
-    except BaseException:
-        directory.rmtree(missing_ok=True)
         raise

@@ -29,13 +29,8 @@ def is_regular_file(path: str | os.PathLike[str]) -> bool:
 def require_regular_file(path: str | os.PathLike[str], what: str = "") -> None:
     """Refuse a FIFO, a device or a socket, since reading it may never end.
 
-    Args:
-        path: one in a bucket is accepted.
-        what: the option or file that named it, for the message.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is not a regular file, nor a link to one.
+    Raise ValueError for those, and FileNotFoundError if there is no such file; the
+    message tells `what` option or file named it. A path in a bucket is accepted.
     """
     name = os.fspath(path)
     if "://" in name:
@@ -53,12 +48,8 @@ def require_regular_file(path: str | os.PathLike[str], what: str = "") -> None:
 def read_json(path: epath.Path, remedy: str) -> Any:
     """Return the JSON value in a file.
 
-    Args:
-        remedy: what to do if the file is damaged, for the message.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is not a regular file, not JSON, or has a key twice.
+    Raise FileNotFoundError if there is none, or ValueError, with the `remedy`, if it is
+    not a regular file, not JSON, or has a key twice.
     """
     require_regular_file(path)
     content = path.read_bytes()
@@ -80,11 +71,7 @@ def read_json_object(path: epath.Path, remedy: str) -> JsonObject:
 
 
 def object_of_unique_keys(pairs: list[tuple[str, object]]) -> JsonObject:
-    """Return a JSON object, for `json.loads(..., object_pairs_hook=...)`.
-
-    Raises:
-        ValueError: a key occurs twice.
-    """
+    """An `object_pairs_hook` of `json.loads`; raise ValueError if a key is twice."""
     values = dict(pairs)
     if len(values) < len(pairs):
         names = [name for name, _ in pairs]
@@ -97,11 +84,7 @@ def object_of_unique_keys(pairs: list[tuple[str, object]]) -> JsonObject:
 
 @contextlib.contextmanager
 def name_path_in_errors(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Add `path`, which is being written, and a remedy to an OSError of the block.
-
-    Raises:
-        OSError: with the same number as the block's.
-    """
+    """Add `path`, which the block writes, and a remedy to the text of its OSError."""
     try:
         yield
     except OSError as error:
@@ -118,11 +101,7 @@ def name_path_in_errors(path: str | os.PathLike[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def name_path_if_disk_full(directory: str | os.PathLike[str]) -> Iterator[None]:
-    """Add `directory` to the error of a full disk, unless that names a path below it.
-
-    Raises:
-        OSError: with the same number as the block's.
-    """
+    """Add `directory` to the error of a full disk, unless that names a path in it."""
     name = os.fspath(directory)
     try:
         yield
@@ -158,11 +137,7 @@ def atomic_write(path: str | os.PathLike[str], *pieces: bytes | memoryview) -> N
 
 
 def write_json(values: object, path: epath.Path) -> None:
-    """Write `values` as indented JSON, completely or not at all.
-
-    Raises:
-        OSError: it cannot be written; the message names the path and a remedy.
-    """
+    """Write `values` as indented JSON; completely or not at all, as `atomic_write`."""
     content = (json.dumps(values, indent=2) + "\n").encode()
     if "://" not in os.fspath(path):
         return atomic_write(path, content)
@@ -171,11 +146,9 @@ def write_json(values: object, path: epath.Path) -> None:
 
 
 def require_writable(directory: str | os.PathLike[str]) -> None:
-    """Refuse an output directory that cannot be made or written to; write nothing.
+    """Raise ValueError or OSError if an output directory cannot be made or written to.
 
-    Raises:
-        ValueError: it, or one of its parents, is a file.
-        OSError: nothing can be written there.
+    Nothing is written.
     """
     parent = os.path.abspath(directory)
     while not os.path.lexists(parent):

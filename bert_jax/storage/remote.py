@@ -23,11 +23,7 @@ from bert_jax.terminal.messages import say
 
 
 def open_directory(path: str | os.PathLike[str]) -> epath.Path:
-    """Return the path; check first that a bucket can be reached.
-
-    Raises:
-        ValueError: the kind of bucket is not supported, or it cannot be reached.
-    """
+    """Return the path; raise ValueError if it is in a bucket that cannot be reached."""
     try:
         directory = epath.Path(path)
     except KeyError as error:
@@ -51,11 +47,7 @@ def open_directory(path: str | os.PathLike[str]) -> epath.Path:
 
 
 def dataset_files(root: epath.Path, manifest: JsonObject) -> list[JsonObject]:
-    """Return the entries of all files in the manifest of the dataset in `root`.
-
-    Raises:
-        DamagedError: it is not a dataset's manifest.
-    """
+    """Return a manifest's entries; raise DamagedError if it is not of a dataset."""
     try:
         return [*manifest["shards"], *manifest["tokenizer"]["files"]]
     except (KeyError, TypeError) as error:
@@ -93,13 +85,12 @@ def _copy(address: epath.Path, target: epath.Path, files: list[JsonObject]) -> N
     size = sum(entry["size"] for entry in files)
     say(f"Copying {address}, {size / 2**20:,.1f} MiB, to {target}.")
     with atomic_directory(target) as unfinished:
-        for name in names:
+
+        def copy(name: str) -> None:
             (unfinished / name).parent.mkdir(parents=True, exist_ok=True)
+            (address / name).copy(unfinished / name)
+
         with ThreadPoolExecutor() as threads:
-            copies = threads.map(
-                lambda name: (address / name).copy(unfinished / name),
-                [*names, MANIFEST],
-            )
-            list(copies)  # raises the first error
+            list(threads.map(copy, [*names, MANIFEST]))  # raises the first error
         verify_files(unfinished, files)
     record_verified(target, files)

@@ -10,19 +10,14 @@ ATTEMPTS = 4
 FIRST_DELAY_SECONDS = 0.5
 
 
-def with_retries(
-    action: Callable[[], T],
-    attempts: int = ATTEMPTS,
-    first_delay: float = FIRST_DELAY_SECONDS,
-) -> T:
-    """Call `action` until it succeeds, at most `attempts` times.
+def with_retries(action: Callable[[], T]) -> T:
+    """Call `action` until it succeeds, at most `ATTEMPTS` times.
 
-    The first pause takes `first_delay` seconds, each later one twice the one before.
-    The error of the last call is raised.
+    Each pause is twice as long as the one before. The error of the last call is raised.
     """
-    for attempt in range(attempts - 1):
+    for attempt in range(ATTEMPTS - 1):
         try:
             return action()
         except Exception:  # the libraries for buckets have errors of their own
-            time.sleep(first_delay * 2**attempt)
+            time.sleep(FIRST_DELAY_SECONDS * 2**attempt)
     return action()

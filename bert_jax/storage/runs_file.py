@@ -13,9 +13,8 @@ _REMEDY = "restore it from a copy, or name one of the runs' own directories"
 def read_runs_file(directory: epath.Path) -> JsonObject:
     """Return the content of `runs.json`; each run has a directory beside that file.
 
-    Raises:
-        FileNotFoundError: there is none.
-        ValueError: it is damaged, or names a directory elsewhere.
+    Raise FileNotFoundError if there is none, and ValueError if it is damaged or names a
+    directory elsewhere.
     """
     path = directory / RUNS
     values = read_json_object(path, _REMEDY)

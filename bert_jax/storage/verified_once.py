@@ -9,7 +9,6 @@ import contextlib
 import hashlib
 import json
 import os
-import secrets
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 from etils import epath
 
 from bert_jax.storage.caches import cache_directory
-from bert_jax.storage.files import JsonObject
+from bert_jax.storage.files import JsonObject, atomic_write
 from bert_jax.storage.manifest import check_entries, verify_files
 
 _FileStates = list[list[Any]]
@@ -37,64 +36,55 @@ def verify_once(root: epath.Path, entries: list[JsonObject]) -> None:
     """
     check_entries(root, entries)
     with _locked_record(root) as record:
-        if record is not None and _read(record) == _file_states(root, entries):
-            return
         before = _file_states(root, entries)
+        if _holds(record, before):
+            return
         verify_files(root, entries)
         newest = max((max(state[3], state[4]) for state in before), default=0)
         settled = time.time() - newest / 1e9 > SETTLED_SECONDS
-        if record is not None and settled and before == _file_states(root, entries):
+        if settled and before == _file_states(root, entries):
             _write(record, before)
 
 
 def record_verified(root: epath.Path, entries: list[JsonObject]) -> None:
     """Record files as verified now; no other process may be writing them."""
     with _locked_record(root) as record:
-        if record is not None:
-            _write(record, _file_states(root, entries))
+        _write(record, _file_states(root, entries))
 
 
 @contextlib.contextmanager
-def _locked_record(root: epath.Path) -> Iterator[Path | None]:
-    """Lock and yield the path of a directory's record; None if none can be kept."""
+def _locked_record(root: epath.Path) -> Iterator[Path]:
+    """Yield the path of a directory's record, locked if the file system has locks."""
     name = hashlib.sha256(os.path.realpath(root).encode(errors="replace")).hexdigest()
     record = cache_directory(os.environ) / "verified" / name[:32]
-    try:
-        import fcntl  # Windows has none
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(ImportError, OSError):
+            import fcntl  # Windows has none
 
-        record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = open(f"{record}.lock", "w")
-    except (ImportError, OSError):
-        yield None
-        return
-    with lock:
-        with contextlib.suppress(OSError):  # not every file system has locks
+            record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = stack.enter_context(open(f"{record}.lock", "w"))
             fcntl.flock(lock, fcntl.LOCK_EX)  # until the file is closed
         yield record
 
 
 def _file_states(root: epath.Path, entries: list[JsonObject]) -> _FileStates:
     """Return the states of the files; [] if one is missing."""
-    states: _FileStates = []
-    for entry in entries:
-        try:
-            stat = os.stat(root / entry["path"])
-        except OSError:
-            return []
-        times = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
-        states.append([entry["path"], entry["sha256"], *times])
-    return states
+    try:
+        stats = [os.stat(root / entry["path"]) for entry in entries]
+    except OSError:
+        return []
+    return [
+        [e["path"], e["sha256"], s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino]
+        for e, s in zip(entries, stats, strict=True)
+    ]
 
 
-def _read(record: Path) -> _FileStates | None:
+def _holds(record: Path, states: _FileStates) -> bool:
     with contextlib.suppress(OSError, ValueError, RecursionError):
-        states = json.loads(record.read_text())
-        return states if isinstance(states, list) and states else None
-    return None
+        return bool(states) and json.loads(record.read_text()) == states
+    return False
 
 
 def _write(record: Path, states: _FileStates) -> None:
     with contextlib.suppress(OSError):  # without a record the files are hashed again
-        temporary = record.with_name(f"{record.name}.{secrets.token_hex(8)}")
-        temporary.write_text(json.dumps(states))
-        temporary.replace(record)
+        atomic_write(record, json.dumps(states).encode())
