@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import ClassVar, final
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -20,7 +19,6 @@ from bert_jax.data.examples import (
     join_pair,
     truncation_warnings,
 )
-from bert_jax.model.losses import Sum, cross_entropy
 from bert_jax.tasks.choices import ChoiceExample, choice_from_row, read
 from bert_jax.tasks.finetuning_task import (
     FinetuningTask,
@@ -31,7 +29,6 @@ from bert_jax.tasks.finetuning_task import (
     Splits,
 )
 from bert_jax.tasks.tables import TableRow, missing_column_message
-from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tokenization import Tokenizer
 
 
@@ -110,16 +107,6 @@ class MultipleChoiceTask(FinetuningTask):
 
     def warnings(self, split: Split) -> list[str]:
         return truncation_warnings(split.tokenized, "questions", self.data.max_length)
-
-    def count(self, batch: DeviceBatch) -> Float[Array, ""]:
-        """Return the number of questions with a label."""
-        return (batch["label"] >= 0).sum(dtype=jnp.float32)
-
-    def loss(self, scores: Float[Array, "B C"], batch: DeviceBatch) -> Sum:
-        """Return the cross-entropy in nats over the questions with a label."""
-        label = batch["label"]
-        weights = (label >= 0).astype(jnp.float32)
-        return cross_entropy(scores, jnp.maximum(label, 0), weights)
 
     def outputs(self, scores: Float[Array, "B C"]) -> dict[str, jax.Array]:
         """Return the `probabilities` [B, C] of the choices."""

@@ -20,7 +20,6 @@ from bert_jax.metrics.entities import (
     mismatched_tags,
     to_iobes_tag,
 )
-from bert_jax.model.losses import Sum, cross_entropy
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.conll import (
     Sentence,
@@ -45,7 +44,6 @@ from bert_jax.tasks.ner_scores import (
     tag_accuracy,
 )
 from bert_jax.tasks.tables import TableRow, text_of
-from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tokenization import Tokenizer
 
 PUBLISHED = (
@@ -121,16 +119,6 @@ class TokenClassificationTask(FinetuningTask):
         self, examples: Sequence[Sentence], tokenizer: Tokenizer
     ) -> TokenizedExamples:
         return tokenize(examples, tokenizer, self.model, self.data)
-
-    def count(self, batch: DeviceBatch) -> Float[Array, ""]:
-        """Return the number of tokens with a tag."""
-        return (batch["label"] >= 0).sum(dtype=jnp.float32)
-
-    def loss(self, scores: Float[Array, "B T C"], batch: DeviceBatch) -> Sum:
-        """Return the cross-entropy in nats over the tokens with a tag."""
-        labels = batch["label"]
-        weights = (labels >= 0).astype(jnp.float32)
-        return cross_entropy(scores, jnp.maximum(labels, 0), weights)
 
     def outputs(self, scores: Float[Array, "B T C"]) -> dict[str, jax.Array]:
         """Return the most probable `tag` int32 [B, T], and its `probability` [B, T]."""
