@@ -12,7 +12,7 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Bool, Int, Key
 
-from bert_jax.config import BertConfig, MaskingConfig, PretrainConfig
+from bert_jax.config import BertConfig, PretrainConfig
 from bert_jax.config.model import Params
 from bert_jax.data.batches import DatasetBatches
 from bert_jax.data.pipeline import Batch
@@ -59,23 +59,6 @@ def pretraining_losses(
     return sums
 
 
-def continues_word_table(
-    masking: MaskingConfig, dataset: Dataset
-) -> Bool[np.ndarray, " V"] | None:
-    """Return which tokens continue a word, if the masking unit needs it."""
-    return None if masking.unit == "token" else dataset.tokenizer.continues_word
-
-
-def mask_for_evaluation(
-    batch: DeviceBatch,
-    masking: MaskingConfig,
-    continues_word: Bool[np.ndarray, " V"] | None = None,
-) -> MaskedBatch:
-    """Mask validation rows, always in the same way."""
-    key = jax.random.key(_EVALUATION_KEY)
-    return mask_by_row(key, batch, masking, continues_word)
-
-
 def pretraining_scores(
     model: BertConfig,
     params: Params,
@@ -117,15 +100,15 @@ class PretrainingTask(Task):
 
     @functools.cached_property
     def batches(self) -> DatasetBatches:  # type: ignore[override]
-        config, host = self.config, (self.host_index, self.host_count)
-        first_step = config.data.first_step
-        return DatasetBatches(
-            self.dataset, config.batch_size, config.seed, first_step, *host
-        )
+        c, host = self.config, (self.host_index, self.host_count)
+        first_step = c.data.first_step
+        return DatasetBatches(self.dataset, c.batch_size, c.seed, first_step, *host)
 
     @functools.cached_property
     def _continues_word(self) -> Bool[np.ndarray, " V"] | None:
-        return continues_word_table(self.config.masking, self.dataset)
+        """Which tokens continue a word, if the masking unit needs it."""
+        is_needed = self.config.masking.unit != "token"
+        return self.dataset.tokenizer.continues_word if is_needed else None
 
     def init_params(self, key: Key[Array, ""]) -> Params:
         return init_params(self.config.model, key)
@@ -134,7 +117,14 @@ class PretrainingTask(Task):
         """Mask the rows by `key`."""
         masking = self.config.masking
         masked = mask_by_row(key, batch, masking, self._continues_word)
-        return self._with_pairs(masked, batch)
+        first, labels = batch["first"], batch["next_sentence_label"]
+        return PretrainingBatch(
+            masked, first.astype(jnp.int32), labels.astype(jnp.int32)
+        )
+
+    def mask_for_evaluation(self, batch: DeviceBatch) -> PretrainingBatch:
+        """Mask validation rows, always in the same way."""
+        return self.corrupt(batch, jax.random.key(_EVALUATION_KEY))
 
     def count(self, batch: PretrainingBatch) -> Counts:
         """Count the predictions, and the labelled pairs."""
@@ -153,17 +143,9 @@ class PretrainingTask(Task):
         self, params: Params, batch: DeviceBatch
     ) -> tuple[Sums, dict[str, jax.Array]]:
         """Evaluate as in `Task.evaluate`; the masks are always the same."""
-        masking = self.config.masking
-        masked = mask_for_evaluation(batch, masking, self._continues_word)
-        rows = self._with_pairs(masked, batch)
+        rows = self.mask_for_evaluation(batch)
         scores = pretraining_scores(self.config.model, params, rows)
         return pretraining_losses(scores, rows, self.config.data.pairs), {}
-
-    def _with_pairs(self, masked: MaskedBatch, batch: DeviceBatch) -> PretrainingBatch:
-        first, labels = batch["first"], batch["next_sentence_label"]
-        return PretrainingBatch(
-            masked, first.astype(jnp.int32), labels.astype(jnp.int32)
-        )
 
     def evaluation_batches(self) -> Iterator[Batch]:
         batch_size, max_rows = self.config.microbatch_size, self.config.eval_rows
@@ -176,10 +158,6 @@ class PretrainingTask(Task):
         return means | {"mlm_perplexity": perplexity}
 
     def flops(self, batch: Batch) -> float:
-        length = batch["tokens"].shape[-1]
-        return pretraining_flops(
-            self.config.model,
-            self.config.batch_size,
-            length,
-            self.config.masking.max_predictions,
-        )
+        c, length = self.config, batch["tokens"].shape[-1]
+        num_predictions = c.masking.max_predictions
+        return pretraining_flops(c.model, c.batch_size, length, num_predictions)

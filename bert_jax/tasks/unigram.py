@@ -9,10 +9,9 @@ import numpy as np
 from jaxtyping import Float
 
 from bert_jax.config import PretrainConfig
-from bert_jax.data.batches import DatasetBatches
 from bert_jax.data.records import Dataset, columns
 from bert_jax.model.inputs import maskable_tokens
-from bert_jax.tasks.pretraining import continues_word_table, mask_for_evaluation
+from bert_jax.tasks.pretraining import PretrainingTask
 
 _MAX_ROWS = 1_000_000
 _CHUNK_ROWS = 8192
@@ -42,12 +41,11 @@ def unigram_baseline(config: PretrainConfig, dataset: Dataset) -> dict[str, floa
         config: with `masking.vocab_size` and `masking.mask_token_id` set.
     """
     scores = log_frequencies(dataset, config.model.vocab_size)
-    words = continues_word_table(config.masking, dataset)
     most_frequent = scores.argmax()
-    mask = jax.jit(lambda batch: mask_for_evaluation(batch, config.masking, words))
+    task = PretrainingTask(config, dataset)
+    mask = jax.jit(lambda batch: task.mask_for_evaluation(batch).masked)
     loss = hits = count = 0.0
-    batches = DatasetBatches(dataset, config.batch_size, config.seed)
-    for batch in batches.validation(config.batch_size, config.eval_rows):
+    for batch in task.batches.validation(config.batch_size, config.eval_rows):
         masked = mask(batch)
         labels = np.asarray(masked.labels)[np.asarray(masked.weights) > 0]
         loss -= scores[labels].sum(dtype=np.float64)
