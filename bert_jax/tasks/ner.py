@@ -18,6 +18,7 @@ from bert_jax.metrics.entities import (
     convert_tags,
     extract_entities,
     mismatched_tags,
+    tag_accuracy,
     to_iobes_tag,
 )
 from bert_jax.storage.files import JsonObject
@@ -37,12 +38,7 @@ from bert_jax.tasks.finetuning_task import (
     Splits,
 )
 from bert_jax.tasks.ner_rows import learned_scheme, sentence_from_text, tokenize
-from bert_jax.tasks.ner_scores import (
-    baseline,
-    conlleval_scores,
-    require_tags,
-    tag_accuracy,
-)
+from bert_jax.tasks.ner_scores import baseline, conlleval_scores, require_tags
 from bert_jax.tasks.tables import TableRow, text_of
 from bert_jax.tokenization import Tokenizer
 
@@ -161,10 +157,10 @@ class TokenClassificationTask(FinetuningTask):
         For entities: `f1`, `precision`, `recall`, the `accuracy` of tags, `f1_TYPE`.
         """
         predicted = self._file_tags(predictions)
+        gold = [require_tags(sentence) for sentence in predictions.examples]
         if learned_scheme(self.model) is None:
-            gold = [require_tags(sentence) for sentence in predictions.examples]
             return {"accuracy": tag_accuracy(gold, predicted)}
-        return conlleval_scores(predictions.examples, predicted)
+        return conlleval_scores(gold, predicted)
 
     def write(self, predictions: Predictions, directory: Path) -> list[str]:
         """Write predictions.txt: the file's columns, and one more with the predicted
@@ -222,21 +218,18 @@ def _entities(
     sentence: Sentence, tags: Sequence[str], probabilities: Sequence[float]
 ) -> Prediction:
     entities = extract_entities([to_iobes_tag(tag) for tag in tags])
-    return {"entities": [_entity(sentence, chunk, probabilities) for chunk in entities]}
+    return {"entities": [_chunk(sentence, e, probabilities, "type") for e in entities]}
 
 
 def _words(
     sentence: Sentence, tags: Sequence[str], probabilities: Sequence[float]
 ) -> Prediction:
-    words = []
-    for i, tag in enumerate(tags):
-        word = _entity(sentence, Entity(tag, i, i + 1), probabilities)
-        words.append({"tag": word.pop("type")} | word)
-    return {"words": words}
+    words = [Entity(tag, i, i + 1) for i, tag in enumerate(tags)]
+    return {"words": [_chunk(sentence, w, probabilities, "tag") for w in words]}
 
 
-def _entity(
-    sentence: Sentence, chunk: Entity, probabilities: Sequence[float]
+def _chunk(
+    sentence: Sentence, chunk: Entity, probabilities: Sequence[float], name: str
 ) -> JsonObject:
     start, end = chunk.start, chunk.end
     text = " ".join(sentence.words[start:end])
@@ -244,13 +237,8 @@ def _entity(
     if sentence.offsets:
         start, end = sentence.offsets[start][0], sentence.offsets[end - 1][1]
         text = sentence.text[start:end]
-    return {
-        "type": chunk.type,
-        "text": text,
-        "start": start,
-        "end": end,
-        "score": score,
-    }
+    place = {"text": text, "start": start, "end": end, "score": score}
+    return {name: chunk.type} | place
 
 
 def _tag_warnings(sentences: Sequence[Sentence]) -> list[str]:
