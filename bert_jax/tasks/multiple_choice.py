@@ -89,9 +89,7 @@ class MultipleChoiceTask(FinetuningTask):
         num_choices = len(examples[0].choices)
         pairs = [(contexts[i // num_choices], end) for i, end in enumerate(endings)]
         rows = [join_pair(tokenizer, *parts, max_length=max_length) for parts in pairs]
-        cut = np.array(
-            [is_truncated(*parts, max_length=max_length) for parts in pairs], bool
-        )
+        cut = np.array([is_truncated(*parts, max_length=max_length) for parts in pairs])
         labels = [
             -1 if example.label is None else example.label for example in examples
         ]
@@ -114,10 +112,9 @@ class MultipleChoiceTask(FinetuningTask):
 
     def predict(self, outputs: SplitOutputs) -> list[Prediction]:
         """Return the most probable `choice`, from 0, and the `probabilities` of all."""
-        probabilities = [row["probabilities"] for row in outputs.rows]
         return [
             {"choice": int(values.argmax()), "probabilities": values.tolist()}
-            for values in probabilities
+            for values in (row["probabilities"] for row in outputs.rows)
         ]
 
     def score(self, predictions: Predictions) -> dict[str, float]:

@@ -118,11 +118,8 @@ class TextTask(FinetuningTask):
                     f"has {len(first.texts)}; all rows must have the same number."
                 )
         max_length = min(self.data.max_length, self.model.max_position_embeddings)
-        segments = [
-            tokenizer.encode_batch([example.texts[i] for example in examples])
-            for i in range(len(first.texts))
-        ]
-        pairs = list(zip(*segments, strict=True))
+        columns = zip(*(example.texts for example in examples), strict=True)
+        pairs = list(zip(*map(tokenizer.encode_batch, columns), strict=True))
         rows = [join_pair(tokenizer, *parts, max_length=max_length) for parts in pairs]
         cut = np.array([is_truncated(*parts, max_length=max_length) for parts in pairs])
         by_example = {"cut": cut}
