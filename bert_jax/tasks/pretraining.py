@@ -1,4 +1,8 @@
-"""Pretraining: masked LM and next sentence (Devlin et al. 2018, §3.1)."""
+"""Pretraining: masked LM and next sentence (Devlin et al. 2018, §3.1).
+
+The baseline of the masked LM predicts each token by its frequency in the training rows.
+It is scored on the same masked tokens of the validation rows as the model.
+"""
 
 import dataclasses
 import functools
@@ -10,22 +14,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jaxtyping import Array, Bool, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from bert_jax.config import BertConfig, PretrainConfig
 from bert_jax.config.model import Params
 from bert_jax.data.batches import DatasetBatches
 from bert_jax.data.pipeline import Batch
-from bert_jax.data.records import Dataset
+from bert_jax.data.records import Dataset, columns
 from bert_jax.masking.batch import MaskedBatch, mask_by_row
 from bert_jax.model.bert import compute, init_params
 from bert_jax.model.flops import pretraining_flops
+from bert_jax.model.inputs import maskable_tokens
 from bert_jax.model.losses import accuracy, cross_entropy
 from bert_jax.tasks.task import Counts, DeviceBatch, Evaluation, Sums, Task
 
 _EVALUATION_KEY = 2018
 """Validation rows have the same masks in every evaluation of every run."""
 _MAX_EXPONENT = 700.0  # e^710 exceeds a float
+_BASELINE_ROWS, _CHUNK_ROWS = 1_000_000, 8192
 
 
 @struct.dataclass
@@ -161,3 +167,40 @@ class PretrainingTask(Task):
         c, length = self.config, batch["tokens"].shape[-1]
         num_predictions = c.masking.max_predictions
         return pretraining_flops(c.model, c.batch_size, length, num_predictions)
+
+
+def log_frequencies(dataset: Dataset, vocab_size: int) -> Float[np.ndarray, " V"]:
+    """Return the log frequency of each token among the maskable training tokens.
+
+    Each count is increased by one, so that no token has probability 0. Only the first
+    million rows of a large dataset are counted; rows are stored in random order.
+    """
+    counts = np.ones(vocab_size, np.int64)
+    num_rows = min(len(dataset.train), _BASELINE_ROWS)
+    maskable = jax.jit(maskable_tokens)
+    for start in range(0, num_rows, _CHUNK_ROWS):
+        stop = min(start + _CHUNK_ROWS, num_rows)
+        rows = columns(dataset.train.gather(np.arange(start, stop, dtype=np.int64)))
+        tokens = rows["tokens"][np.asarray(maskable(rows))]
+        counts += np.bincount(tokens, minlength=vocab_size)
+    return np.log(counts / counts.sum()).astype(np.float32)
+
+
+def unigram_baseline(config: PretrainConfig, dataset: Dataset) -> dict[str, float]:
+    """Return `unigram_loss` in nats and `unigram_accuracy` over masked tokens.
+
+    Args:
+        config: with `masking.vocab_size` and `masking.mask_token_id` set.
+    """
+    scores = log_frequencies(dataset, config.model.vocab_size)
+    most_frequent = scores.argmax()
+    task = PretrainingTask(config, dataset)
+    mask = jax.jit(lambda batch: task.mask_for_evaluation(batch).masked)
+    loss = hits = count = 0.0
+    for batch in task.batches.validation(config.batch_size, config.eval_rows):
+        masked = mask(batch)
+        labels = np.asarray(masked.labels)[np.asarray(masked.weights) > 0]
+        loss -= scores[labels].sum(dtype=np.float64)
+        hits += (labels == most_frequent).sum()
+        count += len(labels)
+    return {"unigram_loss": loss / count, "unigram_accuracy": hits / count}

@@ -9,8 +9,11 @@ import pytest
 from bert_jax.data.batches import DatasetBatches
 from bert_jax.data.records import Dataset, Rows
 from bert_jax.runs.pretraining import resolve
-from bert_jax.tasks.pretraining import PretrainingTask
-from bert_jax.tasks.unigram import log_frequencies, unigram_baseline
+from bert_jax.tasks.pretraining import (
+    PretrainingTask,
+    log_frequencies,
+    unigram_baseline,
+)
 
 
 def test_frequencies_by_hand(dataset):
