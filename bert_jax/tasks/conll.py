@@ -60,12 +60,12 @@ class Sentence:
     def tags_in(self, scheme: Scheme | None) -> list[str]:
         """Return the entities as well-formed tags of a scheme; plain labels unchanged.
 
-        Ill-formed tags are read as conlleval reads them.
+        Ill-formed tags are read as conlleval reads them. [] if there are no tags.
         """
-        assert self.tags is not None
+        tags = self.tags or ()
         if scheme is None or self.scheme is None:
-            return list(self.tags)
-        return convert_tags(self.tags, scheme)
+            return list(tags)
+        return convert_tags(tags, scheme)
 
 
 def read_sentences(path: str) -> list[Sentence]:
@@ -87,10 +87,8 @@ def read_sentences(path: str) -> list[Sentence]:
     sentences = read(path)
     if not sentences:
         raise ValueError(f"{path} holds no sentence; each line {_LINE_FORMAT}.")
-    if sentences[0].tags is None:
-        return sentences
     all_tags = {tag for sentence in sentences for tag in sentence.tags or ()}
-    if not are_entity_tags(all_tags):
+    if not all_tags or not are_entity_tags(all_tags):
         return sentences
     _check_tags(sentences, all_tags)
     scheme = detect_scheme([sentence.tags or () for sentence in sentences])

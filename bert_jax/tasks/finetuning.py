@@ -130,14 +130,11 @@ class Finetuning(Task):
         return {"loss": self.task.loss(scores, batch)}, outputs
 
     def evaluation_batches(self) -> Iterator[Batch]:
-        batch_size = self.config.microbatch_size
+        rows, boundaries = self.validation.tokenized, self._boundaries
+        size = self.config.microbatch_size
+        own = self._own(size)
         return tokenized_batches(
-            self.validation.tokenized,
-            batch_size,
-            self._boundaries[-1],
-            self._boundaries,
-            self._own(batch_size),
-            fixed_size=True,
+            rows, size, boundaries[-1], boundaries, own, fixed_size=True
         )
 
     def score(self, evaluation: Evaluation) -> dict[str, float]:

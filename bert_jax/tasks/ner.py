@@ -28,7 +28,6 @@ from bert_jax.tasks.conll import (
     sentence_from_row,
     write_sentences,
 )
-from bert_jax.tasks.files import split_file
 from bert_jax.tasks.finetuning_task import (
     FinetuningTask,
     Prediction,
@@ -39,6 +38,7 @@ from bert_jax.tasks.finetuning_task import (
 )
 from bert_jax.tasks.ner_rows import learned_scheme, sentence_from_text, tokenize
 from bert_jax.tasks.ner_scores import baseline, conlleval_scores, require_tags
+from bert_jax.tasks.splits import split_file
 from bert_jax.tasks.tables import TableRow, text_of
 from bert_jax.tokenization import Tokenizer
 
@@ -87,10 +87,14 @@ class TokenClassificationTask(FinetuningTask):
             )
         if self.data.labels:
             return self.data.labels
-        if first.scheme is None:
-            return _plain_labels(examples)
-        scheme: Scheme = "IOBES" if first.scheme == "IOBES" else "IOB2"
+        scheme: Scheme | None = "IOB2" if first.scheme == "IOB1" else first.scheme
         tags = {tag for sentence in examples for tag in sentence.tags_in(scheme)}
+        if scheme is None and len(tags) > 1:
+            return tuple(sorted(tags))
+        if scheme is None:
+            raise ValueError(
+                f"{first.path}: every tag is {first.tags[0]!r}; nothing can be learned."
+            )
         if tags <= {"O"}:
             raise ValueError(
                 f"{first.path} has no entity: every tag is O; nothing can be learned."
@@ -100,8 +104,7 @@ class TokenClassificationTask(FinetuningTask):
     def check(self, examples: Sequence[Sentence]) -> None:
         scheme, labels = learned_scheme(self.model), self.model.labels
         for sentence in examples:
-            tags = () if sentence.tags is None else sentence.tags_in(scheme)
-            for i, tag in enumerate(tags):
+            for i, tag in enumerate(sentence.tags_in(scheme)):
                 if tag not in labels:
                     original = (sentence.tags or ())[i]
                     converted = "" if tag == original else f" ({tag} in {scheme})"
@@ -203,15 +206,6 @@ class TokenClassificationTask(FinetuningTask):
 
     def has_label(self, example: Sentence) -> bool:
         return example.tags is not None
-
-
-def _plain_labels(sentences: Sequence[Sentence]) -> tuple[str, ...]:
-    labels = sorted({tag for sentence in sentences for tag in sentence.tags or ()})
-    if len(labels) < 2:
-        raise ValueError(
-            f"{sentences[0].path}: every tag is {labels[0]!r}; nothing can be learned."
-        )
-    return tuple(labels)
 
 
 def _entities(

@@ -75,7 +75,7 @@ def tokenize(
     example_of_row: list[int] = []
     values: dict[str, list[int]] = {"label": [], "word": []}
     for example_index, sentence in enumerate(examples):
-        tags = [] if sentence.tags is None else sentence.tags_in(scheme)
+        tags = sentence.tags_in(scheme)
         words = [word_ids[word] for word in sentence.words]
         for word_range in _ranges_that_fit([len(ids) for ids in words], room):
             pieces = [words[i] for i in word_range]

@@ -123,10 +123,9 @@ class PretrainingTask(Task):
         """Mask the rows by `key`."""
         masking = self.config.masking
         masked = mask_by_row(key, batch, masking, self._continues_word)
-        first, labels = batch["first"], batch["next_sentence_label"]
-        return PretrainingBatch(
-            masked, first.astype(jnp.int32), labels.astype(jnp.int32)
-        )
+        first = batch["first"].astype(jnp.int32)
+        pair_labels = batch["next_sentence_label"].astype(jnp.int32)
+        return PretrainingBatch(masked, first, pair_labels)
 
     def mask_for_evaluation(self, batch: DeviceBatch) -> PretrainingBatch:
         """Mask validation rows, always in the same way."""
@@ -135,9 +134,8 @@ class PretrainingTask(Task):
     def count(self, batch: PretrainingBatch) -> Counts:
         """Count the predictions, and the labelled pairs."""
         pairs = (batch.pair_labels >= 0).sum(dtype=jnp.float32)
-        return dict(
-            zip(self.objective, (batch.masked.weights.sum(), pairs), strict=False)
-        )
+        counts = (batch.masked.weights.sum(), pairs)
+        return dict(zip(self.objective, counts, strict=False))
 
     def loss(
         self, params: Params, batch: PretrainingBatch, key: Key[Array, ""]

@@ -12,8 +12,8 @@ from etils import epath
 
 from bert_jax.config import ExamplesConfig
 from bert_jax.storage.files import JsonObject, write_json
-from bert_jax.tasks.files import split_file
 from bert_jax.tasks.finetuning_task import Prediction
+from bert_jax.tasks.splits import split_file
 from bert_jax.tasks.squad_rows import SquadExample
 from bert_jax.tasks.tables import (
     HALF_CHARACTER,

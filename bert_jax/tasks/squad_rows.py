@@ -187,7 +187,10 @@ def _rows(
     cut, width = len(question) - len(query), max_length - len(query) - 3
     spans = windows(length, width, config.document_stride)
     best_window = window_of_most_context(spans, length)
-    answer = _answer_tokens(example, document)
+    answer = None
+    if example.answers and not example.misplaced:
+        text, first = example.answers[0]
+        answer = token_span(document.offsets, first, first + len(text))
     rows = []
     for i, (start, end) in enumerate(spans.tolist()):
         ids, second = build_row(tokenizer, query, document.ids[start:end].tolist())
@@ -200,11 +203,3 @@ def _rows(
             label = (answer[0] - start + second, answer[1] - start + second)
         rows.append(_Row((ids, second), offset, max_context, label, cut))
     return rows
-
-
-def _answer_tokens(example: SquadExample, document: Encoding) -> tuple[int, int] | None:
-    """Return the first and last token of the answer to learn, or None."""
-    if not example.answers or example.misplaced:
-        return None
-    text, start = example.answers[0]
-    return token_span(document.offsets, start, start + len(text))
