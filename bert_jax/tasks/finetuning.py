@@ -101,9 +101,6 @@ class Finetuning(Task):
         c = self.config
         return bucketed_batch(self._buckets, c.seed, step, c.num_steps, c.batch_size)
 
-    def _own(self, batch_size: int) -> slice:
-        return host_slice(batch_size, self.host_index, self.host_count)
-
     def init_params(self, key: Key[Array, ""]) -> Params:
         return init_params(self.task.model, key)
 
@@ -112,7 +109,7 @@ class Finetuning(Task):
 
     def batch(self, step: int) -> Batch:
         length, numbers = self._rows(step)
-        own = self._own(self.config.batch_size)
+        own = host_slice(self.config.batch_size, self.host_index, self.host_count)
         return self.train.tokenized.gather(numbers[own], length)
 
     def count(self, batch: DeviceBatch) -> Counts:
@@ -132,7 +129,7 @@ class Finetuning(Task):
     def evaluation_batches(self) -> Iterator[Batch]:
         rows, boundaries = self.validation.tokenized, self._boundaries
         size = self.config.microbatch_size
-        own = self._own(size)
+        own = host_slice(size, self.host_index, self.host_count)
         return tokenized_batches(
             rows, size, boundaries[-1], boundaries, own, fixed_size=True
         )

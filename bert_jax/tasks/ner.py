@@ -135,17 +135,14 @@ class TokenClassificationTask(FinetuningTask):
         in place of a type.
         """
         examples, tokenized = outputs.split.examples, outputs.split.tokenized
-        labels = self.model.labels
-        tags = [[labels[0]] * len(sentence.words) for sentence in examples]
-        probabilities = [[0.0] * len(sentence.words) for sentence in examples]
+        tags: list[list[str]] = [[] for _ in examples]
+        probabilities: list[list[float]] = [[] for _ in examples]
         for row, values in enumerate(outputs.rows):
-            sentence_index = tokenized.example[row]
-            words = tokenized.token_values("word", row)
-            for position in np.flatnonzero(words >= 0):
-                word = words[position]
-                tags[sentence_index][word] = labels[values["tag"][position]]
-                probability = float(values["probability"][position])
-                probabilities[sentence_index][word] = probability
+            # Each word has one first token, and words and rows are in order.
+            first = np.flatnonzero(tokenized.token_values("word", row) >= 0)
+            i = tokenized.example[row]
+            tags[i] += [self.model.labels[tag] for tag in values["tag"][first]]
+            probabilities[i] += values["probability"][first].tolist()
         chunks_of = _words if learned_scheme(self.model) is None else _entities
         return [
             {"tags": word_tags} | chunks_of(sentence, word_tags, word_probabilities)

@@ -163,7 +163,7 @@ def json_row(line: str, where: str) -> TableRow:
     return TableRow(values, where)
 
 
-def parse_json(text: str | bytes, where: str) -> Any:
+def parse_json(text: str, where: str) -> Any:
     """Parse JSON (RFC 8259) in which no object has a key twice.
 
     Raises:
@@ -180,8 +180,6 @@ def parse_json(text: str | bytes, where: str) -> Any:
         )
     except RecursionError as error:
         raise ValueError(f"{where} is nested too deep to be read.") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{where} is not UTF-8 ({error}); convert it.") from error
     except json.JSONDecodeError as error:
         raise ValueError(f"{where} is not JSON: {error}.") from error
     except ValueError as error:
