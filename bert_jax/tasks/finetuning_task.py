@@ -139,9 +139,9 @@ class FinetuningTask(abc.ABC):
     def example_without_label(self, row: TableRow) -> Example:
         """Return the example in a row that a user wants a prediction for."""
 
-    @abc.abstractmethod
     def has_label(self, example: Example) -> bool:
-        """Return whether the right prediction for an example is known."""
+        """Return whether the right prediction is known; by default, by its `label`."""
+        return example.label is not None
 
     def group(self, example: Example) -> object:
         """Return a key: examples with equal keys are put into the same split.

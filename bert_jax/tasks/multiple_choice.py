@@ -149,9 +149,6 @@ class MultipleChoiceTask(FinetuningTask):
     def example_without_label(self, row: TableRow) -> ChoiceExample:
         return choice_from_row(row, label_column="")
 
-    def has_label(self, example: ChoiceExample) -> bool:
-        return example.label is not None
-
     def group(self, example: ChoiceExample) -> object:
         return example.context
 

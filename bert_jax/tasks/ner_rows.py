@@ -30,8 +30,7 @@ def split_words(text: str) -> tuple[list[str], list[tuple[int, int]]]:
     and each CJK ideograph.
     """
     without_ideographs = _IDEOGRAPHS.sub(" ", text)
-    pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    pre_tokens = pre_tokenizer.pre_tokenize_str(without_ideographs)
+    pre_tokens = pre_tokenizers.BertPreTokenizer().pre_tokenize_str(without_ideographs)
     offsets = [offset for _, offset in pre_tokens]
     offsets += [match.span() for match in _IDEOGRAPHS.finditer(text)]
     offsets.sort()

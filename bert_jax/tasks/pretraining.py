@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key
 
 from bert_jax.config import BertConfig, PretrainConfig
 from bert_jax.config.model import Params
@@ -110,19 +110,15 @@ class PretrainingTask(Task):
         first_step = c.data.first_step
         return DatasetBatches(self.dataset, c.batch_size, c.seed, first_step, *host)
 
-    @functools.cached_property
-    def _continues_word(self) -> Bool[np.ndarray, " V"] | None:
-        """Which tokens continue a word, if the masking unit needs it."""
-        is_needed = self.config.masking.unit != "token"
-        return self.dataset.tokenizer.continues_word if is_needed else None
-
     def init_params(self, key: Key[Array, ""]) -> Params:
         return init_params(self.config.model, key)
 
     def corrupt(self, batch: DeviceBatch, key: Key[Array, ""]) -> PretrainingBatch:
         """Mask the rows by `key`."""
-        masking = self.config.masking
-        masked = mask_by_row(key, batch, masking, self._continues_word)
+        masking, words = self.config.masking, None
+        if masking.unit != "token":
+            words = self.dataset.tokenizer.continues_word
+        masked = mask_by_row(key, batch, masking, words)
         first = batch["first"].astype(jnp.int32)
         pair_labels = batch["next_sentence_label"].astype(jnp.int32)
         return PretrainingBatch(masked, first, pair_labels)

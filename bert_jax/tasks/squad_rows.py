@@ -5,6 +5,7 @@ A row is [CLS] question [SEP] window [SEP] (Devlin et al. 2018, §4.2 and §4.3)
 
 import dataclasses
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Int32, Integer
@@ -76,16 +77,14 @@ def tokenize(
         own_rows = _rows(example, question, document, tokenizer, config, max_length)
         example_indices += [i] * len(own_rows)
         rows += own_rows
+    tokens, offset, max_context, label, cut = zip(*rows, strict=True)
     return from_rows(
-        [row.tokens for row in rows],
+        list(tokens),
         np.array(example_indices, np.int32),
-        by_example={
-            "label": np.array([row.label for row in rows], np.int32),
-            "cut": np.array([row.cut for row in rows], np.int32),
-        },
+        by_example={"label": np.array(label, np.int32), "cut": np.array(cut, np.int32)},
         by_token={
-            "offset": np.concatenate([row.offset for row in rows]),
-            "max_context": np.concatenate([row.max_context for row in rows]),
+            "offset": np.concatenate(offset),
+            "max_context": np.concatenate(max_context),
         },
     )
 
@@ -160,8 +159,7 @@ def _encode_document(context: str, tokenizer: Tokenizer) -> Encoding:
     return dataclasses.replace(encoding, offsets=offsets)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Row:
+class _Row(NamedTuple):
     """A question with one window of its document."""
 
     tokens: tuple[list[int], int]

@@ -261,6 +261,3 @@ class TextTask(FinetuningTask):
 
     def example_without_label(self, row: TableRow) -> TextExample:
         return example_without_label(row, self.data)
-
-    def has_label(self, example: TextExample) -> bool:
-        return example.label is not None
