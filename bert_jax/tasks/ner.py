@@ -143,10 +143,10 @@ class TokenClassificationTask(FinetuningTask):
             i = tokenized.example[row]
             tags[i] += [self.model.labels[tag] for tag in values["tag"][first]]
             probabilities[i] += values["probability"][first].tolist()
-        chunks_of = _words if learned_scheme(self.model) is None else _entities
+        plain = learned_scheme(self.model) is None
         return [
-            {"tags": word_tags} | chunks_of(sentence, word_tags, word_probabilities)
-            for sentence, word_tags, word_probabilities in zip(
+            {"tags": own_tags} | _chunks(sentence, own_tags, own_probabilities, plain)
+            for sentence, own_tags, own_probabilities in zip(
                 examples, tags, probabilities, strict=True
             )
         ]
@@ -205,22 +205,19 @@ class TokenClassificationTask(FinetuningTask):
         return example.tags is not None
 
 
-def _entities(
-    sentence: Sentence, tags: Sequence[str], probabilities: Sequence[float]
+def _chunks(
+    sentence: Sentence, tags: list[str], probabilities: list[float], plain: bool
 ) -> Prediction:
-    entities = extract_entities([to_iobes_tag(tag) for tag in tags])
-    return {"entities": [_chunk(sentence, e, probabilities, "type") for e in entities]}
-
-
-def _words(
-    sentence: Sentence, tags: Sequence[str], probabilities: Sequence[float]
-) -> Prediction:
-    words = [Entity(tag, i, i + 1) for i, tag in enumerate(tags)]
-    return {"words": [_chunk(sentence, w, probabilities, "tag") for w in words]}
+    """Return the `words`, each with its plain `tag`, or the `entities` of the tags."""
+    name, kind = ("words", "tag") if plain else ("entities", "type")
+    chunks = [Entity(tag, i, i + 1) for i, tag in enumerate(tags)]
+    if not plain:
+        chunks = extract_entities([to_iobes_tag(tag) for tag in tags])
+    return {name: [_chunk(sentence, chunk, probabilities, kind) for chunk in chunks]}
 
 
 def _chunk(
-    sentence: Sentence, chunk: Entity, probabilities: Sequence[float], name: str
+    sentence: Sentence, chunk: Entity, probabilities: list[float], kind: str
 ) -> JsonObject:
     start, end = chunk.start, chunk.end
     text = " ".join(sentence.words[start:end])
@@ -229,7 +226,7 @@ def _chunk(
         start, end = sentence.offsets[start][0], sentence.offsets[end - 1][1]
         text = sentence.text[start:end]
     place = {"text": text, "start": start, "end": end, "score": score}
-    return {name: chunk.type} | place
+    return {kind: chunk.type} | place
 
 
 def _tag_warnings(sentences: Sequence[Sentence]) -> list[str]:

@@ -73,14 +73,9 @@ def pretraining_scores(
 ) -> tuple[Array, Array]:
     """Return the model's scores of the tokens to predict, and of the pairs."""
     masked = batch.masked
+    rows = (masked.inputs, masked.predicted, batch.first)
     scores: tuple[Array, Array] = compute(
-        model,
-        params,
-        "pretraining_scores",
-        masked.inputs,
-        masked.predicted,
-        batch.first,
-        dropout_key=dropout_key,
+        model, params, "pretraining_scores", *rows, dropout_key=dropout_key
     )
     return scores
 
