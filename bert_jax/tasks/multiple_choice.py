@@ -1,6 +1,5 @@
 """Multiple choice: which of a few endings follows (Devlin et al. 2018, §4.4)."""
 
-import csv
 import dataclasses
 from collections import Counter
 from collections.abc import Sequence
@@ -46,12 +45,10 @@ class MultipleChoiceTask(FinetuningTask):
         """Return (): choices have no names."""
         for example in examples:
             if example.label is None:
-                column = self.data.label_column
+                column, columns = self.data.label_column, example.columns
                 missing = f"{example.where} has no label."
-                if example.columns and column not in example.columns:
-                    missing = missing_column_message(
-                        example.where, column, example.columns
-                    )
+                if columns and column not in columns:
+                    missing = missing_column_message(example.where, column, columns)
                 raise ValueError(
                     f"{missing} To learn, each row must have one; name its column by "
                     "--data.label-column."
@@ -126,10 +123,8 @@ class MultipleChoiceTask(FinetuningTask):
         """Write predictions.csv for SWAG's leaderboard: a column `pred` of numbers from
         0, with one line per row of the file, in its order."""
         name = "predictions.csv"
-        with open(directory / name, "w", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(["pred"])
-            writer.writerows([value["choice"]] for value in predictions.values)
+        lines = ["pred", *(str(value["choice"]) for value in predictions.values)]
+        (directory / name).write_text("\n".join(lines) + "\n", "utf-8", newline="\n")
         return [name]
 
     def baseline(self, splits: Splits) -> tuple[str, float]:

@@ -186,11 +186,10 @@ def regression_output(
 
 def require_labels(examples: Sequence[TextExample], config: ExamplesConfig) -> None:
     """Raise ValueError if a training example has no label."""
+    column = config.label_column
     for example in examples:
         if example.label is None:
-            message = missing_column_message(
-                example.where, config.label_column, example.columns
-            )
+            message = missing_column_message(example.where, column, example.columns)
             raise ValueError(
                 f"{message} Name the column with the labels by --data.label-column."
             )
