@@ -103,7 +103,7 @@ class FinetuningTask(abc.ABC):
         """Return one or more rows per example, in the order of the examples."""
 
     def count(self, batch: DeviceBatch) -> Float[Array, ""]:
-        """Return the number that the loss is divided by; by default, of the labels."""
+        """Return the divisor of the loss; by default, the number of known labels."""
         return (batch["label"] >= 0).sum(dtype=jnp.float32)
 
     def loss(self, scores: Float[Array, "B *T C"], batch: DeviceBatch) -> Sum:
