@@ -82,7 +82,7 @@ def extract_entities(tags: Sequence[str]) -> list[Entity]:
     for i, tag in enumerate(tags):
         prefix, type_ = _split(tag)
         if prefix != "O":
-            if _begins_entity(previous, previous_type, prefix, type_):
+            if prefix in "BS" or previous in "OES" or previous_type != type_:
                 entities.append(Entity(type_, i, i + 1))
             else:
                 entities[-1] = Entity(type_, entities[-1].start, i + 1)
@@ -126,11 +126,11 @@ def detect_scheme(sentences: Sequence[Sequence[str]]) -> Scheme:
     Raises:
         ValueError: a tag is invalid.
     """
-    num_mismatches = Counter[Scheme]()
-    for tags in sentences:
-        for scheme in SCHEMES:
-            num_mismatches[scheme] += len(mismatched_tags(tags, scheme))
-    return min(SCHEMES, key=lambda scheme: num_mismatches[scheme])
+
+    def num_mismatches(scheme: Scheme) -> int:
+        return sum(len(mismatched_tags(tags, scheme)) for tags in sentences)
+
+    return min(SCHEMES, key=num_mismatches)
 
 
 def mismatched_tags(tags: Sequence[str], scheme: Scheme) -> list[int]:
@@ -171,30 +171,38 @@ def entity_scores(
             is invalid.
     """
     _check_lengths(gold, predicted)
-    num_gold, num_predicted = Counter[str](), Counter[str]()  # by entity type
-    num_correct = Counter[str]()
-    num_words = num_equal_tags = 0
-    for gold_tags, predicted_tags in zip(gold, predicted, strict=True):
-        gold_entities = extract_entities(gold_tags)
-        predicted_entities = extract_entities(predicted_tags)
-        correct = set(gold_entities) & set(predicted_entities)
-        num_gold.update(entity.type for entity in gold_entities)
-        num_predicted.update(entity.type for entity in predicted_entities)
-        num_correct.update(entity.type for entity in correct)
-        num_words += len(gold_tags)
-        num_equal_tags += sum(map(str.__eq__, gold_tags, predicted_tags))
+    in_gold, in_predicted = _all_entities(gold), _all_entities(predicted)
+    # By type: the numbers of gold entities, of predicted ones, and of correct ones.
+    counts = [
+        Counter(entity.type for _, entity in entities)
+        for entities in (in_gold, in_predicted, in_gold & in_predicted)
+    ]
+    types = sorted(counts[0] | counts[1])
     return EntityScores(
-        overall=EntityCounts(
-            num_gold.total(), num_predicted.total(), num_correct.total()
-        ),
+        overall=EntityCounts(*(count.total() for count in counts)),
         by_type={
-            type_: EntityCounts(
-                num_gold[type_], num_predicted[type_], num_correct[type_]
-            )
-            for type_ in sorted(num_gold | num_predicted)
+            type_: EntityCounts(*(count[type_] for count in counts)) for type_ in types
         },
-        tag_accuracy=num_equal_tags / num_words,
+        tag_accuracy=tag_accuracy(gold, predicted),
     )
+
+
+def tag_accuracy(
+    gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
+) -> float:
+    """Return the fraction of words with the right tag; 0 if there are no words."""
+    hits = [
+        tag == guess
+        for tags, guesses in zip(gold, predicted, strict=True)
+        for tag, guess in zip(tags, guesses, strict=True)
+    ]
+    return sum(hits) / max(len(hits), 1)
+
+
+def _all_entities(sentences: Sequence[Sequence[str]]) -> set[tuple[int, Entity]]:
+    """The entities of sentences, each with the number of its sentence."""
+    numbered = enumerate(map(extract_entities, sentences))
+    return {(number, entity) for number, entities in numbered for entity in entities}
 
 
 def _split(tag: str) -> tuple[str, str]:
@@ -207,11 +215,6 @@ def _split(tag: str) -> tuple[str, str]:
             f"the entity's type, as B-LOC.{remedy}"
         )
     return prefix, type_
-
-
-def _begins_entity(previous: str, previous_type: str, prefix: str, type_: str) -> bool:
-    """Whether a tag that is not O begins an entity, given the previous tag."""
-    return prefix in "BS" or previous in "OES" or previous_type != type_
 
 
 def _check_lengths(

@@ -23,8 +23,7 @@ from bert_jax.runs.fitting import fit_in_workdir, locked_workdir
 from bert_jax.runs.init_from import check_source, open_source
 from bert_jax.runs.workdir import check_workdir, final_scores
 from bert_jax.storage.remote import open_directory
-from bert_jax.tasks.pretraining import PretrainingTask
-from bert_jax.tasks.unigram import unigram_baseline
+from bert_jax.tasks.pretraining import PretrainingTask, unigram_baseline
 from bert_jax.terminal.messages import say
 from bert_jax.training.resume import find_resume
 

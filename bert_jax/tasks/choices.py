@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_jax.config import ExamplesConfig
-from bert_jax.tasks.files import split_file
+from bert_jax.tasks.splits import split_file
 from bert_jax.tasks.tables import (
     HALF_CHARACTER,
     TableRow,

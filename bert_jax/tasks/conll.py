@@ -1,6 +1,7 @@
 """Readers and a writer of CoNLL files: words in columns, with the tag in the last."""
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from bert_jax.metrics.entities import (
     detect_scheme,
     extract_entities,
 )
-from bert_jax.tasks.tables import TableRow, json_row, read_text, require_file
+from bert_jax.tasks.tables import TableRow, read_json_lines, read_text, require_file
 
 DOCSTART = "-DOCSTART-"
 """A line that begins with it separates documents; it holds no word."""
@@ -20,6 +21,7 @@ DOCSTART = "-DOCSTART-"
 _BLANKS = " \t\r"
 _GAP = re.compile("[ \t]+")
 _LINE_FORMAT = "must hold a word, any other columns, and the tag in the last column"
+_COMMENT_HINT = " That looks like a comment; the format has none: drop it."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,12 +60,12 @@ class Sentence:
     def tags_in(self, scheme: Scheme | None) -> list[str]:
         """Return the entities as well-formed tags of a scheme; plain labels unchanged.
 
-        Ill-formed tags are read as conlleval reads them.
+        Ill-formed tags are read as conlleval reads them. [] if there are no tags.
         """
-        assert self.tags is not None
+        tags = self.tags or ()
         if scheme is None or self.scheme is None:
-            return list(self.tags)
-        return convert_tags(self.tags, scheme)
+            return list(tags)
+        return convert_tags(tags, scheme)
 
 
 def read_sentences(path: str) -> list[Sentence]:
@@ -85,10 +87,8 @@ def read_sentences(path: str) -> list[Sentence]:
     sentences = read(path)
     if not sentences:
         raise ValueError(f"{path} holds no sentence; each line {_LINE_FORMAT}.")
-    if sentences[0].tags is None:
-        return sentences
     all_tags = {tag for sentence in sentences for tag in sentence.tags or ()}
-    if not are_entity_tags(all_tags):
+    if not all_tags or not are_entity_tags(all_tags):
         return sentences
     _check_tags(sentences, all_tags)
     scheme = detect_scheme([sentence.tags or () for sentence in sentences])
@@ -107,7 +107,9 @@ def write_sentences(
     """
     lines: list[str] = []
     for sentence, new_tags in zip(sentences, tags, strict=True):
-        rows = sentence.columns or _columns_of(sentence)
+        tag_column = () if sentence.tags is None else (sentence.tags,)
+        columns = tuple(zip(sentence.words, *tag_column, strict=True))
+        rows = sentence.columns or columns
         width = len(rows[0]) if rows else 1
         if lines and lines[-1] and "" not in sentence.before:
             lines.append("")  # the sentences may not be neighbours in the file
@@ -118,12 +120,6 @@ def write_sentences(
         ]
         lines += _break_lines(sentence.after, sentence.separator, width)
     path.write_text("\n".join(lines) + "\n", "utf-8", newline="\n")
-
-
-def _columns_of(sentence: Sentence) -> tuple[tuple[str, ...], ...]:
-    if sentence.tags is None:
-        return tuple((word,) for word in sentence.words)
-    return tuple(zip(sentence.words, sentence.tags, strict=True))
 
 
 def _break_lines(breaks: Sequence[str], separator: str, width: int) -> list[str]:
@@ -145,33 +141,35 @@ def _read_columns(path: str) -> list[Sentence]:
         return []
     tabs = "\t" in lines[first - 1].strip(_BLANKS)
     width = len(_split(lines[first - 1], tabs))
+    hint = _COMMENT_HINT * lines[first - 1].startswith("#")
     sentences: list[Sentence] = []
-    before: list[str] = []
-    rows: list[tuple[str, ...]] = []
-    for line_number, line in enumerate([*lines, ""], 1):
-        if _is_word(line):
-            rows.append(_split(line, tabs))
-            if len(rows[-1]) != width:
-                raise ValueError(
-                    f"{path}, line {line_number}: {len(rows[-1])} columns, but line "
-                    f"{first} has {width}; each {_LINE_FORMAT}, separated by "
-                    f"{'a tab' if tabs else 'white space'}.{_hint(lines[first - 1])}"
-                )
+    start, before = 1, tuple[str, ...]()
+    for are_words, group in itertools.groupby(lines, _is_word):
+        if not are_words:
+            before = tuple(line.strip(_BLANKS) for line in group)
+            start += len(before)
             continue
-        if rows:
-            start = line_number - len(rows)
-            sentences.append(_sentence(rows, before, tabs, path, start))
-            before, rows = [], []
-        before.append(line.strip(_BLANKS))
+        rows = tuple(_split(line, tabs) for line in group)
+        for line_number, row in enumerate(rows, start):
+            if len(row) != width:
+                raise ValueError(
+                    f"{path}, line {line_number}: {len(row)} columns, but line "
+                    f"{first} has {width}; each {_LINE_FORMAT}, separated by "
+                    f"{'a tab' if tabs else 'white space'}.{hint}"
+                )
+        sentence = Sentence(
+            words=tuple(row[0] for row in rows),
+            tags=tuple(row[-1] for row in rows) if width > 1 else None,
+            columns=rows,
+            separator="\t" if tabs else " ",
+            path=path,
+            line=start,
+            before=before,
+        )
+        sentences.append(sentence)
+        start, before = start + len(rows), ()
     _check_first_column(sentences[0], width)
-    last = dataclasses.replace(sentences[-1], after=tuple(before[:-1]))
-    return [*sentences[:-1], last]
-
-
-def _hint(first_line: str) -> str:
-    if not first_line.startswith("#"):
-        return ""
-    return " That looks like a comment; the format has none: drop it."
+    return [*sentences[:-1], dataclasses.replace(sentences[-1], after=before)]
 
 
 def _check_line_ends(lines: Sequence[str], path: str) -> None:
@@ -192,21 +190,6 @@ def _check_first_column(sentence: Sentence, width: int) -> None:
             "in CoNLL-U; keep only the columns of the word and the tag, for example by "
             "`cut -f2,4`."
         )
-
-
-def _sentence(
-    rows: list[tuple[str, ...]], before: list[str], tabs: bool, path: str, line: int
-) -> Sentence:
-    has_tags = len(rows[0]) > 1
-    return Sentence(
-        words=tuple(row[0] for row in rows),
-        tags=tuple(row[-1] for row in rows) if has_tags else None,
-        columns=tuple(rows),
-        separator="\t" if tabs else " ",
-        path=path,
-        line=line,
-        before=tuple(before),
-    )
 
 
 def _is_word(line: str) -> bool:
@@ -251,10 +234,7 @@ def sentence_from_row(row: TableRow, with_tags: bool = True) -> Sentence:
 
 def _read_json(path: str) -> list[Sentence]:
     sentences: list[Sentence] = []
-    for line_number, line in enumerate(read_text(Path(path)).split("\n"), 1):
-        if not line.strip():
-            continue
-        row = json_row(line, f"{path}, line {line_number}")
+    for line_number, row in read_json_lines(Path(path)):
         sentence = dataclasses.replace(
             sentence_from_row(row), path=path, line=line_number
         )

@@ -17,7 +17,6 @@ from bert_jax.data.buckets import (
     bucketed_batch,
     choose_bucket_boundaries,
 )
-from bert_jax.data.examples import TokenizedExamples
 from bert_jax.data.pipeline import Batch, host_slice
 from bert_jax.model.bert import compute, init_params
 from bert_jax.model.flops import finetuning_flops
@@ -64,28 +63,6 @@ def by_row(batches: Iterable[tuple[np.ndarray, PyTree]], num_rows: int) -> list[
     return [by_number[number] for number in range(num_rows)]
 
 
-@dataclasses.dataclass(frozen=True)
-class BatchSchedule:
-    """The rows of each training step, and the length that they are padded to."""
-
-    tokenized: TokenizedExamples
-    config: FinetuneConfig
-    boundaries: tuple[int, ...]
-    """The lengths to pad to."""
-
-    @functools.cached_property
-    def buckets(self) -> np.ndarray:
-        """The length that each row is padded to."""
-        return assign_buckets(
-            self.tokenized.lengths, self.boundaries[-1], self.boundaries
-        )
-
-    def rows(self, step: int) -> tuple[int, np.ndarray]:
-        """Return the padded length, and the row numbers of all hosts."""
-        c = self.config
-        return bucketed_batch(self.buckets, c.seed, step, c.num_steps, c.batch_size)
-
-
 @final
 @dataclasses.dataclass(frozen=True)
 class Finetuning(Task):
@@ -114,21 +91,25 @@ class Finetuning(Task):
         )
 
     @functools.cached_property
-    def _schedule(self) -> BatchSchedule:
-        return BatchSchedule(self.train.tokenized, self.config, self._boundaries)
+    def _buckets(self) -> np.ndarray:
+        """The length that each training row is padded to."""
+        lengths, boundaries = self.train.tokenized.lengths, self._boundaries
+        return assign_buckets(lengths, boundaries[-1], boundaries)
 
-    def _own(self, batch_size: int) -> slice:
-        return host_slice(batch_size, self.host_index, self.host_count)
+    def _rows(self, step: int) -> tuple[int, np.ndarray]:
+        """Return the padded length and the row numbers of a step, for all hosts."""
+        c = self.config
+        return bucketed_batch(self._buckets, c.seed, step, c.num_steps, c.batch_size)
 
     def init_params(self, key: Key[Array, ""]) -> Params:
         return init_params(self.task.model, key)
 
     def row_numbers(self, step: int) -> np.ndarray:
-        return self._schedule.rows(step)[1]
+        return self._rows(step)[1]
 
     def batch(self, step: int) -> Batch:
-        length, numbers = self._schedule.rows(step)
-        own = self._own(self.config.batch_size)
+        length, numbers = self._rows(step)
+        own = host_slice(self.config.batch_size, self.host_index, self.host_count)
         return self.train.tokenized.gather(numbers[own], length)
 
     def count(self, batch: DeviceBatch) -> Counts:
@@ -146,14 +127,11 @@ class Finetuning(Task):
         return {"loss": self.task.loss(scores, batch)}, outputs
 
     def evaluation_batches(self) -> Iterator[Batch]:
-        batch_size = self.config.microbatch_size
+        rows, boundaries = self.validation.tokenized, self._boundaries
+        size = self.config.microbatch_size
+        own = host_slice(size, self.host_index, self.host_count)
         return tokenized_batches(
-            self.validation.tokenized,
-            batch_size,
-            self._boundaries[-1],
-            self._boundaries,
-            self._own(batch_size),
-            fixed_size=True,
+            rows, size, boundaries[-1], boundaries, own, fixed_size=True
         )
 
     def score(self, evaluation: Evaluation) -> dict[str, float]:

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.model import Head
 from bert_jax.data.examples import TokenizedExamples
-from bert_jax.model.losses import Sum
+from bert_jax.model.losses import Sum, cross_entropy
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.tables import TableRow
 from bert_jax.tasks.task import DeviceBatch
@@ -101,13 +102,18 @@ class FinetuningTask(abc.ABC):
     ) -> TokenizedExamples:
         """Return one or more rows per example, in the order of the examples."""
 
-    @abc.abstractmethod
     def count(self, batch: DeviceBatch) -> Float[Array, ""]:
-        """Return the number that the loss of a batch is divided by."""
+        """Return the divisor of the loss; by default, the number of known labels."""
+        return (batch["label"] >= 0).sum(dtype=jnp.float32)
 
-    @abc.abstractmethod
-    def loss(self, scores: Array, batch: DeviceBatch) -> Sum:
-        """Return the total loss of a batch from the head's scores, and its count."""
+    def loss(self, scores: Float[Array, "B *T C"], batch: DeviceBatch) -> Sum:
+        """Return the total loss of a batch from the head's scores, and its count.
+
+        By default, it is the cross-entropy in nats over the labels that are not -1.
+        """
+        labels = batch["label"]
+        weights = (labels >= 0).astype(jnp.float32)
+        return cross_entropy(scores, jnp.maximum(labels, 0), weights)
 
     @abc.abstractmethod
     def outputs(self, scores: Array) -> dict[str, jax.Array]:
@@ -133,9 +139,9 @@ class FinetuningTask(abc.ABC):
     def example_without_label(self, row: TableRow) -> Example:
         """Return the example in a row that a user wants a prediction for."""
 
-    @abc.abstractmethod
     def has_label(self, example: Example) -> bool:
-        """Return whether the right prediction for an example is known."""
+        """Return whether the right prediction is known; by default, by its `label`."""
+        return example.label is not None
 
     def group(self, example: Example) -> object:
         """Return a key: examples with equal keys are put into the same split.

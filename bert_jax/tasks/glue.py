@@ -31,32 +31,21 @@ class GlueTask:
     """The classes in the order of TFDS, if it differs."""
 
 
+_TEXT = ("sentence",)
 _PAIR = ("sentence1", "sentence2")
 _BINARY = ("0", "1")
 _ENTAILMENT = ("entailment", "not_entailment")
 _MRPC = ("#1 String", "#2 String")
+_QQP = ("question1", "question2")
+_COLA_HEADER = ("source", "label", "mark", "sentence")
 _ACCURACY = ("accuracy",)
+_F1 = ("f1", "accuracy")
 
 GLUE: dict[str, GlueTask] = {
-    "cola": GlueTask(
-        "CoLA",
-        ("sentence",),
-        "label",
-        _BINARY,
-        ("mcc",),
-        header=("source", "label", "mark", "sentence"),
-    ),
-    "sst2": GlueTask("SST-2", ("sentence",), "label", _BINARY, _ACCURACY),
-    "mrpc": GlueTask(
-        "MRPC", _MRPC, "Quality", _BINARY, ("f1", "accuracy"), tfds_texts=_PAIR
-    ),
-    "qqp": GlueTask(
-        "QQP",
-        ("question1", "question2"),
-        "is_duplicate",
-        _BINARY,
-        ("f1", "accuracy"),
-    ),
+    "cola": GlueTask("CoLA", _TEXT, "label", _BINARY, ("mcc",), header=_COLA_HEADER),
+    "sst2": GlueTask("SST-2", _TEXT, "label", _BINARY, _ACCURACY),
+    "mrpc": GlueTask("MRPC", _MRPC, "Quality", _BINARY, _F1, tfds_texts=_PAIR),
+    "qqp": GlueTask("QQP", _QQP, "is_duplicate", _BINARY, _F1),
     "stsb": GlueTask("STS-B", _PAIR, "score", (), ("pearson", "spearman")),
     "mnli": GlueTask(
         "MNLI",
@@ -108,10 +97,9 @@ def read_glue(name: str, path: str, split: str) -> list[tuple[TableRow, str]]:
     if path.startswith(TFDS):
         return _tfds_rows(name, path.removeprefix(TFDS), split)
     task, root = GLUE[name], Path(path)
-    folders = [folder for folder in (root / task.folder, root) if folder.is_dir()]
     rows = []
     for file, group in split_files(name, split):
-        candidates = [folder / f"{file}.tsv" for folder in folders]
+        candidates = [folder / f"{file}.tsv" for folder in (root / task.folder, root)]
         paths = [candidate for candidate in candidates if candidate.is_file()]
         if not paths:
             raise FileNotFoundError(
@@ -128,15 +116,15 @@ def _official_rows(name: str, path: Path, split: str) -> list[TableRow]:
     header = list(task.header)
     if not header or split == "test":
         _, header = next(lines, (1, []))
+    may_skip = name == "qqp" and split != "test"
     rows, skipped_lines = [], []
     for line_number, fields in lines:
         values = dict(zip(header, fields, strict=False))
         is_complete = len(fields) == len(header)
-        if name == "qqp" and split != "test":
-            has_texts = all(values.get(column, "?").strip() for column in task.texts)
-            if not (is_complete and has_texts):
-                skipped_lines.append(line_number)
-                continue
+        has_texts = all(values.get(column, "?").strip() for column in task.texts)
+        if may_skip and not (is_complete and has_texts):
+            skipped_lines.append(line_number)
+            continue
         if not is_complete:
             raise ValueError(
                 f"{path}, line {line_number} has {len(fields)} fields and must have "

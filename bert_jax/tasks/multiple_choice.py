@@ -1,6 +1,5 @@
 """Multiple choice: which of a few endings follows (Devlin et al. 2018, §4.4)."""
 
-import csv
 import dataclasses
 from collections import Counter
 from collections.abc import Sequence
@@ -8,7 +7,6 @@ from pathlib import Path
 from typing import ClassVar, final
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -20,7 +18,6 @@ from bert_jax.data.examples import (
     join_pair,
     truncation_warnings,
 )
-from bert_jax.model.losses import Sum, cross_entropy
 from bert_jax.tasks.choices import ChoiceExample, choice_from_row, read
 from bert_jax.tasks.finetuning_task import (
     FinetuningTask,
@@ -31,7 +28,6 @@ from bert_jax.tasks.finetuning_task import (
     Splits,
 )
 from bert_jax.tasks.tables import TableRow, missing_column_message
-from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tokenization import Tokenizer
 
 
@@ -49,12 +45,10 @@ class MultipleChoiceTask(FinetuningTask):
         """Return (): choices have no names."""
         for example in examples:
             if example.label is None:
-                column = self.data.label_column
+                column, columns = self.data.label_column, example.columns
                 missing = f"{example.where} has no label."
-                if example.columns and column not in example.columns:
-                    missing = missing_column_message(
-                        example.where, column, example.columns
-                    )
+                if columns and column not in columns:
+                    missing = missing_column_message(example.where, column, columns)
                 raise ValueError(
                     f"{missing} To learn, each row must have one; name its column by "
                     "--data.label-column."
@@ -92,9 +86,7 @@ class MultipleChoiceTask(FinetuningTask):
         num_choices = len(examples[0].choices)
         pairs = [(contexts[i // num_choices], end) for i, end in enumerate(endings)]
         rows = [join_pair(tokenizer, *parts, max_length=max_length) for parts in pairs]
-        cut = np.array(
-            [is_truncated(*parts, max_length=max_length) for parts in pairs], bool
-        )
+        cut = np.array([is_truncated(*parts, max_length=max_length) for parts in pairs])
         labels = [
             -1 if example.label is None else example.label for example in examples
         ]
@@ -111,26 +103,15 @@ class MultipleChoiceTask(FinetuningTask):
     def warnings(self, split: Split) -> list[str]:
         return truncation_warnings(split.tokenized, "questions", self.data.max_length)
 
-    def count(self, batch: DeviceBatch) -> Float[Array, ""]:
-        """Return the number of questions with a label."""
-        return (batch["label"] >= 0).sum(dtype=jnp.float32)
-
-    def loss(self, scores: Float[Array, "B C"], batch: DeviceBatch) -> Sum:
-        """Return the cross-entropy in nats over the questions with a label."""
-        label = batch["label"]
-        weights = (label >= 0).astype(jnp.float32)
-        return cross_entropy(scores, jnp.maximum(label, 0), weights)
-
     def outputs(self, scores: Float[Array, "B C"]) -> dict[str, jax.Array]:
         """Return the `probabilities` [B, C] of the choices."""
         return {"probabilities": jax.nn.softmax(scores)}
 
     def predict(self, outputs: SplitOutputs) -> list[Prediction]:
         """Return the most probable `choice`, from 0, and the `probabilities` of all."""
-        probabilities = [row["probabilities"] for row in outputs.rows]
         return [
             {"choice": int(values.argmax()), "probabilities": values.tolist()}
-            for values in probabilities
+            for values in (row["probabilities"] for row in outputs.rows)
         ]
 
     def score(self, predictions: Predictions) -> dict[str, float]:
@@ -142,10 +123,8 @@ class MultipleChoiceTask(FinetuningTask):
         """Write predictions.csv for SWAG's leaderboard: a column `pred` of numbers from
         0, with one line per row of the file, in its order."""
         name = "predictions.csv"
-        with open(directory / name, "w", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(["pred"])
-            writer.writerows([value["choice"]] for value in predictions.values)
+        lines = ["pred", *(str(value["choice"]) for value in predictions.values)]
+        (directory / name).write_text("\n".join(lines) + "\n", "utf-8", newline="\n")
         return [name]
 
     def baseline(self, splits: Splits) -> tuple[str, float]:
@@ -164,9 +143,6 @@ class MultipleChoiceTask(FinetuningTask):
 
     def example_without_label(self, row: TableRow) -> ChoiceExample:
         return choice_from_row(row, label_column="")
-
-    def has_label(self, example: ChoiceExample) -> bool:
-        return example.label is not None
 
     def group(self, example: ChoiceExample) -> object:
         return example.context

@@ -18,9 +18,9 @@ from bert_jax.metrics.entities import (
     convert_tags,
     extract_entities,
     mismatched_tags,
+    tag_accuracy,
     to_iobes_tag,
 )
-from bert_jax.model.losses import Sum, cross_entropy
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.conll import (
     Sentence,
@@ -28,7 +28,6 @@ from bert_jax.tasks.conll import (
     sentence_from_row,
     write_sentences,
 )
-from bert_jax.tasks.files import split_file
 from bert_jax.tasks.finetuning_task import (
     FinetuningTask,
     Prediction,
@@ -38,14 +37,9 @@ from bert_jax.tasks.finetuning_task import (
     Splits,
 )
 from bert_jax.tasks.ner_rows import learned_scheme, sentence_from_text, tokenize
-from bert_jax.tasks.ner_scores import (
-    baseline,
-    conlleval_scores,
-    require_tags,
-    tag_accuracy,
-)
+from bert_jax.tasks.ner_scores import baseline, conlleval_scores, require_tags
+from bert_jax.tasks.splits import split_file
 from bert_jax.tasks.tables import TableRow, text_of
-from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tokenization import Tokenizer
 
 PUBLISHED = (
@@ -93,10 +87,14 @@ class TokenClassificationTask(FinetuningTask):
             )
         if self.data.labels:
             return self.data.labels
-        if first.scheme is None:
-            return _plain_labels(examples)
-        scheme: Scheme = "IOBES" if first.scheme == "IOBES" else "IOB2"
+        scheme: Scheme | None = "IOB2" if first.scheme == "IOB1" else first.scheme
         tags = {tag for sentence in examples for tag in sentence.tags_in(scheme)}
+        if scheme is None and len(tags) > 1:
+            return tuple(sorted(tags))
+        if scheme is None:
+            raise ValueError(
+                f"{first.path}: every tag is {first.tags[0]!r}; nothing can be learned."
+            )
         if tags <= {"O"}:
             raise ValueError(
                 f"{first.path} has no entity: every tag is O; nothing can be learned."
@@ -106,8 +104,7 @@ class TokenClassificationTask(FinetuningTask):
     def check(self, examples: Sequence[Sentence]) -> None:
         scheme, labels = learned_scheme(self.model), self.model.labels
         for sentence in examples:
-            tags = () if sentence.tags is None else sentence.tags_in(scheme)
-            for i, tag in enumerate(tags):
+            for i, tag in enumerate(sentence.tags_in(scheme)):
                 if tag not in labels:
                     original = (sentence.tags or ())[i]
                     converted = "" if tag == original else f" ({tag} in {scheme})"
@@ -121,16 +118,6 @@ class TokenClassificationTask(FinetuningTask):
         self, examples: Sequence[Sentence], tokenizer: Tokenizer
     ) -> TokenizedExamples:
         return tokenize(examples, tokenizer, self.model, self.data)
-
-    def count(self, batch: DeviceBatch) -> Float[Array, ""]:
-        """Return the number of tokens with a tag."""
-        return (batch["label"] >= 0).sum(dtype=jnp.float32)
-
-    def loss(self, scores: Float[Array, "B T C"], batch: DeviceBatch) -> Sum:
-        """Return the cross-entropy in nats over the tokens with a tag."""
-        labels = batch["label"]
-        weights = (labels >= 0).astype(jnp.float32)
-        return cross_entropy(scores, jnp.maximum(labels, 0), weights)
 
     def outputs(self, scores: Float[Array, "B T C"]) -> dict[str, jax.Array]:
         """Return the most probable `tag` int32 [B, T], and its `probability` [B, T]."""
@@ -148,21 +135,18 @@ class TokenClassificationTask(FinetuningTask):
         in place of a type.
         """
         examples, tokenized = outputs.split.examples, outputs.split.tokenized
-        labels = self.model.labels
-        tags = [[labels[0]] * len(sentence.words) for sentence in examples]
-        probabilities = [[0.0] * len(sentence.words) for sentence in examples]
+        tags: list[list[str]] = [[] for _ in examples]
+        probabilities: list[list[float]] = [[] for _ in examples]
         for row, values in enumerate(outputs.rows):
-            sentence_index = tokenized.example[row]
-            words = tokenized.token_values("word", row)
-            for position in np.flatnonzero(words >= 0):
-                word = words[position]
-                tags[sentence_index][word] = labels[values["tag"][position]]
-                probability = float(values["probability"][position])
-                probabilities[sentence_index][word] = probability
-        chunks_of = _words if learned_scheme(self.model) is None else _entities
+            # Each word has one first token, and words and rows are in order.
+            first = np.flatnonzero(tokenized.token_values("word", row) >= 0)
+            i = tokenized.example[row]
+            tags[i] += [self.model.labels[tag] for tag in values["tag"][first]]
+            probabilities[i] += values["probability"][first].tolist()
+        plain = learned_scheme(self.model) is None
         return [
-            {"tags": word_tags} | chunks_of(sentence, word_tags, word_probabilities)
-            for sentence, word_tags, word_probabilities in zip(
+            {"tags": own_tags} | _chunks(sentence, own_tags, own_probabilities, plain)
+            for sentence, own_tags, own_probabilities in zip(
                 examples, tags, probabilities, strict=True
             )
         ]
@@ -173,10 +157,10 @@ class TokenClassificationTask(FinetuningTask):
         For entities: `f1`, `precision`, `recall`, the `accuracy` of tags, `f1_TYPE`.
         """
         predicted = self._file_tags(predictions)
+        gold = [require_tags(sentence) for sentence in predictions.examples]
         if learned_scheme(self.model) is None:
-            gold = [require_tags(sentence) for sentence in predictions.examples]
             return {"accuracy": tag_accuracy(gold, predicted)}
-        return conlleval_scores(predictions.examples, predicted)
+        return conlleval_scores(gold, predicted)
 
     def write(self, predictions: Predictions, directory: Path) -> list[str]:
         """Write predictions.txt: the file's columns, and one more with the predicted
@@ -221,34 +205,19 @@ class TokenClassificationTask(FinetuningTask):
         return example.tags is not None
 
 
-def _plain_labels(sentences: Sequence[Sentence]) -> tuple[str, ...]:
-    labels = sorted({tag for sentence in sentences for tag in sentence.tags or ()})
-    if len(labels) < 2:
-        raise ValueError(
-            f"{sentences[0].path}: every tag is {labels[0]!r}; nothing can be learned."
-        )
-    return tuple(labels)
-
-
-def _entities(
-    sentence: Sentence, tags: Sequence[str], probabilities: Sequence[float]
+def _chunks(
+    sentence: Sentence, tags: list[str], probabilities: list[float], plain: bool
 ) -> Prediction:
-    entities = extract_entities([to_iobes_tag(tag) for tag in tags])
-    return {"entities": [_entity(sentence, chunk, probabilities) for chunk in entities]}
+    """Return the `words`, each with its plain `tag`, or the `entities` of the tags."""
+    name, kind = ("words", "tag") if plain else ("entities", "type")
+    chunks = [Entity(tag, i, i + 1) for i, tag in enumerate(tags)]
+    if not plain:
+        chunks = extract_entities([to_iobes_tag(tag) for tag in tags])
+    return {name: [_chunk(sentence, chunk, probabilities, kind) for chunk in chunks]}
 
 
-def _words(
-    sentence: Sentence, tags: Sequence[str], probabilities: Sequence[float]
-) -> Prediction:
-    words = []
-    for i, tag in enumerate(tags):
-        word = _entity(sentence, Entity(tag, i, i + 1), probabilities)
-        words.append({"tag": word.pop("type")} | word)
-    return {"words": words}
-
-
-def _entity(
-    sentence: Sentence, chunk: Entity, probabilities: Sequence[float]
+def _chunk(
+    sentence: Sentence, chunk: Entity, probabilities: list[float], kind: str
 ) -> JsonObject:
     start, end = chunk.start, chunk.end
     text = " ".join(sentence.words[start:end])
@@ -256,13 +225,8 @@ def _entity(
     if sentence.offsets:
         start, end = sentence.offsets[start][0], sentence.offsets[end - 1][1]
         text = sentence.text[start:end]
-    return {
-        "type": chunk.type,
-        "text": text,
-        "start": start,
-        "end": end,
-        "score": score,
-    }
+    place = {"text": text, "start": start, "end": end, "score": score}
+    return {kind: chunk.type} | place
 
 
 def _tag_warnings(sentences: Sequence[Sentence]) -> list[str]:

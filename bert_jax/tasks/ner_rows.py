@@ -30,8 +30,7 @@ def split_words(text: str) -> tuple[list[str], list[tuple[int, int]]]:
     and each CJK ideograph.
     """
     without_ideographs = _IDEOGRAPHS.sub(" ", text)
-    pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    pre_tokens = pre_tokenizer.pre_tokenize_str(without_ideographs)
+    pre_tokens = pre_tokenizers.BertPreTokenizer().pre_tokenize_str(without_ideographs)
     offsets = [offset for _, offset in pre_tokens]
     offsets += [match.span() for match in _IDEOGRAPHS.finditer(text)]
     offsets.sort()
@@ -75,7 +74,7 @@ def tokenize(
     example_of_row: list[int] = []
     values: dict[str, list[int]] = {"label": [], "word": []}
     for example_index, sentence in enumerate(examples):
-        tags = [] if sentence.tags is None else sentence.tags_in(scheme)
+        tags = sentence.tags_in(scheme)
         words = [word_ids[word] for word in sentence.words]
         for word_range in _ranges_that_fit([len(ids) for ids in words], room):
             pieces = [words[i] for i in word_range]

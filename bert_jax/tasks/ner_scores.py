@@ -7,16 +7,16 @@ from bert_jax.metrics.entities import (
     Entity,
     entity_scores,
     extract_entities,
+    tag_accuracy,
     write_tags,
 )
 from bert_jax.tasks.conll import Sentence
 
 
 def conlleval_scores(
-    sentences: Sequence[Sentence], predicted: Sequence[Sequence[str]]
+    gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 ) -> dict[str, float]:
-    """Return conlleval's scores of predicted tags, in each file's own scheme."""
-    gold = [require_tags(sentence) for sentence in sentences]
+    """Return conlleval's scores of the predicted tags of sentences."""
     scores = entity_scores(gold, predicted)
     return {
         "f1": scores.overall.f1,
@@ -24,18 +24,6 @@ def conlleval_scores(
         "recall": scores.overall.recall,
         "accuracy": scores.tag_accuracy,
     } | {f"f1_{type_}": counts.f1 for type_, counts in scores.by_type.items()}
-
-
-def tag_accuracy(
-    gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
-) -> float:
-    """Return the fraction of words with the right tag; 0 if there are no words."""
-    hits = [
-        tag == guess
-        for tags, guesses in zip(gold, predicted, strict=True)
-        for tag, guess in zip(tags, guesses, strict=True)
-    ]
-    return sum(hits) / max(len(hits), 1)
 
 
 def require_tags(sentence: Sentence) -> tuple[str, ...]:
@@ -59,8 +47,8 @@ def baseline(
     Sang & De Meulder 2003, §3). For plain labels, the accuracy of each word's most
     common label in training; a new word gets the most common label of all words.
     """
+    gold = [require_tags(sentence) for sentence in validation]
     if train[0].scheme is None and train[0].tags is not None:
-        gold = [require_tags(sentence) for sentence in validation]
         tags = _commonest_tags(train, validation)
         return "each word's commonest tag", tag_accuracy(gold, tags)
     type_counts: dict[tuple[str, ...], Counter[str]] = {}
@@ -73,7 +61,7 @@ def baseline(
         write_tags(list(_look_up(sentence.words, types)), len(sentence.words), "IOB2")
         for sentence in validation
     ]
-    return "training-dictionary lookup", conlleval_scores(validation, tags)["f1"]
+    return "training-dictionary lookup", conlleval_scores(gold, tags)["f1"]
 
 
 def _commonest_tags(

@@ -1,4 +1,8 @@
-"""Pretraining: masked LM and next sentence (Devlin et al. 2018, §3.1)."""
+"""Pretraining: masked LM and next sentence (Devlin et al. 2018, §3.1).
+
+The baseline of the masked LM predicts each token by its frequency in the training rows.
+It is scored on the same masked tokens of the validation rows as the model.
+"""
 
 import dataclasses
 import functools
@@ -10,22 +14,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jaxtyping import Array, Bool, Int, Key
+from jaxtyping import Array, Float, Int, Key
 
-from bert_jax.config import BertConfig, MaskingConfig, PretrainConfig
+from bert_jax.config import BertConfig, PretrainConfig
 from bert_jax.config.model import Params
 from bert_jax.data.batches import DatasetBatches
 from bert_jax.data.pipeline import Batch
-from bert_jax.data.records import Dataset
+from bert_jax.data.records import Dataset, columns
 from bert_jax.masking.batch import MaskedBatch, mask_by_row
 from bert_jax.model.bert import compute, init_params
 from bert_jax.model.flops import pretraining_flops
+from bert_jax.model.inputs import maskable_tokens
 from bert_jax.model.losses import accuracy, cross_entropy
 from bert_jax.tasks.task import Counts, DeviceBatch, Evaluation, Sums, Task
 
 _EVALUATION_KEY = 2018
 """Validation rows have the same masks in every evaluation of every run."""
 _MAX_EXPONENT = 700.0  # e^710 exceeds a float
+_BASELINE_ROWS, _CHUNK_ROWS = 1_000_000, 8192
 
 
 @struct.dataclass
@@ -59,23 +65,6 @@ def pretraining_losses(
     return sums
 
 
-def continues_word_table(
-    masking: MaskingConfig, dataset: Dataset
-) -> Bool[np.ndarray, " V"] | None:
-    """Return which tokens continue a word, if the masking unit needs it."""
-    return None if masking.unit == "token" else dataset.tokenizer.continues_word
-
-
-def mask_for_evaluation(
-    batch: DeviceBatch,
-    masking: MaskingConfig,
-    continues_word: Bool[np.ndarray, " V"] | None = None,
-) -> MaskedBatch:
-    """Mask validation rows, always in the same way."""
-    key = jax.random.key(_EVALUATION_KEY)
-    return mask_by_row(key, batch, masking, continues_word)
-
-
 def pretraining_scores(
     model: BertConfig,
     params: Params,
@@ -84,14 +73,9 @@ def pretraining_scores(
 ) -> tuple[Array, Array]:
     """Return the model's scores of the tokens to predict, and of the pairs."""
     masked = batch.masked
+    rows = (masked.inputs, masked.predicted, batch.first)
     scores: tuple[Array, Array] = compute(
-        model,
-        params,
-        "pretraining_scores",
-        masked.inputs,
-        masked.predicted,
-        batch.first,
-        dropout_key=dropout_key,
+        model, params, "pretraining_scores", *rows, dropout_key=dropout_key
     )
     return scores
 
@@ -117,31 +101,32 @@ class PretrainingTask(Task):
 
     @functools.cached_property
     def batches(self) -> DatasetBatches:  # type: ignore[override]
-        config, host = self.config, (self.host_index, self.host_count)
-        first_step = config.data.first_step
-        return DatasetBatches(
-            self.dataset, config.batch_size, config.seed, first_step, *host
-        )
-
-    @functools.cached_property
-    def _continues_word(self) -> Bool[np.ndarray, " V"] | None:
-        return continues_word_table(self.config.masking, self.dataset)
+        c, host = self.config, (self.host_index, self.host_count)
+        first_step = c.data.first_step
+        return DatasetBatches(self.dataset, c.batch_size, c.seed, first_step, *host)
 
     def init_params(self, key: Key[Array, ""]) -> Params:
         return init_params(self.config.model, key)
 
     def corrupt(self, batch: DeviceBatch, key: Key[Array, ""]) -> PretrainingBatch:
         """Mask the rows by `key`."""
-        masking = self.config.masking
-        masked = mask_by_row(key, batch, masking, self._continues_word)
-        return self._with_pairs(masked, batch)
+        masking, words = self.config.masking, None
+        if masking.unit != "token":
+            words = self.dataset.tokenizer.continues_word
+        masked = mask_by_row(key, batch, masking, words)
+        first = batch["first"].astype(jnp.int32)
+        pair_labels = batch["next_sentence_label"].astype(jnp.int32)
+        return PretrainingBatch(masked, first, pair_labels)
+
+    def mask_for_evaluation(self, batch: DeviceBatch) -> PretrainingBatch:
+        """Mask validation rows, always in the same way."""
+        return self.corrupt(batch, jax.random.key(_EVALUATION_KEY))
 
     def count(self, batch: PretrainingBatch) -> Counts:
         """Count the predictions, and the labelled pairs."""
         pairs = (batch.pair_labels >= 0).sum(dtype=jnp.float32)
-        return dict(
-            zip(self.objective, (batch.masked.weights.sum(), pairs), strict=False)
-        )
+        counts = (batch.masked.weights.sum(), pairs)
+        return dict(zip(self.objective, counts, strict=False))
 
     def loss(
         self, params: Params, batch: PretrainingBatch, key: Key[Array, ""]
@@ -153,17 +138,9 @@ class PretrainingTask(Task):
         self, params: Params, batch: DeviceBatch
     ) -> tuple[Sums, dict[str, jax.Array]]:
         """Evaluate as in `Task.evaluate`; the masks are always the same."""
-        masking = self.config.masking
-        masked = mask_for_evaluation(batch, masking, self._continues_word)
-        rows = self._with_pairs(masked, batch)
+        rows = self.mask_for_evaluation(batch)
         scores = pretraining_scores(self.config.model, params, rows)
         return pretraining_losses(scores, rows, self.config.data.pairs), {}
-
-    def _with_pairs(self, masked: MaskedBatch, batch: DeviceBatch) -> PretrainingBatch:
-        first, labels = batch["first"], batch["next_sentence_label"]
-        return PretrainingBatch(
-            masked, first.astype(jnp.int32), labels.astype(jnp.int32)
-        )
 
     def evaluation_batches(self) -> Iterator[Batch]:
         batch_size, max_rows = self.config.microbatch_size, self.config.eval_rows
@@ -176,10 +153,43 @@ class PretrainingTask(Task):
         return means | {"mlm_perplexity": perplexity}
 
     def flops(self, batch: Batch) -> float:
-        length = batch["tokens"].shape[-1]
-        return pretraining_flops(
-            self.config.model,
-            self.config.batch_size,
-            length,
-            self.config.masking.max_predictions,
-        )
+        c, length = self.config, batch["tokens"].shape[-1]
+        num_predictions = c.masking.max_predictions
+        return pretraining_flops(c.model, c.batch_size, length, num_predictions)
+
+
+def log_frequencies(dataset: Dataset, vocab_size: int) -> Float[np.ndarray, " V"]:
+    """Return the log frequency of each token among the maskable training tokens.
+
+    Each count is increased by one, so that no token has probability 0. Only the first
+    million rows of a large dataset are counted; rows are stored in random order.
+    """
+    counts = np.ones(vocab_size, np.int64)
+    num_rows = min(len(dataset.train), _BASELINE_ROWS)
+    maskable = jax.jit(maskable_tokens)
+    for start in range(0, num_rows, _CHUNK_ROWS):
+        stop = min(start + _CHUNK_ROWS, num_rows)
+        rows = columns(dataset.train.gather(np.arange(start, stop, dtype=np.int64)))
+        tokens = rows["tokens"][np.asarray(maskable(rows))]
+        counts += np.bincount(tokens, minlength=vocab_size)
+    return np.log(counts / counts.sum()).astype(np.float32)
+
+
+def unigram_baseline(config: PretrainConfig, dataset: Dataset) -> dict[str, float]:
+    """Return `unigram_loss` in nats and `unigram_accuracy` over masked tokens.
+
+    Args:
+        config: with `masking.vocab_size` and `masking.mask_token_id` set.
+    """
+    scores = log_frequencies(dataset, config.model.vocab_size)
+    most_frequent = scores.argmax()
+    task = PretrainingTask(config, dataset)
+    mask = jax.jit(lambda batch: task.mask_for_evaluation(batch).masked)
+    loss = hits = count = 0.0
+    for batch in task.batches.validation(config.batch_size, config.eval_rows):
+        masked = mask(batch)
+        labels = np.asarray(masked.labels)[np.asarray(masked.weights) > 0]
+        loss -= scores[labels].sum(dtype=np.float64)
+        hits += (labels == most_frequent).sum()
+        count += len(labels)
+    return {"unigram_loss": loss / count, "unigram_accuracy": hits / count}

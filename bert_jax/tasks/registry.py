@@ -3,32 +3,31 @@
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.finetuning import TaskName
 from bert_jax.tasks.finetuning_task import FinetuningTask
+from bert_jax.tasks.multiple_choice import MultipleChoiceTask
+from bert_jax.tasks.ner import TokenClassificationTask
+from bert_jax.tasks.squad import QuestionAnsweringTask
+from bert_jax.tasks.text_classification import TextTask
+
+_TASKS: dict[TaskName, type[FinetuningTask]] = {
+    "token-classification": TokenClassificationTask,
+    "question-answering": QuestionAnsweringTask,
+    "multiple-choice": MultipleChoiceTask,
+}
+"""The tasks that have a head of their own."""
 
 
 def finetuning_task(
     name: TaskName, data: ExamplesConfig, model: BertConfig | None = None
 ) -> FinetuningTask:
-    """Return the task `name`; only its own modules are imported.
+    """Return the task `name`.
 
     Args:
         model: with the task's head and labels; None: not known yet.
     """
     model = BertConfig() if model is None else model
-    if name in ("text-classification", "text-regression"):
-        from bert_jax.tasks.text_classification import TextTask
-
-        return TextTask(data, model, is_regression=name == "text-regression")
-    if name == "token-classification":
-        from bert_jax.tasks.ner import TokenClassificationTask
-
-        return TokenClassificationTask(data, model)
-    if name == "question-answering":
-        from bert_jax.tasks.squad import QuestionAnsweringTask
-
-        return QuestionAnsweringTask(data, model)
-    from bert_jax.tasks.multiple_choice import MultipleChoiceTask
-
-    return MultipleChoiceTask(data, model)
+    if name in _TASKS:
+        return _TASKS[name](data, model)
+    return TextTask(data, model, is_regression=name == "text-regression")
 
 
 def task_name_of(model: BertConfig) -> TaskName:
@@ -37,17 +36,13 @@ def task_name_of(model: BertConfig) -> TaskName:
     Raises:
         ValueError: the model was never fine-tuned.
     """
-    if model.head == "sequence_classification":
+    if model.head == TextTask.head:
         regression = model.problem_type == "regression"
         return "text-regression" if regression else "text-classification"
-    names: dict[str, TaskName] = {
-        "token_classification": "token-classification",
-        "question_answering": "question-answering",
-        "multiple_choice": "multiple-choice",
-    }
-    if model.head not in names:
-        raise ValueError(
-            f"The model has head={model.head}, which belongs to no task; fine-tune it "
-            "by `bert-jax finetune`."
-        )
-    return names[model.head]
+    for name, task in _TASKS.items():
+        if model.head == task.head:
+            return name
+    raise ValueError(
+        f"The model has head={model.head}, which belongs to no task; fine-tune it "
+        "by `bert-jax finetune`."
+    )

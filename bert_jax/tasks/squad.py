@@ -161,13 +161,12 @@ class QuestionAnsweringTask(FinetuningTask):
         texts = [text for example in splits.train for text, _ in example.answers[:1]]
         sizes = [len(text.split()) for text in texts]
         size = max(1, round(float(np.mean(sizes)))) if sizes else 1
-        sentences: dict[str, list[str]] = {}
+        contexts = dict.fromkeys(example.context for example in splits.validation)
+        sentences = {text: split_sentences(text, "split") for text in contexts}
         spans = []
         for example in splits.validation:
-            context = example.context
-            if context not in sentences:
-                sentences[context] = split_sentences(context, "split")
-            span = _random_span(example.question, sentences[context], size, generator)
+            choices = sentences[example.context]
+            span = _random_span(example.question, choices, size, generator)
             spans.append({"id": example.id, "answer": span, "null_odds": 0.0})
         rules = {
             "random span in the best-overlap sentence": spans,
@@ -177,8 +176,7 @@ class QuestionAnsweringTask(FinetuningTask):
             name: _official_scores(splits.validation, answers)["f1"]
             for name, answers in rules.items()
         }
-        name = max(scores, key=lambda name: scores[name])
-        return name, scores[name]
+        return max(scores.items(), key=lambda item: item[1])
 
     def example_without_label(self, row: TableRow) -> SquadExample:
         return question_from_row(row)
@@ -200,15 +198,11 @@ def _official_scores(
         return {"f1": scores["f1"], "exact_match": scores["exact_match"]}
     null_odds = {p["id"]: p["null_odds"] for p in predictions}
     scores = squad2_scores(gold, answers, null_odds)
-    names = {"f1": "f1", "exact_match": "exact"}  # ours → the official script's
-    for group in ("HasAns", "NoAns"):
-        names |= {
-            f"{group}_f1": f"{group}_f1",
-            f"{group}_exact_match": f"{group}_exact",
-        }
-    for best in ("f1", "exact"):
-        names |= {f"best_{best}": f"best_{best}"}
-        names |= {f"best_{best}_threshold": f"best_{best}_thresh"}
+    names: dict[str, str] = {}  # ours → the official script's
+    for group in ("", "HasAns_", "NoAns_"):
+        names |= {f"{group}f1": f"{group}f1", f"{group}exact_match": f"{group}exact"}
+    for best in ("best_f1", "best_exact"):
+        names |= {best: best, f"{best}_threshold": f"{best}_thresh"}
     return {ours: float(scores[name]) for ours, name in names.items() if name in scores}
 
 

@@ -5,7 +5,6 @@ tokens outside the document are not among the best starts and ends, and the answ
 text is a slice of the document, not joined from tokens.
 """
 
-import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,17 +19,8 @@ from bert_jax.tasks.squad_rows import SquadExample
 
 Logits = tuple[Float64[np.ndarray, " _"], Float64[np.ndarray, " _"]]
 """The scores that an answer starts, and ends, at each token of a row."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Candidates:
-    """The K best answers to one question, best first."""
-
-    start: Int64[np.ndarray, " K"]
-    """Start and end are characters of the document."""
-    end: Int64[np.ndarray, " K"]
-    start_logit: Float64[np.ndarray, " K"]
-    end_logit: Float64[np.ndarray, " K"]
+Span = tuple[int, int, float, float]
+"""Start and end of an answer, characters of the document, and the logits of both."""
 
 
 def predict(
@@ -59,13 +49,14 @@ def predict(
         logits = [
             _logits(example, tokenized, outputs.rows[row], row) for row in windows
         ]
-        candidates = best_spans(tokenized, windows, logits, config)
+        spans = best_spans(tokenized, windows, logits, config)
+        entries = _distinct(example.context, spans, config.num_best)
         # The score of no answer is that of [CLS], the lowest one of the windows.
-        null_start, null_end = min(
+        null_logits = min(
             ((float(start[0]), float(end[0])) for start, end in logits), key=sum
         )
-        null = _entry("", None, None, null_start, null_end)
-        predictions.append(_prediction(example, candidates, null, model, config))
+        null = _entry("", None, None, *null_logits)
+        predictions.append(_prediction(example.id, entries, null, model, config))
     return predictions
 
 
@@ -88,7 +79,7 @@ def best_spans(
     windows: range,
     logits: Sequence[Logits],
     config: ExamplesConfig,
-) -> Candidates:
+) -> list[Span]:
     """Return the valid pairs of the `num_best` starts and ends of each window.
 
     A start is valid only in the window that gives it the most context, and an end only
@@ -108,10 +99,7 @@ def best_spans(
     # All windows together, the highest sum of logits first.
     columns = [np.concatenate(column) for column in zip(*spans, strict=True)]
     order = np.argsort(-(columns[2] + columns[3]), kind="stable")
-    start_char, end_char, start_logit, end_logit = (column[order] for column in columns)
-    return Candidates(
-        start_char.astype(np.int64), end_char.astype(np.int64), start_logit, end_logit
-    )
+    return list(zip(*(column[order].tolist() for column in columns), strict=True))
 
 
 def _best_positions(
@@ -123,13 +111,12 @@ def _best_positions(
 
 
 def _prediction(
-    example: SquadExample,
-    candidates: Candidates,
+    example_id: str,
+    entries: list[JsonObject],
     null: JsonObject,
     model: BertConfig,
     config: ExamplesConfig,
 ) -> Prediction:
-    entries = _distinct(example.context, candidates, config.num_best)
     null_odds = _total(null) - _total(entries[0]) if entries else 0.0
     # Without any candidate, as for an empty document, predict no answer.
     if model.labels == ANSWERABLE_LABELS or not entries:
@@ -139,7 +126,7 @@ def _prediction(
     weights = np.exp(totals - totals.max())
     for entry, probability in zip(entries, weights / weights.sum(), strict=True):
         entry["probability"] = float(probability)
-    prediction = {"id": example.id, "null_odds": null_odds, "nbest": entries}
+    prediction = {"id": example_id, "null_odds": null_odds, "nbest": entries}
     return apply_null_threshold(prediction, config.null_threshold)
 
 
@@ -165,12 +152,10 @@ def apply_null_threshold(prediction: Prediction, threshold: float) -> Prediction
     }
 
 
-def _distinct(context: str, candidates: Candidates, num_best: int) -> list[JsonObject]:
-    """Return the best candidates whose texts differ."""
+def _distinct(context: str, spans: list[Span], num_best: int) -> list[JsonObject]:
+    """Return the best spans whose texts differ."""
     entries: dict[str, JsonObject] = {}
-    columns = dataclasses.astuple(candidates)
-    for row in zip(*(column.tolist() for column in columns), strict=True):
-        start, end, start_logit, end_logit = row
+    for start, end, start_logit, end_logit in spans:
         text = context[start:end]
         if text and text not in entries:
             entries[text] = _entry(text, start, end, start_logit, end_logit)

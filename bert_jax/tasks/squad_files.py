@@ -12,8 +12,8 @@ from etils import epath
 
 from bert_jax.config import ExamplesConfig
 from bert_jax.storage.files import JsonObject, write_json
-from bert_jax.tasks.files import split_file
 from bert_jax.tasks.finetuning_task import Prediction
+from bert_jax.tasks.splits import split_file
 from bert_jax.tasks.squad_rows import SquadExample
 from bert_jax.tasks.tables import (
     HALF_CHARACTER,
@@ -47,8 +47,10 @@ def read(path: str, config: ExamplesConfig) -> list[SquadExample]:
             some questions have answers and others do not.
     """
     file = _file(path, config.path)
+    require_file(file, "give one of SQuAD's JSON format, or its directory as path.")
+    content = parse_json(read_text(Path(file)), f"{file}, one of SQuAD's JSON files,")
     examples = []
-    for i, article in enumerate(_field(_parse(file), "data", list, file)):
+    for i, article in enumerate(_field(content, "data", list, file)):
         where = f"{file}: data[{i}]"
         paragraphs = _field(article, "paragraphs", list, where)
         title = _string(article, "title", where) if "title" in article else ""
@@ -83,19 +85,14 @@ def _file(name: str, directory: str) -> str:
         )
     existing = [
         [file for file in release if os.path.exists(os.path.join(directory, file))]
-        for release in (_RELEASES if directory else ())
+        for release in _RELEASES
     ]
-    if all(existing) and directory:
+    if directory and all(existing):
         raise ValueError(
             f"path={directory} holds {', '.join(sum(existing, []))}, of two releases; "
             "keep one of them, or give files instead of path."
         )
     return split_file(name, directory, [(*release, "") for release in _RELEASES])
-
-
-def _parse(file: str) -> object:
-    require_file(file, "give one of SQuAD's JSON format, or its directory as path.")
-    return parse_json(read_text(Path(file)), f"{file}, one of SQuAD's JSON files,")
 
 
 def _example(qa: Any, id_: str, title: str, context: str, file: str) -> SquadExample:

@@ -5,12 +5,13 @@ A row is [CLS] question [SEP] window [SEP] (Devlin et al. 2018, §4.2 and §4.3)
 
 import dataclasses
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Int32, Integer
 
 from bert_jax.config import BertConfig, ExamplesConfig
-from bert_jax.data.examples import TokenizedExamples, build_row
+from bert_jax.data.examples import TokenizedExamples, build_row, from_rows
 from bert_jax.tokenization import Encoding, Tokenizer
 
 
@@ -67,29 +68,23 @@ def tokenize(
     max_length = min(config.max_length, model.max_position_embeddings)
     _check_lengths(config, max_length)
     questions = tokenizer.encode_batch([example.question for example in examples])
-    documents: dict[str, Encoding] = {}
+    contexts = dict.fromkeys(example.context for example in examples)
+    documents = {context: _encode_document(context, tokenizer) for context in contexts}
     example_indices: list[int] = []
     rows: list[_Row] = []
     for i, (example, question) in enumerate(zip(examples, questions, strict=True)):
-        if example.context not in documents:
-            documents[example.context] = _encode_document(example.context, tokenizer)
         document = documents[example.context]
         own_rows = _rows(example, question, document, tokenizer, config, max_length)
         example_indices += [i] * len(own_rows)
         rows += own_rows
-    lengths = [len(row.tokens) for row in rows]
-    return TokenizedExamples(
-        tokens=np.concatenate([row.tokens for row in rows]),
-        starts=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
-        second=np.array([row.second for row in rows], np.int32),
-        example=np.array(example_indices, np.int32),
-        by_example={
-            "label": np.array([row.label for row in rows], np.int32),
-            "cut": np.array([row.cut for row in rows], np.int32),
-        },
+    tokens, offset, max_context, label, cut = zip(*rows, strict=True)
+    return from_rows(
+        list(tokens),
+        np.array(example_indices, np.int32),
+        by_example={"label": np.array(label, np.int32), "cut": np.array(cut, np.int32)},
         by_token={
-            "offset": np.concatenate([row.offset for row in rows]),
-            "max_context": np.concatenate([row.max_context for row in rows]),
+            "offset": np.concatenate(offset),
+            "max_context": np.concatenate(max_context),
         },
     )
 
@@ -164,16 +159,16 @@ def _encode_document(context: str, tokenizer: Tokenizer) -> Encoding:
     return dataclasses.replace(encoding, offsets=offsets)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Row:
+class _Row(NamedTuple):
     """A question with one window of its document."""
 
-    tokens: Int32[np.ndarray, " T"]
-    second: int
+    tokens: tuple[list[int], int]
+    """As of `build_row`."""
     offset: Int32[np.ndarray, "T 2"]
     max_context: Bool[np.ndarray, " T"]
     label: tuple[int, int]
     cut: int
+    """The number of tokens of the question that were left out."""
 
 
 def _rows(
@@ -187,10 +182,13 @@ def _rows(
     """Return the rows of an example, one for each window of its document."""
     length = len(document.ids)
     query = question[: config.max_query_length]
-    width = max_length - len(query) - 3
+    cut, width = len(question) - len(query), max_length - len(query) - 3
     spans = windows(length, width, config.document_stride)
     best_window = window_of_most_context(spans, length)
-    answer = _answer_tokens(example, document)
+    answer = None
+    if example.answers and not example.misplaced:
+        text, first = example.answers[0]
+        answer = token_span(document.offsets, first, first + len(text))
     rows = []
     for i, (start, end) in enumerate(spans.tolist()):
         ids, second = build_row(tokenizer, query, document.ids[start:end].tolist())
@@ -198,31 +196,8 @@ def _rows(
         offset[second:-1] = document.offsets[start:end]
         max_context = np.zeros(len(ids), np.bool_)
         max_context[second:-1] = best_window[start:end] == i
-        inside = answer is not None and start <= answer[0] and answer[1] < end
-        rows.append(
-            _Row(
-                tokens=np.array(ids, np.int32),
-                second=second,
-                offset=offset,
-                max_context=max_context,
-                label=_label(example, answer, second - start, inside),
-                cut=len(question) - len(query),
-            )
-        )
+        label = (0, 0) if answer or example.impossible else (-1, -1)
+        if answer and start <= answer[0] and answer[1] < end:
+            label = (answer[0] - start + second, answer[1] - start + second)
+        rows.append(_Row((ids, second), offset, max_context, label, cut))
     return rows
-
-
-def _answer_tokens(example: SquadExample, document: Encoding) -> tuple[int, int] | None:
-    """Return the first and last token of the answer to learn, or None."""
-    if not example.answers or example.misplaced:
-        return None
-    text, start = example.answers[0]
-    return token_span(document.offsets, start, start + len(text))
-
-
-def _label(
-    example: SquadExample, answer: tuple[int, int] | None, shift: int, inside: bool
-) -> tuple[int, int]:
-    if answer is None:
-        return (0, 0) if example.impossible else (-1, -1)
-    return (answer[0] + shift, answer[1] + shift) if inside else (0, 0)

@@ -90,8 +90,10 @@ def read_table(name: str) -> list[TableRow]:
             f"{name} ends in {path.suffix or 'nothing'}; it must be .csv, .tsv or "
             ".jsonl, which defines how to read it."
         )
-    read = _json_lines if path.suffix == ".jsonl" else _delimited
-    rows = list(read(path))
+    if path.suffix == ".jsonl":
+        rows = [row for _, row in read_json_lines(path)]
+    else:
+        rows = list(_delimited(path))
     if not rows:
         raise ValueError(f"{name} has no rows; it must have at least one.")
     return rows
@@ -141,11 +143,12 @@ def _delimited(path: Path) -> Iterator[TableRow]:
         yield TableRow(dict(zip(header, fields, strict=True)), where)
 
 
-def _json_lines(path: Path) -> Iterator[TableRow]:
+def read_json_lines(path: Path) -> Iterator[tuple[int, TableRow]]:
+    """Yield the line number and the row of each JSON object, without blank lines."""
     # Not splitlines, which also splits at line breaks that JSON strings may hold.
     for line_number, line in enumerate(read_text(path).split("\n"), 1):
         if line.strip():
-            yield json_row(line, f"{path}, line {line_number}")
+            yield line_number, json_row(line, f"{path}, line {line_number}")
 
 
 def json_row(line: str, where: str) -> TableRow:
@@ -160,7 +163,7 @@ def json_row(line: str, where: str) -> TableRow:
     return TableRow(values, where)
 
 
-def parse_json(text: str | bytes, where: str) -> Any:
+def parse_json(text: str, where: str) -> Any:
     """Parse JSON (RFC 8259) in which no object has a key twice.
 
     Raises:
@@ -177,8 +180,6 @@ def parse_json(text: str | bytes, where: str) -> Any:
         )
     except RecursionError as error:
         raise ValueError(f"{where} is nested too deep to be read.") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{where} is not UTF-8 ({error}); convert it.") from error
     except json.JSONDecodeError as error:
         raise ValueError(f"{where} is not JSON: {error}.") from error
     except ValueError as error:

@@ -6,7 +6,7 @@ All tasks of GLUE, and a user's own table of texts.
 import collections
 import csv
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar, final
 
@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from bert_jax.config.model import Head
 from bert_jax.data.examples import (
@@ -29,7 +29,7 @@ from bert_jax.metrics.classification import (
     multi_label_scores,
     regression_scores,
 )
-from bert_jax.model.losses import Sum, cross_entropy, weighted_sum
+from bert_jax.model.losses import Sum, weighted_sum
 from bert_jax.tasks.finetuning_task import (
     FinetuningTask,
     Prediction,
@@ -38,17 +38,17 @@ from bert_jax.tasks.finetuning_task import (
     SplitOutputs,
     Splits,
 )
-from bert_jax.tasks.glue import GLUE, submission_name
-from bert_jax.tasks.tables import TableRow
+from bert_jax.tasks.glue import GLUE, read_glue, submission_name
+from bert_jax.tasks.tables import TableRow, read_table
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tasks.texts import (
     TextExample,
-    check,
     classes,
     classes_of,
     example_without_label,
-    read,
+    labelled_example,
     regression_output,
+    require_labels,
 )
 from bert_jax.tokenization import Tokenizer
 
@@ -67,14 +67,40 @@ class TextTask(FinetuningTask):
     head: ClassVar[Head] = "sequence_classification"
 
     def read(self, name: str) -> list[TextExample]:
-        return read(name, self.data, self.is_regression)
+        config = self.data
+        if config.glue:
+            task = GLUE[config.glue]
+            config = dataclasses.replace(
+                config, text_columns=task.texts, label_column=task.label
+            )
+            rows = read_glue(config.glue, config.path, name)
+        elif config.path:
+            raise ValueError(
+                f"data.path={config.path} but no task of GLUE is named; name one, as "
+                "in `bert-jax finetune mrpc`, or give the files by --data.train and "
+                "--data.validation."
+            )
+        else:
+            rows = [(row, "") for row in read_table(name)]
+        return [
+            labelled_example(row, config, self.is_regression, group)
+            for row, group in rows
+        ]
 
     def labels(self, examples: Sequence[TextExample]) -> tuple[str, ...]:
+        require_labels(examples, self.data)
         find = regression_output if self.is_regression else classes
         return find(examples, self.data)
 
     def check(self, examples: Sequence[TextExample]) -> None:
-        check(examples, self.model)
+        for example in examples:
+            for name in classes_of(example):
+                if name not in self.model.labels:
+                    raise ValueError(
+                        f"{example.where}: {name!r} is none of the classes that the "
+                        f"model has ({', '.join(self.model.labels)}); correct it, or "
+                        "train with all classes in --data.labels."
+                    )
 
     def tokenize(
         self, examples: Sequence[TextExample], tokenizer: Tokenizer
@@ -92,11 +118,8 @@ class TextTask(FinetuningTask):
                     f"has {len(first.texts)}; all rows must have the same number."
                 )
         max_length = min(self.data.max_length, self.model.max_position_embeddings)
-        segments = [
-            tokenizer.encode_batch([example.texts[i] for example in examples])
-            for i in range(len(first.texts))
-        ]
-        pairs = list(zip(*segments, strict=True))
+        columns = zip(*(example.texts for example in examples), strict=True)
+        pairs = list(zip(*map(tokenizer.encode_batch, columns), strict=True))
         rows = [join_pair(tokenizer, *parts, max_length=max_length) for parts in pairs]
         cut = np.array([is_truncated(*parts, max_length=max_length) for parts in pairs])
         by_example = {"cut": cut}
@@ -109,18 +132,18 @@ class TextTask(FinetuningTask):
 
     def _label_array(self, examples: Sequence[TextExample]) -> np.ndarray:
         """Return float32 [N] numbers, int32 [N] classes, or int32 [N, C] 0 or 1."""
-        if self.model.problem_type == "regression":
+        if self._is_number:
             return np.array([example.label for example in examples], np.float32)
+        if self.model.problem_type == "multi_label_classification":
+            return self._chosen(map(classes_of, examples)).astype(np.int32)
         index = {name: i for i, name in enumerate(self.model.labels)}
-        if self.model.problem_type == "single_label_classification":
-            return np.array(
-                [index[str(example.label)] for example in examples], np.int32
-            )
-        chosen = np.zeros((len(examples), len(index)), np.int32)
-        for row, example in enumerate(examples):
-            for name in classes_of(example):
-                chosen[row, index[name]] = 1
-        return chosen
+        return np.array([index[str(example.label)] for example in examples], np.int32)
+
+    def _chosen(self, names: Iterable[Collection[str]]) -> Bool[np.ndarray, "N C"]:
+        """Return which classes are among the names of each example."""
+        return np.array(
+            [[label in own for label in self.model.labels] for own in names]
+        )
 
     def _weights(self, batch: DeviceBatch) -> Float[Array, "..."]:
         """Return 1 where a label is known, else 0."""
@@ -138,14 +161,14 @@ class TextTask(FinetuningTask):
     def loss(self, scores: Array, batch: DeviceBatch) -> Sum:
         """Return the cross-entropy (binary for each class, if there may be several) or
         the squared error of the number."""
+        if self.model.problem_type == "single_label_classification":
+            return super().loss(scores, batch)
         labels, weights = batch["label"], self._weights(batch)
         if self._is_number:
             error = scores[:, 0] - jnp.where(weights > 0, labels, 0.0)
             return weighted_sum(error**2, weights)
-        labels = jnp.maximum(labels, 0)
-        if self.model.problem_type == "single_label_classification":
-            return cross_entropy(scores, labels, weights)
-        losses = optax.sigmoid_binary_cross_entropy(scores, labels.astype(jnp.float32))
+        targets = jnp.maximum(labels, 0).astype(jnp.float32)
+        losses = optax.sigmoid_binary_cross_entropy(scores, targets)
         return weighted_sum(losses, weights)
 
     def outputs(self, scores: Array) -> dict[str, jax.Array]:
@@ -174,52 +197,40 @@ class TextTask(FinetuningTask):
 
     def score(self, predictions: Predictions) -> dict[str, float]:
         """Return the scores of all examples, and those of a named group by its name."""
-        groups: dict[str, Predictions] = {}
-        for group in dict.fromkeys(example.group for example in predictions.examples):
-            pairs = zip(predictions.examples, predictions.values, strict=True)
-            chosen = [pair for pair in pairs if pair[0].group == group]
-            examples, values = zip(*chosen, strict=True)
-            groups[group] = Predictions(examples, values)
+        pairs = list(zip(predictions.examples, predictions.values, strict=True))
         scores: dict[str, float] = {}
-        for group, own in groups.items():
-            own_scores = self._scores(own)
+        for group in dict.fromkeys(example.group for example, _ in pairs):
+            chosen = [pair for pair in pairs if pair[0].group == group]
+            own_scores = self._scores(*zip(*chosen, strict=True))
             glue = self.data.glue
             names = GLUE[glue].scores if glue else tuple(own_scores)
             suffix = f"_{group}" if group else ""
             scores |= {f"{name}{suffix}": own_scores[name] for name in names}
         return scores
 
-    def _scores(self, predictions: Predictions) -> dict[str, float]:
-        examples, values, labels = (
-            predictions.examples,
-            predictions.values,
-            self.model.labels,
-        )
+    def _scores(
+        self, examples: Sequence[TextExample], values: Sequence[Prediction]
+    ) -> dict[str, float]:
         if self._is_number:
             predicted = np.array([value["value"] for value in values])
             gold = np.array([example.label for example in examples])
             return regression_scores(gold, predicted)
-        if self.model.problem_type == "single_label_classification":
-            index = {name: i for i, name in enumerate(labels)}
-            return classification_scores(
-                np.array([index[str(example.label)] for example in examples]),
-                np.array([index[value["label"]] for value in values]),
-                len(index),
+        if self.model.problem_type == "multi_label_classification":
+            return multi_label_scores(
+                self._chosen(map(classes_of, examples)),
+                self._chosen(value["labels"] for value in values),
             )
-        gold_sets = [set(classes_of(example)) for example in examples]
-        return multi_label_scores(
-            np.array([[name in gold for name in labels] for gold in gold_sets]),
-            np.array(
-                [[name in value["labels"] for name in labels] for value in values]
-            ),
+        labels = self.model.labels
+        predicted = np.array([labels.index(value["label"]) for value in values])
+        return classification_scores(
+            self._label_array(examples), predicted, len(labels)
         )
 
     def write(self, predictions: Predictions, directory: Path) -> list[str]:
         """Write tables of index and prediction, as GLUE's server accepts them."""
         glue, tables = self.data.glue, collections.defaultdict[str, list[str]](list)
-        for example, value in zip(
-            predictions.examples, predictions.values, strict=True
-        ):
+        pairs = zip(predictions.examples, predictions.values, strict=True)
+        for example, value in pairs:
             name = submission_name(glue, example.group) if glue else "predictions.tsv"
             tables[name].append(self._cell(value))
         for name, cells in tables.items():
@@ -250,6 +261,3 @@ class TextTask(FinetuningTask):
 
     def example_without_label(self, row: TableRow) -> TextExample:
         return example_without_label(row, self.data)
-
-    def has_label(self, example: TextExample) -> bool:
-        return example.label is not None

@@ -1,4 +1,4 @@
-"""Examples of texts with classes or numbers, from a table or from GLUE's files."""
+"""Examples of texts with classes or numbers, from the rows of a table."""
 
 import dataclasses
 import re
@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_jax.config import BertConfig, ExamplesConfig
-from bert_jax.tasks.glue import GLUE, read_glue
+from bert_jax.config import ExamplesConfig
+from bert_jax.tasks.glue import GLUE
 from bert_jax.tasks.tables import (
     HALF_CHARACTER,
     TableRow,
     column_names,
     missing_column_message,
-    read_table,
     text_of,
 )
 
@@ -42,30 +41,6 @@ class TextExample:
     """The name of a group of examples that is scored separately; "" for none."""
     columns: tuple[str, ...] = dataclasses.field(default=(), repr=False, compare=False)
     """The columns of the file, if none of them is the label column."""
-
-
-def read(name: str, config: ExamplesConfig, is_regression: bool) -> list[TextExample]:
-    """Return the examples of a table, or of a split of GLUE's data.
-
-    Args:
-        is_regression: whether labels are numbers.
-    """
-    if config.glue:
-        task = GLUE[config.glue]
-        columns = dataclasses.replace(
-            config, text_columns=task.texts, label_column=task.label
-        )
-        rows = read_glue(config.glue, config.path, name)
-        return [
-            labelled_example(row, columns, is_regression, group) for row, group in rows
-        ]
-    if config.path:
-        raise ValueError(
-            f"data.path={config.path} but no task of GLUE is named; name one, as in "
-            "`bert-jax finetune mrpc`, or give the files by --data.train and "
-            "--data.validation."
-        )
-    return [labelled_example(row, config, is_regression) for row in read_table(name)]
 
 
 def find_text_columns(row: TableRow, config: ExamplesConfig) -> tuple[str, ...]:
@@ -97,7 +72,7 @@ def example_without_label(row: TableRow, config: ExamplesConfig) -> TextExample:
 
 
 def labelled_example(
-    row: TableRow, config: ExamplesConfig, is_regression: bool = False, group: str = ""
+    row: TableRow, config: ExamplesConfig, is_regression: bool, group: str
 ) -> TextExample:
     """Return the texts of a row, and its label if there is a label column.
 
@@ -174,9 +149,8 @@ def classes(examples: Sequence[TextExample], config: ExamplesConfig) -> tuple[st
     """Return the classes of the training examples.
 
     Raises:
-        ValueError: an example has no label, or all have the same.
+        ValueError: there are too few classes.
     """
-    require_labels(examples, config)
     if len(config.labels) == 1 and not config.multi_label:
         raise ValueError(
             f"data.labels names only {config.labels[0]!r}; there must be at least two "
@@ -202,7 +176,6 @@ def regression_output(
     examples: Sequence[TextExample], config: ExamplesConfig
 ) -> tuple[str, ...]:
     """Return the label of a regression's single output: the name of its column."""
-    require_labels(examples, config)
     if len({example.label for example in examples}) < 2:
         raise ValueError(
             f"{examples[0].where}: {config.label_column} is {examples[0].label} in all "
@@ -213,23 +186,10 @@ def regression_output(
 
 def require_labels(examples: Sequence[TextExample], config: ExamplesConfig) -> None:
     """Raise ValueError if a training example has no label."""
+    column = config.label_column
     for example in examples:
         if example.label is None:
-            message = missing_column_message(
-                example.where, config.label_column, example.columns
-            )
+            message = missing_column_message(example.where, column, example.columns)
             raise ValueError(
                 f"{message} Name the column with the labels by --data.label-column."
             )
-
-
-def check(examples: Sequence[TextExample], model: BertConfig) -> None:
-    """Raise ValueError if an example has a class that the model does not have."""
-    for example in examples:
-        for name in classes_of(example):
-            if name not in model.labels:
-                raise ValueError(
-                    f"{example.where}: {name!r} is none of the classes that the model "
-                    f"has ({', '.join(model.labels)}); correct it, or train with all "
-                    "classes in --data.labels."
-                )

@@ -9,8 +9,11 @@ import pytest
 from bert_jax.data.batches import DatasetBatches
 from bert_jax.data.records import Dataset, Rows
 from bert_jax.runs.pretraining import resolve
-from bert_jax.tasks.pretraining import mask_for_evaluation
-from bert_jax.tasks.unigram import log_frequencies, unigram_baseline
+from bert_jax.tasks.pretraining import (
+    PretrainingTask,
+    log_frequencies,
+    unigram_baseline,
+)
 
 
 def test_frequencies_by_hand(dataset):
@@ -30,10 +33,10 @@ def test_frequencies_by_hand(dataset):
 def test_the_baseline_is_scored_on_the_masks_of_evaluation(dataset, small_config):
     config = resolve(small_config, dataset)
     frequencies = log_frequencies(dataset, config.model.vocab_size)
-    labels = []
+    labels, task = [], PretrainingTask(config, dataset)
     for batch in DatasetBatches(dataset, 5, config.seed).validation(5):
         rows = {name: jnp.asarray(values) for name, values in batch.items()}
-        masked = mask_for_evaluation(rows, config.masking)
+        masked = task.mask_for_evaluation(rows).masked
         labels += np.asarray(masked.labels)[np.asarray(masked.weights) > 0].tolist()
     scores = unigram_baseline(dataclasses.replace(config, batch_size=16), dataset)
     loss = -frequencies[labels].mean()
