@@ -19,6 +19,7 @@ from jaxtyping import Float, Int
 from torch.nn.functional import cross_entropy
 
 from bert_jax.benchmark.figures import Figures, peak_memory_mib
+from bert_jax.terminal.cores import num_cores
 
 Tensors = dict[str, Int[torch.Tensor, "B ..."]]
 """A batch under the argument names of transformers."""
@@ -128,13 +129,6 @@ def inference(job: dict[str, Any], rows: Tensors) -> tuple[Any, Callable[[], Any
     return model, step
 
 
-def usable_cores() -> int:
-    """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 class Worker:
     """A model on a device, after its first step."""
 
@@ -142,7 +136,7 @@ class Worker:
         self.device = job["device"]
         if self.device == "cuda" and not torch.cuda.is_available():
             raise RuntimeError("PyTorch sees no GPU where JAX does.")
-        torch.set_num_threads(job["threads"] or usable_cores())
+        torch.set_num_threads(job["threads"] or num_cores())
         # As JAX does by default on GPUs that can: float32 products in TensorFloat32.
         torch.set_float32_matmul_precision("high")
         torch.manual_seed(0)

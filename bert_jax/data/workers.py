@@ -10,6 +10,7 @@ from bert_jax.config import PrepareConfig
 from bert_jax.data.chunks import Chunk, write_chunk
 from bert_jax.data.worker_lifetime import end_with_parent
 from bert_jax.storage.files import JsonObject
+from bert_jax.terminal.cores import num_cores
 from bert_jax.tokenization import Tokenizer
 
 
@@ -21,7 +22,7 @@ def write_chunks(
     Raises:
         RuntimeError: a worker process died.
     """
-    num_workers = min(config.workers or os.cpu_count() or 1, len(chunks))
+    num_workers = min(config.workers or num_cores(), len(chunks))
     if num_workers <= 1:
         tokenizer = Tokenizer.load(config.output)
         for chunk in chunks:

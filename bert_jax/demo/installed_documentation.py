@@ -27,6 +27,7 @@ from bert_jax.config.serialization import to_dict
 from bert_jax.data.worker_lifetime import end_with_parent
 from bert_jax.demo.prose import duplicate_key, paragraphs
 from bert_jax.storage.files import write_json
+from bert_jax.terminal.cores import num_cores
 
 DISTRIBUTIONS = (
     "jax flax optax orbax-checkpoint tensorflow tensorflow-cpu tensorflow-datasets"
@@ -165,7 +166,7 @@ def _read_modules(paths: list[Path], workers: int) -> list[list[str] | None]:
         return [read_module(path) for path in paths]
     # A forked child would inherit the locks of JAX's and TensorFlow's threads.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers or os.cpu_count(), context, _start_worker) as pool:
+    with ProcessPoolExecutor(workers or num_cores(), context, _start_worker) as pool:
         return list(pool.map(read_module, paths, chunksize=32))
 
 

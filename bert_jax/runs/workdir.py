@@ -1,7 +1,5 @@
 """The files of a workdir, and whether a configuration may resume its run."""
 
-import os
-
 import jax
 from etils import epath
 
@@ -11,6 +9,7 @@ from bert_jax.config.serialization import differences, from_dict, to_dict
 from bert_jax.distributed.collectives import is_primary, raise_on_all_processes
 from bert_jax.distributed.startup import check_same_config
 from bert_jax.storage.files import JsonObject, write_json
+from bert_jax.terminal.cores import num_cores
 from bert_jax.terminal.messages import say
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.report import METRICS, read_scores
@@ -47,19 +46,12 @@ EXTENDABLE = (
 """Fields that may differ with `--extend`: the length of a run, its learning rate."""
 
 
-def cpu_cores() -> int:
-    """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def machine() -> JsonObject:
     """Return what the bits of a run depend on, besides its configuration."""
     return {
         "backend": jax.default_backend(),
         "device_kind": jax.devices()[0].device_kind,
-        "cpu_cores": cpu_cores(),
+        "cpu_cores": num_cores(),
         "jax": jax.__version__,
     }
 
@@ -149,7 +141,7 @@ def core_count_line(resume: Resume | None) -> str:
     ]
     if not entries or jax.default_backend() != "cpu":
         return ""
-    before, now = entries[-1].get("cpu_cores"), cpu_cores()
+    before, now = entries[-1].get("cpu_cores"), num_cores()
     if before in (None, now):
         return ""
     return (
