@@ -18,7 +18,7 @@ import transformers
 from jaxtyping import Float, Int
 from torch.nn.functional import cross_entropy
 
-from bert_jax.benchmark.figures import Figures, peak_memory_mib
+from bert_jax.benchmark.figures import Figures, peak_memory_mib, seconds_per_step
 from bert_jax.terminal.cores import num_cores
 
 Tensors = dict[str, Int[torch.Tensor, "B ..."]]
@@ -77,54 +77,53 @@ def adamw(model: Any, optimizer: dict[str, Any]) -> torch.optim.Optimizer:
     )
 
 
-def training(job: dict[str, Any], rows: Tensors) -> tuple[Any, Callable[[], Any]]:
+def training(job: dict[str, Any], rows: Tensors) -> tuple[Any, Callable[[], None]]:
     """Return the model, and a step: loss, gradient, clipping, update.
 
     bfloat16 uses autocast, with float32 parameters.
     """
-    config = their_config(job["model"])
-    device, optimizer_config = job["device"], job["optimizer"]
+    device, config = job["device"], job["config"]
     model = transformers.AutoModelForPreTraining.from_config(
-        config, attn_implementation="sdpa"
+        their_config(config["model"]), attn_implementation="sdpa"
     )
     model = model.to(device).train()
     loss_of: Any = {"as_shipped": AsShipped, "masked_head": MaskedHead}[job["variant"]]
     loss_of = loss_of(model)
     if job["compile"]:
         loss_of = torch.compile(loss_of)
-    optimizer = adamw(model, optimizer_config)
-    num_microbatches = job["microbatches"]
-    chunks = {name: values.chunk(num_microbatches) for name, values in rows.items()}
+    optimizer = adamw(model, config["optimizer"])
+    num_microbatches = config["microbatches"]
+    chunks = [values.chunk(num_microbatches) for values in rows.values()]
     microbatches = [
-        {name: chunks[name][i] for name in rows} for i in range(num_microbatches)
+        dict(zip(rows, parts, strict=True)) for parts in zip(*chunks, strict=True)
     ]
-    autocast = job["model"]["dtype"] == "bfloat16"
+    autocast = config["model"]["dtype"] == "bfloat16"
 
-    def step() -> Any:
+    def step() -> None:
         for microbatch in microbatches:
             with torch.autocast(device, torch.bfloat16, enabled=autocast):
                 loss = loss_of(microbatch) / num_microbatches
             loss.backward()
-        norm = optimizer_config["max_grad_norm"]
+        norm = config["optimizer"]["max_grad_norm"]
         torch.nn.utils.clip_grad_norm_(model.parameters(), norm)
         optimizer.step()
         optimizer.zero_grad()
-        return loss
 
     return model, step
 
 
-def inference(job: dict[str, Any], rows: Tensors) -> tuple[Any, Callable[[], Any]]:
+def inference(job: dict[str, Any], rows: Tensors) -> tuple[Any, Callable[[], None]]:
     """Return the model, and a step: hidden states and pooled vectors, no dropout."""
+    config = job["config"]["model"]
     model = transformers.AutoModel.from_config(
-        their_config(job["model"]), attn_implementation="sdpa"
+        their_config(config), attn_implementation="sdpa"
     )
-    model = model.to(job["device"], getattr(torch, job["model"]["dtype"])).eval()
+    model = model.to(job["device"], getattr(torch, config["dtype"])).eval()
     encode = torch.compile(model) if job["compile"] else model
 
-    def step() -> Any:
+    def step() -> None:
         with torch.inference_mode():
-            return encode(**rows)
+            encode(**rows)
 
     return model, step
 
@@ -168,14 +167,8 @@ class Worker:
 
         A GPU's cached memory is released for the other processes.
         """
-        self.step()
-        self.wait()
-        start = time.perf_counter()
-        for _ in range(steps):
-            self.step()
-        self.wait()
-        answer: Figures = {"seconds": (time.perf_counter() - start) / steps}
-        answer["peak_memory_mib"] = peak_memory_mib()
+        seconds = seconds_per_step(self.step, lambda _: self.wait(), steps)
+        answer: Figures = {"seconds": seconds, "peak_memory_mib": peak_memory_mib()}
         if self.device == "cuda":
             answer["device_peak_mib"] = torch.cuda.max_memory_allocated() / (1 << 20)
             torch.cuda.empty_cache()

@@ -8,7 +8,7 @@ import jax
 import pytest
 
 from bert_jax.benchmark.command import parse
-from bert_jax.benchmark.synthetic import synthetic_task
+from bert_jax.benchmark.steps import synthetic_task
 from bert_jax.config import MeshConfig, OptimizerConfig
 from bert_jax.distributed.mesh import batch_sharding, make_mesh, tree_shardings
 from bert_jax.training.optimizer import Optimizer
