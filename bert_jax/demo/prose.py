@@ -111,7 +111,6 @@ def _units(lines: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _remove_markup(text: str) -> str:
-    """`text` without inline markup."""
     for pattern, replacement in _MARKUP:
         text = pattern.sub(replacement, text)
     return " ".join(text.split())
