@@ -151,14 +151,10 @@ def show_warnings_in_a_line() -> None:
     default = warnings.formatwarning
 
     def format_warning(
-        message: Warning | str,
-        category: type[Warning],
-        filename: str,
-        lineno: int,
-        line: str | None = None,
+        message: Warning | str, category: type[Warning], *args: Any, **kwargs: Any
     ) -> str:
         if category is UserWarning:
             return f"bert-jax: warning: {one_line(message)}\n"
-        return default(message, category, filename, lineno, line)
+        return default(message, category, *args, **kwargs)
 
     warnings.formatwarning = format_warning
