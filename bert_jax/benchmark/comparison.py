@@ -21,7 +21,7 @@ from bert_jax.benchmark.figures import (
     seconds_per_step,
 )
 from bert_jax.benchmark.options import InferenceOptions
-from bert_jax.benchmark.pytorch import TorchArrays, TorchProcess, start_processes
+from bert_jax.benchmark.pytorch import TorchArrays, start_processes
 from bert_jax.config import PretrainConfig
 from bert_jax.model.flops import peak_flops_per_second
 
@@ -45,9 +45,8 @@ class OurModel:
         seconds = seconds_per_step(self.dispatch, jax.block_until_ready, steps)
         # Read now, before other programs on this device raise the peak.
         memory = jax.devices()[0].memory_stats() or {}
-        if "peak_bytes_in_use" in memory:
-            peak = memory["peak_bytes_in_use"] / (1 << 20)
-            self.figures.setdefault("device_peak_mib", peak)
+        if peak := memory.get("peak_bytes_in_use"):
+            self.figures.setdefault("device_peak_mib", peak / (1 << 20))
         return seconds
 
 
@@ -110,12 +109,9 @@ def measure(
     sizes = (1024, 2048) if on_cpu else (4096, 8192, 16384)
     timers: dict[Any, Timer] = {"ours": ours.time_steps}
     timers |= {size: functools.partial(time_products, size) for size in sizes}
-    ready: dict[str, TorchProcess] = {}
-    failed: dict[str, str] = {}
     with contextlib.ExitStack() as stack:
-        if options.compare:
-            ready, failed = start_processes(stack, options, config, variants, arrays)
-            timers |= {name: process.time_steps for name, process in ready.items()}
+        ready, failed = start_processes(stack, options, config, variants, arrays)
+        timers |= {name: process.time_steps for name, process in ready.items()}
         seconds = alternate(timers, options.repeats, steps)
     matmul = max(2 * n**3 / statistics.median(seconds[n]) for n in sizes)
     device_kind = jax.devices()[0].device_kind

@@ -23,8 +23,7 @@ def seconds_per_step(
 ) -> float:
     """Run one step untimed, then `steps`; return the seconds of one of these.
 
-    Args:
-        step: begins a step, and returns what `wait` needs to wait for its end.
+    `wait` waits for the end of a step, given its result.
     """
     wait(step())
     start = time.perf_counter()
@@ -78,8 +77,6 @@ def show(value: object) -> str:
     """Format a figure for the table."""
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    if isinstance(value, list):
-        return " ".join(map(show, value))
     if value is None:
         return "-"
     return f"{value:,}" if type(value) is int else str(value)

@@ -14,10 +14,7 @@ from bert_jax.data.vocabulary import train_vocabulary
 
 
 def benchmark_prepare(options: PrepareOptions) -> Figures:
-    """Time learning a vocabulary from text, and preparing the text as a dataset.
-
-    Without `--input` the text is the documentation of the installed packages.
-    """
+    """Time learning a vocabulary from text, and preparing the text as a dataset."""
     with tempfile.TemporaryDirectory() as folder:
         inputs = tuple(options.input)
         if not inputs:

@@ -57,12 +57,10 @@ class TorchProcess:
         rows = Path(self._folder.name) / "rows.npz"
         self._log = Path(self._folder.name) / "log"
         np.savez(rows, allow_pickle=False, **arrays)
-        package = str(Path(__file__).parents[2])
-        paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
         with open(self._log, "wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "bert_jax.benchmark.pytorch_child"],
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -85,11 +83,9 @@ class TorchProcess:
         """Send a line, and return the answer."""
         process = self._process
         assert process.stdin is not None and process.stdout is not None
-        try:
-            process.stdin.write(line + "\n")
-            process.stdin.flush()
-        except BrokenPipeError:
-            pass  # it has ended; its last answer is read below
+        # If it has ended, its last answer is read below.
+        with contextlib.suppress(BrokenPipeError):
+            print(line, file=process.stdin, flush=True)
         answer_line = process.stdout.readline()
         if not answer_line:
             code = process.wait()
@@ -123,7 +119,7 @@ def start_processes(
     variants: Sequence[str],
     arrays: Callable[[], TorchArrays],
 ) -> tuple[dict[str, TorchProcess], dict[str, str]]:
-    """Start a process for each program of PyTorch.
+    """Start a process for each program of PyTorch; none without `--compare`.
 
     Returns:
         The processes that are ready, and the errors of those that failed, by the names
@@ -133,8 +129,11 @@ def start_processes(
         ValueError: as `torch_device`.
         RuntimeError: all failed.
     """
+    ready: dict[str, TorchProcess] = {}
+    failed: dict[str, str] = {}
+    if not options.compare:
+        return ready, failed
     device, rows = torch_device(), arrays()
-    ready, failed = {}, {}
     compiles = (False, True) if options.torch_compile else (False,)
     for compile, variant in itertools.product(compiles, variants):
         name = f"torch_{variant}" + "_compiled" * compile

@@ -57,7 +57,7 @@ def their_config(model: dict[str, Any]) -> Any:
     """Return our configuration as transformers' own; the field names are the same."""
     known = transformers.BertConfig().to_dict()
     same = {k: v for k, v in model.items() if k in known and k != "dtype"}
-    return transformers.BertConfig(**same)
+    return transformers.BertConfig(**same, attn_implementation="sdpa")
 
 
 def adamw(model: Any, optimizer: dict[str, Any]) -> torch.optim.Optimizer:
@@ -83,12 +83,10 @@ def training(job: dict[str, Any], rows: Tensors) -> tuple[Any, Callable[[], None
     bfloat16 uses autocast, with float32 parameters.
     """
     device, config = job["device"], job["config"]
-    model = transformers.AutoModelForPreTraining.from_config(
-        their_config(config["model"]), attn_implementation="sdpa"
-    )
+    model = transformers.BertForPreTraining(their_config(config["model"]))
     model = model.to(device).train()
-    loss_of: Any = {"as_shipped": AsShipped, "masked_head": MaskedHead}[job["variant"]]
-    loss_of = loss_of(model)
+    variants = {"as_shipped": AsShipped, "masked_head": MaskedHead}
+    loss_of: Any = variants[job["variant"]](model)
     if job["compile"]:
         loss_of = torch.compile(loss_of)
     optimizer = adamw(model, config["optimizer"])
@@ -115,9 +113,7 @@ def training(job: dict[str, Any], rows: Tensors) -> tuple[Any, Callable[[], None
 def inference(job: dict[str, Any], rows: Tensors) -> tuple[Any, Callable[[], None]]:
     """Return the model, and a step: hidden states and pooled vectors, no dropout."""
     config = job["config"]["model"]
-    model = transformers.AutoModel.from_config(
-        their_config(config), attn_implementation="sdpa"
-    )
+    model = transformers.BertModel(their_config(config))
     model = model.to(job["device"], getattr(torch, config["dtype"])).eval()
     encode = torch.compile(model) if job["compile"] else model
 
@@ -187,7 +183,7 @@ def main() -> None:
             for line in sys.stdin:
                 print(json.dumps(worker.time_steps(int(line.split()[1]))), file=answers)
         except Exception as error:
-            first = (str(error).strip().split("\n") or [""])[0][:300]
+            first = str(error).strip().split("\n")[0][:300]
             message = f"{type(error).__name__}: {first}"
             print(json.dumps({"error": message}), file=answers)
             raise

@@ -188,10 +188,9 @@ def write_corpus(
         workers: number of processes; 0: one per core.
 
     Returns:
-        The content of `corpus.json`: the numbers of documents, paragraphs and words, in
-        all and by library, the bytes and sha256 of the text files, the number of
-        `duplicates` (paragraphs that were dropped), the `unreadable` modules, and the
-        module of each document.
+        The content of `corpus.json`: counts in all and by library, bytes and sha256 of
+        the texts, the number of paragraphs that were dropped as `duplicates`, the
+        modules that were `unreadable`, and the module of each document.
 
     Raises:
         FileExistsError: `directory` exists and is not empty.

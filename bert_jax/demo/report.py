@@ -31,16 +31,11 @@ def print_report(
     console.print(scores_table(scores))
     bert = load(root / "model")
     examples = masked_examples(bert, open_dataset(root / "data"))
-    for text, masked, predictions in itertools.islice(examples, EXAMPLES):
-        print(f"  {text}")
-        listed = ", ".join(f"{token} {p:.0%}" for token, p in predictions)
-        print(f"    {masked}?  {listed}")
-    print()
+    print(*itertools.islice(examples, EXAMPLES), "", sep="\n")
     console.print(origins_table(accuracies))
     for line in remarks(root, accuracies):
         print(textwrap.fill(line, 79))
-    for text, library, prediction, p in classified_paragraphs(root):
-        print(f"  {text}\n    {library}?  {prediction} {p:.0%}")
+    print(*classified_paragraphs(root), sep="\n")
     print(
         f"\nCorpus: {corpus['words']:,} words in {corpus['documents']:,} modules, "
         f"{corpus['duplicates']:,} duplicate paragraphs dropped, "
@@ -75,9 +70,7 @@ def scores_table(scores: dict[str, float]) -> Table:
     return table
 
 
-def masked_examples(
-    bert: Predictor, dataset: Dataset
-) -> Iterator[tuple[str, str, list[tuple[str, float]]]]:
+def masked_examples(bert: Predictor, dataset: Dataset) -> Iterator[str]:
     """Validation texts with one word masked, that word, and the top three predictions.
 
     Rows are spread evenly over the validation rows. The word is the middle one of the
@@ -101,7 +94,8 @@ def masked_examples(
         position = words[len(words) // 2]
         before, after = ids[:position], ids[position + 1 :]
         text = f"{tokenizer.decode(before)} [MASK] {tokenizer.decode(after)}".strip()
-        yield text, tokens[position], bert.fill_mask(text, k=3)
+        predictions = (f"{token} {p:.0%}" for token, p in bert.fill_mask(text, k=3))
+        yield f"  {text}\n    {tokens[position]}?  {', '.join(predictions)}"
 
 
 def origins_table(accuracies: dict[str, float]) -> Table:
@@ -137,7 +131,7 @@ def read_origins(root: Path, split: str) -> list[dict[str, str]]:
     return [row.values for row in read_table(str(path))]
 
 
-def classified_paragraphs(root: Path) -> Iterator[tuple[str, str, str, float]]:
+def classified_paragraphs(root: Path) -> Iterator[str]:
     """Validation paragraphs, their libraries, and predictions with probabilities.
 
     They are spread evenly over the file, which is sorted by library.
@@ -149,4 +143,5 @@ def classified_paragraphs(root: Path) -> Iterator[tuple[str, str, str, float]]:
     for row, prediction in zip(sample, predictions, strict=True):
         label = prediction["label"]
         text = textwrap.shorten(row["text"], MAX_CHARACTERS, placeholder=" …")
-        yield text, row["library"], label, prediction["probabilities"][label]
+        p = prediction["probabilities"][label]
+        yield f"  {text}\n    {row['library']}?  {label} {p:.0%}"

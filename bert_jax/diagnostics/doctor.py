@@ -44,12 +44,7 @@ class Check:
 
 
 def diagnose(environment: Mapping[str, str], directory: Path) -> Iterator[Check]:
-    """Check versions, devices, arithmetic, disk and common mistakes in settings.
-
-    Args:
-        environment: the variables of this process.
-        directory: where runs will be written.
-    """
+    """Check versions, devices, arithmetic, the disk of `directory`, and settings."""
     yield Check(True, f"Python {platform.python_version()} on {platform.platform()}")
     yield from check_versions()
     yield from check_devices()
@@ -130,8 +125,7 @@ def self_test(device: jax.Device, dtype: str) -> Check:
 def check_disk(directory: Path) -> Iterator[Check]:
     """Whether `directory` is writable and has enough free space."""
     try:
-        with tempfile.NamedTemporaryFile(dir=directory):
-            pass
+        tempfile.TemporaryFile(dir=directory).close()
         yield Check(True, f"{directory} can be written to")
     except OSError as error:
         yield Check(False, f"{directory} cannot be written to: {error.strerror}.")
@@ -144,10 +138,9 @@ def check_disk(directory: Path) -> Iterator[Check]:
 
 
 def check_open_files(limits: tuple[int, int] | None = None) -> Iterator[Check]:
-    """Whether enough files may be open at once.
+    """Whether enough files may be open; `limits`: the soft and the hard one (-1: none).
 
-    Args:
-        limits: the soft and the hard limit, -1 for none; None: those of this process.
+    By default they are those of this process.
     """
     if limits is None:
         try:

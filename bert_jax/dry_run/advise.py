@@ -70,11 +70,11 @@ def _with_remat(config: PretrainConfig, kind: Any) -> PretrainConfig:
 
 
 def _with_fsdp(config: PretrainConfig, size: int) -> PretrainConfig:
-    data = config.mesh.data
-    if data != -1:
-        data = data * config.mesh.fsdp // size
-    mesh = dataclasses.replace(config.mesh, data=data, fsdp=size)
-    return dataclasses.replace(config, mesh=mesh)
+    mesh = config.mesh
+    data = -1 if mesh.data == -1 else mesh.data * mesh.fsdp // size
+    return dataclasses.replace(
+        config, mesh=dataclasses.replace(mesh, data=data, fsdp=size)
+    )
 
 
 def changed_options(config: PretrainConfig, before: PretrainConfig) -> str:
