@@ -90,6 +90,13 @@ def time_products(size: int, steps: int) -> float:
     return seconds_per_step(chain, jax.block_until_ready, num_chains) / num_products
 
 
+def utilisation(flops_per_second: float, matmul: float) -> Figures:
+    """Return fractions of a device's peak in its data sheet, if known, and measured."""
+    peak = peak_flops_per_second(jax.devices()[0].device_kind)
+    figures = {} if peak is None else {"mfu": flops_per_second / peak}
+    return figures | {"mfu_of_measured_matmul": flops_per_second / matmul}
+
+
 def measure(
     options: InferenceOptions,
     config: PretrainConfig,
@@ -114,17 +121,14 @@ def measure(
         timers |= {name: process.time_steps for name, process in ready.items()}
         seconds = alternate(timers, options.repeats, steps)
     matmul = max(2 * n**3 / statistics.median(seconds[n]) for n in sizes)
-    device_kind = jax.devices()[0].device_kind
-    peak = peak_flops_per_second(device_kind)
 
     def column(name: str, figures: Figures, num_devices: int) -> Figures:
         speed = rates(seconds[name], ours.sequences, ours.tokens, ours.flops)
-        per_device = speed["model_flops_per_second"] / num_devices
-        mfu = {} if peak is None else {"mfu": per_device / peak}
-        return figures | speed | mfu | {"mfu_of_measured_matmul": per_device / matmul}
+        flops_per_second = speed["model_flops_per_second"] / num_devices
+        return figures | speed | utilisation(flops_per_second, matmul)
 
     figures = {
-        "device": device_kind,
+        "device": jax.devices()[0].device_kind,
         "devices": ours.num_devices,
         "steps": steps,
         "measured_matmul_flops_per_second": matmul,

@@ -173,6 +173,36 @@ def _read_documents(
     return documents, {"duplicates": num_duplicates, "unreadable": unreadable}
 
 
+def _summarize(
+    libraries: Sequence[Library],
+    documents: dict[str, Documents],
+    texts: dict[str, str],
+    left_out: JsonObject,
+) -> JsonObject:
+    by_library: JsonObject = {
+        library.name: {
+            "version": library.version,
+            "documents": len(documents[library.name]),
+            "paragraphs": sum(map(len, documents[library.name].values())),
+            "words": len(texts[library.name].split()),
+        }
+        for library in libraries
+    }
+    totals = {
+        name: sum(counts[name] for counts in by_library.values())
+        for name in ("documents", "paragraphs", "words")
+    }
+    content = "".join(f"{name}\n{text}" for name, text in texts.items())
+    return {
+        **totals,
+        "bytes": sum(len(text.encode()) for text in texts.values()),
+        **left_out,
+        "sha256": hashlib.sha256(content.encode()).hexdigest(),
+        "libraries": by_library,
+        "modules": {name: list(modules) for name, modules in documents.items()},
+    }
+
+
 def write_corpus(
     directory: str | os.PathLike[str],
     libraries: Sequence[Library] | None = None,
@@ -209,28 +239,7 @@ def write_corpus(
         name: "\n".join("\n".join([*lines, ""]) for lines in modules.values())
         for name, modules in documents.items()
     }
-    by_library: JsonObject = {
-        library.name: {
-            "version": library.version,
-            "documents": len(documents[library.name]),
-            "paragraphs": sum(map(len, documents[library.name].values())),
-            "words": len(texts[library.name].split()),
-        }
-        for library in libraries
-    }
-    totals = {
-        name: sum(counts[name] for counts in by_library.values())
-        for name in ("documents", "paragraphs", "words")
-    }
-    content = "".join(f"{name}\n{text}" for name, text in texts.items())
-    summary = {
-        **totals,
-        "bytes": sum(len(text.encode()) for text in texts.values()),
-        **left_out,
-        "sha256": hashlib.sha256(content.encode()).hexdigest(),
-        "libraries": by_library,
-        "modules": {name: list(modules) for name, modules in documents.items()},
-    }
+    summary = _summarize(libraries, documents, texts, left_out)
     with atomic_directory(target) as folder:
         for name, text in texts.items():
             if text:
