@@ -37,7 +37,7 @@ ROOMS = {
     "diagnostics": "storage config tokenization data model distributed checkpoints "
     "pretrained",
     "benchmark": "terminal config data model masking distributed tasks training",
-    "demo": "storage config data tasks inference runs",
+    "demo": "terminal storage config data tasks inference runs",
     "cli": "terminal storage config data distributed formats pretrained training "
     "inference convert runs diagnostics demo",
     "__main__": "terminal cli",

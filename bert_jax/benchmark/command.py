@@ -26,8 +26,8 @@ from bert_jax.config.descriptions import field_descriptions
 from bert_jax.terminal.messages import UsageError
 
 WHAT: dict[str, tuple[type[BenchmarkOptions], str]] = {
-    "train": (TrainOptions, "training"),
-    "inference": (InferenceOptions, "inference"),
+    "train": (TrainOptions, "steps"),
+    "inference": (InferenceOptions, "steps"),
     "input": (InputOptions, "reading"),
     "prepare": (PrepareOptions, "preparation"),
 }
@@ -107,21 +107,18 @@ def run(options: BenchmarkOptions) -> int:
 def print_table(settings: Figures, figures: Figures) -> None:
     """Print the settings and the figures, PyTorch's figures in columns beside ours."""
     torch_figures: dict[str, Figures] = figures.get("torch", {})
-    ours = settings | figures
-    for name in ("torch", "left_out"):
-        ours.pop(name, None)
     compared = {name for column in torch_figures.values() for name in column}
-    for line in table({"": {k: v for k, v in ours.items() if k not in compared}}):
-        print(line)
+    columns: dict[str, Figures] = {"ours": {}}
+    for name, value in (settings | figures).items():
+        if name in compared:
+            columns["ours"][name] = value
+        elif name not in ("torch", "left_out"):
+            print(f"{name:34} {show(value)}")
     if not torch_figures:
         return
-    columns = {"ours": {k: v for k, v in ours.items() if k in compared}}
     for name, column in torch_figures.items():
         columns[name] = {k: v for k, v in column.items() if k != "ratios"}
-    print()
-    for line in table(columns):
-        print(line)
-    print()
+    print("", *table(columns), "", sep="\n")
     for name, column in torch_figures.items():
         low, high = show(column["ratio_lowest"]), show(column["ratio_highest"])
         print(

@@ -3,6 +3,7 @@
 import resource
 import statistics
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,21 @@ def peak_memory_mib(whose: int = resource.RUSAGE_SELF) -> float:
     """Return the peak resident set size of this process or of its children, in MiB."""
     peak = resource.getrusage(whose).ru_maxrss
     return peak / (1 << 20 if sys.platform == "darwin" else 1 << 10)
+
+
+def seconds_per_step(
+    step: Callable[[], Any], wait: Callable[[Any], object], steps: int
+) -> float:
+    """Run one step untimed, then `steps`; return the seconds of one of these.
+
+    `wait` waits for the end of a step, given its result.
+    """
+    wait(step())
+    start = time.perf_counter()
+    for _ in range(steps):
+        result = step()
+    wait(result)
+    return (time.perf_counter() - start) / steps
 
 
 def alternate(
@@ -61,23 +77,17 @@ def show(value: object) -> str:
     """Format a figure for the table."""
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    if isinstance(value, list):
-        return " ".join(map(show, value))
-    if isinstance(value, bool) or not isinstance(value, int):
-        return str(value)
-    return f"{value:,}"
+    if value is None:
+        return "-"
+    return f"{value:,}" if type(value) is int else str(value)
 
 
 def table(columns: Mapping[str, Figures]) -> Iterator[str]:
     """Yield a line for each figure; a column without it shows a dash."""
     names = dict.fromkeys(name for column in columns.values() for name in column)
-    cells = [["", *columns]] if len(columns) > 1 else []
+    cells = [["", *columns]]
     for name in names:
-        values = [column.get(name) for column in columns.values()]
-        cells.append([name, *("-" if v is None else show(v) for v in values)])
-    if len(columns) == 1:
-        yield from (f"{name:34} {value}" for name, value in cells)
-        return
+        cells.append([name, *(show(figures.get(name)) for figures in columns.values())])
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for first, *rest in cells:
         row = [f"{cell:>{w}}" for cell, w in zip(rest, widths[1:], strict=True)]

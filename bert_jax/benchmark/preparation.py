@@ -14,33 +14,30 @@ from bert_jax.data.vocabulary import train_vocabulary
 
 
 def benchmark_prepare(options: PrepareOptions) -> Figures:
-    """Time learning a vocabulary from text, and preparing the text as a dataset.
-
-    Without `--input` the text is the documentation of the installed packages.
-    """
+    """Time learning a vocabulary from text, and preparing the text as a dataset."""
     with tempfile.TemporaryDirectory() as folder:
         inputs = tuple(options.input)
         if not inputs:
             write_documentation(Path(folder) / "corpus")
             inputs = (str(Path(folder) / "corpus" / "*.txt"),)
-        tokenizer, output = f"{folder}/vocab", f"{folder}/data"
-        start = time.perf_counter()
         vocabulary = VocabularyConfig(
-            input=inputs, output=tokenizer, vocab_size=options.vocab_size
+            input=inputs, output=f"{folder}/vocab", vocab_size=options.vocab_size
         )
-        train_vocabulary(vocabulary)
-        vocabulary_seconds = time.perf_counter() - start
-        start = time.perf_counter()
-        length = options.sequence_length
         rows = PrepareConfig(
-            input=inputs, tokenizer=tokenizer, output=output, sequence_length=length
+            input=inputs,
+            tokenizer=vocabulary.output,
+            output=f"{folder}/data",
+            sequence_length=options.sequence_length,
         )
+        start = time.perf_counter()
+        train_vocabulary(vocabulary)
+        middle = time.perf_counter()
         manifest = prepare(rows)
-        prepare_seconds = time.perf_counter() - start
+        prepare_seconds = time.perf_counter() - middle
     size = sum(source["size"] for source in manifest["sources"])
     return {
         "megabytes": size / 1e6,
-        "vocabulary_seconds": vocabulary_seconds,
+        "vocabulary_seconds": middle - start,
         "prepare_seconds": prepare_seconds,
         "megabytes_per_second": size / 1e6 / prepare_seconds,
         "counts": manifest["counts"],

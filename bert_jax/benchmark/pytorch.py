@@ -3,42 +3,32 @@
 Thus neither library competes with the other's threads or memory.
 """
 
-import dataclasses
+import contextlib
 import importlib.util
+import itertools
 import json
 import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import jax
 import numpy as np
 from jaxtyping import Int
 
 from bert_jax.benchmark.figures import Figures
-from bert_jax.config import BertConfig, OptimizerConfig
+from bert_jax.benchmark.options import InferenceOptions
+from bert_jax.config import PretrainConfig
+from bert_jax.config.serialization import to_dict
 
 TorchArrays = dict[str, Int[np.ndarray, "..."]]
 """A batch under the argument names of transformers."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Job:
-    """What a process runs; it is sent as JSON."""
-
-    variant: str
-    """as_shipped, masked_head or encoder."""
-    compile: bool
-    device: str
-    threads: int | None
-    """None: one per core."""
-    microbatches: int
-    model: BertConfig
-    optimizer: OptimizerConfig
-
-
-def check_installed(backend: str) -> str:
-    """Return PyTorch's name of the device that JAX calls `backend`.
+def torch_device() -> str:
+    """Return PyTorch's name of the default device.
 
     Raises:
         ValueError: PyTorch or transformers is not installed, or has no such device.
@@ -49,7 +39,7 @@ def check_installed(backend: str) -> str:
                 f"--compare torch needs {name}, which is not installed; "
                 "install bert_jax[parity]."
             )
-    devices = {"cpu": "cpu", "gpu": "cuda"}
+    backend, devices = jax.default_backend(), {"cpu": "cpu", "gpu": "cuda"}
     if backend not in devices:
         raise ValueError(
             f"--compare torch on backend={backend}: PyTorch runs on cpu and gpu here; "
@@ -61,24 +51,22 @@ def check_installed(backend: str) -> str:
 class TorchProcess:
     """A process that runs one job, some steps at a time, until the context ends."""
 
-    def __init__(self, job: Job, arrays: TorchArrays) -> None:
+    def __init__(self, job: Figures, arrays: TorchArrays) -> None:
         self.figures: Figures = {}
         self._folder = tempfile.TemporaryDirectory()
         rows = Path(self._folder.name) / "rows.npz"
         self._log = Path(self._folder.name) / "log"
         np.savez(rows, allow_pickle=False, **arrays)
-        package = str(Path(__file__).parents[2])
-        paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
         with open(self._log, "wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "bert_jax.benchmark.pytorch_child"],
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
             )
-        self._job = json.dumps(dataclasses.asdict(job) | {"rows": str(rows)})
+        self._job = json.dumps(job | {"rows": str(rows)})
 
     def __enter__(self) -> "TorchProcess":
         return self
@@ -92,23 +80,16 @@ class TorchProcess:
         self._folder.cleanup()
 
     def _request(self, line: str) -> Figures:
-        """Send a line, and return the answer.
-
-        Raises:
-            RuntimeError: the process failed or ended.
-        """
+        """Send a line, and return the answer."""
         process = self._process
         assert process.stdin is not None and process.stdout is not None
-        try:
-            process.stdin.write(line + "\n")
-            process.stdin.flush()
-        except BrokenPipeError:
-            pass  # it has ended; its last answer is read below
+        # If it has ended, its last answer is read below.
+        with contextlib.suppress(BrokenPipeError):
+            print(line, file=process.stdin, flush=True)
         answer_line = process.stdout.readline()
         if not answer_line:
             code = process.wait()
-            lines = self._log.read_text(errors="replace").split("\n")
-            last = next((text for text in reversed(lines) if text.strip()), "")
+            last = self._log.read_text(errors="replace").rstrip().split("\n")[-1]
             raise RuntimeError(f"PyTorch's process ended with code {code}. {last}")
         answer: Figures = json.loads(answer_line)
         if "error" in answer:
@@ -129,3 +110,47 @@ class TorchProcess:
         seconds: float = answer.pop("seconds")
         self.figures |= answer
         return seconds
+
+
+def start_processes(
+    stack: contextlib.ExitStack,
+    options: InferenceOptions,
+    config: PretrainConfig,
+    variants: Sequence[str],
+    arrays: Callable[[], TorchArrays],
+) -> tuple[dict[str, TorchProcess], dict[str, str]]:
+    """Start a process for each program of PyTorch; none without `--compare`.
+
+    Returns:
+        The processes that are ready, and the errors of those that failed, by the names
+        of their columns.
+
+    Raises:
+        ValueError: as `torch_device`.
+        RuntimeError: all failed.
+    """
+    ready: dict[str, TorchProcess] = {}
+    failed: dict[str, str] = {}
+    if not options.compare:
+        return ready, failed
+    device, rows = torch_device(), arrays()
+    compiles = (False, True) if options.torch_compile else (False,)
+    for compile, variant in itertools.product(compiles, variants):
+        name = f"torch_{variant}" + "_compiled" * compile
+        job = {
+            "variant": variant,
+            "compile": compile,
+            "device": device,
+            "threads": options.threads,
+            "config": to_dict(config),
+        }
+        process = stack.enter_context(TorchProcess(job, rows))
+        try:
+            process.wait_until_ready()
+            ready[name] = process
+        except RuntimeError as error:
+            failed[name] = str(error)
+            print(f"{name}: left out: {error}", file=sys.stderr)
+    if not ready:
+        raise RuntimeError(f"No PyTorch program runs here: {failed}")
+    return ready, failed

@@ -18,7 +18,8 @@ import transformers
 from jaxtyping import Float, Int
 from torch.nn.functional import cross_entropy
 
-from bert_jax.benchmark.figures import Figures, peak_memory_mib
+from bert_jax.benchmark.figures import Figures, peak_memory_mib, seconds_per_step
+from bert_jax.terminal.cores import num_cores
 
 Tensors = dict[str, Int[torch.Tensor, "B ..."]]
 """A batch under the argument names of transformers."""
@@ -56,7 +57,7 @@ def their_config(model: dict[str, Any]) -> Any:
     """Return our configuration as transformers' own; the field names are the same."""
     known = transformers.BertConfig().to_dict()
     same = {k: v for k, v in model.items() if k in known and k != "dtype"}
-    return transformers.BertConfig(**same)
+    return transformers.BertConfig(**same, attn_implementation="sdpa")
 
 
 def adamw(model: Any, optimizer: dict[str, Any]) -> torch.optim.Optimizer:
@@ -76,63 +77,51 @@ def adamw(model: Any, optimizer: dict[str, Any]) -> torch.optim.Optimizer:
     )
 
 
-def training(job: dict[str, Any], rows: Tensors) -> tuple[Any, Callable[[], Any]]:
+def training(job: dict[str, Any], rows: Tensors) -> tuple[Any, Callable[[], None]]:
     """Return the model, and a step: loss, gradient, clipping, update.
 
     bfloat16 uses autocast, with float32 parameters.
     """
-    config = their_config(job["model"])
-    device, optimizer_config = job["device"], job["optimizer"]
-    model = transformers.AutoModelForPreTraining.from_config(
-        config, attn_implementation="sdpa"
-    )
+    device, config = job["device"], job["config"]
+    model = transformers.BertForPreTraining(their_config(config["model"]))
     model = model.to(device).train()
-    loss_of: Any = {"as_shipped": AsShipped, "masked_head": MaskedHead}[job["variant"]]
-    loss_of = loss_of(model)
+    variants = {"as_shipped": AsShipped, "masked_head": MaskedHead}
+    loss_of: Any = variants[job["variant"]](model)
     if job["compile"]:
         loss_of = torch.compile(loss_of)
-    optimizer = adamw(model, optimizer_config)
-    num_microbatches = job["microbatches"]
-    chunks = {name: values.chunk(num_microbatches) for name, values in rows.items()}
+    optimizer = adamw(model, config["optimizer"])
+    num_microbatches = config["microbatches"]
+    chunks = [values.chunk(num_microbatches) for values in rows.values()]
     microbatches = [
-        {name: chunks[name][i] for name in rows} for i in range(num_microbatches)
+        dict(zip(rows, parts, strict=True)) for parts in zip(*chunks, strict=True)
     ]
-    autocast = job["model"]["dtype"] == "bfloat16"
+    autocast = config["model"]["dtype"] == "bfloat16"
 
-    def step() -> Any:
+    def step() -> None:
         for microbatch in microbatches:
             with torch.autocast(device, torch.bfloat16, enabled=autocast):
                 loss = loss_of(microbatch) / num_microbatches
             loss.backward()
-        norm = optimizer_config["max_grad_norm"]
+        norm = config["optimizer"]["max_grad_norm"]
         torch.nn.utils.clip_grad_norm_(model.parameters(), norm)
         optimizer.step()
         optimizer.zero_grad()
-        return loss
 
     return model, step
 
 
-def inference(job: dict[str, Any], rows: Tensors) -> tuple[Any, Callable[[], Any]]:
+def inference(job: dict[str, Any], rows: Tensors) -> tuple[Any, Callable[[], None]]:
     """Return the model, and a step: hidden states and pooled vectors, no dropout."""
-    model = transformers.AutoModel.from_config(
-        their_config(job["model"]), attn_implementation="sdpa"
-    )
-    model = model.to(job["device"], getattr(torch, job["model"]["dtype"])).eval()
+    config = job["config"]["model"]
+    model = transformers.BertModel(their_config(config))
+    model = model.to(job["device"], getattr(torch, config["dtype"])).eval()
     encode = torch.compile(model) if job["compile"] else model
 
-    def step() -> Any:
+    def step() -> None:
         with torch.inference_mode():
-            return encode(**rows)
+            encode(**rows)
 
     return model, step
-
-
-def usable_cores() -> int:
-    """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 class Worker:
@@ -142,7 +131,7 @@ class Worker:
         self.device = job["device"]
         if self.device == "cuda" and not torch.cuda.is_available():
             raise RuntimeError("PyTorch sees no GPU where JAX does.")
-        torch.set_num_threads(job["threads"] or usable_cores())
+        torch.set_num_threads(job["threads"] or num_cores())
         # As JAX does by default on GPUs that can: float32 products in TensorFloat32.
         torch.set_float32_matmul_precision("high")
         torch.manual_seed(0)
@@ -174,14 +163,8 @@ class Worker:
 
         A GPU's cached memory is released for the other processes.
         """
-        self.step()
-        self.wait()
-        start = time.perf_counter()
-        for _ in range(steps):
-            self.step()
-        self.wait()
-        answer: Figures = {"seconds": (time.perf_counter() - start) / steps}
-        answer["peak_memory_mib"] = peak_memory_mib()
+        seconds = seconds_per_step(self.step, lambda _: self.wait(), steps)
+        answer: Figures = {"seconds": seconds, "peak_memory_mib": peak_memory_mib()}
         if self.device == "cuda":
             answer["device_peak_mib"] = torch.cuda.max_memory_allocated() / (1 << 20)
             torch.cuda.empty_cache()
@@ -200,7 +183,7 @@ def main() -> None:
             for line in sys.stdin:
                 print(json.dumps(worker.time_steps(int(line.split()[1]))), file=answers)
         except Exception as error:
-            first = (str(error).strip().split("\n") or [""])[0][:300]
+            first = str(error).strip().split("\n")[0][:300]
             message = f"{type(error).__name__}: {first}"
             print(json.dumps({"error": message}), file=answers)
             raise

@@ -7,12 +7,27 @@ import time
 
 import numpy as np
 from etils import epath
+from jaxtyping import Shaped
 
 from bert_jax.benchmark.figures import Figures
 from bert_jax.benchmark.options import InputOptions
-from bert_jax.benchmark.synthetic import synthetic_rows
 from bert_jax.data.pipeline import row_numbers, stream
 from bert_jax.data.records import Rows, columns, write_rows
+from bert_jax.data.shards import row_dtype
+
+
+def synthetic_rows(
+    num_rows: int, sequence_length: int, vocab_size: int
+) -> Shaped[np.ndarray, " N"]:
+    """Return full rows of random tokens, in the format of a prepared dataset."""
+    generator = np.random.default_rng(0)
+    rows = np.zeros(num_rows, row_dtype(sequence_length, vocab_size))
+    shape = rows["tokens"].shape
+    rows["tokens"] = generator.integers(5, vocab_size, shape, np.uint16)
+    rows["second"] = sequence_length // 2
+    rows["end"] = sequence_length
+    rows["next_sentence_label"] = generator.integers(0, 2, (num_rows, 1))
+    return rows
 
 
 def benchmark_input(options: InputOptions) -> Figures:

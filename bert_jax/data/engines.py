@@ -21,6 +21,7 @@ from bert_jax.data.chunks import Chunk, chunk_file, read_result, write_chunk
 from bert_jax.data.documents import Documents
 from bert_jax.data.worker_lifetime import end_with_parent
 from bert_jax.storage.files import JsonObject
+from bert_jax.terminal.cores import num_cores
 from bert_jax.tokenization import Tokenizer
 
 
@@ -32,7 +33,7 @@ def write_chunks(
     Raises:
         RuntimeError: a worker process died.
     """
-    num_workers = min(config.workers or os.cpu_count() or 1, len(chunks))
+    num_workers = min(config.workers or num_cores(), len(chunks))
     if num_workers <= 1:
         tokenizer = Tokenizer.load(config.output)
         for chunk in chunks:

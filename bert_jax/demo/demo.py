@@ -88,19 +88,6 @@ def demo(workdir: str | os.PathLike[str]) -> None:
     A second call keeps what is finished there, and resumes what is not.
     """
     root, start = Path(workdir), time.monotonic()
-    make_dataset(root)
-    print("4/5  Pretraining.", flush=True)
-    data = dataclasses.replace(CONFIG.data, path=str(root / "data"))
-    scores = pretrain(dataclasses.replace(CONFIG, data=data), root / "model")
-    print("5/5  Fine-tuning: which library is a paragraph from?", flush=True)
-    accuracies = finetune_on_origins(root)
-    minutes = (time.monotonic() - start) / 60
-    corpus = json.loads((root / "corpus" / "corpus.json").read_text())
-    print_report(root, corpus, scores, accuracies, minutes)
-
-
-def make_dataset(root: Path) -> None:
-    """Make corpus, vocabulary and dataset from the installed packages."""
     corpus, vocabulary = root / "corpus", root / "vocabulary"
     text = (str(corpus / "*.txt"),)
     print("1/5  Corpus: the documentation of the installed packages.", flush=True)
@@ -120,6 +107,14 @@ def make_dataset(root: Path) -> None:
             sequence_length=SEQUENCE_LENGTH,
         )
     )
+    print("4/5  Pretraining.", flush=True)
+    data = dataclasses.replace(CONFIG.data, path=str(root / "data"))
+    scores = pretrain(dataclasses.replace(CONFIG, data=data), root / "model")
+    print("5/5  Fine-tuning: which library is a paragraph from?", flush=True)
+    accuracies = finetune_on_origins(root)
+    minutes = (time.monotonic() - start) / 60
+    summary = json.loads((corpus / "corpus.json").read_text())
+    print_report(root, summary, scores, accuracies, minutes)
 
 
 def finetune_on_origins(root: Path) -> dict[str, float]:

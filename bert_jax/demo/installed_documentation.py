@@ -14,7 +14,6 @@ import multiprocessing
 import os
 import platform
 import re
-import shutil
 import sysconfig
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,10 +22,12 @@ from pathlib import Path
 
 from etils import epath
 
-from bert_jax.config.serialization import to_dict
+from bert_jax.data.duplicates import TextHashes
 from bert_jax.data.worker_lifetime import end_with_parent
 from bert_jax.demo.prose import duplicate_key, paragraphs
-from bert_jax.storage.files import write_json
+from bert_jax.storage.atomic import atomic_directory
+from bert_jax.storage.files import JsonObject, write_json
+from bert_jax.terminal.cores import num_cores
 
 DISTRIBUTIONS = (
     "jax flax optax orbax-checkpoint tensorflow tensorflow-cpu tensorflow-datasets"
@@ -34,6 +35,9 @@ DISTRIBUTIONS = (
     " safetensors pyarrow importlib-resources"
 ).split()
 """The corpus is made from these and their requirements, as far as installed."""
+
+Documents = dict[str, list[str]]
+"""The paragraphs of each module that has any."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,33 +48,6 @@ class Library:
     version: str
     modules: tuple[tuple[str, Path], ...]
     """Dotted name and file of each module, sorted by name."""
-
-
-@dataclasses.dataclass(frozen=True)
-class LibrarySummary:
-    """The counts of one library's documentation."""
-
-    version: str
-    documents: int
-    paragraphs: int
-    words: int
-
-
-@dataclasses.dataclass(frozen=True)
-class CorpusSummary:
-    """The counts of what `write_corpus` wrote and left out."""
-
-    documents: int
-    paragraphs: int
-    words: int
-    bytes: int
-    duplicates: int
-    """Duplicate paragraphs that were dropped."""
-    unreadable: tuple[str, ...]
-    """Modules that could not be read or parsed."""
-    sha256: str
-    """Checksum of the names and contents of the text files."""
-    libraries: dict[str, LibrarySummary]
 
 
 def docstrings(source: bytes | str) -> list[str]:
@@ -165,7 +142,7 @@ def _read_modules(paths: list[Path], workers: int) -> list[list[str] | None]:
         return [read_module(path) for path in paths]
     # A forked child would inherit the locks of JAX's and TensorFlow's threads.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers or os.cpu_count(), context, _start_worker) as pool:
+    with ProcessPoolExecutor(workers or num_cores(), context, _start_worker) as pool:
         return list(pool.map(read_module, paths, chunksize=32))
 
 
@@ -175,107 +152,97 @@ def _start_worker() -> None:
     gc.disable()
 
 
-@dataclasses.dataclass
-class _Corpus:
-    documents: dict[str, dict[str, list[str]]]
-    """Library → module → paragraphs; only modules that have paragraphs."""
-    duplicates: int = 0
-    unreadable: tuple[str, ...] = ()
-
-
-def _read_corpus(libraries: Sequence[Library], workers: int) -> _Corpus:
-    """Read the documents of `libraries`; only the first of duplicates is kept."""
-    corpus = _Corpus({library.name: {} for library in libraries})
+def _read_documents(
+    libraries: Sequence[Library], workers: int
+) -> tuple[dict[str, Documents], JsonObject]:
+    """The documents of each library, and what was left out of them."""
     modules = [
         (library.name, *module) for library in libraries for module in library.modules
     ]
-    documents = _read_modules([path for *_, path in modules], workers)
-    seen: set[str] = set()
-    for (library, name, _), document in zip(modules, documents, strict=True):
-        if document is None:
-            corpus.unreadable += (f"{library}: {name}",)
+    documents: dict[str, Documents] = {library.name: {} for library in libraries}
+    contents = _read_modules([path for *_, path in modules], workers)
+    unreadable, num_duplicates, seen = [], 0, TextHashes()
+    for (library, name, _), content in zip(modules, contents, strict=True):
+        if content is None:
+            unreadable.append(f"{library}: {name}")
             continue
-        new = []
-        for paragraph in document:
-            key = duplicate_key(paragraph)
-            if key not in seen:
-                seen.add(key)
-                new.append(paragraph)
-        corpus.duplicates += len(document) - len(new)
+        new = [paragraph for paragraph in content if seen.add(duplicate_key(paragraph))]
+        num_duplicates += len(content) - len(new)
         if new:
-            corpus.documents[library][name] = new
-    return corpus
+            documents[library][name] = new
+    return documents, {"duplicates": num_duplicates, "unreadable": unreadable}
 
 
 def _summarize(
-    corpus: _Corpus, texts: dict[str, str], libraries: Sequence[Library]
-) -> CorpusSummary:
-    digest = hashlib.sha256()
-    for name, text in texts.items():
-        digest.update(f"{name}\n{text}".encode())
-    summaries = {
-        library.name: LibrarySummary(
-            version=library.version,
-            documents=len(corpus.documents[library.name]),
-            paragraphs=sum(map(len, corpus.documents[library.name].values())),
-            words=len(texts[library.name].split()),
-        )
+    libraries: Sequence[Library],
+    documents: dict[str, Documents],
+    texts: dict[str, str],
+    left_out: JsonObject,
+) -> JsonObject:
+    by_library: JsonObject = {
+        library.name: {
+            "version": library.version,
+            "documents": len(documents[library.name]),
+            "paragraphs": sum(map(len, documents[library.name].values())),
+            "words": len(texts[library.name].split()),
+        }
         for library in libraries
     }
-    return CorpusSummary(
-        documents=sum(x.documents for x in summaries.values()),
-        paragraphs=sum(x.paragraphs for x in summaries.values()),
-        words=sum(x.words for x in summaries.values()),
-        bytes=sum(len(text.encode()) for text in texts.values()),
-        duplicates=corpus.duplicates,
-        unreadable=corpus.unreadable,
-        sha256=digest.hexdigest(),
-        libraries=summaries,
-    )
+    totals = {
+        name: sum(counts[name] for counts in by_library.values())
+        for name in ("documents", "paragraphs", "words")
+    }
+    content = "".join(f"{name}\n{text}" for name, text in texts.items())
+    return {
+        **totals,
+        "bytes": sum(len(text.encode()) for text in texts.values()),
+        **left_out,
+        "sha256": hashlib.sha256(content.encode()).hexdigest(),
+        "libraries": by_library,
+        "modules": {name: list(modules) for name, modules in documents.items()},
+    }
 
 
 def write_corpus(
     directory: str | os.PathLike[str],
     libraries: Sequence[Library] | None = None,
     workers: int = 0,
-) -> CorpusSummary:
+) -> JsonObject:
     """Write the documentation of `libraries` as text files.
 
     `directory` then holds `NAME.txt` for each library with prose (one paragraph per
-    line, a blank line between documents) and `corpus.json`: the summary, and the module
-    of each document.
+    line, a blank line between documents) and `corpus.json`.
 
     Args:
         libraries: None: the installed ones.
         workers: number of processes; 0: one per core.
 
+    Returns:
+        The content of `corpus.json`: counts in all and by library, bytes and sha256 of
+        the texts, the number of paragraphs that were dropped as `duplicates`, the
+        modules that were `unreadable`, and the module of each document.
+
     Raises:
         FileExistsError: `directory` exists and is not empty.
         ValueError: the libraries hold no prose.
     """
-    target = Path(directory).absolute()
+    target = epath.Path(directory).absolute()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise FileExistsError(f"{target} is not an empty directory; name another.")
     if libraries is None:
         libraries = installed_libraries()
-    corpus = _read_corpus(libraries, workers)
-    texts = {
-        name: "\n".join("\n".join([*lines, ""]) for lines in documents.values())
-        for name, documents in corpus.documents.items()
-    }
-    summary = _summarize(corpus, texts, libraries)
-    if not summary.documents:
+    documents, left_out = _read_documents(libraries, workers)
+    if not any(documents.values()):
         names = ", ".join(library.name for library in libraries)
         raise ValueError(f"No prose in {names}: install them with their sources (.py).")
-    temporary = target.with_name(target.name + ".tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
-    for name, text in texts.items():
-        if text:
-            (temporary / f"{name}.txt").write_text(text, encoding="utf-8")
-    modules = {name: list(documents) for name, documents in corpus.documents.items()}
-    write_json(
-        to_dict(summary) | {"modules": modules}, epath.Path(temporary / "corpus.json")
-    )
-    temporary.rename(target)
+    texts = {
+        name: "\n".join("\n".join([*lines, ""]) for lines in modules.values())
+        for name, modules in documents.items()
+    }
+    summary = _summarize(libraries, documents, texts, left_out)
+    with atomic_directory(target) as folder:
+        for name, text in texts.items():
+            if text:
+                (folder / f"{name}.txt").write_text(text, encoding="utf-8")
+        write_json(summary, folder / "corpus.json")
     return summary

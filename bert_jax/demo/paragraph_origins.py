@@ -13,11 +13,14 @@ import itertools
 import json
 import os
 import re
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from etils import epath
+
+from bert_jax.data.duplicates import TextHashes
 from bert_jax.demo.prose import duplicate_key
+from bert_jax.storage.atomic import atomic_directory
 
 COLUMNS = ("text", "library")
 SPLITS = ("train", "validation")
@@ -44,6 +47,10 @@ _VALIDATION_FRACTION = 0.25  # of the modules
 _LONG = 5  # letters; shorter names are removed only as separate words
 
 
+Modules = Mapping[str, Sequence[str]]
+"""The modules of each library, in the order of its documents."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Paragraph:
     """A paragraph with its library and module."""
@@ -53,33 +60,15 @@ class Paragraph:
     module: str
 
 
-@dataclasses.dataclass(frozen=True)
-class Origins:
-    """The two splits of the task, and the libraries that are its classes."""
-
-    libraries: tuple[str, ...]
-    train: tuple[Paragraph, ...]
-    validation: tuple[Paragraph, ...]
-
-
-def read_modules(corpus: Path) -> dict[str, list[str]]:
-    """Read the modules of each library, in the order of its documents."""
-    summary = json.loads((corpus / "corpus.json").read_text())
-    modules: dict[str, list[str]] = summary["modules"]
-    return modules
-
-
-def read_paragraphs(corpus: Path) -> list[Paragraph]:
+def read_paragraphs(corpus: Path, modules: Modules) -> Iterator[Paragraph]:
     """Read the paragraphs that `write_corpus` wrote, in its order."""
-    paragraphs = []
-    for library, modules in read_modules(corpus).items():
-        if modules:
+    for library, names in modules.items():
+        if names:
             text = (corpus / f"{library}.txt").read_text(encoding="utf-8")
             documents = text.strip().split("\n\n")
-            for module, document in zip(modules, documents, strict=True):
+            for module, document in zip(names, documents, strict=True):
                 for line in document.split("\n"):
-                    paragraphs.append(Paragraph(line, library, module))
-    return paragraphs
+                    yield Paragraph(line, library, module)
 
 
 def library_names(library: str, modules: Iterable[str]) -> set[str]:
@@ -123,9 +112,7 @@ class RevealingNames:
 
 
 def collect_names(
-    modules: Mapping[str, Sequence[str]],
-    libraries: Sequence[str],
-    paragraphs: Iterable[Paragraph],
+    modules: Modules, libraries: Sequence[str], paragraphs: Iterable[Paragraph]
 ) -> RevealingNames:
     """Collect all names that could reveal one of `libraries`.
 
@@ -137,9 +124,8 @@ def collect_names(
     for library, library_modules in modules.items():
         names = library_names(library, library_modules)
         class_names |= names if library in libraries else set()
-        other_names |= names
-        for module in library_modules:
-            other_names |= {part.strip("_").lower() for part in module.split(".")}
+        parts = ".".join(library_modules).split(".")
+        other_names |= names | {part.strip("_").lower() for part in parts}
     words: dict[str, set[str]] = {library: set() for library in libraries}
     for paragraph in paragraphs:
         if paragraph.library in words:
@@ -164,44 +150,37 @@ def _interleave_modules(paragraphs: Iterable[Paragraph]) -> list[Paragraph]:
         paragraphs, key=lambda p: _hash_to_unit(p.library, p.module, p.text)
     )
     counts = collections.defaultdict[str, Iterator[int]](itertools.count)
-    ranks = [next(counts[paragraph.module]) for paragraph in by_hash]
-    order = sorted(range(len(by_hash)), key=ranks.__getitem__)  # stable
-    return [by_hash[i] for i in order]
+    # A paragraph's key is its rank in its module; equal keys keep their order.
+    return sorted(by_hash, key=lambda paragraph: next(counts[paragraph.module]))
 
 
 @dataclasses.dataclass(frozen=True)
 class _Sampler:
     names: RevealingNames
     min_words: int
-    seen: set[str] = dataclasses.field(default_factory=set)
-    """Keys of the paragraphs so far, to drop duplicates."""
+    seen: TextHashes = dataclasses.field(default_factory=TextHashes)
+    """The paragraphs so far, to drop duplicates."""
 
     def usable(self, paragraphs: Iterable[Paragraph]) -> Iterator[Paragraph]:
         """Paragraphs without names, except short ones and duplicates."""
         for paragraph in paragraphs:
             text = self.names.remove_from(paragraph.text)
             num_words = sum(GAP not in word for word in text.split())
-            key = duplicate_key(text)
-            if num_words >= self.min_words and key not in self.seen:
-                self.seen.add(key)
+            if num_words >= self.min_words and self.seen.add(duplicate_key(text)):
                 yield dataclasses.replace(paragraph, text=text)
 
     def balanced(
         self, by_library: Mapping[str, list[Paragraph]], max_count: int
-    ) -> tuple[Paragraph, ...]:
+    ) -> list[Paragraph]:
         """The same number of paragraphs of each library, at most `max_count`.
 
         Raises:
             ValueError: a library has none.
         """
-        samples = {
-            library: list(
-                itertools.islice(
-                    self.usable(_interleave_modules(paragraphs)), max_count
-                )
-            )
-            for library, paragraphs in by_library.items()
-        }
+        samples = {}
+        for library, paragraphs in by_library.items():
+            usable = self.usable(_interleave_modules(paragraphs))
+            samples[library] = list(itertools.islice(usable, max_count))
         count = min(map(len, samples.values()))
         if not count:
             empty = ", ".join(name for name, sample in samples.items() if not sample)
@@ -209,7 +188,7 @@ class _Sampler:
                 f"{empty}: no paragraph has {self.min_words} words besides names in "
                 "one of the two splits; request fewer libraries, or fewer words."
             )
-        return tuple(p for sample in samples.values() for p in sample[:count])
+        return [p for sample in samples.values() for p in sample[:count]]
 
 
 def paragraph_origins(
@@ -218,8 +197,8 @@ def paragraph_origins(
     num_training: int = 50,
     num_validation: int = 150,
     min_words: int = 12,
-) -> Origins:
-    """A balanced, deterministic sample of paragraphs of the largest libraries.
+) -> dict[str, list[Paragraph]]:
+    """A balanced, deterministic sample of the largest libraries, for each split.
 
     A quarter of a library's modules is for validation, by a hash of their names.
 
@@ -233,8 +212,8 @@ def paragraph_origins(
     Raises:
         ValueError: a library has no such paragraph.
     """
-    directory = Path(corpus)
-    modules, paragraphs = read_modules(directory), read_paragraphs(directory)
+    modules = json.loads(Path(corpus, "corpus.json").read_text())["modules"]
+    paragraphs = list(read_paragraphs(Path(corpus), modules))
     sizes = collections.Counter(paragraph.library for paragraph in paragraphs)
     libraries = sorted(sizes, key=lambda name: (-sizes[name], name))[:num_libraries]
     train: dict[str, list[Paragraph]] = {library: [] for library in libraries}
@@ -245,24 +224,20 @@ def paragraph_origins(
             split = validation if position < _VALIDATION_FRACTION else train
             split[paragraph.library].append(paragraph)
     sampler = _Sampler(collect_names(modules, libraries, paragraphs), min_words)
-    return Origins(
-        tuple(libraries),
-        train=sampler.balanced(train, num_training),
-        validation=sampler.balanced(validation, num_validation),
-    )
+    return {
+        "train": sampler.balanced(train, num_training),
+        "validation": sampler.balanced(validation, num_validation),
+    }
 
 
-def write_origins(origins: Origins, directory: str | os.PathLike[str]) -> None:
+def write_origins(
+    origins: Mapping[str, Sequence[Paragraph]], directory: str | os.PathLike[str]
+) -> None:
     """Write the splits atomically as `train.csv` and `validation.csv`."""
-    target = Path(directory).absolute()
-    temporary = target.with_name(target.name + ".tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
-    for split in SPLITS:
-        path = temporary / f"{split}.csv"
-        with path.open("w", encoding="utf-8", newline="") as file:
-            table = csv.writer(file, lineterminator="\n")
-            table.writerow(COLUMNS)
-            for paragraph in getattr(origins, split):
-                table.writerow([paragraph.text, paragraph.library])
-    temporary.rename(target)
+    with atomic_directory(epath.Path(directory)) as folder:
+        for split, paragraphs in origins.items():
+            path = folder / f"{split}.csv"
+            with open(path, "w", encoding="utf-8", newline="") as file:
+                table = csv.writer(file, lineterminator="\n")
+                table.writerow(COLUMNS)
+                table.writerows((p.text, p.library) for p in paragraphs)

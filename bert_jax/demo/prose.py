@@ -46,10 +46,8 @@ def paragraphs(docstring: str) -> list[str]:
     """Extract the paragraphs of prose of a docstring, each as a line without markup."""
     lines = _without_code(inspect.cleandoc(docstring).split("\n"))
     texts = (" ".join(unit) for unit in _units(lines))
-    plain = (
-        _remove_markup(text) for text in texts if text.count(" ") >= _MIN_WORDS - 1
-    )
-    return [text for text in plain if is_prose(text)]
+    long = (text for text in texts if text.count(" ") >= _MIN_WORDS - 1)
+    return list(filter(is_prose, map(_remove_markup, long)))
 
 
 def _without_code(lines: Iterable[str]) -> list[str]:
@@ -111,7 +109,6 @@ def _units(lines: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _remove_markup(text: str) -> str:
-    """`text` without inline markup."""
     for pattern, replacement in _MARKUP:
         text = pattern.sub(replacement, text)
     return " ".join(text.split())

@@ -1,20 +1,19 @@
 """Print the results of the demo."""
 
+import itertools
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from rich.console import Console
+from rich.table import Column, Table
 
 from bert_jax.data.records import Dataset, open_dataset
 from bert_jax.demo.paragraph_origins import SPLITS
 from bert_jax.inference.predictor import Predictor, load
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.tables import read_table
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 EXAMPLES, WORDS_OF_CONTEXT = 5, 12
 MAX_CHARACTERS = 160  # of a paragraph
@@ -28,21 +27,15 @@ def print_report(
     minutes: float,
 ) -> None:
     """Print scores beside baselines, example predictions, and where the files are."""
-    from rich.console import Console
-
     console = Console(highlight=False)
     console.print(scores_table(scores))
     bert = load(root / "model")
-    for text, masked, predictions in masked_examples(bert, open_dataset(root / "data")):
-        print(f"  {text}")
-        listed = ", ".join(f"{token} {p:.0%}" for token, p in predictions)
-        print(f"    {masked}?  {listed}")
-    print()
+    examples = masked_examples(bert, open_dataset(root / "data"))
+    print(*itertools.islice(examples, EXAMPLES), "", sep="\n")
     console.print(origins_table(accuracies))
     for line in remarks(root, accuracies):
         print(textwrap.fill(line, 79))
-    for text, library, prediction, p in classified_paragraphs(root):
-        print(f"  {text}\n    {library}?  {prediction} {p:.0%}")
+    print(*classified_paragraphs(root), sep="\n")
     print(
         f"\nCorpus: {corpus['words']:,} words in {corpus['documents']:,} modules, "
         f"{corpus['duplicates']:,} duplicate paragraphs dropped, "
@@ -62,13 +55,12 @@ def print_report(
     )
 
 
-def scores_table(scores: dict[str, float]) -> "Table":
+def scores_table(scores: dict[str, float]) -> Table:
     """The model's scores beside those of guessing."""
-    from rich.table import Table
-
-    table = Table(title="On validation text that was not trained on")
-    for heading in ("", "model", "guessing", "by"):
-        table.add_column(heading, justify="left" if heading in ("", "by") else "right")
+    numbers = [Column(name, justify="right") for name in ("model", "guessing")]
+    table = Table(
+        "", *numbers, "by", title="On validation text that was not trained on"
+    )
     model, guess = (f"{scores[f'{kind}_loss']:.3f}" for kind in ("mlm", "unigram"))
     table.add_row("masked LM loss (nats)", model, guess, "frequency of each token")
     model, guess = (f"{scores[f'{kind}_accuracy']:.1%}" for kind in ("mlm", "unigram"))
@@ -78,9 +70,7 @@ def scores_table(scores: dict[str, float]) -> "Table":
     return table
 
 
-def masked_examples(
-    bert: Predictor, dataset: Dataset
-) -> Iterator[tuple[str, str, list[tuple[str, float]]]]:
+def masked_examples(bert: Predictor, dataset: Dataset) -> Iterator[str]:
     """Validation texts with one word masked, that word, and the top three predictions.
 
     Rows are spread evenly over the validation rows. The word is the middle one of the
@@ -88,35 +78,32 @@ def masked_examples(
     """
     tokenizer = bert.tokenizer
     numbers = np.linspace(0, len(dataset.validation) - 1, EXAMPLES * 3, dtype=np.int64)
-    num_examples = 0
     for row in dataset.validation.gather(numbers):
         ids = row["tokens"][1 : row["second"][0] - 1].astype(np.int64)
         # A token is a whole word if it starts one, and so does the next token.
         starts = ~tokenizer.continues_word[ids]
         is_word = starts & np.append(starts[1:], True)
+        tokens = tokenizer.tokens(ids.tolist())
         words = [
             i
             for i in np.flatnonzero(is_word)
-            if len(tokenizer.token(ids[i])) >= 4 and tokenizer.token(ids[i]).isalpha()
+            if len(tokens[i]) >= 4 and tokens[i].isalpha()
         ]
-        if len(ids) < WORDS_OF_CONTEXT or not words or num_examples == EXAMPLES:
+        if len(ids) < WORDS_OF_CONTEXT or not words:
             continue
         position = words[len(words) // 2]
         before, after = ids[:position], ids[position + 1 :]
         text = f"{tokenizer.decode(before)} [MASK] {tokenizer.decode(after)}".strip()
-        num_examples += 1
-        yield text, tokenizer.token(ids[position]), bert.fill_mask(text, k=3)
+        predictions = (f"{token} {p:.0%}" for token, p in bert.fill_mask(text, k=3))
+        yield f"  {text}\n    {tokens[position]}?  {', '.join(predictions)}"
 
 
-def origins_table(accuracies: dict[str, float]) -> "Table":
+def origins_table(accuracies: dict[str, float]) -> Table:
     """The validation accuracy of each model."""
-    from rich.table import Table
-
-    table = Table(title="Which library is a paragraph from?")
-    table.add_column("learned by")
-    table.add_column("accuracy", justify="right")
-    for name, accuracy in accuracies.items():
-        table.add_row(name, f"{accuracy:.1%}")
+    accuracy = Column("accuracy", justify="right")
+    table = Table("learned by", accuracy, title="Which library is a paragraph from?")
+    for name, value in accuracies.items():
+        table.add_row(name, f"{value:.1%}")
     return table
 
 
@@ -144,7 +131,7 @@ def read_origins(root: Path, split: str) -> list[dict[str, str]]:
     return [row.values for row in read_table(str(path))]
 
 
-def classified_paragraphs(root: Path) -> Iterator[tuple[str, str, str, float]]:
+def classified_paragraphs(root: Path) -> Iterator[str]:
     """Validation paragraphs, their libraries, and predictions with probabilities.
 
     They are spread evenly over the file, which is sorted by library.
@@ -156,4 +143,5 @@ def classified_paragraphs(root: Path) -> Iterator[tuple[str, str, str, float]]:
     for row, prediction in zip(sample, predictions, strict=True):
         label = prediction["label"]
         text = textwrap.shorten(row["text"], MAX_CHARACTERS, placeholder=" …")
-        yield text, row["library"], label, prediction["probabilities"][label]
+        p = prediction["probabilities"][label]
+        yield f"  {text}\n    {row['library']}?  {label} {p:.0%}"

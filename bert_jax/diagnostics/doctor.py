@@ -1,7 +1,6 @@
 """Check that this machine can train: versions, devices, disk, settings."""
 
 import dataclasses
-import functools
 import importlib.metadata
 import os
 import platform
@@ -45,12 +44,7 @@ class Check:
 
 
 def diagnose(environment: Mapping[str, str], directory: Path) -> Iterator[Check]:
-    """Check versions, devices, arithmetic, disk and common mistakes in settings.
-
-    Args:
-        environment: the variables of this process.
-        directory: where runs will be written.
-    """
+    """Check versions, devices, arithmetic, the disk of `directory`, and settings."""
     yield Check(True, f"Python {platform.python_version()} on {platform.platform()}")
     yield from check_versions()
     yield from check_devices()
@@ -59,7 +53,7 @@ def diagnose(environment: Mapping[str, str], directory: Path) -> Iterator[Check]
             yield self_test(device, dtype)
     yield from check_disk(directory)
     yield from check_open_files()
-    yield from check_cache(environment)
+    yield check_cache(environment)
     yield from check_settings(environment)
 
 
@@ -98,15 +92,9 @@ def check_devices() -> Iterator[Check]:
         )
 
 
-@functools.cache
-def _model(dtype: str) -> BertConfig:
-    shape = {"vocab_size": 512, "max_position_embeddings": 64}
-    return BertConfig.tiny(dtype=dtype, **shape)
-
-
 def _gradient(device: jax.Device, dtype: str) -> np.ndarray:
     """The gradient of a small model's loss, over all parameters, as one vector."""
-    model = _model(dtype)
+    model = BertConfig.tiny(dtype=dtype, vocab_size=512, max_position_embeddings=64)
     ids = jnp.arange(64, dtype=jnp.int32)[None] + 5
     inputs = Inputs(ids, ids * 0, ids > 0)
     positions = jnp.arange(8, dtype=jnp.int32)[None]
@@ -118,7 +106,7 @@ def _gradient(device: jax.Device, dtype: str) -> np.ndarray:
         return jnp.mean(token_logits**2) + jnp.mean(pair_logits**2)
 
     with jax.default_device(device):
-        params = init_params(_model("float32"), jax.random.key(0))
+        params = init_params(model, jax.random.key(0))
         grads = jax.jit(jax.grad(loss))(params)
     return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(grads)])
 
@@ -137,8 +125,7 @@ def self_test(device: jax.Device, dtype: str) -> Check:
 def check_disk(directory: Path) -> Iterator[Check]:
     """Whether `directory` is writable and has enough free space."""
     try:
-        with tempfile.NamedTemporaryFile(dir=directory):
-            pass
+        tempfile.TemporaryFile(dir=directory).close()
         yield Check(True, f"{directory} can be written to")
     except OSError as error:
         yield Check(False, f"{directory} cannot be written to: {error.strerror}.")
@@ -151,10 +138,9 @@ def check_disk(directory: Path) -> Iterator[Check]:
 
 
 def check_open_files(limits: tuple[int, int] | None = None) -> Iterator[Check]:
-    """Whether enough files may be open at once.
+    """Whether enough files may be open; `limits`: the soft and the hard one (-1: none).
 
-    Args:
-        limits: the soft and the hard limit, -1 for none; None: those of this process.
+    By default they are those of this process.
     """
     if limits is None:
         try:
@@ -171,27 +157,22 @@ def check_open_files(limits: tuple[int, int] | None = None) -> Iterator[Check]:
     yield Check(passed, line if passed else line + need)
 
 
-def check_cache(environment: Mapping[str, str]) -> Iterator[Check]:
+def check_cache(environment: Mapping[str, str]) -> Check:
     """The compilation cache, and whether other users can write to it."""
-    chosen = environment.get(CACHE)
-    if chosen == "":
-        yield Check(True, f"compiled programs are not kept: {CACHE} is empty")
-        return
-    if chosen and "://" in chosen:
-        yield Check(True, f"compiled programs are kept in {chosen}")
-        return
-    directory = Path(chosen or cache_directory(environment) / "programs")
+    directory = environment.get(CACHE, str(cache_directory(environment) / "programs"))
+    if not directory:
+        return Check(True, f"compiled programs are not kept: {CACHE} is empty")
+    problem = ""
     try:
-        problem = permission_problem(directory)
+        if "://" not in directory:
+            problem = permission_problem(Path(directory))
     except FileNotFoundError:
-        yield Check(True, f"compiled programs will be kept in {directory}")
-        return
+        return Check(True, f"compiled programs will be kept in {directory}")
     except OSError as error:
         problem = f"{directory} cannot be read: {error.strerror}"
     if problem:
-        yield Check(False, f"Compiled programs: {problem}.")
-    else:
-        yield Check(True, f"compiled programs are kept in {directory}")
+        return Check(False, f"Compiled programs: {problem}.")
+    return Check(True, f"compiled programs are kept in {directory}")
 
 
 def check_settings(environment: Mapping[str, str]) -> Iterator[Check]:

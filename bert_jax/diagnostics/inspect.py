@@ -85,13 +85,8 @@ def dataset_lines(dataset: Dataset) -> Iterator[str]:
 def row_lines(row: np.void, dataset: Dataset) -> Iterator[str]:
     """The first tokens of each segment of each pair of a row."""
     meanings = _MEANINGS[dataset.manifest["pairs"]]
-    for first, second, end, label in zip(
-        row["first"],
-        row["second"],
-        row["end"],
-        row["next_sentence_label"],
-        strict=True,
-    ):
+    fields = (row[f] for f in ("first", "second", "end", "next_sentence_label"))
+    for first, second, end, label in zip(*fields, strict=True):
         if not end:
             continue  # an unused slot
         for name, start, stop in (("first", first, second), ("second", second, end)):

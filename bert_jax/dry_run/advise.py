@@ -1,6 +1,7 @@
 """Find settings with which a training step fits in memory; the cheapest come first."""
 
 import dataclasses
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -69,21 +70,18 @@ def _with_remat(config: PretrainConfig, kind: Any) -> PretrainConfig:
 
 
 def _with_fsdp(config: PretrainConfig, size: int) -> PretrainConfig:
-    data = config.mesh.data
-    if data != -1:
-        data = data * config.mesh.fsdp // size
-    mesh = dataclasses.replace(config.mesh, data=data, fsdp=size)
-    return dataclasses.replace(config, mesh=mesh)
+    mesh = config.mesh
+    data = -1 if mesh.data == -1 else mesh.data * mesh.fsdp // size
+    return dataclasses.replace(
+        config, mesh=dataclasses.replace(mesh, data=data, fsdp=size)
+    )
 
 
 def changed_options(config: PretrainConfig, before: PretrainConfig) -> str:
     """Return the command-line options that change `before` to `config`."""
-    values = (
-        ("microbatches", config.microbatches, before.microbatches),
-        ("model.remat", config.model.remat, before.model.remat),
-        ("mesh.data", config.mesh.data, before.mesh.data),
-        ("mesh.fsdp", config.mesh.fsdp, before.mesh.fsdp),
-    )
+    names = ("microbatches", "model.remat", "mesh.data", "mesh.fsdp")
+    values_of = operator.attrgetter(*names)
+    values = zip(names, values_of(config), values_of(before), strict=True)
     return " ".join(f"--{name} {new}" for name, new, old in values if new != old)
 
 

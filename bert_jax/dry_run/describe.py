@@ -24,13 +24,13 @@ def decode_masked(
     length = int(masked.inputs.attention_mask[row].sum())
     ids = np.asarray(masked.inputs.input_ids[row, :length]).tolist()
     tokens = tokenizer.tokens(ids)
-    predictions = []
     slots = np.flatnonzero(masked.weights[row])  # the other slots are padding
-    for slot in sorted(slots, key=lambda slot: int(masked.predicted[row, slot])):
-        position = int(masked.predicted[row, slot])
-        label = tokenizer.token(int(masked.labels[row, slot]))
-        predictions.append(f"{position}: {label} shown as {tokens[position]}")
-    return " ".join(tokens), predictions
+    positions = np.asarray(masked.predicted[row])[slots].tolist()
+    labels = tokenizer.tokens(np.asarray(masked.labels[row])[slots].tolist())
+    return " ".join(tokens), [
+        f"{position}: {label} shown as {tokens[position]}"
+        for position, label in sorted(zip(positions, labels, strict=True))
+    ]
 
 
 def describe(config: PretrainConfig, dataset: Dataset, task: Task) -> Iterator[str]:

@@ -1,7 +1,5 @@
 """The files of a workdir, and whether a configuration may resume its run."""
 
-import os
-
 import jax
 from etils import epath
 
@@ -15,6 +13,7 @@ from bert_jax.distributed.collectives import (
 )
 from bert_jax.distributed.startup import check_same_config
 from bert_jax.storage.files import JsonObject, write_json
+from bert_jax.terminal.cores import num_cores
 from bert_jax.terminal.messages import say
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.report import METRICS, read_scores
@@ -34,19 +33,12 @@ EXTENDABLE = (
 """Fields that may differ with `--extend`: the length of a run, its learning rate."""
 
 
-def cpu_cores() -> int:
-    """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def machine() -> JsonObject:
     """Return what the bits of a run depend on, besides its configuration."""
     return {
         "backend": jax.default_backend(),
         "device_kind": jax.devices()[0].device_kind,
-        "cpu_cores": cpu_cores(),
+        "cpu_cores": num_cores(),
         "jax": jax.__version__,
     }
 
@@ -119,7 +111,7 @@ def core_count_line(last: JsonObject) -> str:
     XLA's CPU programs split their sums by the number of threads, so that the last bits
     of a loss depend on it. `last` is the newest entry of the run's history.
     """
-    before, now = last.get("cpu_cores"), cpu_cores()
+    before, now = last.get("cpu_cores"), num_cores()
     if before in (None, now) or jax.default_backend() != "cpu":
         return ""
     return (

@@ -1,1 +1,1 @@
-"""Messages to the user, and the handling of signals."""
+"""Messages to the user, the handling of signals, and the number of cores."""

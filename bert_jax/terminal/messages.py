@@ -4,6 +4,7 @@ import codecs
 import contextlib
 import os
 import sys
+import traceback
 import warnings
 from collections.abc import MutableMapping
 from typing import Any
@@ -74,7 +75,11 @@ def explain(error: BaseException) -> tuple[str, int] | None:
     if isinstance(error, ModuleNotFoundError):
         return f"{message}; install it by pip, or as the README says.", 2
     if isinstance(error, RuntimeError):
-        return _explain_runtime_error(error, message)
+        # tensorstore reports a full disk as RESOURCE_EXHAUSTED too, with os_error_code.
+        if "RESOURCE_EXHAUSTED" in message and "os_error_code" not in message:
+            return f"{message[:240].rstrip('.')}. {TOO_LARGE}", 1
+        if type(error) is RuntimeError or message.startswith(_RUNTIME):
+            return message, 1
     return None
 
 
@@ -92,19 +97,9 @@ def _is_missing_device(error: BaseException, message: str) -> bool:
     if isinstance(error, RuntimeError):
         return "Unable to initialize backend" in message or "nknown backend" in message
     # Without a plugin for them, JAX fails by an assertion.
-    last = error.__traceback__
-    while last is not None and last.tb_next is not None:
-        last = last.tb_next
-    file = last.tb_frame.f_code.co_filename if last is not None else ""
-    return isinstance(error, AssertionError) and file.endswith("xla_bridge.py")
-
-
-def _explain_runtime_error(error: RuntimeError, message: str) -> tuple[str, int] | None:
-    # tensorstore reports a full disk as RESOURCE_EXHAUSTED too, with os_error_code.
-    if "RESOURCE_EXHAUSTED" in message and "os_error_code" not in message:
-        return f"{message[:240].rstrip('.')}. {TOO_LARGE}", 1
-    known = type(error) is RuntimeError or message.startswith(_RUNTIME)
-    return (message, 1) if known else None
+    frames = traceback.extract_tb(error.__traceback__, limit=-1)
+    in_bridge = any(frame.filename.endswith("xla_bridge.py") for frame in frames)
+    return isinstance(error, AssertionError) and in_bridge
 
 
 def ignore_closed_event_loop(unraisable: Any) -> None:
@@ -151,14 +146,10 @@ def show_warnings_in_a_line() -> None:
     default = warnings.formatwarning
 
     def format_warning(
-        message: Warning | str,
-        category: type[Warning],
-        filename: str,
-        lineno: int,
-        line: str | None = None,
+        message: Warning | str, category: type[Warning], *args: Any, **kwargs: Any
     ) -> str:
         if category is UserWarning:
             return f"bert-jax: warning: {one_line(message)}\n"
-        return default(message, category, filename, lineno, line)
+        return default(message, category, *args, **kwargs)
 
     warnings.formatwarning = format_warning

@@ -12,7 +12,7 @@ import pytest
 from bert_jax.benchmark import main
 from bert_jax.benchmark.command import WHAT, parse, print_table
 from bert_jax.benchmark.figures import alternate, rates, ratios
-from bert_jax.benchmark.synthetic import synthetic_task
+from bert_jax.benchmark.steps import synthetic_task
 from bert_jax.cli.command import parse as parse_by_tyro
 from bert_jax.cli.main import main as cli_main
 from bert_jax.config import BertConfig
@@ -182,10 +182,12 @@ def test_without_pytorch_there_is_nothing_to_compare_with(capsys):
 
 def test_a_process_that_cannot_run_says_why():
     """Without PyTorch its import fails there; with it the variant has no name."""
-    from bert_jax.benchmark.pytorch import Job, TorchProcess
-    from bert_jax.config import OptimizerConfig
+    from bert_jax.benchmark.pytorch import TorchProcess
+    from bert_jax.config import PretrainConfig
+    from bert_jax.config.serialization import to_dict
 
-    job = Job("nothing", False, "cpu", 1, 1, BertConfig.tiny(), OptimizerConfig())
+    job = {"variant": "nothing", "compile": False, "device": "cpu", "threads": 1}
+    job["config"] = to_dict(PretrainConfig(model=BertConfig.tiny()))
     with TorchProcess(job, {"input_ids": np.ones((1, 4), np.int64)}) as process:
         with pytest.raises(RuntimeError, match=r"torch|transformers|KeyError"):
             process.wait_until_ready()
@@ -257,7 +259,7 @@ def test_both_variants_of_pytorch_have_the_same_loss():
     import transformers
 
     from bert_jax.benchmark.pytorch_child import AsShipped, MaskedHead, their_config
-    from bert_jax.benchmark.training import torch_rows
+    from bert_jax.benchmark.steps import torch_rows
     from bert_jax.masking.batch import mask_tokens
 
     config, task = synthetic_task(parse(["train", *SIZE]))

@@ -84,15 +84,26 @@ def test_write_corpus(tmp_path: Path) -> None:
         "This one is found, for nothing at all was imported.\n"
     )
     written = json.loads((tmp_path / "out" / "corpus.json").read_text())
-    assert written["modules"] == {"fake": ["fake", "fake.a", "fake.c"]}
-    assert written["sha256"] == summary.sha256
-    assert summary.sha256 == hashlib.sha256(f"fake\n{text}".encode()).hexdigest()
-    assert (summary.documents, summary.paragraphs, summary.duplicates) == (3, 4, 2)
-    assert summary.words == len(text.split())
-    assert summary.bytes == len(text)
-    assert summary.unreadable == ("fake: fake.broken", "fake: fake.latin")
-    assert summary.libraries["fake"].documents == 3
-    assert not (tmp_path / "out.tmp").exists()
+    assert written == summary
+    assert summary == {
+        "documents": 3,
+        "paragraphs": 4,
+        "words": len(text.split()),
+        "bytes": len(text),
+        "duplicates": 2,
+        "unreadable": ["fake: fake.broken", "fake: fake.latin"],
+        "sha256": hashlib.sha256(f"fake\n{text}".encode()).hexdigest(),
+        "libraries": {
+            "fake": {
+                "version": "1.0",
+                "documents": 3,
+                "paragraphs": 4,
+                "words": len(text.split()),
+            }
+        },
+        "modules": {"fake": ["fake", "fake.a", "fake.c"]},
+    }
+    assert {path.name for path in tmp_path.iterdir()} == {"fake", "out"}
 
 
 def test_same_bytes_in_every_process(tmp_path: Path) -> None:

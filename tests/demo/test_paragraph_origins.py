@@ -60,28 +60,31 @@ def origins(corpus):
 
 
 def test_the_largest_libraries_in_equal_numbers(origins):
-    assert set(origins.libraries) == {"numpy", "scikit-learn", "python"}
-    for part, most in ((origins.train, 60), (origins.validation, 100)):
+    libraries = {each.library for each in origins["train"]}
+    assert libraries == {"numpy", "scikit-learn", "python"}
+    for part, most in ((origins["train"], 60), (origins["validation"], 100)):
         numbers = collections.Counter(each.library for each in part)
         assert len(numbers) == 3 and len(set(numbers.values())) == 1
         assert 10 <= numbers["numpy"] <= most
-    assert len(origins.train) == 180
+    assert len(origins["train"]) == 180
 
 
 def test_no_module_and_no_text_is_on_both_sides(origins):
     train, validation = (
         {(each.library, each.module) for each in part}
-        for part in (origins.train, origins.validation)
+        for part in (origins["train"], origins["validation"])
     )
     assert not train & validation
-    texts = [each.text for each in origins.train + origins.validation]
+    texts = [each.text for each in origins["train"] + origins["validation"]]
     assert len(set(texts)) == len(texts)
     # A module is not asked for again before all others were.
     assert len(train) > 75
 
 
 def test_no_name_is_left(origins):
-    texts = " ".join(each.text for each in origins.train + origins.validation).lower()
+    texts = " ".join(
+        each.text for each in origins["train"] + origins["validation"]
+    ).lower()
     assert GAP in texts
     for name in ("numpy", "np", "scikit", "sklearn", "cpython", "part7", "codec"):
         assert name not in texts.replace("_", " ").replace(".", " ").split()
@@ -127,7 +130,7 @@ def test_it_is_always_the_same(corpus, origins, tmp_path):
     write_origins(origins, tmp_path / "origins")
     rows = read_table(str(tmp_path / "origins" / "train.csv"))
     assert [tuple(row.values[name] for name in COLUMNS) for row in rows] == [
-        (each.text, each.library) for each in origins.train
+        (each.text, each.library) for each in origins["train"]
     ]
     assert [path.name for path in tmp_path.iterdir()] == ["origins"]
 

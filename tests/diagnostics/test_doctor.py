@@ -106,19 +106,19 @@ def test_whose_the_program_cache_is(tmp_path):
     """C3: others could have us run their programs."""
     environment = {"XDG_CACHE_HOME": str(tmp_path)}
     cache = tmp_path / "bert_jax/programs"
-    (check,) = check_cache(environment)
+    check = check_cache(environment)
     assert check.passed and check.message.endswith(f"will be kept in {cache}")
     cache.mkdir(parents=True, mode=0o700)
-    (check,) = check_cache(environment)
+    check = check_cache(environment)
     assert check.passed and check.message.endswith(f"are kept in {cache}")
     cache.chmod(0o777)
-    (check,) = check_cache(environment)
+    check = check_cache(environment)
     assert not check.passed and f"`chmod 700 {cache}`" in check.message
-    (check,) = check_cache({"JAX_COMPILATION_CACHE_DIR": str(cache)})
+    check = check_cache({"JAX_COMPILATION_CACHE_DIR": str(cache)})
     assert not check.passed
-    (check,) = check_cache({"JAX_COMPILATION_CACHE_DIR": ""})
+    check = check_cache({"JAX_COMPILATION_CACHE_DIR": ""})
     assert check.passed and "not kept" in check.message
-    (check,) = check_cache({"JAX_COMPILATION_CACHE_DIR": "gs://bucket/programs"})
+    check = check_cache({"JAX_COMPILATION_CACHE_DIR": "gs://bucket/programs"})
     assert check.passed
 
 

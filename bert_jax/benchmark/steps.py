@@ -1,0 +1,167 @@
+"""Time the training step, and the encoder alone, on one batch."""
+
+import dataclasses
+import functools
+
+import jax
+import numpy as np
+from etils import epath
+
+from bert_jax.benchmark.comparison import OurModel, compile_program, measure
+from bert_jax.benchmark.figures import Figures
+from bert_jax.benchmark.options import InferenceOptions, TrainOptions
+from bert_jax.benchmark.pytorch import TorchArrays
+from bert_jax.benchmark.reading import synthetic_rows
+from bert_jax.config import (
+    PRESETS,
+    DataConfig,
+    MaskingConfig,
+    MeshConfig,
+    PretrainConfig,
+)
+from bert_jax.config.model import Params
+from bert_jax.data.records import Dataset, Rows
+from bert_jax.distributed.mesh import make_mesh, to_global_arrays, tree_shardings
+from bert_jax.masking.batch import MaskedBatch, mask_tokens
+from bert_jax.model.bert import compute
+from bert_jax.model.flops import encoding_flops
+from bert_jax.model.inputs import Inputs, inputs_of
+from bert_jax.tasks.pretraining import PretrainingTask
+from bert_jax.training.optimizer import Optimizer
+from bert_jax.training.state import TrainState, initial_state, num_parameters
+from bert_jax.training.step import make_train_step
+
+
+def synthetic_config(options: TrainOptions) -> PretrainConfig:
+    """Return the configuration of pretraining; on one device if PyTorch is compared."""
+    model = dataclasses.replace(
+        PRESETS[options.model], dtype=options.dtype, remat=options.remat
+    )
+    if not options.dropout:
+        model = dataclasses.replace(
+            model, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+        )
+    if options.fused_attention:
+        model = dataclasses.replace(
+            model, fused_attention=True, attention_probs_dropout_prob=0.0
+        )
+    return PretrainConfig(
+        model=model,
+        data=DataConfig(sequence_length=options.sequence_length, pairs="nsp"),
+        masking=MaskingConfig(
+            # The paper's prediction slots: 20 at 128 tokens, 80 at 512.
+            max_predictions=-(-options.sequence_length * 5 // 32),
+            mask_token_id=4,
+            vocab_size=model.vocab_size,
+        ),
+        mesh=MeshConfig(data=1 if options.compare else -1),
+        batch_size=options.batch_size,
+        microbatches=options.microbatches,
+    )
+
+
+def synthetic_task(options: TrainOptions) -> tuple[PretrainConfig, PretrainingTask]:
+    """Return pretraining on synthetic rows: its configuration and task."""
+    config = synthetic_config(options)
+    table = synthetic_rows(
+        config.batch_size, config.data.sequence_length, config.model.vocab_size
+    )
+    rows = Rows(table.dtype, [table])
+    dataset = Dataset(epath.Path("synthetic"), {}, rows, Rows(table.dtype, []))
+    return config, PretrainingTask(config, dataset)
+
+
+def torch_rows(masked: MaskedBatch, labels: np.ndarray) -> TorchArrays:
+    """Return the masked rows under the argument names of transformers."""
+    predicted, weights = np.asarray(masked.predicted), np.asarray(masked.weights)
+    # A label of -100 is ignored by PyTorch's cross-entropy.
+    slot_labels = np.where(weights > 0, np.asarray(masked.labels), -100)
+    # The same labels at every position, and not by prediction slot.
+    token_labels = np.full(masked.inputs.input_ids.shape, -100)
+    rows, slots = np.nonzero(weights)
+    token_labels[rows, predicted[rows, slots]] = slot_labels[rows, slots]
+    arrays = {
+        "input_ids": masked.inputs.input_ids,
+        "token_type_ids": masked.inputs.segment_ids,
+        "attention_mask": masked.inputs.attention_mask,
+        "next_sentence_label": labels[:, 0],
+        "labels": token_labels,
+        "predicted": predicted,
+        "predicted_labels": slot_labels,
+    }
+    return {name: np.asarray(values, np.int64) for name, values in arrays.items()}
+
+
+def benchmark_train(options: TrainOptions) -> Figures:
+    """Time the training step alone, on one batch."""
+    config, task = synthetic_task(options)
+    mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
+    optimizer = Optimizer.of(config)
+    initial = functools.partial(initial_state, task.init_params, optimizer, config.seed)
+    shardings = tree_shardings(mesh, jax.eval_shape(initial))
+    state = jax.jit(initial, out_shardings=shardings)()
+    rows = task.batch(0)
+    batch = to_global_arrays(rows, mesh)
+    train_step = make_train_step(task, optimizer, config.microbatches, mesh, shardings)
+    program, figures = compile_program(train_step, state, batch)
+    scalars: dict[str, jax.Array] = {}
+
+    def step() -> tuple[TrainState, dict[str, jax.Array]]:
+        nonlocal state, scalars
+        state, scalars = program(state, batch)  # the old state's memory is donated
+        return state, scalars
+
+    ours = OurModel(
+        dispatch=step,
+        sequences=config.batch_size,
+        tokens=task.num_tokens(rows),
+        flops=task.flops(rows),
+        num_devices=mesh.size,
+        figures={"parameters": num_parameters(state.params), **figures},
+    )
+
+    def arrays() -> TorchArrays:
+        masked = mask_tokens(jax.random.key(0), rows, config.masking)
+        return torch_rows(masked, rows["next_sentence_label"])
+
+    variants = ("as_shipped", "masked_head")
+    figures = measure(options, config, ours, variants, arrays)
+    return figures | {"loss": float(scalars["loss"])}
+
+
+def benchmark_inference(options: InferenceOptions) -> Figures:
+    """Time the encoder alone on one batch, on one device.
+
+    Parameters have the dtype of the computation.
+    """
+    config, task = synthetic_task(TrainOptions(**dataclasses.asdict(options)))
+    model, rows = config.model, task.batch(0)
+    arrays = jax.tree.leaves(inputs_of(rows))  # ids, segments, mask
+
+    def initial_params() -> Params:
+        params = task.init_params(jax.random.key(config.seed))
+        params = {name: params[name] for name in ("encoder", "pooler")}
+        return jax.tree.map(lambda leaf: leaf.astype(model.dtype), params)
+
+    params = jax.jit(initial_params)()
+    encoding = jax.jit(
+        lambda params, *arrays: compute(
+            model, params, "hidden_and_pooled", Inputs(*arrays)
+        )
+    )
+    program, figures = compile_program(encoding, params, *arrays)
+    ours = OurModel(
+        dispatch=lambda: program(params, *arrays),
+        sequences=config.batch_size,
+        tokens=task.num_tokens(rows),
+        flops=encoding_flops(model, config.batch_size, options.sequence_length),
+        num_devices=1,
+        figures={"parameters": num_parameters(params), **figures},
+    )
+
+    def torch_arrays() -> TorchArrays:
+        names = ("input_ids", "token_type_ids", "attention_mask")
+        values = [np.asarray(array, np.int64) for array in arrays]
+        return dict(zip(names, values, strict=True))
+
+    return measure(options, config, ours, ("encoder",), torch_arrays)
