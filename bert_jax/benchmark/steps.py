@@ -21,15 +21,20 @@ from bert_jax.config import (
 )
 from bert_jax.config.model import Params
 from bert_jax.data.records import Dataset, Rows
-from bert_jax.distributed.mesh import make_mesh, to_global_arrays, tree_shardings
+from bert_jax.distributed.mesh import make_mesh
+from bert_jax.distributed.sharding import to_global_arrays, tree_shardings
 from bert_jax.masking.batch import MaskedBatch, mask_tokens
 from bert_jax.model.bert import compute
 from bert_jax.model.flops import encoding_flops
 from bert_jax.model.inputs import Inputs, inputs_of
 from bert_jax.tasks.pretraining import PretrainingTask
 from bert_jax.training.optimizer import Optimizer
-from bert_jax.training.state import TrainState, initial_state, num_parameters
-from bert_jax.training.step import make_train_step
+from bert_jax.training.step import (
+    TrainState,
+    initial_state,
+    make_train_step,
+    num_parameters,
+)
 
 
 def synthetic_config(options: TrainOptions) -> PretrainConfig:
