@@ -24,7 +24,7 @@ from bert_jax.formats.huggingface import (
     read_huggingface,
 )
 from bert_jax.formats.tensor_files import INDEX, SINGLE
-from bert_jax.formats.tf1_files import is_tf1
+from bert_jax.formats.tf1 import is_tf1
 from bert_jax.storage.files import JsonObject
 from bert_jax.storage.manifest import read_manifest
 from bert_jax.storage.remote import open_directory

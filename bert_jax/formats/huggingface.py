@@ -17,7 +17,6 @@ from bert_jax.formats.parameters import (
     ROWS_OF_TOKENS,
     Library,
     Match,
-    check_num_layers,
     match_tensors,
     read_parameters,
 )
@@ -121,11 +120,7 @@ def _read_config(path: epath.Path, tensors: dict[str, Tensor]) -> BertConfig:
         )
     values = read_object(path / CONFIG)
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
-    try:
-        config = read_bert_config(values, shapes)
-    except ValueError as error:
-        raise ValueError(f"{path / CONFIG}: {error}") from error
-    check_num_layers(path / CONFIG, config, tensors)
+    config = read_bert_config(path / CONFIG, values, shapes)
     untied = values.get("tie_word_embeddings") is False
     if untied and config.head in _TIED_HEADS and not TIED.keys() <= tensors.keys():
         raise ValueError(

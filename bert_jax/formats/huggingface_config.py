@@ -1,5 +1,9 @@
 """Convert Hugging Face's `config.json` to a BertConfig."""
 
+import re
+
+from etils import epath
+
 from bert_jax.config import BertConfig
 from bert_jax.config.checks import field_types, quoted, require_type
 from bert_jax.config.model import ANSWERABLE_LABELS
@@ -65,22 +69,40 @@ KNOWN_KEYS = {
 }
 """The keys that an import reads."""
 _MAX_LABELS = 1 << 23
+_LAYER = re.compile(r"bert[./]encoder[./]layer[._](\w+)[./]")
 
 
 def read_bert_config(
-    values: JsonObject, shapes: dict[str, tuple[int, ...]]
+    path: epath.Path, values: JsonObject, shapes: dict[str, tuple[int, ...]]
 ) -> BertConfig:
     """Return the configuration of a `config.json`.
 
     A key that is absent has transformers' default, which is BERT base's.
 
     Args:
-        values: the content of the file.
-        shapes: those of the tensors, under Hugging Face's names with the prefix `bert.`
+        path: the file, for messages.
+        values: its content.
+        shapes: those of the tensors, by the library's names, with the prefix `bert`.
 
     Raises:
-        ValueError: a value is invalid or not supported.
+        ValueError: a value is invalid or not supported, or the tensors have another
+            number of layers.
     """
+    try:
+        config = _bert_config(values, shapes)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    # The names of all parameters are listed later: not of a billion layers.
+    layers = {match[1] for match in map(_LAYER.match, shapes) if match}
+    if len(layers) != config.num_hidden_layers:
+        raise ValueError(
+            f"{path} says num_hidden_layers={config.num_hidden_layers} and there are "
+            f"tensors of {len(layers)} layers; use the file that belongs to them."
+        )
+    return config
+
+
+def _bert_config(values: JsonObject, shapes: dict[str, tuple[int, ...]]) -> BertConfig:
     for name, only in SUPPORTED_VALUES.items():
         if name in values and values[name] != only:
             raise ValueError(

@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -12,13 +12,12 @@ from flax.traverse_util import unflatten_dict
 from bert_jax.config import BertConfig
 from bert_jax.config.model import Params
 from bert_jax.formats.imported import Leaf, Tensor
-from bert_jax.formats.names import Name, shape_of
+from bert_jax.formats.names import Name
 
 ROWS_OF_TOKENS = ("encoder/embeddings/token/embedding", "masked_lm/bias")
 """Parameters with one row for each token of the vocabulary."""
 
 _MAX_LISTED = 8
-_LAYER = re.compile(r"bert[./]encoder[./]layer[._](\w+)[./]")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,24 +46,6 @@ class Match:
         """The source of the parameter, as `conversion.json` lists it."""
         t = self.tensor
         return Leaf(t.name, self.parameter, t.shape, t.dtype, self.transposed)
-
-
-def check_num_layers(
-    path: epath.Path, config: BertConfig, tensors: Iterable[str]
-) -> None:
-    """Check that as many layers have tensors as the configuration in `path` says.
-
-    Call this before listing all names: a damaged file may say a billion layers.
-
-    Raises:
-        ValueError: the numbers differ.
-    """
-    layers = {match[1] for match in map(_LAYER.match, tensors) if match}
-    if len(layers) != config.num_hidden_layers:
-        raise ValueError(
-            f"{path} says num_hidden_layers={config.num_hidden_layers} and there are "
-            f"tensors of {len(layers)} layers; use the file that belongs to them."
-        )
 
 
 def match_tensors(
@@ -105,10 +86,10 @@ def match_tensors(
         transposed: bool = getattr(name, f"{library.name}_transposed")
         match = Match(tensors[source], name.ours, transposed)
         matches.append(match)
-        shape = shape_of(config, name.ours)[:: -1 if transposed else 1]
+        shape = name.shape[::-1] if transposed else name.shape
         if match.tensor.shape != shape:
-            sizes = f"{_format_shape(match.tensor.shape)}, not {_format_shape(shape)}"
-            wrong.append(f"{match.tensor.name} is {sizes}")
+            own, wanted = _format_shape(match.tensor.shape), _format_shape(shape)
+            wrong.append(f"{match.tensor.name} is {own}, not {wanted}")
     if wrong:
         file = library.config_file
         raise ValueError(
