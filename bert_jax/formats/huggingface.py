@@ -8,10 +8,9 @@ from etils import epath
 
 from bert_jax.config import BertConfig
 from bert_jax.formats.embedding import embedding_files, model_directory, read_embedding
-from bert_jax.formats.exported_files import check_exported
 from bert_jax.formats.huggingface_config import keys_left_over, read_bert_config
-from bert_jax.formats.imported import Imported, Tensor
-from bert_jax.formats.model_files import read_object
+from bert_jax.formats.imported import RECEIPT, Imported, Tensor
+from bert_jax.formats.model_files import read_object, read_object_or_empty
 from bert_jax.formats.names import names_of
 from bert_jax.formats.parameters import (
     ROWS_OF_TOKENS,
@@ -33,7 +32,8 @@ from bert_jax.formats.tensor_names import (
     pop_tied_copies,
 )
 from bert_jax.formats.tokenizers import from_huggingface
-from bert_jax.storage.manifest import describe_files
+from bert_jax.storage.files import JsonObject, is_regular_file
+from bert_jax.storage.manifest import DamagedError, describe_files, is_confined
 
 CONFIG = "config.json"
 TOKENIZER_FILES = ("vocab.txt", MODEL, "tokenizer.json", "tokenizer_config.json")
@@ -94,7 +94,7 @@ def read_huggingface(path: epath.Path, allow_extra: bool = False) -> Imported:
     files += [name for name in (CONFIG, *TOKENIZER_FILES) if (path / name).exists()]
     sources = [os.path.relpath(path / name, root) for name in files]
     described = describe_files(root, sources + embedding_files(root))
-    check_exported(root, described)
+    _check_exported(root, described)
     # A copy becomes the same parameter as its original.
     by_name = {name.huggingface: m for name, m in zip(names, matches, strict=True)}
     tied = [dataclasses.replace(by_name[name], tensor=copy) for name, copy in copies]
@@ -151,3 +151,35 @@ def _padding_rows(
         for match in matches
         if match.parameter in ROWS_OF_TOKENS and num_rows > num_tokens
     ]
+
+
+def _check_exported(directory: epath.Path, sources: list[JsonObject]) -> None:
+    """Compare files that bert_jax exported with the sha256 in their `conversion.json`.
+
+    No other check detects an altered bit of a tensor.
+
+    Args:
+        sources: path, size and sha256 of each file that was read.
+    """
+    files = read_object_or_empty(directory / RECEIPT).get("files")
+    written = {
+        entry["path"]: entry.get("sha256")
+        for entry in (files if isinstance(files, list) else [])
+        if isinstance(entry, dict) and isinstance(entry.get("path"), str)
+    }
+    # A model card may be removed, but a tokenizer needs all of its files.
+    needed = [
+        name for name in written if is_confined(name) and not name.endswith(".md")
+    ]
+    missing = [name for name in needed if not is_regular_file(directory / name)]
+    read = {entry["path"]: entry["sha256"] for entry in sources}
+    changed = [name for name, sha in read.items() if written.get(name, sha) != sha]
+    if not missing and not changed:
+        return
+    problem = f": {', '.join(changed)} has another sha256 than the export wrote"
+    if missing:
+        problem = f" lacks {', '.join(missing)}, which the export wrote"
+    raise DamagedError(
+        f"{directory}{problem} according to {RECEIPT}; export or copy it again, or "
+        f"remove {RECEIPT} if the change is meant."
+    )

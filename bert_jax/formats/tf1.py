@@ -13,11 +13,7 @@ from bert_jax.formats.huggingface_config import (
     read_bert_config,
 )
 from bert_jax.formats.imported import Imported, Tensor
-from bert_jax.formats.model_files import (
-    read_object,
-    read_object_or_empty,
-    short_reason,
-)
+from bert_jax.formats.model_files import read_object, read_object_or_empty, short_reason
 from bert_jax.formats.names import names_of
 from bert_jax.formats.parameters import Library, match_tensors, read_parameters
 from bert_jax.storage.manifest import describe_files
