@@ -21,7 +21,7 @@ from bert_jax.formats.sentencepiece_files import (
     write_sentencepiece,
 )
 from bert_jax.formats.tensor_files import SINGLE
-from bert_jax.formats.tokenizer_export import to_huggingface
+from bert_jax.formats.tokenizers import to_huggingface
 from bert_jax.model.heads import POOLED_HEADS
 from bert_jax.pretrained import Model, load_pretrained
 from bert_jax.storage.atomic import atomic_directory

@@ -19,11 +19,7 @@ from bert_jax.formats.parameters import (
     match_tensors,
     read_parameters,
 )
-from bert_jax.formats.sentencepiece_files import (
-    MODEL,
-    is_sentencepiece,
-    read_sentencepiece,
-)
+from bert_jax.formats.sentencepiece_files import MODEL, read_sentencepiece
 from bert_jax.formats.tensor_files import INDEX, PICKLES, SINGLE, open_tensors
 from bert_jax.formats.tensor_names import (
     TIED,
@@ -87,8 +83,7 @@ def read_huggingface(path: epath.Path, allow_extra: bool = False) -> Imported:
     matches, left_over = match_tensors(
         path, config, tensors, names, _LIBRARY, allow_extra
     )
-    read = read_sentencepiece if is_sentencepiece(path) else from_huggingface
-    tokenizer = read(path)
+    tokenizer = read_sentencepiece(path) or from_huggingface(path)
     left_over += _padding_rows(path, matches, config.vocab_size, tokenizer.vocab_size)
     config = dataclasses.replace(config, vocab_size=tokenizer.vocab_size)
     files += [name for name in (CONFIG, *TOKENIZER_FILES) if (path / name).exists()]

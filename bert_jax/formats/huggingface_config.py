@@ -121,7 +121,11 @@ def _bert_config(values: JsonObject, shapes: dict[str, tuple[int, ...]]) -> Bert
         # "no answer" are marked by them.
         labels = ANSWERABLE_LABELS if _labels(values) == ANSWERABLE_LABELS else ()
     fields |= {"hidden_act": ACTIVATIONS[act], "head": head, "labels": labels}
-    fields["problem_type"] = _problem_type(values, head, labels)
+    if head == "sequence_classification":
+        # The defaults of transformers.
+        default = "regression" if len(labels) == 1 else BertConfig.problem_type
+        kind = values.get("problem_type")
+        fields["problem_type"] = default if kind is None else kind
     for name, value in fields.items():
         require_type(name, value, field_types(BertConfig)[name])
         fields[name] = float(value) if name in RATES else value
@@ -136,15 +140,6 @@ def keys_left_over(values: JsonObject) -> JsonObject:
     `classifier_dropout`.
     """
     return {name: value for name, value in values.items() if name not in KNOWN_KEYS}
-
-
-def _problem_type(values: JsonObject, head: str, labels: tuple[str, ...]) -> object:
-    """Return the meaning of the scores; the default is that of transformers."""
-    if head != "sequence_classification":
-        return BertConfig.problem_type
-    default = "regression" if len(labels) == 1 else BertConfig.problem_type
-    kind = values.get("problem_type")
-    return default if kind is None else kind
 
 
 def _head(architectures: object, shapes: dict[str, tuple[int, ...]]) -> str:

@@ -19,8 +19,14 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from bert_jax.formats.model_files import read_file, read_object_or_empty
-from bert_jax.formats.tokenizer_export import template, write_files
-from bert_jax.formats.tokenizers import CONFIG, TOKENIZER_JSON, library_tokenizer
+from bert_jax.formats.tokenizers import (
+    CONFIG,
+    TOKENIZER_JSON,
+    library_tokenizer,
+    make_tokenizer,
+    template,
+    write_files,
+)
 from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer
 
 MODEL = "tokenizer.model"
@@ -235,24 +241,19 @@ def _fields(content: bytes) -> list[tuple[int, Any]]:
     return [(field.field_number, field.data) for field in UnknownFieldSet(message)]
 
 
-def is_sentencepiece(directory: epath.Path) -> bool:
-    """Whether a directory holds what `write_sentencepiece` wrote."""
-    has_model = (directory / MODEL).exists()
-    return has_model and OURS in read_object_or_empty(directory / CONFIG)
-
-
-def read_sentencepiece(directory: epath.Path) -> Tokenizer:
+def read_sentencepiece(directory: epath.Path) -> Tokenizer | None:
     """Return the tokenizer that `write_sentencepiece` wrote, with the same bytes.
+
+    None if the directory holds no such tokenizer.
 
     Raises:
         ValueError: the files are damaged, or tokenizer.json has another vocabulary.
     """
-    config = read_object_or_empty(directory / CONFIG)[OURS]
-    model = read_file(directory / MODEL)
-    try:
-        tokenizer = Tokenizer(config, model)
-    except ValueError as error:
-        raise ValueError(f"{directory / MODEL}: {error}") from error
+    path = directory / MODEL
+    config = read_object_or_empty(directory / CONFIG) if path.exists() else {}
+    if OURS not in config:
+        return None
+    tokenizer = make_tokenizer(config[OURS], read_file(path), path)
     if content := read_object_or_empty(directory / TOKENIZER_JSON):
         library = library_tokenizer(content, directory / TOKENIZER_JSON)
         tokens = tokenizer.tokens(range(tokenizer.vocab_size))
