@@ -23,6 +23,7 @@ from bert_jax.formats.huggingface import (
     is_huggingface,
     read_huggingface,
 )
+from bert_jax.formats.model_files import short_reason
 from bert_jax.formats.tensor_files import INDEX, SINGLE
 from bert_jax.formats.tf1 import is_tf1
 from bert_jax.storage.files import JsonObject
@@ -154,9 +155,8 @@ def download(name: str) -> epath.Path:
         path = snapshot_download(match[1], revision=match[2], allow_patterns=files)
     except Exception as error:
         # The library, and the HTTP client below it, raise many classes of errors.
-        reason = " ".join(str(error).split())[:200]
         raise ValueError(
-            f"{name} cannot be fetched: {reason} Download it elsewhere and name the "
-            "directory."
+            f"{name} cannot be fetched: {short_reason(error, 200)} Download it "
+            "elsewhere and name the directory."
         ) from error
     return epath.Path(path)
