@@ -10,13 +10,7 @@ from bert_jax.checkpoints.restore import read_params
 from bert_jax.checkpoints.steps import find_checkpoint, read_config, read_config_as
 from bert_jax.config import BertConfig
 from bert_jax.config.model import Params
-from bert_jax.formats.embedding import (
-    GENERAL_CONFIG,
-    MODULES,
-    POOLING_CONFIG,
-    TRANSFORMER_CONFIG,
-    Embedding,
-)
+from bert_jax.formats.embedding import EMBEDDING_FILES, Embedding
 from bert_jax.formats.huggingface import (
     CONFIG,
     TOKENIZER_FILES,
@@ -148,9 +142,8 @@ def download(name: str) -> epath.Path:
             "huggingface_hub`, or name a directory."
         ) from error
     files = [CONFIG, SINGLE, INDEX, "model-*.safetensors", *TOKENIZER_FILES]
-    files += [GENERAL_CONFIG, TRANSFORMER_CONFIG]
+    files += EMBEDDING_FILES
     files += [f"0_*/{name}" for name in files]
-    files += [MODULES, POOLING_CONFIG]
     try:
         path = snapshot_download(match[1], revision=match[2], allow_patterns=files)
     except Exception as error:

@@ -21,6 +21,7 @@ Pooling = Literal["mean", "cls"]
 MODULES, POOLING_CONFIG = "modules.json", "1_Pooling/config.json"
 GENERAL_CONFIG = "config_sentence_transformers.json"
 TRANSFORMER_CONFIG = "sentence_bert_config.json"
+EMBEDDING_FILES = (MODULES, POOLING_CONFIG, GENERAL_CONFIG, TRANSFORMER_CONFIG)
 _MODULES = [("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")]
 """The supported modules, of which the last is optional, and their directories."""
 _MODE_OF_FLAG = {
