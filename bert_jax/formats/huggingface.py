@@ -20,11 +20,12 @@ from bert_jax.formats.parameters import (
     read_parameters,
 )
 from bert_jax.formats.sentencepiece_files import MODEL, read_sentencepiece
-from bert_jax.formats.tensor_files import INDEX, PICKLES, SINGLE, open_tensors
-from bert_jax.formats.tensor_names import (
+from bert_jax.formats.tensor_files import (
+    INDEX,
+    PICKLES,
+    SINGLE,
     TIED,
-    canonical_names,
-    find_wrapper_prefix,
+    open_tensors,
     pop_tied_copies,
 )
 from bert_jax.formats.tokenizers import from_huggingface
@@ -73,10 +74,8 @@ def read_huggingface(path: epath.Path, allow_extra: bool = False) -> Imported:
     """
     root = path.parent if path.is_file() else path
     path = path if path.is_file() else model_directory(root)
-    files, opened = open_tensors(path)
+    files, tensors, prefix = open_tensors(path)
     path = path.parent if path.is_file() else path
-    prefix = find_wrapper_prefix(path, [tensor.name for tensor in opened])
-    tensors = canonical_names(path, opened, prefix)
     config = _read_config(path, tensors)
     copies = pop_tied_copies(path, tensors) if config.head in _TIED_HEADS else []
     names = names_of(config, pooler="bert.pooler.dense.weight" in tensors)
