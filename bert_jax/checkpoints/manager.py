@@ -12,7 +12,6 @@ import orbax.checkpoint as ocp
 from etils import epath
 from jaxtyping import PyTree
 
-from bert_jax.checkpoints.restore import restore_step
 from bert_jax.checkpoints.steps import selection_scores
 from bert_jax.config.model import Params
 from bert_jax.distributed.collectives import (
@@ -70,13 +69,12 @@ class Checkpoints:
         self._manager = self._open()
 
     def _open(self) -> Any:
-        # No preservation policy: `_prune` decides by the manifests which steps stay,
-        # and Orbax needs no metrics files of its own.
+        # No preservation policy: `_prune` decides by the manifests which steps stay.
+        # Orbax needs no metrics files, and must not read those that it wrote for
+        # version 0.1.0: they may be truncated.
         options = ocp.CheckpointManagerOptions(
             cleanup_tmp_directories=True,
             save_root_metadata=False,
-            # Do not read the metrics files that Orbax wrote for version 0.1.0: they
-            # may be truncated.
             lightweight_initialize=True,
         )
         return ocp.CheckpointManager(self.directory, options=options)
@@ -153,9 +151,8 @@ class Checkpoints:
         """
         if is_primary() and math.isfinite(score):
             self._scores[step] = score
-            self._pending_scores.append(
-                self._thread.submit(self._write_score, step, score)
-            )
+            future = self._thread.submit(self._write_score, step, score)
+            self._pending_scores.append(future)
 
     def _write_score(self, step: int, score: float) -> None:
         """Atomically replace the manifest of a step by one with the score."""
@@ -179,10 +176,6 @@ class Checkpoints:
         for step in scores.keys() - kept:
             with contextlib.suppress(OSError):
                 remove_step(self.directory, step)
-
-    def restore(self, step: int, params: Params, rest: PyTree) -> tuple[Params, PyTree]:
-        """Call `restore_step` for a checkpoint of this run."""
-        return restore_step(self.directory / str(step), params, rest)
 
     def take_messages(self) -> list[str]:
         """Return the messages about failed saves since the last call."""

@@ -69,9 +69,9 @@ def export_stablehlo(
 ) -> tuple[str, ...]:
     """Write a model's program, its parameters and a loader atomically.
 
+    The other arguments and errors are those of `export_huggingface`.
+
     Args:
-        source: a path for `load_pretrained`.
-        output: a directory that is new or empty.
         batch_size: the batch size that the program accepts; None: any.
         sequence_length: tokens in a row, with padding; None: 128, or the model's
             maximum if that is less.
@@ -80,10 +80,7 @@ def export_stablehlo(
         The names of the outputs.
 
     Raises:
-        FileNotFoundError: there is no model.
-        FileExistsError: `output` exists and is not an empty directory.
-        ValueError: the source is damaged, the model does not support a size, or
-            flatbuffers is missing.
+        ValueError: the model does not support a size, or flatbuffers is missing.
     """
     if importlib.util.find_spec("flatbuffers") is None:
         raise ValueError(
