@@ -86,8 +86,7 @@ def compare(directory: epath.Path, config: BertConfig, params: Params) -> Compar
         for name, values in ours.items()
     }
     if not all(map(np.isfinite, differences.values())):
-        reason = "an output is NaN or infinite"
-        return Comparison(versions=versions, reason=reason)
+        return Comparison(versions=versions, reason="an output is NaN or infinite")
     return Comparison(max(differences.values()), differences, versions)
 
 

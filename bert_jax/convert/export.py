@@ -50,7 +50,7 @@ def export_huggingface(
         ValueError: the source is damaged, or transformers does not support the model.
     """
     model = load_pretrained(source)
-    require_expressible(model.config)
+    _require_expressible(model.config)
     with atomic_directory(output) as directory:
         tensors, leaves = huggingface_tensors(model)
         write_safetensors(tensors, directory / SINGLE)
@@ -79,12 +79,8 @@ def write_tokenizer(model: Model, directory: epath.Path) -> TokenizerDifferences
     return TokenizerDifferences()
 
 
-def require_expressible(config: BertConfig) -> None:
-    """Check that transformers' classes for BERT support the configuration.
-
-    Raises:
-        ValueError: they do not; the message names the option.
-    """
+def _require_expressible(config: BertConfig) -> None:
+    """Check that transformers' classes for BERT support the configuration."""
     remedy = "use `bert-jax convert export --to stablehlo`."
     if config.attention == "causal":
         raise ValueError(

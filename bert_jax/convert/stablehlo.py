@@ -90,7 +90,7 @@ def export_stablehlo(
     model = load_pretrained(source)
     if sequence_length is None:
         sequence_length = min(128, model.config.max_position_embeddings)
-    require_sizes(model.config, batch_size, sequence_length)
+    _check_sizes(model.config, batch_size, sequence_length)
     params = flatten_dict(model.params, sep="/")
     program = lower(model.config, params, batch_size, sequence_length)
     outputs = jax.tree.unflatten(program.out_tree, program.out_avals)
@@ -116,14 +116,9 @@ def export_stablehlo(
     return tuple(outputs)
 
 
-def require_sizes(
+def _check_sizes(
     config: BertConfig, batch_size: int | None, sequence_length: int
 ) -> None:
-    """Check that the model supports the batch size and the sequence length.
-
-    Raises:
-        ValueError: it does not.
-    """
     max_length = config.max_position_embeddings
     if not 0 < sequence_length <= max_length:
         raise ValueError(

@@ -73,9 +73,8 @@ def _id_problem(
 ) -> str:
     """Return why a token cannot have the id `i`, or an empty string.
 
-    Args:
-        tokens: those of the vocabulary alone.
-        vocabulary: the ids, also of added tokens with lower ids.
+    `tokens` are those of the vocabulary file; `vocabulary` has also the tokens that
+    were added before this one.
     """
     if token in vocabulary:
         own = vocabulary[token]

@@ -186,13 +186,10 @@ def _labels(values: JsonObject) -> tuple[str, ...]:
             raise ValueError(f"num_labels={quoted(count)} must be a number of classes.")
         return tuple(f"LABEL_{i}" for i in range(count))
     labels = values["id2label"]
-    ids = [str(i) for i in range(len(labels))] if isinstance(labels, dict) else []
-    if (
-        not ids
-        or set(labels) != set(ids)
-        or not all(isinstance(label, str) for label in labels.values())
-    ):
+    count = len(labels) if isinstance(labels, dict) else 0
+    names = tuple(labels.get(str(i)) for i in range(count))
+    if not names or not all(isinstance(name, str) for name in names):
         raise ValueError(
             f'id2label={quoted(labels)} must name each class by "0", "1", … in turn.'
         )
-    return tuple(labels[i] for i in ids)
+    return names

@@ -53,10 +53,11 @@ def read_tf1(path: epath.Path, allow_extra: bool = False) -> Imported:
     Raises:
         FileNotFoundError: a file is missing.
         ValueError: a file is damaged, the files do not belong together, or it is
-            unknown whether the vocabulary is cased; the message is one line.
+            unknown whether the vocabulary is cased; or TensorFlow is missing, or
+            cannot open such a path. The message is one line.
     """
     prefix = find_prefix(path)
-    data_files, tensors = open_checkpoint(prefix)
+    data_files, tensors = _open_checkpoint(prefix)
     folder = prefix.parent
     for name in (CONFIG, VOCABULARY):
         if not (folder / name).exists():
@@ -135,17 +136,8 @@ def _step(stem: str) -> tuple[int, str]:
     return (int(match[1]) if match else -1), stem
 
 
-def open_checkpoint(prefix: epath.Path) -> tuple[list[str], dict[str, Tensor]]:
-    """Return the names of the files with a checkpoint's tensors, and the tensors.
-
-    Args:
-        prefix: the path of its files without `.index` and `.data-…`.
-
-    Raises:
-        FileNotFoundError: the file with the tensors is missing.
-        ValueError: the index is damaged, or of an object-based checkpoint of
-            TensorFlow 2; TensorFlow is missing, or cannot open such a path.
-    """
+def _open_checkpoint(prefix: epath.Path) -> tuple[list[str], dict[str, Tensor]]:
+    """Return the names of the files with a checkpoint's tensors, and the tensors."""
     if importlib.util.find_spec("tensorflow") is None:
         raise ValueError(
             f"{prefix} is read by TensorFlow, which is missing; `pip install "
