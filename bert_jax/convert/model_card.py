@@ -88,11 +88,9 @@ def _training(model: Model) -> JsonObject:
         return {"Training": "not in bert_jax; it was imported"}
     config, manifest = read_config(model.directory), read_manifest(model.directory)
     facts = {"Steps": f"{manifest['step']:,}"}
-    fingerprint = config["data"].get("fingerprint")
-    if fingerprint:
+    if fingerprint := config["data"].get("fingerprint"):
         facts["Data"] = f"dataset with fingerprint {fingerprint}"
-    scores = _validation(model, manifest["step"])
-    if scores:
+    if scores := _validation(model, manifest["step"]):
         facts["Validation"] = scores
     return facts
 

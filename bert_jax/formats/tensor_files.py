@@ -183,10 +183,8 @@ def _by_todays_names(
     for tensor, name in zip(tensors, names, strict=True):
         if is_encoder and name.startswith(("embeddings.", "encoder.", "pooler.")):
             name = f"bert.{name}"
-        if name.endswith(".LayerNorm.gamma"):
-            name = name.removesuffix("gamma") + "weight"
-        if name.endswith(".LayerNorm.beta"):
-            name = name.removesuffix("beta") + "bias"
+        name = re.sub(r"(?<=\.LayerNorm\.)gamma$", "weight", name)
+        name = re.sub(r"(?<=\.LayerNorm\.)beta$", "bias", name)
         if name in renamed:
             raise ValueError(
                 f"{path}: {renamed[name].name} and {tensor.name} are two tensors for "
@@ -211,10 +209,9 @@ def pop_tied_copies(
         if name not in tensors:
             continue
         copy = tensors.pop(name)
-        if original not in tensors:
-            tensors[original] = copy
+        other = tensors.setdefault(original, copy)
+        if other is copy:
             continue
-        other = tensors[original]
         same = (copy.dtype, copy.shape) == (other.dtype, other.shape)
         if not same or not np.array_equal(copy.read(), other.read(), equal_nan=True):
             raise ValueError(

@@ -195,11 +195,11 @@ def _settings(
         lower = configured["do_lower_case"]
         defaults = {"strip_accents": lower, "tokenize_chinese_chars": True}
         configured = defaults | configured
-    for name in names:
-        if name in cleaning and cleaning[name] != configured.get(name, cleaning[name]):
+    for name, value in cleaning.items():
+        if (other := configured.get(name, value)) != value:
             raise ValueError(
-                f"{directory}: tokenizer.json has {name}={cleaning[name]} and "
-                f"tokenizer_config.json {name}={configured[name]}; make them the same."
+                f"{directory}: tokenizer.json has {name}={value} and "
+                f"tokenizer_config.json {name}={other}; make them the same."
             )
     cleaning |= configured
     if "do_lower_case" not in cleaning:
@@ -210,8 +210,8 @@ def _settings(
     cased = not cleaning["do_lower_case"]
     # Values that follow from the casing are left out.
     defaults = {"strip_accents": not cased, "tokenize_chinese_chars": True}
-    other = {k: cleaning[k] for k, v in defaults.items() if cleaning.get(k, v) != v}
-    return {"kind": "wordpiece", "cased": cased, WORD_LIMIT: limit} | other
+    others = {k: cleaning[k] for k, v in defaults.items() if cleaning.get(k, v) != v}
+    return {"kind": "wordpiece", "cased": cased, WORD_LIMIT: limit} | others
 
 
 def make_tokenizer(config: JsonObject, vocabulary: bytes, place: object) -> Tokenizer:
