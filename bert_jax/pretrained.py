@@ -99,9 +99,8 @@ def load_pretrained(path: str, allow_extra: bool = False) -> Model:
             embedding = read_config_as(directory, "embedding", Embedding)
         params, sources = read_params(directory), read_manifest(directory)["files"]
         tokenizer = Tokenizer.load(directory / "tokenizer")
-    if imported:
-        pairs = "nsp" if "next_sentence" in params else "none"
-    else:
+    pairs = "nsp" if "next_sentence" in params else "none"
+    if not imported:
         pairs = read_pairs(directory)
     read = config, params, tokenizer
     return Model(*read, pairs, directory, imported, embedding, tuple(sources))

@@ -40,8 +40,7 @@ def verify_checkpoint(step_directory: epath.Path) -> JsonObject:
     """Verify the checksums of a checkpoint, and return its manifest.
 
     Raises:
-        FileNotFoundError: it has no manifest, so its save never finished.
-        DamagedError: its manifest is malformed, or a file is missing or altered.
+        DamagedError: a file is missing or altered; else as `read_step_manifest`.
     """
     manifest = read_step_manifest(step_directory)
     verify_files(step_directory, manifest["files"])
@@ -189,8 +188,7 @@ def read_config_as(directory: epath.Path, name: str, cls: type[ConfigT]) -> Conf
         name: a key; "": the whole file.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is damaged, or lacks the key.
+        ValueError: the file lacks the key; else as `read_config`.
     """
     path, values = directory / "config.json", read_config(directory)
     section = values.get(name) if name else values

@@ -3,22 +3,25 @@
 import dataclasses
 import os
 import re
+from collections.abc import Iterable
 
 from etils import epath
 
 from bert_jax.config import BertConfig
 from bert_jax.formats.embedding import embedding_files, model_directory, read_embedding
 from bert_jax.formats.huggingface_config import keys_left_over, read_bert_config
-from bert_jax.formats.imported import RECEIPT, Imported, Tensor
-from bert_jax.formats.model_files import read_object, read_object_or_empty
-from bert_jax.formats.names import names_of
-from bert_jax.formats.parameters import (
+from bert_jax.formats.imported import (
+    RECEIPT,
     ROWS_OF_TOKENS,
+    Imported,
+    Leaf,
     Library,
-    Match,
+    Tensor,
     match_tensors,
     read_parameters,
 )
+from bert_jax.formats.model_files import read_object, read_object_or_empty
+from bert_jax.formats.names import names_of
 from bert_jax.formats.sentencepiece_files import MODEL, read_sentencepiece
 from bert_jax.formats.tensor_files import (
     INDEX,
@@ -90,13 +93,13 @@ def read_huggingface(path: epath.Path, allow_extra: bool = False) -> Imported:
     described = describe_files(root, sources + embedding_files(root))
     _check_exported(root, described)
     # A copy becomes the same parameter as its original.
-    by_name = {name.huggingface: m for name, m in zip(names, matches, strict=True)}
-    tied = [dataclasses.replace(by_name[name], tensor=copy) for name, copy in copies]
+    leaf_of = dict(zip((name.huggingface for name in names), matches, strict=True))
+    tied = [dataclasses.replace(leaf_of[name], source=copy) for name, copy in copies]
     return Imported(
         config=config,
         params=read_parameters(path, config, matches),
         tokenizer=tokenizer,
-        leaves=tuple(match.leaf for match in [*matches, *tied]),
+        leaves=(*matches, *tied),
         fresh=(),
         left_over=tuple(left_over),
         sources=tuple(described),
@@ -125,7 +128,7 @@ def _read_config(path: epath.Path, tensors: dict[str, Tensor]) -> BertConfig:
 
 
 def _padding_rows(
-    path: epath.Path, matches: list[Match], num_rows: int, num_tokens: int
+    path: epath.Path, leaves: Iterable[Leaf], num_rows: int, num_tokens: int
 ) -> list[str]:
     """Return the rows that belong to no token, as slices of their tensors.
 
@@ -141,9 +144,9 @@ def _padding_rows(
             "model was trained with, and its added_tokens.json."
         )
     return [
-        f"{match.tensor.name}[{num_tokens}:{num_rows}]"
-        for match in matches
-        if match.parameter in ROWS_OF_TOKENS and num_rows > num_tokens
+        f"{leaf.source}[{num_tokens}:{num_rows}]"
+        for leaf in leaves
+        if leaf.target in ROWS_OF_TOKENS and num_rows > num_tokens
     ]
 
 

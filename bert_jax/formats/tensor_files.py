@@ -196,8 +196,8 @@ def _by_todays_names(
 
 def pop_tied_copies(
     path: epath.Path, tensors: dict[str, Tensor]
-) -> list[tuple[str, Tensor]]:
-    """Remove the copies of tied tensors; return the name of the original and the copy.
+) -> list[tuple[str, str]]:
+    """Remove the copies of tied tensors; return the names of original and copy.
 
     If only the copy is stored, it takes the place of the original.
 
@@ -218,5 +218,5 @@ def pop_tied_copies(
                 f"{path}: {copy.name} differs from {other.name}; bert_jax has one "
                 "array for both, so such a model cannot be imported."
             )
-        copies.append((original, copy))
+        copies.append((original, copy.name))
     return copies

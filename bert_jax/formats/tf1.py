@@ -12,10 +12,15 @@ from bert_jax.formats.huggingface_config import (
     keys_left_over,
     read_bert_config,
 )
-from bert_jax.formats.imported import Imported, Tensor
+from bert_jax.formats.imported import (
+    Imported,
+    Library,
+    Tensor,
+    match_tensors,
+    read_parameters,
+)
 from bert_jax.formats.model_files import read_object, read_object_or_empty, short_reason
 from bert_jax.formats.names import names_of
-from bert_jax.formats.parameters import Library, match_tensors, read_parameters
 from bert_jax.storage.manifest import describe_files
 from bert_jax.storage.quiet_tensorflow import quiet_tensorflow
 from bert_jax.tokenization import Tokenizer
@@ -77,7 +82,7 @@ def read_tf1(path: epath.Path, allow_extra: bool = False) -> Imported:
         config=config,
         params=read_parameters(prefix, config, matches),
         tokenizer=tokenizer,
-        leaves=tuple(match.leaf for match in matches),
+        leaves=tuple(matches),
         fresh=(),
         left_over=tuple(left_over),
         sources=tuple(describe_files(folder, files)),
