@@ -69,9 +69,9 @@ def export_stablehlo(
 ) -> tuple[str, ...]:
     """Write a model's program, its parameters and a loader atomically.
 
-    The other arguments and errors are those of `export_huggingface`.
-
     Args:
+        source: a path for `load_pretrained`.
+        output: a directory that is new or empty.
         batch_size: the batch size that the program accepts; None: any.
         sequence_length: tokens in a row, with padding; None: 128, or the model's
             maximum if that is less.
@@ -80,7 +80,10 @@ def export_stablehlo(
         The names of the outputs.
 
     Raises:
-        ValueError: the model does not support a size, or flatbuffers is missing.
+        FileNotFoundError: there is no model.
+        FileExistsError: `output` exists and is not an empty directory.
+        ValueError: the source is damaged, the model does not support a size, or
+            flatbuffers is missing.
     """
     if importlib.util.find_spec("flatbuffers") is None:
         raise ValueError(
@@ -90,7 +93,7 @@ def export_stablehlo(
     model = load_pretrained(source)
     if sequence_length is None:
         sequence_length = min(128, model.config.max_position_embeddings)
-    _check_sizes(model.config, batch_size, sequence_length)
+    require_sizes(model.config, batch_size, sequence_length)
     params = flatten_dict(model.params, sep="/")
     program = lower(model.config, params, batch_size, sequence_length)
     outputs = jax.tree.unflatten(program.out_tree, program.out_avals)
@@ -116,9 +119,14 @@ def export_stablehlo(
     return tuple(outputs)
 
 
-def _check_sizes(
+def require_sizes(
     config: BertConfig, batch_size: int | None, sequence_length: int
 ) -> None:
+    """Check that the model supports the batch size and the sequence length.
+
+    Raises:
+        ValueError: it does not.
+    """
     max_length = config.max_position_embeddings
     if not 0 < sequence_length <= max_length:
         raise ValueError(
