@@ -31,7 +31,6 @@ _PAIR_OBJECTIVES = {
 def model_card(model: Model, architecture: str) -> str:
     """Return the card, with what the checkpoint records about its training."""
     c, directory = model.config, model.directory.absolute()
-    # A checkpoint of a run is run/checkpoints/STEP.
     run = directory.parent.parent if directory.parent.name == CHECKPOINTS else None
     facts = {
         "Architecture": f"{architecture}, {c.num_hidden_layers} layers of "
