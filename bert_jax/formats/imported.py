@@ -136,11 +136,10 @@ def match_tensors(
             f"{config.head} has them."
         )
     left_over = tensors.keys() - set(theirs)
-    extra = [n for n in left_over if not library.ignored.fullmatch(n)]
+    extra = [tensors[n].name for n in left_over if not library.ignored.fullmatch(n)]
     if extra and not allow_extra:
-        extra = sorted(tensors[name].name for name in extra)
         raise ValueError(
-            f"{path} holds {abbreviate(extra)}, which a model with the head "
+            f"{path} holds {abbreviate(sorted(extra))}, which a model with the head "
             f"{config.head} does not have; {library.allow_extra} ignores them."
         )
     matches: dict[Leaf, Tensor] = {}
