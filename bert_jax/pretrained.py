@@ -10,21 +10,16 @@ from bert_jax.checkpoints.restore import read_params
 from bert_jax.checkpoints.steps import find_checkpoint, read_config, read_config_as
 from bert_jax.config import BertConfig
 from bert_jax.config.model import Params
-from bert_jax.formats.embedding import (
-    GENERAL_CONFIG,
-    MODULES,
-    POOLING_CONFIG,
-    TRANSFORMER_CONFIG,
-    Embedding,
-)
+from bert_jax.formats.embedding import EMBEDDING_FILES, Embedding
 from bert_jax.formats.huggingface import (
     CONFIG,
     TOKENIZER_FILES,
     is_huggingface,
     read_huggingface,
 )
+from bert_jax.formats.model_files import short_reason
 from bert_jax.formats.tensor_files import INDEX, SINGLE
-from bert_jax.formats.tf1_files import is_tf1
+from bert_jax.formats.tf1 import is_tf1
 from bert_jax.storage.files import JsonObject
 from bert_jax.storage.manifest import read_manifest
 from bert_jax.storage.remote import open_directory
@@ -104,9 +99,8 @@ def load_pretrained(path: str, allow_extra: bool = False) -> Model:
             embedding = read_config_as(directory, "embedding", Embedding)
         params, sources = read_params(directory), read_manifest(directory)["files"]
         tokenizer = Tokenizer.load(directory / "tokenizer")
-    if imported:
-        pairs = "nsp" if "next_sentence" in params else "none"
-    else:
+    pairs = "nsp" if "next_sentence" in params else "none"
+    if not imported:
         pairs = read_pairs(directory)
     read = config, params, tokenizer
     return Model(*read, pairs, directory, imported, embedding, tuple(sources))
@@ -147,16 +141,14 @@ def download(name: str) -> epath.Path:
             "huggingface_hub`, or name a directory."
         ) from error
     files = [CONFIG, SINGLE, INDEX, "model-*.safetensors", *TOKENIZER_FILES]
-    files += [GENERAL_CONFIG, TRANSFORMER_CONFIG]
+    files += EMBEDDING_FILES
     files += [f"0_*/{name}" for name in files]
-    files += [MODULES, POOLING_CONFIG]
     try:
         path = snapshot_download(match[1], revision=match[2], allow_patterns=files)
     except Exception as error:
         # The library, and the HTTP client below it, raise many classes of errors.
-        reason = " ".join(str(error).split())[:200]
         raise ValueError(
-            f"{name} cannot be fetched: {reason} Download it elsewhere and name the "
-            "directory."
+            f"{name} cannot be fetched: {short_reason(error, 200)} Download it "
+            "elsewhere and name the directory."
         ) from error
     return epath.Path(path)

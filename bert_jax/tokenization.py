@@ -81,21 +81,28 @@ def check_added(entries: object) -> None:
         raise ValueError(f"{ADDED} repeats {token!r}; remove it there.")
 
 
+def library_wordpiece(lines: list[str], config: JsonObject) -> HuggingFaceTokenizer:
+    """Return the library's tokenizer of a vocabulary, without special tokens."""
+    ids = {token: i for i, token in enumerate(lines)}
+    limit = config.get(WORD_LIMIT, MAX_WORD_CHARACTERS)
+    library = HuggingFaceTokenizer(
+        models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=limit)
+    )
+    library.normalizer = bert_normalizer(
+        config["cased"], config.get(ACCENTS), config.get(CHINESE, True)
+    )
+    library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return library
+
+
 class WordPiece:
     def __init__(self, vocabulary: bytes, config: JsonObject) -> None:
         lines = _vocabulary_lines(vocabulary)
-        ids = {token: i for i, token in enumerate(lines)}
-        added = added_tokens(config)
-        self.tokens = lines + [t.content for t in added if t.content not in ids]
+        added, pieces = added_tokens(config), set(lines)
+        self.tokens = lines + [t.content for t in added if t.content not in pieces]
         self.num_pieces = len(lines)
         self.continuing = [token.startswith("##") for token in self.tokens]
-        limit = config.get(WORD_LIMIT, MAX_WORD_CHARACTERS)
-        model = models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=limit)
-        self._tokenizer = HuggingFaceTokenizer(model)
-        self._tokenizer.normalizer = bert_normalizer(
-            config["cased"], config.get(ACCENTS), config.get(CHINESE, True)
-        )
-        self._tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        self._tokenizer = library_wordpiece(lines, config)
         # Added tokens that are not in the vocabulary get the ids after its last one.
         # Special tokens are not added, so "[MASK]" in a text is split at its brackets.
         self._tokenizer.add_tokens(added)

@@ -1,6 +1,7 @@
 """Save the checkpoints of a run in the background, and remove old ones."""
 
 import contextlib
+import dataclasses
 import math
 import time
 from collections.abc import Callable
@@ -11,7 +12,6 @@ import orbax.checkpoint as ocp
 from etils import epath
 from jaxtyping import PyTree
 
-from bert_jax.checkpoints.restore import restore_step
 from bert_jax.checkpoints.steps import selection_scores
 from bert_jax.config.model import Params
 from bert_jax.distributed.collectives import (
@@ -36,39 +36,29 @@ REMOVED = ".removed"
 """Suffix of a step directory that is being removed."""
 
 
+@dataclasses.dataclass(eq=False)
 class Checkpoints:
     """Saves the checkpoints of a run, and keeps the newest and the best.
 
     `save`, `save_or_raise` and `wait` are collectives: all processes call them. A
-    failed save is retried with the state of a later step; `max_failed` failures in a
-    row end the run.
+    failed save is retried with the state of a later step.
     """
 
-    def __init__(
-        self,
-        directory: epath.Path,
-        keep: int,
-        config: JsonObject,
-        tokenizer_directory: epath.Path,
-        max_failed: int = 5,
-        check_lock: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Open the checkpoints under `directory`, or create them.
+    directory: epath.Path
+    """It is created if it does not exist."""
+    keep: int
+    """The number of newest checkpoints to keep, besides that with the highest score."""
+    config: JsonObject
+    """The content of each checkpoint's `config.json`."""
+    tokenizer_directory: epath.Path
+    """Its files are copied into each checkpoint."""
+    max_failed: int = 5
+    """The number of failed saves in a row that ends the run."""
+    check_lock: Callable[[], None] = lambda: None
+    """Raises RuntimeError if another run has taken over the workdir."""
 
-        Args:
-            keep: the number of newest checkpoints to keep, besides the one with the
-                highest score.
-            config: the content of each checkpoint's `config.json`.
-            tokenizer_directory: its files are copied into each checkpoint.
-            max_failed: the number of failed saves in a row that ends the run.
-            check_lock: raises RuntimeError if another run has taken over the workdir.
-        """
-        self._directory = absolute(directory)
-        self._keep = keep
-        self._config = config
-        self._tokenizer_directory = tokenizer_directory
-        self._max_failed = max_failed
-        self._check_lock = check_lock
+    def __post_init__(self) -> None:
+        self.directory = absolute(self.directory)
         self._thread = ThreadPoolExecutor(1)
         self._pending_save: tuple[int, Future[None]] | None = None
         self._pending_scores: list[Future[None]] = []
@@ -79,16 +69,15 @@ class Checkpoints:
         self._manager = self._open()
 
     def _open(self) -> Any:
-        # No preservation policy: `_prune` decides by the manifests which steps stay,
-        # and Orbax needs no metrics files of its own.
+        # No preservation policy: `_prune` decides by the manifests which steps stay.
+        # Orbax needs no metrics files, and must not read those that it wrote for
+        # version 0.1.0: they may be truncated.
         options = ocp.CheckpointManagerOptions(
             cleanup_tmp_directories=True,
             save_root_metadata=False,
-            # Do not read the metrics files that Orbax wrote for version 0.1.0: they
-            # may be truncated.
             lightweight_initialize=True,
         )
-        return ocp.CheckpointManager(self._directory, options=options)
+        return ocp.CheckpointManager(self.directory, options=options)
 
     def save(self, step: int, params: Params, rest: PyTree, flush: Flush) -> None:
         """Start a save; return as soon as the arrays may be overwritten.
@@ -105,13 +94,13 @@ class Checkpoints:
         uploads = flush()
         with raise_on_all_processes():
             if is_primary():
-                self._check_lock()
+                self.check_lock()
         items = ocp.args.Composite(
             state=ocp.args.StandardSave(params), optimizer=ocp.args.StandardSave(rest)
         )
         future: Future[None]
         try:
-            with name_path_if_disk_full(self._directory / str(step)):
+            with name_path_if_disk_full(self.directory / str(step)):
                 self._manager.save(step, args=items)
         except Exception as error:
             future = Future()
@@ -134,7 +123,7 @@ class Checkpoints:
 
     def _complete(self, step: int, uploads: Upload | None) -> None:
         """Complete a save once Orbax is done; runs in the background thread."""
-        with name_path_if_disk_full(self._directory / str(step)):
+        with name_path_if_disk_full(self.directory / str(step)):
             self._manager.wait_until_finished()
             # A barrier: Orbax has waited until every process has written its shards.
             if not is_primary():
@@ -146,10 +135,10 @@ class Checkpoints:
 
     def _write_manifest(self, step: int) -> None:
         """Add config and tokenizer to a saved step, and last its manifest."""
-        root = self._directory / str(step)
-        write_json(self._config, root / "config.json")
+        root = self.directory / str(step)
+        write_json(self.config, root / "config.json")
         (root / "tokenizer").mkdir(exist_ok=True)
-        for path in self._tokenizer_directory.iterdir():
+        for path in self.tokenizer_directory.iterdir():
             path.copy(root / "tokenizer" / path.name, overwrite=True)
         files = describe_files(root, files_below(root))
         manifest = {"step": step, "selection_score": self._scores.get(step)}
@@ -162,13 +151,12 @@ class Checkpoints:
         """
         if is_primary() and math.isfinite(score):
             self._scores[step] = score
-            self._pending_scores.append(
-                self._thread.submit(self._write_score, step, score)
-            )
+            future = self._thread.submit(self._write_score, step, score)
+            self._pending_scores.append(future)
 
     def _write_score(self, step: int, score: float) -> None:
         """Atomically replace the manifest of a step by one with the score."""
-        root = self._directory / str(step)
+        root = self.directory / str(step)
         try:
             with contextlib.suppress(FileNotFoundError):  # its save has failed
                 previous = read_manifest(root)
@@ -181,22 +169,13 @@ class Checkpoints:
 
     def _prune(self) -> None:
         """Remove complete steps that are neither among the newest nor the best."""
-        scores, _ = selection_scores(self._directory)
-        kept = set(sorted(scores, reverse=True)[: self._keep])
+        scores, _ = selection_scores(self.directory)
+        kept = set(sorted(scores, reverse=True)[: self.keep])
         if any(score > -math.inf for score in scores.values()):
             kept.add(max(scores, key=lambda step: (scores[step], step)))
         for step in scores.keys() - kept:
             with contextlib.suppress(OSError):
-                remove_step(self._directory, step)
-
-    def restore(self, step: int, params: Params, rest: PyTree) -> tuple[Params, PyTree]:
-        """Restore the parameters and the rest of the training state of a checkpoint.
-
-        Args:
-            params: shapes, dtypes and shardings of the parameters.
-            rest: the same of the rest of the training state.
-        """
-        return restore_step(self._directory / str(step), params, rest)
+                remove_step(self.directory, step)
 
     def take_messages(self) -> list[str]:
         """Return the messages about failed saves since the last call."""
@@ -238,7 +217,7 @@ class Checkpoints:
         self._retry_at = time.monotonic() + self._delay()
         self._discard(step)
         message = f"The checkpoint of step {step} could not be written: {problem}"
-        if self._failed_in_a_row >= self._max_failed:
+        if self._failed_in_a_row >= self.max_failed:
             raise RuntimeError(
                 f"{message} This is failed save {self._failed_in_a_row} in a row "
                 "(max_failed_saves). Fix the cause and start the same command again."
@@ -253,7 +232,7 @@ class Checkpoints:
         with raise_on_all_processes():
             if is_primary():
                 with contextlib.suppress(OSError):
-                    (self._directory / str(step)).rmtree(missing_ok=True)
+                    (self.directory / str(step)).rmtree(missing_ok=True)
         self._manager = self._open()
 
     def close(self) -> None:

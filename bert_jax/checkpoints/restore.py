@@ -53,26 +53,19 @@ def _restore_item(item: epath.Path, wanted: PyTree) -> PyTree:
     )
 
 
-def restore_params(step_directory: epath.Path, wanted: Params) -> Params:
-    """Restore the parameters of a checkpoint, sharded over the devices.
-
-    Args:
-        wanted: their shapes, dtypes and shardings.
-
-    Raises:
-        ValueError: a shape or dtype differs, or a leaf is missing or unexpected.
-    """
-    return _restore_item(step_directory / "state", wanted)
-
-
 def restore_step(
     step_directory: epath.Path, params: Params, rest: PyTree
 ) -> tuple[Params, PyTree]:
     """Restore the parameters and the rest of the training state of a checkpoint.
 
-    Arguments and errors are those of `restore_params`.
+    Args:
+        params: shapes, dtypes and shardings of the parameters.
+        rest: the same of the rest of the training state.
+
+    Raises:
+        ValueError: a shape or dtype differs, or a leaf is missing or unexpected.
     """
-    restored = restore_params(step_directory, params)
+    restored = _restore_item(step_directory / "state", params)
     return restored, _restore_item(step_directory / "optimizer", rest)
 
 

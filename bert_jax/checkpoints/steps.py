@@ -40,8 +40,7 @@ def verify_checkpoint(step_directory: epath.Path) -> JsonObject:
     """Verify the checksums of a checkpoint, and return its manifest.
 
     Raises:
-        FileNotFoundError: it has no manifest, so its save never finished.
-        DamagedError: its manifest is malformed, or a file is missing or altered.
+        DamagedError: a file is missing or altered; else as `read_step_manifest`.
     """
     manifest = read_step_manifest(step_directory)
     verify_files(step_directory, manifest["files"])
@@ -55,22 +54,18 @@ def read_step_manifest(step_directory: epath.Path) -> JsonObject:
         FileNotFoundError: there is none, so the save never finished.
         DamagedError: it is malformed.
     """
-    manifest = read_manifest(step_directory)
-    path = step_directory / MANIFEST
+    manifest, path = read_manifest(step_directory), step_directory / MANIFEST
     step, score = manifest.get("step"), selection_score_of(manifest)
     if type(step) is not int or step < 0:
         raise DamagedError(f"{path} has step={step!r:.80}, which is not a step.")
     if step_directory.parent.name == CHECKPOINTS and step_directory.name != str(step):
         raise DamagedError(f"{path} is the manifest of step {step}.")
-    if score is not None and not is_score(score):
+    # A float holds these numbers exactly.
+    is_exact = type(score) is float or (type(score) is int and abs(score) < 1 << 53)
+    if score is not None and not is_exact:
         raise DamagedError(f"{path} has selection_score={score!r:.80}, not a number.")
     check_entries(step_directory, manifest.get("files"))
     return manifest
-
-
-def is_score(value: object) -> bool:
-    """Whether a manifest's value is a number that a float holds exactly."""
-    return type(value) is float or (type(value) is int and abs(value) < 1 << 53)
 
 
 def selection_score_of(manifest: JsonObject) -> Any:
@@ -88,16 +83,14 @@ def latest_verified_step(directory: epath.Path) -> tuple[int | None, list[str]]:
         DamagedError: there are other checkpoints, and none can be verified.
     """
     problems: list[str] = []
-    damaged = 0
+    damaged = False
     for step in list_steps(directory):
         try:
             verify_checkpoint(directory / str(step))
             return step, problems
-        except FileNotFoundError as error:
+        except (FileNotFoundError, DamagedError) as error:
             problems.append(str(error))
-        except DamagedError as error:
-            problems.append(str(error))
-            damaged += 1
+            damaged |= isinstance(error, DamagedError)
     if damaged or len(problems) > 1:
         raise DamagedError(
             f"No checkpoint in {directory} is complete: {' '.join(problems)} "
@@ -116,13 +109,12 @@ def selection_scores(directory: epath.Path) -> tuple[dict[int, float], list[str]
     for step in list_steps(directory):
         try:
             score = selection_score_of(read_step_manifest(directory / str(step)))
+            known = score is not None and not math.isnan(score)
+            scores[step] = float(score) if known else -math.inf
         except FileNotFoundError:
             continue
         except DamagedError as error:
             problems.append(str(error))
-            continue
-        known = score is not None and not math.isnan(score)
-        scores[step] = float(score) if known else -math.inf
     return scores, problems
 
 
@@ -196,8 +188,7 @@ def read_config_as(directory: epath.Path, name: str, cls: type[ConfigT]) -> Conf
         name: a key; "": the whole file.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is damaged, or lacks the key.
+        ValueError: the file lacks the key; else as `read_config`.
     """
     path, values = directory / "config.json", read_config(directory)
     section = values.get(name) if name else values

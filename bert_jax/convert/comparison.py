@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 from bert_jax.config import BertConfig
 from bert_jax.config.model import Params
 from bert_jax.formats.huggingface_config import ARCHITECTURES
+from bert_jax.formats.model_files import short_reason
 from bert_jax.model.bert import head_outputs
 from bert_jax.model.inputs import Inputs
 
@@ -76,7 +77,7 @@ def compare(directory: epath.Path, config: BertConfig, params: Params) -> Compar
     try:
         theirs = _their_outputs(directory, config, inputs, "pooler" in params)
     except Exception as error:  # two large libraries raise many classes
-        reason = f"transformers does not run it: {' '.join(str(error).split())[:200]}"
+        reason = f"transformers does not run it: {short_reason(error, 200)}"
         return Comparison(versions=versions, reason=reason)
     ours = _our_outputs(config, params, inputs)
     assert ours.keys() == theirs.keys()
@@ -85,8 +86,7 @@ def compare(directory: epath.Path, config: BertConfig, params: Params) -> Compar
         for name, values in ours.items()
     }
     if not all(map(np.isfinite, differences.values())):
-        reason = "an output is NaN or infinite"
-        return Comparison(versions=versions, reason=reason)
+        return Comparison(versions=versions, reason="an output is NaN or infinite")
     return Comparison(max(differences.values()), differences, versions)
 
 
@@ -112,12 +112,9 @@ def fixed_batch(config: BertConfig) -> dict[str, Int[np.ndarray, "B T"]]:
 def _our_outputs(
     config: BertConfig, params: Params, inputs: dict[str, Any]
 ) -> dict[str, Float[np.ndarray, "..."]]:
-    names = ("input_ids", "segment_ids", "attention_mask")
-    ids, segments, mask = (jnp.asarray(inputs[name]) for name in names)
+    ids, segments, mask = (jnp.asarray(values) for values in inputs.values())
     outputs = jax.jit(head_outputs, static_argnums=0)(
-        config,
-        params,
-        Inputs(ids, segments, mask > 0),
+        config, params, Inputs(ids, segments, mask > 0)
     )
     wanted = ["scores", "token_scores", "pair_scores"]
     if config.head == "encoder":

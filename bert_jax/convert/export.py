@@ -21,7 +21,7 @@ from bert_jax.formats.sentencepiece_files import (
     write_sentencepiece,
 )
 from bert_jax.formats.tensor_files import SINGLE
-from bert_jax.formats.tokenizer_export import to_huggingface
+from bert_jax.formats.tokenizers import to_huggingface
 from bert_jax.model.classifiers import POOLED_HEADS
 from bert_jax.pretrained import Model, load_pretrained
 from bert_jax.storage.atomic import atomic_directory
@@ -50,7 +50,7 @@ def export_huggingface(
         ValueError: the source is damaged, or transformers does not support the model.
     """
     model = load_pretrained(source)
-    require_expressible(model.config)
+    _require_expressible(model.config)
     with atomic_directory(output) as directory:
         tensors, leaves = huggingface_tensors(model)
         write_safetensors(tensors, directory / SINGLE)
@@ -79,12 +79,8 @@ def write_tokenizer(model: Model, directory: epath.Path) -> TokenizerDifferences
     return TokenizerDifferences()
 
 
-def require_expressible(config: BertConfig) -> None:
-    """Check that transformers' classes for BERT support the configuration.
-
-    Raises:
-        ValueError: they do not; the message names the option.
-    """
+def _require_expressible(config: BertConfig) -> None:
+    """Check that transformers' classes for BERT support the configuration."""
     remedy = "use `bert-jax convert export --to stablehlo`."
     if config.attention == "causal":
         raise ValueError(

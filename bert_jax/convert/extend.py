@@ -9,7 +9,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 
 from bert_jax.config.checks import quoted
 from bert_jax.convert.receipts import write_checkpoint
-from bert_jax.formats.parameters import ROWS_OF_TOKENS, abbreviate
+from bert_jax.formats.imported import ROWS_OF_TOKENS, abbreviate
 from bert_jax.pretrained import Model, load_pretrained
 from bert_jax.tokenization import Tokenizer, vocabulary_file
 
@@ -80,8 +80,6 @@ def split_words(words: Sequence[str], tokenizer: Tokenizer) -> dict[str, list[in
 
 def add_words(model: Model, pieces: dict[str, list[int]]) -> Model:
     """Return the model with a row for each word: the mean of its pieces' rows."""
-    if not pieces:
-        return model
     params = flatten_dict(model.params, sep="/")
     for name in ROWS_OF_TOKENS:
         if name in params:
@@ -133,7 +131,7 @@ def extend(
             "there is nothing to add: each word is one token already; pass --words "
             "with others, or --positions."
         )
-    larger = add_words(model, pieces)
+    larger = add_words(model, pieces) if pieces else model
     if positions is not None:
         larger = add_positions(larger, positions)
     first = model.tokenizer.vocab_size

@@ -30,12 +30,13 @@ _PAIR_OBJECTIVES = {
 
 def model_card(model: Model, architecture: str) -> str:
     """Return the card, with what the checkpoint records about its training."""
-    c = model.config
+    c, directory = model.config, model.directory.absolute()
+    run = directory.parent.parent if directory.parent.name == CHECKPOINTS else None
     facts = {
         "Architecture": f"{architecture}, {c.num_hidden_layers} layers of "
         f"{c.hidden_size}, {c.num_attention_heads} heads, vocabulary {c.vocab_size}, "
         f"{'cased' if model.tokenizer.cased else 'uncased'}",
-        **_training(model),
+        **_training(model, run),
     }
     if c.head == "pretraining":
         facts["Pair objective"] = _PAIR_OBJECTIVES[model.pairs]
@@ -58,7 +59,7 @@ tags:
 - bert_jax
 ---
 
-# {_title(model.directory.absolute())}
+# {(run or directory).name}
 
 A model of bert_jax, exported to the files of transformers:
 `{architecture}.from_pretrained(DIRECTORY)`.
@@ -76,35 +77,25 @@ def _describe_embedding(embedding: Embedding) -> str:
     return f"{embedding.pooling} pooling{', of length 1' * embedding.normalize}"
 
 
-def _title(directory: epath.Path) -> str:
-    """Return the name of the model's run, or of its directory."""
-    is_step = directory.parent.name == CHECKPOINTS
-    return directory.parent.parent.name if is_step else directory.name
-
-
-def _training(model: Model) -> JsonObject:
+def _training(model: Model, run: epath.Path | None) -> JsonObject:
     """Return facts about the run that made the checkpoint."""
     if model.imported:
         return {"Training": "not in bert_jax; it was imported"}
     config, manifest = read_config(model.directory), read_manifest(model.directory)
     facts = {"Steps": f"{manifest['step']:,}"}
-    fingerprint = config["data"].get("fingerprint")
-    if fingerprint:
+    if fingerprint := config["data"].get("fingerprint"):
         facts["Data"] = f"dataset with fingerprint {fingerprint}"
-    scores = _validation(model, manifest["step"])
-    if scores:
+    if scores := _validation(run, manifest["step"]):
         facts["Validation"] = scores
     return facts
 
 
-def _validation(model: Model, step: int) -> str:
+def _validation(run: epath.Path | None, step: int) -> str:
     """Return the run's last validation scores up to `step`."""
-    parent = model.directory.absolute().parent
-    path = parent.parent / METRICS
-    if parent.name != CHECKPOINTS or not path.exists():
+    if run is None or not (run / METRICS).exists():
         return ""
     last: JsonObject = {}
-    for line in path.read_text().splitlines():
+    for line in (run / METRICS).read_text().splitlines():
         # The last line may be incomplete.
         with contextlib.suppress(ValueError, KeyError, TypeError):
             values = json.loads(line)

@@ -20,19 +20,6 @@ from bert_jax.storage.manifest import describe_files, files_below, write_manifes
 _MAX_LISTED = 8
 
 
-def import_receipt(imported: Imported, comparison: Comparison) -> JsonObject:
-    """Return the content of the `conversion.json` of an import."""
-    return {
-        "comparison": dataclasses.asdict(comparison),
-        "sources": list(imported.sources),
-        "tensors": [dataclasses.asdict(leaf) for leaf in imported.leaves],
-        "fresh": list(imported.fresh),
-        "left_over": list(imported.left_over),
-        "prefix_left_out": imported.prefix,
-        "config_left_over": imported.config_left_over,
-    }
-
-
 def summary(imported: Imported) -> str:
     """Return one line: the numbers of tensors, and names of those left over."""
     size = sum(leaf.size for leaf in jax.tree.leaves(imported.params))
@@ -55,12 +42,19 @@ def _in_brackets(names: Sequence[str]) -> str:
 
 
 def write_imported(
-    imported: Imported,
-    output: epath.Path,
-    comparison: Comparison = NOT_COMPARED,
+    imported: Imported, output: epath.Path, comparison: Comparison = NOT_COMPARED
 ) -> None:
     """Write an imported model as a checkpoint; errors as `write_checkpoint`."""
-    write_checkpoint(imported, import_receipt(imported, comparison), output)
+    receipt = {
+        "comparison": dataclasses.asdict(comparison),
+        "sources": imported.sources,
+        "tensors": [dataclasses.asdict(leaf) for leaf in imported.leaves],
+        "fresh": imported.fresh,
+        "left_over": imported.left_over,
+        "prefix_left_out": imported.prefix,
+        "config_left_over": imported.config_left_over,
+    }
+    write_checkpoint(imported, receipt, output)
 
 
 def write_checkpoint(

@@ -57,10 +57,10 @@ def read_added_tokens(
         flags_of.setdefault(token, _flags({"special": True}))
     in_order = sorted(id_of, key=id_of.__getitem__)
     for token in in_order:
-        if problem := _id_problem(token, id_of[token], tokens, vocabulary):
+        # A token that is not in the vocabulary gets the next free id.
+        expected = vocabulary.setdefault(token, len(vocabulary))
+        if problem := _id_problem(id_of[token], expected, tokens):
             raise _refusal(path_of[token], token, id_of[token], problem)
-        if token not in vocabulary:
-            vocabulary[token] = len(vocabulary)
     return [
         {"content": token} | flags_of.get(token, _flags({}))
         for token in in_order
@@ -68,22 +68,14 @@ def read_added_tokens(
     ]
 
 
-def _id_problem(
-    token: str, i: int, tokens: list[str], vocabulary: dict[str, int]
-) -> str:
-    """Return why a token cannot have the id `i`, or an empty string.
-
-    Args:
-        tokens: those of the vocabulary alone.
-        vocabulary: the ids, also of added tokens with lower ids.
-    """
-    if token in vocabulary:
-        own = vocabulary[token]
-        return "" if i == own else f"but {own} in the vocabulary"
+def _id_problem(i: int, expected: int, tokens: list[str]) -> str:
+    if i == expected:
+        return ""
+    if expected < len(tokens):
+        return f"but {expected} in the vocabulary"
     if i < len(tokens):
         return f"which is {tokens[i]!r} in the vocabulary"
-    size = len(vocabulary)
-    return "" if i == size else f"but the next free id is {size}"
+    return f"but the next free id is {expected}"
 
 
 def _refusal(path: epath.Path, token: str, i: int, problem: str) -> ValueError:

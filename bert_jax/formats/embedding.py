@@ -21,7 +21,9 @@ Pooling = Literal["mean", "cls"]
 MODULES, POOLING_CONFIG = "modules.json", "1_Pooling/config.json"
 GENERAL_CONFIG = "config_sentence_transformers.json"
 TRANSFORMER_CONFIG = "sentence_bert_config.json"
-_FIRST_MODULES = [("Transformer", ""), ("Pooling", "1_Pooling")]
+EMBEDDING_FILES = (MODULES, POOLING_CONFIG, GENERAL_CONFIG, TRANSFORMER_CONFIG)
+_MODULES = [("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")]
+"""The supported modules, of which the last is optional, and their directories."""
 _MODE_OF_FLAG = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_mean_tokens": "mean",
@@ -68,10 +70,10 @@ def embedding_files(root: epath.Path) -> list[str]:
     """Return the files of sentence-transformers that a model's directory holds."""
     if not (root / MODULES).exists():
         return []
-    directories = [directory for _, directory in _read_modules(root / MODULES)]
     names = [GENERAL_CONFIG]
-    names += [os.path.join(path, TRANSFORMER_CONFIG) for path in directories[:1]]
-    names += [os.path.join(path, "config.json") for path in directories[1:2]]
+    configs = (TRANSFORMER_CONFIG, "config.json")
+    for (_, path), name in zip(_read_modules(root / MODULES), configs, strict=False):
+        names.append(os.path.join(path, name))
     return [MODULES, *(name for name in names if (root / name).exists())]
 
 
@@ -94,10 +96,8 @@ def read_embedding(
         return _embedding_of_parent(directory.absolute())
     modules = _read_modules(path)
     kinds = [kind for kind, _ in modules]
-    normalize = kinds[2:] == ["Normalize"]
-    if kinds[:2] != [kind for kind, _ in _FIRST_MODULES] or (
-        kinds[2:] and not normalize
-    ):
+    supported = [kind for kind, _ in _MODULES]
+    if kinds not in (supported, supported[:2]):
         listed = ", ".join(f"{kind} in {module!r}" for kind, module in modules)
         return Embedding(unsupported=f"the modules {listed}")
     modes = _pooling_modes(directory / modules[1][1] / "config.json")
@@ -112,7 +112,7 @@ def read_embedding(
         return Embedding(unsupported=" and ".join(unsupported))
     pooling: Pooling = "mean" if modes == ["mean"] else "cls"
     limit = _max_tokens(own, tokenizer, positions, directory)
-    return Embedding(pooling, normalize, max_tokens=limit)
+    return Embedding(pooling, normalize=kinds == supported, max_tokens=limit)
 
 
 def _embedding_of_parent(directory: epath.Path) -> Embedding | None:
@@ -149,16 +149,10 @@ def write_embedding(
     Args:
         directory: that of the model's own files.
     """
-    modules = _FIRST_MODULES + [("Normalize", "2_Normalize")] * embedding.normalize
-    listed = [
-        {
-            "idx": i,
-            "name": str(i),
-            "path": path,
-            "type": f"sentence_transformers.models.{kind}",
-        }
-        for i, (kind, path) in enumerate(modules)
-    ]
+    listed = []
+    for i, (kind, path) in enumerate(_MODULES if embedding.normalize else _MODULES[:2]):
+        cls = f"sentence_transformers.models.{kind}"
+        listed.append({"idx": i, "name": str(i), "path": path, "type": cls})
     write_json(listed, directory / MODULES)
     (directory / POOLING_CONFIG).parent.mkdir()
     modes = {flag: mode == embedding.pooling for flag, mode in _MODE_OF_FLAG.items()}
@@ -182,9 +176,8 @@ def _read_modules(path: epath.Path) -> list[tuple[str, str]]:
                 "fetch it again."
             )
         root = path.parent
-        if directory and (
-            not is_confined(directory) or escapes(root, root / directory)
-        ):
+        confined = is_confined(directory) and not escapes(root, root / directory)
+        if directory and not confined:
             raise ValueError(
                 f"{path} names {directory!r:.80}, outside of {root}; move the module's "
                 "files below it, and correct the path."
@@ -216,10 +209,7 @@ def _pooling_modes(path: epath.Path) -> list[str]:
 
 
 def _unsupported_changes(
-    general: JsonObject,
-    own: JsonObject,
-    tokenizer: JsonObject,
-    cased: bool,
+    general: JsonObject, own: JsonObject, tokenizer: JsonObject, cased: bool
 ) -> list[str]:
     """Return the changes to a text before tokenization that bert_jax does not make."""
     changes = []

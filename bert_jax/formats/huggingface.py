@@ -3,38 +3,37 @@
 import dataclasses
 import os
 import re
+from collections.abc import Iterable
 
 from etils import epath
 
 from bert_jax.config import BertConfig
 from bert_jax.formats.embedding import embedding_files, model_directory, read_embedding
-from bert_jax.formats.exported_files import check_exported
 from bert_jax.formats.huggingface_config import keys_left_over, read_bert_config
-from bert_jax.formats.imported import Imported, Tensor
-from bert_jax.formats.model_files import read_object
-from bert_jax.formats.names import names_of
-from bert_jax.formats.parameters import (
+from bert_jax.formats.imported import (
+    RECEIPT,
     ROWS_OF_TOKENS,
+    Imported,
+    Leaf,
     Library,
-    Match,
-    check_num_layers,
+    Tensor,
     match_tensors,
     read_parameters,
 )
-from bert_jax.formats.sentencepiece_files import (
-    MODEL,
-    is_sentencepiece,
-    read_sentencepiece,
-)
-from bert_jax.formats.tensor_files import INDEX, PICKLES, SINGLE, open_tensors
-from bert_jax.formats.tensor_names import (
+from bert_jax.formats.model_files import read_object, read_object_or_empty
+from bert_jax.formats.names import names_of
+from bert_jax.formats.sentencepiece_files import MODEL, read_sentencepiece
+from bert_jax.formats.tensor_files import (
+    INDEX,
+    PICKLES,
+    SINGLE,
     TIED,
-    canonical_names,
-    find_wrapper_prefix,
+    open_tensors,
     pop_tied_copies,
 )
 from bert_jax.formats.tokenizers import from_huggingface
-from bert_jax.storage.manifest import describe_files
+from bert_jax.storage.files import JsonObject, is_regular_file
+from bert_jax.storage.manifest import DamagedError, describe_files, is_confined
 
 CONFIG = "config.json"
 TOKENIZER_FILES = ("vocab.txt", MODEL, "tokenizer.json", "tokenizer_config.json")
@@ -78,32 +77,29 @@ def read_huggingface(path: epath.Path, allow_extra: bool = False) -> Imported:
     """
     root = path.parent if path.is_file() else path
     path = path if path.is_file() else model_directory(root)
-    files, opened = open_tensors(path)
+    files, tensors, prefix = open_tensors(path)
     path = path.parent if path.is_file() else path
-    prefix = find_wrapper_prefix(path, [tensor.name for tensor in opened])
-    tensors = canonical_names(path, opened, prefix)
     config = _read_config(path, tensors)
     copies = pop_tied_copies(path, tensors) if config.head in _TIED_HEADS else []
     names = names_of(config, pooler="bert.pooler.dense.weight" in tensors)
     matches, left_over = match_tensors(
         path, config, tensors, names, _LIBRARY, allow_extra
     )
-    read = read_sentencepiece if is_sentencepiece(path) else from_huggingface
-    tokenizer = read(path)
+    tokenizer = read_sentencepiece(path) or from_huggingface(path)
     left_over += _padding_rows(path, matches, config.vocab_size, tokenizer.vocab_size)
     config = dataclasses.replace(config, vocab_size=tokenizer.vocab_size)
     files += [name for name in (CONFIG, *TOKENIZER_FILES) if (path / name).exists()]
     sources = [os.path.relpath(path / name, root) for name in files]
     described = describe_files(root, sources + embedding_files(root))
-    check_exported(root, described)
+    _check_exported(root, described)
     # A copy becomes the same parameter as its original.
-    by_name = {name.huggingface: m for name, m in zip(names, matches, strict=True)}
-    tied = [dataclasses.replace(by_name[name], tensor=copy) for name, copy in copies]
+    leaf_of = dict(zip((name.huggingface for name in names), matches, strict=True))
+    tied = [dataclasses.replace(leaf_of[name], source=copy) for name, copy in copies]
     return Imported(
         config=config,
         params=read_parameters(path, config, matches),
         tokenizer=tokenizer,
-        leaves=tuple(match.leaf for match in [*matches, *tied]),
+        leaves=(*matches, *tied),
         fresh=(),
         left_over=tuple(left_over),
         sources=tuple(described),
@@ -121,11 +117,7 @@ def _read_config(path: epath.Path, tensors: dict[str, Tensor]) -> BertConfig:
         )
     values = read_object(path / CONFIG)
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
-    try:
-        config = read_bert_config(values, shapes)
-    except ValueError as error:
-        raise ValueError(f"{path / CONFIG}: {error}") from error
-    check_num_layers(path / CONFIG, config, tensors)
+    config = read_bert_config(path / CONFIG, values, shapes)
     untied = values.get("tie_word_embeddings") is False
     if untied and config.head in _TIED_HEADS and not TIED.keys() <= tensors.keys():
         raise ValueError(
@@ -136,7 +128,7 @@ def _read_config(path: epath.Path, tensors: dict[str, Tensor]) -> BertConfig:
 
 
 def _padding_rows(
-    path: epath.Path, matches: list[Match], num_rows: int, num_tokens: int
+    path: epath.Path, leaves: Iterable[Leaf], num_rows: int, num_tokens: int
 ) -> list[str]:
     """Return the rows that belong to no token, as slices of their tensors.
 
@@ -152,7 +144,39 @@ def _padding_rows(
             "model was trained with, and its added_tokens.json."
         )
     return [
-        f"{match.tensor.name}[{num_tokens}:{num_rows}]"
-        for match in matches
-        if match.parameter in ROWS_OF_TOKENS and num_rows > num_tokens
+        f"{leaf.source}[{num_tokens}:{num_rows}]"
+        for leaf in leaves
+        if leaf.target in ROWS_OF_TOKENS and num_rows > num_tokens
     ]
+
+
+def _check_exported(directory: epath.Path, sources: list[JsonObject]) -> None:
+    """Compare files that bert_jax exported with the sha256 in their `conversion.json`.
+
+    No other check detects an altered bit of a tensor.
+
+    Args:
+        sources: path, size and sha256 of each file that was read.
+    """
+    files = read_object_or_empty(directory / RECEIPT).get("files")
+    written = {
+        entry["path"]: entry.get("sha256")
+        for entry in (files if isinstance(files, list) else [])
+        if isinstance(entry, dict) and isinstance(entry.get("path"), str)
+    }
+    # A model card may be removed, but a tokenizer needs all of its files.
+    needed = [
+        name for name in written if is_confined(name) and not name.endswith(".md")
+    ]
+    missing = [name for name in needed if not is_regular_file(directory / name)]
+    read = {entry["path"]: entry["sha256"] for entry in sources}
+    changed = [name for name, sha in read.items() if written.get(name, sha) != sha]
+    if not missing and not changed:
+        return
+    problem = f": {', '.join(changed)} has another sha256 than the export wrote"
+    if missing:
+        problem = f" lacks {', '.join(missing)}, which the export wrote"
+    raise DamagedError(
+        f"{directory}{problem} according to {RECEIPT}; export or copy it again, or "
+        f"remove {RECEIPT} if the change is meant."
+    )

@@ -1,5 +1,9 @@
 """Convert Hugging Face's `config.json` to a BertConfig."""
 
+import re
+
+from etils import epath
+
 from bert_jax.config import BertConfig
 from bert_jax.config.checks import field_types, quoted, require_type
 from bert_jax.config.model import ANSWERABLE_LABELS
@@ -65,22 +69,40 @@ KNOWN_KEYS = {
 }
 """The keys that an import reads."""
 _MAX_LABELS = 1 << 23
+_LAYER = re.compile(r"bert[./]encoder[./]layer[._](\w+)[./]")
 
 
 def read_bert_config(
-    values: JsonObject, shapes: dict[str, tuple[int, ...]]
+    path: epath.Path, values: JsonObject, shapes: dict[str, tuple[int, ...]]
 ) -> BertConfig:
     """Return the configuration of a `config.json`.
 
     A key that is absent has transformers' default, which is BERT base's.
 
     Args:
-        values: the content of the file.
-        shapes: those of the tensors, under Hugging Face's names with the prefix `bert.`
+        path: the file, for messages.
+        values: its content.
+        shapes: those of the tensors, by the library's names, with the prefix `bert`.
 
     Raises:
-        ValueError: a value is invalid or not supported.
+        ValueError: a value is invalid or not supported, or the tensors have another
+            number of layers.
     """
+    try:
+        config = _bert_config(values, shapes)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    # The names of all parameters are listed later: not of a billion layers.
+    layers = {match[1] for match in map(_LAYER.match, shapes) if match}
+    if len(layers) != config.num_hidden_layers:
+        raise ValueError(
+            f"{path} says num_hidden_layers={config.num_hidden_layers} and there are "
+            f"tensors of {len(layers)} layers; use the file that belongs to them."
+        )
+    return config
+
+
+def _bert_config(values: JsonObject, shapes: dict[str, tuple[int, ...]]) -> BertConfig:
     for name, only in SUPPORTED_VALUES.items():
         if name in values and values[name] != only:
             raise ValueError(
@@ -99,7 +121,11 @@ def read_bert_config(
         # "no answer" are marked by them.
         labels = ANSWERABLE_LABELS if _labels(values) == ANSWERABLE_LABELS else ()
     fields |= {"hidden_act": ACTIVATIONS[act], "head": head, "labels": labels}
-    fields["problem_type"] = _problem_type(values, head, labels)
+    if head == "sequence_classification":
+        # The defaults of transformers.
+        default = "regression" if len(labels) == 1 else BertConfig.problem_type
+        kind = values.get("problem_type")
+        fields["problem_type"] = default if kind is None else kind
     for name, value in fields.items():
         require_type(name, value, field_types(BertConfig)[name])
         fields[name] = float(value) if name in RATES else value
@@ -114,15 +140,6 @@ def keys_left_over(values: JsonObject) -> JsonObject:
     `classifier_dropout`.
     """
     return {name: value for name, value in values.items() if name not in KNOWN_KEYS}
-
-
-def _problem_type(values: JsonObject, head: str, labels: tuple[str, ...]) -> object:
-    """Return the meaning of the scores; the default is that of transformers."""
-    if head != "sequence_classification":
-        return BertConfig.problem_type
-    default = "regression" if len(labels) == 1 else BertConfig.problem_type
-    kind = values.get("problem_type")
-    return default if kind is None else kind
 
 
 def _head(architectures: object, shapes: dict[str, tuple[int, ...]]) -> str:
@@ -169,13 +186,10 @@ def _labels(values: JsonObject) -> tuple[str, ...]:
             raise ValueError(f"num_labels={quoted(count)} must be a number of classes.")
         return tuple(f"LABEL_{i}" for i in range(count))
     labels = values["id2label"]
-    ids = [str(i) for i in range(len(labels))] if isinstance(labels, dict) else []
-    if (
-        not ids
-        or set(labels) != set(ids)
-        or not all(isinstance(label, str) for label in labels.values())
-    ):
+    count = len(labels) if isinstance(labels, dict) else 0
+    names = tuple(labels.get(str(i)) for i in range(count))
+    if not names or not all(isinstance(name, str) for name in names):
         raise ValueError(
             f'id2label={quoted(labels)} must name each class by "0", "1", … in turn.'
         )
-    return tuple(labels[i] for i in ids)
+    return names

@@ -1,16 +1,20 @@
-"""The result of every reader of another library's models."""
+"""Match the tensors of another library's model with our parameters, and read them."""
 
 import dataclasses
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 from etils import epath
+from flax.traverse_util import unflatten_dict
 from jaxtyping import Float32
 
 from bert_jax.config import BertConfig
 from bert_jax.config.model import Params
 from bert_jax.formats.embedding import Embedding
 from bert_jax.formats.model_files import short_reason
+from bert_jax.formats.names import Name
 from bert_jax.storage.files import JsonObject
 from bert_jax.tokenization import Tokenizer
 
@@ -18,6 +22,10 @@ RECEIPT = "conversion.json"
 """The file that lists what a conversion did with each tensor."""
 PARAMETER_DTYPES = ("float32", "float16", "bfloat16")
 """The dtypes that a parameter may be stored in."""
+ROWS_OF_TOKENS = ("encoder/embeddings/token/embedding", "masked_lm/bias")
+"""Parameters with one row for each token of the vocabulary."""
+
+_MAX_LISTED = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,3 +95,108 @@ class Imported:
     """Keys of the source's configuration that are not used, and their values."""
     prefix: str = ""
     """The prefix that was removed from each tensor's name."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Library:
+    """A library whose models are read."""
+
+    name: Literal["huggingface", "tf1"]
+    """The name of a field of `Name`."""
+    config_file: str
+    ignored: re.Pattern[str]
+    """The names of tensors that are not parameters and may be left over."""
+    allow_extra: str
+    """The option that ignores others, for messages."""
+
+
+def match_tensors(
+    path: epath.Path,
+    config: BertConfig,
+    tensors: Mapping[str, Tensor],
+    names: Sequence[Name],
+    library: Library,
+    allow_extra: bool,
+) -> tuple[dict[Leaf, Tensor], list[str]]:
+    """Return the tensor of each leaf, and the names of the tensors left over.
+
+    Args:
+        path: the file or directory, for messages.
+        tensors: by the names that the library uses today.
+        allow_extra: whether any tensor may be left over.
+
+    Raises:
+        ValueError: a tensor is missing, has another shape than `config` implies, or is
+            not one of the model.
+    """
+    theirs: list[str] = [getattr(name, library.name) for name in names]
+    if missing := [name for name in theirs if name not in tensors]:
+        raise ValueError(
+            f"{path} lacks {abbreviate(missing)}; a model with the head "
+            f"{config.head} has them."
+        )
+    left_over = tensors.keys() - set(theirs)
+    extra = [tensors[n].name for n in left_over if not library.ignored.fullmatch(n)]
+    if extra and not allow_extra:
+        raise ValueError(
+            f"{path} holds {abbreviate(sorted(extra))}, which a model with the head "
+            f"{config.head} does not have; {library.allow_extra} ignores them."
+        )
+    matches: dict[Leaf, Tensor] = {}
+    wrong = []
+    for name, source in zip(names, theirs, strict=True):
+        tensor = tensors[source]
+        transposed: bool = getattr(name, f"{library.name}_transposed")
+        leaf = Leaf(tensor.name, name.ours, tensor.shape, tensor.dtype, transposed)
+        matches[leaf] = tensor
+        shape = name.shape[::-1] if transposed else name.shape
+        if tensor.shape != shape:
+            own, wanted = _format_shape(tensor.shape), _format_shape(shape)
+            wrong.append(f"{tensor.name} is {own}, not {wanted}")
+    if wrong:
+        file = library.config_file
+        raise ValueError(
+            f"{path}: {abbreviate(wrong, '; ', ' differ')}, as {file} says; use the "
+            f"{file} that belongs to the tensors."
+        )
+    return matches, sorted(tensors[name].name for name in left_over)
+
+
+def read_parameters(
+    path: epath.Path, config: BertConfig, matches: Mapping[Leaf, Tensor]
+) -> Params:
+    """Return the nested parameters; rows past the vocabulary are dropped.
+
+    Raises:
+        ValueError: a tensor is damaged, or some are not finite.
+    """
+    params: dict[str, np.ndarray] = {}
+    broken = []
+    for leaf, tensor in matches.items():
+        values = tensor.read()
+        if leaf.target in ROWS_OF_TOKENS:
+            values = values[: config.vocab_size]
+        if not np.isfinite(values).all():
+            broken.append(tensor.name)
+        values = values.T if leaf.transposed else values
+        params[leaf.target] = np.ascontiguousarray(values)
+    if broken:
+        raise ValueError(
+            f"{path}: {abbreviate(broken)} hold NaN or infinity; the model is "
+            "damaged, so fetch it again or choose an earlier one."
+        )
+    return unflatten_dict(params, sep="/")
+
+
+def abbreviate(items: Sequence[str], separator: str = ", ", verb: str = "") -> str:
+    """Return the first few items, and the number of all if there are more.
+
+    Args:
+        verb: follows the number.
+    """
+    total = [f"{len(items)} in all{verb}"] if len(items) > _MAX_LISTED else []
+    return separator.join([*items[:_MAX_LISTED], *total])
+
+
+def _format_shape(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape)) or "a scalar"

@@ -24,8 +24,7 @@ def read_file(path: epath.Path) -> bytes:
         FileNotFoundError: there is no such file.
         ValueError: it is not a regular file, or larger than `MAX_BYTES`.
     """
-    _check(path)
-    return path.read_bytes()
+    return _checked(path).read_bytes()
 
 
 def read_object(path: epath.Path) -> JsonObject:
@@ -35,8 +34,7 @@ def read_object(path: epath.Path) -> JsonObject:
         FileNotFoundError: there is no such file.
         ValueError: it is not a JSON object, or has a key twice.
     """
-    _check(path)
-    return read_json_object(path, REMEDY)
+    return read_json_object(_checked(path), REMEDY)
 
 
 def read_object_or_empty(path: epath.Path) -> JsonObject:
@@ -46,19 +44,19 @@ def read_object_or_empty(path: epath.Path) -> JsonObject:
 
 def read_values(path: epath.Path) -> Any:
     """Return the JSON value in a file; raises as `read_object`."""
-    _check(path)
-    return read_json(path, REMEDY)
+    return read_json(_checked(path), REMEDY)
 
 
-def short_reason(error: BaseException) -> str:
-    """Return the message of a library's error on one line, cut to 160 characters."""
-    return " ".join(str(error).split())[:160]
+def short_reason(error: BaseException, limit: int = 160) -> str:
+    """Return a library's message on one line, cut to `limit` characters."""
+    return " ".join(str(error).split())[:limit]
 
 
-def _check(path: epath.Path) -> None:
+def _checked(path: epath.Path) -> epath.Path:
     require_regular_file(path)
     if (size := path.stat().length) > MAX_BYTES:
         raise ValueError(
             f"{path} has {size} bytes, but the files of a model that are read at once "
             f"have {MAX_BYTES} at most; {REMEDY}."
         )
+    return path

@@ -13,32 +13,36 @@ from bert_jax.model.classifiers import POOLED_HEADS, num_outputs
 
 @dataclasses.dataclass(frozen=True)
 class Name:
-    """The names of one parameter, and whether another library stores it transposed."""
+    """The names and the shape of a parameter, and which libraries transpose it."""
 
     ours: str
     huggingface: str
     """With the prefix `bert.`, which every class but BertModel uses."""
     tf1: str
+    shape: tuple[int, ...]
+    """In bert_jax."""
     huggingface_transposed: bool = False
     tf1_transposed: bool = False
 
 
-def _dense(ours: str, tf1: str) -> Iterator[Name]:
-    yield Name(f"{ours}/kernel", f"{_dotted(tf1)}.weight", f"{tf1}/kernel", True)
-    yield Name(f"{ours}/bias", f"{_dotted(tf1)}.bias", f"{tf1}/bias")
+def _dense(ours: str, tf1: str, *shape: int) -> Iterator[Name]:
+    theirs = _dotted(tf1)
+    yield Name(f"{ours}/kernel", f"{theirs}.weight", f"{tf1}/kernel", shape, True)
+    yield Name(f"{ours}/bias", f"{theirs}.bias", f"{tf1}/bias", shape[1:])
 
 
-def _layer_norm(ours: str, tf1: str) -> Iterator[Name]:
-    yield Name(f"{ours}/scale", f"{_dotted(tf1)}.weight", f"{tf1}/gamma")
-    yield Name(f"{ours}/bias", f"{_dotted(tf1)}.bias", f"{tf1}/beta")
+def _layer_norm(ours: str, tf1: str, width: int) -> Iterator[Name]:
+    theirs = _dotted(tf1)
+    yield Name(f"{ours}/scale", f"{theirs}.weight", f"{tf1}/gamma", (width,))
+    yield Name(f"{ours}/bias", f"{theirs}.bias", f"{tf1}/beta", (width,))
 
 
-def _output(ours: str, huggingface: str, tf1: str) -> Iterator[Name]:
+def _output(ours: str, huggingface: str, tf1: str, *shape: int) -> Iterator[Name]:
     """Names of an output layer, whose kernel TensorFlow stores as [classes, in]."""
-    yield Name(
-        f"{ours}/kernel", f"{huggingface}.weight", f"{tf1}output_weights", True, True
-    )
-    yield Name(f"{ours}/bias", f"{huggingface}.bias", f"{tf1}output_bias")
+    kernel = f"{ours}/kernel", f"{huggingface}.weight", f"{tf1}output_weights"
+    yield Name(*kernel, shape, True, True)
+    bias = f"{ours}/bias", f"{huggingface}.bias", f"{tf1}output_bias"
+    yield Name(*bias, shape[1:])
 
 
 def _dotted(tf1: str) -> str:
@@ -47,34 +51,35 @@ def _dotted(tf1: str) -> str:
 
 
 def _encoder_names(config: BertConfig) -> Iterator[Name]:
+    width, inner = config.hidden_size, config.intermediate_size
     ours, tf1 = "encoder/embeddings", "bert/embeddings"
-    for name, theirs in (
-        ("token", f"{tf1}/word_embeddings"),
-        ("position", f"{tf1}/position_embeddings"),
-        ("segment", f"{tf1}/token_type_embeddings"),
+    for name, theirs, rows in (
+        ("token", f"{tf1}/word_embeddings", config.vocab_size),
+        ("position", f"{tf1}/position_embeddings", config.max_position_embeddings),
+        ("segment", f"{tf1}/token_type_embeddings", config.type_vocab_size),
     ):
-        yield Name(f"{ours}/{name}/embedding", f"{_dotted(theirs)}.weight", theirs)
-    yield from _layer_norm(f"{ours}/layer_norm", f"{tf1}/LayerNorm")
+        table = f"{ours}/{name}/embedding", f"{_dotted(theirs)}.weight", theirs
+        yield Name(*table, (rows, width))
+    yield from _layer_norm(f"{ours}/layer_norm", f"{tf1}/LayerNorm", width)
     for i in range(config.num_hidden_layers):
-        ours, tf1 = f"encoder/layer_{i}", f"bert/encoder/layer_{i}"
-        attention, theirs = f"{ours}/attention", f"{tf1}/attention"
+        ours, tf1 = f"encoder/layer_{i}/attention", f"bert/encoder/layer_{i}/attention"
         for name in ("query", "key", "value"):
-            yield from _dense(f"{attention}/{name}", f"{theirs}/self/{name}")
-        yield from _dense(f"{attention}/output", f"{theirs}/output/dense")
-        yield from _layer_norm(f"{attention}/layer_norm", f"{theirs}/output/LayerNorm")
-        yield from _dense(f"{ours}/feed_forward/in", f"{tf1}/intermediate/dense")
-        yield from _dense(f"{ours}/feed_forward/out", f"{tf1}/output/dense")
-        yield from _layer_norm(
-            f"{ours}/feed_forward/layer_norm", f"{tf1}/output/LayerNorm"
-        )
+            yield from _dense(f"{ours}/{name}", f"{tf1}/self/{name}", width, width)
+        yield from _dense(f"{ours}/output", f"{tf1}/output/dense", width, width)
+        yield from _layer_norm(f"{ours}/layer_norm", f"{tf1}/output/LayerNorm", width)
+        ours, tf1 = f"encoder/layer_{i}/feed_forward", f"bert/encoder/layer_{i}"
+        yield from _dense(f"{ours}/in", f"{tf1}/intermediate/dense", width, inner)
+        yield from _dense(f"{ours}/out", f"{tf1}/output/dense", inner, width)
+        yield from _layer_norm(f"{ours}/layer_norm", f"{tf1}/output/LayerNorm", width)
 
 
-def _masked_lm_names() -> Iterator[Name]:
+def _masked_lm_names(config: BertConfig) -> Iterator[Name]:
     """Names of the masked-LM head; its kernel is the table of token embeddings."""
-    tf1 = "cls/predictions/transform"
-    yield from _dense("masked_lm/dense", f"{tf1}/dense")
-    yield from _layer_norm("masked_lm/layer_norm", f"{tf1}/LayerNorm")
-    yield Name("masked_lm/bias", "cls.predictions.bias", "cls/predictions/output_bias")
+    width, tf1 = config.hidden_size, "cls/predictions/transform"
+    yield from _dense("masked_lm/dense", f"{tf1}/dense", width, width)
+    yield from _layer_norm("masked_lm/layer_norm", f"{tf1}/LayerNorm", width)
+    bias = "masked_lm/bias", "cls.predictions.bias", "cls/predictions/output_bias"
+    yield Name(*bias, (config.vocab_size,))
 
 
 def names_of(config: BertConfig, pooler: bool = True) -> list[Name]:
@@ -83,47 +88,22 @@ def names_of(config: BertConfig, pooler: bool = True) -> list[Name]:
     Args:
         pooler: whether the model has a pooler, if the head does not determine it.
     """
-    head = config.head
+    head, width = config.head, config.hidden_size
     names = list(_encoder_names(config))
     if head in POOLED_HEADS:
         pooler = config.pooling == "cls"
     elif head != "encoder":
         pooler = head == "pretraining"
     if pooler:
-        names += _dense("pooler/dense", "bert/pooler/dense")
+        names += _dense("pooler/dense", "bert/pooler/dense", width, width)
     if head in ("pretraining", "masked_lm"):
-        names += _masked_lm_names()
+        names += _masked_lm_names(config)
     if head == "pretraining":
         relationship = "cls.seq_relationship", "cls/seq_relationship/"
-        names += _output("next_sentence/dense", *relationship)
-    elif head == "question_answering":
-        names += _output("classifier/dense", "qa_outputs", "cls/squad/")
+        names += _output("next_sentence/dense", *relationship, width, 2)
     elif head not in ("masked_lm", "encoder"):
-        names += _output("classifier/dense", "classifier", "")
+        theirs = "classifier", ""
+        if head == "question_answering":
+            theirs = "qa_outputs", "cls/squad/"
+        names += _output("classifier/dense", *theirs, width, num_outputs(config))
     return names
-
-
-def shape_of(config: BertConfig, ours: str) -> tuple[int, ...]:
-    """Return the shape of the parameter `ours`, one of `names_of`."""
-    width, inner = config.hidden_size, config.intermediate_size
-    tables = {
-        "token": config.vocab_size,
-        "position": config.max_position_embeddings,
-        "segment": config.type_vocab_size,
-    }
-    module, _, leaf = ours.rpartition("/")
-    if leaf == "embedding":
-        return tables[module.rpartition("/")[2]], width
-    if ours == "masked_lm/bias":
-        return (config.vocab_size,)
-    kernel = width, width
-    if module.endswith("feed_forward/in"):
-        kernel = width, inner
-    elif module.endswith("feed_forward/out"):
-        kernel = inner, width
-    elif module == "next_sentence/dense":
-        kernel = width, 2
-    elif module == "classifier/dense":
-        kernel = width, num_outputs(config)
-    # A bias and the scale of a LayerNorm have one number per output.
-    return kernel if leaf == "kernel" else kernel[1:]

@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 from etils import epath
 from google.protobuf.empty_pb2 import Empty
 from google.protobuf.unknown_fields import UnknownFieldSet
@@ -19,8 +20,14 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from bert_jax.formats.model_files import read_file, read_object_or_empty
-from bert_jax.formats.tokenizer_export import template, write_files
-from bert_jax.formats.tokenizers import CONFIG, TOKENIZER_JSON, library_tokenizer
+from bert_jax.formats.tokenizers import (
+    CONFIG,
+    TOKENIZER_JSON,
+    library_tokenizer,
+    make_tokenizer,
+    template,
+    write_files,
+)
 from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer
 
 MODEL = "tokenizer.model"
@@ -70,10 +77,11 @@ def write_sentencepiece(
         ValueError: the model has a setting that models of bert_jax never have.
     """
     charsmap, types = read_model(tokenizer.files[MODEL])
-    strings = probe_strings(tokenizer)
+    library, strings = _build(tokenizer, types), probe_strings(tokenizer)
     candidates = []
     for normalizer in _normalizers(charsmap):
-        content = _build(tokenizer, types, normalizer).to_str(pretty=True)
+        library.normalizer = normalizer
+        content = library.to_str(pretty=True)
         candidates.append((count_differences(tokenizer, content, strings), content))
     differences, content = min(candidates, key=lambda pair: pair[0].differing)
     config = {
@@ -110,22 +118,19 @@ def probe_strings(tokenizer: Tokenizer, size: int = PROBE_SIZE) -> list[str]:
     # Letters followed by the marks that Unicode composes them with.
     composing = [unicodedata.normalize("NFD", chr(i)) for i in range(0xC0, 0x180)]
     sources = [pieces, composing, marks, []]
-    strings = []
-    for i in range(size):
-        source = sources[i % 4]
-        parts = []
-        for _ in range(generator.randint(1, 12)):
-            if source:
-                chosen = source if generator.random() < 0.5 else pieces
-                parts.append(generator.choice(chosen))
-            else:
-                # The first two planes hold nearly all scripts. Surrogates, the code
-                # points from 27 * 2048 to 28 * 2048, become spaces.
-                end = generator.choice((0x500, 0xD800, 0x20000))
-                code = generator.randrange(1, end)
-                parts.append(chr(code if code >> 11 != 27 else 32))
-        strings.append("".join(parts))
-    return strings
+
+    def part(source: list[str]) -> str:
+        if source:
+            return generator.choice(source if generator.random() < 0.5 else pieces)
+        # The first two planes hold nearly all scripts. Surrogates, the code points
+        # from 27 * 2048 to 28 * 2048, become spaces.
+        code = generator.randrange(1, generator.choice((0x500, 0xD800, 0x20000)))
+        return chr(code if code >> 11 != 27 else 32)
+
+    return [
+        "".join(part(sources[i % 4]) for _ in range(generator.randint(1, 12)))
+        for i in range(size)
+    ]
 
 
 def _normalizers(charsmap: bytes) -> Iterator[normalizers.Normalizer]:
@@ -151,14 +156,11 @@ def _normalizers(charsmap: bytes) -> Iterator[normalizers.Normalizer]:
     yield normalizers.Sequence([rules, *spaces])
 
 
-def _build(
-    tokenizer: Tokenizer, types: list[int], normalizer: normalizers.Normalizer
-) -> HuggingFaceTokenizer:
-    """Return the library's tokenizer with the same pieces."""
-    tokens = tokenizer.tokens(range(tokenizer.vocab_size))
+def _build(tokenizer: Tokenizer, types: list[int]) -> HuggingFaceTokenizer:
+    """Return the library's tokenizer with the same pieces, without a normalizer."""
     model = _unigram if tokenizer.kind == "unigram" else _bpe
+    tokens = tokenizer.tokens(range(tokenizer.vocab_size))
     library = HuggingFaceTokenizer(model(tokenizer, tokens, types))
-    library.normalizer = normalizer
     library.pre_tokenizer = pre_tokenizers.Metaspace(
         replacement=_SPACE, prepend_scheme="first", split=False
     )
@@ -175,13 +177,10 @@ def _unigram(
 
     processor = sentencepiece.SentencePieceProcessor()
     processor.LoadFromSerializedProto(tokenizer.files[MODEL])
-    scores = [processor.get_score(i) for i in range(len(tokens))]
+    scores = np.array([processor.get_score(i) for i in range(len(tokens))])
     # A special token must not be read in a text, so its score is below any path's.
-    lowest = 100 * min(scores) - 1000
-    scored = [
-        (token, score if kind == _NORMAL else lowest)
-        for token, score, kind in zip(tokens, scores, types, strict=True)
-    ]
+    scores[np.not_equal(types, _NORMAL)] = 100 * scores.min() - 1000
+    scored = list(zip(tokens, scores.tolist(), strict=True))
     return models.Unigram(scored, unk_id=tokenizer.unk_id, byte_fallback=False)
 
 
@@ -213,20 +212,20 @@ def read_model(content: bytes) -> tuple[bytes, list[int]]:
         dict(field for n, value in messages if n == number for field in _fields(value))
         for number in (2, 3)
     )
-    for fields, settings in ((trainer, _TRAINER), (normalizer, _NORMALIZER)):
-        for name, (number, only) in settings.items():
-            if fields.get(number, only) != only:
-                raise _not_exported(f"{name}={bool(fields[number])}")
+    wrong = [
+        f"{name}={bool(fields[number])}"
+        for fields, settings in ((trainer, _TRAINER), (normalizer, _NORMALIZER))
+        for name, (number, only) in settings.items()
+        if fields.get(number, only) != only
+    ]
     if not set(types) <= {_NORMAL, _UNKNOWN, _CONTROL}:
-        raise _not_exported("pieces that are user-defined, unused or bytes")
+        wrong.append("pieces that are user-defined, unused or bytes")
+    if wrong:
+        raise ValueError(
+            f"a sentencepiece model with {wrong[0]} cannot be exported to "
+            "transformers; use `bert-jax convert export --to stablehlo`."
+        )
     return normalizer.get(2, b""), types
-
-
-def _not_exported(what: str) -> ValueError:
-    return ValueError(
-        f"a sentencepiece model with {what} cannot be exported to transformers; "
-        "use `bert-jax convert export --to stablehlo`."
-    )
 
 
 def _fields(content: bytes) -> list[tuple[int, Any]]:
@@ -235,24 +234,19 @@ def _fields(content: bytes) -> list[tuple[int, Any]]:
     return [(field.field_number, field.data) for field in UnknownFieldSet(message)]
 
 
-def is_sentencepiece(directory: epath.Path) -> bool:
-    """Whether a directory holds what `write_sentencepiece` wrote."""
-    has_model = (directory / MODEL).exists()
-    return has_model and OURS in read_object_or_empty(directory / CONFIG)
-
-
-def read_sentencepiece(directory: epath.Path) -> Tokenizer:
+def read_sentencepiece(directory: epath.Path) -> Tokenizer | None:
     """Return the tokenizer that `write_sentencepiece` wrote, with the same bytes.
+
+    None if the directory holds no such tokenizer.
 
     Raises:
         ValueError: the files are damaged, or tokenizer.json has another vocabulary.
     """
-    config = read_object_or_empty(directory / CONFIG)[OURS]
-    model = read_file(directory / MODEL)
-    try:
-        tokenizer = Tokenizer(config, model)
-    except ValueError as error:
-        raise ValueError(f"{directory / MODEL}: {error}") from error
+    path = directory / MODEL
+    config = read_object_or_empty(directory / CONFIG) if path.exists() else {}
+    if OURS not in config:
+        return None
+    tokenizer = make_tokenizer(config[OURS], read_file(path), path)
     if content := read_object_or_empty(directory / TOKENIZER_JSON):
         library = library_tokenizer(content, directory / TOKENIZER_JSON)
         tokens = tokenizer.tokens(range(tokenizer.vocab_size))

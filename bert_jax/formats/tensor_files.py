@@ -1,7 +1,13 @@
-"""Open safetensors files: one file, or shards with an index."""
+"""Open safetensors files, and give the tensors the names that transformers uses today.
 
+A model has one file, or shards with an index.
+"""
+
+import re
 import tempfile
+from collections.abc import Sequence
 
+import numpy as np
 from etils import epath
 from safetensors import SafetensorError, safe_open
 
@@ -11,14 +17,16 @@ from bert_jax.storage.atomic import is_address
 from bert_jax.storage.files import require_regular_file
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
-PICKLES = (
-    "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
-    "model.pt",
-    "model.pth",
-    "pytorch_model.pt",
-)
+_BIN = "pytorch_model.bin"
+PICKLES = (_BIN, f"{_BIN}.index.json", "model.pt", "model.pth", "pytorch_model.pt")
+TIED = {
+    "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
+    "cls.predictions.decoder.bias": "cls.predictions.bias",
+}
+"""Tensors that a file may hold as copies, and the original of each."""
 
+_WRAPPERS = re.compile(r"^(module\.|_orig_mod\.)+")
+"""Prefixes that DataParallel and torch.compile add to the names of the inner model."""
 _DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 _PICKLE = (
     "a pickle, which can run any program when it is read; make model.safetensors from "
@@ -27,33 +35,39 @@ _PICKLE = (
 )
 
 
-def open_tensors(path: epath.Path) -> tuple[list[str], list[Tensor]]:
-    """Return the names of the files that hold a model's tensors, and the tensors.
+def open_tensors(path: epath.Path) -> tuple[list[str], dict[str, Tensor], str]:
+    """Open the tensors of a model.
 
     Args:
-        path: the directory, or one of those files or its index.
+        path: the directory, or one of the files that hold the tensors, or its index.
+
+    Returns:
+        The names of these files; the tensors by the names that transformers' classes
+        with a head use; the prefix that was removed from each name.
 
     Raises:
         FileNotFoundError: a file is missing.
-        ValueError: a file is damaged, or cannot be read safely.
+        ValueError: a file is damaged, or cannot be read safely; only some names have
+            a wrapper's prefix, or two tensors have the same name.
     """
-    if path.is_file():
-        if path.name.endswith(".index.json"):
-            return _open_shards(path)
-        return [path.name], open_file(path)
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist; name a directory that does.")
-    if (path / SINGLE).exists():
-        return [SINGLE], open_file(path / SINGLE)
-    if (path / INDEX).exists():
-        return _open_shards(path / INDEX)
-    pickles = [name for name in PICKLES if (path / name).exists()]
-    if pickles:
-        raise ValueError(f"{path / pickles[0]} is {_PICKLE}")
-    raise FileNotFoundError(
-        f"{path} holds neither {SINGLE} nor {INDEX}; name a directory that "
-        "transformers' save_pretrained wrote."
-    )
+    if path.is_dir():
+        names = [name for name in (SINGLE, INDEX, *PICKLES) if (path / name).exists()]
+        if not names:
+            raise FileNotFoundError(
+                f"{path} holds neither {SINGLE} nor {INDEX}; name a directory that "
+                "transformers' save_pretrained wrote."
+            )
+        path /= names[0]
+        if names[0] in PICKLES:
+            raise ValueError(f"{path} is {_PICKLE}")
+    if path.name.endswith(".index.json"):
+        files, tensors = _open_shards(path)
+    else:
+        files, tensors = [path.name], open_file(path)
+    prefix = _wrapper_prefix(path.parent, [tensor.name for tensor in tensors])
+    return files, _by_todays_names(path.parent, tensors, prefix), prefix
 
 
 def _open_shards(index: epath.Path) -> tuple[list[str], list[Tensor]]:
@@ -141,3 +155,68 @@ def _open(path: epath.Path) -> safe_open:
         copy = path.copy(epath.Path(directory) / path.name)
         # It can still be read after its removal, since it is open.
         return safe_open(copy, "numpy", backend="pread")
+
+
+def _wrapper_prefix(path: epath.Path, names: Sequence[str]) -> str:
+    """Return the prefix of wrappers that every name has, or an empty string."""
+    example_of: dict[str, str] = {}  # the first name with each prefix
+    for name in names:
+        example_of.setdefault(name.removesuffix(_WRAPPERS.sub("", name)), name)
+    prefix = max(example_of, key=len, default="")
+    if len(example_of) > 1:
+        wrapped, other = example_of.pop(prefix), example_of.popitem()[1]
+        raise ValueError(
+            f"{path} holds {wrapped} and {other}: {prefix!r} comes from DataParallel "
+            "or torch.compile around a model, and only some of the names have it; save "
+            "the state of the model inside."
+        )
+    return prefix
+
+
+def _by_todays_names(
+    path: epath.Path, tensors: Sequence[Tensor], prefix: str
+) -> dict[str, Tensor]:
+    names = [tensor.name.removeprefix(prefix) for tensor in tensors]
+    # Files of BertModel have no `bert.`.
+    is_encoder = not any(name.startswith("bert.") for name in names)
+    renamed: dict[str, Tensor] = {}
+    for tensor, name in zip(tensors, names, strict=True):
+        if is_encoder and name.startswith(("embeddings.", "encoder.", "pooler.")):
+            name = f"bert.{name}"
+        name = re.sub(r"(?<=\.LayerNorm\.)gamma$", "weight", name)
+        name = re.sub(r"(?<=\.LayerNorm\.)beta$", "bias", name)
+        if name in renamed:
+            raise ValueError(
+                f"{path}: {renamed[name].name} and {tensor.name} are two tensors for "
+                "one parameter; keep one."
+            )
+        renamed[name] = tensor
+    return renamed
+
+
+def pop_tied_copies(
+    path: epath.Path, tensors: dict[str, Tensor]
+) -> list[tuple[str, str]]:
+    """Remove the copies of tied tensors; return the names of original and copy.
+
+    If only the copy is stored, it takes the place of the original.
+
+    Raises:
+        ValueError: a copy differs from its original.
+    """
+    copies = []
+    for name, original in TIED.items():
+        if name not in tensors:
+            continue
+        copy = tensors.pop(name)
+        other = tensors.setdefault(original, copy)
+        if other is copy:
+            continue
+        same = (copy.dtype, copy.shape) == (other.dtype, other.shape)
+        if not same or not np.array_equal(copy.read(), other.read(), equal_nan=True):
+            raise ValueError(
+                f"{path}: {copy.name} differs from {other.name}; bert_jax has one "
+                "array for both, so such a model cannot be imported."
+            )
+        copies.append((original, copy.name))
+    return copies

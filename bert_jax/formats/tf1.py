@@ -1,5 +1,6 @@
 """Read models that the TensorFlow code of 2018 (google-research/bert) wrote."""
 
+import importlib.util
 import re
 
 from etils import epath
@@ -11,25 +12,27 @@ from bert_jax.formats.huggingface_config import (
     keys_left_over,
     read_bert_config,
 )
-from bert_jax.formats.imported import Imported
-from bert_jax.formats.model_files import read_object, read_object_or_empty
-from bert_jax.formats.names import names_of
-from bert_jax.formats.parameters import (
+from bert_jax.formats.imported import (
+    Imported,
     Library,
-    check_num_layers,
+    Tensor,
     match_tensors,
     read_parameters,
 )
-from bert_jax.formats.tf1_files import INDEX, Checkpoint, find_prefix, open_checkpoint
+from bert_jax.formats.model_files import read_object, read_object_or_empty, short_reason
+from bert_jax.formats.names import names_of
 from bert_jax.storage.manifest import describe_files
+from bert_jax.storage.quiet_tensorflow import quiet_tensorflow
 from bert_jax.tokenization import Tokenizer
 
-CONFIG, VOCABULARY, TOKENIZER = (
-    "bert_config.json",
-    "vocab.txt",
-    "tokenizer_config.json",
-)
+CONFIG, VOCABULARY = "bert_config.json", "vocab.txt"
+TOKENIZER = "tokenizer_config.json"
+RELEASED = "bert_model.ckpt"
+"""The checkpoint's name in the released models; training writes model.ckpt-STEP."""
+INDEX = ".index"
 
+_SUFFIX = re.compile(r"\.(index|meta|data-\d+-of-\d+)$")
+_OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _LIBRARY = Library(
     "tf1",
     CONFIG,
@@ -55,10 +58,11 @@ def read_tf1(path: epath.Path, allow_extra: bool = False) -> Imported:
     Raises:
         FileNotFoundError: a file is missing.
         ValueError: a file is damaged, the files do not belong together, or it is
-            unknown whether the vocabulary is cased; the message is one line.
+            unknown whether the vocabulary is cased; or TensorFlow is missing, or
+            cannot open such a path. The message is one line.
     """
-    checkpoint = open_checkpoint(find_prefix(path))
-    prefix, tensors = checkpoint.prefix, checkpoint.tensors
+    prefix = find_prefix(path)
+    data_files, tensors = _open_checkpoint(prefix)
     folder = prefix.parent
     for name in (CONFIG, VOCABULARY):
         if not (folder / name).exists():
@@ -66,20 +70,19 @@ def read_tf1(path: epath.Path, allow_extra: bool = False) -> Imported:
                 f"{folder / name} is missing; copy it there from the model that "
                 "training began with."
             )
-    config = _read_config(folder / CONFIG, checkpoint)
+    config = _read_config(folder / CONFIG, tensors)
     pooler = any(name.startswith("bert/pooler/") for name in tensors)
-    names = names_of(config, pooler)
     matches, left_over = match_tensors(
-        prefix, config, tensors, names, _LIBRARY, allow_extra
+        prefix, config, tensors, names_of(config, pooler), _LIBRARY, allow_extra
     )
     tokenizer = _read_tokenizer(folder, config)
     optional = [TOKENIZER] if (folder / TOKENIZER).exists() else []
-    files = [CONFIG, VOCABULARY, prefix.name + INDEX, *checkpoint.data_files, *optional]
+    files = [CONFIG, VOCABULARY, prefix.name + INDEX, *data_files, *optional]
     return Imported(
         config=config,
         params=read_parameters(prefix, config, matches),
         tokenizer=tokenizer,
-        leaves=tuple(match.leaf for match in matches),
+        leaves=tuple(matches),
         fresh=(),
         left_over=tuple(left_over),
         sources=tuple(describe_files(folder, files)),
@@ -87,21 +90,109 @@ def read_tf1(path: epath.Path, allow_extra: bool = False) -> Imported:
     )
 
 
-def _read_config(path: epath.Path, checkpoint: Checkpoint) -> BertConfig:
+def is_tf1(path: epath.Path) -> bool:
+    """Whether `path` is, or holds, a checkpoint of TensorFlow."""
+    try:
+        find_prefix(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def find_prefix(path: epath.Path) -> epath.Path:
+    """Return the prefix of the checkpoint that `path` names.
+
+    In a directory, this is the released checkpoint, or else the newest one.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    if not path.is_dir():
+        prefix = path.with_name(_SUFFIX.sub("", path.name))
+        if not prefix.with_name(prefix.name + INDEX).exists():
+            raise FileNotFoundError(
+                f"{prefix}{INDEX} is missing; name a directory with {RELEASED}{INDEX}, "
+                "or a checkpoint's path without its ending."
+            )
+        return prefix
+    # Not glob: a bracket in the directory's own name would be a pattern.
+    names = [file.name for file in path.iterdir()]
+    stems = [name.removesuffix(INDEX) for name in names if name.endswith(INDEX)]
+    if not stems:
+        raise FileNotFoundError(
+            f"{path} holds no *{INDEX} file; name a directory with {RELEASED}{INDEX}."
+        )
+    for stem in (RELEASED, _newest(path / "checkpoint")):
+        if stem in stems:
+            return path / stem
+    return path / max(stems, key=_step)
+
+
+def _newest(path: epath.Path) -> str:
+    """Return the newest checkpoint according to TensorFlow's file `checkpoint`."""
+    text = path.read_bytes().decode(errors="replace") if path.exists() else ""
+    match = re.search(r'^model_checkpoint_path: "(.*)"', text, re.MULTILINE)
+    # The file may name a directory on the machine that trained the model.
+    return match[1].replace("\\", "/").split("/")[-1] if match else ""
+
+
+def _step(stem: str) -> tuple[int, str]:
+    match = re.search(r"-(\d+)$", stem)
+    return (int(match[1]) if match else -1), stem
+
+
+def _open_checkpoint(prefix: epath.Path) -> tuple[list[str], dict[str, Tensor]]:
+    """Return the names of the files with a checkpoint's tensors, and the tensors."""
+    if importlib.util.find_spec("tensorflow") is None:
+        raise ValueError(
+            f"{prefix} is read by TensorFlow, which is missing; `pip install "
+            "tensorflow-cpu`, or import on another machine."
+        )
+    if set(str(prefix)) & set("[]*?"):
+        raise ValueError(
+            f"{prefix} has one of []*? in its path, which TensorFlow takes for a "
+            "pattern; rename it."
+        )
+    tf = quiet_tensorflow()
+    try:
+        reader = tf.train.load_checkpoint(str(prefix))
+        shapes = reader.get_variable_to_shape_map()
+        dtypes = reader.get_variable_to_dtype_map()
+    except Exception as error:  # TensorFlow raises many classes, some of them builtin
+        raise ValueError(
+            f"{prefix}{INDEX} is damaged or no TensorFlow checkpoint "
+            f"({short_reason(error)}); fetch it again."
+        ) from error
+    if _OBJECT_GRAPH in shapes:
+        raise ValueError(
+            f"{prefix} is a checkpoint of TensorFlow 2's objects; name one that the "
+            "code of 2018 (google-research/bert) wrote."
+        )
+    start = f"{prefix.name}.data-"
+    names = (path.name for path in prefix.parent.iterdir())
+    files = sorted(name for name in names if name.startswith(start))
+    if not files:
+        raise FileNotFoundError(
+            f"{prefix}.data-00000-of-00001 is missing; put it beside {INDEX}."
+        )
+    path = prefix.with_name(files[0] if len(files) == 1 else f"{start}*")
+    tensors = {
+        name: Tensor(path, name, tuple(shape), dtypes[name].name, reader.get_tensor)
+        for name, shape in shapes.items()
+    }
+    return files, tensors
+
+
+def _read_config(path: epath.Path, tensors: dict[str, Tensor]) -> BertConfig:
     """Return the configuration, with the head that the tensors have."""
     values = read_object(path)
     absent = [name for name in SIZES if name not in values]
     if absent:
         raise ValueError(f"{path} lacks {', '.join(absent)}; use the complete file.")
-    shapes = {name: tensor.shape for name, tensor in checkpoint.tensors.items()}
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
     head, num_labels = _head(shapes)
     values |= {"architectures": [ARCHITECTURES[head]], "num_labels": num_labels}
-    try:
-        config = read_bert_config(values, {})
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
-    check_num_layers(path, config, shapes)
-    return config
+    return read_bert_config(path, values, shapes)
 
 
 def _head(shapes: dict[str, tuple[int, ...]]) -> tuple[str, int]:

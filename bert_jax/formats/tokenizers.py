@@ -1,4 +1,4 @@
-"""Read WordPiece tokenizers from the files of Hugging Face.
+"""Read and write WordPiece tokenizers in the files of Hugging Face.
 
 The files specify the cleaning of texts in `tokenizer_config.json`, in `tokenizer.json`,
 or in both. A setting that our Tokenizer does not support is an error: a model whose
@@ -10,12 +10,22 @@ import json
 from typing import Any
 
 from etils import epath
+from tokenizers import AddedToken, decoders
 from tokenizers import Tokenizer as HuggingFaceTokenizer
+from tokenizers.processors import TemplateProcessing
 
 from bert_jax.formats.added_tokens import read_added_tokens
 from bert_jax.formats.model_files import read_file, read_object_or_empty
-from bert_jax.storage.files import JsonObject
-from bert_jax.tokenization import ADDED, SPECIAL_TOKENS, WORD_LIMIT, Tokenizer
+from bert_jax.storage.files import JsonObject, write_json
+from bert_jax.tokenization import (
+    ADDED,
+    SPECIAL_TOKENS,
+    WORD_LIMIT,
+    Tokenizer,
+    added_tokens,
+    library_wordpiece,
+    vocabulary_file,
+)
 
 WORD_CHARACTERS = 100
 """The longest word of transformers' BertTokenizer, unless a file has another limit."""
@@ -59,12 +69,13 @@ def from_huggingface(directory: epath.Path) -> Tokenizer:
         limit = content["model"].get(WORD_LIMIT, WORD_CHARACTERS)
     lines = "".join(token + "\n" for token in tokens or []).encode()
     vocabulary = read_file(path) if path.exists() else lines
-    settings = _settings(_read_cleaning(config, normalizer, directory), limit)
-    tokenizer = _make_tokenizer(settings, vocabulary, directory)
+    settings = _settings(config, normalizer, limit, directory)
+    place = f"{directory}, vocabulary"
+    tokenizer = make_tokenizer(settings, vocabulary, place)
     if tokens is not None:
         _check_same_tokens(tokenizer, tokens, directory)
     if added := read_added_tokens(tokenizer, files):
-        tokenizer = _make_tokenizer(settings | {ADDED: added}, vocabulary, directory)
+        tokenizer = make_tokenizer(settings | {ADDED: added}, vocabulary, place)
     return tokenizer
 
 
@@ -115,9 +126,9 @@ def _check_tokenizer_json(content: JsonObject, path: epath.Path) -> JsonObject:
     kind = parts["post_processor"].get("type")
     _require(path, "post_processor.type", kind, kinds)
     if kind == "TemplateProcessing":
-        for field, template in (("single", SINGLE), ("pair", PAIR)):
+        for field, expected in (("single", SINGLE), ("pair", PAIR)):
             value = _format_template(parts["post_processor"][field])
-            _require(path, f"post_processor.{field}", value, (template,))
+            _require(path, f"post_processor.{field}", value, (expected,))
     if not isinstance(content["model"], dict):
         raise ValueError(f"{path}: the model must be an object; fetch the file again.")
     return parts["normalizer"]
@@ -163,10 +174,10 @@ def _require(path: epath.Path, name: str, value: Any, allowed: tuple[Any, ...]) 
         )
 
 
-def _read_cleaning(
-    config: JsonObject, normalizer: JsonObject, directory: epath.Path
-) -> dict[str, bool]:
-    """Return the settings of case, accents and Chinese on which both files agree.
+def _settings(
+    config: JsonObject, normalizer: JsonObject, limit: int, directory: epath.Path
+) -> JsonObject:
+    """Return the configuration of our Tokenizer; both files must agree on it.
 
     Args:
         normalizer: that of tokenizer.json; empty if there is no such file.
@@ -184,11 +195,11 @@ def _read_cleaning(
         lower = configured["do_lower_case"]
         defaults = {"strip_accents": lower, "tokenize_chinese_chars": True}
         configured = defaults | configured
-    for name in names:
-        if name in cleaning and cleaning[name] != configured.get(name, cleaning[name]):
+    for name, value in cleaning.items():
+        if (other := configured.get(name, value)) != value:
             raise ValueError(
-                f"{directory}: tokenizer.json has {name}={cleaning[name]} and "
-                f"tokenizer_config.json {name}={configured[name]}; make them the same."
+                f"{directory}: tokenizer.json has {name}={value} and "
+                f"tokenizer_config.json {name}={other}; make them the same."
             )
     cleaning |= configured
     if "do_lower_case" not in cleaning:
@@ -196,25 +207,19 @@ def _read_cleaning(
             f"{directory} does not say whether its vocabulary is cased; write "
             '{"do_lower_case": true} into its tokenizer_config.json, or false.'
         )
-    return cleaning
-
-
-def _settings(cleaning: dict[str, bool], limit: int) -> JsonObject:
-    """Return the configuration of our Tokenizer."""
     cased = not cleaning["do_lower_case"]
     # Values that follow from the casing are left out.
     defaults = {"strip_accents": not cased, "tokenize_chinese_chars": True}
-    other = {k: cleaning[k] for k, v in defaults.items() if cleaning.get(k, v) != v}
-    return {"kind": "wordpiece", "cased": cased, WORD_LIMIT: limit} | other
+    others = {k: cleaning[k] for k, v in defaults.items() if cleaning.get(k, v) != v}
+    return {"kind": "wordpiece", "cased": cased, WORD_LIMIT: limit} | others
 
 
-def _make_tokenizer(
-    settings: JsonObject, vocabulary: bytes, directory: epath.Path
-) -> Tokenizer:
+def make_tokenizer(config: JsonObject, vocabulary: bytes, place: object) -> Tokenizer:
+    """Return `Tokenizer(config, vocabulary)`; its errors begin with `place`."""
     try:
-        return Tokenizer(settings, vocabulary)
+        return Tokenizer(config, vocabulary)
     except ValueError as error:
-        raise ValueError(f"{directory}, vocabulary: {error}") from error
+        raise ValueError(f"{place}: {error}") from error
 
 
 def _check_same_tokens(
@@ -227,3 +232,61 @@ def _check_same_tokens(
                 f"{path}: id {i} is {token!r} in vocab.txt and {other!r} in "
                 "tokenizer.json; remove the file that the model was not trained with."
             )
+
+
+def to_huggingface(
+    tokenizer: Tokenizer, directory: epath.Path, model_max_length: int
+) -> None:
+    """Write a WordPiece tokenizer as transformers reads it.
+
+    transformers gives our ids, between [CLS] and [SEP]. The one difference: it reads
+    the name of a special token in a text as that token.
+    """
+    assert tokenizer.kind == "wordpiece"  # sentencepiece_files.py writes the others
+    pieces = tokenizer.tokens(range(tokenizer.num_pieces))
+    library = library_wordpiece(pieces, tokenizer.config)
+    library.decoder = decoders.WordPiece(prefix="##")
+    special = [AddedToken(token, special=True) for token in SPECIAL_TOKENS]
+    for token in special + added_tokens(tokenizer.config):
+        (library.add_special_tokens if token.special else library.add_tokens)([token])
+    library.post_processor = template(tokenizer)
+    # BertTokenizer of transformers 5 ignores a limit other than its own.
+    is_bert = library.model.max_input_chars_per_word == WORD_CHARACTERS
+    config = {
+        "tokenizer_class": "BertTokenizer" if is_bert else "PreTrainedTokenizerFast",
+        "do_lower_case": not tokenizer.cased,
+        "strip_accents": library.normalizer.strip_accents,
+        "tokenize_chinese_chars": library.normalizer.handle_chinese_chars,
+    }
+    content = library.to_str(pretty=True)
+    write_files(tokenizer, content, config, model_max_length, directory)
+
+
+def write_files(
+    tokenizer: Tokenizer,
+    content: str,
+    config: JsonObject,
+    model_max_length: int,
+    directory: epath.Path,
+) -> None:
+    """Write the vocabulary, tokenizer.json and tokenizer_config.json.
+
+    Args:
+        content: the content of tokenizer.json.
+        config: the keys of tokenizer_config.json that not every tokenizer has.
+    """
+    config |= {
+        "model_max_length": model_max_length,
+        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+        **dict(zip(ROLES, SPECIAL_TOKENS, strict=True)),
+    }
+    name = vocabulary_file(tokenizer.kind)
+    (directory / name).write_bytes(tokenizer.files[name])
+    (directory / TOKENIZER_JSON).write_bytes(content.encode())
+    write_json(config, directory / CONFIG)
+
+
+def template(tokenizer: Tokenizer) -> TemplateProcessing:
+    """Return the template [CLS] … [SEP], with segment ids."""
+    special = [(name, tokenizer.special_ids[name]) for name in ("[CLS]", "[SEP]")]
+    return TemplateProcessing(single=SINGLE, pair=PAIR, special_tokens=special)

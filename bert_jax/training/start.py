@@ -84,8 +84,8 @@ def starting_state(
     target_rest = serialization.to_state_dict(target)
     target_params = target_rest.pop("params")
     if resume is not None:
-        params, rest = checkpoints.restore(resume.step, target_params, target_rest)
-    elif isinstance(source, epath.Path):
+        source = checkpoints.directory / str(resume.step)
+    if isinstance(source, epath.Path):
         params, rest = restore_step(source, target_params, target_rest)
     else:
         state = jax.jit(new_state, out_shardings=shardings)(seed)

@@ -19,7 +19,7 @@ from bert_jax.convert.receipts import write_imported
 from bert_jax.distributed.sharding import path_name
 from bert_jax.formats.huggingface import read_huggingface
 from bert_jax.formats.imported import Imported
-from bert_jax.formats.names import names_of, shape_of
+from bert_jax.formats.names import names_of
 from bert_jax.model.bert import compute, head_outputs, init_params
 from bert_jax.model.classifiers import CLASSIFIERS
 from bert_jax.model.inputs import Inputs
@@ -102,7 +102,7 @@ def test_the_table_of_names_is_the_models_own(head, pooling):
         path_name(path): leaf.shape
         for path, leaf in jax.tree_util.tree_leaves_with_path(initial(config))
     }
-    assert {n.ours: shape_of(config, n.ours) for n in names_of(config)} == ours
+    assert {name.ours: name.shape for name in names_of(config)} == ours
 
 
 def with_prefix(files: Files) -> None:

@@ -15,8 +15,7 @@ from etils import epath
 
 from bert_jax.convert.receipts import write_imported
 from bert_jax.formats.names import names_of
-from bert_jax.formats.tf1 import read_tf1
-from bert_jax.formats.tf1_files import find_prefix, is_tf1
+from bert_jax.formats.tf1 import find_prefix, is_tf1, read_tf1
 from bert_jax.inference.predictor import load
 from bert_jax.model.bert import head_outputs
 from bert_jax.model.inputs import Inputs

@@ -9,8 +9,7 @@ from etils import epath
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
-from bert_jax.formats.tokenizer_export import to_huggingface
-from bert_jax.formats.tokenizers import from_huggingface
+from bert_jax.formats.tokenizers import from_huggingface, to_huggingface
 from bert_jax.tokenization import Tokenizer
 
 WORDS = (
