@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 DEFAULT := not slow and not gpu and not reliability
+PRECISE := $(shell grep -rl --include='test_*.py' 'mark\.precise' tests)
 # Two public settings: small programs that run a few times need not be fast.
 FAST_COMPILE = JAX_DISABLE_MOST_OPTIMIZATIONS=1 \
 	XLA_FLAGS="$$($(BIN)/python tests/fast_compile.py)"
@@ -16,7 +17,7 @@ demo: $(READY)
 
 # First what must be compiled as users compile it, then the rest.
 test: $(READY)
-	$(PYTEST) -m "precise and $(DEFAULT)"
+	$(PYTEST) -m "precise and $(DEFAULT)" $(PRECISE)
 	$(FAST_COMPILE) $(PYTEST) -m "not precise and $(DEFAULT)"
 
 # The whole counts of tests/reliability: under an hour on two cores. All processes share the

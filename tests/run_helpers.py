@@ -35,6 +35,10 @@ config = from_dict({kind}, json.loads({text!r}))
 """
 
 
+NO_TENSORFLOW = Path(__file__).parent / "reliability" / "without_tensorflow"
+"""On PYTHONPATH, a process finds no TensorFlow, whose import takes seconds."""
+
+
 def flags_for_one_device() -> str:
     """XLA_FLAGS of these tests for a child process: without their eight devices."""
     flags = os.environ["XLA_FLAGS"].split()

@@ -1,6 +1,7 @@
 """`bert-jax evaluate`, `predict` and `features`."""
 
 import dataclasses
+import itertools
 import sys
 from collections.abc import Sequence
 from typing import Literal, TypeVar
@@ -86,7 +87,7 @@ def read_with_checkpoint(
 
 def _value(arguments: Sequence[str], option: str) -> str | None:
     """Return the value of an option, after it or after its `=`; None: not given."""
-    for argument, following in zip(arguments, [*arguments[1:], None], strict=True):
+    for argument, following in itertools.zip_longest(arguments, arguments[1:]):
         if argument.startswith(f"{option}="):
             return argument.removeprefix(f"{option}=")
         if argument == option:

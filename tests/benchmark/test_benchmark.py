@@ -1,6 +1,7 @@
 """Benchmarks run, and print what they measured."""
 
 import dataclasses
+import functools
 import importlib.util
 import json
 import subprocess
@@ -34,10 +35,49 @@ def parity(test):
     return pytest.mark.parity(pytest.mark.skipif(not HAVE_TORCH, reason=reason)(test))
 
 
-def test_train(tmp_path, capsys):
-    path = tmp_path / "figures.json"
-    assert main(["train", *SIZE, *TURNS, "--json", str(path)]) == 0
-    figures = json.loads(path.read_text())
+ABSENT = "tensorflow tensorflow_datasets tyro tensorboardX sentencex".split()
+BLOCKED = f"""
+import runpy, sys
+from importlib.machinery import PathFinder
+
+class Present(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        if name.split(".")[0] in {ABSENT}:
+            return None
+        return super().find_spec(name, path, target)
+
+sys.meta_path[sys.meta_path.index(PathFinder)] = Present
+for name in {ABSENT}:
+    try:
+        __import__(name)
+    except ModuleNotFoundError:
+        continue
+    raise AssertionError(name)
+runpy.run_module("bert_jax.benchmark", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """Measures where much is not installed, as on GPU hosts; figures and output.
+
+    Preparation is for where the text is, with sentencex.
+    """
+
+    @functools.cache
+    def measure(what, *words):
+        path = tmp_path_factory.mktemp(what) / "figures.json"
+        command = [sys.executable, "-c", BLOCKED, what, *words, "--json", str(path)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return json.loads(path.read_text()), done.stdout
+
+    return measure
+
+
+def test_train(measured):
+    figures, output = measured("train", *SIZE, *TURNS)
     assert figures["parameters"] == 4_433_468
     # Every row is full, so tokens and sequences tell the same time.
     assert figures["tokens_per_second"] == pytest.approx(
@@ -52,7 +92,7 @@ def test_train(tmp_path, capsys):
         / figures["devices"]
     )
     assert figures["compile_seconds"] > 0 and figures["program_memory_mib"] > 50
-    assert "step_seconds" in capsys.readouterr().out
+    assert "step_seconds" in output
 
 
 def test_options_of_the_step_reach_it():
@@ -67,11 +107,8 @@ def test_options_of_the_step_reach_it():
     assert plain.model == BertConfig.tiny() and plain.microbatches == 1
 
 
-def test_inference(tmp_path):
-    path = tmp_path / "figures.json"
-    words = [*SIZE, *TURNS, "--dtype", "bfloat16", "--json", str(path)]
-    assert main(["inference", *words]) == 0
-    figures = json.loads(path.read_text())
+def test_inference(measured):
+    figures, _ = measured("inference", *SIZE, *TURNS, "--dtype", "bfloat16")
     # Encoder and pooler, without the heads of pretraining.
     assert figures["parameters"] == 4_385_920
     assert figures["tokens_per_second"] * figures["step_seconds"] == pytest.approx(128)
@@ -80,11 +117,13 @@ def test_inference(tmp_path):
     )
 
 
-def test_input(capsys):
+def test_input(measured, capsys):
     assert main(["input", "--rows", "3000", "--repeats", "1"]) == 0
     output = capsys.readouterr().out
     assert "tf_data_tokens_per_second" in output
     assert "plain_tokens_per_second" in output
+    _, output = measured("input", "--rows", "600", "--repeats", "1")
+    assert "plain_tokens_per_second" in output and "tf_data" not in output
 
 
 def test_prepare(corpus, capsys):
@@ -191,40 +230,6 @@ def test_a_process_that_cannot_run_says_why():
     with TorchProcess(job, {"input_ids": np.ones((1, 4), np.int64)}) as process:
         with pytest.raises(RuntimeError, match=r"torch|transformers|KeyError"):
             process.wait_until_ready()
-
-
-ABSENT = "tensorflow tensorflow_datasets tyro tensorboardX sentencex".split()
-BLOCKED = f"""
-import runpy, sys
-from importlib.machinery import PathFinder
-
-class Present(PathFinder):
-    @classmethod
-    def find_spec(cls, name, path=None, target=None):
-        if name.split(".")[0] in {ABSENT}:
-            return None
-        return super().find_spec(name, path, target)
-
-sys.meta_path[sys.meta_path.index(PathFinder)] = Present
-for name in {ABSENT}:
-    try:
-        __import__(name)
-    except ModuleNotFoundError:
-        continue
-    raise AssertionError(name)
-runpy.run_module("bert_jax.benchmark", run_name="__main__", alter_sys=True)
-"""
-
-
-@pytest.mark.parametrize("what", [name for name in WHAT if name != "prepare"])
-def test_runs_where_much_is_not_installed(what):
-    """As on GPU hosts; preparation is for where the text is, with sentencex."""
-    words = {"input": ["--rows", "600", "--repeats", "1"]}.get(what, SIZE + TURNS)
-    command = [sys.executable, "-c", BLOCKED, what, *words]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "tokens_per_second" in done.stdout
-    assert "tf_data" not in done.stdout
 
 
 def compared(words, path):

@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from run_helpers import NO_TENSORFLOW
 
 from bert_jax.cli.main import main
 from bert_jax.cli.verbs import GROUPS, USAGE, VERBS
@@ -347,7 +349,13 @@ def test_a_reader_that_leaves_is_no_success(tmp_path, small_config):
     """Exit code 0 means that the last step was reached."""
     command = [sys.executable, "-m", "bert_jax", "pretrain", *options(small_config)]
     command += ["--workdir", str(tmp_path / "run"), "--log-every", "1"]
-    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    paths = [str(NO_TENSORFLOW), os.environ.get("PYTHONPATH", "")]
+    run = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
+    )
     assert run.stdout is not None
     run.stdout.close()
     assert run.wait(timeout=300) == 141

@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
-from run_helpers import flags_for_one_device
+from run_helpers import NO_TENSORFLOW, flags_for_one_device
 
 from bert_jax.config import OptimizerConfig, PretrainConfig
 
 REPOSITORY = Path(__file__).parents[2]
-NO_TENSORFLOW = Path(__file__).with_name("without_tensorflow")
 AS_USERS_HAVE_THEM = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "0", "XLA_FLAGS": ""}
 
 

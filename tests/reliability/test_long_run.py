@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from run_helpers import logged_lines, write_config
-from runs import NO_TENSORFLOW, Process, environment, logged_steps, saves_often, started
+from run_helpers import NO_TENSORFLOW, logged_lines, write_config
+from runs import Process, environment, logged_steps, saves_often, started
 
 from bert_jax.config import PretrainConfig
 

@@ -87,10 +87,10 @@ def on_one_device(
 
 @pytest.mark.parametrize("shape", MESHES)
 def test_meshes_agree_with_one_device(shape, config, dataset, on_one_device):
-    """Twenty steps: the losses differ only by the order of sums."""
+    """Ten steps: the losses differ only by the order of sums."""
     meshed = dataclasses.replace(config, mesh=MeshConfig(*shape))
-    lines, _ = train(meshed, dataset, 20)
-    for one, many in zip(on_one_device[0], lines, strict=True):
+    lines, _ = train(meshed, dataset, 10)
+    for one, many in zip(on_one_device[0][:10], lines, strict=True):
         assert many["loss"] == pytest.approx(one["loss"], rel=1e-5)
 
 

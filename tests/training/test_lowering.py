@@ -1,4 +1,4 @@
-"""The training step of base and large, lowered for devices that no test runs on."""
+"""The training step, lowered for devices that no test runs on."""
 
 import dataclasses
 import functools
@@ -16,6 +16,7 @@ from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.step import initial_state, make_train_step, with_shardings
 
 PLATFORMS = ("tpu", "cuda")
+LONG_ROWS = "--sequence-length 512 --remat layer --microbatches 2"
 
 
 def lowered(words: str, mesh_config: MeshConfig, optimizer: OptimizerConfig) -> str:
@@ -45,14 +46,16 @@ def lowered(words: str, mesh_config: MeshConfig, optimizer: OptimizerConfig) -> 
     ("words", "width", "optimizer"),
     [
         ("--model base", 768, OptimizerConfig()),
+        (f"--model tiny {LONG_ROWS}", 128, OptimizerConfig(algorithm="lamb")),
         pytest.param("--model large", 1024, OptimizerConfig(), marks=pytest.mark.slow),
-        (
-            "--model large --sequence-length 512 --remat layer --microbatches 2",
+        pytest.param(
+            f"--model large {LONG_ROWS}",
             1024,
             OptimizerConfig(algorithm="lamb"),
+            marks=pytest.mark.slow,
         ),
     ],
-    ids=["base", "large", "large-512-lamb"],
+    ids=["base", "tiny-512-lamb", "large", "large-512-lamb"],
 )
 def test_the_step_lowers(words, width, optimizer):
     """Every operation has a rule there; nothing has been compiled or run.
