@@ -52,9 +52,7 @@ def depths(params: Params) -> PyTree:
 def by_layer(config: OptimizerConfig) -> optax.GradientTransformation:
     """Scale updates down layer by layer, and to 0 in frozen layers."""
 
-    def update(
-        updates: Params, state: optax.OptState, params: Params | None = None
-    ) -> tuple[Params, optax.OptState]:
+    def scaled_tree(updates: Params, _: Params | None) -> Params:
         places = depths(updates)
         top = max(jax.tree.leaves(places))
 
@@ -62,9 +60,9 @@ def by_layer(config: OptimizerConfig) -> optax.GradientTransformation:
             frozen = config.frozen_layers and depth <= config.frozen_layers
             return values * (0.0 if frozen else config.layer_decay ** (top - depth))
 
-        return jax.tree.map(scaled, updates, places), state
+        return jax.tree.map(scaled, updates, places)
 
-    return optax.GradientTransformation(lambda _: optax.EmptyState(), update)
+    return optax.stateless(scaled_tree)
 
 
 def adam(config: OptimizerConfig) -> optax.GradientTransformationExtraArgs:
@@ -75,6 +73,7 @@ def adam(config: OptimizerConfig) -> optax.GradientTransformationExtraArgs:
     this is decided where they are computed, because a later choice would cost a copy.
     The clipped gradient is not stored either.
     """
+    beta1, beta2 = config.beta1, config.beta2
 
     def init(params: Params) -> optax.ScaleByAdamState:
         zeros = (jax.tree.map(jnp.zeros_like, params) for _ in range(2))
@@ -96,13 +95,12 @@ def adam(config: OptimizerConfig) -> optax.GradientTransformationExtraArgs:
             return jnp.where(finite, decay * old + (1 - decay) * value, old)
 
         def direction(mu: Array, nu: Array) -> Array:
-            unbiased = nu / (1 - config.beta2**count)
-            return mu / (1 - config.beta1**count) / (unbiased**0.5 + config.epsilon)
+            unbiased = nu / (1 - beta2**count)
+            return mu / (1 - beta1**count) / (unbiased**0.5 + config.epsilon)
 
-        first, second = config.beta1, config.beta2
-        mu = jax.tree.map(lambda m, g: moment(first, m, scale * g), state.mu, grads)
+        mu = jax.tree.map(lambda m, g: moment(beta1, m, scale * g), state.mu, grads)
         nu = jax.tree.map(
-            lambda v, g: moment(second, v, (scale * g) ** 2), state.nu, grads
+            lambda v, g: moment(beta2, v, (scale * g) ** 2), state.nu, grads
         )
         count = jnp.where(finite, count, state.count)
         state = optax.ScaleByAdamState(count, mu, nu)
@@ -188,12 +186,8 @@ class Optimizer:
     def freeze(self, params: Params) -> Params:
         """Return `params` with those of frozen layers as constants without gradient."""
         frozen = self.config.frozen_layers
-        if not frozen:
-            return params
-        return jax.tree.map(
-            lambda values, depth: (
-                jax.lax.stop_gradient(values) if depth <= frozen else values
-            ),
-            params,
-            depths(params),
-        )
+
+        def constant(values: Array, depth: int) -> Array:
+            return jax.lax.stop_gradient(values) if depth <= frozen else values
+
+        return jax.tree.map(constant, params, depths(params)) if frozen else params
