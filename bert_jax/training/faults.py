@@ -15,12 +15,7 @@ class InterruptedRun(Exception):
     """A signal ended the run, after a checkpoint was completed."""
 
     def __init__(self, signal_number: int, step: int, saved: bool = True) -> None:
-        """Make the message.
-
-        Args:
-            saved: whether `step` has a checkpoint; it has none while updates are
-                skipped because the gradient is not finite.
-        """
+        """`saved`: whether `step` has a checkpoint; none while updates are skipped."""
         name = signal.Signals(signal_number).name
         where = "" if saved else " from an earlier checkpoint"
         super().__init__(
@@ -60,13 +55,8 @@ def check_finite(skipped_in_a_row: float, step: int) -> None:
 def reraise_as_run_failure(has_started: Callable[[], bool]) -> Iterator[None]:
     """Reraise a ValueError or OSError as RuntimeError once the run has started.
 
-    These errors mean a user's mistake (exit code 2) only before the first step.
-
-    Args:
-        has_started: whether the first step has ended.
-
-    Raises:
-        RuntimeError: the body raised one of them after the first step.
+    These errors mean a user's mistake (exit code 2) only before the first step has
+    ended, which `has_started` tells.
     """
     try:
         yield

@@ -16,7 +16,7 @@ class Watchdog:
     """
 
     def __init__(self, minutes: float) -> None:
-        """Set the limit in minutes; 0 makes the watchdog a no-op."""
+        """Set the limit; 0 makes the watchdog a no-op."""
         self._seconds = 60 * minutes
         self._last: float | None = None
         self._exited = threading.Event()
