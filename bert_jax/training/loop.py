@@ -25,7 +25,7 @@ from bert_jax.distributed.collectives import (
 from bert_jax.distributed.mesh import host_shard
 from bert_jax.distributed.sharding import to_global_arrays
 from bert_jax.model.flops import peak_flops_per_second
-from bert_jax.tasks.task import Task
+from bert_jax.tasks.task import DeviceBatch, Task
 from bert_jax.training.evaluation import evaluate
 from bert_jax.training.faults import (
     RETRY_SAVE,
@@ -40,11 +40,7 @@ from bert_jax.training.profile import Profile
 from bert_jax.training.report import NullReport, Report
 from bert_jax.training.resume import Resume
 from bert_jax.training.start import InitSource, starting_state
-from bert_jax.training.step import (
-    check_objective,
-    make_eval_step,
-    make_train_step,
-)
+from bert_jax.training.step import check_objective, make_eval_step, make_train_step
 from bert_jax.training.watchdog import Watchdog
 
 _BATCHES_AHEAD = 2
@@ -85,12 +81,9 @@ class Clock:
 
 def device_batches(
     task: Task, first_step: int, last_step: int, mesh: Mesh, clock: Clock
-) -> Iterator[dict[str, jax.Array]]:
+) -> Iterator[DeviceBatch]:
     """Yield the batches of a range of steps; two are transferred ahead of time."""
-    queue: collections.deque[tuple[int, float, dict[str, jax.Array]]]
-    queue = collections.deque()
-    if first_step == last_step:
-        return
+    queue: collections.deque[tuple[int, float, DeviceBatch]] = collections.deque()
     # For batches of several shapes, tf.data does not read ahead any better.
     with_tensorflow = None if task.one_shape else False
     reader = stream(task.batch, first_step, last_step, with_tensorflow)
@@ -136,7 +129,12 @@ class _Run:
         self._step = self._first_step = int(self._state.step)
         assert self._step >= getattr(getattr(config, "data", None), "first_step", 0)
         self._saved_step = resume.step if resume else None
-        self._report = _open_report(config, workdir, self._step)
+        self._report: Report | NullReport = NullReport()
+        with raise_on_all_processes():
+            if is_primary():
+                self._report = Report(
+                    workdir, self._step, config.num_steps, config.log_examples
+                )
         stack.enter_context(self._report)
         for problem in resume.problems if resume else ():
             self._report.say(f"Skipped a newer checkpoint: {problem}")
@@ -159,8 +157,7 @@ class _Run:
 
     def train(self, resume: Resume | None) -> dict[str, float]:
         """Train up to the last step, and return the scores after it."""
-        task, num_steps = self._task, self._config.num_steps
-        scores = None
+        task, num_steps, scores = self._task, self._config.num_steps, None
         try:
             if self._step < num_steps:
                 check_objective(task, self._state.params, task.batch(self._step))
@@ -199,7 +196,7 @@ class _Run:
     def _is_due(self, every: int) -> bool:
         return self._step == self._config.num_steps or self._step % every == 0
 
-    def _train_on(self, batch: dict[str, jax.Array]) -> None:
+    def _train_on(self, batch: DeviceBatch) -> None:
         """Do a step, and log it if that is due."""
         self._state, scalars = self._train_step(self._state, batch)
         if not self.has_trained():
@@ -219,17 +216,11 @@ class _Run:
 
     def _validate(self) -> dict[str, float] | None:
         """Evaluate; write the scores, and record the checkpoint's score."""
-        scores = evaluate(
-            self._task,
-            self._eval_step,
-            self._state.params,
-            self._mesh,
-            self._stop_signal,
-        )
+        task, params = self._task, self._state.params
+        scores = evaluate(task, self._eval_step, params, self._mesh, self._stop_signal)
         if scores is not None:
             self._report.write(self._step, "validation", scores)
-            score = self._task.selection_score(scores)
-            self._checkpoints.record_score(self._step, score)
+            self._checkpoints.record_score(self._step, task.selection_score(scores))
         self._clock.restart()
         return scores
 
@@ -242,9 +233,8 @@ class _Run:
     def _save(self, must_succeed: bool = False) -> None:
         """Start a save, unless the update was skipped in a step before the last."""
         if int(self._state.skipped_in_a_row) and self._step < self._config.num_steps:
-            self._report.say(
-                f"No checkpoint at step {self._step}: its update was skipped."
-            )
+            problem = f"No checkpoint at step {self._step}: its update was skipped."
+            self._report.say(problem)
             return
         rest = serialization.to_state_dict(self._state)
         checkpoints = self._checkpoints
@@ -253,17 +243,6 @@ class _Run:
         for message in checkpoints.take_messages():
             self._report.say(message)
         self._saved_step = self._step
-
-
-def _open_report(
-    config: RunConfig, workdir: epath.Path, step: int
-) -> Report | NullReport:
-    """Open the report of the primary process; the others have none."""
-    report: Report | NullReport = NullReport()
-    with raise_on_all_processes():
-        if is_primary():
-            report = Report(workdir, step, config.num_steps, config.log_examples)
-    return report
 
 
 def fit(
