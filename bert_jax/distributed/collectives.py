@@ -94,12 +94,10 @@ def run_on_primary_first(function: Callable[[], T]) -> T:
 
     Files that the primary process leaves on a shared disk are there for the others.
     """
-    with raise_on_all_processes():
-        if is_primary():
-            result = function()
-    with raise_on_all_processes():
-        if not is_primary():
-            result = function()
+    for turn_of_primary in (True, False):
+        with raise_on_all_processes():
+            if is_primary() == turn_of_primary:
+                result = function()
     return result
 
 

@@ -44,7 +44,10 @@ class Profile:
             self._step += 1
             if self._step not in self._steps:
                 return train_step(state, batch)
-            self._start(state)
+            if not self._running:
+                jax.block_until_ready(state)  # exclude the steps before
+                jax.profiler.start_trace(str(self._directory))
+                self._running = True
             with jax.profiler.StepTraceAnnotation("train", step_num=self._step):
                 result = train_step(state, batch)
             if self._step == self._steps[-1]:
@@ -53,13 +56,6 @@ class Profile:
             return result
 
         return traced
-
-    def _start(self, state: PyTree) -> None:
-        """Start the trace, once the steps before are done, to exclude them."""
-        if not self._running:
-            jax.block_until_ready(state)
-            jax.profiler.start_trace(str(self._directory))
-            self._running = True
 
     def _stop(self) -> None:
         if self._running:
