@@ -26,22 +26,14 @@ from bert_jax.distributed.mesh import host_shard
 from bert_jax.distributed.sharding import to_global_arrays
 from bert_jax.model.flops import peak_flops_per_second
 from bert_jax.tasks.task import DeviceBatch, Task
+from bert_jax.training import faults
 from bert_jax.training.evaluation import evaluate
-from bert_jax.training.faults import (
-    RETRY_SAVE,
-    InterruptedRun,
-    StopRequested,
-    StopSignals,
-    check_finite,
-    reraise_as_run_failure,
-)
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.profile import Profile
 from bert_jax.training.report import NullReport, Report
 from bert_jax.training.resume import Resume
 from bert_jax.training.start import InitSource, starting_state
 from bert_jax.training.step import check_objective, make_eval_step, make_train_step
-from bert_jax.training.watchdog import Watchdog
 
 _BATCHES_AHEAD = 2
 
@@ -145,8 +137,10 @@ class _Run:
             make_train_step(task, optimizer, config.microbatches, mesh, shardings)
         )
         self._eval_step = make_eval_step(task, mesh, shardings)
-        self._signals = stack.enter_context(StopSignals())
-        self._watchdog = stack.enter_context(Watchdog(config.hang_timeout_minutes))
+        self._signals = stack.enter_context(faults.StopSignals())
+        self._watchdog = stack.enter_context(
+            faults.Watchdog(config.hang_timeout_minutes)
+        )
         self._async_max = AsyncMax()
         _, num_shards = host_shard(mesh, jax.process_index())
         self._clock = Clock(mesh.size, num_shards)
@@ -171,24 +165,23 @@ class _Run:
                 self._train_on(batch)
                 # Poll only once per step: a signal that arrived between two polls
                 # would stop the run without a checkpoint.
-                request = self._async_max.all_reduce(
-                    self._signals.received or RETRY_SAVE * self._checkpoints.retry_due
-                )
+                retry = faults.RETRY_SAVE * self._checkpoints.retry_due
+                request = self._async_max.all_reduce(self._signals.received or retry)
                 if request or self._is_due(self._config.checkpoint_every):
                     self._save()
-                if request > RETRY_SAVE and self._step < num_steps:
-                    raise StopRequested(request)
+                if request > faults.RETRY_SAVE and self._step < num_steps:
+                    raise faults.StopRequested(request)
                 if self._is_due(self._config.eval_every):
                     scores = self._validate()
             # The last save must have succeeded.
             if not self._checkpoints.wait():
                 self._save(must_succeed=True)
-        except StopRequested as stop:
+        except faults.StopRequested as stop:
             # A step without a complete checkpoint is saved now.
             if self._saved_step != self._step or not self._checkpoints.wait():
                 self._save(must_succeed=True)
             saved = self._saved_step == self._step
-            raise InterruptedRun(stop.signal_number, self._step, saved) from None
+            raise faults.InterruptedRun(stop.signal_number, self._step, saved) from None
         if scores is None:
             self._report.say("There are no validation rows to evaluate on.")
         return scores or {}
@@ -210,7 +203,7 @@ class _Run:
         self._step += 1
         if self._is_due(self._config.log_every):
             values = {k: float(v) for k, v in jax.device_get(scalars).items()}
-            check_finite(values["skipped_in_a_row"], self._step)
+            faults.check_finite(values["skipped_in_a_row"], self._step)
             self._report.write(self._step, "train", values | self._clock.rates())
             self._clock.restart()
 
@@ -228,7 +221,7 @@ class _Run:
         """Return a stop signal that any process received, or 0; a collective."""
         self._watchdog.beat()
         number = self._async_max.all_reduce(self._signals.received or 0)
-        return number if number > RETRY_SAVE else 0
+        return number if number > faults.RETRY_SAVE else 0
 
     def _save(self, must_succeed: bool = False) -> None:
         """Start a save, unless the update was skipped in a step before the last."""
@@ -286,5 +279,5 @@ def fit(
         stack.callback(checkpoints.close)
         run = _Run(task, config, mesh, workdir, checkpoints, source, resume, stack)
         # Until the first step has ended, a ValueError is a user's mistake.
-        with reraise_as_run_failure(run.has_trained):
+        with faults.reraise_as_run_failure(run.has_trained):
             return run.train(resume)
