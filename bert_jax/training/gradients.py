@@ -157,8 +157,9 @@ def shard_gradient(
         return all_reduce_gradients(grads, partitions), jax.lax.psum(sums, BATCH_AXES)
 
     params_spec = jax.tree.map(manual_spec, partitions)
+    in_specs = (params_spec, BATCH_SPEC, P(), BATCH_SPEC)
     sharded = shard_map_over_batch(
-        local, mesh, (params_spec, BATCH_SPEC, P(), BATCH_SPEC), (params_spec, P())
+        local, mesh=mesh, in_specs=in_specs, out_specs=(params_spec, P())
     )
 
     def gradient(

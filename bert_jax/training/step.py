@@ -167,9 +167,9 @@ def make_eval_step(task: Task, mesh: Mesh, state_shardings: TrainState) -> EvalS
         sums, outputs = task.evaluate(gather(params, partitions), batch)
         return jax.lax.psum(sums, BATCH_AXES), outputs
 
-    params_spec = jax.tree.map(manual_spec, partitions)
+    in_specs = (jax.tree.map(manual_spec, partitions), BATCH_SPEC)
     sharded = shard_map_over_batch(
-        local, mesh, (params_spec, BATCH_SPEC), (P(), BATCH_SPEC)
+        local, mesh=mesh, in_specs=in_specs, out_specs=(P(), BATCH_SPEC)
     )
     return jax.jit(
         sharded if batch_shards(mesh) > 1 else task.evaluate,
