@@ -145,7 +145,11 @@ class Report:
         self._folder = folder
         names = (METRICS, EXAMPLES) if examples else (METRICS,)
         self._files = {name: open(folder / name, "a") for name in names}
-        self._tensorboard = _open_tensorboard(folder / "tensorboard", first_step)
+        self._tensorboard: TensorBoard | None = None
+        try:
+            self._tensorboard = TensorBoard(folder / "tensorboard", first_step)
+        except ImportError:
+            say("tensorboardX is not installed: metrics.jsonl only.")
         self._problem_reported = False
         self._num_steps = num_steps
         self._first_line: tuple[int, float] | None = None
@@ -242,35 +246,20 @@ def _format_duration(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{seconds:02}"
 
 
-def _open_tensorboard(directory: epath.Path, first_step: int) -> TensorBoard | None:
-    """Open a TensorBoard writer; return None if tensorboardX is not installed."""
-    try:
-        return TensorBoard(directory, first_step)
-    except ImportError:
-        say("tensorboardX is not installed: metrics.jsonl only.")
-        return None
-
-
 def _start_progress_bar(first_step: int, num_steps: int) -> Any:
     """Start a progress bar; return None if the output is not a terminal."""
     if not sys.stdout.isatty():
         return None
     try:
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-        )
+        from rich import progress
     except ImportError:
         return None
-    progress = Progress(
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[scalars]}"),
-        TimeRemainingColumn(),
+    bar = progress.Progress(
+        progress.BarColumn(bar_width=20),
+        progress.MofNCompleteColumn(),
+        progress.TextColumn("{task.fields[scalars]}"),
+        progress.TimeRemainingColumn(),
     )
-    progress.add_task("", total=num_steps, completed=first_step, scalars="compiling")
-    progress.start()
-    return progress
+    bar.add_task("", total=num_steps, completed=first_step, scalars="compiling")
+    bar.start()
+    return bar
