@@ -20,13 +20,9 @@ def learning_rate(config: OptimizerConfig, num_steps: int) -> optax.Schedule:
     """
     peak = config.peak_learning_rate
     warmup = config.warmup_steps or round(config.warmup_share * num_steps)
-    return optax.join_schedules(
-        [
-            optax.linear_schedule(0.0, peak, warmup),
-            optax.linear_schedule(peak, 0.0, num_steps - warmup),
-        ],
-        boundaries=[warmup],
-    )
+    rise = optax.linear_schedule(0.0, peak, warmup)
+    fall = optax.linear_schedule(peak, 0.0, num_steps - warmup)
+    return optax.join_schedules([rise, fall], boundaries=[warmup])
 
 
 def decayed(params: Params) -> PyTree:
@@ -137,13 +133,11 @@ class Optimizer:
         LAMB's ratio of norms is 1 for biases and LayerNorm, which are not decayed
         either.
         """
-        lamb = self.config.algorithm == "lamb"
+        trust_ratio = optax.masked(optax.scale_by_trust_ratio(), decayed)
         return optax.chain(
             adam(self.config),
             optax.add_decayed_weights(self.config.weight_decay, mask=decayed),
-            optax.masked(optax.scale_by_trust_ratio(), decayed)
-            if lamb
-            else optax.identity(),
+            trust_ratio if self.config.algorithm == "lamb" else optax.identity(),
             by_layer(self.config),
             optax.scale_by_learning_rate(self.schedule),
         )
