@@ -66,11 +66,7 @@ def _all_gather_message(kind: int, message: str) -> list[tuple[int, str]]:
 
 
 def first_error(problem: str) -> str:
-    """The first non-empty `problem` of all processes; "" if there is none.
-
-    Args:
-        problem: what is wrong on this process, in one line; "" if nothing is.
-    """
+    """The first non-empty `problem` (one line) of all processes; "" if none has any."""
     messages = _all_gather_message(_NO_ERROR, problem)
     return next((message for _, message in messages if message), "")
 

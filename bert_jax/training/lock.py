@@ -141,8 +141,7 @@ class RunLock:
                 return False
             self._path.write_text(self._content())
             time.sleep(1.0)  # if two processes write at once, the last one owns it
-            owner = self._read()
-            return owner is not None and self._owns(owner)
+            return self._owns(self._read())
         try:
             with name_path_in_errors(self._path), open(self._path, "x") as file:
                 file.write(self._content())
@@ -169,8 +168,8 @@ class RunLock:
             return None
         return owner if isinstance(owner, dict) else {}
 
-    def _owns(self, owner: JsonObject) -> bool:
-        return bool(owner.get("token") == self._owner["token"])
+    def _owns(self, owner: JsonObject | None) -> bool:
+        return owner is not None and owner.get("token") == self._owner["token"]
 
     def _remove_stale(self, owner: JsonObject) -> None:
         """Remove a stale lock, unless another process has just taken it over."""
@@ -223,8 +222,7 @@ class RunLock:
         if self._thread.is_alive():
             self._thread.join()
         with contextlib.suppress(Exception):
-            owner = self._read()
-            if owner is not None and self._owns(owner):
+            if self._owns(self._read()):
                 self._path.unlink(missing_ok=True)
 
 
