@@ -34,7 +34,6 @@ class StopRequested(Exception):
     """A signal requests the end of the run; raised and caught inside the loop."""
 
     def __init__(self, signal_number: int) -> None:
-        super().__init__(signal_number)
         self.signal_number = signal_number
 
 

@@ -1,5 +1,7 @@
 """Trace some steps for TensorBoard's profile page and XProf."""
 
+import contextlib
+
 import jax
 from etils import epath
 from jaxtyping import PyTree
@@ -12,7 +14,7 @@ from bert_jax.training.step import TrainStep
 PROFILE = "profile"
 
 
-class Profile:
+class Profile(contextlib.AbstractContextManager["Profile", None]):
     """Traces the steps of `config.profile_steps`, on the primary process only.
 
     Use it in `with`: if the run ends during those steps, the trace has those before.
@@ -25,9 +27,6 @@ class Profile:
         self._directory = workdir / PROFILE
         self._step = step
         self._running = False
-
-    def __enter__(self) -> "Profile":
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._stop()

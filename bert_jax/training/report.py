@@ -97,14 +97,8 @@ def read_scores(path: epath.Path, step: int) -> dict[str, float] | None:
     return None
 
 
-class NullReport:
+class NullReport(contextlib.nullcontext[None]):
     """Does nothing; used on non-primary processes."""
-
-    def __enter__(self) -> "NullReport":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
     def write(self, step: int, split: str, scalars: Mapping[str, float]) -> None:
         """A no-op, as all methods of this class."""
@@ -115,7 +109,7 @@ class NullReport:
     def scores(self, step: int) -> dict[str, float] | None: ...
 
 
-class Report:
+class Report(contextlib.AbstractContextManager["Report", None]):
     """Writes the scalars of a run; used in `with`, on the primary process only.
 
     Object stores cannot append to files: there, local files are uploaded at `flush`.
@@ -156,9 +150,6 @@ class Report:
         if progress := _start_progress_bar(first_step, num_steps):
             self._stack.callback(progress.stop)
         self._progress = progress
-
-    def __enter__(self) -> "Report":
-        return self
 
     def __exit__(self, *_: object) -> None:
         with contextlib.suppress(OSError):  # the run has raised it already
