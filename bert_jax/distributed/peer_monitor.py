@@ -70,7 +70,7 @@ class PeerMonitor:
         self._processes: dict[socket.socket, int] = {}
         # The start of a line whose rest has not arrived.
         self._unfinished: dict[socket.socket, bytes] = {}
-        self._reported: set[int] = set()
+        self._reported = {process}
         self._leaving = False
         # The kernel closes a dead process's files in the order of their numbers. Low
         # numbers are reserved here, so that these connections close before the
@@ -176,7 +176,7 @@ class PeerMonitor:
         self._send_to_all(f"lost {process} {how}")
 
     def _report(self, process: int, how: str) -> None:
-        if process in self._reported or self._leaving or process == self.process:
+        if process in self._reported or self._leaving:
             return
         self._reported.add(process)
         line = (
