@@ -6,7 +6,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Int, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
 from bert_jax.config import OptimizerConfig, RunConfig
 from bert_jax.config.model import Params
@@ -154,14 +154,10 @@ class Optimizer:
         If the norm is not finite, parameters and state are returned unchanged.
         """
         grad_norm = optax.tree.norm(grads)
-        finite: Bool[Array, ""] = jnp.isfinite(grad_norm)
+        if_finite = functools.partial(jnp.where, jnp.isfinite(grad_norm))
         updates, (adam_state, *rest) = self._chain.update(
             grads, state, params, grad_norm=grad_norm
         )
-
-        def if_finite(new: Array, old: Array) -> Array:
-            return jnp.where(finite, new, old)
-
         next_params = optax.apply_updates(params, updates)
         next_params = jax.tree.map(if_finite, next_params, params)
         # `adam` already skipped its own update.
