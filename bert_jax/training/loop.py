@@ -121,12 +121,7 @@ class _Run:
         self._step = self._first_step = int(self._state.step)
         assert self._step >= getattr(getattr(config, "data", None), "first_step", 0)
         self._saved_step = resume.step if resume else None
-        self._report: Report | NullReport = NullReport()
-        with raise_on_all_processes():
-            if is_primary():
-                self._report = Report(
-                    workdir, self._step, config.num_steps, config.log_examples
-                )
+        self._report = _open_report(config, workdir, self._step)
         stack.enter_context(self._report)
         for problem in resume.problems if resume else ():
             self._report.say(f"Skipped a newer checkpoint: {problem}")
@@ -138,9 +133,8 @@ class _Run:
         )
         self._eval_step = make_eval_step(task, mesh, shardings)
         self._signals = stack.enter_context(faults.StopSignals())
-        self._watchdog = stack.enter_context(
-            faults.Watchdog(config.hang_timeout_minutes)
-        )
+        watchdog = faults.Watchdog(config.hang_timeout_minutes)
+        self._watchdog = stack.enter_context(watchdog)
         self._async_max = AsyncMax()
         _, num_shards = host_shard(mesh, jax.process_index())
         self._clock = Clock(mesh.size, num_shards)
@@ -236,6 +230,16 @@ class _Run:
         for message in checkpoints.take_messages():
             self._report.say(message)
         self._saved_step = self._step
+
+
+def _open_report(
+    config: RunConfig, workdir: epath.Path, step: int
+) -> Report | NullReport:
+    """Open the report of the primary process; the others have none."""
+    with raise_on_all_processes():
+        if is_primary():
+            return Report(workdir, step, config.num_steps, config.log_examples)
+    return NullReport()
 
 
 def fit(
