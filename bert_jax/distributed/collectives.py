@@ -66,11 +66,7 @@ def _all_gather_message(kind: int, message: str) -> list[tuple[int, str]]:
 
 
 def first_error(problem: str) -> str:
-    """The first non-empty `problem` of all processes; "" if there is none.
-
-    Args:
-        problem: what is wrong on this process, in one line; "" if nothing is.
-    """
+    """The first non-empty `problem` (one line) of all processes; "" if none has any."""
     messages = _all_gather_message(_NO_ERROR, problem)
     return next((message for _, message in messages if message), "")
 
@@ -94,12 +90,10 @@ def run_on_primary_first(function: Callable[[], T]) -> T:
 
     Files that the primary process leaves on a shared disk are there for the others.
     """
-    with raise_on_all_processes():
-        if is_primary():
-            result = function()
-    with raise_on_all_processes():
-        if not is_primary():
-            result = function()
+    for turn_of_primary in (True, False):
+        with raise_on_all_processes():
+            if is_primary() == turn_of_primary:
+                result = function()
     return result
 
 

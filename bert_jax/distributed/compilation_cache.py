@@ -57,10 +57,7 @@ def share_compilation_cache(workdir: epath.Path) -> None:
 
 
 def _make_directory(directory: epath.Path) -> str:
-    """Make the directory; return the error, or "".
-
-    An error does not stop the run: without a cache it compiles its programs.
-    """
+    """Make the directory; return the error, or ""; it does not stop the run."""
     try:
         directory.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:

@@ -85,17 +85,12 @@ def enable_compilation_cache(environment: MutableMapping[str, str]) -> None:
     chooses none. Runs of several processes keep their cache in the shared workdir
     instead, see `compilation_cache.py`.
     """
-    if all(environment.get(name, "0") == "0" for name in MULTI_PROCESS_VARIABLES):
-        _set_cache_directory(cache_directory(environment) / "programs", environment)
-
-
-def _set_cache_directory(
-    directory: Path, environment: MutableMapping[str, str]
-) -> None:
-    """Use `directory` as JAX's cache, unless another is chosen or it is unsafe."""
     jax = sys.modules.get("jax")
     if CACHE in environment or (jax and jax.config.jax_compilation_cache_dir):
         return
+    if any(environment.get(name, "0") != "0" for name in MULTI_PROCESS_VARIABLES):
+        return
+    directory = cache_directory(environment) / "programs"
     with contextlib.suppress(OSError):  # without a cache, programs compile again
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if problem := permission_problem(directory):

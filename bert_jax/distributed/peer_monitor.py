@@ -46,9 +46,8 @@ def start_peer_monitor() -> None:
             monitor = PeerMonitor(process, num_processes, secrets.token_hex(16))
             state.client.key_value_set(KEY, f"{monitor.listen()} {monitor.token}")
         else:
-            value = state.client.blocking_key_value_get(
-                KEY, int(1000 * _CONNECT_TIMEOUT)
-            )
+            milliseconds = int(1000 * _CONNECT_TIMEOUT)
+            value = state.client.blocking_key_value_get(KEY, milliseconds)
             port, token = value.split()
             monitor = PeerMonitor(process, num_processes, token)
             host = state.coordinator_address.rpartition(":")[0]
@@ -71,7 +70,7 @@ class PeerMonitor:
         self._processes: dict[socket.socket, int] = {}
         # The start of a line whose rest has not arrived.
         self._unfinished: dict[socket.socket, bytes] = {}
-        self._reported: set[int] = set()
+        self._reported = {process}
         self._leaving = False
         # The kernel closes a dead process's files in the order of their numbers. Low
         # numbers are reserved here, so that these connections close before the
@@ -113,10 +112,8 @@ class PeerMonitor:
                 last_sent = now
                 self._send_to_all("here")
             for connection, heard in list(self._last_heard.items()):
-                if now - heard > SILENCE_TIMEOUT:
-                    self._lose(
-                        connection, f"has sent no heartbeat for {now - heard:.0f} s"
-                    )
+                if (silence := now - heard) > SILENCE_TIMEOUT:
+                    self._lose(connection, f"has sent no heartbeat for {silence:.0f} s")
 
     def _add(self, connection: socket.socket, process: int) -> None:
         connection.setblocking(False)
@@ -130,8 +127,10 @@ class PeerMonitor:
             connection, _ = listener.accept()
             connection.settimeout(_CONNECT_TIMEOUT)
             greeting = connection.recv(_MAX_BYTES).decode(errors="ignore")
-            process = self._parse_greeting(greeting)
-            if process is None:
+            token, _, number = greeting.rstrip("\n").partition(" ")
+            process = int(number) if number.isdecimal() else 0
+            has_token = hmac.compare_digest(token.encode(), self.token.encode())
+            if not has_token or not 0 < process < self.num_processes:
                 connection.close()
                 return
             if self._reserved_files:
@@ -140,14 +139,6 @@ class PeerMonitor:
                 connection.close()
                 connection = socket.socket(fileno=file)
             self._add(connection, process)
-
-    def _parse_greeting(self, greeting: str) -> int | None:
-        """The number of the process that sent it; None if it is not of this run."""
-        token, _, process = greeting.rstrip("\n").partition(" ")
-        if not hmac.compare_digest(token.encode(), self.token.encode()):
-            return None
-        valid = process.isdecimal() and 0 < int(process) < self.num_processes
-        return int(process) if valid else None
 
     def _receive(self, connection: socket.socket) -> None:
         try:
@@ -185,7 +176,7 @@ class PeerMonitor:
         self._send_to_all(f"lost {process} {how}")
 
     def _report(self, process: int, how: str) -> None:
-        if process in self._reported or self._leaving or process == self.process:
+        if process in self._reported or self._leaving:
             return
         self._reported.add(process)
         line = (

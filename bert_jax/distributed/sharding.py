@@ -3,8 +3,8 @@
 Steps are compiled by `jax.jit` with `NamedSharding` (formerly called pjit).
 """
 
+import functools
 import re
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -81,22 +81,14 @@ def batch_shards(mesh: Mesh) -> int:
     return mesh.shape["data"] * mesh.shape["fsdp"]
 
 
-def shard_map_over_batch(
-    function: Callable[..., PyTree], mesh: Mesh, in_specs: PyTree, out_specs: PyTree
-) -> Callable[..., PyTree]:
-    """`jax.shard_map` of `function` over the batch axes: each shard on its own rows.
+shard_map_over_batch = functools.partial(
+    jax.shard_map, axis_names=set(BATCH_AXES), check_vma=False
+)
+"""`jax.shard_map` of a function over the batch axes: each shard on its own rows.
 
-    `function` calls the collectives over `data` and `fsdp` itself; the compiler adds
-    those over `tensor`.
-    """
-    return jax.shard_map(
-        function,
-        mesh=mesh,
-        in_specs=in_specs,
-        out_specs=out_specs,
-        axis_names=set(BATCH_AXES),
-        check_vma=False,
-    )
+The function calls the collectives over `data` and `fsdp` itself; the compiler adds
+those over `tensor`.
+"""
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:

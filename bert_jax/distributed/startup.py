@@ -1,6 +1,5 @@
 """Connect the processes of a run (usually one per host) and check their set-up."""
 
-import itertools
 import os
 import secrets
 import socket
@@ -108,8 +107,7 @@ def check_address(address: str) -> None:
 
 
 def start(
-    environment: Mapping[str, str],
-    initialization_timeout: int = INITIALIZATION_TIMEOUT,
+    environment: Mapping[str, str], initialization_timeout: int = INITIALIZATION_TIMEOUT
 ) -> bool:
     """Connect to the other processes of the run, if `environment` names any.
 
@@ -160,17 +158,11 @@ def _connect(arguments: Arguments, timeout: int) -> None:
             errors.append(error)
 
     thread = threading.Thread(target=initialize, name="connect", daemon=True)
-    start = time.monotonic()
+    deadline = time.monotonic() + timeout
     thread.start()
-    pauses = itertools.chain(
-        [_FIRST_MESSAGE_AFTER], itertools.repeat(_MESSAGE_INTERVAL)
-    )
-    for pause in pauses:
-        thread.join(min(pause, timeout - (time.monotonic() - start)))
-        if not thread.is_alive():
-            break
-        left = timeout - (time.monotonic() - start)
-        if left <= 0:
+    thread.join(min(_FIRST_MESSAGE_AFTER, timeout))
+    while thread.is_alive():
+        if (left := deadline - time.monotonic()) <= 0:
             raise RuntimeError(
                 f"The other processes cannot be reached: {_waiting_for(arguments)} for "
                 f"{timeout} s. Start all of them within --initialization-timeout, each "
@@ -181,6 +173,7 @@ def _connect(arguments: Arguments, timeout: int) -> None:
             file=sys.stderr,
             flush=True,
         )
+        thread.join(min(_MESSAGE_INTERVAL, deadline - time.monotonic()))
     if errors:
         raise _explain_error(errors[0])
 

@@ -114,13 +114,10 @@ def replacements(
     kind = jax.random.uniform(kind_key, labels.shape)
     kind = jnp.take_along_axis(kind, leader, axis=1)
     random_tokens = jax.random.randint(token_key, labels.shape, 0, masking.vocab_size)
-    return jnp.where(
-        kind < masking.mask_share,
-        masking.mask_token_id,
-        jnp.where(
-            kind < masking.mask_share + masking.random_share, random_tokens, labels
-        ),
-    )
+    becomes_mask = kind < masking.mask_share
+    becomes_other = kind < masking.mask_share + masking.random_share
+    other = jnp.where(becomes_other, random_tokens, labels)
+    return jnp.where(becomes_mask, masking.mask_token_id, other)
 
 
 def mask_tokens(

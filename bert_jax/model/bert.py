@@ -97,12 +97,10 @@ class Bert(nn.Module):
     ) -> Float[Array, "B ..."]:
         features = hidden
         if self.config.head in POOLED_HEADS:
-            mean = self.config.pooling == "mean"
-            features = (
-                mean_of_tokens(hidden, inputs.attention_mask)
-                if mean
-                else self.pooler(hidden[:, 0])
-            )
+            if self.config.pooling == "mean":
+                features = mean_of_tokens(hidden, inputs.attention_mask)
+            else:
+                features = self.pooler(hidden[:, 0])
         scores: Float[Array, "B ..."] = self.classifier(features, deterministic)
         return scores
 

@@ -26,71 +26,30 @@ def num_outputs(config: BertConfig) -> int:
     return len(config.labels)
 
 
-def _scores(
-    config: BertConfig, inputs: Float[Array, "*shape D"], deterministic: bool
-) -> Float[Array, "*shape C"]:
-    """Apply dropout, then a dense layer that becomes part of the calling module."""
-    inputs = Dropout(config.hidden_dropout_prob)(inputs, deterministic)
-    scores = dense(num_outputs(config), config, "dense")(inputs)
-    return scores.astype(jnp.float32)
+class Classifier(nn.Module):
+    """Float32 scores: dropout, then a dense layer (Devlin et al. 2018, §4 and §5.3).
 
-
-class SequenceClassifier(nn.Module):
-    """Float32 scores of the classes for a pooled text (Devlin et al. 2018, §4.1)."""
-
-    config: BertConfig
-
-    @nn.compact
-    def __call__(
-        self, pooled: Float[Array, "B D"], deterministic: bool = True
-    ) -> Float[Array, "B C"]:
-        return _scores(self.config, pooled, deterministic)
-
-
-class TokenClassifier(nn.Module):
-    """Float32 scores of the tags for each token (Devlin et al. 2018, §5.3)."""
-
-    config: BertConfig
-
-    @nn.compact
-    def __call__(
-        self, hidden: Float[Array, "B T D"], deterministic: bool = True
-    ) -> Float[Array, "B T C"]:
-        return _scores(self.config, hidden, deterministic)
-
-
-class QuestionAnswering(nn.Module):
-    """Float32 scores that an answer starts, and ends, at each token (§4.2).
-
-    Without dropout, as in the code of 2018.
+    Of the classes for a pooled text, of the tags for each token, that an answer starts
+    and ends at each token, or one for a pooled choice.
     """
 
     config: BertConfig
 
     @nn.compact
     def __call__(
-        self, hidden: Float[Array, "B T D"], deterministic: bool = True
-    ) -> Float[Array, "B T 2"]:
-        return _scores(self.config, hidden, deterministic=True)
-
-
-class MultipleChoice(nn.Module):
-    """One float32 score for a pooled choice; the softmax is over the choices (§4.4)."""
-
-    config: BertConfig
-
-    @nn.compact
-    def __call__(
-        self, pooled: Float[Array, "B D"], deterministic: bool = True
-    ) -> Float[Array, "B 1"]:
-        return _scores(self.config, pooled, deterministic)
+        self, inputs: Float[Array, "*shape D"], deterministic: bool = True
+    ) -> Float[Array, "*shape C"]:
+        c = self.config
+        if c.head != "question_answering":  # without dropout, as in the code of 2018
+            inputs = Dropout(c.hidden_dropout_prob)(inputs, deterministic)
+        return dense(num_outputs(c), c, "dense")(inputs).astype(jnp.float32)
 
 
 CLASSIFIERS: dict[str, type[nn.Module]] = {
-    "sequence_classification": SequenceClassifier,
-    "token_classification": TokenClassifier,
-    "question_answering": QuestionAnswering,
-    "multiple_choice": MultipleChoice,
+    "sequence_classification": Classifier,
+    "token_classification": Classifier,
+    "question_answering": Classifier,
+    "multiple_choice": Classifier,
 }
 POOLED_HEADS = ("sequence_classification", "multiple_choice")
 """Heads that take one vector per text; the others take every token's vector."""

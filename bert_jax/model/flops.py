@@ -27,10 +27,8 @@ _PEAKS: tuple[tuple[str, float], ...] = (
 
 def peak_flops_per_second(device_kind: str) -> float | None:
     """Return the device's peak FLOP/s in bfloat16, or None if it is not known."""
-    for prefix, peak in _PEAKS:
-        if device_kind.startswith(prefix):
-            return peak
-    return None
+    peaks = (peak for prefix, peak in _PEAKS if device_kind.startswith(prefix))
+    return next(peaks, None)
 
 
 def _encoder_flops(config: BertConfig, sequence_length: int) -> float:

@@ -1,6 +1,5 @@
 """Evaluation on the validation rows."""
 
-import collections
 from collections.abc import Callable
 
 import jax
@@ -8,13 +7,13 @@ import numpy as np
 from jax.sharding import Mesh
 
 from bert_jax.config.model import Params
-from bert_jax.data.pipeline import Batch
 from bert_jax.distributed.sharding import to_global_arrays
-from bert_jax.tasks.task import DeviceBatch, Evaluation, Sums, Task
+from bert_jax.tasks.task import Evaluation, Sums, Task
 from bert_jax.training.faults import StopRequested
 from bert_jax.training.step import EvalStep
 
-_BATCHES_AHEAD = 2
+_LATE = slice(-3, -2)
+"""The outputs to fetch after a step: those of two batches ago, or none."""
 
 
 def evaluate(
@@ -37,19 +36,16 @@ def evaluate(
         StopRequested: `stop_signal` returned a number other than 0.
     """
     sums: list[Sums] = []
-    outputs: list[Batch] = []
-    pending_outputs: collections.deque[DeviceBatch] = collections.deque()
+    outputs = []
     for batch in task.evaluation_batches():
         if number := stop_signal():
             raise StopRequested(number)
         batch_sums, batch_outputs = eval_step(params, to_global_arrays(batch, mesh))
         sums.append(batch_sums)
-        pending_outputs.append(batch_outputs)
-        if len(pending_outputs) > _BATCHES_AHEAD:
-            outputs.append(jax.device_get(pending_outputs.popleft()))
+        outputs.append(batch_outputs)
+        outputs[_LATE] = jax.device_get(outputs[_LATE])
     if not sums:
         return None
-    outputs += jax.device_get(list(pending_outputs))
     totals: dict[str, np.ndarray] = {}
     for batch_sums in jax.device_get(sums):
         for name, sum_and_count in batch_sums.items():
@@ -57,4 +53,4 @@ def evaluate(
     means = {name: total / max(count, 1.0) for name, (total, count) in totals.items()}
     loss = sum(means[name] for name in task.objective)
     floats = {"loss": float(loss)} | {k: float(v) for k, v in means.items()}
-    return task.score(Evaluation(floats, outputs))
+    return task.score(Evaluation(floats, jax.device_get(outputs)))

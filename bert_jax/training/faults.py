@@ -1,7 +1,12 @@
-"""Reasons for a run to end early: signals, non-finite gradients and errors."""
+"""Reasons for a run to end early: signals, non-finite gradients, errors and hangs."""
 
 import contextlib
+import faulthandler
+import os
 import signal
+import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
@@ -15,12 +20,7 @@ class InterruptedRun(Exception):
     """A signal ended the run, after a checkpoint was completed."""
 
     def __init__(self, signal_number: int, step: int, saved: bool = True) -> None:
-        """Make the message.
-
-        Args:
-            saved: whether `step` has a checkpoint; it has none while updates are
-                skipped because the gradient is not finite.
-        """
+        """`saved`: whether `step` has a checkpoint; none while updates are skipped."""
         name = signal.Signals(signal_number).name
         where = "" if saved else " from an earlier checkpoint"
         super().__init__(
@@ -34,7 +34,6 @@ class StopRequested(Exception):
     """A signal requests the end of the run; raised and caught inside the loop."""
 
     def __init__(self, signal_number: int) -> None:
-        super().__init__(signal_number)
         self.signal_number = signal_number
 
 
@@ -60,13 +59,8 @@ def check_finite(skipped_in_a_row: float, step: int) -> None:
 def reraise_as_run_failure(has_started: Callable[[], bool]) -> Iterator[None]:
     """Reraise a ValueError or OSError as RuntimeError once the run has started.
 
-    These errors mean a user's mistake (exit code 2) only before the first step.
-
-    Args:
-        has_started: whether the first step has ended.
-
-    Raises:
-        RuntimeError: the body raised one of them after the first step.
+    These errors mean a user's mistake (exit code 2) only before the first step ends,
+    as `has_started` tells.
     """
     try:
         yield
@@ -111,3 +105,47 @@ class StopSignals:
         elif self.received == number:
             signal.signal(number, self._previous[number])
             signal.raise_signal(number)
+
+
+class Watchdog:
+    """While entered, aborts the process if `beat` is not called for some minutes.
+
+    The time counts from the first call, so the first step may compile for as long as it
+    needs. The stack of every thread is printed, then the process ends with SIGABRT
+    (exit code 134); launchers start it again.
+    """
+
+    def __init__(self, minutes: float) -> None:
+        """Set the limit; 0 makes the watchdog a no-op."""
+        self._seconds = 60 * minutes
+        self._last: float | None = None
+        self._exited = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> "Watchdog":
+        if self._seconds:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._exited.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def beat(self) -> None:
+        """Restart the countdown."""
+        self._last = time.monotonic()
+
+    def _watch(self) -> None:
+        while not self._exited.wait(min(self._seconds / 4, 10.0)):
+            if self._last is None or time.monotonic() - self._last < self._seconds:
+                continue
+            print(
+                f"bert-jax: no step has ended for {self._seconds / 60:g} minutes "
+                "(hang_timeout_minutes): a device or another process hangs. The stack "
+                "of each thread follows; start the same command again to resume.",
+                file=sys.stderr,
+                flush=True,
+            )
+            faulthandler.dump_traceback(all_threads=True)
+            os.abort()

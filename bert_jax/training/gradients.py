@@ -36,11 +36,10 @@ def manual_spec(partition: P) -> P:
     return P(*("fsdp" if axis == "fsdp" else None for axis in partition))
 
 
-def gather_specs(partitions: PyTree, mesh: Mesh) -> PyTree:
+def gather_specs(shardings: PyTree, mesh: Mesh) -> PyTree:
     """Return the partitions to gather over `fsdp`: none if that axis has one device."""
-    if mesh.shape["fsdp"] > 1:
-        return partitions
-    return jax.tree.map(lambda _: P(), partitions)
+    is_sharded = mesh.shape["fsdp"] > 1
+    return jax.tree.map(lambda leaf: leaf.spec if is_sharded else P(), shardings)
 
 
 def gather(params: Params, partitions: PyTree) -> Params:
@@ -73,27 +72,22 @@ def all_reduce_gradients(grads: Params, partitions: PyTree) -> Params:
     return jax.tree.unflatten(structure, leaves)
 
 
-def split_microbatches(values: PyTree, microbatches: int) -> PyTree:
-    """Reshape each array's rows [B, …] to [microbatches, B / microbatches, …]."""
-    return jax.tree.map(lambda x: x.reshape(microbatches, -1, *x.shape[1:]), values)
-
-
 def make_gradient(
     task: Task,
     freeze: Callable[[Params], Params],
     mesh: Mesh,
-    partitions: PyTree,
+    shardings: PyTree,
     microbatches: int,
 ) -> Gradient:
     """Return the function that computes the gradient over the global batch.
 
     Args:
         freeze: stops the gradient of frozen parameters.
-        partitions: of each parameter, by the table of `distributed/sharding.py`.
+        shardings: of each parameter.
         microbatches: the number of parts in which each device processes its rows; each
             part on each device has dropout of its own.
     """
-    partitions = gather_specs(partitions, mesh)
+    partitions = gather_specs(shardings, mesh)
 
     def objective(
         params: Params, batch: PyTree, counts: Counts, key: Key[Array, ""]
@@ -142,9 +136,10 @@ def local_gradient(
         return jax.tree.map(jnp.add, total, grads), sums
 
     keys = jax.random.split(dropout_key, microbatches)
-    parts = split_microbatches(corrupted, microbatches), keys
+    # Rows [B, …] become [microbatches, B / microbatches, …].
+    parts = jax.tree.map(lambda x: x.reshape(microbatches, -1, *x.shape[1:]), corrupted)
     zeros = jax.tree.map(jnp.zeros_like, params)
-    grads, sums = jax.lax.scan(add, zeros, parts)
+    grads, sums = jax.lax.scan(add, zeros, (parts, keys))
     return grads, jax.tree.map(lambda values: values.sum(0), sums)
 
 
@@ -162,8 +157,9 @@ def shard_gradient(
         return all_reduce_gradients(grads, partitions), jax.lax.psum(sums, BATCH_AXES)
 
     params_spec = jax.tree.map(manual_spec, partitions)
+    in_specs = (params_spec, BATCH_SPEC, P(), BATCH_SPEC)
     sharded = shard_map_over_batch(
-        local, mesh, (params_spec, BATCH_SPEC, P(), BATCH_SPEC), (params_spec, P())
+        local, mesh=mesh, in_specs=in_specs, out_specs=(params_spec, P())
     )
 
     def gradient(

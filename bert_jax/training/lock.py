@@ -80,14 +80,10 @@ class RunLock:
     """The lock of a workdir, held by this process between `acquire` and `release`."""
 
     def __init__(
-        self,
-        workdir: epath.Path,
-        renew_seconds: float = RENEW_SECONDS,
-        stale_seconds: float = STALE_SECONDS,
+        self, workdir: epath.Path, stale_seconds: float = STALE_SECONDS
     ) -> None:
         self._workdir = workdir
         self._path = workdir / LOCK
-        self._renew_seconds = renew_seconds
         self._stale_seconds = stale_seconds
         self._owner = this_process()
         self._renewals = 0
@@ -106,12 +102,11 @@ class RunLock:
             if owner is None:
                 continue  # it was released in the meantime
             ended = has_ended(owner)
-            if ended is None and owner == first_seen and time.monotonic() >= deadline:
-                ended = True
-            if ended:
+            renewed = first_seen is not None and owner != first_seen
+            waited = owner == first_seen and time.monotonic() >= deadline
+            if ended or (ended is None and waited):
                 self._remove_stale(owner)
                 continue
-            renewed = first_seen is not None and owner != first_seen
             if ended is False or renewed:
                 raise ValueError(
                     f"{self._describe(owner)} Wait until it ends or end it, or choose "
@@ -120,7 +115,7 @@ class RunLock:
             if first_seen is None:
                 say(
                     f"{self._describe(owner)} Waiting {self._stale_seconds:.0f} s to "
-                    "see whether it still runs.",
+                    "see whether it still runs."
                 )
                 first_seen = owner
                 deadline = time.monotonic() + self._stale_seconds
@@ -146,8 +141,7 @@ class RunLock:
                 return False
             self._path.write_text(self._content())
             time.sleep(1.0)  # if two processes write at once, the last one owns it
-            owner = self._read()
-            return owner is not None and self._owns(owner)
+            return self._owns(self._read())
         try:
             with name_path_in_errors(self._path), open(self._path, "x") as file:
                 file.write(self._content())
@@ -174,8 +168,8 @@ class RunLock:
             return None
         return owner if isinstance(owner, dict) else {}
 
-    def _owns(self, owner: JsonObject) -> bool:
-        return bool(owner.get("token") == self._owner["token"])
+    def _owns(self, owner: JsonObject | None) -> bool:
+        return owner is not None and owner.get("token") == self._owner["token"]
 
     def _remove_stale(self, owner: JsonObject) -> None:
         """Remove a stale lock, unless another process has just taken it over."""
@@ -193,7 +187,7 @@ class RunLock:
             renamed.unlink(missing_ok=True)
 
     def _keep_renewing(self) -> None:
-        while not self._released.wait(self._renew_seconds):
+        while not self._released.wait(RENEW_SECONDS):
             # A failing file system does not end the run; `check` does.
             with contextlib.suppress(Exception):
                 owner = self._read()
@@ -228,8 +222,7 @@ class RunLock:
         if self._thread.is_alive():
             self._thread.join()
         with contextlib.suppress(Exception):
-            owner = self._read()
-            if owner is not None and self._owns(owner):
+            if self._owns(self._read()):
                 self._path.unlink(missing_ok=True)
 
 
@@ -252,11 +245,12 @@ def run_lock(workdir: epath.Path) -> Iterator[Callable[[], None]]:
             if is_primary():
                 if workdir.exists() and not workdir.is_dir():
                     raise ValueError(f"workdir={workdir} is a file; name a directory.")
-                made = _missing_directories(workdir)
+                if not is_address(workdir):
+                    directories = (workdir, *workdir.parents)
+                    made = [path for path in directories if not path.exists()]
                 workdir.mkdir(parents=True, exist_ok=True)
-                acquired = RunLock(workdir)
-                acquired.acquire()
-                lock = acquired
+                lock = RunLock(workdir)
+                lock.acquire()
         yield (lambda: None) if lock is None else lock.check
     finally:
         if lock is not None:
@@ -264,12 +258,3 @@ def run_lock(workdir: epath.Path) -> Iterator[Callable[[], None]]:
         with contextlib.suppress(Exception):
             for directory in made:
                 directory.rmdir()  # fails if it is not empty
-
-
-def _missing_directories(directory: epath.Path) -> list[epath.Path]:
-    """A local directory and its parents, as far as missing, innermost first."""
-    missing = []
-    while not is_address(directory) and not directory.exists():
-        missing.append(directory)
-        directory = directory.parent
-    return missing

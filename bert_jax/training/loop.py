@@ -25,27 +25,15 @@ from bert_jax.distributed.collectives import (
 from bert_jax.distributed.mesh import host_shard
 from bert_jax.distributed.sharding import to_global_arrays
 from bert_jax.model.flops import peak_flops_per_second
-from bert_jax.tasks.task import Task
+from bert_jax.tasks.task import DeviceBatch, Task
+from bert_jax.training import faults
 from bert_jax.training.evaluation import evaluate
-from bert_jax.training.faults import (
-    RETRY_SAVE,
-    InterruptedRun,
-    StopRequested,
-    StopSignals,
-    check_finite,
-    reraise_as_run_failure,
-)
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.profile import Profile
 from bert_jax.training.report import NullReport, Report
 from bert_jax.training.resume import Resume
 from bert_jax.training.start import InitSource, starting_state
-from bert_jax.training.step import (
-    check_objective,
-    make_eval_step,
-    make_train_step,
-)
-from bert_jax.training.watchdog import Watchdog
+from bert_jax.training.step import check_objective, make_eval_step, make_train_step
 
 _BATCHES_AHEAD = 2
 
@@ -85,12 +73,9 @@ class Clock:
 
 def device_batches(
     task: Task, first_step: int, last_step: int, mesh: Mesh, clock: Clock
-) -> Iterator[dict[str, jax.Array]]:
+) -> Iterator[DeviceBatch]:
     """Yield the batches of a range of steps; two are transferred ahead of time."""
-    queue: collections.deque[tuple[int, float, dict[str, jax.Array]]]
-    queue = collections.deque()
-    if first_step == last_step:
-        return
+    queue: collections.deque[tuple[int, float, DeviceBatch]] = collections.deque()
     # For batches of several shapes, tf.data does not read ahead any better.
     with_tensorflow = None if task.one_shape else False
     reader = stream(task.batch, first_step, last_step, with_tensorflow)
@@ -147,8 +132,9 @@ class _Run:
             make_train_step(task, optimizer, config.microbatches, mesh, shardings)
         )
         self._eval_step = make_eval_step(task, mesh, shardings)
-        self._signals = stack.enter_context(StopSignals())
-        self._watchdog = stack.enter_context(Watchdog(config.hang_timeout_minutes))
+        self._signals = stack.enter_context(faults.StopSignals())
+        watchdog = faults.Watchdog(config.hang_timeout_minutes)
+        self._watchdog = stack.enter_context(watchdog)
         self._async_max = AsyncMax()
         _, num_shards = host_shard(mesh, jax.process_index())
         self._clock = Clock(mesh.size, num_shards)
@@ -159,8 +145,7 @@ class _Run:
 
     def train(self, resume: Resume | None) -> dict[str, float]:
         """Train up to the last step, and return the scores after it."""
-        task, num_steps = self._task, self._config.num_steps
-        scores = None
+        task, num_steps, scores = self._task, self._config.num_steps, None
         try:
             if self._step < num_steps:
                 check_objective(task, self._state.params, task.batch(self._step))
@@ -174,24 +159,23 @@ class _Run:
                 self._train_on(batch)
                 # Poll only once per step: a signal that arrived between two polls
                 # would stop the run without a checkpoint.
-                request = self._async_max.all_reduce(
-                    self._signals.received or RETRY_SAVE * self._checkpoints.retry_due
-                )
+                retry = faults.RETRY_SAVE * self._checkpoints.retry_due
+                request = self._async_max.all_reduce(self._signals.received or retry)
                 if request or self._is_due(self._config.checkpoint_every):
                     self._save()
-                if request > RETRY_SAVE and self._step < num_steps:
-                    raise StopRequested(request)
+                if request > faults.RETRY_SAVE and self._step < num_steps:
+                    raise faults.StopRequested(request)
                 if self._is_due(self._config.eval_every):
                     scores = self._validate()
             # The last save must have succeeded.
             if not self._checkpoints.wait():
                 self._save(must_succeed=True)
-        except StopRequested as stop:
+        except faults.StopRequested as stop:
             # A step without a complete checkpoint is saved now.
             if self._saved_step != self._step or not self._checkpoints.wait():
                 self._save(must_succeed=True)
             saved = self._saved_step == self._step
-            raise InterruptedRun(stop.signal_number, self._step, saved) from None
+            raise faults.InterruptedRun(stop.signal_number, self._step, saved) from None
         if scores is None:
             self._report.say("There are no validation rows to evaluate on.")
         return scores or {}
@@ -199,7 +183,7 @@ class _Run:
     def _is_due(self, every: int) -> bool:
         return self._step == self._config.num_steps or self._step % every == 0
 
-    def _train_on(self, batch: dict[str, jax.Array]) -> None:
+    def _train_on(self, batch: DeviceBatch) -> None:
         """Do a step, and log it if that is due."""
         self._state, scalars = self._train_step(self._state, batch)
         if not self.has_trained():
@@ -213,23 +197,17 @@ class _Run:
         self._step += 1
         if self._is_due(self._config.log_every):
             values = {k: float(v) for k, v in jax.device_get(scalars).items()}
-            check_finite(values["skipped_in_a_row"], self._step)
+            faults.check_finite(values["skipped_in_a_row"], self._step)
             self._report.write(self._step, "train", values | self._clock.rates())
             self._clock.restart()
 
     def _validate(self) -> dict[str, float] | None:
         """Evaluate; write the scores, and record the checkpoint's score."""
-        scores = evaluate(
-            self._task,
-            self._eval_step,
-            self._state.params,
-            self._mesh,
-            self._stop_signal,
-        )
+        task, params = self._task, self._state.params
+        scores = evaluate(task, self._eval_step, params, self._mesh, self._stop_signal)
         if scores is not None:
             self._report.write(self._step, "validation", scores)
-            score = self._task.selection_score(scores)
-            self._checkpoints.record_score(self._step, score)
+            self._checkpoints.record_score(self._step, task.selection_score(scores))
         self._clock.restart()
         return scores
 
@@ -237,14 +215,13 @@ class _Run:
         """Return a stop signal that any process received, or 0; a collective."""
         self._watchdog.beat()
         number = self._async_max.all_reduce(self._signals.received or 0)
-        return number if number > RETRY_SAVE else 0
+        return number if number > faults.RETRY_SAVE else 0
 
     def _save(self, must_succeed: bool = False) -> None:
         """Start a save, unless the update was skipped in a step before the last."""
         if int(self._state.skipped_in_a_row) and self._step < self._config.num_steps:
-            self._report.say(
-                f"No checkpoint at step {self._step}: its update was skipped."
-            )
+            problem = f"No checkpoint at step {self._step}: its update was skipped."
+            self._report.say(problem)
             return
         rest = serialization.to_state_dict(self._state)
         checkpoints = self._checkpoints
@@ -259,11 +236,10 @@ def _open_report(
     config: RunConfig, workdir: epath.Path, step: int
 ) -> Report | NullReport:
     """Open the report of the primary process; the others have none."""
-    report: Report | NullReport = NullReport()
     with raise_on_all_processes():
         if is_primary():
-            report = Report(workdir, step, config.num_steps, config.log_examples)
-    return report
+            return Report(workdir, step, config.num_steps, config.log_examples)
+    return NullReport()
 
 
 def fit(
@@ -307,5 +283,5 @@ def fit(
         stack.callback(checkpoints.close)
         run = _Run(task, config, mesh, workdir, checkpoints, source, resume, stack)
         # Until the first step has ended, a ValueError is a user's mistake.
-        with reraise_as_run_failure(run.has_trained):
+        with faults.reraise_as_run_failure(run.has_trained):
             return run.train(resume)

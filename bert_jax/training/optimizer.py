@@ -6,7 +6,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Int, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
 from bert_jax.config import OptimizerConfig, RunConfig
 from bert_jax.config.model import Params
@@ -20,13 +20,9 @@ def learning_rate(config: OptimizerConfig, num_steps: int) -> optax.Schedule:
     """
     peak = config.peak_learning_rate
     warmup = config.warmup_steps or round(config.warmup_share * num_steps)
-    return optax.join_schedules(
-        [
-            optax.linear_schedule(0.0, peak, warmup),
-            optax.linear_schedule(peak, 0.0, num_steps - warmup),
-        ],
-        boundaries=[warmup],
-    )
+    rise = optax.linear_schedule(0.0, peak, warmup)
+    fall = optax.linear_schedule(peak, 0.0, num_steps - warmup)
+    return optax.join_schedules([rise, fall], boundaries=[warmup])
 
 
 def decayed(params: Params) -> PyTree:
@@ -52,9 +48,7 @@ def depths(params: Params) -> PyTree:
 def by_layer(config: OptimizerConfig) -> optax.GradientTransformation:
     """Scale updates down layer by layer, and to 0 in frozen layers."""
 
-    def update(
-        updates: Params, state: optax.OptState, params: Params | None = None
-    ) -> tuple[Params, optax.OptState]:
+    def scaled_tree(updates: Params, _: Params | None) -> Params:
         places = depths(updates)
         top = max(jax.tree.leaves(places))
 
@@ -62,9 +56,9 @@ def by_layer(config: OptimizerConfig) -> optax.GradientTransformation:
             frozen = config.frozen_layers and depth <= config.frozen_layers
             return values * (0.0 if frozen else config.layer_decay ** (top - depth))
 
-        return jax.tree.map(scaled, updates, places), state
+        return jax.tree.map(scaled, updates, places)
 
-    return optax.GradientTransformation(lambda _: optax.EmptyState(), update)
+    return optax.stateless(scaled_tree)
 
 
 def adam(config: OptimizerConfig) -> optax.GradientTransformationExtraArgs:
@@ -75,6 +69,7 @@ def adam(config: OptimizerConfig) -> optax.GradientTransformationExtraArgs:
     this is decided where they are computed, because a later choice would cost a copy.
     The clipped gradient is not stored either.
     """
+    beta1, beta2 = config.beta1, config.beta2
 
     def init(params: Params) -> optax.ScaleByAdamState:
         zeros = (jax.tree.map(jnp.zeros_like, params) for _ in range(2))
@@ -96,13 +91,12 @@ def adam(config: OptimizerConfig) -> optax.GradientTransformationExtraArgs:
             return jnp.where(finite, decay * old + (1 - decay) * value, old)
 
         def direction(mu: Array, nu: Array) -> Array:
-            unbiased = nu / (1 - config.beta2**count)
-            return mu / (1 - config.beta1**count) / (unbiased**0.5 + config.epsilon)
+            unbiased = nu / (1 - beta2**count)
+            return mu / (1 - beta1**count) / (unbiased**0.5 + config.epsilon)
 
-        first, second = config.beta1, config.beta2
-        mu = jax.tree.map(lambda m, g: moment(first, m, scale * g), state.mu, grads)
+        mu = jax.tree.map(lambda m, g: moment(beta1, m, scale * g), state.mu, grads)
         nu = jax.tree.map(
-            lambda v, g: moment(second, v, (scale * g) ** 2), state.nu, grads
+            lambda v, g: moment(beta2, v, (scale * g) ** 2), state.nu, grads
         )
         count = jnp.where(finite, count, state.count)
         state = optax.ScaleByAdamState(count, mu, nu)
@@ -139,13 +133,11 @@ class Optimizer:
         LAMB's ratio of norms is 1 for biases and LayerNorm, which are not decayed
         either.
         """
-        lamb = self.config.algorithm == "lamb"
+        trust_ratio = optax.masked(optax.scale_by_trust_ratio(), decayed)
         return optax.chain(
             adam(self.config),
             optax.add_decayed_weights(self.config.weight_decay, mask=decayed),
-            optax.masked(optax.scale_by_trust_ratio(), decayed)
-            if lamb
-            else optax.identity(),
+            trust_ratio if self.config.algorithm == "lamb" else optax.identity(),
             by_layer(self.config),
             optax.scale_by_learning_rate(self.schedule),
         )
@@ -162,14 +154,10 @@ class Optimizer:
         If the norm is not finite, parameters and state are returned unchanged.
         """
         grad_norm = optax.tree.norm(grads)
-        finite: Bool[Array, ""] = jnp.isfinite(grad_norm)
+        if_finite = functools.partial(jnp.where, jnp.isfinite(grad_norm))
         updates, (adam_state, *rest) = self._chain.update(
             grads, state, params, grad_norm=grad_norm
         )
-
-        def if_finite(new: Array, old: Array) -> Array:
-            return jnp.where(finite, new, old)
-
         next_params = optax.apply_updates(params, updates)
         next_params = jax.tree.map(if_finite, next_params, params)
         # `adam` already skipped its own update.
@@ -188,12 +176,8 @@ class Optimizer:
     def freeze(self, params: Params) -> Params:
         """Return `params` with those of frozen layers as constants without gradient."""
         frozen = self.config.frozen_layers
-        if not frozen:
-            return params
-        return jax.tree.map(
-            lambda values, depth: (
-                jax.lax.stop_gradient(values) if depth <= frozen else values
-            ),
-            params,
-            depths(params),
-        )
+
+        def constant(values: Array, depth: int) -> Array:
+            return jax.lax.stop_gradient(values) if depth <= frozen else values
+
+        return jax.tree.map(constant, params, depths(params)) if frozen else params

@@ -1,5 +1,7 @@
 """Trace some steps for TensorBoard's profile page and XProf."""
 
+import contextlib
+
 import jax
 from etils import epath
 from jaxtyping import PyTree
@@ -12,7 +14,7 @@ from bert_jax.training.step import TrainStep
 PROFILE = "profile"
 
 
-class Profile:
+class Profile(contextlib.AbstractContextManager["Profile", None]):
     """Traces the steps of `config.profile_steps`, on the primary process only.
 
     Use it in `with`: if the run ends during those steps, the trace has those before.
@@ -25,9 +27,6 @@ class Profile:
         self._directory = workdir / PROFILE
         self._step = step
         self._running = False
-
-    def __enter__(self) -> "Profile":
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._stop()
@@ -44,7 +43,10 @@ class Profile:
             self._step += 1
             if self._step not in self._steps:
                 return train_step(state, batch)
-            self._start(state)
+            if not self._running:
+                jax.block_until_ready(state)  # exclude the steps before
+                jax.profiler.start_trace(str(self._directory))
+                self._running = True
             with jax.profiler.StepTraceAnnotation("train", step_num=self._step):
                 result = train_step(state, batch)
             if self._step == self._steps[-1]:
@@ -53,13 +55,6 @@ class Profile:
             return result
 
         return traced
-
-    def _start(self, state: PyTree) -> None:
-        """Start the trace, once the steps before are done, to exclude them."""
-        if not self._running:
-            jax.block_until_ready(state)
-            jax.profiler.start_trace(str(self._directory))
-            self._running = True
 
     def _stop(self) -> None:
         if self._running:

@@ -14,7 +14,11 @@ import numpy as np
 from etils import epath
 
 from bert_jax.storage.atomic import is_address
-from bert_jax.storage.files import name_path_in_errors, require_regular_file
+from bert_jax.storage.files import (
+    JsonObject,
+    name_path_in_errors,
+    require_regular_file,
+)
 from bert_jax.terminal.messages import printable, say
 from bert_jax.training.tensorboard import TensorBoard
 from bert_jax.training.upload import Uploader
@@ -93,14 +97,8 @@ def read_scores(path: epath.Path, step: int) -> dict[str, float] | None:
     return None
 
 
-class NullReport:
+class NullReport(contextlib.nullcontext[None]):
     """Does nothing; used on non-primary processes."""
-
-    def __enter__(self) -> "NullReport":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
     def write(self, step: int, split: str, scalars: Mapping[str, float]) -> None:
         """A no-op, as all methods of this class."""
@@ -111,7 +109,7 @@ class NullReport:
     def scores(self, step: int) -> dict[str, float] | None: ...
 
 
-class Report:
+class Report(contextlib.AbstractContextManager["Report", None]):
     """Writes the scalars of a run; used in `with`, on the primary process only.
 
     Object stores cannot append to files: there, local files are uploaded at `flush`.
@@ -128,50 +126,47 @@ class Report:
         for name in (METRICS, EXAMPLES):
             keep_lines_until(workdir / name, first_step)
         folder = workdir
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._stack = contextlib.ExitStack()
         self._uploader: Uploader | None = None
         if is_address(workdir):
-            self._temporary = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-            folder = epath.Path(self._temporary.name)
+            temporary = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+            folder = epath.Path(self._stack.enter_context(temporary))
             self._uploader = Uploader(folder, workdir)
+            self._stack.callback(self._uploader.close)
             for name in (METRICS, EXAMPLES):
                 if (workdir / name).exists():
                     (folder / name).write_bytes((workdir / name).read_bytes())
         self._folder = folder
-        self._metrics = open(folder / METRICS, "a")
-        self._examples = open(folder / EXAMPLES, "a") if examples else None
-        self._tensorboard = _open_tensorboard(folder / "tensorboard", first_step)
+        names = (METRICS, EXAMPLES) if examples else (METRICS,)
+        self._files = {name: open(folder / name, "a") for name in names}
+        self._tensorboard: TensorBoard | None = None
+        try:
+            self._tensorboard = TensorBoard(folder / "tensorboard", first_step)
+        except ImportError:
+            say("tensorboardX is not installed: metrics.jsonl only.")
         self._problem_reported = False
         self._num_steps = num_steps
         self._first_line: tuple[int, float] | None = None
-        self._progress = _start_progress_bar(first_step, num_steps)
-
-    def __enter__(self) -> "Report":
-        return self
+        if progress := _start_progress_bar(first_step, num_steps):
+            self._stack.callback(progress.stop)
+        self._progress = progress
 
     def __exit__(self, *_: object) -> None:
         with contextlib.suppress(OSError):  # the run has raised it already
             upload = self.flush()
             if upload is not None and (error := upload.exception()) is not None:
                 self.say(f"{METRICS} could not be uploaded completely: {error}")
-        for file in (self._metrics, self._examples, self._tensorboard):
+        for file in (*self._files.values(), self._tensorboard):
             if file is not None:
                 with contextlib.suppress(OSError):
                     file.close()
-        if self._progress:
-            self._progress.stop()
-        if self._uploader:
-            self._uploader.close()
-        if self._temporary:
-            self._temporary.cleanup()
+        self._stack.close()
 
     def write(self, step: int, split: str, scalars: Mapping[str, float]) -> None:
         """Write a line of `metrics.jsonl` and its TensorBoard points, and show it."""
         finite = {k: v if math.isfinite(v) else None for k, v in scalars.items()}
         line = {"step": step, "split": split, **finite}
-        with name_path_in_errors(self._folder / METRICS):
-            self._metrics.write(json.dumps(line) + "\n")
-            self._metrics.flush()
+        self._write_line(METRICS, line, flush=True)
         if self._tensorboard:
             self._tensorboard.write(step, split, scalars)
             self._report_problem()
@@ -189,10 +184,11 @@ class Report:
 
     def write_examples(self, step: int, rows: np.ndarray) -> None:
         """Write the row numbers of the batch of `step`."""
-        assert self._examples is not None
-        line = {"step": step, "rows": rows.tolist()}
-        with name_path_in_errors(self._folder / EXAMPLES):
-            self._examples.write(json.dumps(line) + "\n")
+        self._write_line(EXAMPLES, {"step": step, "rows": rows.tolist()})
+
+    def _write_line(self, name: str, line: JsonObject, flush: bool = False) -> None:
+        with name_path_in_errors(self._folder / name):
+            print(json.dumps(line), file=self._files[name], flush=flush)
 
     def say(self, message: str) -> None:
         """Print a message, above the progress bar if there is one."""
@@ -208,11 +204,9 @@ class Report:
         Returns:
             If the workdir is in a bucket, the upload that was started; else None.
         """
-        with name_path_in_errors(self._folder / METRICS):
-            self._metrics.flush()
-        if self._examples:
-            with name_path_in_errors(self._folder / EXAMPLES):
-                self._examples.flush()
+        for name, file in self._files.items():
+            with name_path_in_errors(self._folder / name):
+                file.flush()
         if self._tensorboard:
             self._tensorboard.flush()
             self._report_problem()
@@ -243,35 +237,20 @@ def _format_duration(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{seconds:02}"
 
 
-def _open_tensorboard(directory: epath.Path, first_step: int) -> TensorBoard | None:
-    """Open a TensorBoard writer; return None if tensorboardX is not installed."""
-    try:
-        return TensorBoard(directory, first_step)
-    except ImportError:
-        say("tensorboardX is not installed: metrics.jsonl only.")
-        return None
-
-
 def _start_progress_bar(first_step: int, num_steps: int) -> Any:
     """Start a progress bar; return None if the output is not a terminal."""
     if not sys.stdout.isatty():
         return None
     try:
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-        )
+        from rich import progress
     except ImportError:
         return None
-    progress = Progress(
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[scalars]}"),
-        TimeRemainingColumn(),
+    bar = progress.Progress(
+        progress.BarColumn(bar_width=20),
+        progress.MofNCompleteColumn(),
+        progress.TextColumn("{task.fields[scalars]}"),
+        progress.TimeRemainingColumn(),
     )
-    progress.add_task("", total=num_steps, completed=first_step, scalars="compiling")
-    progress.start()
-    return progress
+    bar.add_task("", total=num_steps, completed=first_step, scalars="compiling")
+    bar.start()
+    return bar

@@ -55,15 +55,11 @@ def find_resume(workdir: epath.Path) -> Resume | None:
         return None
     checkpoint = workdir / CHECKPOINTS / str(step)
     path = workdir / "config.json"
-    if path.exists():
-        remedy = f"remove it, and the run uses that of {checkpoint}"
-        config = read_json_object(path, remedy)
-    else:
-        config = read_config(checkpoint)
+    remedy = f"remove it, and the run uses that of {checkpoint}"
+    exists = path.exists()
+    config = read_json_object(path, remedy) if exists else read_config(checkpoint)
     history = config.pop(HISTORY, [])
-    if not isinstance(history, list):
-        history = []
-    return Resume(step, config, history, problems)
+    return Resume(step, config, history if isinstance(history, list) else [], problems)
 
 
 def find_resume_on_all(workdir: epath.Path) -> Resume | None:
@@ -90,16 +86,15 @@ def clear_newer_steps(workdir: epath.Path, resume: Resume | None) -> None:
     for step in list_steps(directory):
         path = directory / str(step)
         if step > newest and (path / MANIFEST).exists():
-            name, number = f"{step}{DAMAGED}", 1
-            while (directory / name).exists():
+            kept, number = directory / f"{step}{DAMAGED}", 1
+            while kept.exists():
                 number += 1
-                name = f"{step}{DAMAGED}.{number}"
-            path.rename(directory / name)
-            say(f"The damaged checkpoint of step {step} is kept as {directory / name}.")
+                kept = directory / f"{step}{DAMAGED}.{number}"
+            path.rename(kept)
+            say(f"The damaged checkpoint of step {step} is kept as {kept}.")
         elif step > newest:
             path.rmtree()
-    if directory.exists():
-        for path in directory.iterdir():
-            if path.name.endswith(REMOVED):
-                with contextlib.suppress(OSError):
-                    path.rmtree()
+    for path in directory.iterdir() if directory.exists() else ():
+        if path.name.endswith(REMOVED):
+            with contextlib.suppress(OSError):
+                path.rmtree()

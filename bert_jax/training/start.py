@@ -46,17 +46,6 @@ def replace_params(params: Params, source: Params) -> Params:
     return jax.tree_util.tree_map_with_path(replace, params)
 
 
-def _require_init_source(
-    config: RunConfig, source: InitSource | None, resume: Resume | None
-) -> None:
-    is_random = getattr(config, "from_scratch", False) or not config.init_from
-    if resume is None and source is None and not is_random:
-        raise RuntimeError(
-            f"init_from={config.init_from} was not loaded, and the run has no "
-            "checkpoint of its own; it would start with random parameters."
-        )
-
-
 def starting_state(
     task: Task,
     optimizer: Optimizer,
@@ -75,23 +64,26 @@ def starting_state(
         RuntimeError: `config.init_from` names a model, but there is neither a `source`
             nor a checkpoint of the run.
     """
-    _require_init_source(config, source, resume)
+    is_random = getattr(config, "from_scratch", False) or not config.init_from
+    if resume is None and source is None and not is_random:
+        raise RuntimeError(
+            f"init_from={config.init_from} was not loaded, and the run has no "
+            "checkpoint of its own; it would start with random parameters."
+        )
     new_state = functools.partial(initial_state, task.init_params, optimizer)
     seed = np.uint32(config.seed)  # an array: all seeds share a compiled program
     shapes = jax.eval_shape(new_state, seed)
     shardings = tree_shardings(mesh, shapes)
-    target = with_shardings(shapes, shardings)
-    target_rest = serialization.to_state_dict(target)
-    target_params = target_rest.pop("params")
     if resume is not None:
         source = checkpoints.directory / str(resume.step)
     if isinstance(source, epath.Path):
-        params, rest = restore_step(source, target_params, target_rest)
-    else:
-        state = jax.jit(new_state, out_shardings=shardings)(seed)
-        if source is not None:
-            params = replace_params(state.params, source)
-            state = dataclasses.replace(state, params=params)
+        target = with_shardings(shapes, shardings)
+        rest = serialization.to_state_dict(target)
+        params, rest = restore_step(source, rest.pop("params"), rest)
+        state = serialization.from_state_dict(target, {"params": params, **rest})
         return state, shardings
-    state = serialization.from_state_dict(target, {"params": params, **rest})
+    state = jax.jit(new_state, out_shardings=shardings)(seed)
+    if source is not None:
+        params = replace_params(state.params, source)
+        state = dataclasses.replace(state, params=params)
     return state, shardings

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,12 +22,7 @@ from bert_jax.distributed.sharding import (
     shard_map_over_batch,
 )
 from bert_jax.tasks.task import DeviceBatch, Sums, Task
-from bert_jax.training.gradients import (
-    gather,
-    gather_specs,
-    make_gradient,
-    manual_spec,
-)
+from bert_jax.training.gradients import gather, gather_specs, make_gradient, manual_spec
 from bert_jax.training.optimizer import Optimizer
 
 
@@ -53,20 +49,14 @@ TrainStep = Callable[[TrainState, DeviceBatch], tuple[TrainState, Scalars]]
 EvalStep = Callable[[Params, DeviceBatch], tuple[Sums, DeviceBatch]]
 
 
-def split_seed(
-    seed: int | np.uint32 | Array,
-) -> tuple[Key[Array, ""], Key[Array, ""]]:
+def split_seed(seed: int | np.uint32 | Array) -> Key[Array, "2"]:
     """Return the key of the initial parameters, and the base key of all steps."""
-    init_key, base_key = jax.random.split(jax.random.key(seed))
-    return init_key, base_key
+    return jax.random.split(jax.random.key(seed))
 
 
-def split_step_key(
-    key: Key[Array, ""],
-) -> tuple[Key[Array, ""], Key[Array, ""]]:
+def split_step_key(key: Key[Array, ""]) -> Key[Array, "2"]:
     """Return the keys of a step's masking and of its dropout."""
-    mask_key, dropout_key = jax.random.split(key)
-    return mask_key, dropout_key
+    return jax.random.split(key)
 
 
 def initial_state(
@@ -88,13 +78,11 @@ def initial_state(
 
 def with_shardings(tree: PyTree, shardings: PyTree) -> PyTree:
     """Return the shape, dtype and sharding of every array."""
-    return jax.tree.map(
-        lambda leaf, sharding: jax.ShapeDtypeStruct(
-            leaf.shape, leaf.dtype, sharding=sharding
-        ),
-        tree,
-        shardings,
-    )
+
+    def shape(leaf: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+    return jax.tree.map(shape, tree, shardings)
 
 
 def num_parameters(params: Params) -> int:
@@ -146,8 +134,8 @@ def make_train_step(
     The state is donated. The gradient is that of the means over the global batch,
     summed over the devices before it is clipped.
     """
-    partitions = jax.tree.map(lambda sharding: sharding.spec, state_shardings.params)
-    gradient = make_gradient(task, optimizer.freeze, mesh, partitions, microbatches)
+    shardings = state_shardings.params
+    gradient = make_gradient(task, optimizer.freeze, mesh, shardings, microbatches)
 
     def train_step(state: TrainState, batch: DeviceBatch) -> tuple[TrainState, Scalars]:
         key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.step)
@@ -173,16 +161,15 @@ def make_eval_step(task: Task, mesh: Mesh, state_shardings: TrainState) -> EvalS
     The sums and counts are those of all devices, and the outputs are on every host.
     Devices evaluate the rows that they hold, as in training.
     """
-    partitions = jax.tree.map(lambda sharding: sharding.spec, state_shardings.params)
-    partitions = gather_specs(partitions, mesh)
+    partitions = gather_specs(state_shardings.params, mesh)
 
     def local(params: Params, batch: DeviceBatch) -> tuple[Sums, DeviceBatch]:
         sums, outputs = task.evaluate(gather(params, partitions), batch)
         return jax.lax.psum(sums, BATCH_AXES), outputs
 
-    params_spec = jax.tree.map(manual_spec, partitions)
+    in_specs = (jax.tree.map(manual_spec, partitions), BATCH_SPEC)
     sharded = shard_map_over_batch(
-        local, mesh, (params_spec, BATCH_SPEC), (P(), BATCH_SPEC)
+        local, mesh=mesh, in_specs=in_specs, out_specs=(P(), BATCH_SPEC)
     )
     return jax.jit(
         sharded if batch_shards(mesh) > 1 else task.evaluate,

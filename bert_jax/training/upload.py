@@ -21,20 +21,17 @@ class Uploader:
 
     def start(self) -> Future[None]:
         """Start to upload the present content of the files, which are append-only."""
-        sizes = {
-            name: (self._folder / name).stat().length
-            for name in files_below(self._folder)
-        }
+        names = files_below(self._folder)
+        sizes = {name: (self._folder / name).stat().length for name in names}
         return self._thread.submit(self._upload, sizes)
 
     def _upload(self, sizes: dict[str, int]) -> None:
         for name, size in sizes.items():
-            if self._uploaded_sizes.get(name) == size:
-                continue
-            with (self._folder / name).open("rb") as file:
-                content = file.read(size)
-            with_retries(functools.partial(self._write, name, content))
-            self._uploaded_sizes[name] = size
+            if self._uploaded_sizes.get(name) != size:
+                with (self._folder / name).open("rb") as file:
+                    content = file.read(size)
+                with_retries(functools.partial(self._write, name, content))
+                self._uploaded_sizes[name] = size
 
     def _write(self, name: str, content: bytes) -> None:
         copy = self._target / name

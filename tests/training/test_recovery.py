@@ -32,8 +32,8 @@ from bert_jax.config import PretrainConfig
 from bert_jax.runs.pretraining import pretrain
 from bert_jax.storage.manifest import read_manifest, write_manifest
 from bert_jax.tasks.pretraining import PretrainingTask
+from bert_jax.training.faults import Watchdog
 from bert_jax.training.lock import LOCK, RunLock, run_lock, this_process
-from bert_jax.training.watchdog import Watchdog
 
 
 @pytest.fixture(scope="module")
@@ -345,8 +345,8 @@ def test_a_run_that_was_taken_over_writes_no_more(tmp_path):
 
 HANGING = """
 import time
+from bert_jax.training.faults import Watchdog
 from bert_jax.training.loop import fit
-from bert_jax.training.watchdog import Watchdog
 with Watchdog(0.01) as watchdog:
     time.sleep(1.5)  # the first step may take as long as it likes
     watchdog.beat()
