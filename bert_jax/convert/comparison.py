@@ -75,11 +75,11 @@ def compare(directory: epath.Path, config: BertConfig, params: Params) -> Compar
     versions = {name: importlib.metadata.version(name) for name in LIBRARIES}
     inputs = fixed_batch(config)
     try:
-        theirs = _their_outputs(directory, config, inputs, "pooler" in params)
+        theirs = transformers_outputs(directory, config, inputs, "pooler" in params)
     except Exception as error:  # two large libraries raise many classes
         reason = f"transformers does not run it: {short_reason(error, 200)}"
         return Comparison(versions=versions, reason=reason)
-    ours = _our_outputs(config, params, inputs)
+    ours = our_outputs(config, params, inputs)
     assert ours.keys() == theirs.keys()
     differences = {
         name: float(np.abs(values - theirs[name].reshape(values.shape)).max())
@@ -109,7 +109,7 @@ def fixed_batch(config: BertConfig) -> dict[str, Int[np.ndarray, "B T"]]:
     }
 
 
-def _our_outputs(
+def our_outputs(
     config: BertConfig, params: Params, inputs: dict[str, Any]
 ) -> dict[str, Float[np.ndarray, "..."]]:
     ids, segments, mask = (jnp.asarray(values) for values in inputs.values())
@@ -122,7 +122,7 @@ def _our_outputs(
     return {name: np.asarray(outputs[name]) for name in wanted if name in outputs}
 
 
-def _their_outputs(
+def transformers_outputs(
     directory: epath.Path, config: BertConfig, inputs: dict[str, Any], pooler: bool
 ) -> dict[str, Float[np.ndarray, "..."]]:
     """Return transformers' outputs under our names, computed on the CPU in float32."""

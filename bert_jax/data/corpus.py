@@ -25,8 +25,6 @@ from bert_jax.data.structured import read_records
 from bert_jax.storage.files import JsonObject, name_path_if_disk_full
 from bert_jax.storage.manifest import sha256_of
 
-_SECONDS_BETWEEN_REPORTS = 2
-
 Spans = Int64[np.ndarray, "_ 2"]
 """Start and end of each document, in bytes."""
 _SPAN = np.dtype((np.int64, 2))
@@ -52,8 +50,11 @@ def read_corpus(
     sources: Sequence[Source],
     folder: Path,
     report: Callable[[str], None],
+    report_seconds: float = 2.0,
 ) -> Corpus:
     """Index every document of the sources, in order; spool to `folder`.
+
+    Report the progress every `report_seconds`.
 
     Raises:
         ValueError: a source is damaged or lacks what the configuration names; it is
@@ -79,7 +80,7 @@ def read_corpus(
         all_spans.append(spans)
         files.append(path)
         descriptions.append(description | {"documents": len(spans)})
-        if time.monotonic() - reported > _SECONDS_BETWEEN_REPORTS:
+        if time.monotonic() - reported >= report_seconds:
             reported = time.monotonic()
             num_documents = sum(map(len, all_spans))
             report(f"{number + 1}/{len(sources)} sources, {num_documents} documents")

@@ -19,7 +19,8 @@ from bert_jax.data.sources import BOM
 _BLANK = rb"(?:[ \t\f\v]++|\xc2\xa0|\xe3\x80\x80)*+"
 _BLANK_LINES = re.compile(rb"\n(?:" + _BLANK + rb"\n)+")
 _ONLY_BLANK = re.compile(_BLANK)
-_MAX_CHARACTERS = 10_000  # passed to the sentence splitter at once
+MAX_CHARACTERS = 10_000
+"""Characters passed to the sentence splitter at once."""
 _UP_TO_BREAK = re.compile(r".*[\s。！？]", re.DOTALL)
 # sentencex 1.0.32 panics at an initial, a space that is not ASCII, and a full stop.
 _SPACE_BEFORE_STOP = re.compile(r"(?<!\s)\s++(?=\.)")
@@ -109,22 +110,29 @@ def require_language(code: str) -> None:
 
 
 def split_sentences(
-    text: str, mode: Literal["split", "lines"], language: str = "en"
+    text: str,
+    mode: Literal["split", "lines"],
+    language: str = "en",
+    max_characters: int = MAX_CHARACTERS,
 ) -> list[str]:
     """Return the sentences of a document, stripped, without blank ones.
 
     Args:
         mode: "lines" if each line is a sentence. "split" if each line is prose, which
             sentencex splits by the rules of `language`; a sentence ends at the last
-            white space before 10,000 characters.
+            white space before `max_characters`.
     """
     lines = split_lines(text)
     if mode == "split":
-        lines = [part for line in lines for part in _split_prose(line, language)]
+        lines = [
+            part
+            for line in lines
+            for part in _split_prose(line, language, max_characters)
+        ]
     return [sentence for line in lines if (sentence := line.strip())]
 
 
-def _split_prose(line: str, language: str) -> list[str]:
+def _split_prose(line: str, language: str, max_characters: int) -> list[str]:
     """Return the sentences of a line of prose, which is processed in bounded parts.
 
     The time of sentencex is quadratic in the length if there are no spaces, as in
@@ -133,8 +141,8 @@ def _split_prose(line: str, language: str) -> list[str]:
     result: list[str] = []
     start = 0
     line = line if line.isascii() else _SPACE_BEFORE_STOP.sub(" ", line)
-    while len(line) - start > _MAX_CHARACTERS:
-        part = line[start : start + _MAX_CHARACTERS]
+    while len(line) - start > max_characters:
+        part = line[start : start + max_characters]
         if up_to_break := _UP_TO_BREAK.match(part):
             part = up_to_break[0]
         sentences = _segment(part, language)

@@ -19,7 +19,7 @@ from typing import IO, Literal
 
 from bert_jax.storage.files import require_regular_file
 
-PIECE = 1 << 22
+PIECE_BYTES = 1 << 22
 """Bytes in a piece of a file; up to as many more complete its last line."""
 BOM = b"\xef\xbb\xbf"
 DOCUMENTATION = "installed-documentation"
@@ -124,7 +124,7 @@ def open_file(source: Source) -> Iterator[IO[bytes]]:
             raise damaged(source, source.compression, "it is empty")
         try:
             stream = pyarrow.CompressedInputStream(file, source.compression)
-            yield io.BufferedReader(stream, PIECE)
+            yield io.BufferedReader(stream, PIECE_BYTES)
         except OSError as error:
             if error.errno is not None:  # an error of the disk, not of the content
                 raise
@@ -139,8 +139,10 @@ def damaged(source: Source, form: str, reason: str) -> ValueError:
     )
 
 
-def read_pieces(source: Source, strict: bool) -> Iterator[bytes]:
-    """Yield the text in bounded pieces that end at the end of a line.
+def read_pieces(
+    source: Source, strict: bool, piece_bytes: int = PIECE_BYTES
+) -> Iterator[bytes]:
+    """Yield the text in pieces of about `piece_bytes` that end at the end of a line.
 
     Only lines longer than a piece may be split. If `strict`, check that it is UTF-8.
 
@@ -148,14 +150,14 @@ def read_pieces(source: Source, strict: bool) -> Iterator[bytes]:
         ValueError: a compressed file is damaged; the text is not UTF-8.
     """
     documentation = source.kind == "documentation"
-    pieces = _documentation() if documentation else _file_pieces(source)
+    pieces = _documentation() if documentation else _file_pieces(source, piece_bytes)
     return _strict(pieces, source.path) if strict else pieces
 
 
-def _file_pieces(source: Source) -> Iterator[bytes]:
+def _file_pieces(source: Source, piece_bytes: int) -> Iterator[bytes]:
     with open_file(source) as file:
-        while piece := file.read(PIECE):
-            piece += file.readline(PIECE)
+        while piece := file.read(piece_bytes):
+            piece += file.readline(piece_bytes)
             while piece.endswith(b"\r") and (more := file.read(1)):
                 piece += more  # keep CR and LF in one piece
             yield piece

@@ -19,7 +19,7 @@ from tokenizers import pre_tokenizers
 
 from bert_jax.config import VocabularyConfig
 from bert_jax.data.documents import split_lines
-from bert_jax.data.sources import Source, find_sources, read_pieces
+from bert_jax.data.sources import PIECE_BYTES, Source, find_sources, read_pieces
 from bert_jax.data.structured import read_records
 from bert_jax.data.wordpiece import learn_pieces
 from bert_jax.storage.atomic import atomic_directory, local_output, require_empty
@@ -55,7 +55,11 @@ def train_vocabulary(config: VocabularyConfig) -> Tokenizer:
     return tokenizer
 
 
-def read_lines(sources: Iterable[Source], config: VocabularyConfig) -> Iterator[str]:
+def read_lines(
+    sources: Iterable[Source],
+    config: VocabularyConfig,
+    piece_bytes: int = PIECE_BYTES,
+) -> Iterator[str]:
     """Yield the sources' stripped lines, not blank ones; invalid UTF-8 gives U+FFFD."""
     for source in sources:
         if source.holds_records:
@@ -63,7 +67,7 @@ def read_lines(sources: Iterable[Source], config: VocabularyConfig) -> Iterator[
             records = read_records(source, config, collections.Counter())
             lines = _lines(record + b"\n" for record in records)
         else:
-            lines = _lines(read_pieces(source, config.strict))
+            lines = _lines(read_pieces(source, config.strict, piece_bytes))
         yield from filter(None, map(str.strip, lines))
 
 

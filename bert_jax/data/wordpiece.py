@@ -18,7 +18,9 @@ MIN_PAIR_COUNT = 2
 _Pair = tuple[str, str]
 
 
-def learn_pieces(words: Mapping[str, int], size: int) -> list[str]:
+def learn_pieces(
+    words: Mapping[str, int], size: int, alphabet_size: int = ALPHABET_SIZE
+) -> list[str]:
     """Return a WordPiece vocabulary of exactly `size` tokens, given each word's count.
 
     It holds the special tokens, then single characters by code point, then the pieces
@@ -28,7 +30,7 @@ def learn_pieces(words: Mapping[str, int], size: int) -> list[str]:
     Raises:
         ValueError: `size` is too small for the characters, or too large for the text.
     """
-    alphabet = _alphabet(words)
+    alphabet = _alphabet(words, alphabet_size)
     tokens = dict.fromkeys([*SPECIAL_TOKENS, *alphabet])
     if size < len(tokens):
         raise ValueError(
@@ -60,13 +62,13 @@ def learn_pieces(words: Mapping[str, int], size: int) -> list[str]:
     return list(tokens)
 
 
-def _alphabet(words: Mapping[str, int]) -> list[str]:
+def _alphabet(words: Mapping[str, int], size: int) -> list[str]:
     """Return the kept characters as they occur, with or without ##, sorted."""
     counts: collections.Counter[str] = collections.Counter()
     for word, count in words.items():
         for character in word:
             counts[character] += count
-    kept = set(sorted(counts, key=lambda c: (-counts[c], c))[:ALPHABET_SIZE])
+    kept = set(sorted(counts, key=lambda c: (-counts[c], c))[:size])
     forms = {word[0] for word in words if word[0] in kept}
     forms |= {f"##{c}" for c in set().union(*(word[1:] for word in words)) & kept}
     return sorted(forms)

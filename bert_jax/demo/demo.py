@@ -7,6 +7,7 @@ import dataclasses
 import json
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from bert_jax.config import (
@@ -41,7 +42,7 @@ FINETUNING_STEPS = 240
 # no dropout, since few rows are seen twice; a masking rate above 15 %, since each mask
 # is a training signal (Wettig et al. 2022); a larger initialisation and a smaller beta2
 # for Adam; two heads, wide enough to distinguish the positions of a row.
-CONFIG = PretrainConfig(
+PRETRAINING = PretrainConfig(
     model=BertConfig.tiny(
         vocab_size=VOCAB_SIZE,
         max_position_embeddings=SEQUENCE_LENGTH,
@@ -82,7 +83,12 @@ FINETUNING = FinetuneConfig(
 )
 
 
-def demo(workdir: str | os.PathLike[str]) -> None:
+def demo(
+    workdir: str | os.PathLike[str],
+    pretraining: PretrainConfig = PRETRAINING,
+    finetuning: FinetuneConfig = FINETUNING,
+    write_corpus: Callable[[Path], object] = write_corpus,
+) -> None:
     """Make corpus, vocabulary, dataset and models under `workdir`, and print scores.
 
     A second call keeps what is finished there, and resumes what is not.
@@ -95,8 +101,9 @@ def demo(workdir: str | os.PathLike[str]) -> None:
         write_corpus(corpus)
     print("2/5  Vocabulary.", flush=True)
     if not vocabulary.exists():
+        size = pretraining.model.vocab_size
         train_vocabulary(
-            VocabularyConfig(input=text, output=str(vocabulary), vocab_size=VOCAB_SIZE)
+            VocabularyConfig(input=text, output=str(vocabulary), vocab_size=size)
         )
     print("3/5  Dataset.", flush=True)
     prepare(
@@ -104,20 +111,20 @@ def demo(workdir: str | os.PathLike[str]) -> None:
             input=text,
             tokenizer=str(vocabulary),
             output=str(root / "data"),
-            sequence_length=SEQUENCE_LENGTH,
+            sequence_length=pretraining.data.sequence_length,
         )
     )
     print("4/5  Pretraining.", flush=True)
-    data = dataclasses.replace(CONFIG.data, path=str(root / "data"))
-    scores = pretrain(dataclasses.replace(CONFIG, data=data), root / "model")
+    data = dataclasses.replace(pretraining.data, path=str(root / "data"))
+    scores = pretrain(dataclasses.replace(pretraining, data=data), root / "model")
     print("5/5  Fine-tuning: which library is a paragraph from?", flush=True)
-    accuracies = finetune_on_origins(root)
+    accuracies = finetune_on_origins(root, finetuning)
     minutes = (time.monotonic() - start) / 60
     summary = json.loads((corpus / "corpus.json").read_text())
     print_report(root, summary, scores, accuracies, minutes)
 
 
-def finetune_on_origins(root: Path) -> dict[str, float]:
+def finetune_on_origins(root: Path, config: FinetuneConfig) -> dict[str, float]:
     """The validation accuracy of each model, by its name in the report.
 
     The models are the pretrained encoder, the same from random initialisation (one seed
@@ -127,8 +134,8 @@ def finetune_on_origins(root: Path) -> dict[str, float]:
     if not origins.exists():
         write_origins(paragraph_origins(root / "corpus"), origins)
     train, validation = (str(origins / f"{split}.csv") for split in SPLITS)
-    data = dataclasses.replace(FINETUNING.data, train=train, validation=validation)
-    config = dataclasses.replace(FINETUNING, data=data, init_from=str(root / "model"))
+    data = dataclasses.replace(config.data, train=train, validation=validation)
+    config = dataclasses.replace(config, data=data, init_from=str(root / "model"))
     scores = {}
     for name, from_scratch in (("pretrained", False), ("from_scratch", True)):
         print(f"library_{name}:", flush=True)

@@ -7,7 +7,7 @@ import platform
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import jax
@@ -92,7 +92,7 @@ def check_devices() -> Iterator[Check]:
         )
 
 
-def _gradient(device: jax.Device, dtype: str) -> np.ndarray:
+def model_gradient(device: jax.Device, dtype: str) -> np.ndarray:
     """The gradient of a small model's loss, over all parameters, as one vector."""
     model = BertConfig.tiny(dtype=dtype, vocab_size=512, max_position_embeddings=64)
     ids = jnp.arange(64, dtype=jnp.int32)[None] + 5
@@ -111,11 +111,15 @@ def _gradient(device: jax.Device, dtype: str) -> np.ndarray:
     return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(grads)])
 
 
-def self_test(device: jax.Device, dtype: str) -> Check:
+def self_test(
+    device: jax.Device,
+    dtype: str,
+    gradient: Callable[[jax.Device, str], np.ndarray] = model_gradient,
+) -> Check:
     """Compare a small model's gradient on a device with that of float32 on the CPU."""
-    reference = _gradient(jax.local_devices(backend="cpu")[0], "float32")
-    gradient = _gradient(device, dtype)
-    error = np.linalg.norm(gradient - reference) / np.linalg.norm(reference)
+    reference = gradient(jax.local_devices(backend="cpu")[0], "float32")
+    difference = gradient(device, dtype) - reference
+    error = np.linalg.norm(difference) / np.linalg.norm(reference)
     passed = bool(error <= TOLERANCES[dtype])
     line = f"device {device.id}: a gradient in {dtype} is {error:.1e} from the CPU's"
     limit = f"; {TOLERANCES[dtype]} at most is rounding. Do not train on it."

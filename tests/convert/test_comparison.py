@@ -24,7 +24,7 @@ def model(tmp_path):
 def exact(directory, config, inputs, pooler):
     """Stands for transformers: our own outputs."""
     found = read_huggingface(directory)
-    return module._our_outputs(config, found.params, inputs)
+    return module.our_outputs(config, found.params, inputs)
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def installed(monkeypatch):
     """As if both libraries were there."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
     monkeypatch.setattr("importlib.metadata.version", lambda name: f"{name} 9")
-    monkeypatch.setattr(module, "_their_outputs", exact)
+    monkeypatch.setattr(module, "transformers_outputs", exact)
 
 
 def receipt(directory):
@@ -78,7 +78,7 @@ def test_a_large_difference_is_a_warning(
         found = exact(directory, config, inputs, pooler)
         return found | {"pair_scores": found["pair_scores"] + 0.5}
 
-    monkeypatch.setattr(module, "_their_outputs", other)
+    monkeypatch.setattr(module, "transformers_outputs", other)
     arguments = ["convert", "import", "--from", "huggingface", str(model[0])]
     assert main([*arguments, "--output", str(tmp_path / "a")]) == 0
     assert receipt(tmp_path / "a")["largest_difference"] == pytest.approx(0.5)
@@ -91,7 +91,7 @@ def test_what_stops_transformers_is_a_reason(model, installed, monkeypatch):
     def fail(*_):
         raise RuntimeError("no\nsuch class")
 
-    monkeypatch.setattr(module, "_their_outputs", fail)
+    monkeypatch.setattr(module, "transformers_outputs", fail)
     folder, read = model
     found = compare(epath.Path(folder), read.config, read.params)
     assert found.largest_difference is None
@@ -103,7 +103,7 @@ def test_outputs_that_are_not_finite_are_a_reason(model, installed, monkeypatch)
     def nan(*arguments):
         return {name: x * np.nan for name, x in exact(*arguments).items()}
 
-    monkeypatch.setattr(module, "_their_outputs", nan)
+    monkeypatch.setattr(module, "transformers_outputs", nan)
     folder, read = model
     found = compare(epath.Path(folder), read.config, read.params)
     assert (found.largest_difference, found.reason) == (

@@ -1,6 +1,5 @@
 """Sources of every kind, prepared."""
 
-import errno
 import functools
 import gzip
 import hashlib
@@ -12,9 +11,11 @@ import pytest
 from pyarrow import parquet
 
 from bert_jax.config import PrepareConfig
-from bert_jax.data import chunks, corpus
+from bert_jax.data import chunks
+from bert_jax.data.corpus import read_corpus
 from bert_jax.data.prepare import prepare as prepare_dataset
 from bert_jax.data.records import open_dataset
+from bert_jax.data.sources import find_sources
 from bert_jax.demo import installed_documentation
 from bert_jax.demo.installed_documentation import make_library, write_corpus
 
@@ -87,11 +88,10 @@ def test_the_same_documents_give_the_same_dataset_from_any_kind(
 ):
     texts = sum(documents, [])
     plain = change(config, input=(str(write_as(tmp_path, "a.txt", texts)),))
-    # A document's draw for validation hangs on its source's name.
-    find = corpus.read_corpus
 
+    # A document's draw for validation hangs on its source's name.
     def nameless(config, sources, folder, report):
-        found = find(config, sources, folder, report)
+        found = read_corpus(config, sources, folder, report)
         assert [source["name"] for source in found.sources] == [sources[0].name]
         found.sources[0]["name"] = "a.txt"
         return found
@@ -231,23 +231,21 @@ def test_a_foreign_output_is_refused_before_anything_is_read(config, tmp_path):
     assert contents(config.output) == {"thesis.txt": b"mine"}
 
 
-def test_a_full_disk_is_named(config, documents, tmp_path, monkeypatch):
+def test_a_full_disk_is_named(config, documents, tmp_path):
     path = write_as(tmp_path, "a.jsonl", documents[0])
-
-    def full(texts, file):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(corpus, "_write_records", full)
+    folder = tmp_path / "text"
+    folder.mkdir()
+    (folder / "00000.txt").symlink_to("/dev/full")
+    sources = find_sources((str(path),))
     with pytest.raises(OSError, match=r"text/00000\.txt cannot be written: No space"):
-        prepare(change(config, input=(str(path),)), silent)
-    assert not Path(config.output).parent.exists()
+        read_corpus(change(config, input=(str(path),)), sources, folder, silent)
 
 
-def test_long_reading_is_reported(config, monkeypatch):
-    monkeypatch.setattr(corpus, "_SECONDS_BETWEEN_REPORTS", -1)
+def test_long_reading_is_reported(config, tmp_path):
     lines = []
-    prepare(config, lines.append)
-    assert lines[:3] == [f"{n}/3 sources, {40 * n} documents" for n in (1, 2, 3)]
+    sources = find_sources(config.input)
+    read_corpus(config, sources, tmp_path, lines.append, report_seconds=0.0)
+    assert lines == [f"{n}/3 sources, {40 * n} documents" for n in (1, 2, 3)]
 
 
 @pytest.mark.parametrize("suffix", [".txt", ".txt.gz", ".jsonl"])

@@ -9,7 +9,6 @@ import sentencex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bert_jax.data import documents
 from bert_jax.data.documents import (
     Documents,
     find_documents,
@@ -125,9 +124,7 @@ SENTENCES = st.sampled_from(["It was so. ", "He (or she?) went! ", "“Why?” "
 @given(st.lists(SENTENCES, max_size=200), st.integers(60, 200))
 def test_long_lines_are_cut_into_the_same_sentences(parts, longest):
     line = "".join(parts)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(documents, "_MAX_CHARACTERS", longest)
-        found = split_sentences(line, "split")
+    found = split_sentences(line, "split", max_characters=longest)
     whole = [s.strip() for s in sentencex.segment("en", line) if s.strip()]
     if max(map(len, whole), default=0) < longest // 2:
         assert found == whole

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.data import sources
 from bert_jax.data.sources import Source, find_sources, read_pieces
 from bert_jax.demo import installed_documentation
 from bert_jax.demo.installed_documentation import make_library, write_corpus
@@ -98,9 +97,7 @@ def source_of(path):
 def test_pieces_are_the_text_and_end_as_lines_do(tmp_path_factory, text, size):
     path = tmp_path_factory.mktemp("text") / "a.txt"
     path.write_bytes(text.encode())
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sources, "PIECE", size)
-        pieces = list(read_pieces(source_of(path), strict=True))
+    pieces = list(read_pieces(source_of(path), strict=True, piece_bytes=size))
     assert b"".join(pieces) == text.encode()
     for piece, after in zip(pieces, pieces[1:], strict=False):
         assert piece.endswith(b"\n") or len(piece) >= 2 * size
@@ -152,14 +149,13 @@ def test_an_unreadable_file_keeps_the_systems_words(tmp_path):
     ],
 )
 @pytest.mark.parametrize("size", [1, 2, 1 << 20])
-def test_strict_tells_where_it_is_not_utf8(tmp_path, content, error, size, monkeypatch):
-    monkeypatch.setattr(sources, "PIECE", size)
+def test_strict_tells_where_it_is_not_utf8(tmp_path, content, error, size):
     for name, packed in (("a.txt", content), ("a.gz", gzip.compress(content))):
         (tmp_path / name).write_bytes(packed)
         source = source_of(tmp_path / name)
-        assert b"".join(read_pieces(source, strict=False)) == content
+        assert b"".join(read_pieces(source, False, size)) == content
         with pytest.raises(ValueError, match=f"{name}: {error}"):
-            list(read_pieces(source, strict=True))
+            list(read_pieces(source, True, size))
 
 
 def test_the_documentation_of_what_is_installed_is_text(tmp_path, monkeypatch):

@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_jax.config import VocabularyConfig
-from bert_jax.data import sources
 from bert_jax.data.sources import find_sources
 from bert_jax.data.vocabulary import (
     count_words,
@@ -182,9 +181,9 @@ def test_c1_a_directory_of_the_users_is_not_removed(text, tmp_path):
     assert modes[0] == modes[1]
 
 
-def lines_of(*paths, **options):
+def lines_of(*paths, piece_bytes=1 << 20, **options):
     config = VocabularyConfig(input=tuple(map(str, paths)), output="", **options)
-    return list(read_lines(find_sources(config.input), config))
+    return list(read_lines(find_sources(config.input), config, piece_bytes))
 
 
 def test_lines_are_read_whatever_their_bytes(tmp_path):
@@ -202,9 +201,7 @@ def test_lines_are_read_whatever_their_bytes(tmp_path):
 def test_lines_do_not_depend_on_the_pieces_read(tmp_path_factory, text, size):
     path = tmp_path_factory.mktemp("text") / "a.txt"
     path.write_bytes(text.encode())
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sources, "PIECE", size)
-        found = lines_of(path)
+    found = lines_of(path, piece_bytes=size)
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     assert found == [line.strip() for line in lines if line.strip()]
 

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bert_jax.data import wordpiece
 from bert_jax.data.wordpiece import learn_pieces
 from bert_jax.tokenization import SPECIAL_TOKENS
 
@@ -72,15 +71,14 @@ def test_pairs_that_occur_once_are_not_merged():
         learn_pieces({"ab": 1, "cd": 1}, 10)
 
 
-def test_rare_characters_are_left_out(monkeypatch):
-    monkeypatch.setattr(wordpiece, "ALPHABET_SIZE", 3)
+def test_rare_characters_are_left_out():
     words = {"ab": 5, "ba": 4, "z": 5, "q": 5, "qb": 9, "é": 1}
     # q 14, b 18, a 9 stay; z and é go, and no word with them teaches anything.
-    assert learn_pieces(words | {"zqq": 2}, 11) == [
+    assert learn_pieces(words | {"zqq": 2}, 11, alphabet_size=3) == [
         *SPECIAL_TOKENS,
         *("##a", "##b", "##q", "a", "b", "q"),
     ]
-    assert "##zq" not in learn_pieces(words | {"azq": 8}, 14)
+    assert "##zq" not in learn_pieces(words | {"azq": 8}, 14, alphabet_size=3)
 
 
 def test_words_that_encode_as_unknown_teach_nothing():

@@ -1,6 +1,7 @@
 """The demo, on a small corpus and for a few steps."""
 
 import dataclasses
+import functools
 import json
 import re
 import shutil
@@ -13,7 +14,7 @@ from bert_jax.demo import report as demo_report
 
 
 @pytest.fixture
-def small_demo(corpus, small_config, monkeypatch):
+def small_demo(corpus, small_config):
     """The demo with the tests' corpus, vocabulary size and model."""
 
     def write_corpus(directory):
@@ -35,16 +36,16 @@ def small_demo(corpus, small_config, monkeypatch):
         eval_every=3,
         checkpoint_every=3,
     )
-    monkeypatch.setattr(module, "write_corpus", write_corpus)
-    monkeypatch.setattr(module, "CONFIG", config)
-    monkeypatch.setattr(module, "FINETUNING", finetuning)
-    monkeypatch.setattr(module, "VOCAB_SIZE", 160)
-    monkeypatch.setattr(module, "SEQUENCE_LENGTH", 32)
-    monkeypatch.setattr(demo_report, "WORDS_OF_CONTEXT", 4)
+    return functools.partial(
+        module.demo,
+        pretraining=config,
+        finetuning=finetuning,
+        write_corpus=write_corpus,
+    )
 
 
 def test_the_demo_tells_the_story_and_goes_on(small_demo, tmp_path, capsys):
-    module.demo(tmp_path / "demo")
+    small_demo(tmp_path / "demo")
     output = capsys.readouterr().out
     for part in ("masked LM loss", "masked LM accuracy", "next sentence accuracy"):
         assert part in output
@@ -60,7 +61,7 @@ def test_the_demo_tells_the_story_and_goes_on(small_demo, tmp_path, capsys):
     assert "Drawn by seed 0" not in drawn
     begun = checkpoints(tmp_path / "demo")
     # Called again, it keeps what is there and tells the same.
-    module.demo(tmp_path / "demo")
+    small_demo(tmp_path / "demo")
     again = capsys.readouterr().out
     table = output[output.index("masked LM loss") : output.index("Made in")]
     assert table in again
@@ -76,7 +77,7 @@ def checkpoints(root):
 @pytest.mark.parametrize(("words", "wins"), [(0.3, True), (0.2, False)])
 def test_the_remarks_say_who_wins(small_demo, tmp_path, words, wins):
     corpus = tmp_path / "corpus"
-    module.write_corpus(corpus)
+    small_demo.keywords["write_corpus"](corpus)
     module.write_origins(module.paragraph_origins(corpus), tmp_path / "origins")
     accuracies = {"pretrained": 0.25, "drawn": 0.3, "words": words, "commonest": 0.2}
     found = " ".join(demo_report.remarks(tmp_path, accuracies))
@@ -86,6 +87,6 @@ def test_the_remarks_say_who_wins(small_demo, tmp_path, words, wins):
 
 def test_the_demos_configuration_is_the_packages():
     """configs/demo.py names it; a wheel does not hold configs/."""
-    assert module.CONFIG.data.sequence_length == module.SEQUENCE_LENGTH
-    assert module.CONFIG.model.vocab_size == module.VOCAB_SIZE
-    assert module.CONFIG.num_steps == module.NUM_STEPS
+    assert module.PRETRAINING.data.sequence_length == module.SEQUENCE_LENGTH
+    assert module.PRETRAINING.model.vocab_size == module.VOCAB_SIZE
+    assert module.PRETRAINING.num_steps == module.NUM_STEPS
