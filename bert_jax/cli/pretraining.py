@@ -24,8 +24,12 @@ class PretrainOptions(StartOptions):
     devices: int = 0
     """With dry_run: compile the step for this many devices, which need not be present,
     and print the memory that each needs."""
+    topology: str = ""
+    """With dry_run: compile the step by the compiler of these accelerators, which need
+    not be present: v5e:4x4, v5p:2x2x2, v6e:4x4, h200:8, a100:8, …"""
     memory_gib: float = 0.0
-    """With devices: the memory of each; if it is too little, print what would help."""
+    """With devices or topology: the memory of each; if it is too little, print what
+    would help."""
     config: Annotated[PretrainConfig, tyro.conf.arg(name="")] = PretrainConfig()
 
 
@@ -46,8 +50,8 @@ def pretrain(options: PretrainOptions) -> None:
         return
     if options.dry_run:
         return _dry_run(options)
-    if options.devices or options.memory_gib:
-        raise UsageError("--devices and --memory-gib need --dry-run.")
+    if options.devices or options.memory_gib or options.topology:
+        raise UsageError("--devices, --topology and --memory-gib need --dry-run.")
     is_primary = start(options)
     from bert_jax.runs import pretraining
 
@@ -59,17 +63,30 @@ def pretrain(options: PretrainOptions) -> None:
 
 def _dry_run(options: PretrainOptions) -> None:
     devices, memory_gib = options.devices, options.memory_gib
-    if memory_gib and not devices:
-        raise UsageError("--memory-gib needs --devices, the number of them.")
+    if options.topology and devices:
+        raise UsageError(
+            f"--topology={options.topology} has its own devices; drop --devices."
+        )
+    if memory_gib and not (devices or options.topology):
+        raise UsageError(
+            "--memory-gib needs --devices, the number of them, or --topology."
+        )
     if devices < 0 or memory_gib < 0 or not math.isfinite(memory_gib):
         raise UsageError(
             f"--devices={devices} and --memory-gib={memory_gib} must be greater than 0."
         )
     if devices:
         environment.set_num_cpu_devices(os.environ, devices)
+    if options.topology:
+        environment.configure_topology(os.environ)
     from bert_jax.runs import pretraining
 
     for line in pretraining.dry_run(
-        options.config, options.workdir, devices, memory_gib, options.extend
+        options.config,
+        options.workdir,
+        devices,
+        memory_gib,
+        options.extend,
+        options.topology,
     ):
         say(line)

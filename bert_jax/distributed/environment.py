@@ -22,6 +22,13 @@ COORDINATOR = "BERT_JAX_COORDINATOR"
 DETECT = "BERT_JAX_DISTRIBUTED"
 MULTI_PROCESS_VARIABLES = (COORDINATOR, DETECT)
 """One of these is set if a run has several processes."""
+_TPU_VARIABLES = {
+    "TPU_SKIP_MDS_QUERY": "1",  # do not ask a cloud's metadata server for the TPU
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "TPU_WORKER_ID": "0",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-8",  # required, but the topology counts
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # libtpu locks the TPU that it does not use
+}
 
 
 def configure_jax(
@@ -141,6 +148,14 @@ def set_num_cpu_devices(
     environment[CPU_DEVICES] = str(num_devices)
     if (jax := sys.modules.get("jax")) is not None:
         jax.config.update("jax_num_cpu_devices", num_devices)
+
+
+def configure_topology(environment: MutableMapping[str, str]) -> None:
+    """Set the variables with which compilers start that have no device.
+
+    Call it before JAX starts.
+    """
+    environment.update(_TPU_VARIABLES | {"JAX_PLATFORMS": "cpu"})
 
 
 def reexec_with_huge_pages(environment: Mapping[str, str]) -> None:

@@ -114,20 +114,23 @@ def advise(
     build: Callable[[PretrainConfig], Task],
     devices: Sequence[jax.Device],
     memory: float,
+    clock: float = 0.0,
 ) -> Iterator[str]:
     """Yield lines on the memory of a step and, if it is too much, how to reduce it.
 
     Args:
         build: makes the task of a configuration.
         memory: bytes that each device has; 0 if only the estimate is wanted.
+        clock: cycles a second of a TPU; 0: unknown.
     """
-    batch = build(config).batch(config.data.first_step)
+    task = build(config)
+    batch = task.batch(config.data.first_step)
 
     def measure(option: PretrainConfig) -> Estimate:
         return estimate(build(option), option, batch, devices)
 
     step = measure(config)
-    yield from estimate_lines(step, devices)
+    yield from estimate_lines(step, devices, clock, task.flops(batch))
     if not memory:
         return
     if step.total <= memory:

@@ -4,7 +4,6 @@ Nothing is allocated: the compiler is given shapes. Its figures are those of one
 all devices run the same program.
 """
 
-import collections
 import dataclasses
 import functools
 import math
@@ -20,17 +19,20 @@ from bert_jax.config import RunConfig
 from bert_jax.data.pipeline import Batch
 from bert_jax.distributed.mesh import make_mesh
 from bert_jax.distributed.sharding import batch_sharding, tree_shardings
+from bert_jax.dry_run.program import collectives, estimated_cycles
+from bert_jax.dry_run.topologies import GIB
+from bert_jax.model.flops import peak_flops_per_second
 from bert_jax.tasks.task import Task
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.step import initial_state, make_train_step, with_shardings
 
-GIB = 1 << 30
 _UNOPTIMIZED = {
     "xla_backend_optimization_level": 0,
     "xla_llvm_disable_expensive_passes": True,
 }
 """CPU compiler options: the same memory and operations in half the compile time."""
-_COLLECTIVES = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"
+_TOO_LARGE = r"Used ([\d.]+)([KMGT]) of"
+"""The memory of a step that a TPU's compiler refuses."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,12 +45,14 @@ class Estimate:
     total: int
     temporary: int
     """Activations, gradients, and all else that lives only within the step."""
-    flops: float
-    """Operations; those inside a loop are counted once."""
-    collectives: dict[str, int]
-    """The number of each kind of collective in the program."""
     seconds: float
     """The time that compiling took."""
+    flops: float = 0.0
+    """Operations; those inside a loop are counted once. 0: not known."""
+    collectives: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
+    """The number of each kind of collective, and the bytes of their results."""
+    cycles: dict[str, int] = dataclasses.field(default_factory=dict)
+    """A TPU compiler's estimate of the time, by category; empty for other devices."""
 
 
 def choose_devices(num_devices: int) -> list[jax.Device]:
@@ -75,12 +79,6 @@ def size_on_device(tree: PyTree) -> int:
     )
 
 
-def count_collectives(program: str) -> dict[str, int]:
-    """Return the number of each kind of collective in a compiled program."""
-    names = re.findall(rf"= .*? ({_COLLECTIVES})(?:-start)?\(", program)
-    return dict(collections.Counter(names))
-
-
 def estimate(
     task: Task, config: RunConfig, batch: Batch, devices: Sequence[jax.Device]
 ) -> Estimate:
@@ -103,25 +101,33 @@ def estimate(
     start = time.monotonic()
     step: Any = make_train_step(task, optimizer, config.microbatches, mesh, shardings)
     on_cpu = devices[0].platform == "cpu"
+    parameters, whole_state = size_on_device(state.params), size_on_device(state)
+    sizes = parameters, whole_state - parameters
     with jax.default_device(devices[0]):
-        compiled = step.lower(state, rows).compile(
-            compiler_options=_UNOPTIMIZED if on_cpu else {}
-        )
+        lowered = step.lower(state, rows)
+    try:
+        compiled = lowered.compile(compiler_options=_UNOPTIMIZED if on_cpu else {})
+    except jax.errors.JaxRuntimeError as error:
+        too_large = re.search(_TOO_LARGE, str(error))
+        if too_large is None:
+            raise
+        total = int(float(too_large[1]) * 1024 ** " KMGT".index(too_large[2]))
+        seconds, temporary = time.monotonic() - start, total - whole_state
+        return Estimate(*sizes, total, temporary, seconds)
     seconds = time.monotonic() - start
-    memory = compiled.memory_analysis()
-    parameters = size_on_device(state.params)
+    memory, text = compiled.memory_analysis(), compiled.as_text()
     return Estimate(
-        parameters=parameters,
-        optimizer=size_on_device(state) - parameters,
+        *sizes,
         total=memory.argument_size_in_bytes
         + memory.output_size_in_bytes
         - memory.alias_size_in_bytes  # the state is donated
         + memory.temp_size_in_bytes
         + memory.generated_code_size_in_bytes,
         temporary=memory.temp_size_in_bytes,
-        flops=compiled.cost_analysis()["flops"],
-        collectives=count_collectives(compiled.as_text()),
         seconds=seconds,
+        flops=(compiled.cost_analysis() or {}).get("flops", 0.0),
+        collectives=collectives(text),
+        cycles=estimated_cycles(text),
     )
 
 
@@ -130,8 +136,18 @@ def gib(size: int | float) -> str:
     return f"{size / GIB:.2f} GiB"
 
 
-def estimate_lines(step: Estimate, devices: Sequence[jax.Device]) -> Iterator[str]:
-    """Yield the lines of an estimate."""
+def estimate_lines(
+    step: Estimate,
+    devices: Sequence[jax.Device],
+    clock: float = 0.0,
+    model_flops: float = 0.0,
+) -> Iterator[str]:
+    """Yield the lines of an estimate.
+
+    Args:
+        clock: cycles a second, for the time by a TPU's compiler; 0: unknown.
+        model_flops: of a step on all devices, for the MFU that follows.
+    """
     num_devices, device = len(devices), devices[0]
     on_cpu = device.platform == "cpu"
     kind = "virtual CPU devices" if on_cpu else device.device_kind
@@ -146,9 +162,29 @@ def estimate_lines(step: Estimate, devices: Sequence[jax.Device]) -> Iterator[st
         f"{gib(step.optimizer)}, activations and gradients {gib(step.temporary)}; "
         f"in all {gib(step.total)}"
     )
-    yield (
-        f"FLOPs a step by the compiler: {step.flops * num_devices:.4g}"
-        " (what a loop repeats is counted once)"
+    if step.flops:
+        yield (
+            f"FLOPs a step by the compiler: {step.flops * num_devices:.4g}"
+            " (what a loop repeats is counted once)"
+        )
+    counts = ", ".join(
+        f"{count} {name} of {size / 2**20:,.1f} MiB"
+        for name, (count, size) in step.collectives.items()
     )
-    counts = ", ".join(f"{count} {name}" for name, count in step.collectives.items())
     yield f"collectives in the program: {counts or 'none'}"
+    if step.cycles and clock:
+        yield from _time_lines(step, device, clock, model_flops / num_devices)
+
+
+def _time_lines(
+    step: Estimate, device: jax.Device, clock: float, model_flops: float
+) -> Iterator[str]:
+    """Yield the compiler's estimate of a step's time and of its parts."""
+    seconds = sum(step.cycles.values()) / clock
+    line = f"the compiler's estimate: {seconds * 1e3:.1f} ms a step"
+    if model_flops and (peak := peak_flops_per_second(device.device_kind)):
+        line += f", an MFU of {model_flops / seconds / peak:.0%}"
+    yield line
+    yield "  in ms: " + " · ".join(
+        f"{name} {cycles / clock * 1e3:.1f}" for name, cycles in step.cycles.items()
+    )

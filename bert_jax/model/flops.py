@@ -16,6 +16,7 @@ _PEAKS: tuple[tuple[str, float], ...] = (
     ("NVIDIA L4", 121e12),
     ("Tesla V100", 125e12),
     ("Tesla T4", 65e12),
+    ("TPU7x", 1153.5e12),  # a chip has two devices
     ("TPU v6", 918e12),
     ("TPU v5p", 459e12),
     ("TPU v5 lite", 197e12),

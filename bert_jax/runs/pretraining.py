@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import jax
 
@@ -18,7 +18,8 @@ from bert_jax.distributed.collectives import (
 from bert_jax.distributed.mesh import host_shard, make_mesh
 from bert_jax.dry_run.advise import advise
 from bert_jax.dry_run.describe import describe
-from bert_jax.dry_run.estimate import GIB, choose_devices
+from bert_jax.dry_run.estimate import choose_devices
+from bert_jax.dry_run.topologies import GIB, devices_of, parse_topology
 from bert_jax.runs.fitting import fit_in_workdir, locked_workdir
 from bert_jax.runs.init_from import check_source, open_source
 from bert_jax.runs.workdir import check_workdir, final_scores
@@ -123,22 +124,30 @@ def dry_run(
     devices: int = 0,
     memory_gib: float = 0.0,
     extend: bool = False,
+    topology: str = "",
 ) -> Iterator[str]:
     """Yield lines that describe what `pretrain` would do; nothing is trained.
 
     Args:
         devices: compile the step for this many devices, and report its memory; 0: no.
         memory_gib: the memory of each device; if it is too little, report what would
-            fit. 0: unknown.
+            fit. 0: unknown, or that of `topology`.
+        topology: compile the step for these accelerators, which need not be present;
+            a name for `parse_topology`. Call `configure_topology` before JAX starts.
         extend: as `pretrain`.
 
     Raises:
         ValueError: as `pretrain`, or JAX has started with fewer devices.
     """
+    target = parse_topology(topology) if topology else None
     dataset, config = open_for(config)
     resume = find_resume(open_directory(workdir)) if workdir else None
     source, config = open_source(config, dataset, resume)
-    chosen = choose_devices(devices) if devices else None
+    chosen: Sequence[jax.Device] | None = None
+    if target:
+        chosen = devices_of(target)
+    elif devices:
+        chosen = choose_devices(devices)
     mesh = make_mesh(config.mesh, config.batch_size, config.microbatches, chosen)
     build = functools.partial(PretrainingTask, dataset=dataset)
     task = build(config)
@@ -146,7 +155,10 @@ def dry_run(
         check_workdir(open_directory(workdir), config, resume, extend)
     note = check_source(config, source, task.init_params)
     lines = itertools.chain([note] if note else [], describe(config, dataset, task))
-    if not devices:
+    if chosen is None:
         return lines
-    used = list(mesh.devices.flat)
-    return itertools.chain(lines, advise(config, build, used, memory_gib * GIB))
+    used, memory, clock = list(mesh.devices.flat), memory_gib * GIB, 0.0
+    if target:
+        memory = memory or target.usable_memory
+        clock = getattr(target.accelerator, "clock", 0.0)
+    return itertools.chain(lines, advise(config, build, used, memory, clock))

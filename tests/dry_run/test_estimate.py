@@ -16,13 +16,13 @@ from bert_jax.dry_run.estimate import (
     GIB,
     Estimate,
     choose_devices,
-    count_collectives,
     estimate,
 )
+from bert_jax.dry_run.program import collectives
 from bert_jax.runs.pretraining import dry_run, resolve
 from bert_jax.tasks.pretraining import PretrainingTask
 
-SIZES = dataclasses.asdict(Estimate(0, 0, 0, 0, 0.0, {}, 0.0))
+SIZES = dataclasses.asdict(Estimate(0, 0, 0, 0, 0.0))
 
 
 def of_total(total: float) -> Estimate:
@@ -125,7 +125,7 @@ def test_collectives_are_counted_by_kind():
       %d = bf16[4,2]{1,0} all-gather(%z)
       %e = f32[] get-tuple-element(%all-reduce.1), index=0
     """
-    assert count_collectives(program) == {"all-reduce": 2, "all-gather": 1}
+    assert collectives(program) == {"all-reduce": (2, 72), "all-gather": (1, 16)}
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +153,7 @@ def test_the_account_is_that_of_the_state(resolved, dataset):
     rows = sum(values.nbytes for values in task.batch(0).values()) // 8
     arguments = found.total - found.temporary
     assert found.parameters + found.optimizer + rows <= arguments < 4 * size
-    assert found.collectives["all-reduce"] >= 1
+    assert found.collectives["all-reduce"][0] >= 1
     # The compiler counts the optimizer and activations too, but not what is padded.
     assert 0.8 < 8 * found.flops / task.flops(task.batch(0)) < 2
     wide = dataclasses.replace(resolved, mesh=MeshConfig(fsdp=8))
@@ -230,7 +230,7 @@ def test_more_devices_than_a_running_jax_has(small_config):
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ("--devices 8", "--devices and --memory-gib need --dry-run"),
+        ("--devices 8", "--devices, --topology and --memory-gib need --dry-run"),
         ("--memory-gib 8 --dry-run", "--memory-gib needs --devices"),
         ("--dry-run --devices -1", "--devices=-1 and --memory-gib=0.0 must be greater"),
         ("--dry-run --devices 1 --memory-gib nan", "--memory-gib=nan must be greater"),

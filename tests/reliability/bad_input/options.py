@@ -144,6 +144,26 @@ OPTIONS = [
         ("--memory-gib needs --devices",),
     ),
     Case(
+        "topology-without-dry-run",
+        pretrain("--topology", "v5e:2x4"),
+        ("--topology", "--dry-run"),
+    ),
+    Case(
+        "topology-with-devices",
+        pretrain("--dry-run", "--topology", "v5e:2x4", "--devices", "8"),
+        ("--topology=v5e:2x4 has its own devices", "drop --devices"),
+    ),
+    Case(
+        "topology-unknown",
+        pretrain("--dry-run", "--topology", "v5q:2x4"),
+        ("topology=v5q:2x4 must begin with v4, v5e",),
+    ),
+    Case(
+        "topology-shape",
+        pretrain("--dry-run", "--topology", "v5e:8"),
+        ("topology=v5e:8 must give the chips along 2 axes", "v5e:2x2"),
+    ),
+    Case(
         "devices-negative",
         pretrain("--dry-run", "--devices", "-8"),
         ("--devices=-8", "greater than 0"),
