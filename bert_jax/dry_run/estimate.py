@@ -105,16 +105,10 @@ def estimate(
     sizes = parameters, whole_state - parameters
     with jax.default_device(devices[0]):
         lowered = step.lower(state, rows)
-    try:
-        compiled = lowered.compile(compiler_options=_UNOPTIMIZED if on_cpu else {})
-    except jax.errors.JaxRuntimeError as error:
-        too_large = re.search(_TOO_LARGE, str(error))
-        if too_large is None:
-            raise
-        total = int(float(too_large[1]) * 1024 ** " KMGT".index(too_large[2]))
-        seconds, temporary = time.monotonic() - start, total - whole_state
-        return Estimate(*sizes, total, temporary, seconds)
+    compiled, total = _compile(lowered, _UNOPTIMIZED if on_cpu else {})
     seconds = time.monotonic() - start
+    if total:
+        return Estimate(*sizes, total, total - whole_state, seconds)
     memory, text = compiled.memory_analysis(), compiled.as_text()
     return Estimate(
         *sizes,
@@ -129,6 +123,17 @@ def estimate(
         collectives=collectives(text),
         cycles=estimated_cycles(text),
     )
+
+
+def _compile(lowered: Any, options: dict[str, Any]) -> tuple[Any, int]:
+    """Return the program and 0; or None and the bytes it needs, if that is too many."""
+    try:
+        return lowered.compile(compiler_options=options), 0
+    except jax.errors.JaxRuntimeError as error:
+        match = re.search(_TOO_LARGE, str(error))
+        if match is None:
+            raise
+        return None, int(float(match[1]) * 1024 ** " KMGT".index(match[2]))
 
 
 def gib(size: int | float) -> str:

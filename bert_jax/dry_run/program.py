@@ -22,12 +22,12 @@ _CATEGORIES = {
 
 def collectives(program: str) -> dict[str, tuple[int, int]]:
     """Return the number of each kind of collective, and the bytes of their results."""
-    found: dict[str, tuple[int, int]] = {}
+    totals: dict[str, tuple[int, int]] = {}
     pattern = rf"= (.*?) ({_COLLECTIVES})(?:-start)?\("
     for result, kind in re.findall(pattern, program):
-        count, size = found.get(kind, (0, 0))
-        found[kind] = count + 1, size + _bytes_of(result)
-    return found
+        count, size = totals.get(kind, (0, 0))
+        totals[kind] = count + 1, size + _bytes_of(result)
+    return totals
 
 
 def _bytes_of(shapes: str) -> int:
