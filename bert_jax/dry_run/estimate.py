@@ -31,8 +31,8 @@ _UNOPTIMIZED = {
     "xla_llvm_disable_expensive_passes": True,
 }
 """CPU compiler options: the same memory and operations in half the compile time."""
-_TOO_LARGE = r"Used ([\d.]+)([KMGT]) of"
-"""The memory of a step that a TPU's compiler refuses."""
+_TOO_LARGE = r"(Used |HLO temporaries \()([\d.]+)([KMGT])\b"
+"""The memory of a step that a TPU's compiler refuses: all of it, or the temporary."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,8 +49,9 @@ class Estimate:
     """The time that compiling took."""
     flops: float = 0.0
     """Operations; those inside a loop are counted once. 0: not known."""
-    collectives: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
-    """The number of each kind of collective, and the bytes of their results."""
+    collectives: dict[str, tuple[int, int]] | None = None
+    """The number of each kind of collective, and the bytes of their results. None: not
+    known, because the compiler made no program."""
     cycles: dict[str, int] = dataclasses.field(default_factory=dict)
     """A TPU compiler's estimate of the time, by category; empty for other devices."""
 
@@ -105,7 +106,8 @@ def estimate(
     sizes = parameters, whole_state - parameters
     with jax.default_device(devices[0]):
         lowered = step.lower(state, rows)
-    compiled, total = _compile(lowered, _UNOPTIMIZED if on_cpu else {})
+    options = _UNOPTIMIZED if on_cpu else {}
+    compiled, total = _compile(lowered, options, whole_state)
     seconds = time.monotonic() - start
     if total:
         return Estimate(*sizes, total, total - whole_state, seconds)
@@ -125,7 +127,7 @@ def estimate(
     )
 
 
-def _compile(lowered: Any, options: dict[str, Any]) -> tuple[Any, int]:
+def _compile(lowered: Any, options: dict[str, Any], state_size: int) -> tuple[Any, int]:
     """Return the program and 0; or None and the bytes it needs, if that is too many."""
     try:
         return lowered.compile(compiler_options=options), 0
@@ -133,7 +135,8 @@ def _compile(lowered: Any, options: dict[str, Any]) -> tuple[Any, int]:
         match = re.search(_TOO_LARGE, str(error))
         if match is None:
             raise
-        return None, int(float(match[1]) * 1024 ** " KMGT".index(match[2]))
+        size = int(float(match[2]) * 1024 ** " KMGT".index(match[3]))
+        return None, size if match[1] == "Used " else size + state_size
 
 
 def gib(size: int | float) -> str:
@@ -172,11 +175,12 @@ def estimate_lines(
             f"FLOPs a step by the compiler: {step.flops * num_devices:.4g}"
             " (what a loop repeats is counted once)"
         )
-    counts = ", ".join(
-        f"{count} {name} of {size / 2**20:,.1f} MiB"
-        for name, (count, size) in step.collectives.items()
-    )
-    yield f"collectives in the program: {counts or 'none'}"
+    if step.collectives is not None:
+        counts = ", ".join(
+            f"{count} {name} of {size / 2**20:,.1f} MiB"
+            for name, (count, size) in step.collectives.items()
+        )
+        yield f"collectives in the program: {counts or 'none'}"
     if step.cycles and clock:
         yield from _time_lines(step, device, clock, model_flops / num_devices)
 

@@ -6,6 +6,7 @@ import importlib.util
 import re
 
 import jax
+import numpy as np
 import pytest
 
 from bert_jax.cli.main import main
@@ -13,6 +14,7 @@ from bert_jax.config import MeshConfig
 from bert_jax.distributed.environment import configure_topology
 from bert_jax.distributed.mesh import make_mesh
 from bert_jax.distributed.sharding import batch_sharding, tree_shardings
+from bert_jax.dry_run.estimate import estimate
 from bert_jax.dry_run.program import estimated_cycles
 from bert_jax.dry_run.topologies import GIB, devices_of, parse_topology, target_config
 from bert_jax.runs.pretraining import resolve
@@ -152,6 +154,23 @@ def test_the_step_compiles_for_a_tpu(config, dataset, described):
     state = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
     assert memory.alias_size_in_bytes >= state, "the state is donated"
     assert sum(estimated_cycles(text).values()) > 0
+
+
+@needs_libtpu
+def test_too_little_memory_is_an_estimate(config, dataset, described):
+    """The compiler refuses a batch of 2 M rows, and says what it would take."""
+    rows = 1 << 21
+    changed = dataclasses.replace(config, batch_size=rows)
+    task = PretrainingTask(config, dataset)
+    batch = {
+        name: np.zeros((rows, *values.shape[1:]), values.dtype)
+        for name, values in task.batch(0).items()
+    }
+    devices = devices_of(parse_topology("v5e:1x1"))
+    step = estimate(task, changed, batch, devices)
+    assert step.total > 16 * GIB and not step.cycles
+    assert step.collectives is None, "there is no program to count them in"
+    assert step.total == step.temporary + step.parameters + step.optimizer
 
 
 @needs_libtpu
