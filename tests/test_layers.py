@@ -26,10 +26,10 @@ ROOMS = {
     "formats": "storage config tokenization model",
     "pretrained": "storage config tokenization checkpoints formats",
     "tasks": "storage config tokenization data model masking metrics",
-    "training": "terminal storage config data model distributed checkpoints tasks",
+    "training": "terminal storage config data distributed checkpoints tasks",
     "inference": "storage config tokenization data model checkpoints formats "
     "pretrained tasks",
-    "dry_run": "config tokenization data model distributed tasks training",
+    "dry_run": "config tokenization data distributed tasks training",
     "convert": "storage config tokenization model checkpoints formats pretrained "
     "training",
     "runs": "terminal storage config tokenization data distributed checkpoints "

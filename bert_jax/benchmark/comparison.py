@@ -23,7 +23,7 @@ from bert_jax.benchmark.figures import (
 from bert_jax.benchmark.options import InferenceOptions
 from bert_jax.benchmark.pytorch import TorchArrays, start_processes
 from bert_jax.config import PretrainConfig
-from bert_jax.model.flops import peak_flops_per_second
+from bert_jax.distributed.peaks import peak_flops_per_second
 
 
 @dataclasses.dataclass

@@ -18,10 +18,10 @@ from jaxtyping import PyTree
 from bert_jax.config import RunConfig
 from bert_jax.data.pipeline import Batch
 from bert_jax.distributed.mesh import make_mesh
+from bert_jax.distributed.peaks import peak_flops_per_second
 from bert_jax.distributed.sharding import batch_sharding, tree_shardings
 from bert_jax.dry_run.program import collectives, estimated_cycles
 from bert_jax.dry_run.topologies import GIB
-from bert_jax.model.flops import peak_flops_per_second
 from bert_jax.tasks.task import Task
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.step import initial_state, make_train_step, with_shardings

@@ -23,8 +23,8 @@ from bert_jax.distributed.collectives import (
     raise_on_all_processes,
 )
 from bert_jax.distributed.mesh import host_shard
+from bert_jax.distributed.peaks import peak_flops_per_second
 from bert_jax.distributed.sharding import to_global_arrays
-from bert_jax.model.flops import peak_flops_per_second
 from bert_jax.tasks.task import DeviceBatch, Task
 from bert_jax.training import faults
 from bert_jax.training.evaluation import evaluate

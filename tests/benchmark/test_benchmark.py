@@ -17,11 +17,8 @@ from bert_jax.benchmark.steps import synthetic_task
 from bert_jax.cli.command import parse as parse_by_tyro
 from bert_jax.cli.main import main as cli_main
 from bert_jax.config import BertConfig
-from bert_jax.model.flops import (
-    encoding_flops,
-    peak_flops_per_second,
-    pretraining_flops,
-)
+from bert_jax.distributed.peaks import peak_flops_per_second
+from bert_jax.model.flops import encoding_flops, pretraining_flops
 from bert_jax.terminal.messages import UsageError
 
 SIZE = ["--model", "tiny", "--batch-size", "8", "--sequence-length", "16"]
