@@ -1,10 +1,10 @@
 """Attention by kernels that never store its probabilities."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
+
+from bert_jax.model.target import target_device
 
 
 def fused_attention(
@@ -18,11 +18,8 @@ def fused_attention(
     The mask is broadcast to every token: some cuDNN kernels ignore a mask of keys
     alone, or segment ids.
     """
-    # JAX looks cuDNN up while tracing: lax.platform_dependent would be too late. A dry
-    # run may compile for CPUs on a machine with a GPU; it sets the default device.
-    config: Any = jax.config
-    device = config.jax_default_device or jax.devices()[0]
-    is_nvidia = getattr(device, "device_kind", "").startswith("NVIDIA")
+    # JAX looks cuDNN up while tracing: lax.platform_dependent would be too late.
+    is_nvidia = target_device().device_kind.startswith("NVIDIA")
     use_cudnn = is_nvidia and query.dtype == jnp.bfloat16
     shape = (len(query), 1, query.shape[1], key.shape[1])
     return jax.nn.dot_product_attention(

@@ -11,6 +11,7 @@ from jax.extend.random import threefry_2x32
 from jaxtyping import Array, Float, Key, UInt32
 
 from bert_jax.config import BertConfig
+from bert_jax.model.target import target_device
 
 
 def kernel_init(config: BertConfig) -> jax.nn.initializers.Initializer:
@@ -23,8 +24,10 @@ def dense(
 ) -> Callable[[Float[Array, "*shape D"]], Float[Array, "*shape F"]]:
     """Return a dense layer that computes in `config.dtype` with float32 parameters.
 
-    The input is reshaped to a matrix: on a CPU, the gradient of the kernel then takes
-    half the time that it takes with several batch axes.
+    On CPUs and GPUs the input is reshaped to a matrix: on a CPU, the gradient of the
+    kernel then takes half the time that it takes with several batch axes. On a TPU that
+    would make copies from and to the layout of attention, and keep elementwise
+    operations out of the products: 30 % more time by its compiler's estimate.
     """
     layer = nn.Dense(
         features,
@@ -34,34 +37,12 @@ def dense(
     )
 
     def apply(inputs: Float[Array, "*shape D"]) -> Float[Array, "*shape F"]:
+        if target_device().platform == "tpu":
+            return layer(inputs)
         matrix = inputs.reshape(-1, inputs.shape[-1])
         return layer(matrix).reshape(*inputs.shape[:-1], features)
 
     return apply
-
-
-def random_uint32(
-    key: Key[Array, ""], shape: tuple[int, ...]
-) -> UInt32[Array, "*shape"]:
-    """Return random 32-bit numbers, from a TPU's hardware generator or from threefry.
-
-    The same key gives the same numbers on the same kind of device. GPUs have no
-    hardware generator; XLA's own generator for GPUs and CPUs is a hash, too.
-    """
-
-    def hardware(data: UInt32[Array, "2"]) -> UInt32[Array, "*shape"]:
-        seed = jnp.concatenate([data, data])
-        bits: Array = jax.lax.rng_bit_generator(seed, shape, jnp.uint32)[1]
-        return bits
-
-    def threefry(data: UInt32[Array, "2"]) -> UInt32[Array, "*shape"]:
-        counters = jnp.arange(math.prod(shape), dtype=jnp.uint32)
-        return threefry_2x32(data, counters).reshape(shape)
-
-    bits: Array = jax.lax.platform_dependent(
-        jax.random.key_data(key), tpu=hardware, default=threefry
-    )
-    return bits
 
 
 def random_uint16(
@@ -69,12 +50,29 @@ def random_uint16(
 ) -> UInt32[Array, "*shape"]:
     """Return random 16-bit numbers as uint32; `shape` has at least one axis.
 
-    A threefry hash (Salmon et al. 2011) has 64 bits. `jax.random.bits` spends at least
-    32 of them on each number; using 16 is ten times as fast on a CPU.
+    They come from a TPU's hardware generator, or from a threefry hash (Salmon et al.
+    2011), which has 64 bits. `jax.random.bits` spends at least 32 of them on each
+    number; using 16 is ten times as fast on a CPU. GPUs have no hardware generator;
+    XLA's own generator for GPUs and CPUs is a hash, too. The same key gives the same
+    numbers on the same kind of device.
     """
-    # Split each 32-bit number into its lower and upper half.
-    bits = random_uint32(key, (-(-shape[0] // 2), *shape[1:]))
-    return jnp.concatenate([bits & 0xFFFF, bits >> 16])[: shape[0]]
+
+    def hardware(data: UInt32[Array, "2"]) -> UInt32[Array, "*shape"]:
+        seed = jnp.concatenate([data, data])
+        bits: Array = jax.lax.rng_bit_generator(seed, shape, jnp.uint16)[1]
+        return bits.astype(jnp.uint32)
+
+    def threefry(data: UInt32[Array, "2"]) -> UInt32[Array, "*shape"]:
+        # Split each 32-bit number into its lower and upper half.
+        halves = (-(-shape[0] // 2), *shape[1:])
+        counters = jnp.arange(math.prod(halves), dtype=jnp.uint32)
+        bits = threefry_2x32(data, counters).reshape(halves)
+        return jnp.concatenate([bits & 0xFFFF, bits >> 16])[: shape[0]]
+
+    bits: Array = jax.lax.platform_dependent(
+        jax.random.key_data(key), tpu=hardware, default=threefry
+    )
+    return bits
 
 
 class Dropout(nn.Module):
@@ -99,9 +97,11 @@ class Dropout(nn.Module):
 class LayerNorm(nn.Module):
     """LayerNorm in float32 (Ba et al. 2016).
 
-    The variance takes two passes, because an epsilon of 1e-12 needs the precision. The
-    scale is applied last: Flax multiplies it with the inverse deviation first, and then
-    a CPU writes that product to memory for every value.
+    The variance of float32 values takes two passes, because an epsilon of 1e-12 needs
+    the precision. That of bfloat16 values, which have 8 bits, takes one: on a TPU, the
+    sums are then part of the product before, 8 % less time for the whole step by its
+    compiler's estimate. The scale is applied last: Flax multiplies it with the inverse
+    deviation first, and then a CPU writes that product to memory for every value.
     """
 
     config: BertConfig
@@ -111,9 +111,15 @@ class LayerNorm(nn.Module):
         shape = values.shape[-1:]
         scale = self.param("scale", nn.initializers.ones, shape)
         bias = self.param("bias", nn.initializers.zeros, shape)
+        one_pass = values.dtype == jnp.bfloat16
         values = values.astype(jnp.float32)
-        centred = values - values.mean(-1, keepdims=True)
-        variance = (centred**2).mean(-1, keepdims=True)
+        mean = values.mean(-1, keepdims=True)
+        centred = values - mean
+        if one_pass:
+            mean_square = (values**2).mean(-1, keepdims=True)
+            variance = jnp.maximum(mean_square - mean**2, 0.0)
+        else:
+            variance = (centred**2).mean(-1, keepdims=True)
         deviations = centred * jax.lax.rsqrt(variance + self.config.layer_norm_eps)
         return deviations * scale + bias
 

@@ -35,5 +35,6 @@ def accuracy(
     weights: Float[Array, "*shape"],
 ) -> Sum:
     """Return the number of labels with the highest score, and the number of labels."""
-    hits = jnp.argmax(scores, axis=-1) == labels
+    own = jnp.take_along_axis(scores, labels[..., None], axis=-1)[..., 0]
+    hits = own >= scores.max(-1)
     return weighted_sum(hits.astype(jnp.float32), weights)

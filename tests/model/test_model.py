@@ -6,6 +6,7 @@ import json
 import types
 from pathlib import Path
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,11 +16,16 @@ from scipy.special import erf
 from bert_jax.config import BertConfig
 from bert_jax.distributed.sharding import path_name
 from bert_jax.model.bert import compute, init_params
-from bert_jax.model.encoder import Encoder, attention_probabilities, visible_keys
+from bert_jax.model.encoder import (
+    Encoder,
+    attention_probabilities,
+    select_rows,
+    visible_keys,
+)
 from bert_jax.model.fused_attention import fused_attention
 from bert_jax.model.heads import gather_positions
 from bert_jax.model.inputs import Inputs
-from bert_jax.model.layers import activation
+from bert_jax.model.layers import LayerNorm, activation
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "param_tree.json"
 CONFIG = BertConfig.miniature(2, 32, vocab_size=64, num_attention_heads=4)
@@ -120,6 +126,57 @@ def test_a_cpu_beside_a_gpu_gets_no_kernel_of_cudnn(monkeypatch):
     assert "cudnn" not in program
     with pytest.raises(RuntimeError, match="cuDNN"):  # which is asked for, not there
         jax.eval_shape(fused, heads, heads, heads)
+
+
+def test_the_matrices_of_cpus_and_the_batches_of_tpus_are_the_same(monkeypatch):
+    """A dense layer flattens its input on a CPU only."""
+    config = BertConfig.tiny(vocab_size=40)
+    ids = jnp.arange(24).reshape(2, 12)
+    params = init_params(config, jax.random.key(0))["encoder"]
+
+    def states(params):
+        return Encoder(config).apply({"params": params}, ids, ids % 2, ids >= 0)
+
+    def program():
+        value = jax.value_and_grad(lambda params: (states(params) ** 2).sum())
+        return value(params), jax.jit(states).lower(params).as_text()
+
+    (cpu, cpu_grads), cpu_text = program()
+    tpu = types.SimpleNamespace(platform="tpu", device_kind="TPU v5 lite")
+    monkeypatch.setattr(jax, "devices", lambda: [tpu])
+    jax.clear_caches()
+    (tpu, tpu_grads), tpu_text = program()
+    np.testing.assert_allclose(cpu, tpu, rtol=1e-6)
+    chex.assert_trees_all_close(cpu_grads, tpu_grads, rtol=1e-4, atol=1e-5)
+    assert "24x128" in cpu_text.replace("tensor<", " ")
+    assert "24x128" not in tpu_text
+
+
+def test_rows_of_a_small_table():
+    table = jnp.asarray([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    indices = jnp.asarray([[0, 2, 1], [2, 2, 3]])
+    rows = select_rows(table, indices)
+    np.testing.assert_array_equal(rows[0], table[indices[0]])
+    assert np.isnan(rows[1, 2]).all(), "there is no row 3"
+    weights = jnp.arange(6.0).reshape(2, 3, 1)
+
+    def total(choose):
+        return jax.grad(lambda table: (choose(table) * weights)[:1].sum())(table)
+
+    np.testing.assert_array_equal(
+        total(lambda table: select_rows(table, indices)),
+        total(lambda table: table[jnp.minimum(indices, 2)]),
+    )
+
+
+@pytest.mark.parametrize("mean", [0.0, 1.0, 8.0])
+def test_layer_norm_of_bfloat16_values_in_one_pass(mean):
+    noise = np.random.default_rng(0).normal(mean, 1, (64, 256))
+    values = jnp.asarray(noise, jnp.bfloat16)
+    layer = LayerNorm(BertConfig.tiny())
+    one_pass, _ = layer.init_with_output(jax.random.key(0), values)
+    exact, _ = layer.init_with_output(jax.random.key(0), values.astype(jnp.float32))
+    np.testing.assert_allclose(one_pass, exact, atol=1e-4)
 
 
 def test_fused_attention_takes_no_dropout_of_its_own():
