@@ -36,7 +36,7 @@ ROOMS = {
     "pretrained tasks training dry_run",
     "diagnostics": "storage config tokenization data model distributed checkpoints "
     "pretrained",
-    "benchmark": "terminal config data model masking distributed tasks training",
+    "benchmark": "terminal config data model distributed tasks training dry_run",
     "demo": "terminal storage config data tasks inference runs",
     "cli": "terminal storage config data distributed formats pretrained training "
     "inference convert runs diagnostics demo",

@@ -17,16 +17,19 @@ from typing import Any, NoReturn
 from bert_jax.benchmark.figures import Figures, peak_memory_mib, show, table
 from bert_jax.benchmark.options import (
     BenchmarkOptions,
+    CompileOptions,
     InferenceOptions,
     InputOptions,
     PrepareOptions,
     TrainOptions,
 )
 from bert_jax.config.descriptions import field_descriptions
+from bert_jax.distributed.environment import configure_topology
 from bert_jax.terminal.messages import UsageError
 
 WHAT: dict[str, tuple[type[BenchmarkOptions], str]] = {
     "train": (TrainOptions, "steps"),
+    "compile": (CompileOptions, "compilation"),
     "inference": (InferenceOptions, "steps"),
     "input": (InputOptions, "reading"),
     "prepare": (PrepareOptions, "preparation"),
@@ -69,6 +72,7 @@ def add_fields(parser: argparse.ArgumentParser, options_class: type) -> None:
         hint = hints[field.name]
         if type(None) in typing.get_args(hint):
             hint = typing.get_args(hint)[0]
+        required = field.default is dataclasses.MISSING
         keywords: dict[str, Any] = {"type": hint}
         if hint is bool:
             keywords = {"action": argparse.BooleanOptionalAction}
@@ -78,8 +82,10 @@ def add_fields(parser: argparse.ArgumentParser, options_class: type) -> None:
             keywords = {"type": str, "nargs": "+"}
         parser.add_argument(
             f"--{field.name.replace('_', '-')}",
-            default=field.default,
-            help=f"{descriptions[field.name]} (default: %(default)s)",
+            default=None if required else field.default,
+            required=required,
+            help=descriptions[field.name]
+            + (" (required)" if required else " (default: %(default)s)"),
             **keywords,
         )
 
@@ -94,6 +100,8 @@ def run(options: BenchmarkOptions) -> int:
     if settings.get("compare"):
         # PyTorch needs memory of the GPU too.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    if what == "compile":
+        configure_topology(os.environ)
     module = importlib.import_module(f"bert_jax.benchmark.{module_name}")
     figures: Figures = getattr(module, f"benchmark_{what}")(options)
     figures |= {"peak_memory_mib": peak_memory_mib(), "machine": platform.machine()}
@@ -112,6 +120,10 @@ def print_table(settings: Figures, figures: Figures) -> None:
     for name, value in (settings | figures).items():
         if name in compared:
             columns["ours"][name] = value
+        elif isinstance(value, dict) and name != "torch":
+            print(name)
+            for part, figure in value.items():
+                print(f"  {part:32} {show(figure)}")
         elif name not in ("torch", "left_out"):
             print(f"{name:34} {show(value)}")
     if not torch_figures:

@@ -51,8 +51,8 @@ class InferenceOptions(BenchmarkOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainOptions(InferenceOptions):
-    """Measure the training step: masking, forward, backward, update."""
+class StepOptions:
+    """What the training step does."""
 
     remat: Literal["none", "attention", "layer"] = "none"
     """What the backward pass recomputes to save memory."""
@@ -62,6 +62,29 @@ class TrainOptions(InferenceOptions):
     """Use dropout, also in PyTorch."""
     fused_attention: bool = False
     """Use cuDNN's attention if available; without dropout of the probabilities."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainOptions(StepOptions, InferenceOptions):
+    """Measure the training step: masking, forward, backward, update."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CompileOptions(StepOptions, BenchmarkOptions):
+    """Compile the training step for accelerators that need not be present."""
+
+    topology: str
+    """Accelerators, as v5e:2x4 or h200:8."""
+    model: Preset = "base"
+    """Size of the model."""
+    batch_size: int = 64
+    """Rows per step on each device."""
+    dtype: Literal["float32", "bfloat16"] = "bfloat16"
+    """Type of the computation."""
+    fsdp: int = 1
+    """Number of devices that share each parameter."""
+    tensor: int = 1
+    """Number of devices that share each layer's heads."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -23,11 +23,10 @@ from bert_jax.config.model import Params
 from bert_jax.data.records import Dataset, Rows
 from bert_jax.distributed.mesh import make_mesh
 from bert_jax.distributed.sharding import to_global_arrays, tree_shardings
-from bert_jax.masking.batch import MaskedBatch, mask_tokens
 from bert_jax.model.bert import compute
 from bert_jax.model.flops import encoding_flops
 from bert_jax.model.inputs import Inputs, inputs_of
-from bert_jax.tasks.pretraining import PretrainingTask
+from bert_jax.tasks.pretraining import PretrainingBatch, PretrainingTask
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.step import (
     TrainState,
@@ -76,20 +75,21 @@ def synthetic_task(options: TrainOptions) -> tuple[PretrainConfig, PretrainingTa
     return config, PretrainingTask(config, dataset)
 
 
-def torch_rows(masked: MaskedBatch, labels: np.ndarray) -> TorchArrays:
+def torch_rows(rows: PretrainingBatch) -> TorchArrays:
     """Return the masked rows under the argument names of transformers."""
+    masked = rows.masked
     predicted, weights = np.asarray(masked.predicted), np.asarray(masked.weights)
     # A label of -100 is ignored by PyTorch's cross-entropy.
     slot_labels = np.where(weights > 0, np.asarray(masked.labels), -100)
     # The same labels at every position, and not by prediction slot.
     token_labels = np.full(masked.inputs.input_ids.shape, -100)
-    rows, slots = np.nonzero(weights)
-    token_labels[rows, predicted[rows, slots]] = slot_labels[rows, slots]
+    row, slot = np.nonzero(weights)
+    token_labels[row, predicted[row, slot]] = slot_labels[row, slot]
     arrays = {
         "input_ids": masked.inputs.input_ids,
         "token_type_ids": masked.inputs.segment_ids,
         "attention_mask": masked.inputs.attention_mask,
-        "next_sentence_label": labels[:, 0],
+        "next_sentence_label": rows.pair_labels[:, 0],
         "labels": token_labels,
         "predicted": predicted,
         "predicted_labels": slot_labels,
@@ -126,8 +126,7 @@ def benchmark_train(options: TrainOptions) -> Figures:
     )
 
     def arrays() -> TorchArrays:
-        masked = mask_tokens(jax.random.key(0), rows, config.masking)
-        return torch_rows(masked, rows["next_sentence_label"])
+        return torch_rows(task.corrupt(rows, jax.random.key(0)))
 
     variants = ("as_shipped", "masked_head")
     figures = measure(options, config, ours, variants, arrays)

@@ -16,7 +16,8 @@ usage: bert-jax VERB [OPTIONS]        bert-jax VERB --help lists a verb's option
   convert     import a model of another library, or export one
   inspect     print what a dataset or a model holds, and verify its files
   doctor      check this machine
-  benchmark   measure training, inference, input or preparation on this machine
+  benchmark   measure training, inference, input or preparation on this machine,
+              or compile training for accelerators that are not present
   demo        run every step, offline, on the documentation of installed packages
 
   --version   print the version
@@ -60,6 +61,7 @@ VERBS = {
     "inspect": Verb("cli.inspection", "InspectOptions", "inspect"),
     "doctor": Verb("cli.inspection", "DoctorOptions", "doctor"),
     "benchmark train": Verb("benchmark.command", "TrainOptions", "run"),
+    "benchmark compile": Verb("benchmark.command", "CompileOptions", "run"),
     "benchmark inference": Verb("benchmark.command", "InferenceOptions", "run"),
     "benchmark input": Verb("benchmark.command", "InputOptions", "run"),
     "benchmark prepare": Verb("benchmark.command", "PrepareOptions", "run"),

@@ -5,8 +5,9 @@ libtpu compiles for TPUs and JAX's CUDA plugin for GPUs; neither needs the devic
 of one host, and `h200:2x8` those of two hosts.
 """
 
+import contextlib
 import dataclasses
-import importlib.util
+import importlib.metadata
 import math
 import re
 from collections.abc import Sequence
@@ -136,6 +137,24 @@ def parse_topology(name: str) -> Topology:
     return Topology(name, accelerator, shape)
 
 
+def compiler_version(topology: Topology) -> str:
+    """Return the installed package that compiles for a topology, and its version.
+
+    Raises:
+        ValueError: it is not installed.
+    """
+    is_tpu = isinstance(topology.accelerator, Tpu)
+    packages = ("libtpu",) if is_tpu else ("jax-cuda12-plugin", "jax-cuda13-plugin")
+    for package in packages:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            return f"{package} {importlib.metadata.version(package)}"
+    extra = "topologies" if is_tpu else "cuda12"
+    raise ValueError(
+        f"topology={topology.name} needs the compiler of that device; "
+        f"pip install 'bert_jax[{extra}]'."
+    )
+
+
 def devices_of(topology: Topology) -> Sequence[jax.Device]:
     """Return the devices of a topology: programs can be compiled for them, not run.
 
@@ -143,14 +162,7 @@ def devices_of(topology: Topology) -> Sequence[jax.Device]:
         ValueError: the compiler is not installed, or does not know the shape.
     """
     name, accelerator, shape = topology.name, topology.accelerator, topology.shape
-    is_tpu = isinstance(accelerator, Tpu)
-    modules = ("libtpu",) if is_tpu else ("jax_cuda12_plugin", "jax_cuda13_plugin")
-    if not any(map(importlib.util.find_spec, modules)):
-        extra = "topologies" if is_tpu else "cuda12"
-        raise ValueError(
-            f"topology={name} needs the compiler of that device; "
-            f"pip install 'bert_jax[{extra}]'."
-        )
+    compiler_version(topology)
     arguments: dict[str, Any]
     if isinstance(accelerator, Tpu):
         arguments = {"platform": "tpu", "topology_name": name, **accelerator.options}

@@ -262,14 +262,13 @@ def test_both_variants_of_pytorch_have_the_same_loss():
 
     from bert_jax.benchmark.pytorch_child import AsShipped, MaskedHead, their_config
     from bert_jax.benchmark.steps import torch_rows
-    from bert_jax.masking.batch import mask_tokens
 
     config, task = synthetic_task(parse(["train", *SIZE]))
-    rows = task.batch(0)
-    masked = mask_tokens(jax.random.key(0), rows, config.masking)
+    rows = task.corrupt(task.batch(0), jax.random.key(0))
+    weights = rows.masked.weights
     # 2 of 16 tokens are predicted, and there are 3 slots.
-    assert (masked.weights.sum(1) == 2).all() and masked.weights.shape == (8, 3)
-    arrays = torch_rows(masked, rows["next_sentence_label"])
+    assert (weights.sum(1) == 2).all() and weights.shape == (8, 3)
+    arrays = torch_rows(rows)
     assert (arrays["labels"] >= 0).sum() == (arrays["predicted_labels"] >= 0).sum()
     tensors = {name: torch.from_numpy(values) for name, values in arrays.items()}
     theirs = their_config(dataclasses.asdict(config.model))

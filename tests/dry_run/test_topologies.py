@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import importlib.metadata
 import importlib.util
 import re
 
@@ -79,7 +80,10 @@ def test_refused_options(options, message, capsys, described):
 
 
 def test_a_missing_compiler_is_named(monkeypatch, described):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    def absent(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", absent)
     for name, extra in (("v5e:2x4", "topologies"), ("h200:8", "cuda12")):
         message = rf"topology={name} needs .*; pip install 'bert_jax\[{extra}\]'"
         with pytest.raises(ValueError, match=message):

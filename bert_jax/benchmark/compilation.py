@@ -1,0 +1,79 @@
+"""Compile the training step for accelerators by their own compiler.
+
+Nothing runs: times are the compiler's estimate, which only TPUs' compiler gives.
+"""
+
+import dataclasses
+import time
+
+from bert_jax.benchmark.figures import Figures
+from bert_jax.benchmark.options import CompileOptions, TrainOptions
+from bert_jax.benchmark.steps import synthetic_task
+from bert_jax.config import MeshConfig
+from bert_jax.distributed.peaks import peak_flops_per_second
+from bert_jax.dry_run.estimate import Estimate, estimate
+from bert_jax.dry_run.topologies import compiler_version, devices_of, parse_topology
+
+_MIB = 1 << 20
+
+
+def benchmark_compile(options: CompileOptions) -> Figures:
+    """Compile the step for a topology; return memory, collectives and estimated time.
+
+    Raises:
+        ValueError: the topology is not known, its compiler is not installed, or the
+            mesh does not fit it.
+    """
+    topology = parse_topology(options.topology)
+    devices = devices_of(topology)
+    values = dataclasses.asdict(options)
+    names = {field.name for field in dataclasses.fields(TrainOptions)}
+    rows = options.batch_size * len(devices)
+    shared = {name: value for name, value in values.items() if name in names}
+    config, task = synthetic_task(TrainOptions(**(shared | {"batch_size": rows})))
+    mesh = MeshConfig(fsdp=options.fsdp, tensor=options.tensor)
+    config = dataclasses.replace(config, mesh=mesh)
+    cpu_start = time.process_time()
+    step = estimate(task, config, task.batch(0), devices)
+    cpu_seconds = time.process_time() - cpu_start
+    flops = task.flops(task.batch(0)) / len(devices)
+    peak = peak_flops_per_second(devices[0].device_kind)
+    return {
+        "device": devices[0].device_kind,
+        "devices": len(devices),
+        "compiler": compiler_version(topology),
+        "compile_seconds": step.seconds,
+        "compile_cpu_seconds": cpu_seconds,
+        "memory_of_each_mib": {
+            "parameters": step.parameters / _MIB,
+            "optimizer": step.optimizer / _MIB,
+            "activations and gradients": step.temporary / _MIB,
+            "in all": step.total / _MIB,
+        },
+        "fits": step.total <= topology.usable_memory,
+        "collectives": {
+            name: f"{count} of {size / _MIB:,.1f} MiB"
+            for name, (count, size) in (step.collectives or {}).items()
+        },
+        **_estimated_time(
+            step, getattr(topology.accelerator, "clock", 0.0), flops, peak
+        ),
+    }
+
+
+def _estimated_time(
+    step: Estimate, clock: float, flops: float, peak: float | None
+) -> Figures:
+    """Return the compiler's estimate of a step's time, of its parts, and of the MFU."""
+    if not (step.cycles and clock):
+        return {}
+    seconds = sum(step.cycles.values()) / clock
+    figures: Figures = {
+        "estimated_step_seconds": seconds,
+        "estimated_milliseconds": {
+            name: cycles / clock * 1e3 for name, cycles in step.cycles.items()
+        },
+    }
+    return (
+        figures if peak is None else figures | {"estimated_mfu": flops / seconds / peak}
+    )
