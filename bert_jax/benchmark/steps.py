@@ -126,7 +126,7 @@ def benchmark_train(options: TrainOptions) -> Figures:
     )
 
     def arrays() -> TorchArrays:
-        return torch_rows(task.corrupt(rows, jax.random.key(0)))
+        return torch_rows(task.corrupt(batch, jax.random.key(0)))
 
     variants = ("as_shipped", "masked_head")
     figures = measure(options, config, ours, variants, arrays)

@@ -5,7 +5,7 @@ from flax import linen as nn
 from jaxtyping import Array, Float
 
 from bert_jax.config import BertConfig
-from bert_jax.model.layers import Dropout, dense
+from bert_jax.model.layers import Dense, Dropout
 
 
 def num_outputs(config: BertConfig) -> int:
@@ -42,7 +42,7 @@ class Classifier(nn.Module):
         c = self.config
         if c.head != "question_answering":  # without dropout, as in the code of 2018
             inputs = Dropout(c.hidden_dropout_prob)(inputs, deterministic)
-        return dense(num_outputs(c), c, "dense")(inputs).astype(jnp.float32)
+        return Dense(num_outputs(c), c, name="dense")(inputs).astype(jnp.float32)
 
 
 CLASSIFIERS: dict[str, type[nn.Module]] = {

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bert_jax.config import BertConfig
 from bert_jax.model.fused_attention import fused_attention
-from bert_jax.model.layers import Dropout, LayerNorm, activation, dense, kernel_init
+from bert_jax.model.layers import Dense, Dropout, LayerNorm, activation, kernel_init
 
 
 def positions_in_pairs(pair_ids: Int[Array, "B T"]) -> Int[Array, "B T"]:
@@ -119,7 +119,7 @@ class SelfAttention(nn.Module):
         c = self.config
         split = (*hidden.shape[:2], c.num_attention_heads, -1)
         query, key, value = (
-            dense(c.hidden_size, c, name)(hidden).reshape(split)
+            Dense(c.hidden_size, c, name=name)(hidden).reshape(split)
             for name in ("query", "key", "value")
         )
         if c.fused_attention:
@@ -129,7 +129,9 @@ class SelfAttention(nn.Module):
                 attention_probabilities(query, key, visible), deterministic
             ).astype(value.dtype)
             mixed = jnp.einsum("BNTS,BSNH->BTNH", probabilities, value)
-        output = dense(c.hidden_size, c, "output")(mixed.reshape(hidden.shape))
+        output = Dense(c.hidden_size, c, name="output")(
+            mixed.reshape(hidden.shape), after=hidden
+        )
         output = Dropout(c.hidden_dropout_prob)(output, deterministic)
         return LayerNorm(c, name="layer_norm")(hidden + output).astype(c.dtype)
 
@@ -144,8 +146,8 @@ class FeedForward(nn.Module):
         self, hidden: Float[Array, "B T D"], deterministic: bool
     ) -> Float[Array, "B T D"]:
         c = self.config
-        inner = activation(c)(dense(c.intermediate_size, c, "in")(hidden))
-        output = dense(c.hidden_size, c, "out")(inner)
+        inner = activation(c)(Dense(c.intermediate_size, c, name="in")(hidden))
+        output = Dense(c.hidden_size, c, name="out")(inner, after=hidden)
         output = Dropout(c.hidden_dropout_prob)(output, deterministic)
         return LayerNorm(c, name="layer_norm")(hidden + output).astype(c.dtype)
 

@@ -6,7 +6,7 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, Float, Int
 
 from bert_jax.config import BertConfig
-from bert_jax.model.layers import LayerNorm, activation, dense
+from bert_jax.model.layers import Dense, LayerNorm, activation
 
 
 def gather_positions(
@@ -30,7 +30,9 @@ class Pooler(nn.Module):
 
     @nn.compact
     def __call__(self, hidden: Float[Array, "*shape D"]) -> Float[Array, "*shape D"]:
-        return jnp.tanh(dense(self.config.hidden_size, self.config, "dense")(hidden))
+        return jnp.tanh(
+            Dense(self.config.hidden_size, self.config, name="dense")(hidden)
+        )
 
 
 class MaskedLM(nn.Module):
@@ -43,7 +45,7 @@ class MaskedLM(nn.Module):
         self, hidden: Float[Array, "B P D"], token_table: Float[Array, "V D"]
     ) -> Float[Array, "B P V"]:
         c = self.config
-        hidden = activation(c)(dense(c.hidden_size, c, "dense")(hidden))
+        hidden = activation(c)(Dense(c.hidden_size, c, name="dense")(hidden))
         hidden = LayerNorm(c, name="layer_norm")(hidden).astype(c.dtype)
         scores = jnp.einsum(
             "BPD,VD->BPV",
@@ -61,7 +63,7 @@ class NextSentence(nn.Module):
 
     @nn.compact
     def __call__(self, pooled: Float[Array, "*shape D"]) -> Float[Array, "*shape 2"]:
-        return dense(2, self.config, "dense")(pooled).astype(jnp.float32)
+        return Dense(2, self.config, name="dense")(pooled).astype(jnp.float32)
 
 
 def mean_of_tokens(

@@ -3,6 +3,7 @@
 import functools
 import math
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ from jax.extend.random import threefry_2x32
 from jaxtyping import Array, Float, Key, UInt32
 
 from bert_jax.config import BertConfig
+from bert_jax.model.sharded_kernels import product, sharded_axis
 from bert_jax.model.target import target_device
 
 
@@ -19,30 +21,47 @@ def kernel_init(config: BertConfig) -> jax.nn.initializers.Initializer:
     return nn.initializers.truncated_normal(config.initializer_range)
 
 
-def dense(
-    features: int, config: BertConfig, name: str
-) -> Callable[[Float[Array, "*shape D"]], Float[Array, "*shape F"]]:
-    """Return a dense layer that computes in `config.dtype` with float32 parameters.
+class Dense(nn.Module):
+    """A dense layer that computes in `config.dtype` with float32 parameters.
 
     On CPUs and GPUs the input is reshaped to a matrix: on a CPU, the gradient of the
     kernel then takes half the time that it takes with several batch axes. On a TPU that
     would make copies from and to the layout of attention, and keep elementwise
     operations out of the products: 30 % more time by its compiler's estimate.
+
+    In a program that is mapped over `fsdp`, the kernel may be a shard; see `product`.
     """
-    layer = nn.Dense(
-        features,
-        dtype=jnp.dtype(config.dtype),
-        kernel_init=kernel_init(config),
-        name=name,
-    )
 
-    def apply(inputs: Float[Array, "*shape D"]) -> Float[Array, "*shape F"]:
-        if target_device().platform == "tpu":
-            return layer(inputs)
-        matrix = inputs.reshape(-1, inputs.shape[-1])
-        return layer(matrix).reshape(*inputs.shape[:-1], features)
+    features: int
+    config: BertConfig
 
-    return apply
+    @nn.compact
+    def __call__(
+        self,
+        inputs: Float[Array, "*shape D"],
+        after: Float[Array, "..."] | None = None,
+    ) -> Float[Array, "*shape F"]:
+        """Return the product of `inputs` with the kernel, plus the bias.
+
+        Args:
+            after: gather a sharded kernel once this is computed; None: `inputs`.
+        """
+        c, shape = self.config, (inputs.shape[-1], self.features)
+        kernel: Any = self.get_variable("params", "kernel")
+        axis = sharded_axis(kernel, shape)
+        if axis is None:
+            kernel = self.param("kernel", kernel_init(c), shape)
+        bias = self.param("bias", nn.initializers.zeros, shape[1:])
+        inputs = inputs.astype(c.dtype)
+        is_matrix = target_device().platform != "tpu"
+        rows = inputs.reshape(-1, shape[0]) if is_matrix else inputs
+        if axis is None:
+            output = rows @ kernel.astype(c.dtype)
+        else:
+            start = inputs if after is None else after
+            output = product(rows, kernel, start, axis, c.remat == "layer")
+        output = output + bias.astype(c.dtype)
+        return output.reshape(*inputs.shape[:-1], self.features)
 
 
 def random_uint16(

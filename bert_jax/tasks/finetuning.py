@@ -80,6 +80,7 @@ class Finetuning(Task):
 
     objective = ("loss",)
     one_shape = False
+    takes_sharded_kernels = True
 
     @functools.cached_property
     def _boundaries(self) -> tuple[int, ...]:

@@ -93,6 +93,8 @@ class PretrainingTask(Task):
     host_index: int = 0
     host_count: int = 1
 
+    takes_sharded_kernels = True
+
     @property
     def objective(self) -> tuple[str, ...]:
         """The losses that are added up."""

@@ -38,6 +38,9 @@ class Task(abc.ABC):
 
     one_shape: bool = True
     """Whether all training batches have the same shape."""
+    takes_sharded_kernels: bool = False
+    """Whether `loss` and `evaluate` give kernels to modules of `Bert` alone. With fsdp,
+    each is then gathered where it is used; else all are gathered before `loss`."""
     batches: DatasetBatches
     """The batches of a task on a prepared dataset. A task without it overrides
     `row_numbers`, `batch`, `evaluation_batches` and `num_tokens`."""

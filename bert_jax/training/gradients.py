@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import Primitive
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Key, PyTree
@@ -20,6 +19,7 @@ from bert_jax.config.model import Params
 from bert_jax.distributed.sharding import (
     BATCH_AXES,
     BATCH_SPEC,
+    KeyPath,
     batch_shards,
     shard_map_over_batch,
 )
@@ -54,13 +54,21 @@ def gather(params: Params, partitions: PyTree) -> Params:
     return jax.tree.map(all_gather, params, partitions)
 
 
-def save_all_but_gathered(primitive: Primitive, *_: object, **__: object) -> bool:
-    """Checkpoint policy: gather parameters again in the backward pass."""
-    return primitive.name != "all_gather"
+def gathered_first(task: Task, partitions: PyTree) -> PyTree:
+    """Return the partitions to gather before a task's loss.
+
+    The rest are kernels, which `Dense` gathers where they are used.
+    """
+
+    def partition(path: KeyPath, partition: P) -> P:
+        is_kernel = path[-1] == jax.tree_util.DictKey("kernel")
+        return P() if is_kernel and task.takes_sharded_kernels else partition
+
+    return jax.tree_util.tree_map_with_path(partition, partitions)
 
 
 def all_reduce_gradients(grads: Params, partitions: PyTree) -> Params:
-    """Sum gradients over `data`, and over `fsdp` those that `gather` did not reduce."""
+    """Sum gradients over `data`, and over `fsdp` those that no gather has reduced."""
     leaves, structure = jax.tree.flatten(grads)
     is_gathered = ["fsdp" in partition for partition in jax.tree.leaves(partitions)]
     for axes, gathered in ((("data",), True), (BATCH_AXES, False)):
@@ -88,18 +96,17 @@ def make_gradient(
             part on each device has dropout of its own.
     """
     partitions = gather_specs(shardings, mesh)
+    first = gathered_first(task, partitions)
 
     def objective(
         params: Params, batch: PyTree, counts: Counts, key: Key[Array, ""]
     ) -> tuple[Float[Array, ""], Sums]:
-        sums = task.loss(freeze(gather(params, partitions)), batch, key)
+        sums = task.loss(freeze(gather(params, first)), batch, key)
         parts = [
             sums[name][0] / jnp.maximum(count, 1) for name, count in counts.items()
         ]
         return jnp.stack(parts).sum(), sums
 
-    if mesh.shape["fsdp"] > 1:
-        objective = jax.checkpoint(objective, policy=save_all_but_gathered)
     differentiate = jax.grad(objective, has_aux=True)
     is_sharded = batch_shards(mesh) > 1
     axes = BATCH_AXES if is_sharded else ()

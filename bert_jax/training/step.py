@@ -22,7 +22,13 @@ from bert_jax.distributed.sharding import (
     shard_map_over_batch,
 )
 from bert_jax.tasks.task import DeviceBatch, Sums, Task
-from bert_jax.training.gradients import gather, gather_specs, make_gradient, manual_spec
+from bert_jax.training.gradients import (
+    gather,
+    gather_specs,
+    gathered_first,
+    make_gradient,
+    manual_spec,
+)
 from bert_jax.training.optimizer import Optimizer
 
 
@@ -162,9 +168,10 @@ def make_eval_step(task: Task, mesh: Mesh, state_shardings: TrainState) -> EvalS
     Devices evaluate the rows that they hold, as in training.
     """
     partitions = gather_specs(state_shardings.params, mesh)
+    first = gathered_first(task, partitions)
 
     def local(params: Params, batch: DeviceBatch) -> tuple[Sums, DeviceBatch]:
-        sums, outputs = task.evaluate(gather(params, partitions), batch)
+        sums, outputs = task.evaluate(gather(params, first), batch)
         return jax.lax.psum(sums, BATCH_AXES), outputs
 
     in_specs = (jax.tree.map(manual_spec, partitions), BATCH_SPEC)
