@@ -19,10 +19,12 @@ from bert_jax.config import (
 from bert_jax.data.records import Dataset
 from bert_jax.distributed.mesh import make_mesh
 from bert_jax.distributed.sharding import to_global_arrays, tree_shardings
+from bert_jax.model.bert import init_params
 from bert_jax.runs.pretraining import resolve
 from bert_jax.tasks.pretraining import PretrainingTask
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.step import (
+    TrainState,
     initial_state,
     make_eval_step,
     make_train_step,
@@ -187,30 +189,43 @@ NO_OPTIMIZATION = {
 }
 
 
+def lowered_step(
+    model: BertConfig,
+    shape: tuple[int, int, int],
+    dataset: Dataset,
+    rows: int = 8,
+    task: type = PretrainingTask,
+) -> tuple[Any, TrainState]:
+    """The training step on eight devices; the shardings of its state."""
+    config = PretrainConfig(
+        model=model,
+        mesh=MeshConfig(*shape),
+        data=DataConfig(pairs="nsp"),
+        masking=MaskingConfig(mask_token_id=103, vocab_size=model.vocab_size),
+        batch_size=rows,
+    )
+    mesh = make_mesh(config.mesh, config.batch_size)
+    built = task(config, dataset)  # of which nothing is read
+    optimizer = Optimizer.of(config)
+    state = jax.eval_shape(lambda: initial_state(built.init_params, optimizer, 0))
+    shardings = tree_shardings(mesh, state)
+    step = make_train_step(built, optimizer, config.microbatches, mesh, shardings)
+    return step.lower(state, batch_of(rows)), shardings
+
+
 def compiled_base(
     layers: int, shape: tuple[int, int, int], dataset: Dataset
 ) -> tuple[str, int]:
     """BERT base's training step on eight devices as XLA leaves it; its parameters."""
-    config = PretrainConfig(
-        model=BertConfig.base(num_hidden_layers=layers),
-        mesh=MeshConfig(*shape),
-        data=DataConfig(pairs="nsp"),
-        masking=MaskingConfig(mask_token_id=103, vocab_size=30522),
-        batch_size=8,
-    )
-    mesh = make_mesh(config.mesh, config.batch_size)
-    task = PretrainingTask(config, dataset)  # of which nothing is read
-    optimizer = Optimizer.of(config)
-    state = jax.eval_shape(lambda: initial_state(task.init_params, optimizer, 0))
-    shardings = tree_shardings(mesh, state)
-    step = make_train_step(task, optimizer, config.microbatches, mesh, shardings)
-    lowered = step.lower(state, batch_of(config.batch_size))
+    model = BertConfig.base(num_hidden_layers=layers)
+    lowered, shardings = lowered_step(model, shape, dataset)
     compiled = lowered.compile(compiler_options=NO_OPTIMIZATION)
     for path, array in jax.tree_util.tree_leaves_with_path(
         compiled.output_shardings[0]
     ):
         assert array.spec == tree_sharding_at(shardings, path)
-    return compiled.as_text(), num_parameters(state.params)
+    params = jax.eval_shape(lambda: init_params(model, jax.random.key(0)))
+    return compiled.as_text(), num_parameters(params)
 
 
 def tree_sharding_at(shardings: Any, path: Any) -> Any:
@@ -248,6 +263,54 @@ def test_fsdp_base_gathers_parameters_and_scatters_gradients(layers, dataset):
     assert sum(sizes["reduce-scatter"]) == pytest.approx(parameters / 8, rel=0.02)
     # Without scattering, the whole gradient would be reduced everywhere.
     assert sum(sizes["all-reduce"]) < 0.2 * parameters
+
+
+@pytest.mark.parametrize(("remat", "heads"), [("none", 6), ("layer", 3)])
+def test_each_kernel_is_gathered_for_both_passes(remat, heads, dataset):
+    """The pooler and the heads are outside of what a layer computes again; the tables
+    of the embeddings are gathered once, for both ends of the model."""
+    model = BertConfig.tiny(remat=remat)
+    text = lowered_step(model, (1, 8, 1), dataset)[0].as_text()
+    gathers = re.findall(r"stablehlo.all_gather", text)
+    assert len(gathers) == 2 * 6 * model.num_hidden_layers + heads + 3
+
+
+def test_kernels_of_a_task_that_does_not_say_so_are_gathered_first(dataset):
+    """Its loss may use a kernel in any way."""
+
+    class Own(PretrainingTask):
+        takes_sharded_kernels = False
+
+        def loss(self, params, batch, key):
+            kernel = params["encoder"]["layer_0"]["attention"]["query"]["kernel"]
+            assert kernel.shape == (128, 128)
+            return super().loss(params, batch, key)
+
+    text = lowered_step(BertConfig.tiny(), (1, 8, 1), dataset, task=Own)[0].as_text()
+    assert len(re.findall(r"stablehlo.all_gather", text)) == 6 * 2 + 3 + 3
+
+
+def test_rematerialisation_and_fsdp_both_save_memory(dataset):
+    """Neither undoes the other: see what the forward pass keeps for the backward."""
+    sizes = []
+
+    class Measured(PretrainingTask):
+        def loss(self, params, batch, key):
+            def losses(params):
+                return PretrainingTask.loss(self, params, batch, key)
+
+            _, backward = jax.vjp(losses, params)
+            sizes.append(sum(leaf.nbytes for leaf in jax.tree.leaves(backward)))
+            return losses(params)
+
+    def kept(remat, fsdp):
+        model = BertConfig.miniature(4, 64, remat=remat, vocab_size=128)
+        lowered_step(model, (8 // fsdp, fsdp, 1), dataset, task=Measured)
+        return sizes[-1]
+
+    assert kept("none", 8) < kept("none", 1)
+    assert kept("layer", 8) < 0.5 * kept("none", 8)
+    assert kept("attention", 8) < 0.9 * kept("none", 8)
 
 
 @pytest.mark.slow
