@@ -3,8 +3,8 @@
 Steps are compiled by `jax.jit` with `NamedSharding` (formerly called pjit).
 """
 
-import functools
 import re
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -81,14 +81,25 @@ def batch_shards(mesh: Mesh) -> int:
     return mesh.shape["data"] * mesh.shape["fsdp"]
 
 
-shard_map_over_batch = functools.partial(
-    jax.shard_map, axis_names=set(BATCH_AXES), check_vma=False
-)
-"""`jax.shard_map` of a function over the batch axes: each shard on its own rows.
+def shard_map_over_batch(
+    function: Callable[..., PyTree], mesh: Mesh, in_specs: PyTree, out_specs: PyTree
+) -> Callable[..., PyTree]:
+    """Map a function over the batch axes by `jax.shard_map`: each shard's own rows.
 
-The function calls the collectives over `data` and `fsdp` itself; the compiler adds
-those over `tensor`.
-"""
+    The function calls the collectives over `data` and `fsdp` itself; the compiler adds
+    those over `tensor`. If that has one device, no axis is left to the compiler, which
+    cannot partition kernels that are not its own.
+    """
+    axes = mesh.axis_names if mesh.shape["tensor"] == 1 else BATCH_AXES
+    mapped: Callable[..., PyTree] = jax.shard_map(
+        function,
+        mesh=mesh,
+        in_specs=in_specs,
+        out_specs=out_specs,
+        axis_names=set(axes),
+        check_vma=False,
+    )
+    return mapped
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:

@@ -10,7 +10,14 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bert_jax.config import BertConfig
 from bert_jax.model.fused_attention import fused_attention
-from bert_jax.model.layers import Dense, Dropout, LayerNorm, activation, kernel_init
+from bert_jax.model.layers import (
+    Dense,
+    Dropout,
+    LayerNorm,
+    activation,
+    kernel_init,
+    target_device,
+)
 
 
 def positions_in_pairs(pair_ids: Int[Array, "B T"]) -> Int[Array, "B T"]:
@@ -125,7 +132,10 @@ class SelfAttention(nn.Module):
         if c.fused_attention:
             mixed = fused_attention(query, key, value, visible)
         else:
-            probabilities = Dropout(c.attention_probs_dropout_prob)(
+            # Queries are the last axis of the probabilities in a TPU's memory.
+            swapped = target_device().platform == "tpu"
+            dropout = Dropout(c.attention_probs_dropout_prob, swapped)
+            probabilities = dropout(
                 attention_probabilities(query, key, visible), deterministic
             ).astype(value.dtype)
             mixed = jnp.einsum("BNTS,BSNH->BTNH", probabilities, value)

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from bert_jax.model.target import target_device
+from bert_jax.model.layers import target_device
 
 
 def fused_attention(

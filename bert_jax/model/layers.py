@@ -12,8 +12,23 @@ from jax.extend.random import threefry_2x32
 from jaxtyping import Array, Float, Key, UInt32
 
 from bert_jax.config import BertConfig
-from bert_jax.model.sharded_kernels import product, sharded_axis
-from bert_jax.model.target import target_device
+
+FSDP = "fsdp"
+"""The mesh axis over which kernels are sharded."""
+
+
+def target_device() -> Any:
+    """Return the default device, for which the step is traced: a `jax.Device`.
+
+    A dry run sets it to a device that it compiles for, which need not be present.
+    `jax.lax.platform_dependent` chooses later, when a traced program is lowered; that
+    is too late where both choices would be differentiated, or need a library.
+    """
+    config: Any = jax.config
+    chosen = config.jax_default_device
+    if isinstance(chosen, str):
+        return jax.devices(chosen)[0]
+    return chosen or jax.devices()[0]
 
 
 def kernel_init(config: BertConfig) -> jax.nn.initializers.Initializer:
@@ -64,6 +79,90 @@ class Dense(nn.Module):
         return output.reshape(*inputs.shape[:-1], self.features)
 
 
+def sharded_axis(
+    kernel: Float[Array, "_ _"] | None, shape: tuple[int, int]
+) -> int | None:
+    """Return the axis over which a kernel of this shape is sharded; None: it is not.
+
+    Only a program that is mapped over `fsdp` sees shards.
+    """
+    if kernel is None or FSDP not in jax.sharding.get_abstract_mesh().manual_axes:
+        return None
+    num_shards = jax.lax.axis_size(FSDP)
+    for axis in (0, 1):
+        shard_shape = list(shape)
+        shard_shape[axis] //= num_shards
+        if num_shards > 1 and list(kernel.shape) == shard_shape:
+            return axis
+    return None
+
+
+def gather_after(
+    shard: Float[Array, "_ _"], after: Float[Array, "..."], axis: int, dtype: jnp.dtype
+) -> Float[Array, "D F"]:
+    """Gather a kernel over `fsdp` in `dtype`, but not before `after` is computed.
+
+    Without a reason to wait, compilers gather all kernels of a model at the start, and
+    keep those of the forward pass for the backward pass.
+    """
+    shard, _ = jax.lax.optimization_barrier((shard, after))
+    return jax.lax.all_gather(shard.astype(dtype), FSDP, axis=axis, tiled=True)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
+def product(
+    inputs: Float[Array, "*shape D"],
+    shard: Float[Array, "_ _"],
+    after: Float[Array, "..."],
+    axis: int,
+    keep: bool,
+) -> Float[Array, "*shape F"]:
+    """Return `inputs` @ kernel, where each device has a shard of the kernel.
+
+    The kernel is gathered in the dtype of `inputs`, and again for the gradient, so that
+    no more than those of a few layers are in memory at any time. The gradient is
+    scattered in float32 (Rajbhandari et al. 2020, §5.3; Zhao et al. 2023, §3).
+
+    Args:
+        after: gather once this is computed.
+        axis: of the kernel, over which it is sharded.
+        keep: do not gather again for the gradient, because all of this is computed
+            again there.
+    """
+    return inputs @ gather_after(shard, after, axis, inputs.dtype)
+
+
+def _product_forward(
+    inputs: Float[Array, "*shape D"],
+    shard: Float[Array, "_ _"],
+    after: Float[Array, "..."],
+    axis: int,
+    keep: bool,
+) -> tuple[Float[Array, "*shape F"], tuple[Array, Array]]:
+    kernel = gather_after(shard, after, axis, inputs.dtype)
+    return inputs @ kernel, (inputs, kernel if keep else shard)
+
+
+def _product_backward(
+    axis: int,
+    keep: bool,
+    residuals: tuple[Array, Array],
+    grad: Float[Array, "*shape F"],
+) -> tuple[Array, Array, None]:
+    inputs, kernel = residuals
+    if not keep:
+        kernel = gather_after(kernel, grad, axis, inputs.dtype)
+    rows = tuple(range(inputs.ndim - 1))
+    kernel_grad = jnp.tensordot(inputs, grad, (rows, rows)).astype(jnp.float32)
+    shard_grad = jax.lax.psum_scatter(
+        kernel_grad, FSDP, scatter_dimension=axis, tiled=True
+    )
+    return grad @ kernel.T, shard_grad, None
+
+
+product.defvjp(_product_forward, _product_backward)
+
+
 def random_uint16(
     key: Key[Array, ""], shape: tuple[int, ...]
 ) -> UInt32[Array, "*shape"]:
@@ -101,6 +200,9 @@ class Dropout(nn.Module):
     """
 
     rate: float
+    swapped: bool = False
+    """Draw the numbers of the last two axes in the other order, to save a copy where
+    values lie in memory so."""
 
     @nn.compact
     def __call__(
@@ -109,7 +211,11 @@ class Dropout(nn.Module):
         threshold = min(round(self.rate * 2**16), 2**16 - 1)
         if deterministic or not threshold:
             return values
-        bits = random_uint16(self.make_rng("dropout"), values.shape)
+        *first, rows, columns = values.shape
+        shape = (*first, columns, rows) if self.swapped else values.shape
+        bits = random_uint16(self.make_rng("dropout"), shape)
+        if self.swapped:
+            bits = bits.swapaxes(-2, -1)
         return jnp.where(bits < threshold, 0, values * (2**16 / (2**16 - threshold)))
 
 

@@ -76,3 +76,10 @@ def test_the_numbers_are_those_of_threefry():
     key = jax.random.wrap_key_data(data)
     expected = np.concatenate([words & 0xFFFF, words >> 16]).reshape(4, 3)
     np.testing.assert_array_equal(random_uint16(key, (4, 3)), expected)
+
+
+def test_swapped_numbers_are_those_of_the_swapped_values():
+    values, key = jnp.ones((3, 8, 5)), {"dropout": jax.random.key(0)}
+    swapped = Dropout(0.5, swapped=True).apply({}, values, False, rngs=key)
+    plain = Dropout(0.5).apply({}, values.swapaxes(1, 2), False, rngs=key)
+    np.testing.assert_array_equal(swapped, plain.swapaxes(1, 2))
