@@ -69,7 +69,7 @@ class Embeddings(nn.Module):
             position = self.position.embedding[: input_ids.shape[1]]
         else:
             position = self.position(positions_in_pairs(pair_ids))
-        segment = select_rows(self.segment.embedding, segment_ids)
+        segment = select_rows(jnp.asarray(self.segment.embedding), segment_ids)
         total = self.token(input_ids) + position + segment
         hidden = self.dropout(self.layer_norm(total), deterministic)
         return hidden.astype(self.config.dtype)

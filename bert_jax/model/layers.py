@@ -63,7 +63,7 @@ class Dense(nn.Module):
         """
         c, shape = self.config, (inputs.shape[-1], self.features)
         kernel: Any = self.get_variable("params", "kernel")
-        axis = sharded_axis(kernel, shape)
+        axis = None if kernel is None else sharded_axis(kernel.shape, shape)
         if axis is None:
             kernel = self.param("kernel", kernel_init(c), shape)
         bias = self.param("bias", nn.initializers.zeros, shape[1:])
@@ -79,20 +79,21 @@ class Dense(nn.Module):
         return output.reshape(*inputs.shape[:-1], self.features)
 
 
-def sharded_axis(
-    kernel: Float[Array, "_ _"] | None, shape: tuple[int, int]
-) -> int | None:
+def sharded_axis(actual: tuple[int, ...], shape: tuple[int, int]) -> int | None:
     """Return the axis over which a kernel of this shape is sharded; None: it is not.
 
     Only a program that is mapped over `fsdp` sees shards.
+
+    Args:
+        actual: the shape of the kernel or of a shard of it.
     """
-    if kernel is None or FSDP not in jax.sharding.get_abstract_mesh().manual_axes:
+    if FSDP not in jax.sharding.get_abstract_mesh().manual_axes:
         return None
     num_shards = jax.lax.axis_size(FSDP)
     for axis in (0, 1):
         shard_shape = list(shape)
         shard_shape[axis] //= num_shards
-        if num_shards > 1 and list(kernel.shape) == shard_shape:
+        if num_shards > 1 and list(actual) == shard_shape:
             return axis
     return None
 

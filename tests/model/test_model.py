@@ -152,6 +152,16 @@ def test_the_matrices_of_cpus_and_the_batches_of_tpus_are_the_same(monkeypatch):
     assert "24x128" not in tpu_text
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_parameters_may_be_numpy_arrays(params, dtype):
+    config = dataclasses.replace(CONFIG, dtype=dtype)
+    encoder = params["encoder"]
+    as_numpy = jax.tree.map(np.asarray, encoder)
+    expected = Encoder(config).apply({"params": encoder}, *inputs())
+    states = Encoder(config).apply({"params": as_numpy}, *inputs())
+    np.testing.assert_array_equal(states, expected)
+
+
 def test_rows_of_a_small_table():
     table = jnp.asarray([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
     indices = jnp.asarray([[0, 2, 1], [2, 2, 3]])
