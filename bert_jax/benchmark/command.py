@@ -120,11 +120,13 @@ def print_table(settings: Figures, figures: Figures) -> None:
     for name, value in (settings | figures).items():
         if name in compared:
             columns["ours"][name] = value
-        elif isinstance(value, dict) and name != "torch":
+        elif name in ("torch", "left_out"):
+            continue
+        elif isinstance(value, dict):
             print(name)
             for part, figure in value.items():
                 print(f"  {part:32} {show(figure)}")
-        elif name not in ("torch", "left_out"):
+        else:
             print(f"{name:34} {show(value)}")
     if not torch_figures:
         return

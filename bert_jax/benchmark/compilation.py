@@ -28,7 +28,7 @@ def benchmark_compile(options: CompileOptions) -> Figures:
     devices = devices_of(topology)
     values = dataclasses.asdict(options)
     names = {field.name for field in dataclasses.fields(TrainOptions)}
-    rows = options.batch_size * len(devices)
+    rows = options.batch_size * len(devices) // options.tensor
     shared = {name: value for name, value in values.items() if name in names}
     config, task = synthetic_task(TrainOptions(**(shared | {"batch_size": rows})))
     mesh = MeshConfig(fsdp=options.fsdp, tensor=options.tensor)
@@ -36,6 +36,7 @@ def benchmark_compile(options: CompileOptions) -> Figures:
     cpu_start = time.process_time()
     step = estimate(task, config, task.batch(0), devices)
     cpu_seconds = time.process_time() - cpu_start
+    collectives = step.collectives or {}
     flops = task.flops(task.batch(0)) / len(devices)
     peak = peak_flops_per_second(devices[0].device_kind)
     return {
@@ -51,9 +52,9 @@ def benchmark_compile(options: CompileOptions) -> Figures:
             "in all": step.total / _MIB,
         },
         "fits": step.total <= topology.usable_memory,
-        "collectives": {
-            name: f"{count} of {size / _MIB:,.1f} MiB"
-            for name, (count, size) in (step.collectives or {}).items()
+        "collectives": {name: count for name, (count, _) in collectives.items()},
+        "collectives_mib": {
+            name: size / _MIB for name, (_, size) in collectives.items()
         },
         **_estimated_time(
             step, getattr(topology.accelerator, "clock", 0.0), flops, peak

@@ -88,7 +88,7 @@ def shard_map_over_batch(
 
     The function calls the collectives over `data` and `fsdp` itself; the compiler adds
     those over `tensor`. If that has one device, no axis is left to the compiler, which
-    cannot partition kernels that are not its own.
+    cannot partition custom calls, such as cuDNN's attention.
     """
     axes = mesh.axis_names if mesh.shape["tensor"] == 1 else BATCH_AXES
     mapped: Callable[..., PyTree] = jax.shard_map(

@@ -53,7 +53,8 @@ class Estimate:
     """The number of each kind of collective, and the bytes of their results. None: not
     known, because the compiler made no program."""
     cycles: dict[str, int] = dataclasses.field(default_factory=dict)
-    """A TPU compiler's estimate of the time, by category; empty for other devices."""
+    """A TPU compiler's estimate of the time, by category; empty for other devices, and
+    with several microbatches, which are a loop."""
 
 
 def choose_devices(num_devices: int) -> list[jax.Device]:
@@ -123,7 +124,8 @@ def estimate(
         seconds=seconds,
         flops=(compiled.cost_analysis() or {}).get("flops", 0.0),
         collectives=collectives(text),
-        cycles=estimated_cycles(text),
+        # A loop's body is counted once, or not at all.
+        cycles=estimated_cycles(text) if config.microbatches == 1 else {},
     )
 
 

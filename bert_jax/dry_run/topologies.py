@@ -144,7 +144,9 @@ def compiler_version(topology: Topology) -> str:
         ValueError: it is not installed.
     """
     is_tpu = isinstance(topology.accelerator, Tpu)
-    packages = ("libtpu",) if is_tpu else ("jax-cuda12-plugin", "jax-cuda13-plugin")
+    packages: tuple[str, ...] = ("jax-cuda12-plugin", "jax-cuda13-plugin")
+    if is_tpu:
+        packages = ("libtpu", "libtpu-nightly")
     for package in packages:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             return f"{package} {importlib.metadata.version(package)}"

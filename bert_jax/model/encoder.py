@@ -32,9 +32,12 @@ def select_rows(
 ) -> Float[Array, "B T D"]:
     """Return the rows of a small table; NaN where there is no such row.
 
-    The gradient of a choice is a sum for each row, which takes a fraction of the time
-    of the scatter that is the gradient of an index.
+    A table of one row has it for every index, as `nn.Embed`. The gradient of a choice
+    is a sum for each row, which takes a fraction of the time of the scatter that is the
+    gradient of an index.
     """
+    if len(table) == 1:
+        return jnp.broadcast_to(table, (*indices.shape, table.shape[1]))
     rows = jnp.full((*indices.shape, table.shape[1]), jnp.nan, table.dtype)
     for index, row in enumerate(table):
         rows = jnp.where(indices[..., None] == index, row, rows)

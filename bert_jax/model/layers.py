@@ -44,7 +44,8 @@ class Dense(nn.Module):
     would make copies from and to the layout of attention, and keep elementwise
     operations out of the products: 30 % more time by its compiler's estimate.
 
-    In a program that is mapped over `fsdp`, the kernel may be a shard; see `product`.
+    In a program that is mapped over `fsdp`, the kernel may be a shard; see
+    `sharded_matmul`.
     """
 
     features: int
@@ -73,8 +74,8 @@ class Dense(nn.Module):
         if axis is None:
             output = rows @ kernel.astype(c.dtype)
         else:
-            start = inputs if after is None else after
-            output = product(rows, kernel, start, axis, c.remat == "layer")
+            after = inputs if after is None else after
+            output = sharded_matmul(rows, kernel, after, axis, c.remat == "layer")
         output = output + bias.astype(c.dtype)
         return output.reshape(*inputs.shape[:-1], self.features)
 
@@ -111,7 +112,7 @@ def gather_after(
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
-def product(
+def sharded_matmul(
     inputs: Float[Array, "*shape D"],
     shard: Float[Array, "_ _"],
     after: Float[Array, "..."],
@@ -127,13 +128,13 @@ def product(
     Args:
         after: gather once this is computed.
         axis: of the kernel, over which it is sharded.
-        keep: do not gather again for the gradient, because all of this is computed
-            again there.
+        keep: do not gather again for the gradient. With rematerialisation of layers,
+            this product itself is computed again there; the heads keep theirs.
     """
     return inputs @ gather_after(shard, after, axis, inputs.dtype)
 
 
-def _product_forward(
+def _sharded_matmul_forward(
     inputs: Float[Array, "*shape D"],
     shard: Float[Array, "_ _"],
     after: Float[Array, "..."],
@@ -144,7 +145,7 @@ def _product_forward(
     return inputs @ kernel, (inputs, kernel if keep else shard)
 
 
-def _product_backward(
+def _sharded_matmul_backward(
     axis: int,
     keep: bool,
     residuals: tuple[Array, Array],
@@ -161,7 +162,7 @@ def _product_backward(
     return grad @ kernel.T, shard_grad, None
 
 
-product.defvjp(_product_forward, _product_backward)
+sharded_matmul.defvjp(_sharded_matmul_forward, _sharded_matmul_backward)
 
 
 def random_uint16(
@@ -202,8 +203,8 @@ class Dropout(nn.Module):
 
     rate: float
     swapped: bool = False
-    """Draw the numbers of the last two axes in the other order, to save a copy where
-    values lie in memory so."""
+    """Draw the random numbers with the last two axes swapped. It saves a copy if the
+    values have them swapped in memory."""
 
     @nn.compact
     def __call__(
@@ -212,21 +213,23 @@ class Dropout(nn.Module):
         threshold = min(round(self.rate * 2**16), 2**16 - 1)
         if deterministic or not threshold:
             return values
-        *first, rows, columns = values.shape
-        shape = (*first, columns, rows) if self.swapped else values.shape
-        bits = random_uint16(self.make_rng("dropout"), shape)
+        key, shape = self.make_rng("dropout"), values.shape
         if self.swapped:
-            bits = bits.swapaxes(-2, -1)
+            shape = (*shape[:-2], shape[-1], shape[-2])
+            bits = random_uint16(key, shape).swapaxes(-2, -1)
+        else:
+            bits = random_uint16(key, shape)
         return jnp.where(bits < threshold, 0, values * (2**16 / (2**16 - threshold)))
 
 
 class LayerNorm(nn.Module):
     """LayerNorm in float32 (Ba et al. 2016).
 
-    The variance of float32 values takes two passes, because an epsilon of 1e-12 needs
-    the precision. That of bfloat16 values, which have 8 bits, takes one: on a TPU, the
-    sums are then part of the product before, 8 % less time for the whole step by its
-    compiler's estimate. The scale is applied last: Flax multiplies it with the inverse
+    The variance takes two passes, because an epsilon of 1e-12 needs the precision.
+    That of bfloat16 values takes one on a TPU: the sums are then part of the product
+    before, 6 % less time for the whole step by its compiler's estimate. Its relative
+    error is 1e-7 · (1 + mean² / variance), below that of the values for means up to a
+    hundred deviations. The scale is applied last: Flax multiplies it with the inverse
     deviation first, and then a CPU writes that product to memory for every value.
     """
 
@@ -237,7 +240,8 @@ class LayerNorm(nn.Module):
         shape = values.shape[-1:]
         scale = self.param("scale", nn.initializers.ones, shape)
         bias = self.param("bias", nn.initializers.zeros, shape)
-        one_pass = values.dtype == jnp.bfloat16
+        on_tpu = target_device().platform == "tpu"
+        one_pass = on_tpu and values.dtype == jnp.bfloat16
         values = values.astype(jnp.float32)
         mean = values.mean(-1, keepdims=True)
         centred = values - mean

@@ -25,7 +25,7 @@ from bert_jax.masking.batch import MaskedBatch, mask_by_row
 from bert_jax.model.bert import compute, init_params
 from bert_jax.model.flops import pretraining_flops
 from bert_jax.model.inputs import maskable_tokens
-from bert_jax.model.losses import accuracy, cross_entropy
+from bert_jax.model.losses import accuracy, accuracy_with_ties, cross_entropy
 from bert_jax.tasks.task import Counts, DeviceBatch, Evaluation, Sums, Task
 
 _EVALUATION_KEY = 2018
@@ -56,7 +56,10 @@ def pretraining_losses(
     """
     token_scores, pair_scores = scores
     tokens = (token_scores, batch.masked.labels, batch.masked.weights)
-    sums = {"mlm_loss": cross_entropy(*tokens), "mlm_accuracy": accuracy(*tokens)}
+    sums = {
+        "mlm_loss": cross_entropy(*tokens),
+        "mlm_accuracy": accuracy_with_ties(*tokens),
+    }
     if pair_objective != "none":
         weights = (batch.pair_labels >= 0).astype(jnp.float32)
         pairs = (pair_scores, jnp.maximum(batch.pair_labels, 0), weights)

@@ -40,7 +40,8 @@ class Task(abc.ABC):
     """Whether all training batches have the same shape."""
     takes_sharded_kernels: bool = False
     """Whether `loss` and `evaluate` give kernels to modules of `Bert` alone. With fsdp,
-    each is then gathered where it is used; else all are gathered before `loss`."""
+    each is then gathered where it is used; else all are gathered before `loss`, and
+    stay in memory for the whole step."""
     batches: DatasetBatches
     """The batches of a task on a prepared dataset. A task without it overrides
     `row_numbers`, `batch`, `evaluation_batches` and `num_tokens`."""

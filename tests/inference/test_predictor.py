@@ -42,9 +42,10 @@ def test_fill_mask_of_several_texts(bert):
     for answers, text in zip(bert.fill_mask(texts, k=2), texts, strict=True):
         alone = bert.fill_mask(text, k=2)
         assert [token for token, _ in answers] == [token for token, _ in alone]
-        np.testing.assert_allclose(
-            [share for _, share in answers], [share for _, share in alone], rtol=1e-5
-        )
+        # A CPU's sums depend on the shape of a batch.
+        probabilities = [probability for _, probability in answers]
+        expected = [probability for _, probability in alone]
+        np.testing.assert_allclose(probabilities, expected, rtol=1e-5)
     assert bert.fill_mask([]) == []
 
 

@@ -277,7 +277,8 @@ def test_scores_do_not_depend_on_batch_size_or_devices(
     file = kind.write(tmp_path)
     one = MeshConfig(data=1)
     runs = [{"batch_size": size, "mesh": one} for size in (1, 5, 17)]
-    runs += [{"batch_size": 16, "mesh": MeshConfig(data=n)} for n in (2, 8)]
+    meshes = MeshConfig(data=2), MeshConfig(data=2, fsdp=4)
+    runs += [{"batch_size": 16, "mesh": mesh} for mesh in meshes]
     first, *others = (
         scores(config_of(kind, file, encoder_checkpoint, **options), tmp_path)
         for options in runs
