@@ -42,7 +42,9 @@ class Dense(nn.Module):
     On CPUs and GPUs the input is reshaped to a matrix: on a CPU, the gradient of the
     kernel then takes half the time that it takes with several batch axes. On a TPU that
     would make copies from and to the layout of attention, and keep elementwise
-    operations out of the products: 30 % more time by its compiler's estimate.
+    operations out of the products: 30 % more time by its compiler's estimate. Only with
+    rematerialisation the input is a matrix there, too: libtpu 0.0.42 crashes
+    otherwise (a stack overflow, base, 32 rows of 128 on a chip).
 
     In a program that is mapped over `fsdp`, the kernel may be a shard; see
     `sharded_matmul`.
@@ -69,7 +71,7 @@ class Dense(nn.Module):
             kernel = self.param("kernel", kernel_init(c), shape)
         bias = self.param("bias", nn.initializers.zeros, shape[1:])
         inputs = inputs.astype(c.dtype)
-        is_matrix = target_device().platform != "tpu"
+        is_matrix = target_device().platform != "tpu" or c.remat != "none"
         rows = inputs.reshape(-1, shape[0]) if is_matrix else inputs
         if axis is None:
             output = rows @ kernel.astype(c.dtype)
