@@ -10,8 +10,7 @@ from bert_jax.benchmark.figures import Figures
 from bert_jax.benchmark.options import CompileOptions, TrainOptions
 from bert_jax.benchmark.steps import synthetic_task
 from bert_jax.config import MeshConfig
-from bert_jax.distributed.peaks import peak_flops_per_second
-from bert_jax.dry_run.estimate import Estimate, estimate
+from bert_jax.dry_run.estimate import Estimate, estimate, estimated_time
 from bert_jax.dry_run.topologies import compiler_version, devices_of, parse_topology
 
 _MIB = 1 << 20
@@ -33,12 +32,12 @@ def benchmark_compile(options: CompileOptions) -> Figures:
     config, task = synthetic_task(TrainOptions(**(shared | {"batch_size": rows})))
     mesh = MeshConfig(fsdp=options.fsdp, tensor=options.tensor)
     config = dataclasses.replace(config, mesh=mesh)
+    batch = task.batch(0)
     cpu_start = time.process_time()
-    step = estimate(task, config, task.batch(0), devices)
+    step = estimate(task, config, batch, devices)
     cpu_seconds = time.process_time() - cpu_start
     collectives = step.collectives or {}
-    flops = task.flops(task.batch(0)) / len(devices)
-    peak = peak_flops_per_second(devices[0].device_kind)
+    flops = task.flops(batch) / len(devices)
     return {
         "device": devices[0].device_kind,
         "devices": len(devices),
@@ -56,25 +55,17 @@ def benchmark_compile(options: CompileOptions) -> Figures:
         "collectives_mib": {
             name: size / _MIB for name, (_, size) in collectives.items()
         },
-        **_estimated_time(
-            step, getattr(topology.accelerator, "clock", 0.0), flops, peak
-        ),
+        **_time(step, devices[0].device_kind, topology.clock, flops),
     }
 
 
-def _estimated_time(
-    step: Estimate, clock: float, flops: float, peak: float | None
-) -> Figures:
-    """Return the compiler's estimate of a step's time, of its parts, and of the MFU."""
+def _time(step: Estimate, device_kind: str, clock: float, flops: float) -> Figures:
+    """Return the figures of the compiler's estimate of the time, if it gave one."""
     if not (step.cycles and clock):
         return {}
-    seconds = sum(step.cycles.values()) / clock
+    seconds, mfu = estimated_time(step, device_kind, clock, flops)
     figures: Figures = {
-        "estimated_step_seconds": seconds,
-        "estimated_milliseconds": {
-            name: cycles / clock * 1e3 for name, cycles in step.cycles.items()
-        },
+        "estimated_step_seconds": sum(seconds.values()),
+        "estimated_milliseconds": {name: part * 1e3 for name, part in seconds.items()},
     }
-    return (
-        figures if peak is None else figures | {"estimated_mfu": flops / seconds / peak}
-    )
+    return figures if mfu is None else figures | {"estimated_mfu": mfu}

@@ -187,15 +187,29 @@ def estimate_lines(
         yield from _time_lines(step, device, clock, model_flops / num_devices)
 
 
+def estimated_time(
+    step: Estimate, device_kind: str, clock: float, model_flops: float
+) -> tuple[dict[str, float], float | None]:
+    """Return a TPU compiler's estimate of a step's seconds by category, and the MFU.
+
+    Args:
+        clock: cycles a second.
+        model_flops: of a step on one device; 0: unknown, and so is the MFU.
+    """
+    seconds = {name: cycles / clock for name, cycles in step.cycles.items()}
+    peak = peak_flops_per_second(device_kind)
+    if not (model_flops and peak):
+        return seconds, None
+    return seconds, model_flops / sum(seconds.values()) / peak
+
+
 def _time_lines(
     step: Estimate, device: jax.Device, clock: float, model_flops: float
 ) -> Iterator[str]:
     """Yield the compiler's estimate of a step's time and of its parts."""
-    seconds = sum(step.cycles.values()) / clock
-    line = f"the compiler's estimate: {seconds * 1e3:.1f} ms a step"
-    if model_flops and (peak := peak_flops_per_second(device.device_kind)):
-        line += f", an MFU of {model_flops / seconds / peak:.0%}"
-    yield line
+    seconds, mfu = estimated_time(step, device.device_kind, clock, model_flops)
+    line = f"the compiler's estimate: {sum(seconds.values()) * 1e3:.1f} ms a step"
+    yield line if mfu is None else f"{line}, an MFU of {mfu:.0%}"
     yield "  in ms: " + " · ".join(
-        f"{name} {cycles / clock * 1e3:.1f}" for name, cycles in step.cycles.items()
+        f"{name} {part * 1e3:.1f}" for name, part in seconds.items()
     )

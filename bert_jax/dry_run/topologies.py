@@ -112,6 +112,11 @@ class Topology:
         memory = self.accelerator.memory
         return 0.75 * memory if isinstance(self.accelerator, Gpu) else float(memory)
 
+    @property
+    def clock(self) -> float:
+        """Cycles a second of a TPU; 0: unknown, or a GPU."""
+        return self.accelerator.clock if isinstance(self.accelerator, Tpu) else 0.0
+
 
 def parse_topology(name: str) -> Topology:
     """Return the topology of a name such as `v5e:4x4` or `h200:8`.

@@ -92,13 +92,12 @@ def sharded_axis(actual: tuple[int, ...], shape: tuple[int, int]) -> int | None:
     """
     if FSDP not in jax.sharding.get_abstract_mesh().manual_axes:
         return None
+    rows, columns = shape
     num_shards = jax.lax.axis_size(FSDP)
-    for axis in (0, 1):
-        shard_shape = list(shape)
-        shard_shape[axis] //= num_shards
-        if num_shards > 1 and list(actual) == shard_shape:
-            return axis
-    return None
+    if num_shards == 1:
+        return None
+    shard_shapes = [(rows // num_shards, columns), (rows, columns // num_shards)]
+    return shard_shapes.index(actual) if actual in shard_shapes else None
 
 
 def gather_after(

@@ -160,5 +160,5 @@ def dry_run(
     used, memory, clock = list(mesh.devices.flat), memory_gib * GIB, 0.0
     if target:
         memory = memory or target.usable_memory
-        clock = getattr(target.accelerator, "clock", 0.0)
+        clock = target.clock
     return itertools.chain(lines, advise(config, build, used, memory, clock))
