@@ -29,7 +29,7 @@ ROOMS = {
     "training": "terminal storage config data distributed checkpoints tasks",
     "inference": "storage config tokenization data model checkpoints formats "
     "pretrained tasks",
-    "dry_run": "config tokenization data distributed tasks training",
+    "dry_run": "config data model distributed tasks training",
     "convert": "storage config tokenization model checkpoints formats pretrained "
     "training",
     "runs": "terminal storage config tokenization data distributed checkpoints "

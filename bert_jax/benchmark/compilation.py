@@ -34,7 +34,7 @@ def benchmark_compile(options: CompileOptions) -> Figures:
     config = dataclasses.replace(config, mesh=mesh)
     batch = task.batch(0)
     cpu_start = time.process_time()
-    step = estimate(task, config, batch, devices)
+    step = estimate(task, config, batch, devices, options.topology)
     cpu_seconds = time.process_time() - cpu_start
     collectives = step.collectives or {}
     flops = task.flops(batch) / len(devices)

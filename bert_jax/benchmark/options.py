@@ -60,8 +60,10 @@ class StepOptions:
     """Number of parts in which a batch is processed, one after another."""
     dropout: bool = True
     """Use dropout, also in PyTorch."""
-    fused_attention: bool = False
-    """Use cuDNN's attention if available; without dropout of the probabilities."""
+    attention_dropout: bool = True
+    """Use dropout of the attention probabilities, also in PyTorch."""
+    attention_kernel: Literal["plain", "fused"] = "plain"
+    """How attention is computed; see `model.attention_kernel`."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -39,16 +39,17 @@ from bert_jax.training.step import (
 def synthetic_config(options: TrainOptions) -> PretrainConfig:
     """Return the configuration of pretraining; on one device if PyTorch is compared."""
     model = dataclasses.replace(
-        PRESETS[options.model], dtype=options.dtype, remat=options.remat
+        PRESETS[options.model],
+        dtype=options.dtype,
+        remat=options.remat,
+        attention_kernel=options.attention_kernel,
     )
     if not options.dropout:
         model = dataclasses.replace(
             model, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
         )
-    if options.fused_attention:
-        model = dataclasses.replace(
-            model, fused_attention=True, attention_probs_dropout_prob=0.0
-        )
+    if not options.attention_dropout:
+        model = dataclasses.replace(model, attention_probs_dropout_prob=0.0)
     return PretrainConfig(
         model=model,
         data=DataConfig(sequence_length=options.sequence_length, pairs="nsp"),

@@ -71,9 +71,10 @@ class BertConfig:
     """Added to the variance in LayerNorm."""
     attention: Literal["bidirectional", "causal"] = "bidirectional"
     """Attention mask: tokens attend to all tokens, or only to those before them."""
-    fused_attention: bool = False
-    """Use cuDNN's attention kernel with bfloat16 on NVIDIA GPUs.
-    Needs attention_probs_dropout_prob=0, unlike the paper."""
+    attention_kernel: Literal["plain", "fused"] = "plain"
+    """plain, or fused: never store the attention probabilities, on TPUs for rows of a
+    multiple of 128 tokens, on NVIDIA GPUs in bfloat16 by cuDNN, which needs
+    attention_probs_dropout_prob=0. Elsewhere plain."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Type of matrix products; parameters, softmax, LayerNorm, losses stay float32."""
     remat: Literal["none", "attention", "layer"] = "none"
@@ -101,11 +102,6 @@ class BertConfig:
         require_positive(self, "initializer_range", "layer_norm_eps")
         require_not_negative(self, "vocab_size")
         require_fraction(self, "hidden_dropout_prob", "attention_probs_dropout_prob")
-        require(
-            not (self.fused_attention and self.attention_probs_dropout_prob),
-            f"attention_probs_dropout_prob={self.attention_probs_dropout_prob} cannot "
-            "be used with fused_attention; set it to 0, or leave the latter out.",
-        )
         d, n = self.hidden_size, self.num_attention_heads
         rule = f"hidden_size={d} is not a multiple of num_attention_heads={n}"
         require(d % n == 0, f"{rule}; {-(-d // n) * n} would be.")
@@ -121,6 +117,13 @@ class BertConfig:
             f"max_position_embeddings={self.max_position_embeddings} make "
             f"{parameters:.2g} parameters; lower them to {MAX_PARAMETERS:.0e}.",
         )
+
+    @staticmethod
+    def upgraded(values: dict[str, Any]) -> dict[str, Any]:
+        """Return the values of a file, with the names of today for those of 0.1."""
+        others = {name: v for name, v in values.items() if name != "fused_attention"}
+        is_fused = values.get("fused_attention") is True
+        return others | ({"attention_kernel": "fused"} if is_fused else {})
 
     @classmethod
     def miniature(cls, layers: int, hidden: int, **overrides: Any) -> "BertConfig":

@@ -19,6 +19,8 @@ def to_dict(config: Any) -> dict[str, Any]:
 def from_dict(cls: type[ConfigT], values: object) -> ConfigT:
     """The configuration of class `cls` from `values`, as `to_dict` returns them.
 
+    A class may have a function `upgraded`, which renames the fields of older versions.
+
     Raises:
         ValueError: `values` is not a dict, has an unknown key, lacks a required one,
             or has an invalid value.
@@ -26,6 +28,7 @@ def from_dict(cls: type[ConfigT], values: object) -> ConfigT:
     name, hints = cls.__name__, typing.get_type_hints(cls)
     if not isinstance(values, dict):
         raise ValueError(f"{name} must be a JSON object, not {quoted(values)}.")
+    values = getattr(cls, "upgraded", dict)(values)
     if unknown := [key for key in values if key not in hints]:
         hint = did_you_mean(unknown[0], tuple(hints)) or "."
         keys = ", ".join(str(key)[:60] for key in unknown[:5])

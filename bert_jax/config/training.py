@@ -222,6 +222,13 @@ class RunConfig:
                 f"{math.gcd(devices, size)} would.",
             )
 
+        require(
+            self.mesh.tensor == 1 or self.model.attention_kernel == "plain",
+            f"mesh.tensor={self.mesh.tensor} cannot be used with "
+            "model.attention_kernel=fused, which the compiler cannot split; set one of "
+            "them to 1 or plain.",
+        )
+
     def _check_profile(self) -> None:
         text = self.profile_steps
         steps, end = parse_step_range(text), self.num_steps or math.inf

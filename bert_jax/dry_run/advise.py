@@ -9,6 +9,7 @@ import jax
 
 from bert_jax.config import PretrainConfig
 from bert_jax.dry_run.estimate import Estimate, estimate, estimate_lines, gib
+from bert_jax.dry_run.topologies import Topology
 from bert_jax.tasks.task import Task
 
 MIN_TOKENS = 1024
@@ -114,14 +115,14 @@ def advise(
     build: Callable[[PretrainConfig], Task],
     devices: Sequence[jax.Device],
     memory: float,
-    clock: float = 0.0,
+    topology: Topology | None = None,
 ) -> Iterator[str]:
     """Yield lines on the memory of a step and, if it is too much, how to reduce it.
 
     Args:
         build: makes the task of a configuration.
         memory: bytes that each device has; 0 if only the estimate is wanted.
-        clock: cycles a second of a TPU; 0: unknown.
+        topology: of the devices, if it is known.
     """
     task = build(config)
     batch = task.batch(config.data.first_step)
@@ -129,7 +130,8 @@ def advise(
     def measure(option: PretrainConfig) -> Estimate:
         return estimate(build(option), option, batch, devices)
 
-    step = measure(config)
+    name, clock = (topology.name, topology.clock) if topology else ("", 0.0)
+    step = estimate(task, config, batch, devices, name)
     yield from estimate_lines(step, devices, clock, task.flops(batch))
     if not memory:
         return

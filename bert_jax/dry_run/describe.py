@@ -10,17 +10,16 @@ from bert_jax.data.records import Dataset
 from bert_jax.distributed.sharding import path_name
 from bert_jax.tasks.pretraining import PretrainingBatch
 from bert_jax.tasks.task import Task
-from bert_jax.tokenization import Tokenizer
 from bert_jax.training.step import num_parameters, split_seed, split_step_key
 
 _NUM_ROWS_SHOWN = 2
 
 
 def decode_masked(
-    batch: PretrainingBatch, row: int, tokenizer: Tokenizer
+    batch: PretrainingBatch, row: int, dataset: Dataset
 ) -> tuple[str, list[str]]:
     """Return the masked tokens of a row, and each prediction's label and input."""
-    masked = batch.masked
+    masked, tokenizer = batch.masked, dataset.tokenizer
     length = int(masked.inputs.attention_mask[row].sum())
     ids = np.asarray(masked.inputs.input_ids[row, :length]).tolist()
     tokens = tokenizer.tokens(ids)
@@ -54,7 +53,7 @@ def describe(config: PretrainConfig, dataset: Dataset, task: Task) -> Iterator[s
     mask_key, _ = split_step_key(jax.random.fold_in(base_key, first_step))
     masked = jax.jit(task.corrupt)(batch, mask_key)
     for row in range(min(_NUM_ROWS_SHOWN, config.batch_size)):
-        text, predictions = decode_masked(masked, row, dataset.tokenizer)
+        text, predictions = decode_masked(masked, row, dataset)
         is_pair = batch["end"][row] > 0
         labels = batch["next_sentence_label"][row, is_pair].tolist()
         names = {0: "follows", 1: "random", -1: "none"}

@@ -20,7 +20,12 @@ from bert_jax.data.pipeline import Batch
 from bert_jax.distributed.mesh import make_mesh
 from bert_jax.distributed.peaks import peak_flops_per_second
 from bert_jax.distributed.sharding import batch_sharding, tree_shardings
-from bert_jax.dry_run.program import collectives, estimated_cycles
+from bert_jax.dry_run.kernel_schedule import Kernels, kernel_cycles
+from bert_jax.dry_run.program import (
+    attention_kernels,
+    collectives,
+    estimated_cycles,
+)
 from bert_jax.dry_run.topologies import GIB
 from bert_jax.tasks.task import Task
 from bert_jax.training.optimizer import Optimizer
@@ -82,12 +87,18 @@ def size_on_device(tree: PyTree) -> int:
 
 
 def estimate(
-    task: Task, config: RunConfig, batch: Batch, devices: Sequence[jax.Device]
+    task: Task,
+    config: RunConfig,
+    batch: Batch,
+    devices: Sequence[jax.Device],
+    topology: str = "",
 ) -> Estimate:
     """Compile the training step of `config` for `devices`.
 
     Args:
         batch: any batch of all hosts, for its shapes.
+        topology: the name of the devices, if it is known; needed for the time of a step
+            with kernels of our own.
 
     Raises:
         ValueError: `config.mesh` and the devices do not go together.
@@ -115,18 +126,46 @@ def estimate(
     memory, text = compiled.memory_analysis(), compiled.as_text()
     return Estimate(
         *sizes,
-        total=memory.argument_size_in_bytes
-        + memory.output_size_in_bytes
-        - memory.alias_size_in_bytes  # the state is donated
-        + memory.temp_size_in_bytes
-        + memory.generated_code_size_in_bytes,
+        total=_size_of(memory),
         temporary=memory.temp_size_in_bytes,
         seconds=seconds,
         flops=(compiled.cost_analysis() or {}).get("flops", 0.0),
         collectives=collectives(text),
         # A loop's body is counted once, or not at all.
-        cycles=estimated_cycles(text) if config.microbatches == 1 else {},
+        cycles={} if config.microbatches > 1 else _cycles(text, rows, config, topology),
     )
+
+
+def _size_of(memory: Any) -> int:
+    """Return all bytes that a program needs, by the compiler's analysis."""
+    size: int = (
+        memory.argument_size_in_bytes
+        + memory.output_size_in_bytes
+        - memory.alias_size_in_bytes  # the state is donated
+        + memory.temp_size_in_bytes
+        + memory.generated_code_size_in_bytes
+    )
+    return size
+
+
+def _cycles(
+    program: str, rows: PyTree, config: RunConfig, topology: str
+) -> dict[str, int]:
+    """Return the cycles of a TPU's step by category; empty if a part is not known.
+
+    Args:
+        rows: the batch, as it is sharded.
+    """
+    cycles, calls = estimated_cycles(program), attention_kernels(program)
+    if not (cycles and calls):
+        return cycles
+    tokens = rows["tokens"]
+    shape = tokens.sharding.shard_shape(tokens.shape)
+    per_call = kernel_cycles(Kernels.of(config.model, topology, shape[0], shape[-1]))
+    if not calls.keys() <= per_call.keys():
+        return {}
+    total = sum(number * per_call[name] for name, number in calls.items())
+    return cycles | {"attention's kernels": total}
 
 
 def _compile(lowered: Any, options: dict[str, Any], state_size: int) -> tuple[Any, int]:

@@ -63,3 +63,13 @@ def _category(line: str) -> str:
         return "update"
     matches = (c for c, pattern in _CATEGORIES.items() if re.search(pattern, name[1]))
     return next(matches, "other")
+
+
+def attention_kernels(program: str) -> dict[str, int]:
+    """Return how often a TPU program calls each kernel of attention.
+
+    They are our own, and have no estimate in the program.
+    """
+    entry = program[program.find("\nENTRY") :]
+    pattern = r'custom_call_target="tpu_custom_call".*op_name="[^"]*/attention_(\w+)/'
+    return dict(collections.Counter(re.findall(pattern, entry)))

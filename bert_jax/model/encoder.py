@@ -3,13 +3,21 @@
 Devlin et al. 2018, §3; Vaswani et al. 2017, §3.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Bool, Float, Int
 
 from bert_jax.config import BertConfig
-from bert_jax.model.fused_attention import fused_attention
+from bert_jax.model.attention import (
+    Visibility,
+    chosen_kernel,
+    cudnn_attention,
+    fused_tpu_attention,
+    plain_attention,
+)
 from bert_jax.model.layers import (
     Dense,
     Dropout,
@@ -78,42 +86,6 @@ class Embeddings(nn.Module):
         return hidden.astype(self.config.dtype)
 
 
-def attention_probabilities(
-    query: Float[Array, "B T N H"],
-    key: Float[Array, "B S N H"],
-    visible: Bool[Array, "B #T S"],
-) -> Float[Array, "B N T S"]:
-    """Return the attention probabilities of each token over the keys, in float32.
-
-    Hidden keys get the lowest finite score and not minus infinity, so that a row
-    without any visible key attends evenly instead of giving NaN.
-    """
-    scores = jnp.einsum(
-        "BTNH,BSNH->BNTS", query, key, preferred_element_type=jnp.float32
-    )
-    scores = scores / jnp.sqrt(query.shape[-1]).astype(jnp.float32)
-    lowest = jnp.finfo(jnp.float32).min
-    return jax.nn.softmax(jnp.where(visible[:, None], scores, lowest), axis=-1)
-
-
-def visible_keys(
-    attention_mask: Bool[Array, "B S"],
-    causal: bool,
-    pair_ids: Int[Array, "B S"] | None = None,
-) -> Bool[Array, "B #T S"]:
-    """Return which keys each token may attend to: real ones; if causal, no later ones.
-
-    With `pair_ids`, the index of each token's pair, only keys of its own pair.
-    """
-    visible = attention_mask[:, None, :]
-    if pair_ids is not None:
-        visible = visible & (pair_ids[:, :, None] == pair_ids[:, None, :])
-    if causal:
-        length = attention_mask.shape[1]
-        visible = visible & jnp.tril(jnp.ones((length, length), bool))
-    return visible
-
-
 class SelfAttention(nn.Module):
     """Self-attention with dropout, residual connection and LayerNorm."""
 
@@ -123,28 +95,32 @@ class SelfAttention(nn.Module):
     def __call__(
         self,
         hidden: Float[Array, "B T D"],
-        visible: Bool[Array, "B #T T"],
+        visible: Visibility,
         deterministic: bool,
     ) -> Float[Array, "B T D"]:
         c = self.config
-        split = (*hidden.shape[:2], c.num_attention_heads, -1)
         query, key, value = (
-            Dense(c.hidden_size, c, name=name)(hidden).reshape(split)
+            Dense(c.hidden_size, c, name=name)(hidden)
             for name in ("query", "key", "value")
         )
-        if c.fused_attention:
-            mixed = fused_attention(query, key, value, visible)
+        rate, num_heads = c.attention_probs_dropout_prob, c.num_attention_heads
+        kernel = chosen_kernel(c, hidden.shape[1], deterministic)
+        if kernel == "tpu":
+            rate = 0.0 if deterministic else rate
+            dropout_key = self.make_rng("dropout") if rate else None
+            mixed = fused_tpu_attention(
+                query, key, value, visible, num_heads, rate, dropout_key
+            )
+        elif kernel == "cudnn":
+            mixed = cudnn_attention(query, key, value, visible, num_heads)
         else:
             # Queries are the last axis of the probabilities in a TPU's memory.
             swapped = target_device().platform == "tpu"
-            dropout = Dropout(c.attention_probs_dropout_prob, swapped)
-            probabilities = dropout(
-                attention_probabilities(query, key, visible), deterministic
-            ).astype(value.dtype)
-            mixed = jnp.einsum("BNTS,BSNH->BTNH", probabilities, value)
-        output = Dense(c.hidden_size, c, name="output")(
-            mixed.reshape(hidden.shape), after=hidden
-        )
+            dropout = functools.partial(
+                Dropout(rate, swapped), deterministic=deterministic
+            )
+            mixed = plain_attention(query, key, value, visible, num_heads, dropout)
+        output = Dense(c.hidden_size, c, name="output")(mixed, after=hidden)
         output = Dropout(c.hidden_dropout_prob)(output, deterministic)
         return LayerNorm(c, name="layer_norm")(hidden + output).astype(c.dtype)
 
@@ -192,7 +168,7 @@ class EncoderLayer(nn.Module):
     def __call__(
         self,
         hidden: Float[Array, "B T D"],
-        visible: Bool[Array, "B #T T"],
+        visible: Visibility,
         deterministic: bool,
     ) -> Float[Array, "B T D"]:
         attention = rematerialised(SelfAttention, self.config)
@@ -250,9 +226,8 @@ class Encoder(nn.Module):
         pair_ids: Int[Array, "B T"] | None = None,
     ) -> list[Float[Array, "B T D"]]:
         """Return the embeddings and every layer's hidden states: L + 1 arrays."""
-        visible = visible_keys(
-            attention_mask.astype(bool), self.config.attention == "causal", pair_ids
-        )
+        causal = self.config.attention == "causal"
+        visible = Visibility(attention_mask.astype(bool), pair_ids, causal)
         states = [self.embeddings(input_ids, segment_ids, deterministic, pair_ids)]
         for layer in self.layers:
             states.append(layer(states[-1], visible, deterministic))

@@ -157,8 +157,7 @@ def dry_run(
     lines = itertools.chain([note] if note else [], describe(config, dataset, task))
     if chosen is None:
         return lines
-    used, memory, clock = list(mesh.devices.flat), memory_gib * GIB, 0.0
+    used, memory = list(mesh.devices.flat), memory_gib * GIB
     if target:
         memory = memory or target.usable_memory
-        clock = target.clock
-    return itertools.chain(lines, advise(config, build, used, memory, clock))
+    return itertools.chain(lines, advise(config, build, used, memory, target))

@@ -98,8 +98,11 @@ def test_options_of_the_step_reach_it():
     model = config.model
     assert (model.remat, model.dtype, config.microbatches) == ("layer", "bfloat16", 2)
     assert model.hidden_dropout_prob == model.attention_probs_dropout_prob == 0
-    fused, _ = synthetic_task(parse(["train", *SIZE, "--fused-attention"]))
-    assert fused.model.fused_attention and fused.model.hidden_dropout_prob == 0.1
+    words = "--attention-kernel fused --no-attention-dropout".split()
+    fused, _ = synthetic_task(parse(["train", *SIZE, *words]))
+    assert fused.model.attention_kernel == "fused"
+    rates = fused.model.hidden_dropout_prob, fused.model.attention_probs_dropout_prob
+    assert rates == (0.1, 0.0)
     plain, _ = synthetic_task(parse(["train", *SIZE]))
     assert plain.model == BertConfig.tiny() and plain.microbatches == 1
 

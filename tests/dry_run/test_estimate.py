@@ -166,7 +166,7 @@ def test_the_account_is_that_of_the_state(resolved, dataset):
 def fake(monkeypatch):
     """Stands for the compiler: a tenth of a GiB of state, and what else takes room."""
 
-    def estimated(task, changed, batch, devices):
+    def estimated(task, changed, batch, devices, topology=""):
         rows = changed.batch_size // len(devices) // changed.microbatches
         least = {"none": 0.0, "attention": 0.2, "layer": 0.4}[changed.model.remat]
         total = 0.1 / changed.mesh.fsdp + rows * (1 - least) / 16

@@ -29,6 +29,12 @@ needs_libtpu = pytest.mark.skipif(
 )
 
 
+needs_cuda = pytest.mark.skipif(
+    not any(importlib.util.find_spec(f"jax_cuda{n}_plugin") for n in (12, 13)),
+    reason="needs the extra cuda12",
+)
+
+
 @pytest.fixture
 def described(monkeypatch):
     """The variables of a compiler without a device."""
@@ -258,3 +264,29 @@ def test_half_of_a_tpus_peak_by_its_compilers_estimate(described, tmp_path):
     words = ["--topology", "v5e:2x4", "--json", str(path)]
     assert main(["benchmark", "compile", *words]) == 0
     assert json.loads(path.read_text())["estimated_mfu"] > 0.48
+
+
+FUSED = (
+    "--topology {} --model tiny --sequence-length 128 --batch-size 4 "
+    "--attention-kernel fused"
+)
+
+
+@needs_libtpu
+def test_the_attention_kernels_of_a_tpu_have_a_schedule(described, capsys):
+    """Both layers of tiny call both kernels, which have dropout of their own."""
+    assert main(["benchmark", "compile", *FUSED.format("v5e:2x2").split()]) == 0
+    output = capsys.readouterr().out
+    assert float(re.search(r"attention's kernels +([\d.]+)", output)[1]) > 0
+    assert not re.search("attention's products +0*[1-9]", output), output
+
+
+@needs_cuda
+def test_cudnn_attention_compiles_for_several_gpus(described, tmp_path, capsys):
+    """Custom calls cannot be split by the compiler, so all axes must be manual."""
+    path = tmp_path / "figures.json"
+    words = [*FUSED.format("h100:4").split(), "--no-attention-dropout"]
+    assert main(["benchmark", "compile", *words, "--json", str(path)]) == 0
+    assert json.loads(path.read_text())["devices"] == 4
+    assert main(["benchmark", "compile", *FUSED.format("h100:4").split()]) == 2
+    assert "attention_probs_dropout_prob=0.1 cannot" in capsys.readouterr().err

@@ -16,15 +16,14 @@ from jax.sharding import PartitionSpec as P
 from scipy.special import erf
 
 from bert_jax.config import BertConfig
+from bert_jax.config.serialization import from_dict, to_dict
 from bert_jax.distributed.sharding import path_name
+from bert_jax.model.attention import Visibility, attention_probabilities, chosen_kernel
 from bert_jax.model.bert import compute, init_params
 from bert_jax.model.encoder import (
     Encoder,
-    attention_probabilities,
     select_rows,
-    visible_keys,
 )
-from bert_jax.model.fused_attention import fused_attention
 from bert_jax.model.heads import gather_positions
 from bert_jax.model.inputs import Inputs
 from bert_jax.model.layers import LayerNorm, activation, sharded_matmul
@@ -86,49 +85,59 @@ def test_padding_does_not_change_real_tokens(params):
     assert np.abs(one[:, 0] - seen[:, 0]).max() > 1e-6, "real tokens are attended to"
 
 
-FUSED = dataclasses.replace(
-    CONFIG, fused_attention=True, attention_probs_dropout_prob=0.0
-)
-
-
-@pytest.mark.parametrize("config", [CONFIG, FUSED], ids=["plain", "fused"])
-def test_a_row_of_padding_is_finite(params, config):
+def test_a_row_of_padding_is_finite(params):
     ids, segments, _ = inputs()
     nothing = jnp.zeros_like(ids)
-    assert jnp.isfinite(encode(params, ids, segments, nothing, config)).all()
+    assert jnp.isfinite(encode(params, ids, segments, nothing)).all()
 
 
-@pytest.mark.parametrize("attention", ["bidirectional", "causal"])
-def test_fused_attention_is_the_same_attention(params, attention):
-    """On a CPU that is XLA's; the GPU's kernel is asked for by the same call."""
-    ids, segments, mask = inputs()
-    mask = mask.at[0, 8:].set(0).at[1, 3].set(0)
+def kernel(monkeypatch, platform, length=128, deterministic=False, **changes):
+    """Return the attention kernel of a model on a device that is not here."""
+    kinds = {"gpu": "NVIDIA H200", "tpu": "TPU v5 lite", "cpu": "cpu"}
+    device = types.SimpleNamespace(platform=platform, device_kind=kinds[platform])
+    monkeypatch.setattr(jax, "devices", lambda: [device])
+    options = {"attention_kernel": "fused", "dtype": "bfloat16"} | changes
+    return chosen_kernel(BertConfig.tiny(**options), length, deterministic)
 
-    def of(config):
-        config = dataclasses.replace(config, attention=attention)
 
-        def loss(params):
-            return (encode(params, ids, segments, mask, config)[:, :8] ** 3).sum()
-
-        return jax.jit(jax.value_and_grad(loss))(params)
-
-    one, other = of(CONFIG), of(FUSED)
-    assert abs(one[0]) > 1
-    for left, right in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
-        np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-5)
+def test_each_device_has_its_own_attention_kernel(monkeypatch):
+    choose = functools.partial(kernel, monkeypatch)
+    assert choose("tpu") == choose("tpu", dtype="float32") == "tpu"
+    assert choose("tpu", length=96) == choose("cpu") == "plain"
+    assert choose("tpu", attention_kernel="plain") == "plain"
+    assert choose("gpu", attention_probs_dropout_prob=0.0) == "cudnn"
+    assert choose("gpu", dtype="float32") == "plain"
+    assert choose("gpu", deterministic=True) == "cudnn", "no dropout in inference"
+    with pytest.raises(ValueError, match=r"attention_probs_dropout_prob=0.1 cannot"):
+        choose("gpu")
 
 
 def test_a_cpu_beside_a_gpu_gets_no_kernel_of_cudnn(monkeypatch):
-    gpu = types.SimpleNamespace(device_kind="NVIDIA H200")
+    gpu = types.SimpleNamespace(platform="gpu", device_kind="NVIDIA H200")
     cpu = jax.devices()[0]
     monkeypatch.setattr(jax, "devices", lambda: [gpu])
-    heads, visible = jnp.ones((1, 8, 2, 64), jnp.bfloat16), jnp.ones((1, 1, 8), bool)
-    fused = functools.partial(fused_attention, visible=visible)
+    config = BertConfig.tiny(
+        vocab_size=40,
+        attention_kernel="fused",
+        dtype="bfloat16",
+        attention_probs_dropout_prob=0.0,
+    )
+    ids = jnp.zeros((1, 8), jnp.int32)
+    apply = functools.partial(Encoder(config).apply, deterministic=True)
     with jax.default_device(cpu):
-        program = jax.jit(fused).lower(heads, heads, heads).as_text()
+        params = Encoder(config).init(jax.random.key(0), ids, ids, ids == 0)
+        program = jax.jit(apply).lower(params, ids, ids, ids == 0).as_text()
     assert "cudnn" not in program
     with pytest.raises(RuntimeError, match="cuDNN"):  # which is asked for, not there
-        jax.eval_shape(fused, heads, heads, heads)
+        jax.eval_shape(apply, params, ids, ids, ids == 0)
+
+
+def test_a_file_of_version_0_1_names_its_kernel_otherwise():
+    old = to_dict(BertConfig.tiny())
+    del old["attention_kernel"]
+    assert from_dict(BertConfig, old | {"fused_attention": False}) == BertConfig.tiny()
+    fused = from_dict(BertConfig, old | {"fused_attention": True})
+    assert fused == BertConfig.tiny(attention_kernel="fused")
 
 
 def test_the_matrices_of_cpus_and_the_batches_of_tpus_are_the_same(monkeypatch):
@@ -242,11 +251,6 @@ def test_layer_norm_of_bfloat16_values_in_one_pass(mean, monkeypatch):
     np.testing.assert_allclose(one_pass, exact, atol=1e-4 + 1e-5 * mean)
 
 
-def test_fused_attention_takes_no_dropout_of_its_own():
-    with pytest.raises(ValueError, match=r"attention_probs_dropout_prob=0.1 cannot"):
-        BertConfig.tiny(fused_attention=True)
-
-
 @pytest.mark.parametrize("name", ["gelu", "gelu_new"])
 def test_the_tail_of_gelu_in_bfloat16(name):
     config = BertConfig.tiny(hidden_act=name, dtype="bfloat16")
@@ -277,7 +281,7 @@ def test_attention_probabilities_by_hand():
     """One head of width 4: scores q·k / 2, softmax over the visible keys."""
     query = jnp.full((1, 1, 1, 4), 1.0)
     key = jnp.stack([jnp.zeros(4), jnp.full(4, 0.5), jnp.full(4, 9.0)])[None, :, None]
-    visible = visible_keys(jnp.array([[True, True, False]]), causal=False)
+    visible = Visibility(jnp.array([[True, True, False]])).matrix()
     found = attention_probabilities(query, key, visible)[0, 0, 0]
     expected = np.exp([0.0, 1.0]) / np.exp([0.0, 1.0]).sum()
     np.testing.assert_allclose(found, [*expected, 0.0], atol=1e-7)

@@ -14,8 +14,9 @@ from bert_jax.data.pairs import PairSpans
 from bert_jax.data.records import columns
 from bert_jax.data.shards import row_dtype
 from bert_jax.masking.batch import MaskedBatch, mask_tokens
+from bert_jax.model.attention import Visibility
 from bert_jax.model.bert import init_params
-from bert_jax.model.encoder import Encoder, positions_in_pairs, visible_keys
+from bert_jax.model.encoder import Encoder, positions_in_pairs
 from bert_jax.model.inputs import Inputs, inputs_of
 from bert_jax.tasks.pretraining import (
     PretrainingBatch,
@@ -146,10 +147,8 @@ def test_so_are_the_gradients(params):
 
 @pytest.mark.parametrize("attention", ["bidirectional", "causal"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("fused", [False, True])
-def test_a_pair_does_not_see_its_row_mates(params, fused, dtype, attention):
-    changes = {"fused_attention": fused, "attention_probs_dropout_prob": 0.0}
-    config = dataclasses.replace(CONFIG, dtype=dtype, attention=attention, **changes)
+def test_a_pair_does_not_see_its_row_mates(params, dtype, attention):
+    config = dataclasses.replace(CONFIG, dtype=dtype, attention=attention)
     inputs = inputs_of(make_rows())
 
     @jax.jit
@@ -181,7 +180,7 @@ def test_each_pair_has_its_own_positions_and_keys():
         [0, 1, 2, 0, 1, 0],
         [0, 0, 1, 0, 1, 2],
     ]
-    visible = visible_keys(pairs > 0, False, pairs)
+    visible = Visibility(pairs > 0, pairs).matrix()
     assert visible[0].astype(int).tolist() == [
         [1, 1, 1, 0, 0, 0],
         [1, 1, 1, 0, 0, 0],
@@ -190,7 +189,7 @@ def test_each_pair_has_its_own_positions_and_keys():
         [0, 0, 0, 1, 1, 0],
         [0, 0, 0, 0, 0, 0],
     ]
-    causal = visible_keys(pairs > 0, True, pairs)
+    causal = Visibility(pairs > 0, pairs, causal=True).matrix()
     np.testing.assert_array_equal(causal, np.tril(visible))
 
 

@@ -95,14 +95,18 @@ def test_twenty_five_steps_and_as_many_are_fifty(deterministic, small_config, tm
 def test_cudnn_keeps_row_mates_apart():
     """Two texts of 64 tokens a row; the second is changed, and the first stays."""
     config = BertConfig.miniature(
-        2, 128, dtype="bfloat16", fused_attention=True, attention_probs_dropout_prob=0.0
+        2,
+        128,
+        dtype="bfloat16",
+        attention_kernel="fused",
+        attention_probs_dropout_prob=0.0,
     )
     ids = jax.random.randint(jax.random.key(0), (4, 128), 5, config.vocab_size)
     second = jnp.broadcast_to(jnp.arange(128) >= 64, ids.shape)
     rest = jnp.zeros_like(ids), jnp.ones_like(ids)
     encoder = Encoder(config)
     params = encoder.init(jax.random.key(1), ids, *rest)
-    encode = jax.jit(functools.partial(encoder.apply, pairs=second + 1))
+    encode = jax.jit(functools.partial(encoder.apply, pair_ids=second + 1))
     program = encode.lower(params, ids, *rest).compile().as_text()
     assert "__cudnn$fmha" in program, "it is another's kernel that would be tested"
     changed = jnp.where(second, (ids + 7) % config.vocab_size, ids)

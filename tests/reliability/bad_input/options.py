@@ -219,9 +219,9 @@ OPTIONS = [
         ("hidden_size=16 is not a multiple",),
     ),
     Case(
-        "fused-attention-with-dropout",
-        pretrain("--model.fused-attention"),
-        ("attention_probs_dropout_prob=0.1", "fused_attention"),
+        "fused-attention-with-tensor-sharding",
+        pretrain("--model.attention-kernel", "fused", "--mesh.tensor", "2"),
+        ("mesh.tensor=2", "attention_kernel=fused"),
     ),
     Case(
         "sequence-past-the-positions",

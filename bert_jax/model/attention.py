@@ -1,0 +1,161 @@
+"""Self-attention of all heads: which keys are visible, and the kernel that computes it.
+
+Vaswani et al. 2017, §3.2. Queries, keys and values have their heads side by side.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from bert_jax.config import BertConfig
+from bert_jax.model.attention_blocks import LANES
+from bert_jax.model.layers import target_device
+from bert_jax.model.tpu_attention import tpu_attention
+
+
+@struct.dataclass
+class Visibility:
+    """Which keys each token may attend to: real ones; if causal, no later ones."""
+
+    attention_mask: Bool[Array, "B S"]
+    """True for a real token."""
+    pair_ids: Int[Array, "B S"] | None = None
+    """The index of each token's pair: only keys of the same pair are visible."""
+    causal: bool = struct.field(pytree_node=False, default=False)
+
+    def matrix(self) -> Bool[Array, "B #T S"]:
+        """Return for each token whether it may attend to each key."""
+        visible = self.attention_mask[:, None, :]
+        if self.pair_ids is not None:
+            visible = visible & (self.pair_ids[:, :, None] == self.pair_ids[:, None, :])
+        if self.causal:
+            length = self.attention_mask.shape[1]
+            visible = visible & jnp.tril(jnp.ones((length, length), bool))
+        return visible
+
+
+def attention_probabilities(
+    query: Float[Array, "B T N H"],
+    key: Float[Array, "B S N H"],
+    visible: Bool[Array, "B #T S"],
+) -> Float[Array, "B N T S"]:
+    """Return the attention probabilities of each token over the keys, in float32.
+
+    Hidden keys get the lowest finite score and not minus infinity, so that a row
+    without any visible key attends evenly instead of giving NaN.
+    """
+    scores = jnp.einsum(
+        "BTNH,BSNH->BNTS", query, key, preferred_element_type=jnp.float32
+    )
+    scores = scores / jnp.sqrt(query.shape[-1]).astype(jnp.float32)
+    lowest = jnp.finfo(jnp.float32).min
+    return jax.nn.softmax(jnp.where(visible[:, None], scores, lowest), axis=-1)
+
+
+def plain_attention(
+    query: Float[Array, "B T D"],
+    key: Float[Array, "B T D"],
+    value: Float[Array, "B T D"],
+    visibility: Visibility,
+    num_heads: int,
+    dropout: Callable[[Float[Array, "B N T T"]], Float[Array, "B N T T"]],
+) -> Float[Array, "B T D"]:
+    """Return attention by matrix products, with all probabilities in memory.
+
+    Args:
+        dropout: of the probabilities.
+    """
+    split = (*query.shape[:2], num_heads, -1)
+    query, key, value = (heads.reshape(split) for heads in (query, key, value))
+    probabilities = attention_probabilities(query, key, visibility.matrix())
+    probabilities = dropout(probabilities).astype(value.dtype)
+    mixed = jnp.einsum("BNTS,BSNH->BTNH", probabilities, value)
+    return mixed.reshape(*split[:2], -1)
+
+
+def chosen_kernel(
+    config: BertConfig, length: int, deterministic: bool
+) -> Literal["plain", "tpu", "cudnn"]:
+    """Return the kernel for rows of this length on the device that is traced for.
+
+    Raises:
+        ValueError: cuDNN's kernel would have to drop probabilities.
+    """
+    if config.attention_kernel == "plain":
+        return "plain"
+    # JAX looks cuDNN up while tracing: lax.platform_dependent would be too late.
+    device = target_device()
+    if device.platform == "tpu":
+        return "plain" if length % LANES else "tpu"
+    if not device.device_kind.startswith("NVIDIA") or config.dtype != "bfloat16":
+        return "plain"
+    rate = config.attention_probs_dropout_prob
+    if rate and not deterministic:
+        raise ValueError(
+            f"attention_probs_dropout_prob={rate} cannot be used with "
+            "attention_kernel=fused on a GPU, whose kernel has no dropout; set it to "
+            "0, or attention_kernel to plain."
+        )
+    return "cudnn"
+
+
+def fused_tpu_attention(
+    query: Float[Array, "B T D"],
+    key: Float[Array, "B T D"],
+    value: Float[Array, "B T D"],
+    visibility: Visibility,
+    num_heads: int,
+    rate: float,
+    dropout_key: Key[Array, ""] | None,
+) -> Float[Array, "B T D"]:
+    """Return attention by the TPU's kernel.
+
+    Args:
+        rate: of dropout of the probabilities.
+        dropout_key: None without dropout.
+    """
+    seeds = None
+    if dropout_key is not None:
+        words = jax.random.key_data(dropout_key)
+        seeds = jax.lax.bitcast_convert_type(words, jnp.int32)
+    return tpu_attention(
+        query,
+        key,
+        value,
+        visibility.attention_mask,
+        visibility.pair_ids,
+        seeds,
+        num_heads=num_heads,
+        causal=visibility.causal,
+        rate=rate,
+    )
+
+
+def cudnn_attention(
+    query: Float[Array, "B T D"],
+    key: Float[Array, "B T D"],
+    value: Float[Array, "B T D"],
+    visibility: Visibility,
+    num_heads: int,
+) -> Float[Array, "B T D"]:
+    """Return attention by cuDNN's kernel.
+
+    The mask is broadcast to every token: some cuDNN kernels ignore a mask of keys
+    alone, or segment ids.
+    """
+    batch, length, hidden = query.shape
+    split = (batch, length, num_heads, -1)
+    query, key, value = (heads.reshape(split) for heads in (query, key, value))
+    visible = visibility.matrix()[:, None]
+    mixed = jax.nn.dot_product_attention(
+        query,
+        key,
+        value,
+        mask=jnp.broadcast_to(visible, (batch, 1, length, length)),
+        implementation="cudnn",
+    )
+    return mixed.reshape(batch, length, hidden)
