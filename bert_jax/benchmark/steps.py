@@ -108,7 +108,9 @@ def benchmark_train(options: TrainOptions) -> Figures:
     state = jax.jit(initial, out_shardings=shardings)()
     rows = task.batch(0)
     batch = to_global_arrays(rows, mesh)
-    train_step = make_train_step(task, optimizer, config.microbatches, mesh, shardings)
+    train_step = make_train_step(
+        task, optimizer, config.microbatches, mesh, shardings, config.gather_dtype
+    )
     program, figures = compile_program(train_step, state, batch)
     scalars: dict[str, jax.Array] = {}
 

@@ -129,6 +129,10 @@ class MeshConfig:
     tensor: int = 1
     """Devices that shard the heads and feed-forward width of each layer;
     must divide both (Shoeybi et al. 2019)."""
+    gather: Literal["layer", "step"] = "layer"
+    """When devices gather parameters that are sharded over fsdp: each kernel where a
+    layer uses it, for the least memory, or all once a step, for the fewest collectives
+    (ZeRO-3 and ZeRO-1 of Rajbhandari et al. 2020)."""
 
     def __post_init__(self) -> None:
         require_types(self)
@@ -194,6 +198,11 @@ class RunConfig:
             self._check_schedule()
         self._check_mesh()
         self._check_profile()
+
+    @property
+    def gather_dtype(self) -> str | None:
+        """The type in which a step gathers all kernels at once; None: by layer."""
+        return self.model.dtype if self.mesh.gather == "step" else None
 
     def _check_schedule(self) -> None:
         end, warmup = self.schedule_steps, self.optimizer.warmup_steps

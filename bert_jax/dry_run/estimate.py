@@ -112,13 +112,14 @@ def estimate(
     state = with_shardings(shapes, shardings)
     rows = with_shardings(batch, dict.fromkeys(batch, batch_sharding(mesh)))
     start = time.monotonic()
-    step: Any = make_train_step(task, optimizer, config.microbatches, mesh, shardings)
-    on_cpu = devices[0].platform == "cpu"
+    step: Any = make_train_step(
+        task, optimizer, config.microbatches, mesh, shardings, config.gather_dtype
+    )
     parameters, whole_state = size_on_device(state.params), size_on_device(state)
     sizes = parameters, whole_state - parameters
     with jax.default_device(devices[0]):
         lowered = step.lower(state, rows)
-    options = _UNOPTIMIZED if on_cpu else {}
+    options = _UNOPTIMIZED if devices[0].platform == "cpu" else {}
     compiled, total = _compile(lowered, options, whole_state)
     seconds = time.monotonic() - start
     if total:

@@ -54,6 +54,10 @@ def gather(params: Params, partitions: PyTree) -> Params:
     return jax.tree.map(all_gather, params, partitions)
 
 
+def _is_kernel(path: KeyPath) -> bool:
+    return bool(path[-1] == jax.tree_util.DictKey("kernel"))
+
+
 def gathered_first(task: Task, partitions: PyTree) -> PyTree:
     """Return the partitions to gather before a task's loss.
 
@@ -61,10 +65,42 @@ def gathered_first(task: Task, partitions: PyTree) -> PyTree:
     """
 
     def partition(path: KeyPath, partition: P) -> P:
-        is_kernel = path[-1] == jax.tree_util.DictKey("kernel")
-        return P() if is_kernel and task.takes_sharded_kernels else partition
+        in_layer = _is_kernel(path) and task.takes_sharded_kernels
+        return P() if in_layer else partition
 
     return jax.tree_util.tree_map_with_path(partition, partitions)
+
+
+def gather_once(local_gradient: Gradient, partitions: PyTree, dtype: str) -> Gradient:
+    """Return a gradient that gathers all parameters, then scatters their gradients.
+
+    Both happen once a step, for all microbatches. Kernels are gathered in `dtype`, in
+    which their products are computed.
+    """
+
+    def cast(path: KeyPath, leaf: Array) -> Array:
+        return leaf.astype(dtype) if _is_kernel(path) else leaf
+
+    def scatter(grad: Array, partition: P) -> Array:
+        if "fsdp" not in partition:
+            return grad
+        axis = tuple(partition).index("fsdp")
+        return jax.lax.psum_scatter(grad, "fsdp", scatter_dimension=axis, tiled=True)
+
+    def gradient(
+        params: Params,
+        batch: DeviceBatch,
+        mask_key: Key[Array, ""],
+        dropout_key: Key[Array, ""],
+    ) -> tuple[Params, Sums]:
+        cast_params = jax.tree_util.tree_map_with_path(cast, params)
+        gathered = gather(cast_params, partitions)
+        # Gradients are added up in float32.
+        gathered = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), gathered)
+        grads, sums = local_gradient(gathered, batch, mask_key, dropout_key)
+        return jax.tree.map(scatter, grads, partitions), sums
+
+    return gradient
 
 
 def all_reduce_gradients(grads: Params, partitions: PyTree) -> Params:
@@ -86,6 +122,7 @@ def make_gradient(
     mesh: Mesh,
     shardings: PyTree,
     microbatches: int,
+    gather_dtype: str | None = None,
 ) -> Gradient:
     """Return the function that computes the gradient over the global batch.
 
@@ -94,9 +131,13 @@ def make_gradient(
         shardings: of each parameter.
         microbatches: the number of parts in which each device processes its rows; each
             part on each device has dropout of its own.
+        gather_dtype: gather all kernels once a step, in this type; None: each where it
+            is used, in every microbatch.
     """
     partitions = gather_specs(shardings, mesh)
     first = gathered_first(task, partitions)
+    if gather_dtype:
+        first = jax.tree.map(lambda _: P(), partitions)
 
     def objective(
         params: Params, batch: PyTree, counts: Counts, key: Key[Array, ""]
@@ -110,7 +151,11 @@ def make_gradient(
     differentiate = jax.grad(objective, has_aux=True)
     is_sharded = batch_shards(mesh) > 1
     axes = BATCH_AXES if is_sharded else ()
-    local = functools.partial(local_gradient, task, differentiate, microbatches, axes)
+    local: Gradient = functools.partial(
+        local_gradient, task, differentiate, microbatches, axes
+    )
+    if gather_dtype:
+        local = gather_once(local, partitions, gather_dtype)
     return shard_gradient(local, mesh, partitions) if is_sharded else local
 
 

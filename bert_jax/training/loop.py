@@ -128,9 +128,11 @@ class _Run:
         if self._step:
             self._report.say(f"Resuming from the checkpoint at step {self._step}.")
         profile = stack.enter_context(Profile(config, workdir, self._step))
-        self._train_step = profile.wrap(
-            make_train_step(task, optimizer, config.microbatches, mesh, shardings)
+        microbatches, gather_dtype = config.microbatches, config.gather_dtype
+        step = make_train_step(
+            task, optimizer, microbatches, mesh, shardings, gather_dtype
         )
+        self._train_step = profile.wrap(step)
         self._eval_step = make_eval_step(task, mesh, shardings)
         self._signals = stack.enter_context(faults.StopSignals())
         watchdog = faults.Watchdog(config.hang_timeout_minutes)

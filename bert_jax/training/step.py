@@ -134,14 +134,20 @@ def make_train_step(
     microbatches: int,
     mesh: Mesh,
     state_shardings: TrainState,
+    gather_dtype: str | None = None,
 ) -> TrainStep:
     """Return the jitted step: state, global batch → next state, scalars of this step.
 
     The state is donated. The gradient is that of the means over the global batch,
     summed over the devices before it is clipped.
+
+    Args:
+        gather_dtype: as `make_gradient`.
     """
     shardings = state_shardings.params
-    gradient = make_gradient(task, optimizer.freeze, mesh, shardings, microbatches)
+    gradient = make_gradient(
+        task, optimizer.freeze, mesh, shardings, microbatches, gather_dtype
+    )
 
     def train_step(state: TrainState, batch: DeviceBatch) -> tuple[TrainState, Scalars]:
         key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.step)
