@@ -105,7 +105,7 @@ def test_what_a_worker_is_told(world):
         ["gs://bucket/data512", f"{home}/bert_jax_data/512"],
     ]
     installs = [c["arguments"] for c in world.calls("python3") if c["worker"] == "1"]
-    assert installs[-1][-1] == f"{home}/bert_jax[tpu]"
+    assert installs[-1][-1] == f"{home}/bert_jax[tpu,gcs]"
     create = next(c for c in launched(world) if c["verb"].endswith("create"))
     assert create["arguments"] == shlex.split(
         "compute tpus queued-resources create bert-jax --accelerator-type "
