@@ -14,6 +14,7 @@ import yaml
 from bert_jax.distributed.startup import initialize_arguments
 
 HERE = Path(__file__).parent
+EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 GIVEN = {"IMAGE": "region-docker.pkg.dev/p/r/bert_jax:1", "NAME": "bert-base"}
 
 
@@ -81,9 +82,7 @@ def test_the_jobset_fits_the_schema_and_holds_what_was_set(world, schema):
     assert "${" not in json.dumps(jobset)
     assert jobset["metadata"] == {
         "name": "bert-base",
-        "annotations": {
-            "alpha.jobset.sigs.k8s.io/exclusive-topology": "cloud.google.com/gke-nodepool"
-        },
+        "annotations": {EXCLUSIVE: "cloud.google.com/gke-nodepool"},
     }
     assert jobset["spec"]["replicatedJobs"][0]["replicas"] == 2
     pods = job(jobset)
@@ -124,10 +123,14 @@ def test_a_jobset_for_gpus(world, schema):
     pods = job(jobset)
     assert pods["parallelism"] == pods["completions"] == 3
     pod = pods["template"]["spec"]
-    assert pod["nodeSelector"] == {"cloud.google.com/gke-accelerator": "nvidia-h100-80gb"}
-    assert {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"} in pod[
-        "tolerations"
-    ]
+    assert pod["nodeSelector"] == {
+        "cloud.google.com/gke-accelerator": "nvidia-h100-80gb"
+    }
+    assert {
+        "key": "nvidia.com/gpu",
+        "operator": "Exists",
+        "effect": "NoSchedule",
+    } in pod["tolerations"]
     assert {"name": "shared-memory", "emptyDir": {"medium": "Memory"}} in pod["volumes"]
     (trainer,), _ = containers(jobset)
     assert trainer["resources"]["limits"] == {"nvidia.com/gpu": 4}
