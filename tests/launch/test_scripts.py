@@ -1,5 +1,6 @@
 """What holds for every script under launch/."""
 
+import configparser
 import os
 import re
 import shutil
@@ -84,6 +85,18 @@ def test_every_path_that_they_name_is_there():
     named = set(re.findall(r"\b(?:docs|launch|configs)/[\w/-]+\.\w+", text))
     assert {"docs/launch/slurm.md", "configs/bert_base_512.py"} <= named
     assert [name for name in sorted(named) if not (ROOT / name).is_file()] == []
+
+
+def test_the_images_are_built_with_extras_that_there_are():
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    extras = set(setup["options.extras_require"])
+    dockerfile = (ROOT / "launch/gke/Dockerfile").read_text()
+    assert '".[$EXTRA,gcs]"' in dockerfile and "ARG EXTRA=tpu\n" in dockerfile
+    sky = (ROOT / "launch/sky.yaml").read_text()
+    named = set(re.findall(r"\b(?:tpu|cuda\d+)\b", dockerfile))
+    named |= set(re.findall(r"EXTRA: (\w+) # GPUs: (\w+)", sky)[0])
+    assert named | {"gcs"} <= extras and {"tpu", "cuda12"} <= named
 
 
 @pytest.mark.parametrize(
