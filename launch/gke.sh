@@ -57,7 +57,14 @@ fail() { echo "gke.sh: $*" >&2 && return 2; }
 
 # Set HOSTS where it is empty; fails where the variables do not fit together.
 check() {
-  local name chips
+  local name chips smallest
+  for name in "${numbers[@]}"; do
+    smallest=1
+    if [ "$name" = MAX_RESTARTS ]; then smallest=0; fi
+    if ! [[ ${!name:-1} =~ ^[0-9]+$ ]] || ((10#${!name:-1} < smallest)); then
+      fail "$name=${!name} is not a number from $smallest on." || return
+    fi
+  done
   case $DEVICES in
     tpu)
       if ! [[ $TPU_TOPOLOGY =~ ^[0-9]+(x[0-9]+)+$ ]]; then
@@ -69,11 +76,6 @@ check() {
     gpu) HOSTS=${HOSTS:-2} chips='' ;;
     *) fail "DEVICES=$DEVICES: tpu or gpu." || return ;;
   esac
-  for name in "${numbers[@]}"; do
-    if ! [[ ${!name} =~ ^[0-9]+$ ]]; then
-      fail "$name=${!name} is not a number." || return
-    fi
-  done
   if [ "$DEVICES" = gpu ] && ((SLICES != 1)); then
     fail "SLICES=$SLICES: GPUs have none; set HOSTS." || return
   elif [ "$DEVICES" = tpu ] && ((HOSTS * CHIPS_PER_HOST != chips)); then

@@ -306,6 +306,8 @@ def test_a_dry_run_prints_the_commands_and_calls_none(world):
     [
         ({"IMAGE": ""}, "IMAGE is not set"),
         ({"HOSTS": "four"}, "HOSTS=four is not a"),
+        ({"CHIPS_PER_HOST": "four"}, "CHIPS_PER_HOST=four is not a number from 1"),
+        ({"SLICES": "0"}, "SLICES=0 is not a number from 1"),
         ({"HOSTS": "3"}, "HOSTS=3 x CHIPS_PER_HOST=4 is not the 16 chips"),
         ({"TPU_TOPOLOGY": "4"}, "TPU_TOPOLOGY=4 is not like 4x4"),
         ({"DEVICES": "cpu"}, "DEVICES=cpu: tpu or gpu"),
