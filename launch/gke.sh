@@ -61,7 +61,7 @@ check() {
   for name in "${numbers[@]}"; do
     smallest=1
     if [ "$name" = MAX_RESTARTS ]; then smallest=0; fi
-    if ! [[ ${!name:-1} =~ ^[0-9]+$ ]] || ((10#${!name:-1} < smallest)); then
+    if ! [[ ${!name:-1} =~ ^(0|[1-9][0-9]*)$ ]] || ((${!name:-1} < smallest)); then
       fail "$name=${!name} is not a number from $smallest on." || return
     fi
   done
