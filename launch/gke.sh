@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A TPU slice under GKE, as a JobSet: the way for v5p, v6e and later.
+# TPU slices, or nodes with GPUs, under GKE, as a JobSet.
 #
-#   IMAGE=… DATA_128=gs://… DATA_512=gs://… WORKDIR=gs://… launch/gke.sh up [--dry-run]
+#   IMAGE=… DATA_128=gs://… DATA_512=gs://… WORKDIR=gs://… launch/gke.sh up [--dry-run|--help]
 #
 #   render    print the JobSet
 #   up        apply it; again, and nothing changes
@@ -12,35 +12,35 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
+IMAGE=${IMAGE:-}                     # required: what launch/gke/Dockerfile builds
+DATA_128=${DATA_128:-}               # required: gs://
+DATA_512=${DATA_512:-}               # required: gs://
+WORKDIR=${WORKDIR:-}                 # required: gs://
+DEVICES=${DEVICES:-tpu}              # tpu or gpu
 NAME=${NAME:-bert-jax}
 NAMESPACE=${NAMESPACE:-default}
 SERVICE_ACCOUNT=${SERVICE_ACCOUNT:-default} # may read the datasets, and write the workdir
 TPU_ACCELERATOR=${TPU_ACCELERATOR:-tpu-v6e-slice}
 TPU_TOPOLOGY=${TPU_TOPOLOGY:-4x4}
-HOSTS=${HOSTS:-4}                    # the chips of the topology / CHIPS_PER_HOST
 CHIPS_PER_HOST=${CHIPS_PER_HOST:-4}
+SLICES=${SLICES:-1}                  # of that topology, with a node pool each
+GPU_ACCELERATOR=${GPU_ACCELERATOR:-nvidia-h100-80gb}
+GPUS_PER_HOST=${GPUS_PER_HOST:-8}
+HOSTS=${HOSTS:-}                     # of a slice; empty: by the topology; of GPUs, 2
 MAX_RESTARTS=${MAX_RESTARTS:-10}     # in a row without a new whole checkpoint
 POLL_SECONDS=${POLL_SECONDS:-60}
 MAX_FAILURES=${MAX_FAILURES:-5}      # of kubectl in a row, while waiting
 GCLOUD_IMAGE=${GCLOUD_IMAGE:-gcr.io/google.com/cloudsdktool/google-cloud-cli:slim}
-IMAGE=${IMAGE:-}                     # what launch/gke/Dockerfile builds
-DATA_128=${DATA_128:-}               # gs://
-DATA_512=${DATA_512:-}
-WORKDIR=${WORKDIR:-}
 CONFIG_128=${CONFIG_128:-}           # in the image: /opt/bert_jax/configs/…; empty: base
 CONFIG_512=${CONFIG_512:-}
 TRAIN_OPTIONS=${TRAIN_OPTIONS:-}
+INITIALIZATION_TIMEOUT=${INITIALIZATION_TIMEOUT:-1800} # s: pods load image and data first
+HANG_TIMEOUT_MINUTES=${HANG_TIMEOUT_MINUTES:-30}
+NCCL_TIMEOUT_SECONDS=${NCCL_TIMEOUT_SECONDS:-1800} # of GPUs
 
-dry_run=0 verb=''
+# shellcheck source=launch/arguments.sh
+source "$root/launch/arguments.sh"
 
-run() {
-  if ((dry_run)); then
-    printf '%q ' "$@"
-    echo
-  else
-    "$@"
-  fi
-}
 kube() { run kubectl --namespace "$NAMESPACE" "$@"; }
 
 # JSON's string of $1, which has no control characters but newlines.
@@ -50,26 +50,55 @@ quoted() {
   echo "\"${value//$'\n'/\\n}\""
 }
 
-# Numbers go in as they are, the rest in quotes: JSON's, which YAML reads too.
-render() {
-  local text name value
-  for name in IMAGE DATA_128 DATA_512 WORKDIR; do
-    if [ -z "${!name}" ]; then echo "gke.sh: $name is not set." >&2 && return 2; fi
-  done
-  for name in HOSTS CHIPS_PER_HOST MAX_RESTARTS; do
-    if ! [[ ${!name} =~ ^[0-9]+$ ]]; then
-      echo "gke.sh: $name=${!name} is not a number." >&2 && return 2
+numbers=(HOSTS SLICES CHIPS_PER_HOST GPUS_PER_HOST MAX_RESTARTS INITIALIZATION_TIMEOUT
+  HANG_TIMEOUT_MINUTES NCCL_TIMEOUT_SECONDS)
+
+fail() { echo "gke.sh: $*" >&2 && return 2; }
+
+# Set HOSTS where it is empty; fails where the variables do not fit together.
+check() {
+  local name chips smallest
+  for name in "${numbers[@]}"; do
+    smallest=1
+    if [ "$name" = MAX_RESTARTS ]; then smallest=0; fi
+    if ! [[ ${!name:-1} =~ ^(0|[1-9][0-9]*)$ ]] || ((${!name:-1} < smallest)); then
+      fail "$name=${!name} is not a number from $smallest on." || return
     fi
   done
-  text=$(<"$root/launch/gke/jobset.yaml")
-  for name in NAME SERVICE_ACCOUNT TPU_ACCELERATOR TPU_TOPOLOGY HOSTS CHIPS_PER_HOST \
-    MAX_RESTARTS GCLOUD_IMAGE IMAGE DATA_128 DATA_512 WORKDIR CONFIG_128 CONFIG_512 \
+  case $DEVICES in
+    tpu)
+      if ! [[ $TPU_TOPOLOGY =~ ^[0-9]+(x[0-9]+)+$ ]]; then
+        fail "TPU_TOPOLOGY=$TPU_TOPOLOGY is not like 4x4." || return
+      fi
+      chips=$((${TPU_TOPOLOGY//x/*}))
+      HOSTS=${HOSTS:-$((chips / CHIPS_PER_HOST))}
+      ;;
+    gpu) HOSTS=${HOSTS:-2} chips='' ;;
+    *) fail "DEVICES=$DEVICES: tpu or gpu." || return ;;
+  esac
+  if [ "$DEVICES" = gpu ] && ((SLICES != 1)); then
+    fail "SLICES=$SLICES: GPUs have none; set HOSTS." || return
+  elif [ "$DEVICES" = tpu ] && ((HOSTS * CHIPS_PER_HOST != chips)); then
+    fail "HOSTS=$HOSTS x CHIPS_PER_HOST=$CHIPS_PER_HOST is not the $chips chips of" \
+      "TPU_TOPOLOGY=$TPU_TOPOLOGY." || return
+  fi
+}
+
+# Numbers go in as they are, the rest in quotes: JSON's, which YAML reads too.
+render() {
+  local text name value other=gpu
+  # shellcheck disable=SC2034
+  local COORDINATOR="$NAME-workers-0-0.$NAME:8476"
+  require_run_variables
+  require_variables IMAGE=REGION-docker.pkg.dev/PROJECT/REPOSITORY/IMAGE:TAG
+  check || return
+  if [ "$DEVICES" = gpu ]; then other=tpu; fi
+  text=$(sed -e "/ # $other\$/d" -e "s/ # $DEVICES\$//" "$root/launch/gke/jobset.yaml")
+  for name in "${numbers[@]}"; do text=${text//"\${$name}"/"${!name}"}; done
+  for name in NAME SERVICE_ACCOUNT TPU_ACCELERATOR TPU_TOPOLOGY GPU_ACCELERATOR \
+    COORDINATOR GCLOUD_IMAGE IMAGE DATA_128 DATA_512 WORKDIR CONFIG_128 CONFIG_512 \
     TRAIN_OPTIONS; do
-    value=${!name}
-    case $name in
-      HOSTS | CHIPS_PER_HOST | MAX_RESTARTS) ;;
-      *) value=$(quoted "$value") ;;
-    esac
+    value=$(quoted "${!name}")
     text=${text//"\${$name}"/"$value"}
   done
   # Last: nothing in it is to be filled in.
@@ -103,17 +132,9 @@ wait_until_over() {
   done
 }
 
-usage() {
-  echo "usage: launch/gke.sh render|up|wait|status|logs|delete [--dry-run]" >&2
-  exit 2
-}
-
-for argument in "$@"; do
-  case $argument in
-    --dry-run) dry_run=1 ;;
-    *) if [ -n "$verb" ]; then usage; else verb=$argument; fi ;;
-  esac
-done
+verbs='render up wait status logs delete'
+read_arguments gke.sh "$verbs" "$@"
+if ((dry_run)); then verb=${verb:-up}; fi
 mine=jobset.sigs.k8s.io/jobset-name=$NAME
 case $verb in
   render | up) "$verb" ;;
@@ -121,5 +142,5 @@ case $verb in
   status) kube get jobset "$NAME" && kube get jobs,pods --selector "$mine" ;;
   logs) kube logs --selector "$mine" --container trainer --prefix --tail "${LOG_LINES:-50}" ;;
   delete) kube delete jobset "$NAME" --ignore-not-found ;;
-  *) usage ;;
+  *) wrong_usage "$verbs" ;;
 esac

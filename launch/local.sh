@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Several processes on one host, joined by jax.distributed over loopback.
 #
-#   DATA_128=… DATA_512=… WORKDIR=runs/base launch/local.sh [--dry-run]
+#   DATA_128=… DATA_512=… WORKDIR=runs/base launch/local.sh [--dry-run|--help]
 #
 # Start it again to go on. docs/launch/local.md tells the rest.
 set -euo pipefail
@@ -13,27 +13,17 @@ PORT=${PORT:-8476}                   # any free one
 MAX_RESTARTS=${MAX_RESTARTS:-3}      # tries in a row without a new whole checkpoint
 GRACE_SECONDS=${GRACE_SECONDS:-120}  # for a checkpoint, before the rest is killed
 POLL_SECONDS=${POLL_SECONDS:-1}
+export INITIALIZATION_TIMEOUT=${INITIALIZATION_TIMEOUT:-300} # s: all start at once
+export HANG_TIMEOUT_MINUTES=${HANG_TIMEOUT_MINUTES:-30}
+# shellcheck source=launch/arguments.sh
+source "$root/launch/arguments.sh"
 # shellcheck source=launch/progress.sh
 source "$root/launch/progress.sh"
-# And DATA_128, DATA_512 and WORKDIR, as launch/phases.sh tells.
-for name in DATA_128 DATA_512 WORKDIR; do
-  if [ -z "${!name:-}" ]; then
-    echo "local.sh: $name is not set." >&2
-    exit 2
-  fi
-  export "${name?}"
-done
-
-usage() {
-  echo "usage: launch/local.sh [--dry-run]" >&2
-  exit 2
-}
-dry_run=0
-case $# in
-  0) ;;
-  1) if [ "$1" = --dry-run ]; then dry_run=1; else usage; fi ;;
-  *) usage ;;
-esac
+read_arguments 'local.sh phases.sh' '' "$@"
+require_run_variables
+if [ "$DEVICES" = gpu ]; then
+  export NCCL_TIMEOUT_SECONDS=${NCCL_TIMEOUT_SECONDS:-1800}
+fi
 
 # Which GPUs are ours, if that is said; else the first ones.
 IFS=, read -r -a gpus <<<"${CUDA_VISIBLE_DEVICES:-}"

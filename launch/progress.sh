@@ -1,6 +1,7 @@
 # shellcheck shell=bash
-# How the launchers count tries. Read by local.sh, tpu_pod.sh and slurm.sbatch, and by the
-# first container of the JobSet; it needs nothing but bash, and gcloud or gsutil for gs://.
+# How the launchers count tries. Read by local.sh, tpu_pod.sh, slurm.sbatch and sky.yaml, and
+# by the first container of the JobSet; it needs nothing but bash, and gcloud or gsutil for
+# gs://.
 #
 # A trainer's exit code tells whether another try can help: 2 is what is wrong before the
 # first step, and stays wrong; 1 (the run failed), 134 (it lost a peer), 137 (killed), other
@@ -63,4 +64,22 @@ count_try() {
     best=$now
   fi
   tries=$((tries + 1))
+}
+
+# Count a start of the run in $1, on gs://, in a file there: for launchers that another
+# program starts again. Returns 3 after MAX_RESTARTS tries without a new whole checkpoint.
+count_start() {
+  local memory=$1/launch_tries line
+  if line=$(gcloud storage cat "$memory" 2>/dev/null); then
+    read -r tries best <<<"$line"
+    count_try "$1"
+  else
+    best=$(newest_steps "$1")
+  fi
+  if ((tries > MAX_RESTARTS)); then
+    gcloud storage rm "$memory"
+    echo "no new checkpoint in MAX_RESTARTS=$MAX_RESTARTS tries." >&2
+    return 3
+  fi
+  echo "$tries $best" | gcloud storage cp - "$memory"
 }

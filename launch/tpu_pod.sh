@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A Cloud TPU pod by queued resource: both phases, through preemptions, to the deletion.
 #
-#   DATA_128=gs://… DATA_512=gs://… WORKDIR=gs://… launch/tpu_pod.sh all [--dry-run]
+#   DATA_128=gs://… DATA_512=gs://… WORKDIR=gs://… launch/tpu_pod.sh all [--dry-run|--help]
 #
 #   up        ask for the pod, and wait until it is ACTIVE
 #   install   copy this repository to every worker, and install it
@@ -15,25 +15,34 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
+DATA_128=${DATA_128:-}                     # required: gs:// or on every worker
+DATA_512=${DATA_512:-}                     # required
+WORKDIR=${WORKDIR:-}                       # required: gs://, for every worker writes it
 NAME=${NAME:-bert-jax}                     # of the queued resource and of its node
 ZONE=${ZONE:-us-west4-a}
 PROJECT=${PROJECT:-}                       # empty: gcloud's own
 ACCELERATOR_TYPE=${ACCELERATOR_TYPE:-v5litepod-16}
-RUNTIME_VERSION=${RUNTIME_VERSION:-v2-alpha-tpuv5-lite}
+RUNTIME_VERSION=${RUNTIME_VERSION:-}       # empty: the one of ACCELERATOR_TYPE
+SLICES=${SLICES:-1}                        # more than 1: nodes NAME-0, NAME-1, …
 SPOT=${SPOT:-1}                            # 0: on demand
 VALID_UNTIL_DURATION=${VALID_UNTIL_DURATION:-} # such as 6h: how long to wait in the queue
 MAX_RESTARTS=${MAX_RESTARTS:-10}           # tries in a row without a new whole checkpoint
 MAX_SSH_FAILURES=${MAX_SSH_FAILURES:-5}    # in a row, of any one call to Google Cloud
 POLL_SECONDS=${POLL_SECONDS:-60}
 KEEP=${KEEP:-0}                            # 1: `all` leaves a pod whose run failed, at cost
-DATA_128=${DATA_128:-}                     # rows of 128 tokens, gs:// or on every worker
-DATA_512=${DATA_512:-}
-WORKDIR=${WORKDIR:-}                       # gs://, for every worker writes it
+CONFIG_128=${CONFIG_128:-}                 # bert_jax/configs/… on a worker; empty: base
+CONFIG_512=${CONFIG_512:-}
+TRAIN_OPTIONS=${TRAIN_OPTIONS:-}           # for both phases: --mesh.fsdp 4
+INITIALIZATION_TIMEOUT=${INITIALIZATION_TIMEOUT:-900} # s: ssh starts workers one by one
+HANG_TIMEOUT_MINUTES=${HANG_TIMEOUT_MINUTES:-30}
+WORKER=${WORKER:-0}                        # whose log `logs` shows, of every slice; or all
+LOG_LINES=${LOG_LINES:-}                   # empty: 50
 
-dry_run=0 verb='' pretended=NONE
+pretended=NONE
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-exec 3>&1
+# shellcheck source=launch/arguments.sh
+source "$root/launch/arguments.sh"
 # shellcheck source=launch/tpu_calls.sh
 source "$root/launch/tpu_calls.sh"
 # shellcheck source=launch/progress.sh
@@ -92,8 +101,8 @@ install() {
   # Files and not a commit: what you see here is what runs there.
   run tar -czf "$archive" -C "$root" --exclude=__pycache__ \
     bert_jax configs launch setup.cfg pyproject.toml README.md LICENSE &&
-    tpus tpu-vm scp "$archive" "$NAME:bert_jax.tar.gz" --worker=all &&
-    ssh_to all 'mkdir -p bert_jax && tar -xzf bert_jax.tar.gz -C bert_jax' &&
+    on_nodes copy_to "$archive" &&
+    on_nodes ssh_to all 'mkdir -p bert_jax && tar -xzf bert_jax.tar.gz -C bert_jax' &&
     on_workers all install
 }
 
@@ -187,28 +196,24 @@ all() {
   return "$code"
 }
 
-usage() {
-  echo "usage: launch/tpu_pod.sh" \
-    "up|install|data|pretrain|all|status|logs|delete [--dry-run]" >&2
-  exit 2
-}
-
-for argument in "$@"; do
-  case $argument in
-    --dry-run) dry_run=1 POLL_SECONDS=0 ;;
-    *) if [ -n "$verb" ]; then usage; else verb=$argument; fi ;;
-  esac
-done
+verbs='up install data pretrain all status logs delete'
+read_arguments tpu_pod.sh "$verbs" "$@"
+if ((dry_run)); then verb=${verb:-all} POLL_SECONDS=0; fi
 case $verb in
-  data | pretrain | all)
-    for name in DATA_128 DATA_512 WORKDIR; do
-      if [ -z "${!name}" ]; then say "$name is not set." && exit 2; fi
-    done
-    ;;
+  data | pretrain | all) require_run_variables ;;
+  '') wrong_usage "$verbs" ;;
 esac
+if ! [[ $SLICES =~ ^[1-9][0-9]*$ ]]; then say "SLICES=$SLICES is not 1 or more." && exit 2; fi
+if [ -z "$RUNTIME_VERSION" ]; then
+  RUNTIME_VERSION=$(runtime_version "$ACCELERATOR_TYPE") || exit
+fi
+nodes=("$NAME")
+if ((SLICES > 1)); then
+  nodes=()
+  for ((slice = 0; slice < SLICES; slice++)); do nodes+=("$NAME-$slice"); done
+fi
 case $verb in
   up | install | data | pretrain | all | delete) "$verb" ;;
   status) state && on_workers all status ;;
-  logs) on_workers "${WORKER:-0}" log ;;
-  *) usage ;;
+  logs) on_workers "$WORKER" log ;;
 esac

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What one worker of a TPU pod does; launch/tpu_pod.sh calls it on all of them by ssh.
+# What one worker of a TPU pod does; launch/tpu_pod.sh calls it on all of them by ssh, and
+# launch/sky.yaml its `install`.
 #
 #   tpu_worker.sh install | data | start | status | log | stop
 #
@@ -10,6 +11,7 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 PYTHON_VERSION=${PYTHON_VERSION:-3.11}
+EXTRA=${EXTRA:-tpu}                         # of setup.cfg; launch/sky.yaml also: cuda12
 STATE=${STATE:-$HOME/bert_jax_run}          # lock, log, exit code
 DATA_ROOT=${DATA_ROOT:-$HOME/bert_jax_data} # local copies of what lies on gs://
 VENV=${VENV:-$HOME/bert_jax_venv}
@@ -32,7 +34,7 @@ install() {
   # The images carry Python 3.10; uv brings another.
   python3 -m pip install --quiet --user uv
   python3 -m uv venv --quiet --allow-existing --python "$PYTHON_VERSION" "$VENV"
-  python3 -m uv pip install --quiet --python "$VENV/bin/python" "${root}[tpu]"
+  python3 -m uv pip install --quiet --python "$VENV/bin/python" "${root}[$EXTRA,gcs]"
 }
 
 data() {

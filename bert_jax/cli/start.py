@@ -21,7 +21,8 @@ class StartOptions:
     deterministic: bool = False
     """Make runs on GPUs bit-reproducible; slower."""
     initialization_timeout: int = 300
-    """Seconds that several processes wait for each other at the start."""
+    """Seconds that several processes wait for each other at the start, and then for
+    their devices."""
     print_config: bool = False
     """Print the configuration as JSON, and train nothing."""
 

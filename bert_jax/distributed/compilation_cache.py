@@ -1,4 +1,4 @@
-"""JAX's compilation cache for runs of several processes, kept in the shared workdir.
+"""JAX's compilation cache for runs of connected processes, kept in the shared workdir.
 
 All processes read the cache directory and process 0 alone writes to it, so all hosts
 must see the same directory:
@@ -26,14 +26,15 @@ COMPILATION_CACHE = "compilation_cache"
 def share_compilation_cache(workdir: epath.Path) -> None:
     """Set JAX's compilation cache to a directory in `workdir`, on all processes.
 
-    A no-op with one process (see `environment.enable_compilation_cache`), or if
-    `JAX_COMPILATION_CACHE_DIR` is set on any process, even to nothing.
+    A no-op if `startup.start` connected no processes (see
+    `environment.enable_compilation_cache`), or if `JAX_COMPILATION_CACHE_DIR` is set on
+    any process, even to nothing. A TPU slice of one host is a connected run of one.
 
     Hosts with GPUs autotune a program's kernels collectively while they compile it. A
     host with a cache hit would skip that and leave the others waiting, so no process
     uses the directory unless all of them list the same programs in it.
     """
-    if jax.process_count() == 1:
+    if not jax.distributed.is_initialized():
         return
     config: Any = jax.config
     if first_error("" if config.jax_compilation_cache_dir is None else "chosen"):

@@ -1,12 +1,14 @@
 """Connect the processes of a run (usually one per host) and check their set-up."""
 
+import contextlib
+import faulthandler
 import os
 import secrets
 import socket
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
@@ -33,7 +35,8 @@ SHUTDOWN_TIMEOUT = 30
 at once; if one has failed, the others hang in a collective, and this ends them."""
 
 INITIALIZATION_TIMEOUT = 300
-"""Default number of seconds within which all processes must connect."""
+"""Default number of seconds within which all processes must connect, and then within
+which this process must open its devices."""
 _FIRST_MESSAGE_AFTER, _MESSAGE_INTERVAL = 3, 30
 """Seconds of waiting before the first "Waiting for…" line, and between further ones."""
 _MAX_INITIALIZATION_TIMEOUT = 7 * 24 * 3600
@@ -115,7 +118,9 @@ def start(
     use gloo, JAX's default.
 
     Args:
-        initialization_timeout: seconds within which all processes must connect.
+        initialization_timeout: seconds within which all processes must connect. If
+            the devices are then not opened within the same time, the process ends
+            with exit code 1.
 
     Returns:
         Whether this is the primary process, the one that writes files and prints.
@@ -135,7 +140,35 @@ def start(
         jax.config.update("jax_enable_preemption_service", False)
         _connect(arguments, initialization_timeout)
         start_peer_monitor()
-    return is_primary()
+    with exit_after(
+        initialization_timeout,
+        f"bert-jax: the devices were not opened within {initialization_timeout} s "
+        "(--initialization-timeout): a driver hangs, or another host of the TPU slice "
+        "has not started. The stack of each thread follows; start all processes again.",
+    ):
+        return is_primary()
+
+
+@contextlib.contextmanager
+def exit_after(seconds: float, message: str) -> Iterator[None]:
+    """End the process with exit code 1 if the block takes longer than `seconds`.
+
+    It prints `message` and the stack of each thread. A driver that hangs may hold
+    Python's lock: faulthandler's thread does not need it, the message's does.
+    """
+
+    def print_message() -> None:
+        os.write(2, f"{message}\n".encode())
+
+    timer = threading.Timer(seconds, print_message)
+    timer.daemon = True
+    timer.start()
+    faulthandler.dump_traceback_later(seconds + 1, exit=True, file=2)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+        timer.cancel()
 
 
 def _connect(arguments: Arguments, timeout: int) -> None:

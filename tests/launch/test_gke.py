@@ -11,7 +11,10 @@ import jsonschema
 import pytest
 import yaml
 
+from bert_jax.distributed.startup import initialize_arguments
+
 HERE = Path(__file__).parent
+EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 GIVEN = {"IMAGE": "region-docker.pkg.dev/p/r/bert_jax:1", "NAME": "bert-base"}
 
 
@@ -33,7 +36,6 @@ def render(world: Any, **variables: str) -> dict[str, Any]:
 def job(jobset: dict[str, Any]) -> dict[str, Any]:
     """The one Job of it."""
     (replicated,) = jobset["spec"]["replicatedJobs"]
-    assert replicated["replicas"] == 1
     return replicated["template"]["spec"]
 
 
@@ -44,7 +46,14 @@ def containers(jobset: dict[str, Any]) -> tuple[list[Any], list[Any]]:
 
 
 def variables(container: dict[str, Any]) -> dict[str, str]:
-    return {entry["name"]: entry["value"] for entry in container["env"]}
+    """Those with a value; the others come from the pod's labels and annotations."""
+    return {e["name"]: e["value"] for e in container["env"] if "value" in e}
+
+
+def fields(container: dict[str, Any]) -> dict[str, str]:
+    """The variables that come from the pod's labels and annotations."""
+    given = [entry for entry in container["env"] if "valueFrom" in entry]
+    return {e["name"]: e["valueFrom"]["fieldRef"]["fieldPath"] for e in given}
 
 
 def test_the_jobset_fits_the_schema_and_holds_what_was_set(world, schema):
@@ -52,7 +61,7 @@ def test_the_jobset_fits_the_schema_and_holds_what_was_set(world, schema):
     lamb = "configs/lamb_large_128.py"
     jobset = render(
         world,
-        HOSTS="16",
+        SLICES="2",
         TPU_TOPOLOGY="8x8",
         WORKDIR=odd,
         CONFIG_128=lamb,
@@ -66,9 +75,16 @@ def test_the_jobset_fits_the_schema_and_holds_what_was_set(world, schema):
         "MAX_RESTARTS": "10",
         "PROGRESS": shared.rstrip("\n"),
     }
+    assert fields(counter) == {
+        "SLICE": "metadata.labels['jobset.sigs.k8s.io/job-index']"
+    }
     counter["env"] = []
     assert "${" not in json.dumps(jobset)
-    assert jobset["metadata"]["name"] == "bert-base"
+    assert jobset["metadata"] == {
+        "name": "bert-base",
+        "annotations": {EXCLUSIVE: "cloud.google.com/gke-nodepool"},
+    }
+    assert jobset["spec"]["replicatedJobs"][0]["replicas"] == 2
     pods = job(jobset)
     assert pods["parallelism"] == pods["completions"] == 16
     pod = pods["template"]["spec"]
@@ -87,12 +103,65 @@ def test_the_jobset_fits_the_schema_and_holds_what_was_set(world, schema):
         "CONFIG_128": lamb,
         "CONFIG_512": "",  # phases.sh has its own
         "TRAIN_OPTIONS": "--seed 3",
+        "INITIALIZATION_TIMEOUT": "1800",
+        "HANG_TIMEOUT_MINUTES": "30",
     }
+    assert not fields(trainer)  # of several slices, GKE tells the pods itself
     assert variables(copier) == {
         "SOURCE_128": "gs://bucket/data128",
         "SOURCE_512": "gs://bucket/data512",
     }
     assert trainer["volumeMounts"] == copier["volumeMounts"]
+
+
+def test_a_jobset_for_gpus(world, schema):
+    jobset = render(world, DEVICES="gpu", HOSTS="3", GPUS_PER_HOST="4")
+    jsonschema.validate(jobset, schema)
+    assert "tpu" not in json.dumps(containers(jobset)[0])
+    assert jobset["metadata"] == {"name": "bert-base"}
+    assert jobset["spec"]["replicatedJobs"][0]["replicas"] == 1
+    pods = job(jobset)
+    assert pods["parallelism"] == pods["completions"] == 3
+    pod = pods["template"]["spec"]
+    assert pod["nodeSelector"] == {
+        "cloud.google.com/gke-accelerator": "nvidia-h100-80gb"
+    }
+    assert {
+        "key": "nvidia.com/gpu",
+        "operator": "Exists",
+        "effect": "NoSchedule",
+    } in pod["tolerations"]
+    assert {"name": "shared-memory", "emptyDir": {"medium": "Memory"}} in pod["volumes"]
+    (trainer,), _ = containers(jobset)
+    assert trainer["resources"]["limits"] == {"nvidia.com/gpu": 4}
+    assert {"name": "shared-memory", "mountPath": "/dev/shm"} in trainer["volumeMounts"]
+    given = variables(trainer)
+    assert {name: value for name, value in given.items() if "BERT_JAX" in name} == {
+        "BERT_JAX_COORDINATOR": "bert-base-workers-0-0.bert-base:8476",
+        "BERT_JAX_NUM_PROCESSES": "3",
+    }
+    assert given["NCCL_TIMEOUT_SECONDS"] == "1800"
+    assert fields(trainer) == {
+        "BERT_JAX_PROCESS_ID": (
+            "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+        )
+    }
+    # What the package makes of it.
+    arguments = initialize_arguments(given | {"BERT_JAX_PROCESS_ID": "2"})
+    assert arguments is not None and arguments["process_id"] == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "hosts"),
+    [
+        ({"TPU_TOPOLOGY": "4x4"}, 4),
+        ({"TPU_TOPOLOGY": "2x2x4"}, 4),
+        ({"TPU_TOPOLOGY": "2x4", "CHIPS_PER_HOST": "8"}, 1),
+        ({"DEVICES": "gpu"}, 2),
+    ],
+)
+def test_the_number_of_hosts(world, given, hosts):
+    assert job(render(world, **given))["parallelism"] == hosts
 
 
 @pytest.mark.parametrize(
@@ -151,7 +220,7 @@ def test_what_becomes_of_an_exit_code(world, exit_code, outcome):
 
 
 def start_of_a_pod(
-    world: Any, index: int, again: bool = True
+    world: Any, index: int, again: bool = True, slice_index: str = "0"
 ) -> subprocess.CompletedProcess[str]:
     """Run a pod's first container, as a kubelet does: with its own variables alone."""
     jobset = render(world, MAX_RESTARTS="2")
@@ -159,7 +228,9 @@ def start_of_a_pod(
     own = {name: world.environment[name] for name in ("FAKE_WORLD", "PATH")}
     done = subprocess.run(
         [*counter["command"], *counter["args"]],
-        env=own | variables(counter) | {"JOB_COMPLETION_INDEX": str(index)},
+        env=own
+        | variables(counter)
+        | {"JOB_COMPLETION_INDEX": str(index), "SLICE": slice_index},
         capture_output=True,
         text=True,
     )
@@ -174,7 +245,9 @@ def test_a_new_whole_checkpoint_begins_the_count_of_restarts_anew(world):
     steps = world.folder / "gs/bucket/run/128/checkpoints"
     for tries in (0, 1, 2):
         assert start_of_a_pod(world, 0).returncode == 0
-        assert start_of_a_pod(world, 1).returncode == 0  # the other pods do not count
+        # The other pods do not count.
+        assert start_of_a_pod(world, 1).returncode == 0
+        assert start_of_a_pod(world, 0, slice_index="1").returncode == 0
         assert memory.read_text() == f"{tries} 0 0\n"
     (steps / "4").mkdir(parents=True)
     (steps / "4/manifest.json").touch()
@@ -230,7 +303,16 @@ def test_a_dry_run_prints_the_commands_and_calls_none(world):
 
 @pytest.mark.parametrize(
     ("variables", "message"),
-    [({"IMAGE": ""}, "IMAGE is not set"), ({"HOSTS": "four"}, "HOSTS=four is not a")],
+    [
+        ({"IMAGE": ""}, "IMAGE is not set"),
+        ({"HOSTS": "four"}, "HOSTS=four is not a"),
+        ({"CHIPS_PER_HOST": "four"}, "CHIPS_PER_HOST=four is not a number from 1"),
+        ({"SLICES": "0"}, "SLICES=0 is not a number from 1"),
+        ({"HOSTS": "3"}, "HOSTS=3 x CHIPS_PER_HOST=4 is not the 16 chips"),
+        ({"TPU_TOPOLOGY": "4"}, "TPU_TOPOLOGY=4 is not like 4x4"),
+        ({"DEVICES": "cpu"}, "DEVICES=cpu: tpu or gpu"),
+        ({"DEVICES": "gpu", "SLICES": "2"}, "SLICES=2: GPUs have none"),
+    ],
 )
 def test_a_mistake_in_the_variables(world, variables, message):
     code, _, errors = world.launch("gke.sh", "up", **GIVEN | variables)

@@ -40,12 +40,53 @@ def test_every_process_is_told_who_it_is(world):
     assert calls[-1]["arguments"][2:] == [
         *("--workdir", "gs://bucket/run/512", "--data.path", "gs://bucket/data512"),
         *("--init-from", "gs://bucket/run/128"),
+        *("--initialization-timeout", "300", "--hang-timeout-minutes", "30"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("given", "caches"),
+    [
+        ({}, ["gs://bucket/run/128", "gs://bucket/run/512"]),
+        ({"JAX_COMPILATION_CACHE_DIR": ""}, []),
+        ({"JAX_COMPILATION_CACHE_DIR": "/own"}, ["/own", "/own"]),
+        ({"BERT_JAX_DISTRIBUTED": "1"}, []),  # these choose it themselves
+        ({"BERT_JAX_COORDINATOR": "host:1"}, []),
+    ],
+)
+def test_a_process_alone_keeps_its_programs_beside_its_checkpoints(
+    world, given, caches
+):
+    code, _, errors = world.launch("phases.sh", **given)
+    assert code == 0, errors
+    environments = [call["environment"] for call in world.calls("bert-jax")]
+    chosen = [e.get("JAX_COMPILATION_CACHE_DIR") for e in environments]
+    expected = [c if c == "/own" else f"{c}/compilation_cache" for c in caches]
+    assert [path for path in chosen if path] == expected
+
+
+def test_the_time_outs_of_a_phase_can_be_set(world):
+    given = {"INITIALIZATION_TIMEOUT": "60", "HANG_TIMEOUT_MINUTES": "90"}
+    flags = {"NCCL_TIMEOUT_SECONDS": "7", "XLA_FLAGS": "--xla_dump_to=/there"}
+    code, _, errors = world.launch(
+        "phases.sh", **given, **flags, TRAIN_OPTIONS="--hang-timeout-minutes 5"
+    )
+    assert code == 0, errors
+    for call in world.calls("bert-jax"):
+        assert call["arguments"][-6:] == [
+            *("--initialization-timeout", "60", "--hang-timeout-minutes", "90"),
+            *("--hang-timeout-minutes", "5"),  # the last one counts
+        ]
+        assert call["environment"]["XLA_FLAGS"] == (
+            "--xla_gpu_nccl_termination_timeout_seconds=7 --xla_dump_to=/there"
+        )
 
 
 def test_each_process_has_a_gpu_of_its_own(world):
     code, _, errors = world.launch("local.sh", DEVICES="gpu")
     assert code == 0, errors
+    for call in world.calls("bert-jax"):
+        assert call["environment"]["XLA_FLAGS"].endswith("timeout_seconds=1800")
     for call in world.calls("bert-jax"):
         assert call["environment"]["CUDA_VISIBLE_DEVICES"] == call["process"]
         assert "JAX_PLATFORMS" not in call["environment"]

@@ -1,5 +1,6 @@
 """What holds for every script under launch/."""
 
+import configparser
 import os
 import re
 import shutil
@@ -34,11 +35,48 @@ def test_shellcheck_has_nothing_to_say():
 def test_it_can_be_run_stops_at_an_error_and_is_short(path):
     lines = path.read_text().splitlines()
     assert len(lines) <= 220
-    if path.name in ("tpu_calls.sh", "progress.sh"):  # read by others
+    if path.name in ("arguments.sh", "tpu_calls.sh", "progress.sh"):  # read by others
         return
     assert lines[0] == "#!/usr/bin/env bash"
     assert "set -euo pipefail" in lines
     assert path.stat().st_mode & 0o111 or path.suffix == ".sbatch"
+
+
+LAUNCHERS = ["gke.sh", "local.sh", "phases.sh", "slurm.sbatch", "tpu_pod.sh"]
+VARIABLE = re.compile(r"^(?:export )?([A-Z][A-Z0-9_]*)=\$\{\1:?-", re.M)
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_help_needs_nothing_and_names_every_variable(world, launcher):
+    for name in ("DATA_128", "DATA_512", "WORKDIR"):
+        del world.environment[name]
+    code, output, errors = world.launch(launcher, "--help")
+    assert (code, errors) == (0, "") and world.calls() == []
+    assert f"launch/{launcher}" in output and "[--dry-run|--help]" in output
+    named = set(re.findall(r"^  (\w+)=", output, re.M))
+    assert {"DATA_128", "DATA_512", "WORKDIR"} <= named
+    assert {"INITIALIZATION_TIMEOUT", "HANG_TIMEOUT_MINUTES"} <= named
+    assert set(VARIABLE.findall((ROOT / "launch" / launcher).read_text())) <= named
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_a_dry_run_without_variables_has_placeholders_and_runs_nothing(world, launcher):
+    for name in ("DATA_128", "DATA_512", "WORKDIR"):
+        del world.environment[name]
+    code, output, errors = world.launch(launcher, "--dry-run")
+    assert code == 0, errors
+    assert world.calls() == []
+    for name in ("gs://BUCKET/data128", "gs://BUCKET/data512", "gs://BUCKET/WORKDIR"):
+        assert name in output and f"is not set; {name} stands for it" in errors
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_a_start_without_variables_is_a_mistake_of_one_line(world, launcher):
+    verbs = {"gke.sh": ["up"], "tpu_pod.sh": ["all"]}.get(launcher, [])
+    del world.environment["WORKDIR"]
+    code, _, errors = world.launch(launcher, *verbs)
+    assert code == 2 and errors == f"{launcher}: WORKDIR is not set.\n"
+    assert world.calls() == []
 
 
 def test_every_path_that_they_name_is_there():
@@ -47,6 +85,18 @@ def test_every_path_that_they_name_is_there():
     named = set(re.findall(r"\b(?:docs|launch|configs)/[\w/-]+\.\w+", text))
     assert {"docs/launch/slurm.md", "configs/bert_base_512.py"} <= named
     assert [name for name in sorted(named) if not (ROOT / name).is_file()] == []
+
+
+def test_the_images_are_built_with_extras_that_there_are():
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    extras = set(setup["options.extras_require"])
+    dockerfile = (ROOT / "launch/gke/Dockerfile").read_text()
+    assert '".[$EXTRA,gcs]"' in dockerfile and "ARG EXTRA=tpu\n" in dockerfile
+    sky = (ROOT / "launch/sky.yaml").read_text()
+    named = set(re.findall(r"\b(?:tpu|cuda\d+)\b", dockerfile))
+    named |= set(re.findall(r"EXTRA: (\w+) # GPUs: (\w+)", sky)[0])
+    assert named | {"gcs"} <= extras and {"tpu", "cuda12"} <= named
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,9 @@ def test_both_phases(world):
     assert second["arguments"][2:] == [
         *("--workdir", "/shared/a run/512", "--data.path", "/shared/data512"),
         *("--init-from", "/shared/a run/128"),
+        *("--initialization-timeout", "600", "--hang-timeout-minutes", "30"),
     ]
+    assert first["environment"]["XLA_FLAGS"].endswith("timeout_seconds=1800")
 
 
 def test_the_datasets_go_to_a_local_disk_of_each_node(world):

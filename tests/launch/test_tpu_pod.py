@@ -86,6 +86,7 @@ def test_what_a_worker_is_told(world):
         f"{home}/bert_jax/configs/bert_base_128.py",
         *("--workdir", "gs://bucket/run/128"),
         *("--data.path", f"{home}/bert_jax_data/128"),
+        *("--initialization-timeout", "900", "--hang-timeout-minutes", "30"),
         *("--seed", "3"),
     ]
     assert second["arguments"] == [
@@ -94,6 +95,7 @@ def test_what_a_worker_is_told(world):
         *("--workdir", "gs://bucket/run/512"),
         *("--data.path", f"{home}/bert_jax_data/512"),
         *("--init-from", "gs://bucket/run/128"),
+        *("--initialization-timeout", "900", "--hang-timeout-minutes", "30"),
         *("--seed", "3"),
     ]
     assert first["environment"]["BERT_JAX_DISTRIBUTED"] == "1"
@@ -103,13 +105,70 @@ def test_what_a_worker_is_told(world):
         ["gs://bucket/data512", f"{home}/bert_jax_data/512"],
     ]
     installs = [c["arguments"] for c in world.calls("python3") if c["worker"] == "1"]
-    assert installs[-1][-1] == f"{home}/bert_jax[tpu]"
+    assert installs[-1][-1] == f"{home}/bert_jax[tpu,gcs]"
     create = next(c for c in launched(world) if c["verb"].endswith("create"))
     assert create["arguments"] == shlex.split(
-        "compute tpus queued-resources create bert-jax --node-id bert-jax "
-        "--accelerator-type v5litepod-16 --runtime-version v2-alpha-tpuv5-lite --spot "
+        "compute tpus queued-resources create bert-jax --accelerator-type "
+        "v5litepod-16 --runtime-version v2-alpha-tpuv5-lite --node-id bert-jax --spot "
         "--zone us-west4-a"
     )
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "version"),
+    [
+        ("v6e-16", "v2-alpha-tpuv6e"),
+        ("v5p-32", "v2-alpha-tpuv5"),
+        ("v5litepod-256", "v2-alpha-tpuv5-lite"),
+        ("v4-16", "tpu-ubuntu2204-base"),
+    ],
+)
+def test_the_image_is_that_of_the_accelerator(world, accelerator, version):
+    code, output, _ = world.launch(
+        "tpu_pod.sh", "up", "--dry-run", ACCELERATOR_TYPE=accelerator
+    )
+    assert code == 0 and f" --runtime-version {version} " in output
+    code, output, _ = world.launch(
+        *("tpu_pod.sh", "up", "--dry-run"),
+        ACCELERATOR_TYPE=accelerator,
+        RUNTIME_VERSION="own",
+    )
+    assert code == 0 and " --runtime-version own " in output
+
+
+def test_an_accelerator_without_an_image_is_a_mistake(world):
+    code, _, errors = world.launch("tpu_pod.sh", "up", ACCELERATOR_TYPE="tpu7x-16")
+    assert code == 2 and "ACCELERATOR_TYPE=tpu7x-16" in errors
+    code, _, errors = world.launch("tpu_pod.sh", "up", SLICES="two")
+    assert code == 2 and "SLICES=two" in errors
+    assert world.calls() == []
+
+
+def test_the_workers_of_every_slice_are_set_up_started_and_watched(world):
+    """The fake's nodes of a multislice resource have a worker each."""
+    world.tell("plan", {"128": [0], "512": [{"0": 143, "1": "hang"}, 0]})
+    code, _, errors = world.launch("tpu_pod.sh", "all", SLICES="2", STOP_SECONDS="1")
+    assert code == 0, errors
+    create = next(c for c in launched(world) if c["verb"].endswith("create"))
+    nodes = create["arguments"].index("--node-count")
+    assert create["arguments"][nodes : nodes + 4] == [
+        *("--node-count", "2", "--node-prefix", "bert-jax")
+    ]
+    called = [call for call in launched(world) if call["verb"].startswith("tpu-vm")]
+    reached = {call["arguments"][4].partition(":")[0] for call in called}
+    reached |= {call["arguments"][5].partition(":")[0] for call in called}
+    assert {"bert-jax-0", "bert-jax-1"} <= reached and "bert-jax" not in reached
+    for process in "01":
+        assert trained(world, process) == ["128", "512", "128", "512"]
+
+
+def test_a_slice_that_does_not_answer_is_no_success(world):
+    world.tell("lost_node", "bert-jax-1")
+    code, _, errors = world.launch(
+        "tpu_pod.sh", "pretrain", SLICES="2", MAX_SSH_FAILURES="2"
+    )
+    assert code == 1 and "cannot be set up" in errors
+    assert trained(world) == []
 
 
 def test_one_who_asks_is_not_taken_for_a_trainer(world, tmp_path):

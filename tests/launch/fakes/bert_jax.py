@@ -13,7 +13,10 @@ import time
 
 from world import WORLD, local, log, read, write
 
-OURS = ("BERT_JAX_", "CUDA_", "JAX_PLATFORMS", "JAX_NUM_CPU", "SLURM_", "SRUN_")
+OURS = (
+    *("BERT_JAX_", "CUDA_", "JAX_PLATFORMS", "JAX_NUM_CPU", "JAX_COMPILATION_"),
+    *("SLURM_", "SRUN_", "XLA_FLAGS"),
+)
 process = os.environ.get("FAKE_WORKER") or os.environ.get("BERT_JAX_PROCESS_ID", "0")
 phase = "512" if "--init-from" in sys.argv else "128"
 before = read(f"starts-{phase}-{process}", 0)

@@ -2,7 +2,9 @@
 
 `lives` holds the states through which each created pod goes, one a question;
 `preempted` those that follow when a trainer says so; `ssh_failures` how many calls get
-no answer; `offline` that Google Cloud does not answer at all.
+no answer; `lost_node` which node of several gets none, and
+`offline` that Google Cloud does not answer at all. The nodes of several slices, NAME-0
+and NAME-1, have a worker each.
 """
 
 import os
@@ -26,6 +28,7 @@ EVERYWHERE = {"--zone", "--project", "--quiet", "--format"}
 OPTIONS = {
     "queued-resources create": {
         *("--node-id", "--accelerator-type", "--runtime-version", "--spot"),
+        *("--node-count", "--node-prefix"),
         *("--valid-until-duration", "--service-account", "--network", "--subnetwork"),
     },
     "queued-resources describe": set(),
@@ -37,6 +40,12 @@ OPTIONS = {
 
 def homes() -> list[Path]:
     return [WORLD / "worker 0", WORLD / "worker 1"]
+
+
+def workers(node: str) -> list[tuple[int, Path]]:
+    """The numbers and homes of a node's workers."""
+    both = list(enumerate(homes()))
+    return both[int(node[-1]) :][:1] if node[-2:] in ("-0", "-1") else both
 
 
 def take_the_pod_away() -> None:
@@ -53,14 +62,15 @@ def refuse(message: str) -> None:
     sys.exit(1)
 
 
-def on_workers(command: str) -> None:
+def on_workers(node: str, command: str) -> None:
     """Run it by each worker's shell, which has none of the launcher's variables."""
     failures = read("ssh_failures", 0)
-    if failures or read("queue", [])[:1] != ["ACTIVE"]:
+    gone = node == read("lost_node", "") or read("queue", [])[:1] != ["ACTIVE"]
+    if failures or gone:
         write("ssh_failures", max(0, failures - 1))
         sys.exit(255)
     worst = 0
-    for number, home in enumerate(homes()):
+    for number, home in workers(node):
         home.mkdir(exist_ok=True)
         environment = {
             "FAKE_WORLD": str(WORLD),
@@ -101,10 +111,12 @@ elif verb == "queued-resources delete":
     take_the_pod_away()
     write("queue", [])
 elif verb == "tpu-vm ssh":
-    on_workers(next(a for a in arguments if a.startswith("--command="))[10:])
+    command = next(a for a in arguments if a.startswith("--command="))
+    on_workers(arguments[4], command[10:])
 elif verb == "tpu-vm scp":
-    for home in homes():
+    node, _, target = arguments[5].partition(":")
+    for _, home in workers(node):
         home.mkdir(exist_ok=True)
-        shutil.copy(arguments[4], home / arguments[5].partition(":")[2])
+        shutil.copy(arguments[4], home / target)
 else:
     refuse(f"no such command: {arguments}")
