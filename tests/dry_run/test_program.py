@@ -83,8 +83,8 @@ def test_what_is_exchanged_between_slices_is_a_kind_of_its_own():
     attributes = '_xla_megascale_transfer_type="ALL_REDUCE"'
     program = f"""
       %a = f32[8]{{0}} all-reduce(%x), replica_groups={{{{0,1}},{{2,3}}}}
-      %s = (f32[4]{{0}}, u32[], token[]) send(%a, %t), frontend_attributes={{{attributes}}}
-      %r = (f32[4]{{0}}, u32[], token[]) recv(%t), frontend_attributes={{{attributes}}}
+      %s = (f32[4]{{0}}, u32[], token[]) send(%a, %t), attributes={{{attributes}}}
+      %r = (f32[4]{{0}}, u32[], token[]) recv(%t), attributes={{{attributes}}}
       %h = (f32[9]{{0}}, u32[], token[]) send(%x, %t), is_host_transfer=true
     """
     assert collectives(program) == {
