@@ -30,7 +30,6 @@ _TPU_VARIABLES = {
     "TPU_ACCELERATOR_TYPE": "v5litepod-8",  # required, but the topology counts
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # libtpu locks the TPU that it does not use
 }
-_PCI_DEVICES = Path("/sys/bus/pci/devices")
 _GOOGLE = "0x1ae0"
 """The vendor of TPUs on the PCI bus."""
 _DISKS_AND_NETWORK = ("0x01", "0x02")
@@ -166,34 +165,38 @@ def configure_topology(environment: MutableMapping[str, str]) -> None:
 
 
 def silence_libtpu(
-    environment: MutableMapping[str, str], pci_devices: Path = _PCI_DEVICES
+    environment: MutableMapping[str, str], root: Path = Path("/")
 ) -> None:
     """Keep libtpu quiet where it is installed as a compiler, on a machine without TPU.
 
     JAX loads it to look for a TPU, and it prints which variables of a TPU's host it
-    lacks. A no-op on a host of TPUs, once JAX has started, and if `environment` chooses
-    JAX's platforms or describes a TPU.
+    lacks. A no-op on a host of TPUs, once JAX has started, and if `environment` leaves
+    libtpu out or describes a TPU.
 
     Args:
-        pci_devices: the directory of the machine's PCI devices.
+        root: of the machine's files.
     """
-    described = {"JAX_PLATFORMS", "JAX_FORCE_TPU_INIT", "TPU_LIBRARY_PATH"}
-    described |= _TPU_VARIABLES.keys() - {"TPU_SKIP_MDS_QUERY"}  # JAX sets this itself
-    if described & environment.keys() or backend_is_initialized():
+    described = {"JAX_FORCE_TPU_INIT", "TPU_LIBRARY_PATH", *_TPU_VARIABLES}
+    described.discard("TPU_SKIP_MDS_QUERY")  # JAX sets this itself
+    is_used = "tpu" in (environment.get("JAX_PLATFORMS") or "tpu").split(",")
+    if not is_used or described & environment.keys() or backend_is_initialized():
         return
-    if has_tpu(pci_devices):
-        return
-    if importlib.util.find_spec("libtpu") is not None:
+    if importlib.util.find_spec("libtpu") is not None and not has_tpu(root):
         environment.update(_TPU_VARIABLES)
 
 
-def has_tpu(pci_devices: Path = _PCI_DEVICES) -> bool:
+def has_tpu(root: Path = Path("/")) -> bool:
     """Whether the machine may have a TPU.
 
     A PCI device of Google's may be one, also of a version that JAX does not know yet,
     unless it is the network card or the disk of a virtual machine.
+
+    Args:
+        root: of the machine's files.
     """
-    for vendor in pci_devices.glob("*/vendor"):
+    if any((root / "dev" / name).exists() for name in ("accel0", "vfio/0")):
+        return True
+    for vendor in (root / "sys/bus/pci/devices").glob("*/vendor"):
         with contextlib.suppress(OSError):  # a device that has just been removed
             if vendor.read_text().strip() == _GOOGLE:
                 kind = vendor.with_name("class").read_text()

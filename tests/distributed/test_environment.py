@@ -175,34 +175,35 @@ def test_a_process_is_re_executed_with_huge_pages(tmp_path):
 
 
 def pci_device(root: Path, name: str, vendor: str, kind: str) -> None:
-    device = root / name
+    device = root / "sys/bus/pci/devices" / name
     device.mkdir(parents=True)
     (device / "vendor").write_text(f"{vendor}\n")
     (device / "class").write_text(f"{kind}\n")
 
 
 def test_a_tpu_is_a_device_of_googles_but_no_disk_and_no_network_card(tmp_path):
-    pci = tmp_path / "devices"
-    assert not backend.has_tpu(pci), "a machine without a PCI bus"
-    pci_device(pci, "0000:00:03.0", "0x10de", "0x030200")  # a GPU
-    pci_device(pci, "0000:00:04.0", "0x1ae0", "0x020000")  # gVNIC
-    pci_device(pci, "0000:00:05.0", "0x1ae0", "0x010802")  # a disk
-    assert not backend.has_tpu(pci)
-    pci_device(pci, "0000:00:06.0", "0x1ae0", "0x120000")
-    assert backend.has_tpu(pci)
+    assert not backend.has_tpu(tmp_path), "a machine without a PCI bus"
+    pci_device(tmp_path, "0000:00:03.0", "0x10de", "0x030200")  # a GPU
+    pci_device(tmp_path, "0000:00:04.0", "0x1ae0", "0x020000")  # gVNIC
+    pci_device(tmp_path, "0000:00:05.0", "0x1ae0", "0x010802")  # a disk
+    assert not backend.has_tpu(tmp_path)
+    pci_device(tmp_path, "0000:00:06.0", "0x1ae0", "0x120000")
+    assert backend.has_tpu(tmp_path)
+
+
+def test_a_device_file_is_a_tpu_too(tmp_path):
+    """In a container that sees no PCI bus."""
+    (tmp_path / "dev" / "vfio" / "0").mkdir(parents=True)
+    assert backend.has_tpu(tmp_path)
 
 
 @pytest.mark.parametrize(
     "variable", ["JAX_PLATFORMS", "TPU_WORKER_HOSTNAMES", "TPU_LIBRARY_PATH"]
 )
-def test_libtpu_is_left_alone_where_it_may_serve_a_tpu(variable, tmp_path):
-    environment = {variable: "chosen"}
+def test_libtpu_is_left_alone_where_it_is_told_what_to_do(variable, tmp_path):
+    environment = {variable: "cpu"}
     backend.silence_libtpu(environment, tmp_path)
-    assert environment == {variable: "chosen"}
-    pci_device(tmp_path, "0000:00:06.0", "0x1ae0", "0x120000")
-    environment = {}
-    backend.silence_libtpu(environment, tmp_path)
-    assert environment == {}
+    assert environment == {variable: "cpu"}
 
 
 @pytest.mark.skipif(
@@ -222,9 +223,15 @@ def test_libtpu_without_a_tpu_prints_nothing(tmp_path):
         assert done.returncode == 0, done.stderr
         return done.stderr
 
+    pci_device(tmp_path, "0000:00:06.0", "0x1ae0", "0x120000")
     configure = (
-        "import os\nfrom bert_jax.distributed import environment\n"
+        "import os, pathlib\nfrom bert_jax.distributed import environment\n"
+        "on_a_host_of_tpus = {}\n"
+        f"root = pathlib.Path({str(tmp_path)!r})\n"
+        "environment.silence_libtpu(on_a_host_of_tpus, root)\n"
+        "assert not on_a_host_of_tpus\n"
         "environment.configure_jax(os.environ)\n"
+        "assert 'TPU_WORKER_ID' in os.environ\n"
     )
     assert "TPU_ACCELERATOR_TYPE" in errors("")
     assert errors(configure) == ""
