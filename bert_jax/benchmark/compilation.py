@@ -9,9 +9,16 @@ import time
 from bert_jax.benchmark.figures import Figures
 from bert_jax.benchmark.options import CompileOptions, TrainOptions
 from bert_jax.benchmark.steps import synthetic_task
-from bert_jax.config import MeshConfig
+from bert_jax.config import MeshConfig, PretrainConfig
+from bert_jax.data.pipeline import Batch
 from bert_jax.dry_run.estimate import Estimate, estimate, estimated_time
-from bert_jax.dry_run.topologies import compiler_version, devices_of, parse_topology
+from bert_jax.dry_run.topologies import (
+    Topology,
+    compiler_version,
+    devices_of,
+    parse_topology,
+)
+from bert_jax.tasks.task import Task
 
 _MIB = 1 << 20
 
@@ -32,7 +39,21 @@ def benchmark_compile(options: CompileOptions) -> Figures:
     config, task = synthetic_task(TrainOptions(**(shared | {"batch_size": rows})))
     mesh = MeshConfig(fsdp=options.fsdp, tensor=options.tensor)
     config = dataclasses.replace(config, mesh=mesh)
-    batch = task.batch(0)
+    return compile_step(config, task, task.batch(0), topology)
+
+
+def compile_step(
+    config: PretrainConfig, task: Task, batch: Batch, topology: Topology
+) -> Figures:
+    """Compile the step of a configuration for a topology; as `benchmark_compile`.
+
+    Args:
+        batch: for the shapes of its arrays.
+
+    Raises:
+        ValueError: the compiler is not installed, or the mesh does not fit.
+    """
+    devices = devices_of(topology)
     cpu_start = time.process_time()
     step = estimate(task, config, batch, devices)
     cpu_seconds = time.process_time() - cpu_start
@@ -50,7 +71,7 @@ def benchmark_compile(options: CompileOptions) -> Figures:
             "activations and gradients": step.temporary / _MIB,
             "in all": step.total / _MIB,
         },
-        "fits": step.total <= topology.usable_memory,
+        "fits": step.fits(topology.usable_memory),
         "collectives": {name: count for name, (count, _) in collectives.items()},
         "collectives_mib": {
             name: size / _MIB for name, (_, size) in collectives.items()

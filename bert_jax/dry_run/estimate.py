@@ -51,10 +51,19 @@ class Estimate:
     """Operations; those inside a loop are counted once. 0: not known."""
     collectives: dict[str, tuple[int, int]] | None = None
     """The number of each kind of collective, and the bytes of their results. None: not
-    known, because the compiler made no program."""
+    known."""
+    is_refused: bool = False
+    """Whether the compiler made no program, because it takes too much memory."""
     cycles: dict[str, int] = dataclasses.field(default_factory=dict)
     """A TPU compiler's estimate of the time, by category; empty for other devices, and
     with several microbatches, which are a loop."""
+
+    def fits(self, memory: float) -> bool:
+        """Whether it fits in bytes of memory; a program that was not made does not.
+
+        A TPU's compiler keeps some of the memory for itself.
+        """
+        return not self.is_refused and self.total <= memory
 
 
 def choose_devices(num_devices: int) -> list[jax.Device]:
@@ -111,7 +120,8 @@ def estimate(
     compiled, total = _compile(lowered, options, whole_state)
     seconds = time.monotonic() - start
     if total:
-        return Estimate(*sizes, total, total - whole_state, seconds)
+        temporary = total - whole_state
+        return Estimate(*sizes, total, temporary, seconds, is_refused=True)
     memory, text = compiled.memory_analysis(), compiled.as_text()
     return Estimate(
         *sizes,
