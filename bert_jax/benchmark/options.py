@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 else:
     Preset = Literal[tuple(PRESETS)]
 
+TOPOLOGIES = ("v5e:2x4", "v5p:2x2x2", "v6e:2x4", "a100:8", "h100:8", "h200:8")
+"""Eight devices of each kind."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BenchmarkOptions:
@@ -100,10 +103,7 @@ class HardwareOptions(BenchmarkOptions):
     configs: tuple[str, ...]
     """Configuration files of `pretrain`. No dataset is read: a vocabulary of 30,522 and
     rows of 128 tokens where a configuration leaves them to the dataset."""
-    topologies: tuple[str, ...] = (
-        *("v5e:2x4", "v5p:2x2x2", "v6e:2x4"),
-        *("a100:8", "h100:8", "h200:8"),
-    )
+    topologies: tuple[str, ...] = TOPOLOGIES
     """Accelerators, as v5e:2x4 or h200:8."""
     output: str = "hardware.md"
     """Markdown page to write."""

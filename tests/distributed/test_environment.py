@@ -1,6 +1,5 @@
 """What a process is told before JAX starts."""
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -8,6 +7,7 @@ from pathlib import Path
 
 import jax
 import pytest
+from compilers import needs_libtpu
 
 from bert_jax.distributed import environment as backend
 
@@ -206,9 +206,7 @@ def test_libtpu_is_left_alone_where_it_is_told_what_to_do(variable, tmp_path):
     assert environment == {variable: "cpu"}
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("libtpu") is None, reason="needs the extra topologies"
-)
+@needs_libtpu
 @pytest.mark.skipif(backend.has_tpu(), reason="has a TPU")
 def test_libtpu_without_a_tpu_prints_nothing(tmp_path):
     """JAX loads it; by itself it prints what it lacks, and here nothing."""
