@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.benchmark.compilation import compile_step
-from bert_jax.benchmark.figures import Figures, peak_memory_mib
+from bert_jax.benchmark.figures import Figures, peak_memory_mib, read_figures
 from bert_jax.benchmark.steps import synthetic_dataset
 from bert_jax.config import PretrainConfig
 from bert_jax.config.serialization import from_dict
@@ -22,8 +22,14 @@ from bert_jax.tasks.pretraining import PretrainingTask
 from bert_jax.terminal.messages import one_line
 
 
-def compile_config(config: PretrainConfig, topology: str) -> Figures:
-    """Compile the step of a configuration that no dataset has to complete."""
+def compile_config(
+    config: PretrainConfig, topology: str, kept: Figures | None
+) -> Figures:
+    """Compile the step of a configuration that no dataset has to complete.
+
+    Args:
+        kept: as in `compile_step`.
+    """
     dataset = synthetic_dataset(config, num_rows=1)
     one_row = dataclasses.replace(config, batch_size=1, microbatches=1)
     sample = PretrainingTask(one_row, dataset).batch(config.data.first_step)
@@ -33,7 +39,7 @@ def compile_config(config: PretrainConfig, topology: str) -> Figures:
         for name, values in sample.items()
     }
     task = PretrainingTask(config, dataset)
-    return compile_step(config, task, batch, parse_topology(topology))
+    return compile_step(config, task, batch, parse_topology(topology), kept)
 
 
 def main() -> None:
@@ -42,14 +48,15 @@ def main() -> None:
     Where that fails, the last line of standard error is the reason.
     """
     job = json.load(sys.stdin)
+    path = Path(job["file"])
     try:
         config = from_dict(PretrainConfig, job["config"])
-        figures = compile_config(config, job["topology"])
+        figures = compile_config(config, job["topology"], read_figures(path))
     except Exception as error:
         traceback.print_exc()
         sys.exit(f"{type(error).__name__}: {one_line(error)}")
-    figures |= {"peak_memory_mib": peak_memory_mib(), "fingerprint": job["fingerprint"]}
-    path = Path(job["file"])
+    figures = {"peak_memory_mib": peak_memory_mib()} | figures
+    figures["fingerprint"] = job["fingerprint"]
     unfinished = path.with_suffix(".unfinished")
     unfinished.write_text(json.dumps(figures, indent=2))
     os.replace(unfinished, path)

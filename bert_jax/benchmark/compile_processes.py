@@ -12,7 +12,7 @@ from pathlib import Path
 import jax
 
 import bert_jax
-from bert_jax.benchmark.figures import Figures
+from bert_jax.benchmark.figures import Figures, read_figures
 from bert_jax.benchmark.targets import Target
 from bert_jax.config import PretrainConfig
 from bert_jax.config.serialization import to_dict
@@ -37,7 +37,11 @@ def sources_hash() -> str:
 
 
 def fingerprint(config: PretrainConfig, topology: Topology) -> str:
-    """Return a hash of all that a result depends on: it is kept while this is equal."""
+    """Return a hash of all that may change a program, and of its compiler.
+
+    While it is the same, a result is kept without a look at the program. Otherwise the
+    program is lowered, and compiled if it has changed.
+    """
     parts = [
         to_dict(config),
         topology.name,
@@ -108,14 +112,17 @@ class Compilations:
         name = f"{target.name}-{topology.name.replace(':', '-')}-{microbatches}"
         path = self.directory / f"{name}.json"
         key = fingerprint(config, topology)
-        figures = read_figures(path, key)
-        if figures is None:
+        figures = read_figures(path) or {}
+        is_kept = True
+        if figures.get("fingerprint") != key:
+            before = figures
             job = {"config": to_dict(config), "topology": topology.name}
             error = self._run(job | {"file": str(path), "fingerprint": key}, path)
-            figures = {"error": error} if error else read_figures(path, key) or {}
-            self.num_compiled += 1
-        else:
-            self.num_kept += 1
+            figures = {"error": error} if error else read_figures(path) or {}
+            is_kept = same_program(figures, before)
+        with self._lock:
+            self.num_kept += is_kept
+            self.num_compiled += not is_kept
         say(f"{name}: {summary(figures)}")
         return figures | {"microbatches": microbatches}
 
@@ -147,13 +154,10 @@ class Compilations:
                 child.terminate()
 
 
-def read_figures(path: Path, key: str) -> Figures | None:
-    """Return the figures of a file; None if there are none with this fingerprint."""
-    try:
-        figures: Figures = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None
-    return figures if figures.get("fingerprint") == key else None
+def same_program(figures: Figures, before: Figures) -> bool:
+    """Whether figures are those of an earlier compilation."""
+    blank = {"fingerprint": ""}
+    return bool(before) and figures | blank == before | blank
 
 
 def failure(code: int, log: Path) -> str:

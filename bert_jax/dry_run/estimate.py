@@ -6,6 +6,7 @@ all devices run the same program.
 
 import dataclasses
 import functools
+import hashlib
 import math
 import re
 import time
@@ -90,6 +91,75 @@ def size_on_device(tree: PyTree) -> int:
     )
 
 
+@dataclasses.dataclass(frozen=True)
+class LoweredStep:
+    """A training step for devices, before their compiler has it; sizes are in bytes."""
+
+    lowered: Any
+    """A `jax.stages.Lowered`."""
+    parameters: int
+    state: int
+    is_loop: bool
+    """Whether it has several microbatches."""
+    seconds: float
+    """The time that lowering took."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the program: a compiler makes the same of equal ones."""
+        return hashlib.sha256(self.lowered.as_text().encode()).hexdigest()
+
+    def compile(self, options: dict[str, Any]) -> Estimate:
+        """Compile it with options of the compiler; return its figures."""
+        start = time.monotonic()
+        compiled, total = _compile(self.lowered, options, self.state)
+        seconds = self.seconds + time.monotonic() - start
+        sizes = self.parameters, self.state - self.parameters
+        if total:
+            temporary = total - self.state
+            return Estimate(*sizes, total, temporary, seconds, is_refused=True)
+        memory, text = compiled.memory_analysis(), compiled.as_text()
+        return Estimate(
+            *sizes,
+            total=memory.argument_size_in_bytes
+            + memory.output_size_in_bytes
+            - memory.alias_size_in_bytes  # the state is donated
+            + memory.temp_size_in_bytes
+            + memory.generated_code_size_in_bytes,
+            temporary=memory.temp_size_in_bytes,
+            seconds=seconds,
+            flops=(compiled.cost_analysis() or {}).get("flops", 0.0),
+            collectives=collectives(text),
+            # A loop's body is counted once, or not at all.
+            cycles={} if self.is_loop else estimated_cycles(text),
+        )
+
+
+def lower_step(
+    task: Task, config: RunConfig, batch: Batch, devices: Sequence[jax.Device]
+) -> LoweredStep:
+    """Lower the training step of `config` for `devices`; as `estimate`."""
+    mesh = make_mesh(config.mesh, config.batch_size, config.microbatches, devices)
+    optimizer = Optimizer.of(config)
+    shapes = jax.eval_shape(
+        functools.partial(initial_state, task.init_params, optimizer, config.seed)
+    )
+    shardings = tree_shardings(mesh, shapes)
+    state = with_shardings(shapes, shardings)
+    rows = with_shardings(batch, dict.fromkeys(batch, batch_sharding(mesh)))
+    start = time.monotonic()
+    step: Any = make_train_step(task, optimizer, config.microbatches, mesh, shardings)
+    with jax.default_device(devices[0]):
+        lowered = step.lower(state, rows)
+    return LoweredStep(
+        lowered,
+        parameters=size_on_device(state.params),
+        state=size_on_device(state),
+        is_loop=config.microbatches > 1,
+        seconds=time.monotonic() - start,
+    )
+
+
 def estimate(
     task: Task, config: RunConfig, batch: Batch, devices: Sequence[jax.Device]
 ) -> Estimate:
@@ -101,42 +171,9 @@ def estimate(
     Raises:
         ValueError: `config.mesh` and the devices do not go together.
     """
-    mesh = make_mesh(config.mesh, config.batch_size, config.microbatches, devices)
-    optimizer = Optimizer.of(config)
-    shapes = jax.eval_shape(
-        functools.partial(initial_state, task.init_params, optimizer, config.seed)
-    )
-    shardings = tree_shardings(mesh, shapes)
-    state = with_shardings(shapes, shardings)
-    rows = with_shardings(batch, dict.fromkeys(batch, batch_sharding(mesh)))
-    start = time.monotonic()
-    step: Any = make_train_step(task, optimizer, config.microbatches, mesh, shardings)
     on_cpu = devices[0].platform == "cpu"
-    parameters, whole_state = size_on_device(state.params), size_on_device(state)
-    sizes = parameters, whole_state - parameters
-    with jax.default_device(devices[0]):
-        lowered = step.lower(state, rows)
-    options = _UNOPTIMIZED if on_cpu else {}
-    compiled, total = _compile(lowered, options, whole_state)
-    seconds = time.monotonic() - start
-    if total:
-        temporary = total - whole_state
-        return Estimate(*sizes, total, temporary, seconds, is_refused=True)
-    memory, text = compiled.memory_analysis(), compiled.as_text()
-    return Estimate(
-        *sizes,
-        total=memory.argument_size_in_bytes
-        + memory.output_size_in_bytes
-        - memory.alias_size_in_bytes  # the state is donated
-        + memory.temp_size_in_bytes
-        + memory.generated_code_size_in_bytes,
-        temporary=memory.temp_size_in_bytes,
-        seconds=seconds,
-        flops=(compiled.cost_analysis() or {}).get("flops", 0.0),
-        collectives=collectives(text),
-        # A loop's body is counted once, or not at all.
-        cycles=estimated_cycles(text) if config.microbatches == 1 else {},
-    )
+    step = lower_step(task, config, batch, devices)
+    return step.compile(_UNOPTIMIZED if on_cpu else {})
 
 
 def _compile(lowered: Any, options: dict[str, Any], state_size: int) -> tuple[Any, int]:

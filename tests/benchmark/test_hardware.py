@@ -55,7 +55,10 @@ def compiled(tmp_path, *words):
 
 @needs_libtpu
 def test_a_page_and_what_is_kept_for_the_next_call(described, tmp_path):
-    """A program that cannot be compiled has a row, and is compiled again."""
+    """A program that cannot be compiled has a row, and is compiled again.
+
+    After a change of the sources a program is lowered, and found to be the same.
+    """
     small = written(tmp_path / "small.py")
     # Too few entries to draw the tokens of a row from.
     model = dataclasses.replace(SMALL.model, vocab_size=4)
@@ -70,8 +73,12 @@ def test_a_page_and_what_is_kept_for_the_next_call(described, tmp_path):
     assert row["collectives"] == "2 all-reduce of 2.0 MiB"
     assert float(row["the compiler's estimate, ms"]) > 0 and row["MFU by it"]
     assert "## small" in (tmp_path / "page.md").read_text()
+    result = tmp_path / "results" / "small-v5e-2x2-1.json"
+    before = json.loads(result.read_text())
+    result.write_text(json.dumps(before | {"fingerprint": "of other sources"}))
     code, figures, rows = compiled(tmp_path, *words)
     assert code == 1 and rows == [failed, row]
+    assert json.loads(result.read_text()) == before
     assert (figures["compiled"], figures["kept"], figures["failed"]) == (1, 1, 1)
 
 
