@@ -6,10 +6,7 @@ Nothing runs: times are the compiler's estimate, which only TPUs' compiler gives
 import dataclasses
 import hashlib
 import time
-from collections.abc import Sequence
 from pathlib import Path
-
-import jax
 
 from bert_jax.benchmark.figures import Figures
 from bert_jax.benchmark.options import CompileOptions, TrainOptions
@@ -78,9 +75,15 @@ def compile_step(
     if kept and same.items() <= kept.items():
         return kept
     step = lowered.compile({})
-    cpu_seconds = time.process_time() - cpu_start
-    flops = task.flops(batch) / len(devices)
-    return same | _figures(step, topology, devices, flops, cpu_seconds)
+    figures = {
+        "device": devices[0].device_kind,
+        "devices": lowered.num_devices,
+        "compile_seconds": step.seconds,
+        "compile_cpu_seconds": time.process_time() - cpu_start,
+    }
+    flops = task.flops(batch) / lowered.num_devices
+    time_figures = _time(step, devices[0].device_kind, topology.clock, flops)
+    return same | figures | _figures(step, topology.usable_memory) | time_figures
 
 
 def _reader_fingerprint() -> str:
@@ -92,32 +95,21 @@ def _reader_fingerprint() -> str:
     return digest.hexdigest()
 
 
-def _figures(
-    step: Estimate,
-    topology: Topology,
-    devices: Sequence[jax.Device],
-    flops: float,
-    cpu_seconds: float,
-) -> Figures:
-    """Return the figures of a compiled step; `flops` are those of one device."""
+def _figures(step: Estimate, usable_memory: float) -> Figures:
+    """Return the figures of a compiled step, besides those of time."""
     collectives = step.collectives or {}
     return {
-        "device": devices[0].device_kind,
-        "devices": len(devices),
-        "compile_seconds": step.seconds,
-        "compile_cpu_seconds": cpu_seconds,
         "memory_of_each_mib": {
             "parameters": step.parameters / _MIB,
             "optimizer": step.optimizer / _MIB,
             "activations and gradients": step.temporary / _MIB,
             "in all": step.total / _MIB,
         },
-        "fits": step.fits(topology.usable_memory),
+        "fits": step.fits(usable_memory),
         "collectives": {name: count for name, (count, _) in collectives.items()},
         "collectives_mib": {
             name: size / _MIB for name, (_, size) in collectives.items()
         },
-        **_time(step, devices[0].device_kind, topology.clock, flops),
     }
 
 

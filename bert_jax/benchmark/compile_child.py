@@ -1,12 +1,14 @@
 """Compile one training step in a process of its own: memory is freed, a crash is seen.
 
-It reads a job as JSON from standard input and writes its figures to the job's file.
+It reads a job as a line of JSON from standard input, writes its figures to the job's
+file, and ends if standard input does, because the process that started it has ended.
 """
 
 import dataclasses
 import json
 import os
 import sys
+import threading
 import traceback
 from pathlib import Path
 
@@ -42,12 +44,21 @@ def compile_config(
     return compile_step(config, task, batch, parse_topology(topology), kept)
 
 
+def end_with_input() -> None:
+    """Wait for the end of standard input, then end this process at once."""
+    # Not by sys.stdin: a thread that waits there is in the way of a normal end.
+    while os.read(sys.stdin.fileno(), 1 << 10):
+        pass
+    os._exit(1)
+
+
 def main() -> None:
     """Compile the job of standard input; its file appears when it is complete.
 
     Where that fails, the last line of standard error is the reason.
     """
-    job = json.load(sys.stdin)
+    job = json.loads(sys.stdin.readline())
+    threading.Thread(target=end_with_input, daemon=True).start()
     path = Path(job["file"])
     try:
         config = from_dict(PretrainConfig, job["config"])

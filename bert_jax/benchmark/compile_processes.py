@@ -1,5 +1,6 @@
 """Compile training steps in processes of their own, and keep the results."""
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -142,7 +143,12 @@ class Compilations:
                     text=True,
                 )
                 self._children.add(child)
-            child.communicate(json.dumps(job))
+            assert child.stdin
+            # Left open while the child works, which ends if this process is killed.
+            with contextlib.suppress(BrokenPipeError), child.stdin as job_input:
+                print(json.dumps(job), file=job_input, flush=True)
+                child.wait()
+            child.wait()
         self._children.discard(child)
         return failure(child.returncode, log) if child.returncode else ""
 

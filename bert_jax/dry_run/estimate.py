@@ -97,6 +97,8 @@ class LoweredStep:
 
     lowered: Any
     """A `jax.stages.Lowered`."""
+    num_devices: int
+    """The devices of its mesh."""
     parameters: int
     state: int
     is_loop: bool
@@ -153,6 +155,7 @@ def lower_step(
         lowered = step.lower(state, rows)
     return LoweredStep(
         lowered,
+        num_devices=mesh.size,
         parameters=size_on_device(state.params),
         state=size_on_device(state),
         is_loop=config.microbatches > 1,
