@@ -10,7 +10,10 @@ PRECISE := $(shell grep -rl --include='test_*.py' 'mark\.precise' tests)
 FAST_COMPILE = JAX_DISABLE_MOST_OPTIMIZATIONS=1 \
 	XLA_FLAGS="$$($(BIN)/python tests/fast_compile.py)"
 
-.PHONY: demo test reliability check clean
+# The configurations that `make topologies` compiles.
+CONFIGS := $(shell grep -l PretrainConfig configs/*.py)
+
+.PHONY: demo test reliability check topologies clean
 
 demo: $(READY)
 	$(BIN)/bert-jax demo
@@ -29,6 +32,13 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+# docs/hardware.md: hours on two cores; what is in build/hardware is not compiled again.
+# GPUs' compiler is JAX's plugin of the same version, and ptxas; a GPU's driver is not needed.
+topologies: $(READY)
+	$(BIN)/python -m pip install --quiet nvidia-cuda-nvcc-cu12 \
+		"jax-cuda12-plugin==$$($(BIN)/python -c 'import jaxlib; print(jaxlib.__version__)')"
+	$(BIN)/bert-jax benchmark hardware --configs $(CONFIGS) --output docs/hardware.md
 
 $(READY): setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)

@@ -42,6 +42,7 @@ from bert_jax.config import (
 from bert_jax.data.prepare import prepare
 from bert_jax.data.records import Dataset, open_dataset
 from bert_jax.data.vocabulary import train_vocabulary
+from bert_jax.distributed.environment import configure_topology
 from bert_jax.runs.pretraining import pretrain
 
 # A shell's process in the background ignores SIGINT, and so would what tests start.
@@ -61,6 +62,15 @@ def unchecked_types() -> Iterator[None]:
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture
+def described(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variables of a compiler without a device."""
+    variables: dict[str, str] = {}
+    configure_topology(variables)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
 
 
 def document(generator: random.Random) -> str:

@@ -18,6 +18,7 @@ from bert_jax.benchmark.figures import Figures, peak_memory_mib, show, table
 from bert_jax.benchmark.options import (
     BenchmarkOptions,
     CompileOptions,
+    HardwareOptions,
     InferenceOptions,
     InputOptions,
     PrepareOptions,
@@ -30,6 +31,7 @@ from bert_jax.terminal.messages import UsageError
 WHAT: dict[str, tuple[type[BenchmarkOptions], str]] = {
     "train": (TrainOptions, "steps"),
     "compile": (CompileOptions, "compilation"),
+    "hardware": (HardwareOptions, "hardware"),
     "inference": (InferenceOptions, "steps"),
     "input": (InputOptions, "reading"),
     "prepare": (PrepareOptions, "preparation"),
@@ -91,7 +93,11 @@ def add_fields(parser: argparse.ArgumentParser, options_class: type) -> None:
 
 
 def run(options: BenchmarkOptions) -> int:
-    """Measure, print a table, and write JSON if the options name a file."""
+    """Measure, print a table, and write JSON if the options name a file.
+
+    Returns:
+        The exit code: 1 if a part of the figures is missing, because it failed.
+    """
     what, module_name = next(
         (name, module) for name, (kind, module) in WHAT.items() if kind is type(options)
     )
@@ -100,7 +106,7 @@ def run(options: BenchmarkOptions) -> int:
     if settings.get("compare"):
         # PyTorch needs memory of the GPU too.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    if what == "compile":
+    if what in ("compile", "hardware"):
         configure_topology(os.environ)
     module = importlib.import_module(f"bert_jax.benchmark.{module_name}")
     figures: Figures = getattr(module, f"benchmark_{what}")(options)
@@ -109,7 +115,7 @@ def run(options: BenchmarkOptions) -> int:
     if json_path:
         text = json.dumps(settings | figures, indent=2, default=str)
         Path(json_path).write_text(text)
-    return 0
+    return 1 if figures.get("failed") else 0
 
 
 def print_table(settings: Figures, figures: Figures) -> None:

@@ -4,14 +4,24 @@ Nothing runs: times are the compiler's estimate, which only TPUs' compiler gives
 """
 
 import dataclasses
+import hashlib
 import time
+from pathlib import Path
 
 from bert_jax.benchmark.figures import Figures
 from bert_jax.benchmark.options import CompileOptions, TrainOptions
 from bert_jax.benchmark.steps import synthetic_task
-from bert_jax.config import MeshConfig
-from bert_jax.dry_run.estimate import Estimate, estimate, estimated_time
-from bert_jax.dry_run.topologies import compiler_version, devices_of, parse_topology
+from bert_jax.config import MeshConfig, PretrainConfig
+from bert_jax.data.pipeline import Batch
+from bert_jax.dry_run import estimate, program
+from bert_jax.dry_run.estimate import Estimate, estimated_time, lower_step
+from bert_jax.dry_run.topologies import (
+    Topology,
+    compiler_version,
+    devices_of,
+    parse_topology,
+)
+from bert_jax.tasks.task import Task
 
 _MIB = 1 << 20
 
@@ -32,30 +42,74 @@ def benchmark_compile(options: CompileOptions) -> Figures:
     config, task = synthetic_task(TrainOptions(**(shared | {"batch_size": rows})))
     mesh = MeshConfig(fsdp=options.fsdp, tensor=options.tensor)
     config = dataclasses.replace(config, mesh=mesh)
-    batch = task.batch(0)
+    figures = compile_step(config, task, task.batch(0), topology)
+    # What only `kept` is for.
+    return {k: v for k, v in figures.items() if k not in ("program", "reader")}
+
+
+def compile_step(
+    config: PretrainConfig,
+    task: Task,
+    batch: Batch,
+    topology: Topology,
+    kept: Figures | None = None,
+) -> Figures:
+    """Compile the step of a configuration for a topology; as `benchmark_compile`.
+
+    Args:
+        batch: for the shapes of its arrays.
+        kept: figures of an earlier call, which are returned if they are of the same
+            program and compiler.
+
+    Raises:
+        ValueError: the compiler is not installed, or the mesh does not fit.
+    """
+    devices = devices_of(topology)
     cpu_start = time.process_time()
-    step = estimate(task, config, batch, devices, options.topology)
-    cpu_seconds = time.process_time() - cpu_start
-    collectives = step.collectives or {}
-    flops = task.flops(batch) / len(devices)
-    return {
-        "device": devices[0].device_kind,
-        "devices": len(devices),
+    lowered = lower_step(task, config, batch, devices, topology.name)
+    same = {
+        "program": lowered.fingerprint,
         "compiler": compiler_version(topology),
+        "reader": _reader_fingerprint(),
+    }
+    if kept and same.items() <= kept.items():
+        return kept
+    step = lowered.compile({})
+    figures = {
+        "device": devices[0].device_kind,
+        "devices": lowered.num_devices,
         "compile_seconds": step.seconds,
-        "compile_cpu_seconds": cpu_seconds,
+        "compile_cpu_seconds": time.process_time() - cpu_start,
+    }
+    flops = task.flops(batch) / lowered.num_devices
+    time_figures = _time(step, devices[0].device_kind, topology.clock, flops)
+    return same | figures | _figures(step, topology.usable_memory) | time_figures
+
+
+def _reader_fingerprint() -> str:
+    """Return a hash of the code that reads figures from a compiled program."""
+    files = (estimate.__file__, program.__file__, __file__)
+    digest = hashlib.sha256()
+    for name in files:
+        digest.update(Path(name).read_bytes())
+    return digest.hexdigest()
+
+
+def _figures(step: Estimate, usable_memory: float) -> Figures:
+    """Return the figures of a compiled step, besides those of time."""
+    collectives = step.collectives or {}
+    return {
         "memory_of_each_mib": {
             "parameters": step.parameters / _MIB,
             "optimizer": step.optimizer / _MIB,
             "activations and gradients": step.temporary / _MIB,
             "in all": step.total / _MIB,
         },
-        "fits": step.total <= topology.usable_memory,
+        "fits": step.fits(usable_memory),
         "collectives": {name: count for name, (count, _) in collectives.items()},
         "collectives_mib": {
             name: size / _MIB for name, (_, size) in collectives.items()
         },
-        **_time(step, devices[0].device_kind, topology.clock, flops),
     }
 
 

@@ -11,13 +11,14 @@ if TYPE_CHECKING:
 else:
     Preset = Literal[tuple(PRESETS)]
 
+TOPOLOGIES = ("v5e:2x4", "v5p:2x2x2", "v6e:2x4", "a100:8", "h100:8", "h200:8")
+"""Eight devices of each kind."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BenchmarkOptions:
     """Options of every benchmark."""
 
-    sequence_length: int = 128
-    """Tokens per row."""
     json: str = ""
     """File for the figures, which are printed too."""
 
@@ -29,7 +30,15 @@ class BenchmarkOptions:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class InferenceOptions(BenchmarkOptions):
+class RowOptions(BenchmarkOptions):
+    """Options of every benchmark that has rows of its own."""
+
+    sequence_length: int = 128
+    """Tokens per row."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InferenceOptions(RowOptions):
     """Measure the encoder's hidden states and pooled vectors."""
 
     model: Preset = "base"
@@ -72,7 +81,7 @@ class TrainOptions(StepOptions, InferenceOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CompileOptions(StepOptions, BenchmarkOptions):
+class CompileOptions(StepOptions, RowOptions):
     """Compile the training step for accelerators that need not be present."""
 
     topology: str
@@ -90,7 +99,24 @@ class CompileOptions(StepOptions, BenchmarkOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class InputOptions(BenchmarkOptions):
+class HardwareOptions(BenchmarkOptions):
+    """Compile pretraining for accelerators, and write a page of what it needs."""
+
+    configs: tuple[str, ...]
+    """Configuration files of `pretrain`. No dataset is read: a vocabulary of 30,522 and
+    rows of 128 tokens where a configuration leaves them to the dataset."""
+    topologies: tuple[str, ...] = TOPOLOGIES
+    """Accelerators, as v5e:2x4 or h200:8."""
+    output: str = "hardware.md"
+    """Markdown page to write."""
+    results: str = "build/hardware"
+    """Directory of what is already compiled; the same call again goes on from there."""
+    jobs: int = 2
+    """Number of programs to compile at a time. One of a large model takes some GiB."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InputOptions(RowOptions):
     """Measure reading rows from memory-mapped shards to batches, in random order."""
 
     batch_size: int = 256
@@ -102,7 +128,7 @@ class InputOptions(BenchmarkOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PrepareOptions(BenchmarkOptions):
+class PrepareOptions(RowOptions):
     """Measure learning a vocabulary from text, and preparing rows."""
 
     input: tuple[str, ...] = ()

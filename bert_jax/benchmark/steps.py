@@ -68,12 +68,16 @@ def synthetic_config(options: TrainOptions) -> PretrainConfig:
 def synthetic_task(options: TrainOptions) -> tuple[PretrainConfig, PretrainingTask]:
     """Return pretraining on synthetic rows: its configuration and task."""
     config = synthetic_config(options)
+    return config, PretrainingTask(config, synthetic_dataset(config, config.batch_size))
+
+
+def synthetic_dataset(config: PretrainConfig, num_rows: int) -> Dataset:
+    """Return training rows of random tokens, without a tokenizer."""
     table = synthetic_rows(
-        config.batch_size, config.data.sequence_length, config.model.vocab_size
+        num_rows, config.data.sequence_length, config.model.vocab_size
     )
     rows = Rows(table.dtype, [table])
-    dataset = Dataset(epath.Path("synthetic"), {}, rows, Rows(table.dtype, []))
-    return config, PretrainingTask(config, dataset)
+    return Dataset(epath.Path("synthetic"), {}, rows, Rows(table.dtype, []))
 
 
 def torch_rows(rows: PretrainingBatch) -> TorchArrays:

@@ -6,20 +6,18 @@ import difflib
 import functools
 import io
 import re
-import runpy
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, get_type_hints
 
 from bert_jax.config.checks import RESOLVED, did_you_mean
 from bert_jax.config.descriptions import field_descriptions
+from bert_jax.config.files import load_config as load_config
 from bert_jax.terminal.messages import UsageError
 
 if TYPE_CHECKING:
     from tyro.constructors import ConstructorRegistry
 
 OptionsT = TypeVar("OptionsT")
-ConfigT = TypeVar("ConfigT")
 
 
 def parse(
@@ -153,24 +151,3 @@ def _unknown_options(verb: str, words: list[str], similar: list[str]) -> str:
     if words[0].lower() in ("true", "false", "yes", "no", "0", "1"):
         return f"{message}a switch is --NAME or --no-NAME, without a value; "
     return message
-
-
-def load_config(path: str, config_class: type[ConfigT]) -> ConfigT:
-    """Return the object that a configuration file binds to the name `config`.
-
-    Raise UsageError if it is missing, fails, exits, or binds no `config_class`.
-    """
-    if not Path(path).is_file():
-        raise UsageError(f"{path} is not a file; name a configuration file.")
-    try:
-        config = runpy.run_path(path).get("config")
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # sys.exit too: the run has not started
-        reason = f"{type(error).__name__}: {error}".rstrip(": ")
-        raise UsageError(f"{path} fails: {reason}; correct it.") from error
-    if not isinstance(config, config_class):
-        raise UsageError(
-            f"{path} must bind the name config to a {config_class.__name__}."
-        )
-    return config

@@ -62,6 +62,7 @@ VERBS = {
     "doctor": Verb("cli.inspection", "DoctorOptions", "doctor"),
     "benchmark train": Verb("benchmark.command", "TrainOptions", "run"),
     "benchmark compile": Verb("benchmark.command", "CompileOptions", "run"),
+    "benchmark hardware": Verb("benchmark.command", "HardwareOptions", "run"),
     "benchmark inference": Verb("benchmark.command", "InferenceOptions", "run"),
     "benchmark input": Verb("benchmark.command", "InputOptions", "run"),
     "benchmark prepare": Verb("benchmark.command", "PrepareOptions", "run"),

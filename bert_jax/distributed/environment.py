@@ -5,6 +5,7 @@ rest when its backend starts; if JAX is already imported, its config is updated 
 """
 
 import contextlib
+import importlib.util
 import os
 import sys
 from collections.abc import Mapping, MutableMapping
@@ -29,6 +30,10 @@ _TPU_VARIABLES = {
     "TPU_ACCELERATOR_TYPE": "v5litepod-8",  # required, but the topology counts
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # libtpu locks the TPU that it does not use
 }
+_GOOGLE = "0x1ae0"
+"""The vendor of TPUs on the PCI bus."""
+_DISKS_AND_NETWORK = ("0x01", "0x02")
+"""How the classes of these PCI devices begin."""
 
 
 def configure_jax(
@@ -48,6 +53,7 @@ def configure_jax(
     Raises:
         ValueError: `deterministic` comes too late, or XLA_FLAGS says the opposite.
     """
+    silence_libtpu(environment)
     if deterministic:
         make_deterministic(environment)
     if compilation_cache:
@@ -156,6 +162,47 @@ def configure_topology(environment: MutableMapping[str, str]) -> None:
     Call it before JAX starts.
     """
     environment.update(_TPU_VARIABLES | {"JAX_PLATFORMS": "cpu"})
+
+
+def silence_libtpu(
+    environment: MutableMapping[str, str], root: Path = Path("/")
+) -> None:
+    """Keep libtpu quiet where it is installed as a compiler, on a machine without TPU.
+
+    JAX loads it to look for a TPU, and it prints which variables of a TPU's host it
+    lacks. A no-op on a host of TPUs, once JAX has started, and if `environment` leaves
+    libtpu out or describes a TPU.
+
+    Args:
+        root: of the machine's files.
+    """
+    described = {"JAX_FORCE_TPU_INIT", "TPU_LIBRARY_PATH", *_TPU_VARIABLES}
+    described.discard("TPU_SKIP_MDS_QUERY")  # JAX sets this itself
+    is_used = "tpu" in (environment.get("JAX_PLATFORMS") or "tpu").split(",")
+    if not is_used or described & environment.keys() or backend_is_initialized():
+        return
+    if importlib.util.find_spec("libtpu") is not None and not has_tpu(root):
+        environment.update(_TPU_VARIABLES)
+
+
+def has_tpu(root: Path = Path("/")) -> bool:
+    """Whether the machine may have a TPU.
+
+    A PCI device of Google's may be one, also of a version that JAX does not know yet,
+    unless it is the network card or the disk of a virtual machine.
+
+    Args:
+        root: of the machine's files.
+    """
+    if any((root / "dev" / name).exists() for name in ("accel0", "vfio/0")):
+        return True
+    for vendor in (root / "sys/bus/pci/devices").glob("*/vendor"):
+        with contextlib.suppress(OSError):  # a device that has just been removed
+            if vendor.read_text().strip() == _GOOGLE:
+                kind = vendor.with_name("class").read_text()
+                if not kind.startswith(_DISKS_AND_NETWORK):
+                    return True
+    return False
 
 
 def reexec_with_huge_pages(environment: Mapping[str, str]) -> None:

@@ -99,14 +99,14 @@ def attempts(
     for method in methods:
         smallest = measure(method[-1])
         yield method[-1], smallest
-        if smallest.total > memory:
+        if not smallest.fits(memory):
             continue
         low, high = 0, len(method) - 1
         while low < high:
             middle = (low + high) // 2
             step = measure(method[middle])
             yield method[middle], step
-            low, high = (low, middle) if step.total <= memory else (middle + 1, high)
+            low, high = (low, middle) if step.fits(memory) else (middle + 1, high)
         return
 
 
@@ -135,7 +135,7 @@ def advise(
     yield from estimate_lines(step, devices, clock, task.flops(batch))
     if not memory:
         return
-    if step.total <= memory:
+    if step.fits(memory):
         yield f"it fits in {gib(memory)}"
         return
     yield f"it does not fit in {gib(memory)}; compiling alternatives"
@@ -146,7 +146,7 @@ def advise(
     advice = "none fits: lower batch_size, or use more devices"
     for option, step in attempts(methods, measure, memory):
         changes = changed_options(option, config)
-        fits = step.total <= memory
+        fits = step.fits(memory)
         if fits:
             advice = f"turn on {changes} ({gib(step.total)} a device)"
         yield (

@@ -6,6 +6,7 @@ all devices run the same program.
 
 import dataclasses
 import functools
+import hashlib
 import math
 import re
 import time
@@ -56,10 +57,19 @@ class Estimate:
     """Operations; those inside a loop are counted once. 0: not known."""
     collectives: dict[str, tuple[int, int]] | None = None
     """The number of each kind of collective, and the bytes of their results. None: not
-    known, because the compiler made no program."""
+    known."""
+    is_refused: bool = False
+    """Whether the compiler made no program, because it takes too much memory."""
     cycles: dict[str, int] = dataclasses.field(default_factory=dict)
     """A TPU compiler's estimate of the time, by category; empty for other devices, and
     with several microbatches, which are a loop."""
+
+    def fits(self, memory: float) -> bool:
+        """Whether it fits in bytes of memory; a program that was not made does not.
+
+        A TPU's compiler keeps some of the memory for itself.
+        """
+        return not self.is_refused and self.total <= memory
 
 
 def choose_devices(num_devices: int) -> list[jax.Device]:
@@ -86,6 +96,85 @@ def size_on_device(tree: PyTree) -> int:
     )
 
 
+@dataclasses.dataclass(frozen=True)
+class LoweredStep:
+    """A training step for devices, before their compiler has it; sizes are in bytes."""
+
+    lowered: Any
+    """A `jax.stages.Lowered`."""
+    num_devices: int
+    """The devices of its mesh."""
+    parameters: int
+    state: int
+    is_loop: bool
+    """Whether it has several microbatches."""
+    kernels: Kernels
+    """The kernels of attention that it would have."""
+    seconds: float
+    """The time that lowering took."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the program: a compiler makes the same of equal ones."""
+        return hashlib.sha256(self.lowered.as_text().encode()).hexdigest()
+
+    def compile(self, options: dict[str, Any]) -> Estimate:
+        """Compile it with options of the compiler; return its figures."""
+        start = time.monotonic()
+        compiled, total = _compile(self.lowered, options, self.state)
+        seconds = self.seconds + time.monotonic() - start
+        sizes = self.parameters, self.state - self.parameters
+        if total:
+            temporary = total - self.state
+            return Estimate(*sizes, total, temporary, seconds, is_refused=True)
+        memory, text = compiled.memory_analysis(), compiled.as_text()
+        return Estimate(
+            *sizes,
+            total=_size_of(memory),
+            temporary=memory.temp_size_in_bytes,
+            seconds=seconds,
+            flops=(compiled.cost_analysis() or {}).get("flops", 0.0),
+            collectives=collectives(text),
+            # A loop's body is counted once, or not at all.
+            cycles={} if self.is_loop else _cycles(text, self.kernels),
+        )
+
+
+def lower_step(
+    task: Task,
+    config: RunConfig,
+    batch: Batch,
+    devices: Sequence[jax.Device],
+    topology: str = "",
+) -> LoweredStep:
+    """Lower the training step of `config` for `devices`; as `estimate`."""
+    mesh = make_mesh(config.mesh, config.batch_size, config.microbatches, devices)
+    optimizer = Optimizer.of(config)
+    shapes = jax.eval_shape(
+        functools.partial(initial_state, task.init_params, optimizer, config.seed)
+    )
+    shardings = tree_shardings(mesh, shapes)
+    state = with_shardings(shapes, shardings)
+    rows = with_shardings(batch, dict.fromkeys(batch, batch_sharding(mesh)))
+    start = time.monotonic()
+    step: Any = make_train_step(
+        task, optimizer, config.microbatches, mesh, shardings, config.gather_dtype
+    )
+    with jax.default_device(devices[0]):
+        lowered = step.lower(state, rows)
+    tokens = rows["tokens"]
+    num_rows, length = tokens.sharding.shard_shape(tokens.shape)
+    return LoweredStep(
+        lowered,
+        num_devices=mesh.size,
+        parameters=size_on_device(state.params),
+        state=size_on_device(state),
+        is_loop=config.microbatches > 1,
+        kernels=Kernels.of(config.model, topology, num_rows, length),
+        seconds=time.monotonic() - start,
+    )
+
+
 def estimate(
     task: Task,
     config: RunConfig,
@@ -103,38 +192,9 @@ def estimate(
     Raises:
         ValueError: `config.mesh` and the devices do not go together.
     """
-    mesh = make_mesh(config.mesh, config.batch_size, config.microbatches, devices)
-    optimizer = Optimizer.of(config)
-    shapes = jax.eval_shape(
-        functools.partial(initial_state, task.init_params, optimizer, config.seed)
-    )
-    shardings = tree_shardings(mesh, shapes)
-    state = with_shardings(shapes, shardings)
-    rows = with_shardings(batch, dict.fromkeys(batch, batch_sharding(mesh)))
-    start = time.monotonic()
-    step: Any = make_train_step(
-        task, optimizer, config.microbatches, mesh, shardings, config.gather_dtype
-    )
-    parameters, whole_state = size_on_device(state.params), size_on_device(state)
-    sizes = parameters, whole_state - parameters
-    with jax.default_device(devices[0]):
-        lowered = step.lower(state, rows)
-    options = _UNOPTIMIZED if devices[0].platform == "cpu" else {}
-    compiled, total = _compile(lowered, options, whole_state)
-    seconds = time.monotonic() - start
-    if total:
-        return Estimate(*sizes, total, total - whole_state, seconds)
-    memory, text = compiled.memory_analysis(), compiled.as_text()
-    return Estimate(
-        *sizes,
-        total=_size_of(memory),
-        temporary=memory.temp_size_in_bytes,
-        seconds=seconds,
-        flops=(compiled.cost_analysis() or {}).get("flops", 0.0),
-        collectives=collectives(text),
-        # A loop's body is counted once, or not at all.
-        cycles={} if config.microbatches > 1 else _cycles(text, rows, config, topology),
-    )
+    on_cpu = devices[0].platform == "cpu"
+    step = lower_step(task, config, batch, devices, topology)
+    return step.compile(_UNOPTIMIZED if on_cpu else {})
 
 
 def _size_of(memory: Any) -> int:
@@ -149,20 +209,12 @@ def _size_of(memory: Any) -> int:
     return size
 
 
-def _cycles(
-    program: str, rows: PyTree, config: RunConfig, topology: str
-) -> dict[str, int]:
-    """Return the cycles of a TPU's step by category; empty if a part is not known.
-
-    Args:
-        rows: the batch, as it is sharded.
-    """
+def _cycles(program: str, kernels: Kernels) -> dict[str, int]:
+    """Return the cycles of a TPU's step by category; empty if a part is not known."""
     cycles, calls = estimated_cycles(program), attention_kernels(program)
     if not (cycles and calls):
         return cycles
-    tokens = rows["tokens"]
-    shape = tokens.sharding.shard_shape(tokens.shape)
-    per_call = kernel_cycles(Kernels.of(config.model, topology, shape[0], shape[-1]))
+    per_call = kernel_cycles(kernels)
     if not calls.keys() <= per_call.keys():
         return {}
     total = sum(number * per_call[name] for name, number in calls.items())

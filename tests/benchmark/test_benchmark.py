@@ -145,13 +145,14 @@ def test_no_repeats_is_no_measurement():
         ("inference", "--compare torch --torch-compile --json out.json"),
         ("input", "--rows 100 --repeats 2 --sequence-length 64"),
         ("prepare", "--input a.txt b.txt --vocab-size 99"),
+        ("hardware", "--configs a.py b.py --topologies v5e:2x4 h200:8 --jobs 1"),
     ],
 )
 def test_argparse_reads_what_tyro_reads(what, words):
     options = parse([what, *words.split()])
     assert options == parse_by_tyro(WHAT[what][0], words.split(), f"benchmark {what}")
-    defaults = WHAT[what][0]()
-    assert (options == defaults) == (not words)
+    if what != "hardware":  # one of its options is required
+        assert (options == WHAT[what][0]()) == (not words)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +174,9 @@ def test_what_argparse_refuses_is_one_line(words, message):
 def test_argparse_has_the_help_of_the_fields(what, capsys):
     with pytest.raises(SystemExit):
         parse([what, "--help"])
-    assert "Tokens per row. (default: 128)" in " ".join(capsys.readouterr().out.split())
+    text = " ".join(capsys.readouterr().out.split())
+    assert "File for the figures, which are printed too. (default: )" in text
+    assert what == "hardware" or "Tokens per row. (default: 128)" in text
 
 
 def test_all_take_a_turn_before_any_has_another():

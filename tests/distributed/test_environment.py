@@ -7,6 +7,7 @@ from pathlib import Path
 
 import jax
 import pytest
+from compilers import needs_libtpu
 
 from bert_jax.distributed import environment as backend
 
@@ -51,9 +52,9 @@ def test_the_verbs_ask_for_determinism(verb, tmp_path):
 
 
 def test_nothing_is_set_that_was_not_asked_for():
-    environment = {"XLA_FLAGS": "--own=1"}
+    environment = {"XLA_FLAGS": "--own=1", "JAX_PLATFORMS": "cpu"}
     backend.configure_jax(environment, compilation_cache=False)
-    assert environment == {"XLA_FLAGS": "--own=1"}
+    assert environment == {"XLA_FLAGS": "--own=1", "JAX_PLATFORMS": "cpu"}
 
 
 @pytest.mark.parametrize("given", [FLAG, FLAG.removesuffix("=true")])
@@ -75,7 +76,7 @@ def test_determinism_asked_for_too_late_is_refused():
     environment: dict[str, str] = {}
     with pytest.raises(ValueError, match="too late: JAX has started and read XLA_"):
         backend.configure_jax(environment, deterministic=True)
-    assert not environment
+    assert not environment, "nor are libtpu's variables set too late"
 
 
 def test_imported_but_not_started_is_not_too_late(tmp_path):
@@ -102,7 +103,7 @@ def test_imported_but_not_started_is_not_too_late(tmp_path):
     ],
 )
 def test_a_choice_of_cache_is_kept_and_several_processes_get_none(chosen, tmp_path):
-    environment = {"XDG_CACHE_HOME": str(tmp_path)} | chosen
+    environment = {"XDG_CACHE_HOME": str(tmp_path), "JAX_PLATFORMS": "cpu"} | chosen
     before = dict(environment)
     backend.configure_jax(environment)
     assert environment == before
@@ -171,3 +172,64 @@ def test_a_process_is_re_executed_with_huge_pages(tmp_path):
     assert first.endswith("None") and second.endswith("glibc.malloc.hugetlb=1")
     own = printed(code, tmp_path, GLIBC_TUNABLES="glibc.malloc.check=0")
     assert own.endswith("glibc.malloc.check=0") and "\n" not in own
+
+
+def pci_device(root: Path, name: str, vendor: str, kind: str) -> None:
+    device = root / "sys/bus/pci/devices" / name
+    device.mkdir(parents=True)
+    (device / "vendor").write_text(f"{vendor}\n")
+    (device / "class").write_text(f"{kind}\n")
+
+
+def test_a_tpu_is_a_device_of_googles_but_no_disk_and_no_network_card(tmp_path):
+    assert not backend.has_tpu(tmp_path), "a machine without a PCI bus"
+    pci_device(tmp_path, "0000:00:03.0", "0x10de", "0x030200")  # a GPU
+    pci_device(tmp_path, "0000:00:04.0", "0x1ae0", "0x020000")  # gVNIC
+    pci_device(tmp_path, "0000:00:05.0", "0x1ae0", "0x010802")  # a disk
+    assert not backend.has_tpu(tmp_path)
+    pci_device(tmp_path, "0000:00:06.0", "0x1ae0", "0x120000")
+    assert backend.has_tpu(tmp_path)
+
+
+def test_a_device_file_is_a_tpu_too(tmp_path):
+    """In a container that sees no PCI bus."""
+    (tmp_path / "dev" / "vfio" / "0").mkdir(parents=True)
+    assert backend.has_tpu(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "variable", ["JAX_PLATFORMS", "TPU_WORKER_HOSTNAMES", "TPU_LIBRARY_PATH"]
+)
+def test_libtpu_is_left_alone_where_it_is_told_what_to_do(variable, tmp_path):
+    environment = {variable: "cpu"}
+    backend.silence_libtpu(environment, tmp_path)
+    assert environment == {variable: "cpu"}
+
+
+@needs_libtpu
+@pytest.mark.skipif(backend.has_tpu(), reason="has a TPU")
+def test_libtpu_without_a_tpu_prints_nothing(tmp_path):
+    """JAX loads it; by itself it prints what it lacks, and here nothing."""
+
+    def errors(code: str) -> str:
+        names = ("PATH", "PYTHONPATH")
+        bare = {name: os.environ[name] for name in names if name in os.environ}
+        code += "import jax\nassert jax.default_backend() == 'cpu'"
+        command = [sys.executable, "-c", code]
+        bare["HOME"] = str(tmp_path)
+        done = subprocess.run(command, capture_output=True, text=True, env=bare)
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    pci_device(tmp_path, "0000:00:06.0", "0x1ae0", "0x120000")
+    configure = (
+        "import os, pathlib\nfrom bert_jax.distributed import environment\n"
+        "on_a_host_of_tpus = {}\n"
+        f"root = pathlib.Path({str(tmp_path)!r})\n"
+        "environment.silence_libtpu(on_a_host_of_tpus, root)\n"
+        "assert not on_a_host_of_tpus\n"
+        "environment.configure_jax(os.environ)\n"
+        "assert 'TPU_WORKER_ID' in os.environ\n"
+    )
+    assert "TPU_ACCELERATOR_TYPE" in errors("")
+    assert errors(configure) == ""

@@ -18,7 +18,6 @@ from bert_jax.dry_run.estimate import (
     choose_devices,
     estimate,
 )
-from bert_jax.dry_run.program import collectives
 from bert_jax.runs.pretraining import dry_run, resolve
 from bert_jax.tasks.pretraining import PretrainingTask
 
@@ -115,17 +114,6 @@ def test_the_last_that_fits_is_the_first_that_does(memory):
     # Of each way but the last the smallest alone, and of that at most three more.
     assert (fitting[-1] if fitting else None) == wanted
     assert len(tried) <= len(ways) + 3
-
-
-def test_collectives_are_counted_by_kind():
-    program = """
-      %a = f32[8]{0} all-reduce(f32[8] %x), replica_groups={}
-      %b = (f32[8]{0}, f32[2]) all-reduce-start(%x, %y)
-      %c = (f32[8]{0}, f32[2]) all-reduce-done(%b)
-      %d = bf16[4,2]{1,0} all-gather(%z)
-      %e = f32[] get-tuple-element(%all-reduce.1), index=0
-    """
-    assert collectives(program) == {"all-reduce": (2, 72), "all-gather": (1, 16)}
 
 
 @pytest.fixture(scope="module")
