@@ -40,7 +40,8 @@ def benchmark_compile(options: CompileOptions) -> Figures:
     rows = options.batch_size * len(devices) // options.tensor
     shared = {name: value for name, value in values.items() if name in names}
     config, task = synthetic_task(TrainOptions(**(shared | {"batch_size": rows})))
-    mesh = MeshConfig(fsdp=options.fsdp, tensor=options.tensor)
+    mesh_names = {field.name for field in dataclasses.fields(MeshConfig)}
+    mesh = MeshConfig(**{k: v for k, v in values.items() if k in mesh_names})
     config = dataclasses.replace(config, mesh=mesh)
     figures = compile_step(config, task, task.batch(0), topology)
     # What only `kept` is for.

@@ -96,6 +96,12 @@ class CompileOptions(StepOptions, RowOptions):
     """Number of devices that share each parameter."""
     tensor: int = 1
     """Number of devices that share each layer's heads."""
+    gather: Literal["layer", "step"] = "layer"
+    """With fsdp: gather kernels where they are used, or all once a step."""
+    overlap: bool = False
+    """Reduce each gradient while the backward pass goes on."""
+    reduce_dtype: Literal["float32", "bfloat16"] = "float32"
+    """Type in which gradients are summed over the devices."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

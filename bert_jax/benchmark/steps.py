@@ -27,6 +27,7 @@ from bert_jax.model.bert import compute
 from bert_jax.model.flops import encoding_flops
 from bert_jax.model.inputs import Inputs, inputs_of
 from bert_jax.tasks.pretraining import PretrainingBatch, PretrainingTask
+from bert_jax.training.gradients import Collectives
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.step import (
     TrainState,
@@ -113,7 +114,7 @@ def benchmark_train(options: TrainOptions) -> Figures:
     rows = task.batch(0)
     batch = to_global_arrays(rows, mesh)
     train_step = make_train_step(
-        task, optimizer, config.microbatches, mesh, shardings, config.gather_dtype
+        task, optimizer, config.microbatches, mesh, shardings, Collectives.of(config)
     )
     program, figures = compile_program(train_step, state, batch)
     scalars: dict[str, jax.Array] = {}

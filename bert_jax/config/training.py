@@ -133,6 +133,11 @@ class MeshConfig:
     """When devices gather parameters that are sharded over fsdp: each kernel where a
     layer uses it, for the least memory, or all once a step, for the fewest collectives
     (ZeRO-3 and ZeRO-1 of Rajbhandari et al. 2020)."""
+    overlap: bool = False
+    """On TPUs, reduce each gradient while the backward pass goes on; GPUs always do."""
+    reduce_dtype: Literal["float32", "bfloat16"] = "float32"
+    """Type in which gradients are summed over devices that have the same parameters;
+    bfloat16 halves what is sent, and rounds each sum."""
 
     def __post_init__(self) -> None:
         require_types(self)
@@ -198,11 +203,6 @@ class RunConfig:
             self._check_schedule()
         self._check_mesh()
         self._check_profile()
-
-    @property
-    def gather_dtype(self) -> str | None:
-        """The type in which a step gathers all kernels at once; None: by layer."""
-        return self.model.dtype if self.mesh.gather == "step" else None
 
     def _check_schedule(self) -> None:
         end, warmup = self.schedule_steps, self.optimizer.warmup_steps

@@ -34,6 +34,30 @@ _GOOGLE = "0x1ae0"
 """The vendor of TPUs on the PCI bus."""
 _DISKS_AND_NETWORK = ("0x01", "0x02")
 """How the classes of these PCI devices begin."""
+_TPU_OVERLAP = {
+    # libtpu runs an all-reduce in parts, beside the products that follow it, if it has
+    # one operand; a combined one would also wait for the last gradient.
+    "xla_enable_async_all_reduce": "true",
+    "xla_jf_crs_combiner_threshold_count": "1",
+    "xla_tpu_enable_async_collective_fusion": "true",
+    "xla_tpu_enable_async_collective_fusion_fuse_all_reduce": "true",
+    "xla_tpu_enable_async_collective_fusion_multiple_steps": "true",
+    "xla_tpu_overlap_compute_collective_tc": "true",
+}
+
+
+def compiler_options(platform: str, overlap: bool) -> dict[str, str]:
+    """Return the options with which a training step is compiled.
+
+    They are part of the program, unlike variables of the environment, so that a dry run
+    compiles what a run does. GPUs need none: XLA reduces gradients there in some parts
+    that run beside the backward pass.
+
+    Args:
+        platform: of the devices, as JAX names it.
+        overlap: reduce gradients while the backward pass goes on.
+    """
+    return dict(_TPU_OVERLAP) if overlap and platform == "tpu" else {}
 
 
 def configure_jax(

@@ -29,6 +29,7 @@ from bert_jax.dry_run.program import (
 )
 from bert_jax.dry_run.topologies import GIB
 from bert_jax.tasks.task import Task
+from bert_jax.training.gradients import Collectives
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.step import initial_state, make_train_step, with_shardings
 
@@ -158,7 +159,7 @@ def lower_step(
     rows = with_shardings(batch, dict.fromkeys(batch, batch_sharding(mesh)))
     start = time.monotonic()
     step: Any = make_train_step(
-        task, optimizer, config.microbatches, mesh, shardings, config.gather_dtype
+        task, optimizer, config.microbatches, mesh, shardings, Collectives.of(config)
     )
     with jax.default_device(devices[0]):
         lowered = step.lower(state, rows)

@@ -6,6 +6,7 @@ are summed over the devices once. The mesh axes `data` and `fsdp` are manual her
 shard_map; `tensor` is left to the compiler, which follows the parameters' shardings.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable
 
@@ -15,6 +16,7 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Key, PyTree
 
+from bert_jax.config import RunConfig
 from bert_jax.config.model import Params
 from bert_jax.distributed.sharding import (
     BATCH_AXES,
@@ -29,6 +31,27 @@ Gradient = Callable[
     [Params, DeviceBatch, Key[Array, ""], Key[Array, ""]], tuple[Params, Sums]
 ]
 """Parameters, batch, keys of masking and of dropout → gradient and sums over all."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Collectives:
+    """How a step exchanges parameters and gradients; see `MeshConfig`."""
+
+    gather_dtype: str | None = None
+    """Gather all kernels once a step, in this type; None: each where it is used, in
+    every microbatch."""
+    overlap: bool = False
+    reduce_dtype: str = "float32"
+
+    @classmethod
+    def of(cls, config: RunConfig) -> "Collectives":
+        """Return those of a run."""
+        mesh = config.mesh
+        gather_dtype = config.model.dtype if mesh.gather == "step" else None
+        return cls(gather_dtype, mesh.overlap, mesh.reduce_dtype)
+
+
+DEFAULT_COLLECTIVES = Collectives()
 
 
 def manual_spec(partition: P) -> P:
@@ -103,16 +126,22 @@ def gather_once(local_gradient: Gradient, partitions: PyTree, dtype: str) -> Gra
     return gradient
 
 
-def all_reduce_gradients(grads: Params, partitions: PyTree) -> Params:
+def all_reduce_gradients(
+    grads: Params, partitions: PyTree, collectives: Collectives
+) -> Params:
     """Sum gradients over `data`, and over `fsdp` those that no gather has reduced."""
     leaves, structure = jax.tree.flatten(grads)
     is_gathered = ["fsdp" in partition for partition in jax.tree.leaves(partitions)]
     for axes, gathered in ((("data",), True), (BATCH_AXES, False)):
         chosen = [i for i, value in enumerate(is_gathered) if value == gathered]
-        # One call for all leaves, so that they share one collective.
-        totals = jax.lax.psum([leaves[i] for i in chosen], axes)
+        own = [leaves[i].astype(collectives.reduce_dtype) for i in chosen]
+        if collectives.overlap:
+            totals = [jax.lax.psum(leaf, axes) for leaf in own]
+        else:
+            # One call for all leaves, so that they share one collective.
+            totals = jax.lax.psum(own, axes)
         for i, total in zip(chosen, totals, strict=True):
-            leaves[i] = total
+            leaves[i] = total.astype(leaves[i].dtype)
     return jax.tree.unflatten(structure, leaves)
 
 
@@ -122,7 +151,7 @@ def make_gradient(
     mesh: Mesh,
     shardings: PyTree,
     microbatches: int,
-    gather_dtype: str | None = None,
+    collectives: Collectives,
 ) -> Gradient:
     """Return the function that computes the gradient over the global batch.
 
@@ -131,11 +160,10 @@ def make_gradient(
         shardings: of each parameter.
         microbatches: the number of parts in which each device processes its rows; each
             part on each device has dropout of its own.
-        gather_dtype: gather all kernels once a step, in this type; None: each where it
-            is used, in every microbatch.
     """
     partitions = gather_specs(shardings, mesh)
     first = gathered_first(task, partitions)
+    gather_dtype = collectives.gather_dtype
     if gather_dtype:
         first = jax.tree.map(lambda _: P(), partitions)
 
@@ -156,7 +184,9 @@ def make_gradient(
     )
     if gather_dtype:
         local = gather_once(local, partitions, gather_dtype)
-    return shard_gradient(local, mesh, partitions) if is_sharded else local
+    if not is_sharded:
+        return local
+    return shard_gradient(local, mesh, partitions, collectives)
 
 
 def local_gradient(
@@ -196,7 +226,7 @@ def local_gradient(
 
 
 def shard_gradient(
-    local_gradient: Gradient, mesh: Mesh, partitions: PyTree
+    local_gradient: Gradient, mesh: Mesh, partitions: PyTree, collectives: Collectives
 ) -> Gradient:
     """Return `local_gradient` on every batch shard, summed over all of them."""
 
@@ -206,7 +236,8 @@ def shard_gradient(
         mask_key, dropout_key = jax.random.wrap_key_data(keys)
         own_key = jax.random.fold_in(dropout_key, shard[0])
         grads, sums = local_gradient(params, batch, mask_key, own_key)
-        return all_reduce_gradients(grads, partitions), jax.lax.psum(sums, BATCH_AXES)
+        totals = all_reduce_gradients(grads, partitions, collectives)
+        return totals, jax.lax.psum(sums, BATCH_AXES)
 
     params_spec = jax.tree.map(manual_spec, partitions)
     in_specs = (params_spec, BATCH_SPEC, P(), BATCH_SPEC)

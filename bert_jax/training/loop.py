@@ -28,6 +28,7 @@ from bert_jax.distributed.sharding import to_global_arrays
 from bert_jax.tasks.task import DeviceBatch, Task
 from bert_jax.training import faults
 from bert_jax.training.evaluation import evaluate
+from bert_jax.training.gradients import Collectives
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.profile import Profile
 from bert_jax.training.report import NullReport, Report
@@ -128,9 +129,9 @@ class _Run:
         if self._step:
             self._report.say(f"Resuming from the checkpoint at step {self._step}.")
         profile = stack.enter_context(Profile(config, workdir, self._step))
-        microbatches, gather_dtype = config.microbatches, config.gather_dtype
+        microbatches, collectives = config.microbatches, Collectives.of(config)
         step = make_train_step(
-            task, optimizer, microbatches, mesh, shardings, gather_dtype
+            task, optimizer, microbatches, mesh, shardings, collectives
         )
         self._train_step = profile.wrap(step)
         self._eval_step = make_eval_step(task, mesh, shardings)

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from bert_jax.config.model import Params
 from bert_jax.data.pipeline import Batch
+from bert_jax.distributed.environment import compiler_options
 from bert_jax.distributed.sharding import (
     BATCH_AXES,
     BATCH_SPEC,
@@ -23,6 +24,8 @@ from bert_jax.distributed.sharding import (
 )
 from bert_jax.tasks.task import DeviceBatch, Sums, Task
 from bert_jax.training.gradients import (
+    DEFAULT_COLLECTIVES,
+    Collectives,
     gather,
     gather_specs,
     gathered_first,
@@ -134,19 +137,16 @@ def make_train_step(
     microbatches: int,
     mesh: Mesh,
     state_shardings: TrainState,
-    gather_dtype: str | None = None,
+    collectives: Collectives = DEFAULT_COLLECTIVES,
 ) -> TrainStep:
     """Return the jitted step: state, global batch → next state, scalars of this step.
 
     The state is donated. The gradient is that of the means over the global batch,
     summed over the devices before it is clipped.
-
-    Args:
-        gather_dtype: as `make_gradient`.
     """
     shardings = state_shardings.params
     gradient = make_gradient(
-        task, optimizer.freeze, mesh, shardings, microbatches, gather_dtype
+        task, optimizer.freeze, mesh, shardings, microbatches, collectives
     )
 
     def train_step(state: TrainState, batch: DeviceBatch) -> tuple[TrainState, Scalars]:
@@ -159,11 +159,13 @@ def make_train_step(
         return next_state, scalars | more | {"learning_rate": rate}
 
     replicated = NamedSharding(mesh, P())
+    platform = mesh.devices.flat[0].platform
     return jax.jit(
         train_step,
         in_shardings=(state_shardings, batch_sharding(mesh)),
         out_shardings=(state_shardings, replicated),
         donate_argnums=0,
+        compiler_options=compiler_options(platform, collectives.overlap),
     )
 
 

@@ -18,7 +18,7 @@ from bert_jax.cli.main import main
 from bert_jax.config import MeshConfig
 from bert_jax.distributed.mesh import make_mesh
 from bert_jax.distributed.sharding import batch_sharding, tree_shardings
-from bert_jax.dry_run.estimate import estimate
+from bert_jax.dry_run.estimate import estimate, lower_step
 from bert_jax.dry_run.program import collectives, estimated_cycles
 from bert_jax.dry_run.topologies import GIB, devices_of, parse_topology, target_config
 from bert_jax.runs.pretraining import resolve
@@ -306,6 +306,19 @@ def test_half_of_a_tpus_peak_by_its_compilers_estimate(described, tmp_path):
     words = ["--topology", "v5e:2x4", "--json", str(path)]
     assert main(["benchmark", "compile", *words]) == 0
     assert json.loads(path.read_text())["estimated_mfu"] > 0.48
+
+
+@needs_libtpu
+def test_overlapped_gradients_are_reduced_beside_products(described):
+    """libtpu runs the parts of an all-reduce in fusions with other operations."""
+    config, task = synthetic_tiny(MeshConfig(overlap=True), num_layers=1)
+    devices = devices_of(parse_topology("v5e:2x2"))
+    step = lower_step(task, config, task.batch(0), devices)
+    text = step.lowered.compile().as_text()
+    assert "async-collective-start" in text
+    parameters = jax.eval_shape(task.init_params, jax.random.key(0))
+    reductions = collectives(text)["all-reduce"][0]
+    assert reductions >= len(jax.tree.leaves(parameters)), "one for each"
 
 
 FUSED = (
