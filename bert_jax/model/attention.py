@@ -12,9 +12,7 @@ from flax import struct
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bert_jax.config import BertConfig
-from bert_jax.model.attention_blocks import LANES
 from bert_jax.model.layers import target_device
-from bert_jax.model.tpu_attention import tpu_attention
 
 
 @struct.dataclass
@@ -90,7 +88,7 @@ def chosen_kernel(
     # JAX looks cuDNN up while tracing: lax.platform_dependent would be too late.
     device = target_device()
     if device.platform == "tpu":
-        return "plain" if length % LANES else "tpu"
+        return "plain" if length % 128 else "tpu"  # it fills whole vectors
     if not device.device_kind.startswith("NVIDIA") or config.dtype != "bfloat16":
         return "plain"
     rate = config.attention_probs_dropout_prob
@@ -118,6 +116,9 @@ def fused_tpu_attention(
         rate: of dropout of the probabilities.
         dropout_key: None without dropout.
     """
+    # Pallas takes a tenth of a second to import.
+    from bert_jax.model.tpu_attention import tpu_attention
+
     seeds = None
     if dropout_key is not None:
         words = jax.random.key_data(dropout_key)

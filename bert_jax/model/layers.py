@@ -78,7 +78,8 @@ class Dense(nn.Module):
         else:
             after = inputs if after is None else after
             output = sharded_matmul(rows, kernel, after, axis, c.remat == "layer")
-        output = output + bias.astype(c.dtype)
+        # In float32, because the gradient of the bias is a sum over all tokens.
+        output = (output.astype(jnp.float32) + bias).astype(c.dtype)
         return output.reshape(*inputs.shape[:-1], self.features)
 
 
