@@ -234,8 +234,8 @@ class RunConfig:
         require(
             self.mesh.tensor == 1 or self.model.attention_kernel == "plain",
             f"mesh.tensor={self.mesh.tensor} cannot be used with "
-            "model.attention_kernel=fused, which the compiler cannot split; set one of "
-            "them to 1 or plain.",
+            "model.attention_kernel=fused, which the compiler cannot split; set "
+            "mesh.tensor to 1, or model.attention_kernel to plain.",
         )
 
     def _check_profile(self) -> None:

@@ -220,7 +220,10 @@ OPTIONS = [
     ),
     Case(
         "fused-attention-with-tensor-sharding",
-        pretrain("--model.attention-kernel", "fused", "--mesh.tensor", "2"),
+        pretrain(
+            *("--model.attention-kernel", "fused", "--mesh.tensor", "2"),
+            *("--model.num-attention-heads", "2"),
+        ),
         ("mesh.tensor=2", "attention_kernel=fused"),
     ),
     Case(
