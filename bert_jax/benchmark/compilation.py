@@ -13,7 +13,8 @@ from bert_jax.benchmark.options import CompileOptions, TrainOptions
 from bert_jax.benchmark.steps import synthetic_task
 from bert_jax.config import MeshConfig, PretrainConfig
 from bert_jax.data.pipeline import Batch
-from bert_jax.dry_run import estimate, program
+from bert_jax.distributed import environment, peaks
+from bert_jax.dry_run import estimate
 from bert_jax.dry_run.estimate import Estimate, estimated_time, lower_step
 from bert_jax.dry_run.topologies import (
     Topology,
@@ -89,10 +90,11 @@ def compile_step(
 
 def _reader_fingerprint() -> str:
     """Return a hash of the code that reads figures from a compiled program."""
-    files = (estimate.__file__, program.__file__, __file__)
+    dry_run = Path(estimate.__file__).parent
+    others = (Path(module.__file__) for module in (environment, peaks))
     digest = hashlib.sha256()
-    for name in files:
-        digest.update(Path(name).read_bytes())
+    for file in (*sorted(dry_run.glob("*.py")), *others, Path(__file__)):
+        digest.update(file.read_bytes())
     return digest.hexdigest()
 
 

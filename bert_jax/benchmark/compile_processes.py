@@ -149,7 +149,8 @@ class Compilations:
                 print(json.dumps(job), file=job_input, flush=True)
                 child.wait()
             child.wait()
-        self._children.discard(child)
+        with self._lock:
+            self._children.discard(child)
         return failure(child.returncode, log) if child.returncode else ""
 
     def stop(self) -> None:

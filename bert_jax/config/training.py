@@ -134,7 +134,8 @@ class MeshConfig:
     layer uses it, for the least memory, or all once a step, for the fewest collectives
     (ZeRO-3 and ZeRO-1 of Rajbhandari et al. 2020)."""
     overlap: bool = False
-    """On TPUs, reduce each gradient while the backward pass goes on; GPUs always do."""
+    """On TPUs, reduce each gradient while the backward pass goes on; GPUs always do.
+    With several microbatches it has no effect."""
     reduce_dtype: Literal["float32", "bfloat16"] = "float32"
     """Type in which gradients are summed over devices that have the same parameters;
     bfloat16 halves what is sent, and rounds each sum."""

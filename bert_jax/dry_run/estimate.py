@@ -163,15 +163,15 @@ def lower_step(
     )
     with jax.default_device(devices[0]):
         lowered = step.lower(state, rows)
-    tokens = rows["tokens"]
-    num_rows, length = tokens.sharding.shard_shape(tokens.shape)
+    num_rows, length = batch_sharding(mesh).shard_shape(batch["tokens"].shape)
+    has_pairs = batch["first"].shape[1] > 1
     return LoweredStep(
         lowered,
         num_devices=mesh.size,
         parameters=size_on_device(state.params),
         state=size_on_device(state),
         is_loop=config.microbatches > 1,
-        kernels=Kernels.of(config.model, topology, num_rows, length),
+        kernels=Kernels.of(config.model, topology, num_rows, length, has_pairs),
         seconds=time.monotonic() - start,
     )
 

@@ -7,17 +7,21 @@ the kernels alone. Started as `python -m bert_jax.dry_run.kernel_schedule`.
 
 import dataclasses
 import json
+import math
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
 from bert_jax.config.model import BertConfig
 
 _TIMEOUT_SECONDS = 300
+_VARIABLE = "LIBTPU_INIT_ARGS"
 _FLAGS = "--xla_jf_dump_to={} --xla_jf_dump_llo_text=true"
 _SCHEDULE = r"total scheduled bundles:\s+(\d+)"
 
@@ -35,9 +39,19 @@ class Kernels:
     rate: float
     """Of dropout."""
     dtype: str
+    causal: bool
+    has_pairs: bool
+    """Whether rows hold several pairs."""
 
     @classmethod
-    def of(cls, config: BertConfig, topology: str, rows: int, length: int) -> "Kernels":
+    def of(
+        cls,
+        config: BertConfig,
+        topology: str,
+        rows: int,
+        length: int,
+        has_pairs: bool,
+    ) -> "Kernels":
         """Return the kernels of a model, for `rows` rows of `length` tokens."""
         return cls(
             topology=topology,
@@ -47,6 +61,8 @@ class Kernels:
             num_heads=config.num_attention_heads,
             rate=config.attention_probs_dropout_prob,
             dtype=config.dtype,
+            causal=config.attention == "causal",
+            has_pairs=has_pairs,
         )
 
 
@@ -59,26 +75,26 @@ def kernel_cycles(kernels: Kernels) -> dict[str, int]:
     if not kernels.topology:
         return {}
     with tempfile.TemporaryDirectory() as directory:
-        environment = {**os.environ, "LIBTPU_INIT_ARGS": _FLAGS.format(directory)}
-        command = [sys.executable, "-m", __name__, json.dumps(vars(kernels))]
-        try:
-            done = subprocess.run(
-                command,
-                env=environment,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                timeout=_TIMEOUT_SECONDS,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return {}
-        if done.returncode:
-            return {}
-        blocks = int(done.stdout)
+        flags = f"{os.environ.get(_VARIABLE, '')} {_FLAGS.format(directory)}"
+        command = [sys.executable, "-m", __name__, json.dumps(vars(kernels)), directory]
+        with subprocess.Popen(
+            command,
+            env={**os.environ, _VARIABLE: flags.strip()},
+            stdin=subprocess.PIPE,  # it ends when this process does
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        ) as child:
+            try:
+                child.wait(_TIMEOUT_SECONDS)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                return {}
+            assert child.stdout
+            blocks = int(child.stdout.read()) if child.returncode == 0 else 0
         return {
             name: blocks * bundles
             for name in ("forward", "backward")
-            if (bundles := _bundles(Path(directory), f"attention_{name}"))
+            if (bundles := _bundles(Path(directory), f"attention_{name}")) and blocks
         }
 
 
@@ -91,39 +107,57 @@ def _bundles(directory: Path, name: str) -> int:
 
 
 def compile_kernels(kernels: Kernels) -> int:
-    """Compile the kernels for a device of the topology; return their blocks."""
+    """Compile the kernels for a device of the topology; return the blocks of a core."""
     import jax
     import jax.numpy as jnp
 
-    from bert_jax.dry_run.topologies import devices_of, parse_topology
+    from bert_jax.dry_run.topologies import Tpu, devices_of, parse_topology
     from bert_jax.model.tpu_attention import plan_of, tpu_attention
 
-    device = devices_of(parse_topology(kernels.topology))[0]
+    topology = parse_topology(kernels.topology)
+    device = devices_of(topology)[0]
     sharding = jax.sharding.SingleDeviceSharding(device)
 
     def shaped(*shape: int, dtype: Any) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
 
-    def loss(arrays: list[Any], mask: Any, seeds: Any) -> Any:
+    def loss(arrays: list[Any], mask: Any, pair_ids: Any, seeds: Any) -> Any:
         query, key, value = arrays
-        num_heads, rate = kernels.num_heads, kernels.rate
         output = tpu_attention(
-            query, key, value, mask, None, seeds, num_heads=num_heads, rate=rate
+            query,
+            key,
+            value,
+            mask,
+            pair_ids if kernels.has_pairs else None,
+            seeds,
+            num_heads=kernels.num_heads,
+            causal=kernels.causal,
+            rate=kernels.rate,
         )
         return output.astype(jnp.float32).sum()
 
     rows, length = kernels.rows, kernels.length
     heads = shaped(rows, length, kernels.hidden_size, dtype=kernels.dtype)
-    mask, seeds = shaped(rows, length, dtype=bool), shaped(2, dtype=jnp.int32)
+    mask, pair_ids = (shaped(rows, length, dtype=kind) for kind in (bool, jnp.int32))
+    seeds = shaped(2, dtype=jnp.int32)
     with jax.default_device(device):
-        jax.jit(jax.grad(loss)).lower([heads] * 3, mask, seeds).compile()
+        jax.jit(jax.grad(loss)).lower([heads] * 3, mask, pair_ids, seeds).compile()
     plan = plan_of(heads.shape, num_heads=kernels.num_heads, rate=kernels.rate)
-    batch_blocks, head_blocks, query_blocks = plan.grid
-    return batch_blocks * head_blocks * query_blocks
+    assert isinstance(topology.accelerator, Tpu)
+    return -(-math.prod(plan.grid) // topology.accelerator.cores)
+
+
+def end_with_input(directory: str) -> None:
+    """Wait for the end of standard input, then remove `directory` and end at once."""
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    shutil.rmtree(directory, ignore_errors=True)
+    os._exit(1)
 
 
 if __name__ == "__main__":
     from bert_jax.distributed.environment import configure_topology
 
     configure_topology(os.environ)
+    threading.Thread(target=end_with_input, args=sys.argv[2:], daemon=True).start()
     print(compile_kernels(Kernels(**json.loads(sys.argv[1]))))

@@ -33,6 +33,8 @@ class Tpu:
     """Cycles a second; 0: unknown."""
     options: dict[str, str] = dataclasses.field(default_factory=dict)
     """What libtpu needs besides the name."""
+    cores: int = 1
+    """Cores of a JAX device, which share the blocks of a kernel."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,9 +71,9 @@ _H100 = Gpu(
     shared_memory=228 << 10,
 )
 ACCELERATORS: dict[str, Tpu | Gpu] = {
-    "v4": Tpu(32 * GIB, 3, 1.05e9, {"chip_config_name": "megacore"}),
+    "v4": Tpu(32 * GIB, 3, 1.05e9, {"chip_config_name": "megacore"}, cores=2),
     "v5e": Tpu(16 * GIB, 2, 1.503e9),
-    "v5p": Tpu(95 * GIB, 3, 1.75e9),
+    "v5p": Tpu(95 * GIB, 3, 1.75e9, cores=2),
     "v6e": Tpu(32 * GIB, 2, 1.75e9),
     "tpu7x": Tpu(96 * GIB, 3),
     "a100": Gpu(

@@ -121,7 +121,7 @@ def fused_tpu_attention(
 
     seeds = None
     if dropout_key is not None:
-        words = jax.random.key_data(dropout_key)
+        words = jax.random.bits(dropout_key, (2,), jnp.uint32)
         seeds = jax.lax.bitcast_convert_type(words, jnp.int32)
     return tpu_attention(
         query,

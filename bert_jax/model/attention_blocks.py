@@ -58,7 +58,7 @@ class Plan:
     def queries(self) -> int:
         """The queries of a block: all of a row, unless it is long."""
         length = self.shape[1]
-        most = max(LANES, min(length, _SCORES // length))
+        most = max(1, min(length, _SCORES // length) // LANES) * LANES
         return next(n for n in range(most, 0, -LANES) if length % n == 0)
 
     @property

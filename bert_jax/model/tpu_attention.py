@@ -269,8 +269,8 @@ def _backward(
         in_specs=[*blocks.inputs(), blocks.queries, blocks.log_sums, blocks.queries],
         out_specs=[blocks.queries, blocks.keys, blocks.keys],
         out_shape=[
-            jax.ShapeDtypeStruct(plan.shape, dtype)
-            for dtype in (dtype, key_dtype, key_dtype)
+            jax.ShapeDtypeStruct(plan.shape, each_dtype)
+            for each_dtype in (dtype, key_dtype, key_dtype)
         ],
     )
     query_grad, key_grad, value_grad = (g.astype(dtype) for g in grads)

@@ -22,7 +22,7 @@ from bert_jax.training.resume import HISTORY, Resume, clear_newer_steps
 FREE_TO_CHANGE = (
     "allow_extra checkpoint_every data.path data.train eval_every eval_rows "
     "hang_timeout_minutes keep_checkpoints log_every log_examples max_failed_saves "
-    "mesh.data mesh.fsdp mesh.gather mesh.tensor microbatches model.remat "
+    "mesh.data mesh.fsdp mesh.gather mesh.overlap mesh.tensor microbatches model.remat "
     "profile_steps"
 ).split()
 """Fields that may differ on resume: none changes what is learned. (The mesh and

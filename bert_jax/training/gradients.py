@@ -8,6 +8,7 @@ shard_map; `tensor` is left to the compiler, which follows the parameters' shard
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 
 import jax
@@ -48,7 +49,9 @@ class Collectives:
         """Return those of a run."""
         mesh = config.mesh
         gather_dtype = config.model.dtype if mesh.gather == "step" else None
-        return cls(gather_dtype, mesh.overlap, mesh.reduce_dtype)
+        # The gradients of several microbatches are complete together, after the last.
+        overlap = mesh.overlap and config.microbatches == 1
+        return cls(gather_dtype, overlap, mesh.reduce_dtype)
 
 
 DEFAULT_COLLECTIVES = Collectives()
@@ -94,15 +97,18 @@ def gathered_first(task: Task, partitions: PyTree) -> PyTree:
     return jax.tree_util.tree_map_with_path(partition, partitions)
 
 
-def gather_once(local_gradient: Gradient, partitions: PyTree, dtype: str) -> Gradient:
+def gather_once(
+    local_gradient: Gradient, task: Task, partitions: PyTree, dtype: str
+) -> Gradient:
     """Return a gradient that gathers all parameters, then scatters their gradients.
 
-    Both happen once a step, for all microbatches. Kernels are gathered in `dtype`, in
-    which their products are computed.
+    Both happen once a step, for all microbatches. Kernels that only `Dense` uses are
+    gathered in `dtype`, in which it computes their products.
     """
 
     def cast(path: KeyPath, leaf: Array) -> Array:
-        return leaf.astype(dtype) if _is_kernel(path) else leaf
+        in_dense = _is_kernel(path) and task.takes_sharded_kernels
+        return leaf.astype(dtype) if in_dense else leaf
 
     def scatter(grad: Array, partition: P) -> Array:
         if "fsdp" not in partition:
@@ -134,6 +140,8 @@ def all_reduce_gradients(
     is_gathered = ["fsdp" in partition for partition in jax.tree.leaves(partitions)]
     for axes, gathered in ((("data",), True), (BATCH_AXES, False)):
         chosen = [i for i, value in enumerate(is_gathered) if value == gathered]
+        if math.prod(map(jax.lax.axis_size, axes)) == 1:
+            continue
         own = [leaves[i].astype(collectives.reduce_dtype) for i in chosen]
         if collectives.overlap:
             totals = [jax.lax.psum(leaf, axes) for leaf in own]
@@ -163,7 +171,7 @@ def make_gradient(
     """
     partitions = gather_specs(shardings, mesh)
     first = gathered_first(task, partitions)
-    gather_dtype = collectives.gather_dtype
+    gather_dtype = collectives.gather_dtype if mesh.shape["fsdp"] > 1 else None
     if gather_dtype:
         first = jax.tree.map(lambda _: P(), partitions)
 
@@ -183,7 +191,7 @@ def make_gradient(
         local_gradient, task, differentiate, microbatches, axes
     )
     if gather_dtype:
-        local = gather_once(local, partitions, gather_dtype)
+        local = gather_once(local, task, partitions, gather_dtype)
     if not is_sharded:
         return local
     return shard_gradient(local, mesh, partitions, collectives)

@@ -1,6 +1,7 @@
 """The TPU's attention kernels, run as JAX operations, beside plain attention."""
 
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from bert_jax.model.attention import Visibility, plain_attention
-from bert_jax.model.tpu_attention import tpu_attention
+from bert_jax.model.tpu_attention import plan_of, tpu_attention
 
 HIDDEN = {2: 128, 1: 128, 12: 312}
 """Number of heads → hidden size: two heads of a block, one, and all in one."""
@@ -105,7 +106,7 @@ def test_a_token_without_a_visible_key_attends_evenly_and_has_no_gradient():
 
 
 def dropped(rate, length=128, rows=4, seeds=(3, 4), num_heads=2):
-    """Return attention of equal scores to values that are unit vectors."""
+    """Return attention of equal scores to values of ones."""
     query = jnp.zeros((rows, length, HIDDEN[num_heads]))
     value = jnp.ones_like(query)
     options = dict(num_heads=num_heads, rate=rate, draw=hashed_bits, interpret=True)
@@ -139,20 +140,21 @@ def test_dropout_follows_its_seeds():
         assert (one != dropped(0.1, seeds=seeds)).mean() > 0.5
 
 
-def test_the_gradient_has_the_same_dropout():
-    """By differences: the gradient of what was dropped would be another."""
-    (query, key, value), mask = make_inputs(1, 128, 2)
-    directions, _ = make_inputs(1, 128, 2)
+@pytest.mark.parametrize("length", [128, 1024])
+def test_the_gradient_has_the_same_dropout(length):
+    """By differences: the gradient of what was dropped would be another. Rows of 1,024
+    tokens are cut into blocks of queries."""
+    (query, key, value), mask = make_inputs(1, length, 2)
+    directions, _ = make_inputs(1, length, 2)
+    seeds = jnp.array([1, 2], jnp.int32)
+    options = {"num_heads": 2, "rate": 0.3, "draw": hashed_bits, "interpret": True}
 
+    @jax.jit
     def loss(query, key, value):
-        output = tpu_attention(
-            query, key, value, mask, None, jnp.array([1, 2], jnp.int32),
-            num_heads=2, rate=0.3, draw=hashed_bits, interpret=True,
-        )  # fmt: skip
+        output = tpu_attention(query, key, value, mask, None, seeds, **options)
         return (jnp.where(mask[..., None], output, 0) ** 2).sum()
 
-    loss = jax.jit(loss)
-    grads = jax.grad(loss, argnums=(0, 1, 2))(query, key, value)
+    grads = jax.jit(jax.grad(loss, argnums=(0, 1, 2)))(query, key, value)
     for number, grad in enumerate(grads):
         step = 1e-2 * directions[number] / jnp.linalg.norm(directions[number])
         arrays = [query, key, value]
@@ -162,14 +164,17 @@ def test_the_gradient_has_the_same_dropout():
             moved[number] = arrays[number] + sign * step
             ends.append(loss(*moved))
         slope = float(ends[0] - ends[1]) / 2
-        assert slope == pytest.approx(float((grad * step).sum()), rel=2e-2, abs=1e-4)
+        assert slope == pytest.approx(float((grad * step).sum()), rel=3e-2, abs=1e-3)
 
 
-def test_long_rows_are_cut_into_blocks_of_queries():
-    """The same dropout mask would make another gradient for each cut."""
-    (query, key, value), mask = make_inputs(1, 1024, 2)
-    output = tpu_attention(
-        query, key, value, mask, None, jnp.array([1, 2], jnp.int32),
-        num_heads=2, rate=0.3, draw=hashed_bits, interpret=True,
-    )  # fmt: skip
-    assert jnp.isfinite(output).all()
+def test_each_block_of_queries_has_its_own_dropout():
+    output = np.asarray(dropped(0.25, length=1024, rows=1))[0, :, 0].reshape(4, 256)
+    for one, other in itertools.combinations(output, 2):
+        assert (one != other).mean() > 0.5
+
+
+@pytest.mark.parametrize("length", range(128, 2049, 128))
+def test_blocks_hold_whole_vectors_and_divide_the_row(length):
+    plan = plan_of((2, length, 768), num_heads=12)
+    assert plan.queries % 128 == 0 and length % plan.queries == 0
+    assert plan.queries * length <= max(512 * 512, 128 * length)
