@@ -91,7 +91,7 @@ def compile_step(
 def _reader_fingerprint() -> str:
     """Return a hash of the code that reads figures from a compiled program."""
     dry_run = Path(estimate.__file__).parent
-    others = (Path(module.__file__) for module in (environment, peaks))
+    others = (Path(str(module.__file__)) for module in (environment, peaks))
     digest = hashlib.sha256()
     for file in (*sorted(dry_run.glob("*.py")), *others, Path(__file__)):
         digest.update(file.read_bytes())
