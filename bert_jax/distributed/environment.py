@@ -202,8 +202,13 @@ def silence_libtpu(
     """
     described = {"JAX_FORCE_TPU_INIT", "TPU_LIBRARY_PATH", *_TPU_VARIABLES}
     described.discard("TPU_SKIP_MDS_QUERY")  # JAX sets this itself
+    # Where no metadata server answers, JAX sets them to "WARNING: could not …".
+    is_described = any(
+        not environment[name].startswith("WARNING")
+        for name in described & environment.keys()
+    )
     is_used = "tpu" in (environment.get("JAX_PLATFORMS") or "tpu").split(",")
-    if not is_used or described & environment.keys() or backend_is_initialized():
+    if not is_used or is_described or backend_is_initialized():
         return
     if importlib.util.find_spec("libtpu") is not None and not has_tpu(root):
         environment.update(_TPU_VARIABLES)

@@ -141,7 +141,7 @@ def start(
         _connect(arguments, initialization_timeout)
         start_peer_monitor()
     with exit_after(
-        initialization_timeout,
+        float(initialization_timeout),
         f"bert-jax: the devices were not opened within {initialization_timeout} s "
         "(--initialization-timeout): a driver hangs, or another host of the TPU slice "
         "has not started. The stack of each thread follows; start all processes again.",

@@ -112,7 +112,7 @@ echo "${COMPREPLY[@]}"
     ("line", "completed"),
     [
         ("bert-jax pre", "predict prepare pretrain"),
-        ("bert-jax pretrain run.py --mesh.", "--mesh.data --mesh.fsdp --mesh.tensor"),
+        ("bert-jax pretrain run.py --mesh.d", "--mesh.data"),
         ("bert-jax finetune mrpc --optimizer.fr", "--optimizer.frozen-layers"),
         ("bert-jax convert im", "import"),
         ("bert-jax convert import --from ", "huggingface tf1"),

@@ -1,6 +1,6 @@
 """No way by which data could run a program: what the package may not call.
 
-Configuration files are the stated exception: `cli/command.py` runs them, by runpy.
+Configuration files are the stated exception: `config/files.py` runs them, by runpy.
 """
 
 import ast
@@ -30,7 +30,7 @@ CALLS = {
 }
 KEYWORDS = {"allow_pickle", "shell"}
 """Arguments that may not be True, nor unknown before the program runs."""
-EXCEPTIONS = {("cli/command.py", "runpy.run_path")}
+EXCEPTIONS = {("config/files.py", "runpy.run_path")}
 
 
 def full_names(tree: ast.AST) -> dict[str, str]:
