@@ -200,7 +200,7 @@ def silence_libtpu(
     Args:
         root: of the machine's files.
     """
-    described = {"JAX_FORCE_TPU_INIT", "TPU_LIBRARY_PATH", *_TPU_VARIABLES}
+    described = {"JAX_FORCE_TPU_INIT", *_TPU_VARIABLES}
     described.discard("TPU_SKIP_MDS_QUERY")  # JAX sets this itself
     # Where no metadata server answers, JAX sets them to "WARNING: could not …".
     is_described = any(

@@ -198,7 +198,7 @@ def test_a_device_file_is_a_tpu_too(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "variable", ["JAX_PLATFORMS", "TPU_WORKER_HOSTNAMES", "TPU_LIBRARY_PATH"]
+    "variable", ["JAX_PLATFORMS", "TPU_WORKER_HOSTNAMES", "JAX_FORCE_TPU_INIT"]
 )
 def test_libtpu_is_left_alone_where_it_is_told_what_to_do(variable, tmp_path):
     environment = {variable: "cpu"}
