@@ -219,7 +219,7 @@ class RunConfig:
         )
 
     def _check_mesh(self) -> None:
-        """Check that each axis divides the widths that are sharded over it."""
+        """Check that the axes divide the widths, and that the kernel can be sharded."""
         for axis, width in (
             ("fsdp", "hidden_size"),
             ("tensor", "num_attention_heads"),

@@ -33,12 +33,16 @@ def hardware_bits(
 
 
 def _product(
-    left: Array, right: Array, left_axis: int, right_axis: int
+    left: Array,
+    right: Array,
+    left_axis: int,
+    right_axis: int,
+    precision: jax.lax.Precision | None = None,
 ) -> Float[Array, "_ _"]:
     """Return the product of two matrices over these axes, in float32."""
     axes = (((left_axis,), (right_axis,)), ((), ()))
     product: Array = jax.lax.dot_general(
-        left, right, axes, preferred_element_type=jnp.float32
+        left, right, axes, precision, preferred_element_type=jnp.float32
     )
     return product
 
@@ -100,7 +104,7 @@ def _forward_kernel(
             highest = scores.max(0, keepdims=True)
             exponentials = jnp.exp(scores - highest)
             total = exponentials.sum(0, keepdims=True)
-            # A query without any visible key gets no gradient: exp(-highest) is 0.
+            # Without any visible key, the backward kernel's probabilities are all 0.
             log_sum = jnp.where(highest == _HIDDEN, -_HIDDEN, highest + jnp.log(total))
             log_sums[row, 0, head : head + 1] = log_sum
             if plan.threshold:
@@ -188,14 +192,8 @@ def _mean_changes(
     shape = (max(8, len(plan.heads())), plan.width)
     lane = jax.lax.broadcasted_iota(jnp.int32, shape, 1)
     is_own = lane // plan.head_size == jax.lax.broadcasted_iota(jnp.int32, shape, 0)
-    sums: Array = jax.lax.dot_general(
-        jnp.where(is_own, 1 / plan.keep_scale, 0.0),
-        products,
-        (((1,), (1,)), ((), ())),
-        precision=jax.lax.Precision.HIGHEST,
-        preferred_element_type=jnp.float32,
-    )
-    return sums
+    weights = jnp.where(is_own, 1 / plan.keep_scale, 0.0)
+    return _product(weights, products, 1, 1, jax.lax.Precision.HIGHEST)
 
 
 def _add(plan: Plan, total: Any, row: int, part: Float[Array, "T W"]) -> None:
