@@ -6,7 +6,7 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, Float, Int
 
 from bert_jax.config import BertConfig
-from bert_jax.model.layers import Dense, LayerNorm, activation
+from bert_jax.model.layers import Dense, LayerNorm, activation, add_bias
 
 
 def gather_positions(
@@ -53,7 +53,8 @@ class MaskedLM(nn.Module):
             token_table.astype(c.dtype),
             preferred_element_type=jnp.float32,
         )
-        return scores + self.param("bias", nn.initializers.zeros, (c.vocab_size,))
+        bias = self.param("bias", nn.initializers.zeros, (c.vocab_size,))
+        return add_bias(scores, jnp.asarray(bias), c.dtype)
 
 
 class NextSentence(nn.Module):

@@ -78,9 +78,58 @@ class Dense(nn.Module):
         else:
             after = inputs if after is None else after
             output = sharded_matmul(rows, kernel, after, axis, c.remat == "layer")
-        # In float32, because the gradient of the bias is a sum over all tokens.
-        output = (output.astype(jnp.float32) + bias).astype(c.dtype)
+        output = add_bias(output, jnp.asarray(bias), c.dtype)
         return output.reshape(*inputs.shape[:-1], self.features)
+
+
+def is_bfloat16_on_tpu(dtype: Any) -> bool:
+    """Return whether the step is traced for a TPU that computes in bfloat16."""
+    return target_device().platform == "tpu" and jnp.dtype(dtype) == jnp.bfloat16
+
+
+def add_bias(
+    products: Float[Array, "*shape F"], bias: Float[Array, " F"], dtype: Any
+) -> Float[Array, "*shape F"]:
+    """Return `products` + `bias`, added in float32, in the dtype of `products`.
+
+    Args:
+        dtype: of the computation.
+    """
+    if is_bfloat16_on_tpu(dtype):
+        return bias_with_gradient_by_product(products, bias)
+    # In float32, because the gradient of the bias is a sum over all tokens.
+    return (products.astype(jnp.float32) + bias).astype(products.dtype)
+
+
+@jax.custom_vjp
+def bias_with_gradient_by_product(
+    products: Float[Array, "*shape F"], bias: Float[Array, " F"]
+) -> Float[Array, "*shape F"]:
+    """As `add_bias`; the gradient of the bias is a product with ones, for a TPU.
+
+    Its matrix units multiply in bfloat16 and add up the tokens in float32. By the
+    compiler's estimate that takes 2 µs, where a sum takes 59 (v5e, base, 64 rows of
+    128).
+    """
+    return (products.astype(jnp.float32) + bias).astype(products.dtype)
+
+
+def _bias_forward(
+    products: Float[Array, "*shape F"], bias: Float[Array, " F"]
+) -> tuple[Float[Array, "*shape F"], None]:
+    return bias_with_gradient_by_product(products, bias), None
+
+
+def _bias_backward(
+    _: None, grad: Float[Array, "*shape F"]
+) -> tuple[Float[Array, "*shape F"], Float[Array, " F"]]:
+    tokens = grad.shape[:-1]
+    ones = jnp.ones((8, *tokens), grad.dtype)  # 8 rows: what a register holds
+    sums = jnp.tensordot(ones, grad, len(tokens), preferred_element_type=jnp.float32)
+    return grad, sums[0]
+
+
+bias_with_gradient_by_product.defvjp(_bias_forward, _bias_backward)
 
 
 def sharded_axis(actual: tuple[int, ...], shape: tuple[int, int]) -> int | None:
@@ -242,8 +291,7 @@ class LayerNorm(nn.Module):
         shape = values.shape[-1:]
         scale = self.param("scale", nn.initializers.ones, shape)
         bias = self.param("bias", nn.initializers.zeros, shape)
-        on_tpu = target_device().platform == "tpu"
-        one_pass = on_tpu and values.dtype == jnp.bfloat16
+        one_pass = is_bfloat16_on_tpu(values.dtype)
         values = values.astype(jnp.float32)
         mean = values.mean(-1, keepdims=True)
         centred = values - mean

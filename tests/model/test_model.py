@@ -26,7 +26,13 @@ from bert_jax.model.encoder import (
 )
 from bert_jax.model.heads import gather_positions
 from bert_jax.model.inputs import Inputs
-from bert_jax.model.layers import LayerNorm, activation, sharded_matmul
+from bert_jax.model.layers import (
+    LayerNorm,
+    activation,
+    add_bias,
+    bias_with_gradient_by_product,
+    sharded_matmul,
+)
 from bert_jax.model.losses import accuracy, accuracy_with_ties
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "param_tree.json"
@@ -249,6 +255,29 @@ def test_layer_norm_of_bfloat16_values_in_one_pass(mean, monkeypatch):
     one_pass, _ = layer.init_with_output(jax.random.key(0), values)
     exact, _ = layer.init_with_output(jax.random.key(0), values.astype(jnp.float32))
     np.testing.assert_allclose(one_pass, exact, atol=1e-4 + 1e-5 * mean)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_the_gradient_of_a_bias_by_a_product(dtype):
+    """Of the products and of a bias, as TPUs compute it, and as a sum."""
+    rng = np.random.default_rng(0)
+    shape = (3, 5, 16)
+    products = jnp.asarray(rng.normal(size=shape), dtype)
+    weights = jnp.asarray(rng.normal(size=shape), dtype)
+    bias = jnp.asarray(rng.normal(size=16), jnp.float32)
+
+    def results(function):
+        output, pull = jax.vjp(function, products, bias)
+        return output, *pull(weights)
+
+    expected = results(lambda products, bias: add_bias(products, bias, dtype))
+    for actual, exact in zip(
+        results(bias_with_gradient_by_product), expected, strict=True
+    ):
+        assert actual.dtype == exact.dtype
+        np.testing.assert_allclose(
+            actual.astype(jnp.float32), exact.astype(jnp.float32), rtol=1e-5, atol=1e-5
+        )
 
 
 @pytest.mark.parametrize("name", ["gelu", "gelu_new"])
