@@ -19,6 +19,7 @@ from bert_jax.benchmark.figures import Figures, peak_memory_mib, read_figures
 from bert_jax.benchmark.steps import synthetic_dataset
 from bert_jax.config import PretrainConfig
 from bert_jax.config.serialization import from_dict
+from bert_jax.dry_run.kernel_schedule import end_with_input
 from bert_jax.dry_run.topologies import parse_topology
 from bert_jax.tasks.pretraining import PretrainingTask
 from bert_jax.terminal.messages import one_line
@@ -42,14 +43,6 @@ def compile_config(
     }
     task = PretrainingTask(config, dataset)
     return compile_step(config, task, batch, parse_topology(topology), kept)
-
-
-def end_with_input() -> None:
-    """Wait for the end of standard input, then end this process at once."""
-    # Not by sys.stdin: a thread that waits there is in the way of a normal end.
-    while os.read(sys.stdin.fileno(), 1 << 10):
-        pass
-    os._exit(1)
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from bert_jax.config import PretrainConfig
+from bert_jax.config import BertConfig, PretrainConfig
 from bert_jax.dry_run.estimate import Estimate, estimate, estimate_lines, gib
 from bert_jax.dry_run.topologies import Topology
 from bert_jax.tasks.task import Task
@@ -42,10 +42,8 @@ def alternatives(
         for option in microbatched
         if shard_rows // option.microbatches >= min_rows or option == config
     ]
-    # More rematerialization.
-    kinds = ("none", "attention", "layer")
-    stronger_kinds = kinds[kinds.index(config.model.remat) + 1 :]
-    remat = [[_with_remat(option, kind) for option in large] for kind in stronger_kinds]
+    kinds = _stronger_remat(config.model)
+    remat = [[_with_remat(option, kind) for option in large] for kind in kinds]
     same_sharding = [large[1:], *remat] if state_fits else []
     # Parameters and optimizer sharded over more devices.
     sizes = [
@@ -63,6 +61,15 @@ def alternatives(
     methods = (*same_sharding, sharded, sharded_large, smallest)
     others = ([option for option in method if option != config] for method in methods)
     return [method for method in others if method]
+
+
+def _stronger_remat(model: BertConfig) -> list[str]:
+    """Return the kinds of rematerialization that keep less than that of `model`."""
+    kinds = ("none", "attention", "layer")
+    stronger = kinds[kinds.index(model.remat) + 1 :]
+    # A fused kernel of attention keeps no scores anyway.
+    is_plain = model.attention_kernel == "plain"
+    return [kind for kind in stronger if is_plain or kind == "layer"]
 
 
 def _with_remat(config: PretrainConfig, kind: Any) -> PretrainConfig:

@@ -147,11 +147,16 @@ def compile_kernels(kernels: Kernels) -> int:
     return -(-math.prod(plan.grid) // topology.accelerator.cores)
 
 
-def end_with_input(directory: str) -> None:
-    """Wait for the end of standard input, then remove `directory` and end at once."""
-    while os.read(sys.stdin.fileno(), 1):
+def end_with_input(*directories: str) -> None:
+    """Wait for the end of standard input, remove directories, end this process at once.
+
+    In a thread of a process that must not outlive the one that started it.
+    """
+    # Not by sys.stdin: a thread that waits there is in the way of a normal end.
+    while os.read(sys.stdin.fileno(), 1 << 10):
         pass
-    shutil.rmtree(directory, ignore_errors=True)
+    for directory in directories:
+        shutil.rmtree(directory, ignore_errors=True)
     os._exit(1)
 
 

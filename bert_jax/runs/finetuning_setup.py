@@ -26,8 +26,9 @@ from bert_jax.tokenization import Tokenizer
 from bert_jax.training.resume import Resume
 
 OWN_FIELDS = (
-    "hidden_dropout_prob attention_probs_dropout_prob dtype remat pooling".split()
-)
+    "hidden_dropout_prob attention_probs_dropout_prob attention_kernel dtype remat "
+    "pooling"
+).split()
 """Model fields that a fine-tuning run may set; the others are those of the source."""
 
 

@@ -8,9 +8,11 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
 
+from bert_jax.config import BertConfig
 from bert_jax.config.model import Params
 from bert_jax.data.batches import DatasetBatches
 from bert_jax.data.pipeline import Batch
+from bert_jax.model.attention import chosen_kernel
 from bert_jax.model.losses import Sum
 
 DeviceBatch = dict[str, jax.Array]
@@ -113,3 +115,8 @@ class Task(abc.ABC):
         """Return the model FLOPs of a step on all hosts, by one's shard; 0: unknown."""
         del batch
         return 0.0
+
+
+def check_attention_kernel(config: BertConfig) -> None:
+    """Raise ValueError if training cannot have its attention kernel on this device."""
+    chosen_kernel(config, config.max_position_embeddings, deterministic=False)

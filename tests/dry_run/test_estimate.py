@@ -39,6 +39,13 @@ def told(number: int, state_fits: bool, before: PretrainConfig) -> list[list[str
     return [[changed_options(each, before) for each in way] for way in ways]
 
 
+def test_a_fused_kernel_has_no_scores_to_compute_again():
+    model = BertConfig.miniature(1, 16, attention_kernel="fused")
+    ways = told(8, True, config(batch_size=64, model=model))
+    options = " ".join(option for way in ways for option in way)
+    assert "remat layer" in options and "remat attention" not in options
+
+
 def test_what_costs_least_is_tried_first():
     found = told(8, True, config(batch_size=64))
     assert found == [

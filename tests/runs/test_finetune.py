@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import random
 import shutil
+import types
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,9 @@ from bert_jax.config import (
 )
 from bert_jax.distributed.sharding import path_name
 from bert_jax.inference.evaluation import evaluate
+from bert_jax.model import attention, encoder
 from bert_jax.runs.finetuning import finetune
+from bert_jax.runs.finetuning_setup import merge_model_config
 from bert_jax.storage.manifest import read_manifest, write_manifest
 from bert_jax.tasks.finetuning import Finetuning
 from bert_jax.tasks.finetuning_task import Splits
@@ -107,6 +110,31 @@ def uninterrupted(
 def by_name(params: Any) -> dict[str, np.ndarray]:
     leaves = jax.tree_util.tree_leaves_with_path(params)
     return {path_name(path): np.asarray(leaf) for path, leaf in leaves}
+
+
+def test_a_kernel_without_dropout_is_refused_first(config, tmp_path, monkeypatch):
+    """Not when the first step is traced, after the files of the run are written."""
+    gpu = types.SimpleNamespace(platform="gpu", device_kind="NVIDIA H200")
+    monkeypatch.setattr(attention, "target_device", lambda: gpu)
+    monkeypatch.setattr(encoder, "cudnn_attention", lambda query, *_: query)
+    model = dataclasses.replace(
+        config.model,
+        attention_kernel="fused",
+        attention_probs_dropout_prob=0.1,
+        dtype="bfloat16",
+    )
+    with pytest.raises(ValueError, match=r"attention_probs_dropout_prob=0.1 cannot"):
+        finetune(dataclasses.replace(config, model=model), tmp_path / "run")
+    assert not (tmp_path / "run" / "config.json").exists()
+
+
+def test_the_attention_kernel_is_of_the_run():
+    """A model that a TPU trained by its kernel may be fine-tuned on a GPU."""
+    source = BertConfig.tiny(attention_kernel="fused")
+    config = FinetuneConfig()
+    assert merge_model_config(config, source, "there").attention_kernel == "plain"
+    config = FinetuneConfig(model=BertConfig(attention_kernel="fused"))
+    assert merge_model_config(config, source, "there").attention_kernel == "fused"
 
 
 def test_it_learns(uninterrupted):
