@@ -308,6 +308,7 @@ def test_half_of_a_tpus_peak_by_its_compilers_estimate(described, tmp_path):
     assert json.loads(path.read_text())["estimated_mfu"] > 0.48
 
 
+@pytest.mark.slow
 @needs_libtpu
 def test_overlapped_gradients_are_reduced_beside_products(described):
     """libtpu runs the parts of an all-reduce in fusions with other operations."""
