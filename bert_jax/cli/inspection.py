@@ -1,11 +1,12 @@
 """`bert-jax inspect`, `doctor` and `demo`."""
 
 import dataclasses
+from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from bert_jax.terminal.messages import printable
+from bert_jax.terminal.messages import UsageError, printable, say
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -16,6 +17,10 @@ class InspectOptions:
     """Its directory, or hf:OWNER/NAME@REVISION."""
     verify: bool = False
     """Compare the sha256 of every file."""
+    attention: str = ""
+    """A text: write a web page of the attention of each head of a model in it."""
+    output: str = ""
+    """With attention: the page to write, a file that ends in .html."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,8 +39,25 @@ class DemoOptions:
 def inspect(options: InspectOptions) -> None:
     from bert_jax.diagnostics.inspect import inspect
 
+    if bool(options.attention) != bool(options.output):
+        raise UsageError(
+            f"attention={options.attention!r:.80} and output={options.output!r} go "
+            "together; pass both, or none."
+        )
+    if options.attention:
+        return inspect_attention(options)
     for line in inspect(options.path, options.verify):
         print(printable(line))
+
+
+def inspect_attention(options: InspectOptions) -> None:
+    from bert_jax.inference.attention_page import check_page, write_attention_page
+    from bert_jax.inference.predictor import load
+
+    page = Path(options.output)
+    check_page(page)
+    write_attention_page(load(options.path), options.path, options.attention, page)
+    say(f"{page}: the attention of every head; open it in a browser")
 
 
 def doctor(_: DoctorOptions) -> int:

@@ -13,7 +13,7 @@ from bert_jax.config.model import Params
 from bert_jax.data.batches import tokenized_batches
 from bert_jax.data.examples import TokenizedExamples, build_row, from_rows
 from bert_jax.data.pipeline import Batch
-from bert_jax.model.bert import compute
+from bert_jax.model.bert import attention_probabilities, compute
 from bert_jax.model.inputs import inputs_of_tokenized
 from bert_jax.tasks.finetuning import by_row, head_scores
 from bert_jax.tasks.finetuning_task import (
@@ -54,6 +54,16 @@ def compiled_fill(config: BertConfig, mask_id: int, k: int) -> Program:
         position = (inputs.input_ids == mask_id).argmax(axis=1)
         filled = compute(config, params, "fill", inputs, position[:, None])[:, 0]
         return jax.lax.top_k(filled, min(k, filled.shape[1]))
+
+    return jax.jit(program)
+
+
+@functools.cache
+def compiled_attention(config: BertConfig) -> Program:
+    """Return the program of the attention probabilities, [B, L, N, T, T]."""
+
+    def program(params: Params, batch: DeviceBatch) -> jax.Array:
+        return attention_probabilities(config, params, inputs_of_tokenized(batch))
 
     return jax.jit(program)
 

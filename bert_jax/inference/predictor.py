@@ -19,6 +19,7 @@ from bert_jax.inference.arguments import (
     require_texts,
     require_texts_or_pairs,
 )
+from bert_jax.inference.attention import Attention, attention
 from bert_jax.inference.batching import (
     Program,
     compiled,
@@ -294,6 +295,23 @@ class Predictor:
         return features(
             self.config, self.params, self.tokenizer, texts, layers, combine, batch_size
         )
+
+    def attention(self, text: str | tuple[str, str]) -> Float[np.ndarray, "L N T T"]:
+        """Return how much each token of a text attends to each other, in float32.
+
+        By layer and head; the tokens are those of `features`: [CLS] first and [SEP]
+        last. A pair of texts is one row.
+
+        Raises:
+            ValueError: the text is too long.
+        """
+        return self.attention_of(text).probabilities
+
+    def attention_of(self, text: str | tuple[str, str]) -> Attention:
+        """Return `attention` with the tokens of the row."""
+        ((*parts,),) = require_texts_or_pairs("text", [text])
+        segments = self.tokenizer.encode_batch(parts)
+        return attention(self.config, self.params, self.tokenizer, segments)
 
     def _predict(
         self,

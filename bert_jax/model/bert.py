@@ -4,6 +4,7 @@ Devlin et al. 2018, §3 and §4. Each computation on a batch is a method of `Ber
 by `compute(config, params, "embed", inputs, …)`.
 """
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -224,3 +225,22 @@ def head_outputs(
         config, params, "outputs", inputs, has_pooler="pooler" in params
     )
     return outputs
+
+
+def attention_probabilities(
+    config: BertConfig, params: Params, inputs: Inputs
+) -> Float[Array, "B L N T T"]:
+    """Return how much each token attends to each other, by layer and head, in float32.
+
+    From the same parameters and the same computation, without dropout.
+    """
+    plain = dataclasses.replace(config, attention_kernel="plain", remat="none")
+    _, stored = Bert(plain).apply({"params": params}, inputs, mutable=["attention"])
+    layers: Any = stored["attention"]["encoder"]
+    return jnp.stack(
+        [
+            layers[f"layer_{index}"]["attention"]["probabilities"][0]
+            for index in range(config.num_hidden_layers)
+        ],
+        axis=1,
+    )

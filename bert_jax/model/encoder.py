@@ -3,8 +3,6 @@
 Devlin et al. 2018, §3; Vaswani et al. 2017, §3.
 """
 
-import functools
-
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
@@ -116,10 +114,14 @@ class SelfAttention(nn.Module):
         else:
             # Queries are the last axis of the probabilities in a TPU's memory.
             swapped = target_device().platform == "tpu"
-            dropout = functools.partial(
-                Dropout(rate, swapped), deterministic=deterministic
-            )
-            mixed = plain_attention(query, key, value, visible, num_heads, dropout)
+            dropout = Dropout(rate, swapped)
+
+            def kept(probabilities: Float[Array, "B N T T"]) -> Float[Array, "B N T T"]:
+                # Stored only for `attention_probabilities`, which asks for it.
+                self.sow("attention", "probabilities", probabilities)
+                return dropout(probabilities, deterministic)
+
+            mixed = plain_attention(query, key, value, visible, num_heads, kept)
         output = Dense(c.hidden_size, c, name="output")(mixed, after=hidden)
         output = Dropout(c.hidden_dropout_prob)(output, deterministic)
         return LayerNorm(c, name="layer_norm")(hidden + output).astype(c.dtype)

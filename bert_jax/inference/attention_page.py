@@ -1,0 +1,96 @@
+"""One self-contained web page of the attention in a text: it needs no network."""
+
+import base64
+import hashlib
+import html
+import json
+import math
+import re
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+
+from bert_jax.inference.attention import Attention, head_statistics
+from bert_jax.inference.predictor import Predictor
+from bert_jax.storage.files import atomic_write, require_writable
+
+MAX_BYTES = 8_000_000
+"""Limit of the probabilities of a page, one byte each: a browser draws them all."""
+
+
+def check_page(path: Path) -> None:
+    """Raise ValueError or OSError if a page cannot be written there."""
+    if path.suffix != ".html":
+        raise ValueError(f"output={path} must end in .html; the page is HTML.")
+    if path.is_dir():
+        raise ValueError(f"output={path} is a directory; name a file to write.")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path.parent} is not a directory; make it first.")
+    require_writable(path.parent)
+
+
+def write_attention_page(
+    bert: Predictor, name: str, text: str, path: Path, max_bytes: int = MAX_BYTES
+) -> None:
+    """Write a page of the attention of each layer and head in `text`.
+
+    Args:
+        name: of the model, for the title.
+        max_bytes: limit of the number of probabilities.
+
+    Raises:
+        ValueError: the text is too long for the model, or for a page.
+        OSError: the page cannot be written.
+    """
+    check_page(path)
+    num_tokens = len(bert.tokenizer.encode(text).ids) + 2
+    num_heads = bert.config.num_hidden_layers * bert.config.num_attention_heads
+    if (size := num_heads * num_tokens**2) > max_bytes:
+        limit = math.isqrt(max_bytes // num_heads)
+        raise ValueError(
+            f"A page of {num_heads} heads and {num_tokens} tokens has {size:,} "
+            f"probabilities, and at most {max_bytes:,} are allowed; shorten the text "
+            f"to {limit} tokens, [CLS] and [SEP] included."
+        )
+    page = attention_page(name, bert.attention_of(text))
+    atomic_write(path, page.encode())
+
+
+def attention_page(name: str, attention: Attention) -> str:
+    """Return the page as HTML; names and tokens are escaped."""
+    template = resources.files("bert_jax.inference").joinpath("attention_page.html")
+    page = template.read_text(encoding="utf-8")
+    num_layers, num_heads, num_tokens, _ = attention.probabilities.shape
+    statistics = head_statistics(attention)
+    rounded = np.round(attention.probabilities * 255).astype(np.uint8)
+    data = {
+        "tokens": attention.tokens,
+        "layers": num_layers,
+        "heads": num_heads,
+        "probabilities": base64.b64encode(rounded.tobytes()).decode(),
+        "statistics": {
+            key: values.round(4).tolist() for key, values in statistics.items()
+        },
+    }
+    fields = {
+        "policy": content_policy(page),
+        "model": html.escape(name),
+        "uniform": f"{math.log(num_tokens):.2f}",
+        # No text of the data can end the element that holds it.
+        "data": json.dumps(data).replace("<", "\\u003c"),
+    }
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: fields[match[1]], page)
+
+
+def content_policy(page: str) -> str:
+    """Return the content security policy that allows the page's own script and style.
+
+    It forbids all else: other scripts, and any connection.
+    """
+    policy = ["default-src 'none'"]
+    for kind in ("script", "style"):
+        (content,) = re.findall(rf"<{kind}>(.*?)</{kind}>", page, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        policy.append(f"{kind}-src 'sha256-{digest}'")
+    return "; ".join(policy)
