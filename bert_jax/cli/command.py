@@ -133,6 +133,7 @@ _NO_VALUE = r"Missing value for argument '(.*)'\. .*"
 _RULES = {
     r"invalid literal for int.. .*: '(.*)'": r"=\2 must be a whole number",
     r"no type matching {None}\|INT .*from \['(.*?)'\].*": r"=\2 must be a whole number",
+    r"no type matching {None}\|FLOAT .*from \['(.*?)'\].*": r"=\2 must be a number",
     r"could not convert string to float: '(.*)'": r"=\2 must be a number",
     r"Exceeds the limit .*": " has too many digits",
     r"Could not find valid parse for arguments: \[(.*)\]": r"=\2 cannot be understood",

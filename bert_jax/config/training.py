@@ -25,6 +25,10 @@ class MaskingConfig:
     """Fraction of a row's tokens to predict, counted with [CLS] and [SEP]."""
     max_predictions: int = 20
     """Maximum predictions per row, P; unused slots have weight 0."""
+    final_rate: float | None = None
+    """Fraction to predict at the last step: the fraction changes linearly from `rate`
+    at the first step (Yang et al. 2023); None: always `rate`. Validation rows always
+    have `rate`."""
     unit: Literal["token", "whole_word", "span"] = "token"
     """Unit of masking: single tokens, whole words,
     or spans of words of geometric length (Joshi et al. 2019, §3.1)."""
@@ -44,6 +48,9 @@ class MaskingConfig:
     def __post_init__(self) -> None:
         require_types(self)
         require(0 < self.rate < 1, f"rate={self.rate} must be between 0 and 1.")
+        final = self.final_rate
+        holds = final is None or 0 < final < 1
+        require(holds, f"final_rate={final} must be between 0 and 1.")
         require_positive(self, "max_predictions", "max_span")
         masked, random = self.mask_share, self.random_share
         require(0 <= masked <= 1, f"mask_share={masked} must be from 0 to 1.")
@@ -79,19 +86,25 @@ class DataConfig:
 
 @dataclasses.dataclass(frozen=True)
 class OptimizerConfig:
-    """AdamW with linear warm-up and linear decay (Devlin et al. 2018, A.2), or LAMB."""
+    """AdamW with linear warm-up, then decay (Devlin et al. 2018, A.2), or LAMB."""
 
     algorithm: Literal["adamw", "lamb"] = "adamw"
     """adamw, or lamb for batches of tens of thousands of rows: it scales each update
     to the norm of its kernel or embedding (You et al. 2020, Alg. 2)."""
     peak_learning_rate: float = 1e-4
     """Maximum learning rate, reached at the end of the warm-up."""
+    schedule: Literal["linear", "constant"] = "linear"
+    """Learning rate after the warm-up: linear, a decay to 0 over all of the steps, or
+    constant, the peak until a decay to 0 over the last of them (Hu et al. 2024)."""
     warmup_steps: int = 10_000
     """Number of warm-up steps, from learning rate 0 to the peak."""
     warmup_share: float = 0.0
     """With warmup_steps=0: warm-up as a fraction of the schedule."""
     decay_steps: int = 0
     """Step at which the learning rate has decayed to 0; 0: num_steps."""
+    decay_share: float = 0.2
+    """With schedule=constant: length of the linear decay, as a fraction of the schedule
+    at its end (Hägele et al. 2024, §3); 0: no decay."""
     weight_decay: float = 0.01
     """Weight decay of kernels and embeddings; biases and LayerNorm have none."""
     beta1: float = 0.9
@@ -116,6 +129,40 @@ class OptimizerConfig:
         require_fraction(self, "beta1", "beta2", "warmup_share")
         factor = self.layer_decay
         require(0 < factor <= 1, f"layer_decay={factor} must be above 0 and at most 1.")
+        self._check_decay_share()
+
+    def _check_decay_share(self) -> None:
+        """Check that decay_share has an effect, and leaves room for the warm-up."""
+        share, warmup = self.decay_share, self.warmup_share
+        require(0 <= share <= 1, f"decay_share={share} must be from 0 to 1.")
+        is_constant = self.schedule == "constant"
+        require(
+            is_constant or share == OptimizerConfig.decay_share,
+            f"decay_share={share} has no effect with schedule=linear, which decays "
+            "right after the warm-up; leave it out, or set schedule to constant.",
+        )
+        require(
+            share > 0 or not self.decay_steps,
+            f"decay_steps={self.decay_steps} has no effect with decay_share={share}, "
+            "which means no decay; leave one of them out.",
+        )
+        require(
+            not is_constant or self.warmup_steps > 0 or warmup + share <= 1 + 1e-9,
+            f"warmup_share={warmup} and decay_share={share} must add up to at most 1.",
+        )
+
+    def phases(self, schedule_steps: int) -> tuple[int, int]:
+        """The steps at which the warm-up ends and the decay begins.
+
+        Args:
+            schedule_steps: the length of the schedule; the decay ends there.
+        """
+        warmup = self.warmup_steps or round(self.warmup_share * schedule_steps)
+        if self.schedule == "linear":
+            return warmup, warmup
+        decay = schedule_steps - round(self.decay_share * schedule_steps)
+        # Of two shares that add up to 1, both may be rounded up.
+        return warmup, decay if self.warmup_steps else max(warmup, decay)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,6 +264,12 @@ class RunConfig:
             f"optimizer.decay_steps={end} is less than num_steps={self.num_steps}; "
             "the learning rate would be 0 before the end.",
         )
+        share, (_, decay) = self.optimizer.decay_share, self.optimizer.phases(end)
+        require(
+            warmup <= decay,
+            f"optimizer.warmup_steps={warmup} is more than the {decay} steps before "
+            f"the decay of optimizer.decay_share={share}; lower either.",
+        )
 
     def _check_mesh(self) -> None:
         """Check that the axes divide the widths, and that the kernel can be sharded."""
@@ -288,4 +341,20 @@ class PretrainConfig(RunConfig):
         require(
             bool(self.init_from) or not self.keep_optimizer,
             "keep_optimizer needs init_from; name the run to continue from.",
+        )
+        self._check_final_rate()
+
+    def _check_final_rate(self) -> None:
+        """Check that a row has slots for the larger of the two masking rates."""
+        masking, length = self.masking, self.data.sequence_length
+        if masking.final_rate is None:
+            return
+        name = "rate" if masking.rate >= masking.final_rate else "final_rate"
+        rate = getattr(masking, name)
+        due = round(rate * length)
+        require(
+            due <= masking.max_predictions,
+            f"masking.max_predictions={masking.max_predictions} is less than the {due} "
+            f"tokens to predict of {length} at masking.{name}={rate}; raise it to "
+            f"{due}.",
         )

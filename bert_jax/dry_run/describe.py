@@ -32,8 +32,24 @@ def decode_masked(
     ]
 
 
+def describe_schedules(config: PretrainConfig) -> Iterator[str]:
+    """Yield a line on the learning rate, and one on the masking rate, by the steps."""
+    optimizer, end = config.optimizer, config.schedule_steps
+    warmup, decay = optimizer.phases(end)
+    line = f"learning rate: {optimizer.peak_learning_rate:g} at step {warmup:,}"
+    if decay > warmup:
+        line += f", constant until step {decay:,}"
+    yield line + (f", 0 at step {end:,}" if end > decay else "")
+    rate, final_rate = config.masking.rate, config.masking.final_rate
+    first, last = config.data.first_step + 1, config.num_steps
+    if final_rate is None or first == last:
+        yield f"masking rate: {rate:g}"
+    else:
+        yield f"masking rate: {rate:g} at step {first:,}, {final_rate:g} at {last:,}"
+
+
 def describe(config: PretrainConfig, dataset: Dataset, task: Task) -> Iterator[str]:
-    """Yield lines on the parameters, FLOPs, data, and the first rows with masks."""
+    """Yield lines on parameters, FLOPs, schedules, data, and the first masked rows."""
     params = jax.eval_shape(task.init_params, jax.random.key(config.seed))
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):
         yield f"{path_name(path)}  {list(leaf.shape)} {leaf.dtype}"
@@ -41,6 +57,7 @@ def describe(config: PretrainConfig, dataset: Dataset, task: Task) -> Iterator[s
     first_step = config.data.first_step
     batch = task.batch(first_step)
     yield f"model FLOPs a step: {task.flops(batch):.4g}"
+    yield from describe_schedules(config)
     num_rows, num_steps = len(dataset.train), config.num_steps
     yield (
         f"training rows: {num_rows:,}; {num_steps:,} steps of {config.batch_size} rows "
@@ -51,7 +68,7 @@ def describe(config: PretrainConfig, dataset: Dataset, task: Task) -> Iterator[s
         yield f"batch {name}: {list(values.shape)} {values.dtype}"
     _, base_key = split_seed(config.seed)
     mask_key, _ = split_step_key(jax.random.fold_in(base_key, first_step))
-    masked = jax.jit(task.corrupt)(batch, mask_key)
+    masked = jax.jit(task.corrupt_at_step)(batch, mask_key, np.int32(first_step))
     for row in range(min(_NUM_ROWS_SHOWN, config.batch_size)):
         text, predictions = decode_masked(masked, row, dataset)
         is_pair = batch["end"][row] > 0

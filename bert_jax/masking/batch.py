@@ -38,7 +38,8 @@ class MaskedBatch:
 def prediction_counts(sequence_length: int, masking: MaskingConfig) -> list[int]:
     """Return how many tokens to predict in a row of 0, 1, … `sequence_length` tokens.
 
-    This is a table, not arithmetic on the device, so that halves round as in Python.
+    This is for `masking.rate`. It is a table, not arithmetic on the device, so that
+    halves round as in Python.
     """
     limit = min(masking.max_predictions, sequence_length)
     return [0] + [
@@ -65,11 +66,13 @@ def choose_positions(
     num_tokens: Int[Array, " B"],
     masking: MaskingConfig,
     continues_word: VocabularyTable | None,
+    counts: Int[Array, " lengths"] | None = None,
 ) -> MaskedPositions:
     """Choose the positions to predict, by tokens, whole words or spans.
 
     Args:
         num_tokens: real tokens of each row, [CLS] and [SEP] included.
+        counts: as in `mask_tokens`.
 
     Returns:
         For each row and slot: the position to predict, distinct within a row, in unused
@@ -79,7 +82,9 @@ def choose_positions(
     """
     length = input_ids.shape[1]
     slots = min(masking.max_predictions, length)
-    count = jnp.asarray(prediction_counts(length, masking))[num_tokens]
+    if counts is None:
+        counts = jnp.asarray(prediction_counts(length, masking))
+    count = counts[num_tokens]
     if masking.unit == "token":
         return choose_tokens(key, maskable, count, slots)
     if continues_word is None:
@@ -125,6 +130,7 @@ def mask_tokens(
     batch: Rows,
     masking: MaskingConfig,
     continues_word: VocabularyTable | None = None,
+    counts: Int[Array, " lengths"] | None = None,
 ) -> MaskedBatch:
     """Mask a fraction of the tokens of each row, differently for every key.
 
@@ -133,6 +139,9 @@ def mask_tokens(
         masking: with `mask_token_id` and `vocab_size` set.
         continues_word: for each token of the vocabulary, whether it continues a word
             (`Tokenizer.continues_word`). Not needed if the unit is token.
+        counts: how many tokens to predict in a row of 0, 1, … T tokens, each at most P;
+            `counts_at_step` returns them for `masking.final_rate`, which is not read
+            here. None: those of `masking.rate`.
 
     Returns:
         The masked rows. A row of n tokens has min(P, max(1, round(rate · n)))
@@ -152,6 +161,7 @@ def mask_tokens(
         inputs.attention_mask.sum(1),
         masking,
         continues_word,
+        counts,
     )
     labels = jnp.take_along_axis(inputs.input_ids, positions, axis=1)
     shown = replacements(replacement_key, labels, leads, masking)
@@ -171,8 +181,9 @@ def mask_by_row(
     batch: dict[str, Array],
     masking: MaskingConfig,
     continues_word: VocabularyTable | None = None,
+    counts: Int[Array, " lengths"] | None = None,
 ) -> MaskedBatch:
-    """Mask each row by a key folded from its number `row`.
+    """Mask each row by a key folded from its number `row`, as `mask_tokens` does.
 
     A row's mask does not depend on its neighbours, so that each device masks its own.
     """
@@ -180,7 +191,7 @@ def mask_by_row(
     def mask_one(row: dict[str, Array]) -> MaskedBatch:
         one = {name: values[None] for name, values in row.items()}
         row_key = jax.random.fold_in(key, row["row"])
-        masked = mask_tokens(row_key, one, masking, continues_word)
+        masked = mask_tokens(row_key, one, masking, continues_word, counts)
         return jax.tree.map(lambda values: values[0], masked)
 
     return jax.vmap(mask_one)(batch)

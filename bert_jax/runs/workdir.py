@@ -29,9 +29,11 @@ FREE_TO_CHANGE = (
 `microbatches` change the last bits, by the order of sums; `microbatches` also changes
 dropout.)"""
 EXTENDABLE = (
-    "num_epochs num_steps optimizer.decay_steps optimizer.peak_learning_rate"
+    "num_epochs num_steps optimizer.decay_share optimizer.decay_steps "
+    "optimizer.peak_learning_rate optimizer.schedule"
 ).split()
-"""Fields that may differ with `--extend`: the length of a run, its learning rate."""
+"""Fields that may differ with `--extend`: the length of a run, its learning rate
+and schedule."""
 
 
 def machine() -> JsonObject:

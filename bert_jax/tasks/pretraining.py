@@ -22,6 +22,7 @@ from bert_jax.data.batches import DatasetBatches
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.records import Dataset, columns
 from bert_jax.masking.batch import MaskedBatch, mask_by_row
+from bert_jax.masking.rate_schedule import counts_at_step
 from bert_jax.model.bert import compute, init_params
 from bert_jax.model.flops import pretraining_flops
 from bert_jax.model.inputs import maskable_tokens
@@ -114,17 +115,36 @@ class PretrainingTask(Task):
         return init_params(self.config.model, key)
 
     def corrupt(self, batch: DeviceBatch, key: Key[Array, ""]) -> PretrainingBatch:
-        """Mask the rows by `key`."""
+        """Mask the rows by `key`, at the rate `masking.rate`."""
+        return self._mask(batch, key)
+
+    def corrupt_at_step(
+        self, batch: DeviceBatch, key: Key[Array, ""], step: Int[Array, ""]
+    ) -> PretrainingBatch:
+        """Mask the rows by `key`, at the rate of a step."""
+        c = self.config
+        if c.masking.final_rate is None:
+            return self._mask(batch, key)
+        run = range(c.data.first_step, c.num_steps)
+        length = batch["tokens"].shape[-1]
+        return self._mask(batch, key, counts_at_step(step, length, c.masking, run))
+
+    def _mask(
+        self,
+        batch: DeviceBatch,
+        key: Key[Array, ""],
+        counts: Int[Array, " lengths"] | None = None,
+    ) -> PretrainingBatch:
         masking, words = self.config.masking, None
         if masking.unit != "token":
             words = self.dataset.tokenizer.continues_word
-        masked = mask_by_row(key, batch, masking, words)
+        masked = mask_by_row(key, batch, masking, words, counts)
         first = batch["first"].astype(jnp.int32)
         pair_labels = batch["next_sentence_label"].astype(jnp.int32)
         return PretrainingBatch(masked, first, pair_labels)
 
     def mask_for_evaluation(self, batch: DeviceBatch) -> PretrainingBatch:
-        """Mask validation rows, always in the same way."""
+        """Mask validation rows, always in the same way, at the rate `masking.rate`."""
         return self.corrupt(batch, jax.random.key(_EVALUATION_KEY))
 
     def count(self, batch: PretrainingBatch) -> Counts:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float, Key, PyTree
+from jaxtyping import Array, Float, Int, Key, PyTree
 
 from bert_jax.config import BertConfig
 from bert_jax.config.model import Params
@@ -73,6 +73,19 @@ class Task(abc.ABC):
         """
         del key
         return batch
+
+    def corrupt_at_step(
+        self, batch: DeviceBatch, key: Key[Array, ""], step: Int[Array, ""]
+    ) -> PyTree:
+        """Apply the random masking of a training step: by default `corrupt`.
+
+        A task overrides it if more than the key differs from step to step.
+
+        Args:
+            step: the number of steps done before.
+        """
+        del step
+        return self.corrupt(batch, key)
 
     @abc.abstractmethod
     def count(self, batch: PyTree) -> Counts:

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
-from jaxtyping import Array, Float, Key, PyTree
+from jaxtyping import Array, Float, Int, Key, PyTree
 
 from bert_jax.config import RunConfig
 from bert_jax.config.model import Params
@@ -29,9 +29,11 @@ from bert_jax.distributed.sharding import (
 from bert_jax.tasks.task import Counts, DeviceBatch, Sums, Task
 
 Gradient = Callable[
-    [Params, DeviceBatch, Key[Array, ""], Key[Array, ""]], tuple[Params, Sums]
+    [Params, DeviceBatch, Int[Array, ""], Key[Array, ""], Key[Array, ""]],
+    tuple[Params, Sums],
 ]
-"""Parameters, batch, keys of masking and of dropout → gradient and sums over all."""
+"""Parameters, batch, number of the step, keys of masking and of dropout → gradient and
+sums over all."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,6 +121,7 @@ def gather_once(
     def gradient(
         params: Params,
         batch: DeviceBatch,
+        step: Int[Array, ""],
         mask_key: Key[Array, ""],
         dropout_key: Key[Array, ""],
     ) -> tuple[Params, Sums]:
@@ -126,7 +129,7 @@ def gather_once(
         gathered = gather(cast_params, partitions)
         # Gradients are added up in float32.
         gathered = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), gathered)
-        grads, sums = local_gradient(gathered, batch, mask_key, dropout_key)
+        grads, sums = local_gradient(gathered, batch, step, mask_key, dropout_key)
         return jax.tree.map(scatter, grads, partitions), sums
 
     return gradient
@@ -204,6 +207,7 @@ def local_gradient(
     axes: tuple[str, ...],
     params: Params,
     batch: DeviceBatch,
+    step: Int[Array, ""],
     mask_key: Key[Array, ""],
     dropout_key: Key[Array, ""],
 ) -> tuple[Params, Sums]:
@@ -214,7 +218,7 @@ def local_gradient(
         axes: the mesh axes to add counts over.
     """
     # 1. Mask the rows, and count over the global batch.
-    corrupted = task.corrupt(batch, mask_key)
+    corrupted = task.corrupt_at_step(batch, mask_key, step)
     counts = task.count(corrupted)
     if axes:
         counts = jax.lax.psum(counts, axes)
@@ -239,16 +243,20 @@ def shard_gradient(
     """Return `local_gradient` on every batch shard, summed over all of them."""
 
     def local(
-        params: Params, batch: DeviceBatch, keys: Array, shard: Array
+        params: Params,
+        batch: DeviceBatch,
+        step: Int[Array, ""],
+        keys: Array,
+        shard: Array,
     ) -> tuple[Params, Sums]:
         mask_key, dropout_key = jax.random.wrap_key_data(keys)
         own_key = jax.random.fold_in(dropout_key, shard[0])
-        grads, sums = local_gradient(params, batch, mask_key, own_key)
+        grads, sums = local_gradient(params, batch, step, mask_key, own_key)
         totals = all_reduce_gradients(grads, partitions, collectives)
         return totals, jax.lax.psum(sums, BATCH_AXES)
 
     params_spec = jax.tree.map(manual_spec, partitions)
-    in_specs = (params_spec, BATCH_SPEC, P(), BATCH_SPEC)
+    in_specs = (params_spec, BATCH_SPEC, P(), P(), BATCH_SPEC)
     sharded = shard_map_over_batch(
         local, mesh=mesh, in_specs=in_specs, out_specs=(params_spec, P())
     )
@@ -256,11 +264,12 @@ def shard_gradient(
     def gradient(
         params: Params,
         batch: DeviceBatch,
+        step: Int[Array, ""],
         mask_key: Key[Array, ""],
         dropout_key: Key[Array, ""],
     ) -> tuple[Params, Sums]:
         shards = jnp.arange(batch_shards(mesh))
         keys = jax.random.key_data(jnp.stack([mask_key, dropout_key]))
-        return sharded(params, batch, keys, shards)
+        return sharded(params, batch, step, keys, shards)
 
     return gradient

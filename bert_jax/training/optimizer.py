@@ -16,13 +16,19 @@ from bert_jax.distributed.sharding import KeyPath
 def learning_rate(config: OptimizerConfig, num_steps: int) -> optax.Schedule:
     """Return the schedule: linear warm-up from 0 to the peak, then linear to 0.
 
-    The first update is made with a learning rate of 0.
+    With schedule=constant, it stays at the peak until the decay begins (Hägele et al.
+    2024, §3). The first update is made with a learning rate of 0.
+
+    Args:
+        num_steps: the length of the schedule.
     """
-    peak = config.peak_learning_rate
-    warmup = config.warmup_steps or round(config.warmup_share * num_steps)
+    peak, (warmup, decay) = config.peak_learning_rate, config.phases(num_steps)
     rise = optax.linear_schedule(0.0, peak, warmup)
-    fall = optax.linear_schedule(peak, 0.0, num_steps - warmup)
-    return optax.join_schedules([rise, fall], boundaries=[warmup])
+    fall = optax.linear_schedule(peak, 0.0, num_steps - decay)
+    if config.schedule == "linear":
+        return optax.join_schedules([rise, fall], boundaries=[warmup])
+    stay = optax.constant_schedule(peak)
+    return optax.join_schedules([rise, stay, fall], boundaries=[warmup, decay])
 
 
 def decayed(params: Params) -> PyTree:

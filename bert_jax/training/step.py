@@ -152,7 +152,7 @@ def make_train_step(
     def train_step(state: TrainState, batch: DeviceBatch) -> tuple[TrainState, Scalars]:
         key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.step)
         mask_key, dropout_key = split_step_key(key)
-        grads, sums = gradient(state.params, batch, mask_key, dropout_key)
+        grads, sums = gradient(state.params, batch, state.step, mask_key, dropout_key)
         rate = optimizer.learning_rate(state.opt_state)
         next_state, more = apply_gradients(state, grads, optimizer)
         scalars = means(sums, task.objective)

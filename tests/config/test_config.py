@@ -147,6 +147,17 @@ def test_the_schedule_may_be_longer_than_the_run():
     assert PretrainConfig().schedule_steps == PretrainConfig().num_steps
 
 
+def test_the_phases_of_a_schedule():
+    """The steps at which the warm-up ends and the decay begins."""
+    linear = OptimizerConfig(warmup_steps=100)
+    assert linear.phases(1000) == (100, 100)
+    constant = dataclasses.replace(linear, schedule="constant")
+    assert constant.phases(1000) == (100, 800)
+    assert dataclasses.replace(constant, decay_share=0.0).phases(1000) == (100, 1000)
+    shares = dataclasses.replace(constant, warmup_steps=0, warmup_share=0.3)
+    assert shares.phases(1000) == (300, 800)
+
+
 def test_differences_name_nested_fields():
     old = PretrainConfig(model=BertConfig.base())
     new = PretrainConfig(seed=1, model=BertConfig.large())
@@ -190,8 +201,9 @@ def test_every_field_is_read_somewhere():
         for path in (ROOT / "bert_jax").rglob("*.py")
         if path.parent.name not in ("config", "benchmark") and path.name != "demo.py"
     ]
-    # decay_steps is read by the configuration's own `schedule_steps`, tested above.
-    read = set().union(*map(attributes_read, files)) | {"decay_steps"}
+    # Read by the configuration's own `schedule_steps` and `phases`, tested above.
+    of_schedule = {"decay_steps", "decay_share", "warmup_steps", "warmup_share"}
+    read = set().union(*map(attributes_read, files)) | of_schedule
     classes = [
         value
         for value in vars(module).values()

@@ -70,7 +70,8 @@ class Other(Base):
 
 def test_no_method_of_a_task_has_an_unused_parameter():
     unused = set().union(*map(unused_parameters, sources()))
-    assert unused == {"Task.corrupt: key", "Task.flops: batch"}, "defaults of no effect"
+    defaults = {"Task.corrupt: key", "Task.corrupt_at_step: step", "Task.flops: batch"}
+    assert unused == defaults, "of no effect"
 
 
 def test_every_task_is_final():
@@ -152,6 +153,7 @@ def test_defaults():
     task = Constant(("a",), ("a",), ("a",))
     batch = {"row": jnp.arange(4)}
     assert task.corrupt(batch, jax.random.key(0)) is batch
+    assert task.corrupt_at_step(batch, jax.random.key(0), jnp.int32(3)) is batch
     assert task.score(Evaluation({"loss": 2.0, "a": 2.0}, [])) == {
         "loss": 2.0,
         "a": 2.0,

@@ -1,4 +1,4 @@
-"""Layers that learn slower, or not at all, and a warm-up given as a share."""
+"""Layers that learn slower, or not at all, and the schedules of the learning rate."""
 
 import dataclasses
 import functools
@@ -142,7 +142,7 @@ def test_lamb_gives_each_kernels_update_the_kernels_norm(params):
     assert scaled, "the ratios must differ from 1"
 
 
-def rates(num_steps: int, **options: float) -> list[float]:
+def rates(num_steps: int, **options: Any) -> list[float]:
     config = OptimizerConfig(peak_learning_rate=1.0, **options)
     schedule = learning_rate(config, num_steps)
     return [float(schedule(step)) for step in range(num_steps + 1)]
@@ -165,6 +165,30 @@ def test_a_share_of_no_whole_step_is_no_warm_up():
     )
 
 
+def test_a_constant_rate_falls_over_the_last_share():
+    constant = {"schedule": "constant", "warmup_steps": 2}
+    assert rates(10, **constant, decay_share=0.4) == pytest.approx(
+        [0, 1 / 2, 1, 1, 1, 1, 1, 3 / 4, 1 / 2, 1 / 4, 0]
+    )
+    assert rates(10, **constant) == rates(10, **constant, decay_share=0.2)
+    assert rates(10, **constant)[7:] == pytest.approx([1, 1, 0.5, 0])
+    assert rates(10, **constant, decay_share=0.0) == [0, 0.5, *[1] * 9], "no decay"
+
+
+def test_a_constant_rate_of_no_step_is_the_linear_schedule():
+    assert rates(
+        10, schedule="constant", warmup_steps=2, decay_share=0.8
+    ) == pytest.approx(rates(10, warmup_steps=2))
+
+
+def test_two_shares_that_are_both_rounded_up_do_not_overlap():
+    """Of 7 steps, 3.5 of warm-up and 3.5 of decay: 4 and 3."""
+    halves = {"warmup_steps": 0, "warmup_share": 0.5, "decay_share": 0.5}
+    assert rates(7, schedule="constant", **halves) == pytest.approx(
+        [0, 1 / 4, 2 / 4, 3 / 4, 1, 2 / 3, 1 / 3, 0]
+    )
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -172,6 +196,7 @@ def test_a_share_of_no_whole_step_is_no_warm_up():
         ({"layer_decay": 1.1}, "layer_decay=1.1 must be above 0 and at most 1"),
         ({"frozen_layers": -1}, "frozen_layers=-1 must be"),
         ({"warmup_share": 1.0}, "warmup_share=1.0 must be"),
+        ({"decay_share": 0.3}, "decay_share=0.3 has no effect with schedule=linear"),
     ],
 )
 def test_refused_options(options, says):

@@ -1,0 +1,80 @@
+"""Bad inputs: the schedules of the learning rate and of the masking rate."""
+
+from bad_case import Case
+from option_commands import finetune, in_file, pretrain
+
+CONSTANT = ("--optimizer.schedule", "constant")
+
+LEARNING_RATE = [
+    Case(
+        "schedule-unknown",
+        pretrain("--optimizer.schedule", "constnat"),
+        ("--optimizer.schedule=constnat", "did you mean 'constant'?"),
+    ),
+    Case(
+        "decay-share-of-the-linear-schedule",
+        pretrain("--optimizer.decay-share", "0.3"),
+        ("decay_share=0.3 has no effect with schedule=linear", "set schedule to const"),
+    ),
+    Case(
+        "decay-share-above-1",
+        pretrain(*CONSTANT, "--optimizer.decay-share", "1.5"),
+        ("decay_share=1.5 must be from 0 to 1",),
+    ),
+    Case(
+        "decay-share-negative",
+        pretrain(*CONSTANT, "--optimizer.decay-share=-0.1"),
+        ("decay_share=-0.1 must be from 0 to 1",),
+    ),
+    Case(
+        "decay-steps-without-a-decay",
+        pretrain(
+            *CONSTANT,
+            *("--optimizer.decay-share", "0", "--optimizer.decay-steps", "20"),
+        ),
+        ("decay_steps=20 has no effect with decay_share=0.0", "leave one of them out"),
+    ),
+    Case(
+        "decay-before-the-end-of-the-warm-up",
+        pretrain(*CONSTANT, "--optimizer.decay-share", "0.9"),
+        ("optimizer.warmup_steps=2 is more than the 1 steps before", "lower either"),
+    ),
+    Case(
+        "decay-and-warm-up-of-all-steps",
+        finetune(*CONSTANT, "--optimizer.decay-share", "0.95"),
+        ("warmup_share=0.1 and decay_share=0.95 must add up to at most 1",),
+    ),
+]
+MASKING_RATE = [
+    Case(
+        "final-rate-of-a-word",
+        pretrain("--masking.final-rate", "low"),
+        ("--masking.final-rate=low must be a number",),
+    ),
+    Case(
+        "final-rate-of-everything",
+        pretrain("--masking.final-rate", "1"),
+        ("final_rate=1.0 must be between 0 and 1",),
+    ),
+    Case(
+        "final-rate-of-a-flag",
+        in_file("config = PretrainConfig(masking=MaskingConfig(final_rate=True))"),
+        ("final_rate=True must be a number",),
+    ),
+    Case(
+        "final-rate-of-too-few-predictions",
+        pretrain("--masking.rate", "0.7", "--masking.final-rate", "0.3"),
+        (
+            "masking.max_predictions=20 is less than the 22 tokens to predict of 32 at "
+            "masking.rate=0.7",
+            "raise it to 22",
+        ),
+    ),
+    Case(
+        "rising-rate-of-too-few-predictions",
+        pretrain("--masking.final-rate", "0.7"),
+        ("max_predictions=20 is less than the 22", "masking.final_rate=0.7"),
+    ),
+]
+
+CASES = [*LEARNING_RATE, *MASKING_RATE]
