@@ -22,7 +22,7 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 from bert_jax.storage.files import JsonObject, is_regular_file, name_path_in_errors
 from bert_jax.storage.remote import open_directory
 
-Kind = Literal["wordpiece", "unigram", "bpe"]
+Kind = Literal["wordpiece", "unigram", "bpe", "char"]
 TokenId = int | np.integer
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -118,6 +118,10 @@ class WordPiece:
     def inside_word(self, token_id: int) -> int | None:
         return token_id  # [MASK] ends a word in BERT: a new word follows it
 
+    def num_bytes(self, token: str) -> int:
+        text = token.removeprefix("##") if token.startswith("##") else f" {token}"
+        return len(text.encode())
+
     def decode(self, tokens: Iterable[str]) -> str:
         return " ".join(tokens).replace(" ##", "")
 
@@ -153,6 +157,11 @@ class SentencePiece:
         token = self.tokens[token_id]
         rest = token.removeprefix(_WORD_START)
         return self._ids.get(rest, token_id) if rest else None
+
+    def num_bytes(self, token: str) -> int:
+        if self._processor.is_byte(self._ids[token]):
+            return 1
+        return len(token.replace(_WORD_START, " ").encode())
 
     def decode(self, tokens: Iterable[str]) -> str:
         spaced = (f" {t} " if t in SPECIAL_TOKENS else t for t in tokens)
@@ -202,6 +211,16 @@ class Tokenizer:
         )
         self.continues_word: Bool[np.ndarray, " V"] = np.array(self._backend.continuing)
         self.continues_word.flags.writeable = False
+        self.num_bytes: Int32[np.ndarray, " V"] = np.array(
+            [
+                0 if token in SPECIAL_TOKENS else self._backend.num_bytes(token)
+                for token in self._backend.tokens
+            ],
+            np.int32,
+        )
+        """The UTF-8 bytes that each token adds to a text, the space before a word
+        included; 0 for special tokens."""
+        self.num_bytes.flags.writeable = False
 
     @classmethod
     def load(cls, directory: epath.PathLike) -> "Tokenizer":

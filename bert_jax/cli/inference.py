@@ -1,4 +1,4 @@
-"""`bert-jax evaluate`, `predict` and `features`."""
+"""`bert-jax evaluate`, `predict`, `features` and `generate`."""
 
 import dataclasses
 import itertools
@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 from bert_jax.cli.command import parse
 from bert_jax.cli.start import scores_json
 from bert_jax.config import ExamplesConfig
-from bert_jax.terminal.messages import say
+from bert_jax.terminal.messages import printable, say
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,6 +58,26 @@ class FeaturesOptions:
     """Concatenate or sum several layers."""
     batch_size: int = 32
     """Texts that are computed at once."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GenerateOptions:
+    """Continue a text by a model that was pretrained with objective=causal_lm."""
+
+    checkpoint: str
+    """Workdir of `bert-jax pretrain`, or one of its checkpoints."""
+    prompt: str = ""
+    """The text to continue; empty: begin a text."""
+    num_tokens: int = 50
+    """Tokens to generate at most."""
+    temperature: float = 1.0
+    """Divides the scores; 0: always the most probable token."""
+    top_k: int = 0
+    """Draw from the k most probable tokens; 0: from all."""
+    top_p: float = 1.0
+    """Draw from the fewest tokens whose probabilities add up to this."""
+    seed: int = 0
+    """The same seed gives the same text."""
 
 
 FinetunedT = TypeVar("FinetunedT", bound=FinetunedOptions)
@@ -120,3 +140,14 @@ def features(options: FeaturesOptions) -> None:
 
     files = options.model, options.input, options.output
     say(write_feature_file(*files, options.layers, options.combine, options.batch_size))
+
+
+def generate(options: GenerateOptions) -> None:
+    import jax
+
+    from bert_jax.inference.predictor import load
+
+    values = dict(vars(options))
+    checkpoint, seed = values.pop("checkpoint"), values.pop("seed")
+    text = load(checkpoint).generate(**values, key=jax.random.key(seed))
+    print(printable(text))

@@ -13,6 +13,7 @@ usage: bert-jax VERB [OPTIONS]        bert-jax VERB --help lists a verb's option
   evaluate    score a fine-tuned model on a file, and write its predictions
   predict     print a fine-tuned model's predictions for a file or standard input
   features    write the hidden states of each token of a file's lines
+  generate    continue a text by a causal language model
   convert     import a model of another library, or export one
   inspect     print what a dataset or a model holds, and verify its files
   doctor      check this machine
@@ -55,6 +56,7 @@ VERBS = {
     "evaluate": Verb("cli.inference", "EvaluateOptions", "evaluate", _EXAMPLES),
     "predict": Verb("cli.inference", "PredictOptions", "predict", _EXAMPLES),
     "features": Verb("cli.inference", "FeaturesOptions", "features"),
+    "generate": Verb("cli.inference", "GenerateOptions", "generate"),
     "convert import": Verb("cli.conversion", "ImportOptions", "import_model"),
     "convert export": Verb("cli.conversion", "ExportOptions", "export_model"),
     "convert extend": Verb("cli.conversion", "ExtendOptions", "extend_model"),

@@ -44,14 +44,15 @@ class TextConfig:
 class VocabularyConfig(TextConfig):
     """Train a vocabulary on text."""
 
-    kind: Literal["wordpiece", "unigram", "bpe"] = "wordpiece"
-    """Kind of vocabulary: wordpiece as in BERT, or unigram or bpe by sentencepiece."""
+    kind: Literal["wordpiece", "unigram", "bpe", "char"] = "wordpiece"
+    """Kind of vocabulary: wordpiece as in BERT; or unigram, bpe or char (single
+    characters) by sentencepiece."""
     vocab_size: int = 30522
-    """Number of entries, special tokens included."""
+    """Number of entries, special tokens included; with char the largest number."""
     cased: bool = False
     """Keep case and accents, instead of lowercasing and stripping accents."""
     sample_sentences: int = 1_000_000
-    """For unigram and bpe: number of randomly sampled lines to learn from."""
+    """For sentencepiece: number of randomly sampled lines to learn from."""
     seed: int = 0
     """Seed of the sample of lines."""
 

@@ -38,6 +38,10 @@ ANSWERABLE_LABELS = ("answerable", "unanswerable")
 such models have no labels. The head has two scores per token either way."""
 
 
+_POOLED = ("sequence_classification", "multiple_choice")
+"""Heads that read one vector of a text."""
+
+
 @dataclasses.dataclass(frozen=True)
 class BertConfig:
     """Shape of the model: the fields of `bert_config.json`, and additional ones.
@@ -90,9 +94,10 @@ class BertConfig:
     )
     """Output of a sequence classifier: one class of several, any number of classes,
     or a real number."""
-    pooling: Literal["cls", "mean"] = "cls"
-    """Input of a sequence classifier or embedding: the tanh layer on [CLS],
-    or the mean of the hidden states of all tokens except padding."""
+    pooling: Literal["cls", "mean", "last"] = "cls"
+    """Input of a sequence classifier: the tanh layer on [CLS], the mean of the hidden
+    states of all tokens except padding, or the tanh layer on the last of them, [SEP],
+    for causal attention, by which [CLS] sees no other."""
 
     def __post_init__(self) -> None:
         require_types(self)
@@ -106,6 +111,12 @@ class BertConfig:
         rule = f"hidden_size={d} is not a multiple of num_attention_heads={n}"
         require(d % n == 0, f"{rule}; {-(-d // n) * n} would be.")
         require_class_names(self.labels)
+        reads_cls = self.head in _POOLED and self.pooling == "cls"
+        require(
+            not reads_cls or self.attention == "bidirectional",
+            "model.pooling=cls cannot be used with attention=causal, by which [CLS] "
+            "sees no other token; set it to last or mean.",
+        )
         tables = self.vocab_size + self.max_position_embeddings + self.type_vocab_size
         layer = 4 * d * d + 2 * d * self.intermediate_size
         parameters = tables * d + self.num_hidden_layers * layer

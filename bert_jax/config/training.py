@@ -319,6 +319,10 @@ class PretrainConfig(RunConfig):
     model: BertConfig = BertConfig(vocab_size=0)
     data: DataConfig = DataConfig()
     masking: MaskingConfig = MaskingConfig()
+    objective: Literal["masked_lm", "causal_lm"] = "masked_lm"
+    """What is learned from the tokens: masked_lm, the masked ones, or causal_lm, each
+    token from those before it (Radford et al. 2018), which needs
+    model.attention=causal and rows without pairs."""
     eval_rows: int = 65_536
     """Number of validation rows per evaluation (the same random ones); 0: all."""
     keep_optimizer: bool = False
@@ -342,7 +346,29 @@ class PretrainConfig(RunConfig):
             bool(self.init_from) or not self.keep_optimizer,
             "keep_optimizer needs init_from; name the run to continue from.",
         )
+        self._check_objective()
         self._check_final_rate()
+
+    def _check_objective(self) -> None:
+        """Check that attention, pairs and masking go with the objective."""
+        is_causal = self.objective == "causal_lm"
+        needed = "causal" if is_causal else "bidirectional"
+        require(
+            self.model.attention == needed,
+            f"objective={self.objective} cannot be learned with "
+            f"model.attention={self.model.attention}; set it to {needed}, or choose "
+            "the other objective.",
+        )
+        require(
+            not is_causal or self.data.pairs in ("", "none"),
+            f"data.pairs={self.data.pairs} cannot be used with objective=causal_lm; "
+            "prepare the text with --pairs none.",
+        )
+        require(
+            not is_causal or self.masking.final_rate is None,
+            f"masking.final_rate={self.masking.final_rate} has no effect with "
+            "objective=causal_lm, which masks nothing; leave it out.",
+        )
 
     def _check_final_rate(self) -> None:
         """Check that a row has slots for the larger of the two masking rates."""

@@ -87,9 +87,9 @@ def _require_expressible(config: BertConfig) -> None:
             "attention='causal' has no counterpart in transformers, whose BERT heads "
             f"attend to both sides; {remedy}"
         )
-    if config.pooling == "mean" and config.head in POOLED_HEADS:
+    if config.pooling != "cls" and config.head in POOLED_HEADS:
         raise ValueError(
-            f"pooling='mean' with head={config.head} has no counterpart in "
+            f"pooling={config.pooling!r} with head={config.head} has no counterpart in "
             f"transformers, whose class uses [CLS]; {remedy}"
         )
 

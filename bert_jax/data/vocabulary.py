@@ -123,6 +123,10 @@ def count_words(lines: Iterable[str], cased: bool) -> dict[str, int]:
     return dict(words)
 
 
+_ALL_CHARACTERS = {"character_coverage": 1.0, "hard_vocab_limit": False}
+"""Options for single characters: all that the text has, if they fit."""
+
+
 def _train_sentencepiece(
     config: VocabularyConfig, lines: Iterable[str]
 ) -> tuple[JsonObject, bytes]:
@@ -146,6 +150,7 @@ def _train_sentencepiece(
             max_sentence_length=1 << 30,  # longer lines are dropped silently
             num_threads=16,  # fixed, because the result depends on it
             minloglevel=2,
+            **(_ALL_CHARACTERS if config.kind == "char" else {}),
         )  # fmt: skip
     except RuntimeError as error:
         raise _wrong_size(config.vocab_size, str(error)) from error

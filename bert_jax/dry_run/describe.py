@@ -40,6 +40,8 @@ def describe_schedules(config: PretrainConfig) -> Iterator[str]:
     if decay > warmup:
         line += f", constant until step {decay:,}"
     yield line + (f", 0 at step {end:,}" if end > decay else "")
+    if config.objective == "causal_lm":
+        return
     rate, final_rate = config.masking.rate, config.masking.final_rate
     first, last = config.data.first_step + 1, config.num_steps
     if final_rate is None or first == last:
@@ -77,4 +79,6 @@ def describe(config: PretrainConfig, dataset: Dataset, task: Task) -> Iterator[s
         second_segments = ", ".join(names[label] for label in labels)
         yield f"first batch, row {row} (second segment: {second_segments}):"
         yield f"  {text}"
+        if config.objective == "causal_lm":
+            predictions = ["each token but the first, from those before it"]
         yield f"  to predict: {'; '.join(predictions)}"

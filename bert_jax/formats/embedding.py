@@ -51,6 +51,23 @@ class Embedding:
     def __post_init__(self) -> None:
         require_types(self)
 
+    def chosen(self, pooling: str | None, normalize: bool | None) -> tuple[str, bool]:
+        """Return the arguments; for each None, what the model's files say.
+
+        Raises:
+            ValueError: `pooling` is unknown; or an argument is None, and the files need
+                what the library does not compute.
+        """
+        if self.unsupported and (pooling is None or normalize is None):
+            raise ValueError(
+                f"The model's files require {self.unsupported}, which embed does not "
+                "compute; pass both pooling and normalize for another vector."
+            )
+        pooling = self.pooling if pooling is None else pooling
+        if pooling not in ("mean", "cls"):
+            raise ValueError(f"pooling={pooling!r:.80} must be 'mean' or 'cls'.")
+        return pooling, self.normalize if normalize is None else normalize
+
 
 def model_directory(root: epath.Path) -> epath.Path:
     """Return the directory of the model's own files.

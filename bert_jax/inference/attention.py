@@ -1,7 +1,6 @@
 """The attention of each head to each token of a text, and statistics of the heads."""
 
 import dataclasses
-from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32
@@ -9,6 +8,7 @@ from jaxtyping import Bool, Float, Float32
 from bert_jax.config import BertConfig
 from bert_jax.config.model import Params
 from bert_jax.data.examples import build_row
+from bert_jax.inference.arguments import require_texts_or_pairs
 from bert_jax.inference.batching import compiled_attention, compute_rows, rows_of
 from bert_jax.tokenization import Tokenizer
 
@@ -29,13 +29,15 @@ def attention(
     config: BertConfig,
     params: Params,
     tokenizer: Tokenizer,
-    segments: Sequence[Sequence[int]],
+    text: str | tuple[str, str],
 ) -> Attention:
-    """Return the attention in the row of one or two segments of ids.
+    """Return the attention in a row of one text or two.
 
     Raises:
-        ValueError: the row is too long for the model.
+        ValueError: the row is too long for the model, or `text` is something else.
     """
+    ((*parts,),) = require_texts_or_pairs("text", [text])
+    segments = tokenizer.encode_batch(parts)
     rows = rows_of(tokenizer, config, [tuple(segments)])
     ids, _ = build_row(tokenizer, *segments)
     program = compiled_attention(config)

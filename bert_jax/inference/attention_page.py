@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_jax.inference.attention import Attention, head_statistics
+from bert_jax.inference.attention import Attention, attention, head_statistics
 from bert_jax.inference.predictor import Predictor
 from bert_jax.storage.files import atomic_write, require_writable
 
@@ -53,19 +53,21 @@ def write_attention_page(
             f"probabilities, and at most {max_bytes:,} are allowed; shorten the text "
             f"to {limit} tokens, [CLS] and [SEP] included."
         )
-    page = attention_page(name, bert.attention_of(text))
+    page = attention_page(
+        name, attention(bert.config, bert.params, bert.tokenizer, text)
+    )
     atomic_write(path, page.encode())
 
 
-def attention_page(name: str, attention: Attention) -> str:
+def attention_page(name: str, shown: Attention) -> str:
     """Return the page as HTML; names and tokens are escaped."""
     template = resources.files("bert_jax.inference").joinpath("attention_page.html")
     page = template.read_text(encoding="utf-8")
-    num_layers, num_heads, num_tokens, _ = attention.probabilities.shape
-    statistics = head_statistics(attention)
-    rounded = np.round(attention.probabilities * 255).astype(np.uint8)
+    num_layers, num_heads, num_tokens, _ = shown.probabilities.shape
+    statistics = head_statistics(shown)
+    rounded = np.round(shown.probabilities * 255).astype(np.uint8)
     data = {
-        "tokens": attention.tokens,
+        "tokens": shown.tokens,
         "layers": num_layers,
         "heads": num_heads,
         "probabilities": base64.b64encode(rounded.tobytes()).decode(),

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, overload
 
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float, Key
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.model import Params
@@ -19,7 +19,7 @@ from bert_jax.inference.arguments import (
     require_texts,
     require_texts_or_pairs,
 )
-from bert_jax.inference.attention import Attention, attention
+from bert_jax.inference.attention import attention
 from bert_jax.inference.batching import (
     Program,
     compiled,
@@ -30,6 +30,13 @@ from bert_jax.inference.batching import (
 )
 from bert_jax.inference.evaluation import default_examples_config, examples_config
 from bert_jax.inference.features import Features, features
+from bert_jax.inference.language_model import (
+    generated_text,
+    log_likelihoods,
+    masked_segments,
+    pseudo_log_likelihoods,
+    require_attention,
+)
 from bert_jax.pretrained import load_pretrained
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.finetuning_task import Prediction
@@ -107,29 +114,76 @@ class Predictor:
 
         Raises:
             ValueError: `text` does not hold exactly one [MASK], or is too long, or
-                the model has no masked-LM head.
+                the model has no masked-LM head, or causal attention.
         """
         self._require("masked_lm", "fill_mask")
+        require_attention(self.config, "bidirectional", "fill_mask")
         require_count("k", k)
-        single = not isinstance(text, list | tuple)
-        texts = [require_text("text", text)] if single else require_texts("text", text)
-        mask_id = self.tokenizer.mask_id
-        segments = []
-        for number, one in enumerate(texts):
-            ids = self.tokenizer.encode(one, mask_token=True).ids.tolist()
-            if ids.count(mask_id) != 1:
-                what = "The text" if single else f"text {number}"
-                raise ValueError(
-                    f"{what} holds {ids.count(mask_id)} [MASK] tokens; fill_mask takes "
-                    "exactly one."
-                )
-            segments.append((ids,))
-        program = compiled_fill(self.config, mask_id, k)
+        if not isinstance(text, list | tuple):
+            segments = masked_segments(self.tokenizer, [require_text("text", text)])
+        else:
+            texts = require_texts("text", text)
+            segments = masked_segments(self.tokenizer, texts, numbered=True)
+        program = compiled_fill(self.config, self.tokenizer.mask_id, k)
         fillings = [
             list(zip(self.tokenizer.tokens(ids.tolist()), values.tolist(), strict=True))
             for values, ids in self._compute(program, segments, batch_size)
         ]
-        return fillings[0] if single else fillings
+        return fillings if isinstance(text, list | tuple) else fillings[0]
+
+    def generate(
+        self,
+        prompt: str = "",
+        num_tokens: int = 50,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        key: Key[Array, ""] | None = None,
+    ) -> str:
+        """Continue a text by a causal model; return both, as `Tokenizer.decode`.
+
+        It ends at [SEP], or after `num_tokens` tokens.
+
+        Args:
+            temperature: divides the scores; 0: always the most probable token.
+            top_k: draw from the k most probable tokens; 0: from all.
+            top_p: draw from the fewest tokens whose probabilities add up to this.
+            key: the same key gives the same text; None: `jax.random.key(0)`.
+
+        Raises:
+            ValueError: a number is out of range, prompt and tokens are more than the
+                model's positions, or the model's attention is not causal.
+        """
+        self._require("masked_lm", "generate")
+        require_count("num_tokens", num_tokens)
+        key = jax.random.key(0) if key is None else key
+        model = self.config, self.params, self.tokenizer
+        sampling = temperature, top_k, top_p
+        prompt = require_text("prompt", prompt)
+        return generated_text(*model, prompt, num_tokens, sampling, key)
+
+    def log_likelihood(self, texts: Sequence[str], batch_size: int = 8) -> list[float]:
+        """Return the log probability of each text's tokens by a causal model, in nats.
+
+        Raises:
+            ValueError: a text is too long, or the model's attention is not causal.
+        """
+        self._require("masked_lm", "log_likelihood")
+        model = self.config, self.params, self.tokenizer
+        return log_likelihoods(*model, require_texts("texts", texts), batch_size)
+
+    def pseudo_log_likelihood(
+        self, texts: Sequence[str], batch_size: int = 8
+    ) -> list[float]:
+        """Return the sum of the log probabilities of each text's tokens, in nats, where
+        each token alone is masked (Salazar et al. 2020, §2). It is no probability.
+
+        Raises:
+            ValueError: a text is too long, or the model's attention is causal.
+        """
+        self._require("masked_lm", "pseudo_log_likelihood")
+        model = self.config, self.params, self.tokenizer
+        return pseudo_log_likelihoods(*model, require_texts("texts", texts), batch_size)
 
     @overload
     def next_sentence(self, first: str, second: str, batch_size: int = 32) -> float: ...
@@ -190,7 +244,9 @@ class Predictor:
                 neither, or the model's files need what the library does not compute and
                 `pooling` or `normalize` is None.
         """
-        pooling, normalize = self._how_to_embed(pooling, normalize)
+        if normalize is not None:
+            normalize = require_bool("normalize", normalize)
+        pooling, normalize = self.embedding.chosen(pooling, normalize)
         ids, limit = self.tokenizer.encode_batch(require_texts("texts", texts)), None
         if self.embedding.max_tokens is not None:
             limit = self.embedding.max_tokens - 2  # [CLS] and [SEP]
@@ -305,13 +361,8 @@ class Predictor:
         Raises:
             ValueError: the text is too long.
         """
-        return self.attention_of(text).probabilities
-
-    def attention_of(self, text: str | tuple[str, str]) -> Attention:
-        """Return `attention` with the tokens of the row."""
-        ((*parts,),) = require_texts_or_pairs("text", [text])
-        segments = self.tokenizer.encode_batch(parts)
-        return attention(self.config, self.params, self.tokenizer, segments)
+        model = self.config, self.params, self.tokenizer
+        return attention(*model, text).probabilities
 
     def _predict(
         self,
@@ -334,22 +385,6 @@ class Predictor:
             for number, row in enumerate(rows)
         ]
         return predict_examples(task, self.params, self.tokenizer, examples, batch_size)
-
-    def _how_to_embed(
-        self, pooling: str | None, normalize: bool | None
-    ) -> tuple[str, bool]:
-        """Return the arguments; for each None, what the model's files say."""
-        own = self.embedding
-        if own.unsupported and (pooling is None or normalize is None):
-            raise ValueError(
-                f"The model's files require {own.unsupported}, which embed does not "
-                "compute; pass both pooling and normalize for another vector."
-            )
-        pooling = own.pooling if pooling is None else pooling
-        if pooling not in ("mean", "cls"):
-            raise ValueError(f"pooling={pooling!r:.80} must be 'mean' or 'cls'.")
-        normalize = own.normalize if normalize is None else normalize
-        return pooling, require_bool("normalize", normalize)
 
     def _require(self, head: str, what: str) -> None:
         """Raise ValueError if the model does not have the head that `what` needs."""

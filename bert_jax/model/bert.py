@@ -100,6 +100,9 @@ class Bert(nn.Module):
         if self.config.head in POOLED_HEADS:
             if self.config.pooling == "mean":
                 features = mean_of_tokens(hidden, inputs.attention_mask)
+            elif self.config.pooling == "last":
+                last = jnp.maximum(inputs.attention_mask.sum(1) - 1, 0)
+                features = self.pooler(gather_positions(hidden, last[:, None])[:, 0])
             else:
                 features = self.pooler(hidden[:, 0])
         scores: Float[Array, "B ..."] = self.classifier(features, deterministic)

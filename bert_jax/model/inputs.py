@@ -65,6 +65,12 @@ def maskable_tokens(rows: Rows) -> Bool[Array, "B T"]:
     return (inside & ~special).any(1)
 
 
+def tokens_after_first(rows: Rows) -> Bool[Array, "B T"]:
+    """Return which tokens have another before them in their pair: all but [CLS]."""
+    position, first, _, end = _pair_bounds(rows)
+    return ((position > first) & (position < end)).any(1)
+
+
 def inputs_of_tokenized(batch: Rows) -> Inputs:
     """Return the encoder's inputs of a batch that `TokenizedExamples.gather` made.
 

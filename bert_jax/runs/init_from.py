@@ -18,8 +18,10 @@ from bert_jax.tokenization import Tokenizer
 from bert_jax.training.resume import Resume
 from bert_jax.training.start import InitSource
 
-SAME_FIELDS = ("num_attention_heads", "hidden_act", "layer_norm_eps", "attention")
-"""Fields of the model that change its output but not the shape of any parameter."""
+SAME_FIELDS = ("num_attention_heads", "hidden_act", "layer_norm_eps")
+"""Fields of the model that change its output but not the shape of any parameter.
+
+`attention` may differ: a causal LM may start from a masked one, and the reverse."""
 
 
 def open_source(

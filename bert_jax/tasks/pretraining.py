@@ -1,20 +1,20 @@
-"""Pretraining: masked LM and next sentence (Devlin et al. 2018, §3.1).
+"""Pretraining: masked LM and next sentence (Devlin et al. 2018, §3.1), or causal LM.
 
-The baseline of the masked LM predicts each token by its frequency in the training rows.
-It is scored on the same masked tokens of the validation rows as the model.
+The baseline predicts each token by its frequency in the training rows. It is scored on
+the same tokens of the validation rows as the model.
 """
 
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from bert_jax.config import BertConfig, PretrainConfig
 from bert_jax.config.model import Params
@@ -22,11 +22,17 @@ from bert_jax.data.batches import DatasetBatches
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.records import Dataset, columns
 from bert_jax.masking.batch import MaskedBatch, mask_by_row
+from bert_jax.masking.next_tokens import next_tokens
 from bert_jax.masking.rate_schedule import counts_at_step
 from bert_jax.model.bert import compute, init_params
 from bert_jax.model.flops import pretraining_flops
-from bert_jax.model.inputs import maskable_tokens
-from bert_jax.model.losses import accuracy, accuracy_with_ties, cross_entropy
+from bert_jax.model.inputs import Rows, maskable_tokens, tokens_after_first
+from bert_jax.model.losses import (
+    accuracy,
+    accuracy_with_ties,
+    cross_entropy,
+    weighted_sum,
+)
 from bert_jax.tasks.task import Counts, DeviceBatch, Evaluation, Sums, Task
 
 _EVALUATION_KEY = 2018
@@ -47,19 +53,23 @@ class PretrainingBatch:
 
 
 def pretraining_losses(
-    scores: tuple[Array, Array], batch: PretrainingBatch, pair_objective: str
+    scores: tuple[Array, Array],
+    batch: PretrainingBatch,
+    pair_objective: str,
+    token_objective: str = "mlm",
 ) -> Sums:
     """Return sums over the real predictions, and over the labelled pairs.
 
     Args:
         scores: of tokens [B, P, V] and of pairs [B, K, 2].
         pair_objective: nsp, sop or none; the prefix of the names of the pairs' sums.
+        token_objective: mlm or clm; the prefix of the names of the tokens' sums.
     """
     token_scores, pair_scores = scores
     tokens = (token_scores, batch.masked.labels, batch.masked.weights)
     sums = {
-        "mlm_loss": cross_entropy(*tokens),
-        "mlm_accuracy": accuracy_with_ties(*tokens),
+        f"{token_objective}_loss": cross_entropy(*tokens),
+        f"{token_objective}_accuracy": accuracy_with_ties(*tokens),
     }
     if pair_objective != "none":
         weights = (batch.pair_labels >= 0).astype(jnp.float32)
@@ -87,7 +97,7 @@ def pretraining_scores(
 @final
 @dataclasses.dataclass(frozen=True)
 class PretrainingTask(Task):
-    """Masked LM and the objective of the dataset's pairs, on one host's shard.
+    """Masked or causal LM and the objective of the dataset's pairs, on a host's shard.
 
     `config` needs `data.pairs`, `masking.vocab_size` and `masking.mask_token_id`.
     """
@@ -100,10 +110,22 @@ class PretrainingTask(Task):
     takes_sharded_kernels = True
 
     @property
+    def is_causal(self) -> bool:
+        """Whether each token is predicted from those before it."""
+        return self.config.objective == "causal_lm"
+
+    @property
+    def token_objective(self) -> str:
+        """mlm or clm, the prefix of the scores of tokens."""
+        return "clm" if self.is_causal else "mlm"
+
+    @property
     def objective(self) -> tuple[str, ...]:
         """The losses that are added up."""
         pairs = self.config.data.pairs
-        return ("mlm_loss",) + (f"{pairs}_loss",) * (pairs != "none")
+        return (f"{self.token_objective}_loss",) + (f"{pairs}_loss",) * (
+            pairs != "none"
+        )
 
     @functools.cached_property
     def batches(self) -> DatasetBatches:  # type: ignore[override]
@@ -138,7 +160,10 @@ class PretrainingTask(Task):
         masking, words = self.config.masking, None
         if masking.unit != "token":
             words = self.dataset.tokenizer.continues_word
-        masked = mask_by_row(key, batch, masking, words, counts)
+        if self.is_causal:
+            masked = next_tokens(batch)
+        else:
+            masked = mask_by_row(key, batch, masking, words, counts)
         first = batch["first"].astype(jnp.int32)
         pair_labels = batch["next_sentence_label"].astype(jnp.int32)
         return PretrainingBatch(masked, first, pair_labels)
@@ -157,64 +182,87 @@ class PretrainingTask(Task):
         self, params: Params, batch: PretrainingBatch, key: Key[Array, ""]
     ) -> Sums:
         scores = pretraining_scores(self.config.model, params, batch, dropout_key=key)
-        return pretraining_losses(scores, batch, self.config.data.pairs)
+        return self._losses(scores, batch)
+
+    def _losses(self, scores: tuple[Array, Array], batch: PretrainingBatch) -> Sums:
+        pairs = self.config.data.pairs
+        return pretraining_losses(scores, batch, pairs, self.token_objective)
 
     def evaluate(
         self, params: Params, batch: DeviceBatch
     ) -> tuple[Sums, dict[str, jax.Array]]:
         """Evaluate as in `Task.evaluate`; the masks are always the same."""
         rows = self.mask_for_evaluation(batch)
-        scores = pretraining_scores(self.config.model, params, rows)
-        return pretraining_losses(scores, rows, self.config.data.pairs), {}
+        sums = self._losses(pretraining_scores(self.config.model, params, rows), rows)
+        if self.is_causal:
+            sizes = jnp.asarray(self.dataset.tokenizer.num_bytes, jnp.float32)
+            labels, weights = rows.masked.labels, rows.masked.weights
+            sums["bytes_per_token"] = weighted_sum(sizes[labels], weights)
+        return sums, {}
 
     def evaluation_batches(self) -> Iterator[Batch]:
         batch_size, max_rows = self.config.microbatch_size, self.config.eval_rows
         return self.batches.validation(batch_size, max_rows)
 
     def score(self, evaluation: Evaluation) -> dict[str, float]:
-        """Return the means, and the masked LM's perplexity."""
-        means = evaluation.means
-        perplexity = math.exp(min(means["mlm_loss"], _MAX_EXPONENT))
-        return means | {"mlm_perplexity": perplexity}
+        """Return the means, and the perplexity; for a causal LM also bits per byte."""
+        means, name = evaluation.means, self.token_objective
+        loss = means[f"{name}_loss"]
+        scores = {f"{name}_perplexity": math.exp(min(loss, _MAX_EXPONENT))}
+        if self.is_causal:
+            bits_per_token = loss / math.log(2)
+            scores["bits_per_byte"] = bits_per_token / means["bytes_per_token"]
+        return means | scores
 
     def flops(self, batch: Batch) -> float:
         c, length = self.config, batch["tokens"].shape[-1]
-        num_predictions = c.masking.max_predictions
+        num_predictions = length - 1 if self.is_causal else c.masking.max_predictions
         return pretraining_flops(c.model, c.batch_size, length, num_predictions)
 
 
-def log_frequencies(dataset: Dataset, vocab_size: int) -> Float[np.ndarray, " V"]:
-    """Return the log frequency of each token among the maskable training tokens.
+def log_frequencies(
+    dataset: Dataset,
+    vocab_size: int,
+    predictable: Callable[[Rows], Bool[Array, "B T"]] = maskable_tokens,
+) -> Float[np.ndarray, " V"]:
+    """Return the log frequency of each token among the predictable training tokens.
 
     Each count is increased by one, so that no token has probability 0. Only the first
     million rows of a large dataset are counted; rows are stored in random order.
     """
     counts = np.ones(vocab_size, np.int64)
     num_rows = min(len(dataset.train), _BASELINE_ROWS)
-    maskable = jax.jit(maskable_tokens)
+    select = jax.jit(predictable)
     for start in range(0, num_rows, _CHUNK_ROWS):
         stop = min(start + _CHUNK_ROWS, num_rows)
         rows = columns(dataset.train.gather(np.arange(start, stop, dtype=np.int64)))
-        tokens = rows["tokens"][np.asarray(maskable(rows))]
+        tokens = rows["tokens"][np.asarray(select(rows))]
         counts += np.bincount(tokens, minlength=vocab_size)
     return np.log(counts / counts.sum()).astype(np.float32)
 
 
 def unigram_baseline(config: PretrainConfig, dataset: Dataset) -> dict[str, float]:
-    """Return `unigram_loss` in nats and `unigram_accuracy` over masked tokens.
+    """Return `unigram_loss` in nats and `unigram_accuracy` over the predicted tokens.
+
+    For a causal LM also `unigram_bits_per_byte`.
 
     Args:
         config: with `masking.vocab_size` and `masking.mask_token_id` set.
     """
-    scores = log_frequencies(dataset, config.model.vocab_size)
-    most_frequent = scores.argmax()
     task = PretrainingTask(config, dataset)
+    predictable = tokens_after_first if task.is_causal else maskable_tokens
+    scores = log_frequencies(dataset, config.model.vocab_size, predictable)
+    most_frequent = scores.argmax()
     mask = jax.jit(lambda batch: task.mask_for_evaluation(batch).masked)
-    loss = hits = count = 0.0
+    loss = hits = count = num_bytes = 0.0
     for batch in task.batches.validation(config.batch_size, config.eval_rows):
         masked = mask(batch)
         labels = np.asarray(masked.labels)[np.asarray(masked.weights) > 0]
         loss -= scores[labels].sum(dtype=np.float64)
         hits += (labels == most_frequent).sum()
         count += len(labels)
-    return {"unigram_loss": loss / count, "unigram_accuracy": hits / count}
+        num_bytes += dataset.tokenizer.num_bytes[labels].sum(dtype=np.float64)
+    baseline = {"unigram_loss": loss / count, "unigram_accuracy": hits / count}
+    if task.is_causal:
+        baseline["unigram_bits_per_byte"] = loss / math.log(2) / num_bytes
+    return baseline

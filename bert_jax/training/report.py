@@ -30,6 +30,9 @@ _FORMATS = {
     "mlm_accuracy": "MLM {:.1%}",
     "nsp_accuracy": "NSP {:.1%}",
     "mlm_perplexity": "perplexity {:.1f}",
+    "clm_accuracy": "CLM {:.1%}",
+    "clm_perplexity": "perplexity {:.1f}",
+    "bits_per_byte": "{:.3f} bits/byte",
     "tokens_per_second": "{:,.0f} tokens/s",
     "mfu": "MFU {:.1%}",
     "data_wait": "data wait {:.1%}",
@@ -37,6 +40,8 @@ _FORMATS = {
 """Formats of scalars in the terminal; others are shown as name and value."""
 _HIDDEN = {
     "mlm_loss",
+    "clm_loss",
+    "bytes_per_token",
     "nsp_loss",
     "sop_loss",
     "grad_norm",

@@ -14,7 +14,7 @@ import pytest
 from scipy.special import erf
 
 from bert_jax.cli.main import main
-from bert_jax.inference.attention import Attention, head_statistics
+from bert_jax.inference.attention import Attention, attention, head_statistics
 from bert_jax.inference.attention_page import write_attention_page
 from bert_jax.inference.predictor import Predictor, load
 
@@ -25,6 +25,10 @@ CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 @pytest.fixture(scope="module")
 def bert(pretrained: Path) -> Predictor:
     return load(pretrained)
+
+
+def attention_of(bert: Predictor, text: str | tuple[str, str]) -> Attention:
+    return attention(bert.config, bert.params, bert.tokenizer, text)
 
 
 def dense(params, inputs):
@@ -71,7 +75,7 @@ def test_the_model_computes_with_this_attention(bert):
 def test_each_token_divides_its_attention(bert):
     for text in (TEXT, (TEXT, "It was old.")):
         np.testing.assert_allclose(bert.attention(text).sum(-1), 1, rtol=1e-5)
-    pair = bert.attention_of((TEXT, "It was old."))
+    pair = attention_of(bert, (TEXT, "It was old."))
     assert pair.is_separator.sum() == 2 and pair.tokens[0] == "[CLS]"
     assert len(pair.tokens) == pair.probabilities.shape[-1]
 
@@ -118,12 +122,12 @@ def test_a_page_is_complete_and_closed(page, bert):
     )
     assert "<" not in data
     values = json.loads(data)
-    attention = bert.attention_of("The </script> <b>river</b>.")
-    assert values["tokens"] == attention.tokens
+    found = attention_of(bert, "The </script> <b>river</b>.")
+    assert values["tokens"] == found.tokens
     stored = np.frombuffer(base64.b64decode(values["probabilities"]), np.uint8)
     np.testing.assert_allclose(
-        stored.reshape(attention.probabilities.shape) / 255,
-        attention.probabilities,
+        stored.reshape(found.probabilities.shape) / 255,
+        found.probabilities,
         atol=0.5001 / 255,
     )
     for kind in ("script", "style"):

@@ -1,0 +1,198 @@
+"""A model as a language model: what it continues, and how probable a text is to it."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Key
+
+from bert_jax.config import BertConfig
+from bert_jax.config.model import Params
+from bert_jax.inference.arguments import require_count
+from bert_jax.inference.batching import Program, compute_rows, rows_of
+from bert_jax.model.bert import compute
+from bert_jax.model.generation import Sampling, generate
+from bert_jax.model.inputs import inputs_of_tokenized
+from bert_jax.tasks.task import DeviceBatch
+from bert_jax.tokenization import Tokenizer
+
+
+def require_attention(config: BertConfig, attention: str, what: str) -> None:
+    """Raise ValueError unless the model has the attention that `what` needs."""
+    if config.attention != attention:
+        raise ValueError(
+            f"The model has attention={config.attention}, but {what} needs "
+            f"{attention}; load a model that was pretrained with "
+            f"objective={'causal_lm' if attention == 'causal' else 'masked_lm'}."
+        )
+
+
+def masked_segments(
+    tokenizer: Tokenizer, texts: Sequence[str], numbered: bool = False
+) -> list[tuple[list[int]]]:
+    """Return the ids of each text, which must hold one [MASK].
+
+    Args:
+        numbered: whether an error gives the number of the text.
+
+    Raises:
+        ValueError: a text holds none, or several.
+    """
+    segments = []
+    for number, text in enumerate(texts):
+        ids = tokenizer.encode(text, mask_token=True).ids.tolist()
+        if (count := ids.count(tokenizer.mask_id)) != 1:
+            what = f"text {number}" if numbered else "The text"
+            raise ValueError(
+                f"{what} holds {count} [MASK] tokens; fill_mask takes exactly one."
+            )
+        segments.append((ids,))
+    return segments
+
+
+@functools.cache
+def compiled_generation(config: BertConfig) -> Callable[..., Any]:
+    """Return `generate` as a program."""
+    return jax.jit(functools.partial(generate, config))
+
+
+def check_sampling(temperature: float, top_k: int, top_p: float) -> None:
+    """Raise ValueError if a number is out of its range."""
+    if not 0 <= temperature < np.inf:
+        raise ValueError(f"temperature={temperature} must be at least 0, and finite.")
+    if type(top_k) is not int or top_k < 0:
+        raise ValueError(f"top_k={top_k!r:.80} must be a whole number from 0 (all).")
+    if not 0 < top_p <= 1:
+        raise ValueError(f"top_p={top_p} must be above 0 and at most 1.")
+
+
+def generated_text(
+    config: BertConfig,
+    params: Params,
+    tokenizer: Tokenizer,
+    prompt: str,
+    num_tokens: int,
+    sampling: tuple[float, int, float],
+    key: Key[Array, ""],
+) -> str:
+    """Return the prompt and its continuation; as `Predictor.generate`."""
+    require_attention(config, "causal", "generate")
+    check_sampling(*sampling)
+    ids = [tokenizer.cls_id, *tokenizer.encode(prompt).ids.tolist()]
+    longest = config.max_position_embeddings
+    if len(ids) + num_tokens > longest:
+        raise ValueError(
+            f"The prompt has {len(ids)} tokens, [CLS] included, and num_tokens="
+            f"{num_tokens}; the model has {longest} positions. Lower num_tokens to "
+            f"{max(0, longest - len(ids))}, or shorten the prompt."
+        )
+    buffer = np.full(longest, tokenizer.pad_id, np.int32)
+    buffer[: len(ids)] = ids
+    special = [i for i in tokenizer.special_ids.values() if i != tokenizer.sep_id]
+    allowed = np.ones(config.vocab_size, bool)
+    allowed[special] = False
+    temperature, top_k, top_p = sampling
+    tokens, length = compiled_generation(config)(
+        params,
+        jnp.asarray(buffer),
+        jnp.int32(len(ids)),
+        jnp.int32(len(ids) + num_tokens),
+        jnp.asarray(allowed),
+        jnp.int32(tokenizer.sep_id),
+        Sampling(jnp.float32(temperature), jnp.int32(top_k), jnp.float32(top_p)),
+        key,
+    )
+    continued = np.asarray(tokens)[1 : int(length)].tolist()
+    if continued[-1:] == [tokenizer.sep_id] and int(length) > len(ids):
+        del continued[-1]
+    return tokenizer.decode(continued)
+
+
+@functools.cache
+def compiled_log_likelihood(config: BertConfig) -> Program:
+    """Return the program of each row's log probability by a causal model, [B]."""
+
+    def program(params: Params, batch: DeviceBatch) -> Float[Array, " B"]:
+        inputs = inputs_of_tokenized(batch)
+        hidden = compute(config, params, "__call__", inputs)
+        # The tokens after [CLS], without the last one, [SEP].
+        is_counted = inputs.attention_mask[:, 2:]
+
+        def of_row(row: tuple[Array, Array, Array]) -> Float[Array, ""]:
+            # One row at a time: its scores are T x V numbers.
+            states, ids, counted = row
+            positions = jnp.arange(len(ids) - 1)[None]
+            scores = compute(
+                config, params, "masked_lm_scores", states[None], positions
+            )
+            logs = jax.nn.log_softmax(scores[0])
+            own = jnp.take_along_axis(logs, ids[1:, None], axis=-1)[:-1, 0]
+            return (own * counted).sum()
+
+        return jax.lax.map(of_row, (hidden, inputs.input_ids, is_counted))
+
+    return jax.jit(program)
+
+
+def log_likelihoods(
+    config: BertConfig,
+    params: Params,
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    batch_size: int,
+) -> list[float]:
+    """Return the log probability of each text; as `Predictor.log_likelihood`."""
+    require_attention(config, "causal", "log_likelihood")
+    require_count("batch_size", batch_size)
+    if not texts:
+        return []
+    segments = [(ids,) for ids in tokenizer.encode_batch(texts)]
+    rows = rows_of(tokenizer, config, segments)
+    program = compiled_log_likelihood(config)
+    return [float(v) for v in compute_rows(program, params, rows, config, batch_size)]
+
+
+@functools.cache
+def compiled_masked_likelihood(config: BertConfig, mask_id: int) -> Program:
+    """Return the program of the log probability of each row's label at its mask."""
+
+    def program(params: Params, batch: DeviceBatch) -> Float[Array, " B"]:
+        inputs = inputs_of_tokenized(batch)
+        position = (inputs.input_ids == mask_id).argmax(axis=1)
+        filled = compute(config, params, "fill", inputs, position[:, None])[:, 0]
+        label = jnp.maximum(batch["label"], 0)[:, None]
+        return jnp.log(jnp.take_along_axis(filled, label, axis=1)[:, 0])
+
+    return jax.jit(program)
+
+
+def pseudo_log_likelihoods(
+    config: BertConfig,
+    params: Params,
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    batch_size: int,
+) -> list[float]:
+    """Return a sum for each text; as `Predictor.pseudo_log_likelihood`."""
+    require_attention(config, "bidirectional", "pseudo_log_likelihood")
+    require_count("batch_size", batch_size)
+    program = compiled_masked_likelihood(config, tokenizer.mask_id)
+    totals = []
+    for number, ids in enumerate(tokenizer.encode_batch(texts)):
+        masked = [
+            (ids[:i] + [tokenizer.mask_id] + ids[i + 1 :],) for i in range(len(ids))
+        ]
+        if not masked:
+            totals.append(0.0)
+            continue
+        rows = rows_of(tokenizer, config, masked[:1], first=number)  # is it too long?
+        rows = rows_of(tokenizer, config, masked)
+        rows = dataclasses.replace(rows, by_example={"label": np.array(ids, np.int32)})
+        totals.append(
+            float(sum(compute_rows(program, params, rows, config, batch_size)))
+        )
+    return totals
