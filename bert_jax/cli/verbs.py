@@ -10,6 +10,7 @@ usage: bert-jax VERB [OPTIONS]        bert-jax VERB --help lists a verb's option
   prepare     turn text files into a dataset of training rows
   pretrain    pretrain a model on a dataset; again, to continue the run
   finetune    fine-tune a model on a task; again, to continue the run
+  fork        begin a new run as another was at a checkpoint, with other options
   evaluate    score a fine-tuned model on a file, and write its predictions
   predict     print a fine-tuned model's predictions for a file or standard input
   features    write the hidden states of each token of a file's lines
@@ -52,6 +53,7 @@ VERBS = {
     "prepare": Verb("cli.datasets", "PrepareConfig", "prepare", "read_prepare"),
     "pretrain": Verb("cli.pretraining", "PretrainOptions", "pretrain", "read_pretrain"),
     "finetune": Verb("cli.finetuning", "FinetuneOptions", "finetune", "read_finetune"),
+    "fork": Verb("cli.forking", "PretrainingFork", "fork", "read_fork"),
     "evaluate": Verb("cli.inference", "EvaluateOptions", "evaluate", _EXAMPLES),
     "predict": Verb("cli.inference", "PredictOptions", "predict", _EXAMPLES),
     "features": Verb("cli.inference", "FeaturesOptions", "features"),
