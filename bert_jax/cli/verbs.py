@@ -14,7 +14,7 @@ usage: bert-jax VERB [OPTIONS]        bert-jax VERB --help lists a verb's option
   evaluate    score a fine-tuned model on a file, and write its predictions
   predict     print a fine-tuned model's predictions for a file or standard input
   features    write the hidden states of each token of a file's lines
-  convert     import a model of another library, or export one
+  convert     import a model of another library; export, extend or average one
   inspect     print what a dataset or a model holds, and verify its files
   doctor      check this machine
   benchmark   measure training, inference, input or preparation on this machine,
@@ -60,6 +60,7 @@ VERBS = {
     "convert import": Verb("cli.conversion", "ImportOptions", "import_model"),
     "convert export": Verb("cli.conversion", "ExportOptions", "export_model"),
     "convert extend": Verb("cli.conversion", "ExtendOptions", "extend_model"),
+    "convert average": Verb("cli.conversion", "AverageOptions", "average_model"),
     "inspect": Verb("cli.inspection", "InspectOptions", "inspect"),
     "doctor": Verb("cli.inspection", "DoctorOptions", "doctor"),
     "benchmark train": Verb("benchmark.command", "TrainOptions", "run"),

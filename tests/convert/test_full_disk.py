@@ -47,8 +47,8 @@ def test_a_full_disk_is_one_line(command: list[str], tmp_path: Path):
 
 @pytest.mark.parametrize(
     "command",
-    [["fork", "--at", "8"]],
-    ids=["fork"],
+    [["fork", "--at", "8"], ["convert", "average", "--steps", "8", "10"]],
+    ids=["fork", "average"],
 )
 def test_a_full_disk_leaves_nothing_made_of_a_run(
     command: list[str], pretrained: Path, tmp_path: Path

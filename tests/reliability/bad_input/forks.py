@@ -1,4 +1,4 @@
-"""Bad inputs: forks of a run."""
+"""Bad inputs: forks of a run, and the mean of its checkpoints."""
 
 from collections.abc import Callable
 
@@ -9,6 +9,14 @@ def forked(*options: str) -> Callable[[World], list[str]]:
     """A fork of the good run, whose checkpoints are those of steps 8 and 10."""
     return lambda world: [
         *("fork", str(world.run), "--output", str(world.folder / "new"), *options)
+    ]
+
+
+def averaged(*steps: str) -> Callable[[World], list[str]]:
+    """A mean of checkpoints of the good run."""
+    return lambda world: [
+        *("convert", "average", str(world.run), "--steps", *steps),
+        *("--output", str(world.folder / "mean")),
     ]
 
 
@@ -44,4 +52,7 @@ CASES = [
         ],
         ("is not the workdir of a run",),
     ),
+    Case("average-of-one", averaged("8"), ("--steps has 8", "two or more")),
+    Case("average-missing", averaged("8", "9"), ("of step 9", "8, 10")),
+    Case("average-twice", averaged("8", "8"), ("a step twice", "give each once")),
 ]
