@@ -23,6 +23,7 @@ from bert_jax.storage.manifest import (
 from bert_jax.storage.runs_file import RUNS, read_runs_file
 
 CHECKPOINTS = "checkpoints"
+_MAX_LISTED = 20
 _STEP = re.compile("0|[1-9][0-9]{0,17}")
 
 ConfigT = TypeVar("ConfigT")
@@ -34,6 +35,30 @@ def list_steps(directory: epath.Path) -> list[int]:
         return []
     names = (path.name for path in directory.iterdir())
     return sorted((int(name) for name in names if _STEP.fullmatch(name)), reverse=True)
+
+
+def checkpoint_of_step(workdir: epath.Path, step: int) -> epath.Path:
+    """The directory of a run's checkpoint of `step`, which is complete, not verified.
+
+    Raises:
+        FileNotFoundError: `workdir` holds no complete checkpoint, or not that of
+            `step`; the message lists the newest steps that it has.
+    """
+    directory = workdir / CHECKPOINTS
+    steps = [
+        n for n in list_steps(directory) if (directory / str(n) / MANIFEST).exists()
+    ]
+    if not steps:
+        raise FileNotFoundError(
+            f"{workdir} is not the workdir of a run with a complete checkpoint; name "
+            "one of `bert-jax pretrain` or `finetune`."
+        )
+    if step not in steps:
+        raise FileNotFoundError(
+            f"{workdir} has no complete checkpoint of step {step}; it has those of "
+            f"{', '.join(map(str, reversed(steps[:_MAX_LISTED])))}."
+        )
+    return directory / str(step)
 
 
 def verify_checkpoint(step_directory: epath.Path) -> JsonObject:

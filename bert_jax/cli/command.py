@@ -5,6 +5,7 @@ import dataclasses
 import difflib
 import functools
 import io
+import itertools
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar, get_type_hints
@@ -58,6 +59,16 @@ def parse(
         if stop.code:
             raise UsageError(error_message(errors.getvalue(), verb)) from None
         raise
+
+
+def option_value(arguments: Sequence[str], option: str) -> str | None:
+    """Return the value of an option, after it or after its `=`; None: not given."""
+    for argument, following in itertools.zip_longest(arguments, arguments[1:]):
+        if argument.startswith(f"{option}="):
+            return argument.removeprefix(f"{option}=")
+        if argument == option:
+            return following
+    return None
 
 
 def registry() -> "ConstructorRegistry":

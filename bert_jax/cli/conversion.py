@@ -1,4 +1,4 @@
-"""`bert-jax convert`: models from and to other libraries."""
+"""`bert-jax convert`: models of other libraries, and models made of others."""
 
 import dataclasses
 import sys
@@ -53,6 +53,18 @@ class ExtendOptions:
     """File of new words, one per line; a word's vector starts as its pieces' mean."""
     positions: int | None = None
     """New maximum number of tokens per row."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AverageOptions:
+    """Average the parameters of several checkpoints of a run."""
+
+    source: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN")]
+    """Workdir of the run."""
+    steps: tuple[int, ...]
+    """Steps of its checkpoints, two or more."""
+    output: str
+    """Directory to write the checkpoint to."""
 
 
 def import_model(options: ImportOptions) -> None:
@@ -117,3 +129,10 @@ def extend_model(options: ExtendOptions) -> None:
 
     words = read_words(options.words) if options.words else []
     say(extend(options.source, local_output(options.output), words, options.positions))
+
+
+def average_model(options: AverageOptions) -> None:
+    from bert_jax.convert.average import average
+    from bert_jax.storage.atomic import local_output
+
+    say(average(options.source, options.steps, local_output(options.output)))

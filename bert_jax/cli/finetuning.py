@@ -53,7 +53,7 @@ def read_finetune(
     default = options_class()
     if arguments and not arguments[0].startswith("-"):
         name, *arguments = arguments
-        is_file = name.endswith(".py")
+        is_file = name.endswith((".py", ".json"))
         config = load_config(name, FinetuneConfig) if is_file else default_config(name)
         default = options_class(config=config)
     elif "--help" not in arguments:

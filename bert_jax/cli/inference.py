@@ -1,12 +1,11 @@
 """`bert-jax evaluate`, `predict`, `features` and `generate`."""
 
 import dataclasses
-import itertools
 import sys
 from collections.abc import Sequence
 from typing import Literal, TypeVar
 
-from bert_jax.cli.command import parse
+from bert_jax.cli.command import option_value, parse
 from bert_jax.cli.start import scores_json
 from bert_jax.config import ExamplesConfig
 from bert_jax.terminal.messages import printable, say
@@ -90,29 +89,19 @@ def read_with_checkpoint(
 
     A given file or directory replaces the files of the fine-tuning.
     """
-    checkpoint = _value(arguments, "--checkpoint")
+    checkpoint = option_value(arguments, "--checkpoint")
     if checkpoint is None:
         return parse(options_class, arguments, verb)
     from bert_jax.inference.evaluation import examples_config
     from bert_jax.pretrained import resolve_path
 
     data = examples_config(resolve_path(checkpoint)[0])
-    if _value(arguments, "--data.validation") is not None:
+    if option_value(arguments, "--data.validation") is not None:
         data = dataclasses.replace(data, path="", glue="", train="")
-    if _value(arguments, "--data.path") is not None:
+    if option_value(arguments, "--data.path") is not None:
         data = dataclasses.replace(data, train="", validation="")
     default = options_class(checkpoint=checkpoint, data=data)
     return parse(options_class, arguments, verb, default)
-
-
-def _value(arguments: Sequence[str], option: str) -> str | None:
-    """Return the value of an option, after it or after its `=`; None: not given."""
-    for argument, following in itertools.zip_longest(arguments, arguments[1:]):
-        if argument.startswith(f"{option}="):
-            return argument.removeprefix(f"{option}=")
-        if argument == option:
-            return following
-    return None
 
 
 def evaluate(options: EvaluateOptions) -> None:

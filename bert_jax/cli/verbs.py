@@ -10,11 +10,12 @@ usage: bert-jax VERB [OPTIONS]        bert-jax VERB --help lists a verb's option
   prepare     turn text files into a dataset of training rows
   pretrain    pretrain a model on a dataset; again, to continue the run
   finetune    fine-tune a model on a task; again, to continue the run
+  fork        begin a new run as another was at a checkpoint, with other options
   evaluate    score a fine-tuned model on a file, and write its predictions
   predict     print a fine-tuned model's predictions for a file or standard input
   features    write the hidden states of each token of a file's lines
   generate    continue a text by a causal language model
-  convert     import a model of another library, or export one
+  convert     import a model of another library; export, extend or average one
   inspect     print what a dataset or a model holds, and verify its files
   doctor      check this machine
   benchmark   measure training, inference, input or preparation on this machine,
@@ -53,6 +54,7 @@ VERBS = {
     "prepare": Verb("cli.datasets", "PrepareConfig", "prepare", "read_prepare"),
     "pretrain": Verb("cli.pretraining", "PretrainOptions", "pretrain", "read_pretrain"),
     "finetune": Verb("cli.finetuning", "FinetuneOptions", "finetune", "read_finetune"),
+    "fork": Verb("cli.forking", "PretrainingFork", "fork", "read_fork"),
     "evaluate": Verb("cli.inference", "EvaluateOptions", "evaluate", _EXAMPLES),
     "predict": Verb("cli.inference", "PredictOptions", "predict", _EXAMPLES),
     "features": Verb("cli.inference", "FeaturesOptions", "features"),
@@ -60,6 +62,7 @@ VERBS = {
     "convert import": Verb("cli.conversion", "ImportOptions", "import_model"),
     "convert export": Verb("cli.conversion", "ExportOptions", "export_model"),
     "convert extend": Verb("cli.conversion", "ExtendOptions", "extend_model"),
+    "convert average": Verb("cli.conversion", "AverageOptions", "average_model"),
     "inspect": Verb("cli.inspection", "InspectOptions", "inspect"),
     "doctor": Verb("cli.inspection", "DoctorOptions", "doctor"),
     "benchmark train": Verb("benchmark.command", "TrainOptions", "run"),

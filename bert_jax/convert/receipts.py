@@ -13,7 +13,7 @@ from bert_jax.config.serialization import to_dict
 from bert_jax.convert.comparison import NOT_COMPARED, Comparison
 from bert_jax.formats.imported import RECEIPT, Imported
 from bert_jax.pretrained import Model
-from bert_jax.storage.atomic import atomic_directory
+from bert_jax.storage.atomic import absolute, atomic_directory
 from bert_jax.storage.files import JsonObject, name_path_in_errors, write_json
 from bert_jax.storage.manifest import describe_files, files_below, write_manifest
 
@@ -72,7 +72,7 @@ def write_checkpoint(
     with atomic_directory(output) as directory:
         params = jax.tree.map(np.asarray, model.params)
         size = sum(leaf.nbytes for leaf in jax.tree.leaves(params))
-        _reserve(directory, size, output)
+        _reserve(directory, size, absolute(output))
         with ocp.StandardCheckpointer() as checkpointer:
             checkpointer.save(directory / "state", params)
         values = {"model": to_dict(model.config)}

@@ -5,6 +5,7 @@ from etils import epath
 
 from bert_jax.checkpoints.steps import CHECKPOINTS, best_verified_step
 from bert_jax.config import RunConfig
+from bert_jax.config.files import HISTORY
 from bert_jax.config.serialization import differences, from_dict, to_dict
 from bert_jax.distributed.collectives import (
     broadcast_from_primary,
@@ -17,7 +18,7 @@ from bert_jax.terminal.cores import num_cores
 from bert_jax.terminal.messages import say
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.report import METRICS, read_scores
-from bert_jax.training.resume import HISTORY, Resume, clear_newer_steps
+from bert_jax.training.resume import Resume, clear_newer_steps
 
 FREE_TO_CHANGE = (
     "allow_extra checkpoint_every data.path data.train eval_every eval_rows "

@@ -12,6 +12,7 @@ from bert_jax.checkpoints.steps import (
     list_steps,
     read_config,
 )
+from bert_jax.config.files import HISTORY
 from bert_jax.distributed.collectives import (
     broadcast_from_primary,
     is_primary,
@@ -23,8 +24,6 @@ from bert_jax.terminal.messages import say
 
 DAMAGED = ".damaged"
 """Suffix of the directory of a damaged step that was skipped."""
-HISTORY = "history"
-"""The key of the history of a run in its config.json."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -115,6 +115,7 @@ echo "${COMPREPLY[@]}"
         ("bert-jax pretrain run.py --mesh.d", "--mesh.data"),
         ("bert-jax finetune mrpc --optimizer.fr", "--optimizer.frozen-layers"),
         ("bert-jax convert im", "import"),
+        ("bert-jax fork runs/a --at 8 --masking.rat", "--masking.rate"),
         ("bert-jax convert import --from ", "huggingface tf1"),
         ("bert-jax benchmark train --no-dr", "--no-dropout"),
         ("bert-jax benchmark inference --no-dr", ""),
@@ -152,7 +153,7 @@ def test_shells_without_completion(capsys):
 
 @pytest.mark.parametrize(
     "verb",
-    "vocab,prepare,pretrain,convert,convert import,benchmark,demo".split(","),
+    "vocab,prepare,pretrain,fork,convert,convert import,benchmark,demo".split(","),
 )
 def test_help_of_a_verb_loads_neither_jax_nor_tensorflow(verb):
     code = (

@@ -127,7 +127,9 @@ def test_numbers_of_another_kind_are_refused(numbers, message):
 
 def test_json_gives_the_same_configuration_back():
     config = PretrainConfig(
-        model=BertConfig.tiny(attention="causal"), masking=MaskingConfig(rate=0.3)
+        model=BertConfig.tiny(attention="causal"),
+        objective="causal_lm",
+        masking=MaskingConfig(rate=0.3),
     )
     values = json.loads(json.dumps(to_dict(config)))
     assert from_dict(PretrainConfig, values) == config

@@ -43,3 +43,20 @@ def test_a_full_disk_is_one_line(command: list[str], tmp_path: Path):
     assert f"{output}" in done.stderr and "cannot be written: File too" in done.stderr
     assert "free space there" in done.stderr
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["fork", "--at", "8"], ["convert", "average", "--steps", "8", "10"]],
+    ids=["fork", "average"],
+)
+def test_a_full_disk_leaves_nothing_made_of_a_run(
+    command: list[str], pretrained: Path, tmp_path: Path
+):
+    at = next(i for i, word in enumerate(command) if word.startswith("--"))
+    arguments = [*command[:at], str(pretrained), *command[at:]]
+    done = run([*arguments, "--output", str(tmp_path / "output")], 3000)
+    assert done.returncode == 2, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert f"{tmp_path / 'output'} cannot be written: File too large; free" in line
+    assert not list(tmp_path.iterdir())

@@ -1,7 +1,6 @@
 """Causal language models: their loss, what they generate, and how they are used."""
 
 import dataclasses
-import json
 import math
 from pathlib import Path
 
@@ -173,7 +172,7 @@ def test_generation_without_chance(gpt):
     ids = [gpt.tokenizer.cls_id, *gpt.tokenizer.encode(PROMPT).ids.tolist()]
     special = set(gpt.tokenizer.special_ids.values()) - {gpt.tokenizer.sep_id}
     for _ in range(8):
-        scores = all_scores(gpt, ids)[-1]
+        scores = all_scores(gpt, ids)[-1].copy()
         scores[list(special)] = -np.inf
         ids.append(int(scores.argmax()))
         if ids[-1] == gpt.tokenizer.sep_id:
@@ -292,7 +291,7 @@ def test_fine_tuning_pools_the_last_token(run, tmp_path):
     table = tmp_path / "train.csv"
     lines = [f"The {name} reads.,{name}" for name in ("judge", "baker") * 24]
     table.write_text("review,who\n" + "\n".join(lines) + "\n")
-    config = classifier_config(table, run[0], num_epochs=4.0)
+    config = classifier_config(table, run[0], num_epochs=8.0)
     with pytest.raises(ValueError, match="pooling=cls cannot be used with .*causal"):
         finetune(config, tmp_path / "cls")
     last = dataclasses.replace(config, model=BertConfig(pooling="last"))
@@ -331,20 +330,18 @@ def test_bad_numbers(options, message, run, capsys):
         ("--model.attention bidirectional", "objective=causal_lm cannot be learned"),
         (
             "--objective masked_lm",
-            "objective=masked_lm cannot be learned with model.at",
+            "objective=masked_lm cannot be learned",
         ),
         ("--masking.final-rate 0.1", "masking.final_rate=0.1 has no effect"),
         ("--data.path {pairs}", "data.pairs=nsp cannot be used with objective=causal"),
     ],
 )
 def test_what_does_not_go_together(changes, message, config, dataset, tmp_path, capsys):
-    values = tmp_path / "config.json"
-    text = f"from bert_jax.config.serialization import from_dict\nconfig = {config!r}\n"
-    del text, values
     words = (
         f"--model.vocab-size 160 --model.attention causal --objective causal_lm "
         f"--data.path {config.data.path} --workdir {tmp_path}/run --num-steps 2 "
-        f"--batch-size 8 --model.max-position-embeddings 32 {changes}"
+        "--batch-size 8 --optimizer.warmup-steps 1 "
+        f"--model.max-position-embeddings 32 {changes}"
     ).format(pairs=dataset.path)
     assert main(["pretrain", *words.split()]) == 2
     (line,) = capsys.readouterr().err.splitlines()
@@ -363,4 +360,3 @@ def test_a_dry_run_tells_the_objective(config, tmp_path, capsys):
     output = capsys.readouterr().out
     assert "to predict: each token but the first" in output
     assert "masking rate" not in output
-    json.dumps(output)

@@ -27,6 +27,8 @@ OPTIONS = [
             "convert import": ("SRC", "--from", "--output"),
             "convert export": ("MODEL", "--to", "--output"),
             "convert extend": ("MODEL", "--output"),
+            "convert average": ("RUN", "--steps", "--output"),
+            "fork": ("RUN", "--at", "--output"),
             "inspect": ("PATH",),
         }.items()
     ),

@@ -1,0 +1,94 @@
+"""`bert-jax fork`."""
+
+import contextlib
+import dataclasses
+import shlex
+from collections.abc import Sequence
+from typing import Annotated
+
+import tyro
+
+from bert_jax.cli.command import option_value, parse
+from bert_jax.config import FinetuneConfig, PretrainConfig
+from bert_jax.terminal.messages import UsageError, say
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ForkOptions:
+    """Options of a fork that are not part of its configuration."""
+
+    source: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN")]
+    """Workdir of a run of `bert-jax pretrain` or `finetune`."""
+    at: int
+    """Step of the checkpoint at which the new run begins."""
+    output: str
+    """Directory of the new run."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PretrainingFork(ForkOptions):
+    """Begin a new run as another was at a checkpoint, with the same rows and keys in
+    each step: `bert-jax fork RUN --at STEP --output NEW …`. Other options replace those
+    of the run."""
+
+    config: Annotated[PretrainConfig, tyro.conf.arg(name="")] = PretrainConfig()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FinetuningFork(ForkOptions):
+    """Begin a new run as a fine-tuning run was at a checkpoint, with the same rows and
+    keys in each step. Other options replace those of the run."""
+
+    config: Annotated[FinetuneConfig, tyro.conf.arg(name="")] = FinetuneConfig()
+
+
+def read_fork(
+    options_class: type[PretrainingFork], arguments: Sequence[str], verb: str
+) -> PretrainingFork | FinetuningFork:
+    """Parse with the configuration of the run as defaults, which RUN and --at name."""
+    step = _whole_number(option_value(arguments, "--at"))
+    output = option_value(arguments, "--output")
+    if step is None or output is None or arguments[0].startswith("-"):
+        parse(options_class, arguments, verb)  # prints the help, or raises
+        raise UsageError(_USAGE)
+    from bert_jax.runs.fork import read_run_config
+
+    source = arguments[0]
+    config = read_run_config(source, step)
+    names = {"source": source, "at": step, "output": output}
+    options: PretrainingFork | FinetuningFork
+    if isinstance(config, FinetuneConfig):
+        default = FinetuningFork(config=config, **names)  # type: ignore[arg-type]
+        options = parse(FinetuningFork, arguments, verb, default)
+    else:
+        assert isinstance(config, PretrainConfig)
+        first = options_class(config=config, **names)  # type: ignore[arg-type]
+        options = parse(options_class, arguments, verb, first)
+    if (options.source, options.at) != (source, step):
+        raise UsageError(_USAGE)
+    return options
+
+
+def _whole_number(text: str | None) -> int | None:
+    with contextlib.suppress(ValueError):
+        return None if text is None else int(text)
+    return None
+
+
+_USAGE = (
+    "fork takes the run first, and each option once, as in `bert-jax fork runs/a --at "
+    "1000 --output runs/b`."
+)
+
+
+def fork(options: PretrainingFork | FinetuningFork) -> None:
+    from bert_jax.runs.fork import fork
+
+    changed = fork(options.source, options.at, options.output, options.config)
+    say(f"{options.output}: {options.source} as it was at step {options.at}.")
+    for change in changed:
+        say(f"{change['field']} was {change['before']!r} and is {change['now']!r}.")
+    verb = "finetune" if isinstance(options, FinetuningFork) else "pretrain"
+    directory = shlex.quote(options.output)
+    file = shlex.quote(f"{options.output.rstrip('/')}/config.json")
+    say(f"To train it on: bert-jax {verb} {file} --workdir {directory}")

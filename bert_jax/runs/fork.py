@@ -1,0 +1,236 @@
+"""Fork a run: a new workdir that begins as the run was at one of its checkpoints.
+
+The step decides the rows and keys of a batch, so that the fork and its source have the
+same rows and the same randomness in each step; they differ by the changed options only.
+"""
+
+import os
+import shutil
+
+from etils import epath
+
+from bert_jax.checkpoints.steps import (
+    CHECKPOINTS,
+    checkpoint_of_step,
+    read_config,
+    read_config_as,
+    verify_checkpoint,
+)
+from bert_jax.config import FinetuneConfig, PretrainConfig, RunConfig
+from bert_jax.config.checks import require
+from bert_jax.config.files import HISTORY
+from bert_jax.config.serialization import differences, to_dict
+from bert_jax.data.records import open_dataset
+from bert_jax.runs.finetuning_setup import fingerprint
+from bert_jax.runs.workdir import FREE_TO_CHANGE
+from bert_jax.storage.atomic import (
+    absolute,
+    atomic_directory,
+    local_output,
+    require_empty,
+)
+from bert_jax.storage.files import JsonObject, write_json
+from bert_jax.storage.manifest import MANIFEST
+from bert_jax.storage.remote import open_directory
+from bert_jax.tasks.registry import finetuning_task
+from bert_jax.tasks.splits import read_splits
+from bert_jax.training.report import EXAMPLES, METRICS, keep_lines_until
+
+FORKED_FROM = "forked_from"
+"""The key of a history entry that names the workdir and step of a fork's source."""
+CHANGEABLE = (
+    *FREE_TO_CHANGE,
+    "masking.",
+    "mesh.",
+    "model.attention_kernel",
+    "model.attention_probs_dropout_prob",
+    "model.dtype",
+    "model.hidden_dropout_prob",
+    "num_steps",
+    "optimizer.",
+)
+"""Fields that a fork may change, except those that `FIXED` names; a name that ends in a
+dot is a section."""
+FIXED = {
+    "seed": "the rows and the random keys of each step",
+    "batch_size": "the rows of each step",
+    "data.": "the rows of each step",
+    "task": "the head and the loss",
+    "model.": "the parameters and what the model computes of them",
+    "init_from": "how the run began",
+    "keep_optimizer": "how the run began",
+    "from_scratch": "how the run began",
+    "reinitialise_layers": "how the run began",
+    "optimizer.algorithm": "what the optimizer keeps of earlier steps",
+    "num_epochs": "the number of steps",
+    "num_steps": "in fine-tuning, the order of the last rows",
+}
+"""What other fields decide: the order of rows, the random keys, the parameter tree."""
+
+
+def is_changeable(name: str, config: RunConfig) -> bool:
+    """Whether a fork of a run with `config` may change the field of this dotted name.
+
+    The last batches of a fine-tuning run depend on `num_steps`: they are shuffled
+    together.
+    """
+    if name == "num_steps":
+        return not isinstance(config, FinetuneConfig)
+    if name in FIXED:
+        return False
+    return name in CHANGEABLE or f"{name.partition('.')[0]}." in CHANGEABLE
+
+
+def read_run_config(source: str | os.PathLike[str], step: int) -> RunConfig:
+    """Return the configuration with which a run reached a checkpoint.
+
+    It is a `PretrainConfig` or a `FinetuneConfig`. A later `--extend` does not count.
+
+    Args:
+        source: the workdir of the run.
+
+    Raises:
+        FileNotFoundError: it is no workdir, or has no complete checkpoint of `step`.
+        ValueError: its configuration is damaged, or of another kind.
+    """
+    checkpoint = checkpoint_of_step(open_directory(source), step)
+    values = read_config(checkpoint)
+    if "masking" in values:
+        return read_config_as(checkpoint, "", PretrainConfig)
+    if "task" in values:
+        return read_config_as(checkpoint, "", FinetuneConfig)
+    raise ValueError(
+        f"{checkpoint} is not of a run of `bert-jax pretrain` or `finetune`; name the "
+        "workdir of one."
+    )
+
+
+def fork(
+    source: str | os.PathLike[str],
+    step: int,
+    output: str | os.PathLike[str],
+    config: RunConfig,
+) -> list[JsonObject]:
+    """Write a new workdir that begins as a run was at a checkpoint.
+
+    It has the checkpoint, the lines of metrics.jsonl and examples.jsonl up to it, and
+    `config`, with which training continues. The source is only read; it may be
+    training.
+
+    Args:
+        source: the workdir of the run.
+        step: one that has a checkpoint.
+        output: the new workdir, a local directory.
+        config: that of `read_run_config`, or one with other values of `CHANGEABLE`.
+
+    Returns:
+        The changed fields: `field`, `before` and `now` of each.
+
+    Raises:
+        FileNotFoundError: there is no such checkpoint, or the data are gone.
+        FileExistsError: `output` exists and is not an empty directory.
+        ValueError: a field was changed that must stay, the data have changed, or a file
+            is damaged.
+        OSError: `output` cannot be written.
+    """
+    target = local_output(output)
+    require_empty(target)
+    workdir = open_directory(source)
+    before = read_run_config(source, step)
+    changed = _changes(before, config, workdir)
+    require(
+        config.num_steps > step,
+        f"num_steps={config.num_steps} leaves nothing to train after step {step}; "
+        "fork an earlier step, or give a pretraining run a larger --num-steps.",
+    )
+    _check_data(config, workdir)
+    checkpoint = workdir / CHECKPOINTS / str(step)
+    files = [entry["path"] for entry in verify_checkpoint(checkpoint)["files"]]
+    values = to_dict(config) | {HISTORY: _history(workdir, step, changed)}
+    with atomic_directory(target) as directory:
+        for name in [*files, MANIFEST]:
+            _copy(checkpoint / name, directory / CHECKPOINTS / str(step) / name)
+            if name.startswith("tokenizer/"):
+                _copy(checkpoint / name, directory / name)
+        for name in (METRICS, EXAMPLES):
+            if (workdir / name).exists():
+                _copy(workdir / name, directory / name)
+                keep_lines_until(directory / name, step)
+        write_json(values, directory / "config.json")
+    return changed
+
+
+def _changes(
+    before: RunConfig, config: RunConfig, workdir: epath.Path
+) -> list[JsonObject]:
+    """Return the changed fields, or raise ValueError if one of them must stay."""
+    changed = differences(to_dict(before), to_dict(config))
+    for name, old, new in changed:
+        if is_changeable(name, before):
+            continue
+        section = f"{name.partition('.')[0]}."
+        decides = FIXED.get(name) or FIXED[section]
+        raise ValueError(
+            f"{name}={new} but {workdir} has {old}, and a fork cannot change it: it "
+            f"decides {decides}. Leave the option out, or start another run."
+        )
+    return [{"field": name, "before": old, "now": new} for name, old, new in changed]
+
+
+def _check_data(config: RunConfig, workdir: epath.Path) -> None:
+    """Raise FileNotFoundError or ValueError unless the run's data are still there."""
+    assert isinstance(config, PretrainConfig | FinetuneConfig)
+    place, option, expected = config.data.path, "--data.path", config.data.fingerprint
+    if not place and isinstance(config, FinetuneConfig):
+        place, option = config.data.train, "--data.train"
+    remedy = f"pass {option} with the place where they are now"
+    try:
+        if isinstance(config, PretrainConfig):
+            actual = open_dataset(place).fingerprint
+        else:
+            task = finetuning_task(config.task, config.data)
+            actual = fingerprint(read_splits(task).train)
+    except FileNotFoundError as error:
+        reason = str(error)
+        if error.strerror:
+            reason = f"{error.filename}: {error.strerror}."
+        raise FileNotFoundError(
+            f"The data of {workdir} are gone: {reason} If they were moved, {remedy}."
+        ) from error
+    require(
+        actual == expected,
+        f"{place} does not hold the data of {workdir}: its fingerprint is {actual}, "
+        f"not {expected}; {remedy}.",
+    )
+
+
+def _history(
+    workdir: epath.Path, step: int, changed: list[JsonObject]
+) -> list[JsonObject]:
+    """Return the history of a run until `step`, and an entry that names the source.
+
+    That entry repeats the machine of the source, with which a resumed run compares its
+    own.
+    """
+    exists = (workdir / "config.json").exists()
+    history = read_config(workdir).get(HISTORY) if exists else None
+    kept = [
+        entry
+        for entry in (history if isinstance(history, list) else [])
+        # A change at `step` itself applies to the steps after it.
+        if isinstance(entry, dict) and _is_before(entry.get("step"), step)
+    ]
+    origin = {"workdir": str(absolute(workdir)), "step": step}
+    own = {"step": step, FORKED_FROM: origin, "changed": changed}
+    return [*kept, (kept[-1] if kept else {}) | own]
+
+
+def _is_before(value: object, step: int) -> bool:
+    return isinstance(value, int) and value < step
+
+
+def _copy(source: epath.Path, target: epath.Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # epath's own copy would name both files in the error of a full disk.
+    with source.open("rb") as reader, target.open("wb") as writer:
+        shutil.copyfileobj(reader, writer, 1 << 22)
