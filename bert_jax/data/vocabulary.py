@@ -123,7 +123,7 @@ def count_words(lines: Iterable[str], cased: bool) -> dict[str, int]:
     return dict(words)
 
 
-_ALL_CHARACTERS = {"character_coverage": 1.0, "hard_vocab_limit": False}
+_ALL_CHARACTERS: dict[str, Any] = {"character_coverage": 1.0, "hard_vocab_limit": False}
 """Options for single characters: all that the text has, if they fit."""
 
 

@@ -42,11 +42,13 @@ CHANGEABLE = (
     *FREE_TO_CHANGE,
     "masking.",
     "mesh.",
+    "model.attention",
     "model.attention_kernel",
     "model.attention_probs_dropout_prob",
     "model.dtype",
     "model.hidden_dropout_prob",
     "num_steps",
+    "objective",
     "optimizer.",
 )
 """Fields that a fork may change, except those that `FIXED` names; a name that ends in a

@@ -191,7 +191,7 @@ def refused(capsys, source: Path, output: Path, *options: str) -> str:
         ("--at 4 --seed 1", "seed=1 but "),
         ("--at 4 --batch-size 16", "batch_size=16 but "),
         ("--at 4 --model.hidden-size 32", "model.hidden_size=32 but "),
-        ("--at 4 --model.attention causal", "model.attention=causal but "),
+        ("--at 4 --model.hidden-act relu", "model.hidden_act=relu but "),
         ("--at 4 --init-from x", "init_from=x but "),
         ("--at 4 --data.sequence-length 16", "data.sequence_length=16 but "),
         ("--at 4 --optimizer.algorithm lamb", "optimizer.algorithm=lamb but "),
