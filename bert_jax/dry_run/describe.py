@@ -36,18 +36,18 @@ def describe_schedules(config: PretrainConfig) -> Iterator[str]:
     """Yield a line on the learning rate, and one on the masking rate, by the steps."""
     optimizer, end = config.optimizer, config.schedule_steps
     warmup, decay = optimizer.phases(end)
-    line = f"learning rate: {optimizer.peak_learning_rate:g} at step {warmup:,}"
+    line = f"learning rate: {optimizer.peak_learning_rate:g} after {warmup:,} steps"
     if decay > warmup:
-        line += f", constant until step {decay:,}"
-    yield line + (f", 0 at step {end:,}" if end > decay else "")
+        line += f", constant up to {decay:,}"
+    yield line + (f", 0 after {end:,}" if end > decay else "")
+    masking = config.masking
     if config.objective == "causal_lm":
         return
-    rate, final_rate = config.masking.rate, config.masking.final_rate
-    first, last = config.data.first_step + 1, config.num_steps
-    if final_rate is None or first == last:
-        yield f"masking rate: {rate:g}"
+    if masking.final_rate is None:
+        yield f"masking rate: {masking.rate:g}"
     else:
-        yield f"masking rate: {rate:g} at step {first:,}, {final_rate:g} at {last:,}"
+        ends = f"{masking.rate:g} at the first step, {masking.final_rate:g} at the last"
+        yield f"masking rate: {ends}"
 
 
 def describe(config: PretrainConfig, dataset: Dataset, task: Task) -> Iterator[str]:

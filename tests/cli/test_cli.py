@@ -287,7 +287,7 @@ def test_dry_run_tells_and_trains_nothing(capsys, small_config, tmp_path, monkey
     assert "encoder/layer_0/attention/query/kernel  [16, 16] float32" in output
     assert "parameters: " in output and "model FLOPs a step: " in output
     assert "[MASK]" in output and "to predict: " in output
-    assert "learning rate: 0.01 at step 2, 0 at step 10" in output
+    assert "learning rate: 0.0001 after 2 steps, 0 after 10" in output
     assert "masking rate: 0.15" in output
     assert not list(tmp_path.iterdir())
 

@@ -108,9 +108,9 @@ def test_a_dry_run_describes_the_schedules(constant, tmp_path, capsys):
     config = with_masking(constant, **masking)
     assert command(config, tmp_path, "--dry-run") == 0
     lines = capsys.readouterr().out.splitlines()
-    rate = "learning rate: 0.01 at step 2, constant until step 8, 0 at step 10"
+    rate = "learning rate: 0.01 after 2 steps, constant up to 8, 0 after 10"
     assert rate in lines
-    assert "masking rate: 0.4 at step 1, 0.1 at 10" in lines
+    assert "masking rate: 0.4 at the first step, 0.1 at the last" in lines
     assert not (tmp_path / "run").exists()
 
 
