@@ -102,6 +102,8 @@ def load_pretrained(path: str, allow_extra: bool = False) -> Model:
     pairs = "nsp" if "next_sentence" in params else "none"
     if not imported:
         pairs = read_pairs(directory)
+    elif not is_huggingface(directory):
+        pairs = read_config(directory).get("pairs", pairs)
     read = config, params, tokenizer
     return Model(*read, pairs, directory, imported, embedding, tuple(sources))
 

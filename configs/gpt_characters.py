@@ -3,7 +3,7 @@
 bert-jax vocab --input TEXT --kind char --cased --output CHARACTERS
 bert-jax prepare --input TEXT --tokenizer CHARACTERS --pairs none --output DATA
 bert-jax pretrain configs/gpt_characters.py --workdir runs/characters --data.path DATA
-bert-jax generate --checkpoint runs/characters --prompt "The "
+bert-jax generate --checkpoint runs/characters --prompt "The"
 """
 
 from bert_jax import BertConfig, OptimizerConfig, PretrainConfig
@@ -12,6 +12,7 @@ config = PretrainConfig(
     model=BertConfig.tiny(
         vocab_size=0,
         attention="causal",
+        max_position_embeddings=128,
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
     ),

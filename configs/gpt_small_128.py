@@ -8,7 +8,9 @@ bert-jax generate --checkpoint runs/gpt --prompt "The"
 from bert_jax import BertConfig, OptimizerConfig, PretrainConfig
 
 config = PretrainConfig(
-    model=BertConfig.small(vocab_size=0, attention="causal"),
+    model=BertConfig.small(
+        vocab_size=0, attention="causal", max_position_embeddings=128
+    ),
     objective="causal_lm",
     optimizer=OptimizerConfig(peak_learning_rate=5e-4, warmup_steps=1_000),
     num_steps=100_000,

@@ -134,7 +134,9 @@ def benchmark_train(options: TrainOptions) -> Figures:
     )
 
     def arrays() -> TorchArrays:
-        return torch_rows(task.corrupt(batch, jax.random.key(0)))
+        return torch_rows(
+            task.corrupt_at_step(batch, jax.random.key(0), jax.numpy.int32(0))
+        )
 
     variants = ("as_shipped", "masked_head")
     figures = measure(options, config, ours, variants, arrays)

@@ -8,6 +8,7 @@ from typing import Literal, TypeVar
 from bert_jax.cli.command import option_value, parse
 from bert_jax.cli.start import scores_json
 from bert_jax.config import ExamplesConfig
+from bert_jax.config.checks import require_seed
 from bert_jax.terminal.messages import printable, say
 
 
@@ -77,6 +78,9 @@ class GenerateOptions:
     """Draw from the fewest tokens whose probabilities add up to this."""
     seed: int = 0
     """The same seed gives the same text."""
+
+    def __post_init__(self) -> None:
+        require_seed(self)
 
 
 FinetunedT = TypeVar("FinetunedT", bound=FinetunedOptions)

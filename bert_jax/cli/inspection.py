@@ -44,6 +44,11 @@ def inspect(options: InspectOptions) -> None:
             f"attention={options.attention!r:.80} and output={options.output!r} go "
             "together; pass both, or none."
         )
+    if options.attention and options.verify:
+        raise UsageError(
+            "verify=True has no effect with attention, which verifies the model that "
+            "it loads; leave it out."
+        )
     if options.attention:
         return inspect_attention(options)
     for line in inspect(options.path, options.verify):

@@ -38,8 +38,8 @@ ANSWERABLE_LABELS = ("answerable", "unanswerable")
 such models have no labels. The head has two scores per token either way."""
 
 
-_POOLED = ("sequence_classification", "multiple_choice")
-"""Heads that read one vector of a text."""
+POOLED_HEADS = ("sequence_classification", "multiple_choice")
+"""Heads that take one vector per text; the others take every token's vector."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +111,7 @@ class BertConfig:
         rule = f"hidden_size={d} is not a multiple of num_attention_heads={n}"
         require(d % n == 0, f"{rule}; {-(-d // n) * n} would be.")
         require_class_names(self.labels)
-        reads_cls = self.head in _POOLED and self.pooling == "cls"
+        reads_cls = self.head in POOLED_HEADS and self.pooling == "cls"
         require(
             not reads_cls or self.attention == "bidirectional",
             "model.pooling=cls cannot be used with attention=causal, by which [CLS] "

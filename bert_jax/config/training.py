@@ -142,7 +142,7 @@ class OptimizerConfig:
             "right after the warm-up; leave it out, or set schedule to constant.",
         )
         require(
-            share > 0 or not self.decay_steps,
+            share > 0 or not self.decay_steps or (warmup > 0 and not self.warmup_steps),
             f"decay_steps={self.decay_steps} has no effect with decay_share={share}, "
             "which means no decay; leave one of them out.",
         )

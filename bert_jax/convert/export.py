@@ -9,6 +9,7 @@ from jaxtyping import Float32
 from safetensors.numpy import save
 
 from bert_jax.config import BertConfig
+from bert_jax.config.model import POOLED_HEADS
 from bert_jax.convert.comparison import Comparison, compare
 from bert_jax.convert.model_card import model_card
 from bert_jax.formats.embedding import write_embedding
@@ -22,7 +23,6 @@ from bert_jax.formats.sentencepiece_files import (
 )
 from bert_jax.formats.tensor_files import SINGLE
 from bert_jax.formats.tokenizers import to_huggingface
-from bert_jax.model.classifiers import POOLED_HEADS
 from bert_jax.pretrained import Model, load_pretrained
 from bert_jax.storage.atomic import atomic_directory
 from bert_jax.storage.files import JsonObject, atomic_write, write_json
@@ -51,6 +51,11 @@ def export_huggingface(
     """
     model = load_pretrained(source)
     _require_expressible(model.config)
+    if model.tokenizer.kind == "char":
+        raise ValueError(
+            f"{source} has a vocabulary of kind char, which has no counterpart in "
+            "transformers; use `bert-jax convert export --to stablehlo`."
+        )
     with atomic_directory(output) as directory:
         tensors, leaves = huggingface_tensors(model)
         write_safetensors(tensors, directory / SINGLE)

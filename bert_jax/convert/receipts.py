@@ -75,7 +75,9 @@ def write_checkpoint(
         _reserve(directory, size, absolute(output))
         with ocp.StandardCheckpointer() as checkpointer:
             checkpointer.save(directory / "state", params)
-        values = {"model": to_dict(model.config)}
+        values: JsonObject = {"model": to_dict(model.config)}
+        if isinstance(model, Model):
+            values["pairs"] = model.pairs
         if model.embedding is not None:
             values["embedding"] = to_dict(model.embedding)
         write_json(values, directory / "config.json")

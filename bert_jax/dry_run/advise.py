@@ -10,6 +10,7 @@ import jax
 from bert_jax.config import BertConfig, PretrainConfig
 from bert_jax.dry_run.estimate import Estimate, estimate, estimate_lines, gib
 from bert_jax.dry_run.topologies import Topology
+from bert_jax.model.attention import chosen_kernel
 from bert_jax.tasks.task import Task
 
 MIN_TOKENS = 1024
@@ -42,7 +43,7 @@ def alternatives(
         for option in microbatched
         if shard_rows // option.microbatches >= min_rows or option == config
     ]
-    kinds = _stronger_remat(config.model)
+    kinds = _stronger_remat(config.model, config.data.sequence_length)
     remat = [[_with_remat(option, kind) for option in large] for kind in kinds]
     same_sharding = [large[1:], *remat] if state_fits else []
     # Parameters and optimizer sharded over more devices.
@@ -63,12 +64,12 @@ def alternatives(
     return [method for method in others if method]
 
 
-def _stronger_remat(model: BertConfig) -> list[str]:
+def _stronger_remat(model: BertConfig, length: int) -> list[str]:
     """Return the kinds of rematerialization that keep less than that of `model`."""
     kinds = ("none", "attention", "layer")
     stronger = kinds[kinds.index(model.remat) + 1 :]
     # A fused kernel of attention keeps no scores anyway.
-    is_plain = model.attention_kernel == "plain"
+    is_plain = chosen_kernel(model, length, deterministic=False) == "plain"
     return [kind for kind in stronger if is_plain or kind == "layer"]
 
 
@@ -149,7 +150,8 @@ def advise(
     state = step.parameters + step.optimizer
     if state >= memory:
         yield "  parameters and optimizer alone do not: only --mesh.fsdp can help"
-    methods = alternatives(config, len(devices), state < memory)
+    with jax.default_device(devices[0]):
+        methods = alternatives(config, len(devices), state < memory)
     advice = "none fits: lower batch_size, or use more devices"
     for option, step in attempts(methods, measure, memory):
         changes = changed_options(option, config)

@@ -23,6 +23,8 @@ def decode_masked(
     length = int(masked.inputs.attention_mask[row].sum())
     ids = np.asarray(masked.inputs.input_ids[row, :length]).tolist()
     tokens = tokenizer.tokens(ids)
+    if masked.predicted is None:
+        return " ".join(tokens), ["each token but the first, from those before it"]
     slots = np.flatnonzero(masked.weights[row])  # the other slots are padding
     positions = np.asarray(masked.predicted[row])[slots].tolist()
     labels = tokenizer.tokens(np.asarray(masked.labels[row])[slots].tolist())
@@ -79,6 +81,4 @@ def describe(config: PretrainConfig, dataset: Dataset, task: Task) -> Iterator[s
         second_segments = ", ".join(names[label] for label in labels)
         yield f"first batch, row {row} (second segment: {second_segments}):"
         yield f"  {text}"
-        if config.objective == "causal_lm":
-            predictions = ["each token but the first, from those before it"]
         yield f"  to predict: {'; '.join(predictions)}"

@@ -8,7 +8,8 @@ import dataclasses
 from collections.abc import Iterator
 
 from bert_jax.config import BertConfig
-from bert_jax.model.classifiers import POOLED_HEADS, num_outputs
+from bert_jax.config.model import POOLED_HEADS
+from bert_jax.model.classifiers import num_outputs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +92,7 @@ def names_of(config: BertConfig, pooler: bool = True) -> list[Name]:
     head, width = config.head, config.hidden_size
     names = list(_encoder_names(config))
     if head in POOLED_HEADS:
-        pooler = config.pooling == "cls"
+        pooler = config.pooling != "mean"
     elif head != "encoder":
         pooler = head == "pretraining"
     if pooler:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bert_jax.inference.arguments import require_text
 from bert_jax.inference.attention import Attention, attention, head_statistics
 from bert_jax.inference.predictor import Predictor
 from bert_jax.storage.files import atomic_write, require_writable
@@ -44,6 +45,7 @@ def write_attention_page(
         OSError: the page cannot be written.
     """
     check_page(path)
+    require_text("attention", text)
     num_tokens = len(bert.tokenizer.encode(text).ids) + 2
     num_heads = bert.config.num_hidden_layers * bert.config.num_attention_heads
     if (size := num_heads * num_tokens**2) > max_bytes:

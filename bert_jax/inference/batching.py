@@ -13,7 +13,7 @@ from bert_jax.config.model import Params
 from bert_jax.data.batches import tokenized_batches
 from bert_jax.data.examples import TokenizedExamples, build_row, from_rows
 from bert_jax.data.pipeline import Batch
-from bert_jax.model.bert import attention_probabilities, compute
+from bert_jax.model.bert import compute, layer_attention
 from bert_jax.model.inputs import inputs_of_tokenized
 from bert_jax.tasks.finetuning import by_row, head_scores
 from bert_jax.tasks.finetuning_task import (
@@ -63,7 +63,7 @@ def compiled_attention(config: BertConfig) -> Program:
     """Return the program of the attention probabilities, [B, L, N, T, T]."""
 
     def program(params: Params, batch: DeviceBatch) -> jax.Array:
-        return attention_probabilities(config, params, inputs_of_tokenized(batch))
+        return layer_attention(config, params, inputs_of_tokenized(batch))
 
     return jax.jit(program)
 

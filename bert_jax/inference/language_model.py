@@ -20,6 +20,8 @@ from bert_jax.model.inputs import inputs_of_tokenized
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tokenization import Tokenizer
 
+_LARGEST = 1e6  # of a temperature: all tokens are then as probable
+
 
 def require_attention(config: BertConfig, attention: str, what: str) -> None:
     """Raise ValueError unless the model has the attention that `what` needs."""
@@ -62,10 +64,14 @@ def compiled_generation(config: BertConfig) -> Callable[..., Any]:
 
 def check_sampling(temperature: float, top_k: int, top_p: float) -> None:
     """Raise ValueError if a number is out of its range."""
-    if not 0 <= temperature < np.inf:
-        raise ValueError(f"temperature={temperature} must be at least 0, and finite.")
-    if type(top_k) is not int or top_k < 0:
-        raise ValueError(f"top_k={top_k!r:.80} must be a whole number from 0 (all).")
+    if not 0 <= temperature <= _LARGEST:
+        raise ValueError(
+            f"temperature={temperature} must be at least 0 and at most {_LARGEST:g}."
+        )
+    if type(top_k) is not int or not 0 <= top_k < 2**31:
+        raise ValueError(
+            f"top_k={top_k!r:.80} must be a whole number from 0 (all) to {2**31 - 1}."
+        )
     if not 0 < top_p <= 1:
         raise ValueError(f"top_p={top_p} must be above 0 and at most 1.")
 
@@ -125,10 +131,7 @@ def compiled_log_likelihood(config: BertConfig) -> Program:
         def of_row(row: tuple[Array, Array, Array]) -> Float[Array, ""]:
             # One row at a time: its scores are T x V numbers.
             states, ids, counted = row
-            positions = jnp.arange(len(ids) - 1)[None]
-            scores = compute(
-                config, params, "masked_lm_scores", states[None], positions
-            )
+            scores = compute(config, params, "masked_lm_scores", states[None], None)
             logs = jax.nn.log_softmax(scores[0])
             own = jnp.take_along_axis(logs, ids[1:, None], axis=-1)[:-1, 0]
             return (own * counted).sum()
@@ -163,9 +166,12 @@ def compiled_masked_likelihood(config: BertConfig, mask_id: int) -> Program:
     def program(params: Params, batch: DeviceBatch) -> Float[Array, " B"]:
         inputs = inputs_of_tokenized(batch)
         position = (inputs.input_ids == mask_id).argmax(axis=1)
-        filled = compute(config, params, "fill", inputs, position[:, None])[:, 0]
+        hidden = compute(config, params, "__call__", inputs)
+        place = position[:, None]
+        scores = compute(config, params, "masked_lm_scores", hidden, place)[:, 0]
         label = jnp.maximum(batch["label"], 0)[:, None]
-        return jnp.log(jnp.take_along_axis(filled, label, axis=1)[:, 0])
+        logs = jax.nn.log_softmax(scores)
+        return jnp.take_along_axis(logs, label, axis=1)[:, 0]
 
     return jax.jit(program)
 

@@ -247,6 +247,8 @@ class Predictor:
         if normalize is not None:
             normalize = require_bool("normalize", normalize)
         pooling, normalize = self.embedding.chosen(pooling, normalize)
+        if pooling == "cls":
+            require_attention(self.config, "bidirectional", "pooling='cls'")
         ids, limit = self.tokenizer.encode_batch(require_texts("texts", texts)), None
         if self.embedding.max_tokens is not None:
             limit = self.embedding.max_tokens - 2  # [CLS] and [SEP]

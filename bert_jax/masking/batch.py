@@ -27,8 +27,8 @@ class MaskedBatch:
     """Rows ready for the model: inputs with tokens replaced, and what to predict."""
 
     inputs: Inputs
-    predicted: Int[Array, "*B P"]
-    """Positions to predict; distinct."""
+    predicted: Int[Array, "*B P"] | None
+    """Positions to predict; distinct. None: the token after each position."""
     labels: Int[Array, "*B P"]
     """The original tokens at these positions."""
     weights: Float[Array, "*B P"]

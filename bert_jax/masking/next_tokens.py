@@ -9,14 +9,13 @@ from bert_jax.model.inputs import Rows, inputs_of, tokens_after_first
 def next_tokens(batch: Rows) -> MaskedBatch:
     """Return rows whose every token but the first of its pair is to be predicted.
 
-    No token is replaced: the model must have causal attention. At position t the label
+    No token is replaced: the model must have causal attention. The label of position t
     is the token at t + 1.
     """
     inputs = inputs_of(batch)
-    num_rows, length = inputs.input_ids.shape
     return MaskedBatch(
         inputs=inputs,
-        predicted=jnp.broadcast_to(jnp.arange(length - 1), (num_rows, length - 1)),
+        predicted=None,
         labels=inputs.input_ids[:, 1:],
         weights=tokens_after_first(batch)[:, 1:].astype(jnp.float32),
     )

@@ -15,8 +15,8 @@ from flax import linen as nn
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from bert_jax.config import BertConfig
-from bert_jax.config.model import Params
-from bert_jax.model.classifiers import CLASSIFIERS, POOLED_HEADS
+from bert_jax.config.model import POOLED_HEADS, Params
+from bert_jax.model.classifiers import CLASSIFIERS
 from bert_jax.model.encoder import Encoder
 from bert_jax.model.heads import (
     MaskedLM,
@@ -60,7 +60,7 @@ class Bert(nn.Module):
     def pretraining_scores(
         self,
         inputs: Inputs,
-        predicted: Int[Array, "B P"],
+        predicted: Int[Array, "B P"] | None,
         first: Int[Array, "B K"],
         deterministic: bool = True,
     ) -> tuple[Float[Array, "B P V"], Float[Array, "B K 2"]]:
@@ -68,6 +68,7 @@ class Bert(nn.Module):
 
         Args:
             predicted: positions to predict; the masked-LM head runs on these alone.
+                None: all but the last, for the token after each.
             first: the position of each pair's [CLS].
         """
         hidden = self(inputs, deterministic)
@@ -75,10 +76,13 @@ class Bert(nn.Module):
         return self.masked_lm_scores(hidden, predicted), self.next_sentence(pooled)
 
     def masked_lm_scores(
-        self, hidden: Float[Array, "B T D"], predicted: Int[Array, "B P"]
+        self, hidden: Float[Array, "B T D"], predicted: Int[Array, "B P"] | None
     ) -> Float[Array, "B P V"]:
-        """Return vocabulary scores at the positions `predicted`."""
-        gathered = gather_positions(hidden, predicted)
+        """Return vocabulary scores at `predicted`; None: at all but the last."""
+        if predicted is None:
+            gathered = hidden[:, :-1]
+        else:
+            gathered = gather_positions(hidden, predicted)
         scores: Float[Array, "B P V"] = self.masked_lm(
             gathered, self.encoder.token_table()
         )
@@ -230,7 +234,7 @@ def head_outputs(
     return outputs
 
 
-def attention_probabilities(
+def layer_attention(
     config: BertConfig, params: Params, inputs: Inputs
 ) -> Float[Array, "B L N T T"]:
     """Return how much each token attends to each other, by layer and head, in float32.

@@ -51,5 +51,3 @@ CLASSIFIERS: dict[str, type[nn.Module]] = {
     "question_answering": Classifier,
     "multiple_choice": Classifier,
 }
-POOLED_HEADS = ("sequence_classification", "multiple_choice")
-"""Heads that take one vector per text; the others take every token's vector."""

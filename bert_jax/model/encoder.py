@@ -117,7 +117,7 @@ class SelfAttention(nn.Module):
             dropout = Dropout(rate, swapped)
 
             def kept(probabilities: Float[Array, "B N T T"]) -> Float[Array, "B N T T"]:
-                # Stored only for `attention_probabilities`, which asks for it.
+                # Stored only for `layer_attention`, which asks for it.
                 self.sow("attention", "probabilities", probabilities)
                 return dropout(probabilities, deterministic)
 

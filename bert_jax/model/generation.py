@@ -129,7 +129,7 @@ def sample(
     rank = jnp.arange(len(scores))
     kept = (rank < sampling.top_k) | (sampling.top_k == 0)
     # The first token is always kept.
-    kept &= (before < sampling.top_p) | (rank == 0)
+    kept &= (before < sampling.top_p) | (rank == 0) | (sampling.top_p >= 1)
     drawn = jax.random.categorical(key, jnp.where(kept, scaled, -jnp.inf))
     return order[jnp.where(sampling.temperature > 0, drawn, 0)]
 

@@ -22,6 +22,7 @@ from bert_jax.runs.init_from import check_source
 from bert_jax.runs.workdir import best_scores, check_workdir, final_scores
 from bert_jax.tasks.finetuning import Finetuning
 from bert_jax.tasks.finetuning_task import Splits
+from bert_jax.tasks.task import check_attention_kernel
 from bert_jax.terminal.messages import say
 
 BASELINE = "baseline: "
@@ -61,6 +62,7 @@ def finetune(
         DivergedRun: gradients stayed non-finite.
     """
     with raise_on_all_processes():
+        check_attention_kernel(config.model)
         mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
     with locked_workdir(workdir) as run:
         path, resume = run.path, run.resume

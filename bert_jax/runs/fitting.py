@@ -16,7 +16,7 @@ from bert_jax.distributed.mesh import make_mesh
 from bert_jax.distributed.startup import open_workdir
 from bert_jax.runs.workdir import check_workdir, final_scores, write_run_files
 from bert_jax.storage.files import JsonObject
-from bert_jax.tasks.task import Task, check_attention_kernel
+from bert_jax.tasks.task import Task
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training import loop
 from bert_jax.training.lock import run_lock
@@ -87,8 +87,6 @@ def fit_in_workdir(
 
     `changed` are the fields that `check_workdir` allowed to change.
     """
-    with raise_on_all_processes():
-        check_attention_kernel(config.model)
     write_run_files(run.path, config, tokenizer, run.resume, changed)
     share_compilation_cache(run.path)
     path, resume, check = run.path, run.resume, run.check_lock

@@ -30,7 +30,7 @@ from bert_jax.storage.atomic import (
     require_empty,
 )
 from bert_jax.storage.files import JsonObject, write_json
-from bert_jax.storage.manifest import MANIFEST
+from bert_jax.storage.manifest import MANIFEST, read_manifest, write_manifest
 from bert_jax.storage.remote import open_directory
 from bert_jax.tasks.registry import finetuning_task
 from bert_jax.tasks.splits import read_splits
@@ -73,10 +73,10 @@ FIXED = {
 def is_changeable(name: str, config: RunConfig) -> bool:
     """Whether a fork of a run with `config` may change the field of this dotted name.
 
-    The last batches of a fine-tuning run depend on `num_steps`: they are shuffled
-    together.
+    Fine-tuning takes the attention of the model that it starts from. The last batches
+    of a fine-tuning run depend on `num_steps`: they are shuffled together.
     """
-    if name == "num_steps":
+    if name in ("num_steps", "model.attention"):
         return not isinstance(config, FinetuneConfig)
     if name in FIXED:
         return False
@@ -158,8 +158,17 @@ def fork(
             if (workdir / name).exists():
                 _copy(workdir / name, directory / name)
                 keep_lines_until(directory / name, step)
+        if any(c["field"].split(".")[0] in ("masking", "objective") for c in changed):
+            _drop_score(directory / CHECKPOINTS / str(step))
         write_json(values, directory / "config.json")
     return changed
+
+
+def _drop_score(checkpoint: epath.Path) -> None:
+    """Remove the score of a checkpoint: later ones are of other validation tokens."""
+    manifest = read_manifest(checkpoint)
+    manifest.pop("selection_score", None)
+    write_manifest(manifest, checkpoint)
 
 
 def _changes(

@@ -8,12 +8,15 @@ from etils import epath
 from jaxtyping import PyTree
 
 from bert_jax.checkpoints.restore import read_params, require_same_shapes
+from bert_jax.checkpoints.steps import read_config
 from bert_jax.config import PretrainConfig, RunConfig
 from bert_jax.config.model import Params
 from bert_jax.data.records import Dataset
+from bert_jax.distributed.collectives import is_primary
 from bert_jax.distributed.sharding import path_name
 from bert_jax.pretrained import load_pretrained, resolve_path
 from bert_jax.storage.manifest import read_manifest
+from bert_jax.terminal.messages import say
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.resume import Resume
 from bert_jax.training.start import InitSource
@@ -41,6 +44,7 @@ def open_source(
     if imported:
         return _imported_params(config, dataset), config
     _check_tokenizer(source, Tokenizer.load(source / "tokenizer"), dataset)
+    _say_attention(source, read_config(source)["model"].get("attention"), config)
     if not config.keep_optimizer:
         return read_params(source), config
     step = int(read_manifest(source)["step"])
@@ -85,6 +89,15 @@ def _check_tokenizer(
     raise ValueError(f"{source} and {dataset.path} have different tokenizers; {remedy}")
 
 
+def _say_attention(
+    source: epath.Path, attention: str | None, config: PretrainConfig
+) -> None:
+    """Print a line if the source was trained with another attention."""
+    before, now = attention or "bidirectional", config.model.attention
+    if before != now and is_primary():
+        say(f"{source} was trained with attention={before}; this run has {now}.")
+
+
 def _imported_params(config: PretrainConfig, dataset: Dataset) -> Params:
     """Return the parameters of an imported model, after checks against the run."""
     model = load_pretrained(config.init_from, config.allow_extra)
@@ -94,6 +107,7 @@ def _imported_params(config: PretrainConfig, dataset: Dataset) -> Params:
             "optimizer; leave the option out."
         )
     _check_tokenizer(model.directory, model.tokenizer, dataset)
+    _say_attention(model.directory, model.config.attention, config)
     for name in SAME_FIELDS:
         ours, theirs = getattr(config.model, name), getattr(model.config, name)
         if ours != theirs:

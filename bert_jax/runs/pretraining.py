@@ -25,6 +25,7 @@ from bert_jax.runs.init_from import check_source, open_source
 from bert_jax.runs.workdir import check_workdir, final_scores
 from bert_jax.storage.remote import open_directory
 from bert_jax.tasks.pretraining import PretrainingTask, unigram_baseline
+from bert_jax.tasks.task import check_attention_kernel
 from bert_jax.terminal.messages import say
 from bert_jax.training.resume import find_resume
 
@@ -97,6 +98,7 @@ def pretrain(
         DivergedRun: gradients stayed non-finite.
     """
     with raise_on_all_processes():
+        check_attention_kernel(config.model)
         dataset, config = open_for(config, verify=False)
     with locked_workdir(workdir) as run:
         with raise_on_all_processes():

@@ -23,12 +23,13 @@ from bert_jax.training.resume import Resume, clear_newer_steps
 FREE_TO_CHANGE = (
     "allow_extra checkpoint_every data.path data.train eval_every eval_rows "
     "hang_timeout_minutes keep_checkpoints log_every log_examples max_failed_saves "
-    "mesh.data mesh.fsdp mesh.gather mesh.overlap mesh.tensor microbatches model.remat "
+    "mesh.data mesh.fsdp mesh.gather mesh.overlap mesh.tensor microbatches "
+    "model.attention_kernel model.remat "
     "profile_steps"
 ).split()
 """Fields that may differ on resume: none changes what is learned. (The mesh and
-`microbatches` change the last bits, by the order of sums; `microbatches` also changes
-dropout.)"""
+`microbatches` change the last bits, by the order of sums; `microbatches` and
+`attention_kernel` also change dropout.)"""
 EXTENDABLE = (
     "num_epochs num_steps optimizer.decay_share optimizer.decay_steps "
     "optimizer.peak_learning_rate optimizer.schedule"

@@ -205,7 +205,9 @@ def check_objective(task: Task, params: Params, batch: Batch | DeviceBatch) -> N
     """
     sums, _ = jax.eval_shape(task.evaluate, params, batch)
     counts = jax.eval_shape(
-        lambda rows, key: task.count(task.corrupt(rows, key)), batch, jax.random.key(0)
+        lambda rows, key: task.count(task.corrupt_at_step(rows, key, jnp.int32(0))),
+        batch,
+        jax.random.key(0),
     )
     for method, names in (("evaluate", sums), ("count", counts)):
         missing = [name for name in task.objective if name not in names]

@@ -137,6 +137,12 @@ def test_a_page_is_complete_and_closed(page, bert):
     assert "default-src 'none'" in content
 
 
+def test_the_name_of_a_model_is_text(bert, tmp_path):
+    write_attention_page(bert, "<script>a</script>", TEXT, tmp_path / "page.html")
+    content = (tmp_path / "page.html").read_text()
+    assert "<script>a" not in content and "&lt;script&gt;a" in content
+
+
 @pytest.mark.browser
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 def test_a_page_in_a_browser(page, bert, tmp_path):
@@ -154,6 +160,8 @@ def test_a_page_in_a_browser(page, bert, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (["--attention", "\udcff", "--output", "p.html"], "half of a surrogate pair"),
+        (["--attention", "a", "--output", "p.html", "--verify"], "verify=True has no"),
         (["--attention", "a text"], "attention='a text' and output='' go together"),
         (["--output", "page.html"], "attention='' and output='page.html' go together"),
         (["--attention", "a", "--output", "page.txt"], "page.txt must end in .html"),

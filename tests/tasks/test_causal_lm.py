@@ -11,10 +11,11 @@ import pytest
 from run_helpers import classifier_config, logged_lines
 
 from bert_jax.cli.main import main
-from bert_jax.config import BertConfig, PrepareConfig, PretrainConfig
+from bert_jax.config import BertConfig, MeshConfig, PrepareConfig, PretrainConfig
 from bert_jax.data.prepare import prepare
 from bert_jax.data.records import Dataset, open_dataset
 from bert_jax.inference.predictor import Predictor, load
+from bert_jax.masking.next_tokens import next_tokens
 from bert_jax.model.bert import compute
 from bert_jax.model.generation import (
     Sampling,
@@ -144,6 +145,38 @@ def test_the_loss_is_that_of_every_real_token(config, rows):
     assert float(sums["bytes_per_token"][0]) == num_bytes
 
 
+def test_packed_rows_predict_no_first_token():
+    """Two texts in a row: 2 a b 3 and 2 c 3, then padding."""
+    row = {
+        "tokens": np.array([[2, 7, 8, 3, 2, 9, 3, 0]], np.uint16),
+        "first": np.array([[0, 4]]),
+        "second": np.array([[4, 7]]),
+        "end": np.array([[4, 7]]),
+    }
+    batch = next_tokens(row)
+    np.testing.assert_array_equal(batch.labels[0], [7, 8, 3, 2, 9, 3, 0])
+    np.testing.assert_array_equal(batch.weights[0], [1, 1, 1, 0, 1, 1, 0])
+    assert batch.predicted is None
+
+
+def test_several_devices_and_microbatches_learn_the_same(config, tmp_path):
+    """Without dropout, whose random numbers differ from device to device."""
+    model = dataclasses.replace(
+        config.model, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+    )
+    short = dataclasses.replace(
+        config, model=model, num_steps=3, eval_every=3, checkpoint_every=3
+    )
+    mesh = MeshConfig(data=2, fsdp=2)
+    several = dataclasses.replace(short, mesh=mesh, microbatches=2)
+    losses = []
+    for name, settings in (("one", short), ("several", several)):
+        pretrain(settings, tmp_path / name)
+        lines = logged_lines(tmp_path / name, "train")
+        losses.append([line["clm_loss"] for line in lines])
+    np.testing.assert_allclose(*losses, rtol=1e-5)
+
+
 def test_no_score_sees_a_later_token(gpt):
     ids = [gpt.tokenizer.cls_id, *gpt.tokenizer.encode(PROMPT).ids.tolist()]
     for place in range(1, len(ids)):
@@ -240,6 +273,8 @@ def test_each_kind_of_model_refuses_what_it_cannot(gpt, pretrained):
     bert = load(pretrained)
     with pytest.raises(ValueError, match="attention=causal, but fill_mask needs bidir"):
         gpt.fill_mask("the [MASK]")
+    with pytest.raises(ValueError, match="but pooling='cls' needs bidirectional"):
+        gpt.embed(["a"], pooling="cls")
     with pytest.raises(ValueError, match="but pseudo_log_likelihood needs bidir"):
         gpt.pseudo_log_likelihood(["a"])
     for refused in (bert.generate, lambda: bert.log_likelihood(["a"])):
@@ -314,6 +349,11 @@ def test_the_command(run, capsys):
         ("--num-tokens 40", "the model has 32 positions. Lower num_tokens to"),
         ("--num-tokens 0", "num_tokens=0 must be at least 1"),
         ("--temperature -1", "temperature=-1.0 must be at least 0"),
+        (
+            "--temperature 1e39",
+            "temperature=1e+39 must be at least 0 and at",
+        ),
+        ("--seed -1", "seed=-1 must be from 0"),
         ("--top-k -1", "top_k=-1 must be a whole number from 0"),
         ("--top-p 0", "top_p=0.0 must be above 0 and at most 1"),
     ],
