@@ -43,7 +43,6 @@ CHANGEABLE = (
     "masking.",
     "mesh.",
     "model.attention",
-    "model.attention_kernel",
     "model.attention_probs_dropout_prob",
     "model.dtype",
     "model.hidden_dropout_prob",

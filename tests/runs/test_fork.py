@@ -129,6 +129,7 @@ def test_another_learning_rate_has_the_same_keys(source, tmp_path, capsys):
     assert [s for s in ours if ours[s] == theirs[s]] == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.slow
 def test_a_fork_may_be_longer_and_forked_again(source, tmp_path, capsys):
     fork_and_train(capsys, source, 8, tmp_path / "b", "--num-steps", "12")
     assert max(losses(tmp_path / "b")) == 12

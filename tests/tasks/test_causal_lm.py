@@ -1,6 +1,7 @@
 """Causal language models: their loss, what they generate, and how they are used."""
 
 import dataclasses
+import functools
 import math
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from run_helpers import classifier_config, logged_lines
 
 from bert_jax.cli.main import main
 from bert_jax.config import BertConfig, MeshConfig, PrepareConfig, PretrainConfig
+from bert_jax.config.model import Params
 from bert_jax.data.prepare import prepare
 from bert_jax.data.records import Dataset, open_dataset
 from bert_jax.inference.predictor import Predictor, load
@@ -99,17 +101,23 @@ def gpt(run: tuple[Path, dict[str, float]]) -> Predictor:
     return load(run[0])
 
 
-def inputs_of_ids(ids: list[int]) -> Inputs:
-    array = jnp.asarray([ids], jnp.int32)
-    return Inputs(array, jnp.zeros_like(array), array >= 0)
+@functools.partial(jax.jit, static_argnums=0)
+def scores_of_row(
+    config: BertConfig, params: Params, ids: jax.Array, length: jax.Array
+) -> jax.Array:
+    """The scores of the token after each position of a row that is padded."""
+    inputs = Inputs(ids[None], jnp.zeros_like(ids[None]), jnp.arange(32)[None] < length)
+    hidden = compute(config, params, "__call__", inputs)
+    positions = jnp.arange(32)[None]
+    return compute(config, params, "masked_lm_scores", hidden, positions)[0]
 
 
 def all_scores(bert: Predictor, ids: list[int]) -> np.ndarray:
     """The scores of the token after each position, from the whole row at once."""
-    positions = jnp.arange(len(ids))[None]
-    hidden = compute(bert.config, bert.params, "__call__", inputs_of_ids(ids))
-    scores = compute(bert.config, bert.params, "masked_lm_scores", hidden, positions)
-    return np.asarray(scores[0])
+    padded = np.zeros(32, np.int32)
+    padded[: len(ids)] = ids
+    row = jnp.asarray(padded), jnp.int32(len(ids))
+    return np.asarray(scores_of_row(bert.config, bert.params, *row))[: len(ids)]
 
 
 def test_a_run_learns_more_than_frequencies(run):

@@ -56,6 +56,7 @@ def test_the_learning_rate_of_each_step(decayed):
     np.testing.assert_allclose(learning_rates(decayed), np.array(expected) * 1e-2)
 
 
+@pytest.mark.slow
 def test_a_run_extended_before_its_decay_is_the_longer_run(constant, decayed, tmp_path):
     """Until step 8 the schedule does not depend on the number of steps.
 
@@ -190,7 +191,9 @@ def test_a_run_with_a_falling_rate_resumes_with_the_same_masks(
     assert counts == evaluation_counts(fixed(falling), dataset)
 
 
-@pytest.mark.parametrize("shape", [(2, 2, 1), (1, 4, 1)])
+@pytest.mark.parametrize(
+    "shape", [(2, 2, 1), pytest.param((1, 4, 1), marks=pytest.mark.slow)]
+)
 def test_a_falling_rate_on_several_devices(shape, falling, tmp_path):
     """Each device computes the counts of the step by itself."""
     model = dataclasses.replace(
