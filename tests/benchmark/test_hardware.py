@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+from pathlib import Path
 
 import pytest
 from compilers import needs_cuda_plugin, needs_libtpu
@@ -16,11 +17,17 @@ from bert_jax.benchmark.compile_processes import (
 )
 from bert_jax.benchmark.hardware_page import HEADINGS, cells, page
 from bert_jax.benchmark.options import HardwareOptions
-from bert_jax.benchmark.targets import Target, completed
+from bert_jax.benchmark.targets import Target, completed, open_target
 from bert_jax.cli.main import main
 from bert_jax.config import BertConfig, DataConfig, OptimizerConfig, PretrainConfig
 from bert_jax.dry_run.topologies import parse_topology
 
+CONFIGS = Path(__file__).parents[2] / "configs"
+PRETRAINING = [
+    path
+    for path in sorted(CONFIGS.glob("*.py"))
+    if "PretrainConfig" in path.read_text()
+]
 SMALL = PretrainConfig(
     model=BertConfig.miniature(1, 16, vocab_size=0, dtype="bfloat16"),
     data=DataConfig(sequence_length=16),
@@ -82,6 +89,13 @@ def test_a_page_and_what_is_kept_for_the_next_call(described, tmp_path):
     assert (figures["compiled"], figures["kept"], figures["failed"]) == (0, 1, 0)
     results = {path.name for path in result.parent.glob("*.json")}
     assert results == {"small-v5e-2x2-1.json"}
+
+
+@pytest.mark.parametrize("path", PRETRAINING, ids=lambda path: path.stem)
+def test_every_configuration_is_completed(path):
+    target = open_target(str(path), parse_topology("v5e:2x4"))
+    pairs = "none" if path.stem.startswith("gpt") else "nsp"
+    assert target.config.data.pairs == pairs and target.config.model.vocab_size
 
 
 @pytest.mark.slow
