@@ -33,7 +33,7 @@ def completed(config: PretrainConfig) -> PretrainConfig:
     """Return the configuration with values for what a dataset would define."""
     model, data = config.model, config.data
     vocab_size = model.vocab_size or VOCAB_SIZE
-    pairs = "none" if config.objective == "causal_lm" else "nsp"
+    is_causal = config.objective == "causal_lm"
     length = min(SEQUENCE_LENGTH, model.max_position_embeddings)
     return dataclasses.replace(
         config,
@@ -41,7 +41,7 @@ def completed(config: PretrainConfig) -> PretrainConfig:
         data=dataclasses.replace(
             data,
             sequence_length=data.sequence_length or length,
-            pairs=data.pairs or pairs,
+            pairs=data.pairs or ("none" if is_causal else "nsp"),
         ),
         masking=dataclasses.replace(
             config.masking, mask_token_id=4, vocab_size=vocab_size
