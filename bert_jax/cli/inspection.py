@@ -56,11 +56,12 @@ def inspect(options: InspectOptions) -> None:
 
 
 def inspect_attention(options: InspectOptions) -> None:
-    from bert_jax.inference.attention_page import check_page, write_attention_page
+    from bert_jax.inference.attention_page import SUFFIX, write_attention_page
     from bert_jax.inference.predictor import load
+    from bert_jax.storage.files import require_output_file
 
     page = Path(options.output)
-    check_page(page)
+    require_output_file(page, SUFFIX)  # before the model is loaded
     write_attention_page(load(options.path), options.path, options.attention, page)
     say(f"{page}: the attention of every head; open it in a browser")
 

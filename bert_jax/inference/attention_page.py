@@ -14,21 +14,11 @@ import numpy as np
 from bert_jax.inference.arguments import require_text
 from bert_jax.inference.attention import Attention, attention, head_statistics
 from bert_jax.inference.predictor import Predictor
-from bert_jax.storage.files import atomic_write, require_writable
+from bert_jax.storage.files import atomic_write, require_output_file
 
+SUFFIX = ".html"
 MAX_BYTES = 8_000_000
 """Limit of the probabilities of a page, one byte each: a browser draws them all."""
-
-
-def check_page(path: Path) -> None:
-    """Raise ValueError or OSError if a page cannot be written there."""
-    if path.suffix != ".html":
-        raise ValueError(f"output={path} must end in .html; the page is HTML.")
-    if path.is_dir():
-        raise ValueError(f"output={path} is a directory; name a file to write.")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"{path.parent} is not a directory; make it first.")
-    require_writable(path.parent)
 
 
 def write_attention_page(
@@ -44,7 +34,7 @@ def write_attention_page(
         ValueError: the text is too long for the model, or for a page.
         OSError: the page cannot be written.
     """
-    check_page(path)
+    require_output_file(path, SUFFIX)
     require_text("attention", text)
     num_tokens = len(bert.tokenizer.encode(text).ids) + 2
     num_heads = bert.config.num_hidden_layers * bert.config.num_attention_heads

@@ -14,10 +14,12 @@ from bert_jax.config import BertConfig
 from bert_jax.config.model import Params
 from bert_jax.data.examples import build_row
 from bert_jax.inference.batching import compiled, compute_rows, rows_of
-from bert_jax.storage.files import name_path_in_errors, require_writable
+from bert_jax.storage.files import name_path_in_errors, require_output_file
 from bert_jax.tokenization import Tokenizer
 
 COMBINATIONS = ("concatenate", "sum")
+SUFFIXES = (".npz", ".jsonl")
+"""Of the files that `write_features` writes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,17 +83,6 @@ def features(
     return results
 
 
-def check_output(path: Path) -> None:
-    """Raise ValueError or OSError if a file cannot be written, before a computation."""
-    if path.suffix not in (".npz", ".jsonl"):
-        raise ValueError(f"{path} must end in .npz or .jsonl, to define the format.")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"{path.parent} is not a directory; make it first.")
-    if path.is_dir():
-        raise ValueError(f"{path} is a directory; name a file to write.")
-    require_writable(path.parent)
-
-
 def write_features(chunks: Iterable[Sequence[Features]], path: Path) -> int:
     """Write the features of many texts to .npz or .jsonl, atomically.
 
@@ -102,7 +93,7 @@ def write_features(chunks: Iterable[Sequence[Features]], path: Path) -> int:
     Return the number of texts; raise ValueError if there is none, or the file name has
     another suffix.
     """
-    check_output(path)
+    require_output_file(path, *SUFFIXES)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     write = _write_npz if path.suffix == ".npz" else _write_jsonl
     try:

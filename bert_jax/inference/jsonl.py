@@ -11,9 +11,9 @@ from typing import Any, BinaryIO
 from bert_jax.config import ExamplesConfig
 from bert_jax.config.checks import require_batch_size
 from bert_jax.inference.batching import predict_examples
-from bert_jax.inference.features import Features, check_output, features, write_features
+from bert_jax.inference.features import SUFFIXES, Features, features, write_features
 from bert_jax.pretrained import load_pretrained
-from bert_jax.storage.files import JsonObject
+from bert_jax.storage.files import JsonObject, require_output_file
 from bert_jax.tasks.registry import finetuning_task, task_name_of
 from bert_jax.tasks.tables import (
     HALF_CHARACTER,
@@ -134,7 +134,7 @@ def write_feature_file(
     batch_size: int,
 ) -> str:
     """Write features of each line of `source`; return a message with their number."""
-    check_output(Path(output))
+    require_output_file(Path(output), *SUFFIXES)
     model, name = load_pretrained(path), display_name(source)
     if source != "-":
         require_file(source, "name one, or - for standard input.")

@@ -195,8 +195,8 @@ def pseudo_log_likelihoods(
         if not masked:
             totals.append(0.0)
             continue
-        rows = rows_of(tokenizer, config, masked[:1], first=number)  # is it too long?
-        rows = rows_of(tokenizer, config, masked)
+        # All rows of a text are as long: the first is refused by the text's number.
+        rows = rows_of(tokenizer, config, masked, first=number)
         rows = dataclasses.replace(rows, by_example={"label": np.array(ids, np.int32)})
         totals.append(
             float(sum(compute_rows(program, params, rows, config, batch_size)))

@@ -8,6 +8,7 @@ import secrets
 import stat
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from etils import epath
@@ -166,3 +167,16 @@ def require_writable(directory: str | os.PathLike[str]) -> None:
             f"{os.fspath(directory)} cannot be written: {parent}: {error.strerror}; "
             "choose another output.",
         ) from error
+
+
+def require_output_file(path: Path, *suffixes: str) -> None:
+    """Raise ValueError or OSError if a file cannot be written, before a computation."""
+    if path.suffix not in suffixes:
+        raise ValueError(
+            f"{path} must end in {' or '.join(suffixes)}, to define the format."
+        )
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path.parent} is not a directory; make it first.")
+    if path.is_dir():
+        raise ValueError(f"{path} is a directory; name a file to write.")
+    require_writable(path.parent)

@@ -408,3 +408,9 @@ def test_a_dry_run_tells_the_objective(config, tmp_path, capsys):
     output = capsys.readouterr().out
     assert "to predict: each token but the first" in output
     assert "masking rate" not in output
+
+
+def test_a_text_that_is_too_long_is_named_by_its_number(pretrained):
+    bert = load(pretrained)
+    with pytest.raises(ValueError, match=r"text 1 has \d+ tokens, .* model takes 32"):
+        bert.pseudo_log_likelihood(["a", "a " * 40])
