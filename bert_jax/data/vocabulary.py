@@ -171,6 +171,11 @@ def _wrong_size(size: int, message: str) -> ValueError:
             f"vocab_size={size} is less than the {match[1]} special tokens and "
             f"characters of the text; use at least {match[1]}."
         )
+    if size < len(SPECIAL_TOKENS):  # only single characters have no message for it
+        return ValueError(
+            f"vocab_size={size} is less than the {len(SPECIAL_TOKENS)} special tokens; "
+            "use a larger number."
+        )
     return ValueError(f"sentencepiece cannot learn from the text: {message}")
 
 

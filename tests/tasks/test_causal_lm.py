@@ -414,3 +414,11 @@ def test_a_text_that_is_too_long_is_named_by_its_number(pretrained):
     bert = load(pretrained)
     with pytest.raises(ValueError, match=r"text 1 has \d+ tokens, .* model takes 32"):
         bert.pseudo_log_likelihood(["a", "a " * 40])
+
+
+def test_a_vocabulary_without_a_place_for_characters(corpus, tmp_path, capsys):
+    words = f"--input {corpus}/*.txt --kind char --vocab-size 4 --output {tmp_path}/v"
+    assert main(["vocab", *words.split()]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "vocab_size=4 is less than the 5 special tokens" in line
+    assert not list(tmp_path.iterdir())
