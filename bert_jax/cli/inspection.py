@@ -56,9 +56,10 @@ def inspect(options: InspectOptions) -> None:
 
 
 def inspect_attention(options: InspectOptions) -> None:
-    from bert_jax.inference.attention_page import SUFFIX, write_attention_page
+    from bert_jax.inference.attention_page import write_attention_page
     from bert_jax.inference.predictor import load
     from bert_jax.storage.files import require_output_file
+    from bert_jax.storage.web_page import SUFFIX
 
     page = Path(options.output)
     require_output_file(page, SUFFIX)  # before the model is loaded

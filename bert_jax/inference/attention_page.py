@@ -1,12 +1,7 @@
 """One self-contained web page of the attention in a text: it needs no network."""
 
 import base64
-import hashlib
-import html
-import json
 import math
-import re
-from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +10,8 @@ from bert_jax.inference.arguments import require_text
 from bert_jax.inference.attention import Attention, attention, head_statistics
 from bert_jax.inference.predictor import Predictor
 from bert_jax.storage.files import atomic_write, require_output_file
+from bert_jax.storage.web_page import SUFFIX, web_page
 
-SUFFIX = ".html"
 MAX_BYTES = 8_000_000
 """Limit of the probabilities of a page, one byte each: a browser draws them all."""
 
@@ -53,8 +48,6 @@ def write_attention_page(
 
 def attention_page(name: str, shown: Attention) -> str:
     """Return the page as HTML; names and tokens are escaped."""
-    template = resources.files("bert_jax.inference").joinpath("attention_page.html")
-    page = template.read_text(encoding="utf-8")
     num_layers, num_heads, num_tokens, _ = shown.probabilities.shape
     statistics = head_statistics(shown)
     rounded = np.round(shown.probabilities * 255).astype(np.uint8)
@@ -67,24 +60,5 @@ def attention_page(name: str, shown: Attention) -> str:
             key: values.round(4).tolist() for key, values in statistics.items()
         },
     }
-    fields = {
-        "policy": content_policy(page),
-        "model": html.escape(name),
-        "uniform": f"{math.log(num_tokens):.2f}",
-        # No text of the data can end the element that holds it.
-        "data": json.dumps(data).replace("<", "\\u003c"),
-    }
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: fields[match[1]], page)
-
-
-def content_policy(page: str) -> str:
-    """Return the content security policy that allows the page's own script and style.
-
-    It forbids all else: other scripts, and any connection.
-    """
-    policy = ["default-src 'none'"]
-    for kind in ("script", "style"):
-        (content,) = re.findall(rf"<{kind}>(.*?)</{kind}>", page, re.DOTALL)
-        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
-        policy.append(f"{kind}-src 'sha256-{digest}'")
-    return "; ".join(policy)
+    fields = {"model": name, "uniform": f"{math.log(num_tokens):.2f}"}
+    return web_page("bert_jax.inference", "attention_page.html", fields, data)

@@ -1,0 +1,51 @@
+"""Self-contained web pages: a template with its data, style and script in one file."""
+
+import base64
+import hashlib
+import html
+import json
+import re
+from collections.abc import Mapping
+from importlib import resources
+from typing import Any
+
+SUFFIX = ".html"
+
+
+def web_page(
+    package: str, template: str, fields: Mapping[str, str], data: Mapping[str, Any]
+) -> str:
+    """Return a page that needs no network.
+
+    Args:
+        package: the package that holds the template.
+        template: file name of the template. It has one <style> and one <script>, and
+            {{name}} for each field, {{data}} for the data as JSON, {{style}} for the
+            rules that all pages share, and {{policy}}.
+        fields: texts by name; they are escaped.
+        data: what the script reads.
+
+    Raises:
+        KeyError: the template names a field that is not given.
+    """
+    page = resources.files(package).joinpath(template).read_text(encoding="utf-8")
+    shared = resources.files("bert_jax.storage").joinpath("web_page.css")
+    page = page.replace("{{style}}", shared.read_text(encoding="utf-8"))
+    values = {name: html.escape(text) for name, text in fields.items()}
+    values["policy"] = content_policy(page)
+    # No text of the data can end the element that holds it.
+    values["data"] = json.dumps(data).replace("<", "\\u003c")
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], page)
+
+
+def content_policy(page: str) -> str:
+    """Return the content security policy that allows the page's own script and style.
+
+    It forbids all else: other scripts, and any connection.
+    """
+    policy = ["default-src 'none'"]
+    for kind in ("script", "style"):
+        (content,) = re.findall(rf"<{kind}>(.*?)</{kind}>", page, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        policy.append(f"{kind}-src 'sha256-{digest}'")
+    return "; ".join(policy)
