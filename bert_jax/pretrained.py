@@ -110,7 +110,8 @@ def load_pretrained(path: str, allow_extra: bool = False) -> Model:
 
 def read_pairs(directory: epath.Path) -> str:
     """Return the pair objective of a checkpoint's run: nsp, sop, or none."""
-    data = read_config(directory)["data"]
+    config = read_config(directory)
+    data = config["data"]
     # The data of a fine-tuning run have no pair objective.
     pairs = data.get("pairs", "none") if isinstance(data, dict) else None
     if pairs not in ("nsp", "sop", "none"):
@@ -118,7 +119,7 @@ def read_pairs(directory: epath.Path) -> str:
             f"{directory / CONFIG} has no data.pairs, one of nsp, sop and none; "
             "restore the file from a copy."
         )
-    return str(pairs)
+    return str(pairs) if config.get("pair_loss", True) else "none"
 
 
 def download(name: str) -> epath.Path:

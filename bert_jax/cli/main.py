@@ -19,7 +19,9 @@ from bert_jax.terminal.messages import UsageError, one_line
 HELP = ("-h", "--help", "help")
 COMPLETION = "--tyro-print-completion"
 SHELLS = ("bash", "zsh", "fish", "tcsh")
-COMPUTING = set("pretrain finetune evaluate predict features benchmark demo".split())
+COMPUTING = set(
+    "pretrain finetune evaluate predict features reproduce benchmark demo".split()
+)
 """Verbs that spend their time in steps of a model, and gain from huge pages."""
 
 

@@ -17,6 +17,7 @@ usage: bert-jax VERB [OPTIONS]        bert-jax VERB --help lists a verb's option
   generate    continue a text by a causal language model
   convert     import a model of another library; export, extend or average one
   inspect     print what a dataset or a model holds, and verify its files
+  reproduce   run an experiment of the paper, at a budget that you choose
   doctor      check this machine
   benchmark   measure training, inference, input or preparation on this machine,
               or compile training for accelerators that are not present
@@ -64,6 +65,7 @@ VERBS = {
     "convert extend": Verb("cli.conversion", "ExtendOptions", "extend_model"),
     "convert average": Verb("cli.conversion", "AverageOptions", "average_model"),
     "inspect": Verb("cli.inspection", "InspectOptions", "inspect"),
+    "reproduce": Verb("cli.reproduction", "ReproduceOptions", "reproduce"),
     "doctor": Verb("cli.inspection", "DoctorOptions", "doctor"),
     "benchmark train": Verb("benchmark.command", "TrainOptions", "run"),
     "benchmark compile": Verb("benchmark.command", "CompileOptions", "run"),

@@ -323,6 +323,9 @@ class PretrainConfig(RunConfig):
     """What is learned from the tokens: masked_lm, the masked ones, or causal_lm, each
     token from those before it (Radford et al. 2018), which needs
     model.attention=causal and rows without pairs."""
+    pair_loss: bool = True
+    """Learn from the labels of the dataset's pairs; with no, from the tokens alone
+    (Liu et al. 2019, §4.2)."""
     eval_rows: int = 65_536
     """Number of validation rows per evaluation (the same random ones); 0: all."""
     keep_optimizer: bool = False

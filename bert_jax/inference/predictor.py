@@ -203,8 +203,8 @@ class Predictor:
         self._require("next_sentence", "next_sentence")
         if self.pairs != "nsp":
             raise ValueError(
-                f"The model was pretrained with pairs={self.pairs} and never saw a "
-                "random second segment; next_sentence needs one trained with nsp."
+                f"The model was pretrained with pairs={self.pairs}, not on whether a "
+                "second segment follows; next_sentence needs one trained with nsp."
             )
         single = not isinstance(first, list | tuple)
         if single:

@@ -49,6 +49,7 @@ CHANGEABLE = (
     "num_steps",
     "objective",
     "optimizer.",
+    "pair_loss",
 )
 """Fields that a fork may change, except those that `FIXED` names; a name that ends in a
 dot is a section."""

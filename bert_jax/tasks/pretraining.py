@@ -120,12 +120,15 @@ class PretrainingTask(Task):
         return "clm" if self.is_causal else "mlm"
 
     @property
+    def pair_objective(self) -> str:
+        """What is learned from pairs: nsp, sop or none."""
+        return self.config.data.pairs if self.config.pair_loss else "none"
+
+    @property
     def objective(self) -> tuple[str, ...]:
         """The losses that are added up."""
-        pairs = self.config.data.pairs
-        return (f"{self.token_objective}_loss",) + (f"{pairs}_loss",) * (
-            pairs != "none"
-        )
+        tokens, pairs = f"{self.token_objective}_loss", self.pair_objective
+        return (tokens,) if pairs == "none" else (tokens, f"{pairs}_loss")
 
     @functools.cached_property
     def batches(self) -> DatasetBatches:  # type: ignore[override]
@@ -185,8 +188,9 @@ class PretrainingTask(Task):
         return self._losses(scores, batch)
 
     def _losses(self, scores: tuple[Array, Array], batch: PretrainingBatch) -> Sums:
-        pairs = self.config.data.pairs
-        return pretraining_losses(scores, batch, pairs, self.token_objective)
+        return pretraining_losses(
+            scores, batch, self.pair_objective, self.token_objective
+        )
 
     def evaluate(
         self, params: Params, batch: DeviceBatch

@@ -72,6 +72,23 @@ def test_each_kind_of_pair_and_each_unit_of_masking_trains(
             bert.next_sentence("The judge reads.", "The judge writes.")
 
 
+def test_pairs_without_a_loss_of_theirs(small_config, tmp_path):
+    """The same rows and masks, and the tokens' loss alone (Liu et al. 2019, §4.2)."""
+    short = dataclasses.replace(small_config, num_steps=2, eval_every=2, log_every=1)
+    with_pairs = pretrain(short, tmp_path / "pairs")
+    alone = pretrain(dataclasses.replace(short, pair_loss=False), tmp_path / "alone")
+    assert {name for name in alone if name.startswith("nsp")} == set()
+    first, other = (
+        json.loads((tmp_path / name / "metrics.jsonl").read_text().split("\n")[0])
+        for name in ("pairs", "alone")
+    )
+    assert other["mlm_loss"] == first["mlm_loss"] == other["loss"]
+    assert first["loss"] > other["loss"]
+    assert alone["mlm_loss"] != with_pairs["mlm_loss"]
+    with pytest.raises(ValueError, match="not on whether a second segment follows"):
+        bert_jax.load(tmp_path / "alone").next_sentence("The judge reads.", "A boy.")
+
+
 def test_counts_name_what_the_labels_mean(prepared):
     pairs, path = prepared
     counts = open_dataset(path).manifest["counts"]["train"]

@@ -1,0 +1,70 @@
+"""`bert-jax reproduce`."""
+
+import dataclasses
+import os
+import sys
+from typing import Annotated, Literal
+
+import tyro
+
+from bert_jax.terminal.messages import UsageError, say
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReproduceOptions:
+    """Run an experiment of the paper: pretraining-tasks, masking, objectives, size or
+    pooling. The same command again goes on where it was stopped."""
+
+    experiment: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
+    """Its name."""
+    output: str
+    """Directory of everything that the experiment makes; results.md is its table."""
+    budget: Literal["toy", "small", "base"] = "toy"
+    """What is spent on each pretraining run: toy for two cores, small for a GPU, base
+    for a pod."""
+    input: tuple[str, ...] = ()
+    """Text files to pretrain on, as `bert-jax prepare` takes; with the budget toy,
+    the documentation of the installed packages if there are none."""
+    tokenizer: str = ""
+    """Directory of a tokenizer; empty: a WordPiece vocabulary learned from the text."""
+    tasks: tuple[str, ...] = ("libraries",)
+    """Tasks to score on: libraries (which package is a paragraph of documentation
+    from?), and NAME=TRAIN,TEST: two .csv, .tsv or .jsonl files with text and label, or
+    two files of sentences to tag."""
+    seeds: int = 0
+    """Number of seeds; 0: that of the budget."""
+    flops: float = 0.0
+    """FLOPs of each pretraining run; 0: those of the budget."""
+    yes: bool = False
+    """Start without asking."""
+
+
+def reproduce(options: ReproduceOptions) -> None:
+    from bert_jax.distributed import environment
+
+    environment.configure_jax(os.environ)
+    from bert_jax.experiments.plots import require_matplotlib
+    from bert_jax.experiments.reproduce import budget_of, make_plan, reproduce
+
+    require_matplotlib()
+    plan = make_plan(
+        options.experiment,
+        budget_of(options.budget, options.flops, options.seeds),
+        options.output,
+        options.input,
+        options.tokenizer,
+        options.tasks,
+    )
+    for line in plan.lines():
+        say(line)
+    if not (options.yes or confirmed()):
+        raise UsageError("Nothing was started; pass --yes to start without asking.")
+    for path in reproduce(plan):
+        say(path)
+
+
+def confirmed() -> bool:
+    """Ask on the terminal whether to start; False if there is none."""
+    if not sys.stdin.isatty():
+        return False
+    return input("Start? [y/N] ").strip().lower() in ("y", "yes")

@@ -1,0 +1,1 @@
+"""The experiments of the paper, and of some that followed it, at any budget."""

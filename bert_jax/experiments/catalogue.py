@@ -1,0 +1,230 @@
+"""The experiments: Devlin et al. 2018, §5 and C.2, and later papers on the same.
+
+The figures are those of the papers' tables, for BERT base unless a row says otherwise.
+"""
+
+from collections.abc import Callable, Sequence
+
+from bert_jax.config.model import PRESETS
+from bert_jax.experiments.budgets import predictions
+from bert_jax.experiments.design import (
+    Budget,
+    Changes,
+    Experiment,
+    Finetuning,
+    MaskedTokens,
+    Measure,
+    Probe,
+    Row,
+    Stage,
+    Variant,
+)
+
+CAUSAL: Changes = (("objective", "causal_lm"), ("model.attention", "causal"))
+_FULL_MASKS: Changes = (("masking.mask_share", 1.0), ("masking.random_share", 0.0))
+_LOG_SPACED = tuple(2.0**-k for k in range(7, -1, -1))
+_SIZES = ("L2_H128", "L4_H256", "L4_H512", "L8_H512", "L12_H512", "L12_H768")
+_NEIGHBOURS = (0.5, 1.0, 2.0)
+"""Learning rates to choose from, as multiples of the base's."""
+
+Tasks = Sequence[str]
+
+
+def pretraining_tasks(budget: Budget, tasks: Tasks) -> Experiment:
+    measures = tuple(Finetuning(task) for task in tasks)
+    variants = (
+        Variant("paper"),
+        Variant("no_pair_loss", stages=(Stage(changes=(("pair_loss", False),)),)),
+        Variant("full_sentences", pairs="none"),
+        Variant("left_to_right", pairs="none", stages=(Stage(changes=CAUSAL),)),
+    )
+    figures = {
+        "paper": (84.4, 86.7, 92.7),
+        "no_pair_loss": (83.9, 86.5, 92.6),
+        "left_to_right": (82.1, 77.5, 92.1),
+    }
+    names = {
+        "paper": "masked LM and next sentence (the paper)",
+        "no_pair_loss": "the same rows, no next-sentence loss",
+        "full_sentences": "full-sentence rows without pairs",
+        "left_to_right": "left to right, full-sentence rows",
+    }
+    columns = ("MNLI", "MRPC", "SST-2")
+    rows = tuple(
+        Row(
+            names[variant.name],
+            variant.name,
+            measures,
+            tuple(zip(columns, figures.get(variant.name, ()), strict=False)),
+        )
+        for variant in variants
+    )
+    return Experiment(
+        "pretraining-tasks",
+        "Pretraining tasks",
+        "Devlin et al. 2018, §5.1",
+        variants,
+        rows,
+        "accuracies on development sets, Devlin et al. 2018, Table 5",
+    )
+
+
+def masking(budget: Budget, tasks: Tasks) -> Experiment:
+    measures: tuple[Measure, ...] = (
+        MaskedTokens("80/10/10"),
+        MaskedTokens("all [MASK]", _FULL_MASKS),
+        *(Finetuning(task) for task in tasks),
+        *(Probe(task) for task in tasks),
+    )
+    # Shares of [MASK], random and kept tokens, with the figures of Table 8.
+    shares = {
+        (80, 10, 10): (84.2, 95.4, 94.9),
+        (100, 0, 0): (84.3, 94.9, 94.0),
+        (80, 20, 0): (84.1, 95.2, 94.6),
+        (80, 0, 20): (84.4, 95.2, 94.7),
+        (0, 80, 20): (83.7, 94.8, 94.6),
+        (0, 100, 0): (83.6, 94.9, 94.6),
+    }
+    columns = ("MNLI", "NER", "NER, features")
+    variants, rows = [], []
+    for (masked, random, kept), figures in shares.items():
+        changes = (
+            ("masking.mask_share", masked / 100),
+            ("masking.random_share", random / 100),
+        )
+        name = f"mask_{masked}_random_{random}_same_{kept}"
+        variants.append(Variant(name, stages=(Stage(changes=changes),)))
+        label = f"{masked}/{random}/{kept}, 15 %"
+        paper = tuple(zip(columns, figures, strict=True))
+        rows.append(Row(label, name, measures, paper))
+    for rate, final in ((0.3, None), (0.4, None), (0.3, 0.05)):
+        changed: Changes = (
+            ("masking.rate", rate),
+            ("masking.max_predictions", predictions(rate, budget.sequence_length)),
+        )
+        name, label = f"rate_{rate:g}", f"80/10/10, {100 * rate:.0f} %"
+        if final is not None:
+            changed += (("masking.final_rate", final),)
+            name, label = f"{name}_to_{final:g}", f"{label} falling to {final:.0%}"
+        variants.append(Variant(name, stages=(Stage(changes=changed),)))
+        rows.append(Row(label, name, measures))
+    return Experiment(
+        "masking",
+        "Masking: shares of [MASK], random and kept tokens, and rates",
+        "Devlin et al. 2018, C.2; rates: Wettig et al. 2022, Yang et al. 2023",
+        tuple(variants),
+        tuple(rows),
+        "accuracy and F1 on development sets, Devlin et al. 2018, Table 8",
+    )
+
+
+def objectives(budget: Budget, tasks: Tasks) -> Experiment:
+    measures = tuple(Finetuning(task) for task in tasks)
+    causal, masked = Stage(changes=CAUSAL), Stage()
+    schedules = {
+        "masked LM": (masked,),
+        "left to right": (causal,),
+    } | {
+        f"left to right for {share:.0%}, then masked": (
+            Stage(share, CAUSAL),
+            Stage(1 - share),
+        )
+        for share in (0.25, 0.5, 0.75)
+    }
+    variants, rows = [], []
+    for label, stages in schedules.items():
+        name = label.replace("%", "").replace(",", "").replace(" ", "_")
+        variants.append(Variant(name, "none", stages, _LOG_SPACED))
+        rows.append(Row(label, name, measures))
+    return Experiment(
+        "objectives",
+        "Masked and left-to-right language models, by what was spent",
+        "Devlin et al. 2018, C.1, Figure 5; Gisserot-Boukhlef et al. 2025",
+        tuple(variants),
+        tuple(rows),
+    )
+
+
+def size(budget: Budget, tasks: Tasks) -> Experiment:
+    measures: tuple[Measure, ...] = (
+        MaskedTokens("80/10/10"),
+        *(Finetuning(task) for task in tasks),
+    )
+    base_rate = budget.pretraining.optimizer.peak_learning_rate
+    variants, rows = [], []
+    # The largest is the base row: the others are compared with it.
+    for name in reversed(_SIZES):
+        shape = PRESETS[name]
+        changes: Changes = tuple(
+            (f"model.{field}", getattr(shape, field))
+            for field in (
+                "num_hidden_layers",
+                "hidden_size",
+                "num_attention_heads",
+                "intermediate_size",
+            )
+        )
+        stages = (Stage(changes=changes),)
+        rates = tuple(base_rate * factor for factor in _NEIGHBOURS)
+        variants += [
+            Variant(name, stages=stages),
+            Variant(f"{name}_best_rate", stages=stages, rates=rates),
+        ]
+        rows += [
+            Row(f"{name}, one rate", name, measures),
+            Row(f"{name}, best of {len(rates)} rates", f"{name}_best_rate", measures),
+        ]
+    return Experiment(
+        "size",
+        "Size of the model",
+        "Devlin et al. 2018, §5.2, Table 6",
+        tuple(variants),
+        tuple(rows),
+    )
+
+
+def pooling(budget: Budget, tasks: Tasks) -> Experiment:
+    """Rows of one variant: how a text becomes a vector, and which layers it is from."""
+    num_layers = budget.model.num_hidden_layers
+    last_four = tuple(range(-1, -min(4, num_layers) - 1, -1))
+    all_layers = tuple(range(1, num_layers + 1))
+    probes: dict[str, tuple[dict[str, object], float | None]] = {
+        "mean, last layer": ({}, 94.9),
+        "mean, second-to-last layer": ({"layers": (-2,)}, 95.6),
+        "mean, embeddings": ({"layers": (0,)}, 91.0),
+        "mean, last four layers side by side": ({"layers": last_four}, 96.1),
+        "mean, sum of all layers": ({"layers": all_layers, "combine": "sum"}, None),
+        "[CLS], last layer": ({"pooling": "cls"}, None),
+    }
+    fine_tuned = {
+        "mean, last layer": "mean",
+        "[CLS], last layer": "cls",
+    }
+    rows = []
+    for label, (options, figure) in probes.items():
+        changes: Changes = (("model.pooling", fine_tuned.get(label)),)
+        measures: tuple[Measure, ...] = tuple(
+            Probe(task, **options)  # type: ignore[arg-type]
+            for task in tasks
+        )
+        if label in fine_tuned:
+            measures = (*(Finetuning(task, changes) for task in tasks), *measures)
+        paper = () if figure is None else (("NER, features", figure),)
+        rows.append(Row(label, "paper", measures, paper))
+    return Experiment(
+        "pooling",
+        "From the states of tokens to a vector of the text",
+        "Devlin et al. 2018, §5.3, Table 7",
+        (Variant("paper"),),
+        tuple(rows),
+        "F1 of tagging each token by features, Devlin et al. 2018, Table 7",
+    )
+
+
+EXPERIMENTS: dict[str, Callable[[Budget, Tasks], Experiment]] = {
+    "pretraining-tasks": pretraining_tasks,
+    "masking": masking,
+    "objectives": objectives,
+    "size": size,
+    "pooling": pooling,
+}

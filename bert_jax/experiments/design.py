@@ -1,0 +1,145 @@
+"""What an experiment is: variants of pretraining, and rows of measures of them."""
+
+import dataclasses
+import hashlib
+import json
+from typing import Any, Literal
+
+from bert_jax.config import BertConfig, FinetuneConfig, PretrainConfig
+from bert_jax.config.serialization import ConfigT, from_dict, to_dict
+
+Pairs = Literal["nsp", "none"]
+Changes = tuple[tuple[str, Any], ...]
+"""Dotted names of fields, and the values that replace those of the base."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """A part of pretraining, from the parameters at the end of the stage before."""
+
+    share: float = 1.0
+    """Its fraction of the FLOPs."""
+    changes: Changes = ()
+    """What differs from the base configuration."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    """One way to pretrain."""
+
+    name: str
+    """The name of its directory."""
+    pairs: Pairs = "nsp"
+    """The rows: pairs of segments, or full sentences without pairs."""
+    stages: tuple[Stage, ...] = (Stage(),)
+    shares: tuple[float, ...] = (1.0,)
+    """Fractions of the FLOPs after which it is measured, ascending."""
+    rates: tuple[float, ...] = ()
+    """Learning rates to choose from by the validation loss of a seed that is not
+    measured; empty: that of the base."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Finetuning:
+    """The score of the variant on a task after fine-tuning."""
+
+    task: str
+    changes: Changes = ()
+
+    @property
+    def column(self) -> str:
+        return f"{self.task}, fine-tuned"
+
+
+@dataclasses.dataclass(frozen=True)
+class Probe:
+    """The score of logistic regression on hidden states, without fine-tuning."""
+
+    task: str
+    layers: tuple[int, ...] = (-1,)
+    combine: Literal["concatenate", "sum"] = "concatenate"
+    pooling: Literal["cls", "mean"] = "mean"
+
+    @property
+    def column(self) -> str:
+        return f"{self.task}, features"
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskedTokens:
+    """The perplexity of masked tokens of the validation rows, always the same ones."""
+
+    name: str
+    changes: Changes = ()
+
+    @property
+    def column(self) -> str:
+        return f"perplexity, {self.name}"
+
+
+Measure = Finetuning | Probe | MaskedTokens
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A row of the table: measures of one variant."""
+
+    name: str
+    """As in the table."""
+    variant: str
+    measures: tuple[Measure, ...]
+    paper: tuple[tuple[str, float], ...] = ()
+    """Figures of the paper, by the names in `Experiment.paper`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """The table of a paper, and what makes its rows. The first row is the base."""
+
+    name: str
+    title: str
+    source: str
+    variants: tuple[Variant, ...]
+    rows: tuple[Row, ...]
+    paper: str = ""
+    """What the paper's figures are scores of, with their source."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Budget:
+    """How much is spent, and the configurations that this is spent on."""
+
+    name: str
+    flops: float
+    """Model FLOPs of the pretraining of each variant and seed."""
+    seeds: int
+    pretraining: PretrainConfig
+    finetuning: FinetuneConfig
+    sequence_length: int
+    vocab_size: int
+
+    @property
+    def model(self) -> BertConfig:
+        return self.pretraining.model
+
+
+def with_changes(config: ConfigT, changes: Changes) -> ConfigT:
+    """Return a configuration with the values of `changes`.
+
+    Raises:
+        ValueError: a field does not exist, or its value is invalid.
+    """
+    values = to_dict(config)
+    for name, value in changes:
+        *sections, field = name.split(".")
+        part = values
+        for section in sections:
+            part = part[section]
+        part[field] = value
+    return from_dict(type(config), values)
+
+
+def digest(values: object) -> str:
+    """Return a short hash of JSON values."""
+    text = json.dumps(values, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,0 +1,153 @@
+"""What all cells of an experiment share: vocabulary, datasets, and tasks."""
+
+import dataclasses
+import hashlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from bert_jax.config import FinetuneConfig, PrepareConfig, VocabularyConfig
+from bert_jax.config.finetuning import TaskName
+from bert_jax.data.prepare import prepare
+from bert_jax.data.vocabulary import train_vocabulary
+from bert_jax.demo.installed_documentation import write_corpus
+from bert_jax.demo.paragraph_origins import (
+    COLUMNS,
+    SPLITS,
+    paragraph_origins,
+    write_origins,
+)
+from bert_jax.experiments.design import Pairs
+from bert_jax.storage.files import require_regular_file
+
+LIBRARIES = "libraries"
+"""The task that needs no file: which installed library is a paragraph from?"""
+TABLES = (".csv", ".tsv", ".jsonl")
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskFiles:
+    """A task that every variant is measured on."""
+
+    name: str
+    task: TaskName
+    train: str
+    test: str
+    text_columns: tuple[str, ...] = ()
+    label_column: str = "label"
+
+    def config(self, base: FinetuneConfig) -> FinetuneConfig:
+        """Return the configuration of this task; its test file is validated on once."""
+        data = dataclasses.replace(
+            base.data,
+            train=self.train,
+            validation=self.test,
+            text_columns=self.text_columns,
+            label_column=self.label_column,
+        )
+        return dataclasses.replace(
+            base,
+            task=self.task,
+            data=data,
+            eval_every=base.num_steps,
+            checkpoint_every=base.num_steps,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Inputs:
+    """The files of an experiment, under its directory."""
+
+    root: Path
+    text: tuple[str, ...]
+    """Files of the text to pretrain on; empty: the embedded corpus."""
+    tokenizer: str
+    """Directory of a tokenizer; empty: one learned from the text."""
+    tasks: tuple[TaskFiles, ...]
+
+    @property
+    def corpus(self) -> Path:
+        return self.root / "corpus"
+
+    @property
+    def tokenizer_directory(self) -> str:
+        return self.tokenizer or str(self.root / "vocabulary")
+
+    @property
+    def _patterns(self) -> tuple[str, ...]:
+        return self.text or (str(self.corpus / "*.txt"),)
+
+    def dataset(self, pairs: Pairs) -> str:
+        """Return the directory of the rows of one kind."""
+        return str(self.root / f"rows_{pairs}")
+
+    def task(self, name: str) -> TaskFiles:
+        """Return the task of a name."""
+        return next(task for task in self.tasks if task.name == name)
+
+    def make(self, kinds: Iterable[Pairs], vocab_size: int, length: int) -> None:
+        """Write what is not there yet: corpus, tasks, vocabulary and rows.
+
+        Raises:
+            ValueError: the text is unusable, as `prepare` says.
+        """
+        needs_corpus = not self.text or any(t.name == LIBRARIES for t in self.tasks)
+        if needs_corpus and not self.corpus.exists():
+            write_corpus(self.corpus)
+        origins = self.root / LIBRARIES
+        if any(t.name == LIBRARIES for t in self.tasks) and not origins.exists():
+            write_origins(paragraph_origins(self.corpus), origins)
+        if not Path(self.tokenizer_directory).exists():
+            output = self.tokenizer_directory
+            train_vocabulary(
+                VocabularyConfig(
+                    input=self._patterns, output=output, vocab_size=vocab_size
+                )
+            )
+        for pairs in sorted(set(kinds)):
+            prepare(
+                PrepareConfig(
+                    input=self._patterns,
+                    tokenizer=self.tokenizer_directory,
+                    output=self.dataset(pairs),
+                    pairs=pairs,
+                    sequence_length=length,
+                )
+            )
+
+
+def parse_task(text: str, root: Path) -> TaskFiles:
+    """Return the task that an option names: `libraries`, or NAME=TRAIN,TEST.
+
+    Files that end in .csv, .tsv or .jsonl have the columns text and label; others are
+    sentences to tag.
+
+    Raises:
+        ValueError: the text is of another form, or a file does not exist.
+    """
+    if text == LIBRARIES:
+        train, test = (str(root / LIBRARIES / f"{split}.csv") for split in SPLITS)
+        column, label = COLUMNS
+        return TaskFiles(text, "text-classification", train, test, (column,), label)
+    name, equals, files = text.partition("=")
+    paths = files.split(",")
+    if not equals or len(paths) != 2 or not all(paths) or not name.isidentifier():
+        raise ValueError(
+            f"tasks={text!r:.80} must be {LIBRARIES}, or NAME=TRAIN,TEST, as in "
+            "polarity=train.csv,test.csv; a name is a word."
+        )
+    for path in paths:
+        require_regular_file(path, f"the {name} task")
+    train, test = paths
+    if train.endswith(TABLES):
+        return TaskFiles(name, "text-classification", train, test, ("text",), "label")
+    return TaskFiles(name, "token-classification", train, test)
+
+
+def file_hashes(paths: Sequence[str]) -> dict[str, str]:
+    """Return the sha256 of files that exist, by their path."""
+    hashes = {}
+    for path in paths:
+        if Path(path).is_file():
+            with open(path, "rb") as file:
+                hashes[path] = hashlib.file_digest(file, "sha256").hexdigest()
+    return hashes

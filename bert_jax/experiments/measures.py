@@ -1,0 +1,137 @@
+"""Measures of a model: for each test item, the two numbers that a score sums."""
+
+import dataclasses
+from pathlib import Path
+
+import jax
+import numpy as np
+import optax
+from jaxtyping import Array, Float, Float32
+
+from bert_jax.config.model import Params
+from bert_jax.data.examples import TokenizedExamples
+from bert_jax.experiments.bootstrap import Items, ScoreKind
+from bert_jax.experiments.design import Budget, MaskedTokens, Probe, with_changes
+from bert_jax.experiments.inputs import TaskFiles
+from bert_jax.inference.batching import compiled, compute_rows, predict_examples
+from bert_jax.inference.evaluation import examples_config
+from bert_jax.metrics.entities import extract_entities
+from bert_jax.pretrained import Model, load_pretrained
+from bert_jax.runs.pretraining import open_for
+from bert_jax.tasks.finetuning_task import Example, Prediction
+from bert_jax.tasks.pretraining import PretrainingTask, pretraining_scores
+from bert_jax.tasks.registry import finetuning_task
+from bert_jax.tasks.task import DeviceBatch
+
+_BATCH_SIZE = 64
+
+
+def finetuned_items(task: TaskFiles, workdir: Path) -> tuple[Items, ScoreKind]:
+    """Return the items of a fine-tuned model on the test file.
+
+    Texts: whether the class is right, and 1. Sentences: twice the number of correct
+    entities, and the number in the file and predicted, so that the quotient is F1.
+    """
+    model = load_pretrained(str(workdir))
+    data = examples_config(model.directory)
+    reader = finetuning_task(task.task, data, model.config)
+    examples = reader.read(task.test)
+    predictions = predict_examples(
+        reader, model.params, model.tokenizer, examples, _BATCH_SIZE
+    )
+    count = _entity_counts if task.task == "token-classification" else _is_right
+    pairs = zip(examples, predictions, strict=True)
+    return np.array([count(*pair) for pair in pairs], np.float64), "ratio"
+
+
+def _is_right(example: Example, prediction: Prediction) -> tuple[float, float]:
+    return float(prediction["label"] == example.label), 1.0
+
+
+def _entity_counts(example: Example, prediction: Prediction) -> tuple[float, float]:
+    gold = set(extract_entities(example.tags))
+    predicted = set(extract_entities(prediction["tags"]))
+    return 2.0 * len(gold & predicted), float(len(gold) + len(predicted))
+
+
+def probe_items(
+    probe: Probe, task: TaskFiles, budget: Budget, workdir: Path
+) -> tuple[Items, ScoreKind]:
+    """Return whether logistic regression on hidden states finds each class, and 1.
+
+    The states are standardised by those of the training texts. The model stays as it
+    is (Devlin et al. 2018, §5.3).
+
+    Raises:
+        ValueError: the task is not of texts.
+    """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    if task.task != "text-classification":
+        raise ValueError(
+            f"Features of whole texts are measured on classes of texts, but the task "
+            f"{task.name} is {task.task}; leave it out."
+        )
+    model = load_pretrained(str(workdir))
+    reader = finetuning_task(task.task, task.config(budget.finetuning).data)
+    vectors, labels = [], []
+    for file in (task.train, task.test):
+        examples = reader.read(file)
+        texts = [dataclasses.replace(example, label=None) for example in examples]
+        tokenized = reader.tokenize(texts, model.tokenizer)
+        vectors.append(_text_vectors(probe, model, tokenized))
+        labels.append([example.label for example in examples])
+    classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+    classifier.fit(vectors[0], labels[0])
+    right = classifier.predict(vectors[1]) == np.array(labels[1])
+    return np.stack([right, np.ones(len(right))], axis=1).astype(np.float64), "ratio"
+
+
+def _text_vectors(
+    probe: Probe, model: Model, tokenized: TokenizedExamples
+) -> Float32[np.ndarray, "N D"]:
+    """Return one vector of each text: the state of [CLS], or the mean of all tokens."""
+    program = compiled(
+        model.config, "features", layers=probe.layers, combine=probe.combine
+    )
+    states = compute_rows(program, model.params, tokenized, model.config, _BATCH_SIZE)
+    if probe.pooling == "cls":
+        return np.stack([row[0] for row in states])
+    lengths = tokenized.lengths.tolist()
+    rows = zip(states, lengths, strict=True)
+    return np.stack([row[:length].mean(axis=0) for row, length in rows])
+
+
+def masked_items(
+    measure: MaskedTokens, budget: Budget, dataset: str, workdir: Path
+) -> tuple[Items, ScoreKind]:
+    """Return the loss in nats of each validation row, and its number of predictions.
+
+    The masks depend on the row and on `measure` alone: all variants have the same.
+    """
+    model = load_pretrained(str(workdir))
+    base = with_changes(
+        budget.pretraining,
+        (*measure.changes, ("data.path", dataset), ("eval_rows", 0)),
+    )
+    data, config = open_for(base, verify=False)
+    task = PretrainingTask(config, data)
+
+    @jax.jit
+    def losses(
+        params: Params, batch: DeviceBatch
+    ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
+        rows = task.mask_for_evaluation(batch)
+        scores, _ = pretraining_scores(model.config, params, rows)
+        masked = rows.masked
+        nats = optax.softmax_cross_entropy_with_integer_labels(scores, masked.labels)
+        return (nats * masked.weights).sum(axis=1), masked.weights.sum(axis=1)
+
+    totals = [
+        np.stack(jax.device_get(losses(model.params, batch)), axis=1)
+        for batch in task.batches.validation(_BATCH_SIZE)
+    ]
+    items = np.concatenate(totals).astype(np.float64)
+    return items[: len(data.validation)], "perplexity"

@@ -1,0 +1,112 @@
+"""Plots of an experiment: every seed as a point, and the interval of each mean."""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from bert_jax.experiments.design import Budget
+from bert_jax.experiments.summary import Score, Summary
+
+FORMATS = ("png", "svg")
+_COLORS = ("#1450b4", "#b4500f", "#2a7d3f", "#8a2be2", "#a0522d", "#555555")
+
+
+def require_matplotlib() -> None:
+    """Raise ModuleNotFoundError, with the remedy, if plots cannot be drawn."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ModuleNotFoundError(
+            "Plots need matplotlib, which the extra experiments has"
+        )
+
+
+def write_plots(summary: Summary, budget: Budget, directory: Path) -> list[Path]:
+    """Write `plot.png` and `plot.svg`; return their paths.
+
+    Raises:
+        ModuleNotFoundError: matplotlib is not installed.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    # Text stays text, and two calls write the same file.
+    matplotlib.rcParams.update(
+        {"svg.fonttype": "none", "svg.hashsalt": "bert_jax", "font.size": 9}
+    )
+    is_curve = any(len(points) > 1 for points in summary.points.values())
+    figure = _curves(summary, budget) if is_curve else _strips(summary)
+    paths = [directory / f"plot.{suffix}" for suffix in FORMATS]
+    for path in paths:
+        metadata = {"Date": None} if path.suffix == ".svg" else {}
+        figure.savefig(path, dpi=150, bbox_inches="tight", metadata=metadata)
+    return paths
+
+
+def _strips(summary: Summary) -> Any:
+    """One panel a column: the scores of all seeds of each row, with their mean."""
+    from matplotlib.figure import Figure
+
+    columns, rows = summary.columns, [row.name for row in summary.experiment.rows]
+    figure = Figure(figsize=(3.2 * len(columns) + 2.4, 0.42 * len(rows) + 1.4))
+    axes = figure.subplots(1, len(columns), sharey=True, squeeze=False)[0]
+    for axis, column in zip(axes, columns, strict=True):
+        scale = 1.0
+        for height, name in enumerate(rows):
+            score = summary.scores.get((name, column, 1.0))
+            if score is None:
+                continue
+            scale = 100.0 if score.kind == "ratio" else 1.0
+            values = [scale * value for value in score.values]
+            axis.plot(values, [height] * len(values), "o", color=_COLORS[0], alpha=0.35)
+            axis.plot([scale * score.mean], [height], "|", color="black", ms=16)
+        unit = "%" if scale == 100.0 else "lower is better"
+        axis.set_title(f"{column} ({unit})", fontsize=9)
+        axis.grid(axis="x", alpha=0.3)
+    axes[0].set_yticks(range(len(rows)), rows)
+    axes[0].invert_yaxis()
+    figure.suptitle(f"{summary.experiment.title}: a point is a seed, a line their mean")
+    figure.tight_layout()
+    return figure
+
+
+def _curves(summary: Summary, budget: Budget) -> Any:
+    """A row of panels a column: the scores by steps, by predictions and by FLOPs."""
+    from matplotlib.figure import Figure
+
+    axes_names = ("steps", "predicted tokens", "FLOPs")
+    columns = summary.columns
+    figure = Figure(figsize=(11, 3.2 * len(columns) + 0.6))
+    panels = figure.subplots(len(columns), 3, sharey="row", squeeze=False)
+    for panel_row, column in zip(panels, columns, strict=True):
+        for color, row in zip(_COLORS, summary.experiment.rows, strict=False):
+            points = [
+                (point, score)
+                for point in summary.points[row.variant]
+                if (score := summary.scores.get((row.name, column, point.share)))
+            ]
+            xs: tuple[list[float], ...] = (
+                [float(point.steps) for point, _ in points],
+                [point.predicted for point, _ in points],
+                [point.share * budget.flops for point, _ in points],
+            )
+            for axis, x in zip(panel_row, xs, strict=True):
+                _draw_curve(axis, x, [score for _, score in points], color, row.name)
+        for axis, name in zip(panel_row, axes_names, strict=True):
+            axis.set_xscale("log")
+            axis.set_xlabel(name)
+            axis.grid(alpha=0.3)
+        panel_row[0].set_ylabel(column)
+    panels[0][0].legend(fontsize=7)
+    figure.suptitle(f"{summary.experiment.title}: a point is a seed")
+    figure.tight_layout()
+    return figure
+
+
+def _draw_curve(
+    axis: Any, x: list[float], scores: list[Score], color: str, name: str
+) -> None:
+    """Draw the means as a line, and each seed as a point."""
+    scale = 100.0 if scores and scores[0].kind == "ratio" else 1.0
+    axis.plot(x, [scale * s.mean for s in scores], "-", color=color, label=name)
+    for place, score in zip(x, scores, strict=True):
+        values = [scale * value for value in score.values]
+        axis.plot([place] * len(values), values, ".", color=color, alpha=0.35)

@@ -1,0 +1,290 @@
+"""Experiments: their rows, their cells, and what a second call does."""
+
+import csv
+import dataclasses
+import io
+import json
+from pathlib import Path
+
+import pytest
+from small_world import SUBJECTS
+
+from bert_jax.config import BertConfig
+from bert_jax.experiments.bootstrap import seed_scores
+from bert_jax.experiments.budgets import BUDGETS
+from bert_jax.experiments.catalogue import EXPERIMENTS
+from bert_jax.experiments.cells import Cell, read_result
+from bert_jax.experiments.design import Budget, with_changes
+from bert_jax.experiments.inputs import Inputs
+from bert_jax.experiments.reproduce import Plan, budget_of, make_plan, reproduce
+
+MINIATURE = BertConfig(
+    vocab_size=0,
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=32,
+    max_position_embeddings=32,
+    initializer_range=0.1,
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
+)
+
+
+@pytest.fixture(scope="module")
+def budget() -> Budget:
+    """Two seeds of a few steps."""
+    toy = BUDGETS["toy"]
+    return dataclasses.replace(
+        toy,
+        flops=6e7,
+        seeds=2,
+        pretraining=dataclasses.replace(
+            toy.pretraining,
+            model=MINIATURE,
+            batch_size=8,
+            masking=dataclasses.replace(toy.pretraining.masking, max_predictions=5),
+        ),
+        finetuning=dataclasses.replace(
+            toy.finetuning,
+            data=dataclasses.replace(toy.finetuning.data, max_length=32, num_buckets=1),
+            num_steps=4,
+            batch_size=8,
+        ),
+        sequence_length=32,
+        vocab_size=150,
+    )
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory) -> str:
+    """Who reads? Two files of texts with the first noun as their class."""
+    folder = tmp_path_factory.mktemp("task")
+    for split, count in (("train", 24), ("test", 16)):
+        with open(folder / f"{split}.csv", "w", newline="") as file:
+            table = csv.writer(file)
+            table.writerow(["text", "label"])
+            for i in range(count):
+                who = SUBJECTS[i % 3]
+                table.writerow([f"The {who} reads letter {i} in the garden.", who])
+    return f"who={folder / 'train.csv'},{folder / 'test.csv'}"
+
+
+@pytest.fixture(scope="module")
+def tags(tmp_path_factory) -> str:
+    folder = tmp_path_factory.mktemp("tags")
+    for split in ("train", "test"):
+        lines = [f"The O\n{who} B-WHO\nreads O\n\n" for who in SUBJECTS]
+        (folder / f"{split}.conll").write_text("".join(lines))
+    return f"tags={folder / 'train.conll'},{folder / 'test.conll'}"
+
+
+def planned(name: str, budget: Budget, root: Path, corpus: Path, *tasks: str) -> Plan:
+    return make_plan(name, budget, root, (str(corpus / "*.txt"),), "", tasks)
+
+
+def scores_of(root: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO((root / "results.csv").read_text())))
+
+
+@pytest.mark.parametrize("budget_name", BUDGETS)
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_is_made_of_valid_configurations(name, budget_name):
+    budget = BUDGETS[budget_name]
+    experiment = EXPERIMENTS[name](budget, ["one", "two"])
+    variants = {variant.name: variant for variant in experiment.variants}
+    assert {row.variant for row in experiment.rows} == set(variants)
+    assert len(variants) == len(experiment.variants)
+    for variant in variants.values():
+        assert sum(stage.share for stage in variant.stages) == 1
+        assert (
+            list(variant.shares) == sorted(variant.shares) and variant.shares[-1] == 1
+        )
+        for stage in variant.stages:
+            config = with_changes(budget.pretraining, stage.changes)
+            rate = max(config.masking.rate, config.masking.final_rate or 0)
+            expected = round(rate * budget.sequence_length)
+            assert config.masking.max_predictions == expected
+    inputs = Inputs(Path("x"), (), "", ())
+    cell = Cell(Path("x"), budget, inputs, experiment.variants[0], 0)
+    paths = [
+        cell.result_path(row, measure, 1.0)
+        for row in experiment.rows
+        for measure in row.measures
+    ]
+    assert len(set(paths)) == len(paths)
+
+
+def part_of(plan: Plan, *variants: str) -> Plan:
+    """The plan with fewer variants, and their rows."""
+    experiment = plan.experiment
+    return dataclasses.replace(
+        plan,
+        experiment=dataclasses.replace(
+            experiment,
+            variants=tuple(v for v in experiment.variants if v.name in variants),
+            rows=tuple(row for row in experiment.rows if row.variant in variants),
+        ),
+    )
+
+
+def test_an_experiment_is_run_once_and_goes_on_where_it_was_stopped(
+    budget, task, corpus, tmp_path, capsys
+):
+    root = tmp_path / "tasks"
+    one_seed = dataclasses.replace(budget, seeds=1)
+    full = planned("pretraining-tasks", one_seed, root, corpus, task)
+    plan = part_of(full, "full_sentences", "left_to_right")
+    paths = reproduce(plan)
+    assert {path.name for path in paths} == {
+        *("results.md", "results.csv", "plot.png", "plot.svg")
+    }
+    assert all(path.stat().st_size > 200 for path in paths)
+    rows = scores_of(root)
+    assert len(rows) == 2
+    for row in rows:
+        assert 0 <= float(row["score"]) <= 1
+    # The causal variant predicts every token, and so has fewer steps.
+    assert 0 < int(rows[1]["steps"]) < int(rows[0]["steps"])
+    page = (root / "results.md").read_text()
+    assert "who, fine-tuned" in page and "(n = " not in page
+    assert not list(root.glob("cells/*/*/*fine_tuned*/checkpoints"))
+
+    first, removed = sorted(root.glob("cells/*/*/results/*.npz"))
+    time, before = first.stat().st_mtime_ns, read_result(removed)
+    removed.unlink()
+    capsys.readouterr()
+    reproduce(plan)
+    assert capsys.readouterr().out.count("to score on") == 1
+    assert (read_result(removed).items == before.items).all()
+    assert first.stat().st_mtime_ns == time
+    protocol = page.partition("protocol `")[2][:12]
+    assert f"protocol `{protocol}`" in (root / "results.md").read_text()
+
+    other = dataclasses.replace(one_seed, flops=2 * budget.flops)
+    with pytest.raises(ValueError, match="budget.flops was 6.*Repeat its options"):
+        planned("pretraining-tasks", other, root, corpus, task)
+    with pytest.raises(ValueError, match="has an experiment with other options"):
+        planned("objectives", one_seed, root, corpus, task)
+
+
+@pytest.mark.slow
+def test_all_rows_are_compared_with_the_first_on_texts_and_tags(
+    budget, task, tags, corpus, tmp_path
+):
+    root = tmp_path / "tasks"
+    reproduce(planned("pretraining-tasks", budget, root, corpus, task, tags))
+    rows = scores_of(root)
+    assert len(rows) == 4 * 2 * 2  # variants, tasks, seeds
+    assert {row["seed"] for row in rows} == {"0", "1"}
+    table = (root / "results.md").read_text().split("\n|")[1:]
+    assert len(table) == 2 + 4
+    for line in table[3:]:
+        assert line.count("[") == 2, line  # an interval for each task
+
+
+@pytest.mark.slow
+def test_a_task_whose_file_changes_is_refused(budget, tags, corpus, tmp_path):
+    files = tmp_path / "train.csv", tmp_path / "test.csv"
+    for path in files:
+        path.write_text("text,label\nThe judge reads.,a\nThe clerk reads.,b\n" * 8)
+    root = tmp_path / "pooling"
+    task = f"own={files[0]},{files[1]}"
+    plan = planned("pooling", dataclasses.replace(budget, seeds=1), root, corpus, task)
+    reproduce(plan)
+    page = (root / "results.md").read_text()
+    assert "own, features" in page and "own, fine-tuned" in page
+    files[1].write_text(files[1].read_text() * 2)
+    with pytest.raises(ValueError, match="own test has changed since"):
+        reproduce(plan)
+
+
+@pytest.mark.slow
+def test_masking_is_measured_on_the_same_masks_and_by_features(
+    budget, task, corpus, tmp_path
+):
+    root = tmp_path / "masking"
+    plan = planned("masking", dataclasses.replace(budget, seeds=1), root, corpus, task)
+    # Two of the nine rows are enough for what is measured of each.
+    plan = part_of(plan, "mask_80_random_10_same_10", "rate_0.3_to_0.05")
+    reproduce(plan)
+    by_row = {}
+    for cell, row in zip(plan.cells, plan.experiment.rows, strict=True):
+        assert row.variant == cell.variant.name
+        by_row[row.name] = [
+            read_result(cell.result_path(row, measure, 1.0)) for measure in row.measures
+        ]
+    first, other = by_row.values()
+    for one, two in zip(first[:2], other[:2], strict=True):
+        assert (one.items[:, 1] == two.items[:, 1]).all()  # the same predictions
+        assert (one.items[:, 0] != two.items[:, 0]).any()  # of other models
+    plain, full = (seed_scores(r.items[None], r.kind)[0] for r in first[:2])
+    assert plain != full and 1 < plain < 200 and 1 < full < 200
+    assert len(first[2].items) == len(first[3].items) == 16
+
+
+@pytest.mark.slow
+def test_objectives_are_measured_on_the_way(budget, task, corpus, tmp_path):
+    """Stages follow each other, and a longer part of a schedule extends a shorter."""
+    root = tmp_path / "objectives"
+    small = dataclasses.replace(budget, seeds=1, flops=3e7)
+    plan = planned("objectives", small, root, corpus, task)
+    variants = tuple(
+        dataclasses.replace(variant, shares=(0.125, 0.5, 1.0))
+        for variant in plan.experiment.variants
+        if "50" in variant.name
+    )
+    rows = tuple(row for row in plan.experiment.rows if row.variant == variants[0].name)
+    experiment = dataclasses.replace(plan.experiment, rows=rows, variants=variants)
+    reproduce(dataclasses.replace(plan, experiment=experiment))
+    steps = [int(row["steps"]) for row in scores_of(root)]
+    assert steps == sorted(steps) and len(set(steps)) == 3
+    (cell,) = root.glob("cells/*/seed_0")
+    causal, masked = (
+        json.loads((cell / f"pretraining_{i}" / "config.json").read_text())
+        for i in (0, 1)
+    )
+    assert causal["objective"] == "causal_lm" and masked["objective"] == "masked_lm"
+    assert masked["init_from"] == str(cell / "pretraining_0")
+    assert steps[1] == causal["num_steps"] == causal["optimizer"]["decay_steps"]
+    assert steps[2] == causal["num_steps"] + masked["num_steps"]
+
+
+@pytest.mark.slow
+def test_a_learning_rate_is_chosen_by_a_seed_that_no_table_has(
+    budget, task, corpus, tmp_path
+):
+    root = tmp_path / "size"
+    rich = dataclasses.replace(budget, seeds=1, flops=2e15)
+    plan = planned("size", rich, root, corpus, task)
+    poor = dataclasses.replace(plan.budget, flops=2e7)
+    variants = tuple(
+        dataclasses.replace(
+            variant,
+            rates=(1e-5, 3e-3),
+            stages=(dataclasses.replace(variant.stages[0], changes=()),),
+        )
+        for variant in plan.experiment.variants
+        if variant.name == "L2_H128_best_rate"
+    )
+    rows = tuple(row for row in plan.experiment.rows if row.variant == variants[0].name)
+    experiment = dataclasses.replace(plan.experiment, rows=rows, variants=variants)
+    reproduce(dataclasses.replace(plan, experiment=experiment, budget=poor))
+    (chosen,) = root.glob("cells/*/rate.json")
+    losses = dict(json.loads(chosen.read_text())["losses"])
+    assert json.loads(chosen.read_text())["rate"] == min(losses, key=losses.get) == 3e-3
+    (run,) = root.glob("cells/*/seed_0/pretraining_0/config.json")
+    assert json.loads(run.read_text())["optimizer"]["peak_learning_rate"] == 3e-3
+    (held_out,) = root.glob("rates/0.003/cells/*/*/pretraining_0/config.json")
+    assert json.loads(held_out.read_text())["seed"] == 1000
+
+
+def test_budgets_can_be_changed_but_not_below_sense(corpus, task, tmp_path):
+    budget = budget_of("toy", 1e9, 3)
+    assert (budget.flops, budget.seeds) == (1e9, 3)
+    with pytest.raises(ValueError, match="2e\\+15 the loss does not fall smoothly"):
+        planned("size", budget, tmp_path / "new", corpus, task)
+    with pytest.raises(ValueError, match="must be toy, small, base"):
+        budget_of("huge")
+    with pytest.raises(ValueError, match="flops=-1"):
+        budget_of("toy", -1.0)
