@@ -10,6 +10,7 @@ import tyro
 from bert_jax.terminal.messages import UsageError, one_line, say
 
 Model = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="MODEL")]
+Target = Literal["huggingface", "stablehlo", "page"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,9 +33,7 @@ class ExportOptions:
 
     source: Model
     """Workdir, checkpoint, Hugging Face directory, or hf:OWNER/NAME@REVISION."""
-    kind: Annotated[
-        Literal["huggingface", "stablehlo", "page"], tyro.conf.arg(name="to")
-    ]
+    kind: Annotated[Target, tyro.conf.arg(name="to")]
     """huggingface: files for transformers; stablehlo: a program that needs only JAX;
     page: one web page by which a small model fills masks in a browser."""
     output: str

@@ -4,6 +4,8 @@
 // Return the float32 values that Python packed: base64 of zlib's format of the bytes, the
 // lowest byte of every value first, then the next one of every value, and so on.
 async function unpack(text) {
+  if (typeof DecompressionStream === "undefined")
+    throw new Error("This browser has no DecompressionStream; use one of 2023 or later.");
   const binary = atob(text), packed = new Uint8Array(binary.length);
   for (let i = 0; i < packed.length; i++) packed[i] = binary.charCodeAt(i);
   const inflated = new Blob([packed]).stream()

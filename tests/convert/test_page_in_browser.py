@@ -108,7 +108,7 @@ TEXTS = [
 ]
 
 
-def tokenizer_of(cased: bool) -> Tokenizer:
+def tokenizer_of(cased: bool, **rules: bool | int) -> Tokenizer:
     characters = sorted(
         {c for text in TEXTS for c in text + text.lower() if c.isalnum()}
         | set(".,!?'-$+=_[]\u201c\u201d\u2026\u3002\u0301")
@@ -118,13 +118,12 @@ def tokenizer_of(cased: bool) -> Tokenizer:
     pieces = [*characters, *(f"##{c}" for c in characters if c not in "zq"), *words]
     # The special tokens have other ids than in vocabularies trained here.
     lines = dict.fromkeys([*pieces[:7], *SPECIAL_TOKENS, *pieces])
-    config = {"kind": "wordpiece", "cased": cased}
+    config = {"kind": "wordpiece", "cased": cased, **rules}
     return Tokenizer(config, "\n".join(lines).encode())
 
 
-def model_of(cased: bool, **fields: Any) -> Model:
+def model_of(tokenizer: Tokenizer, **fields: Any) -> Model:
     """A model whose outputs are far from even, as a trained one's."""
-    tokenizer = tokenizer_of(cased)
     sizes = {"num_attention_heads": 4, "vocab_size": tokenizer.vocab_size}
     config = BertConfig.miniature(
         3, 32, **sizes, max_position_embeddings=80, initializer_range=0.3, **fields
@@ -158,15 +157,24 @@ def evaluated(model: Model, expression: str, folder: Path) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("cased", "fields"),
+    ("tokenizer", "fields"),
     [
-        (False, {"hidden_act": "gelu"}),
-        (True, {"hidden_act": "gelu_new", "layer_norm_eps": 1e-3}),
-        (False, {"hidden_act": "relu", "head": "masked_lm"}),
+        (tokenizer_of(False), {"hidden_act": "gelu"}),
+        (tokenizer_of(True), {"hidden_act": "gelu_new", "layer_norm_eps": 1e-3}),
+        (
+            tokenizer_of(
+                False,
+                strip_accents=False,
+                tokenize_chinese_chars=False,
+                max_input_chars_per_word=7,
+            ),
+            {"hidden_act": "relu", "head": "masked_lm"},
+        ),
     ],
+    ids=["uncased", "cased", "other-rules"],
 )
-def test_it_computes_as_jax(cased, fields, tmp_path):
-    model = model_of(cased, **fields)
+def test_it_computes_as_jax(tokenizer, fields, tmp_path):
+    model = model_of(tokenizer, **fields)
     results = evaluated(
         model,
         f"""await loadTensors(0).then(tensors => {json.dumps(TEXTS)}.map(text => {{
@@ -206,7 +214,7 @@ def test_it_splits_words_as_the_tokenizer(tmp_path):
     ]
     assert len(points) > 8_000
     both = evaluated(
-        model_of(cased=True),
+        model_of(tokenizer_of(cased=True)),
         f"""[true, false].map(cased => {json.dumps(points)}.map(point => basicWords(
           `a${{String.fromCodePoint(point)}}b`,
           {{ cased, stripAccents: !cased, chinese: true }}).join(" ")))""",
