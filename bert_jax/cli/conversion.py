@@ -2,6 +2,7 @@
 
 import dataclasses
 import sys
+from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
@@ -9,6 +10,7 @@ import tyro
 from bert_jax.terminal.messages import UsageError, one_line, say
 
 Model = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="MODEL")]
+Target = Literal["huggingface", "stablehlo", "page"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -27,18 +29,22 @@ class ImportOptions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExportOptions:
-    """Write a model as files for Hugging Face, or as StableHLO."""
+    """Write a model for Hugging Face, as StableHLO, or as a page that fills masks."""
 
     source: Model
     """Workdir, checkpoint, Hugging Face directory, or hf:OWNER/NAME@REVISION."""
-    kind: Annotated[Literal["huggingface", "stablehlo"], tyro.conf.arg(name="to")]
-    """huggingface: files for transformers; stablehlo: a program that needs only JAX."""
+    kind: Annotated[Target, tyro.conf.arg(name="to")]
+    """huggingface: files for transformers; stablehlo: a program that needs only JAX;
+    page: one web page by which a small model fills masks in a browser."""
     output: str
-    """Directory to write to."""
+    """Directory to write to; with page: a file that ends in .html."""
     batch_size: int | None = None
     """With stablehlo: the only batch size that the program accepts; None: any."""
     sequence_length: int | None = None
     """With stablehlo: tokens per row; None: 128, or the model's maximum if lower."""
+    steps: tuple[int, ...] = ()
+    """With page: steps of checkpoints of MODEL, the workdir of a run, to choose from in
+    the page; none: the model that MODEL names."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -105,6 +111,8 @@ def export_model(options: ExportOptions) -> None:
     from bert_jax.storage.atomic import local_output
 
     output = options.output
+    if options.steps and options.kind != "page":
+        raise UsageError(f"steps={options.steps} needs --to page; leave it out.")
     sizes = {name: getattr(options, name) for name in ("batch_size", "sequence_length")}
     sizes = {name: size for name, size in sizes.items() if size is not None}
     if options.kind == "stablehlo":
@@ -115,6 +123,11 @@ def export_model(options: ExportOptions) -> None:
         return
     for name, size in sizes.items():
         raise UsageError(f"{name}={size} needs --to stablehlo; leave it out.")
+    if options.kind == "page":
+        from bert_jax.convert.page import export_page
+
+        say(export_page(options.source, Path(output), options.steps))
+        return
     from bert_jax.convert.export import export_huggingface
 
     leaves, comparison, ids = export_huggingface(options.source, local_output(output))

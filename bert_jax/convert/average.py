@@ -80,7 +80,7 @@ def _sum_up(paths: Sequence[epath.Path]) -> tuple[Model, Sums, list[JsonObject]]
         if before is None:
             sums = {name: leaf.astype(np.float64) for name, leaf in leaves.items()}
         else:
-            _require_same_model(before, model, sums, leaves)
+            require_same_model(before, model, sums, leaves)
             for name, leaf in leaves.items():
                 sums[name] += leaf
         entries.append({"checkpoint": str(path), "files": list(model.sources)})
@@ -89,7 +89,7 @@ def _sum_up(paths: Sequence[epath.Path]) -> tuple[Model, Sums, list[JsonObject]]
     return model, sums, entries
 
 
-def _require_same_model(
+def require_same_model(
     before: Model, model: Model, sums: Sums, leaves: dict[str, np.ndarray]
 ) -> None:
     """Raise ValueError unless two checkpoints have parameters of the same meaning."""

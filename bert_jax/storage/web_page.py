@@ -21,7 +21,8 @@ def web_page(
         package: the package that holds the template.
         template: file name of the template. It has one <style> and one <script>, and
             {{name}} for each field, {{data}} for the data as JSON, {{style}} for the
-            rules that all pages share, and {{policy}}.
+            rules that all pages share, and {{policy}}. {{NAME.js}} or {{NAME.css}}
+            stands for a file beside the template or in this package.
         fields: texts by name; they are escaped.
         data: what the script reads.
 
@@ -31,11 +32,21 @@ def web_page(
     page = resources.files(package).joinpath(template).read_text(encoding="utf-8")
     shared = resources.files("bert_jax.storage").joinpath("web_page.css")
     page = page.replace("{{style}}", shared.read_text(encoding="utf-8"))
+    page = re.sub(
+        r"\{\{(\w+\.(?:css|js))\}\}", lambda match: _part(package, match[1]), page
+    )
     values = {name: html.escape(text) for name, text in fields.items()}
     values["policy"] = content_policy(page)
     # No text of the data can end the element that holds it.
     values["data"] = json.dumps(data).replace("<", "\\u003c")
     return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], page)
+
+
+def _part(package: str, name: str) -> str:
+    """Return the text of a file in the template's package or in this one."""
+    own = resources.files(package).joinpath(name)
+    path = own if own.is_file() else resources.files("bert_jax.storage").joinpath(name)
+    return path.read_text(encoding="utf-8")
 
 
 def content_policy(page: str) -> str:
