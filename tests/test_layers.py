@@ -37,7 +37,7 @@ ROOMS = {
     "diagnostics": "storage config tokenization data model distributed checkpoints "
     "pretrained tasks training inference",
     "benchmark": "terminal config data model distributed tasks training dry_run",
-    "demo": "terminal storage config data tasks inference runs",
+    "demo": "terminal storage config data tasks inference runs diagnostics",
     "cli": "terminal storage config data distributed formats pretrained training "
     "inference convert runs diagnostics demo",
     "__main__": "terminal cli",

@@ -73,7 +73,7 @@ def masked_texts(dataset: Dataset, count: int, max_tokens: int) -> list[MaskedTe
     Args:
         max_tokens: limit of the tokens of a text, without [CLS] and [SEP].
     """
-    rows = _validation_rows(dataset, 3 * count)
+    rows = _validation_rows(dataset, 10 * count)  # not all have such a word
     first = (row["tokens"][1 : row["second"][0] - 1].astype(np.int64) for row in rows)
     texts = [_masked_text(dataset.tokenizer, ids, max_tokens) for ids in first]
     return spread([text for text in texts if text is not None], count)
