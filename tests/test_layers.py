@@ -35,9 +35,9 @@ ROOMS = {
     "runs": "terminal storage config tokenization data distributed checkpoints "
     "pretrained tasks training dry_run",
     "diagnostics": "storage config tokenization data model distributed checkpoints "
-    "pretrained",
+    "pretrained tasks training inference",
     "benchmark": "terminal config data model distributed tasks training dry_run",
-    "demo": "terminal storage config data tasks inference runs",
+    "demo": "terminal storage config data tasks inference runs diagnostics",
     "cli": "terminal storage config data distributed formats pretrained training "
     "inference convert runs diagnostics demo",
     "__main__": "terminal cli",

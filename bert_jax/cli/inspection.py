@@ -21,6 +21,8 @@ class InspectOptions:
     """A text: write a web page of the attention of each head of a model in it."""
     output: str = ""
     """With attention: the page to write, a file that ends in .html."""
+    report: str = ""
+    """Write a web page of a run: a file that ends in .html. The run may go on."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,8 +51,16 @@ def inspect(options: InspectOptions) -> None:
             "verify=True has no effect with attention, which verifies the model that "
             "it loads; leave it out."
         )
+    if options.report and (options.attention or options.verify):
+        other = "attention" if options.attention else "verify"
+        raise UsageError(
+            f"report={options.report!r} and {other} cannot be given together; give one "
+            "command for each."
+        )
     if options.attention:
         return inspect_attention(options)
+    if options.report:
+        return inspect_run(options)
     for line in inspect(options.path, options.verify):
         print(printable(line))
 
@@ -65,6 +75,14 @@ def inspect_attention(options: InspectOptions) -> None:
     require_output_file(page, SUFFIX)  # before the model is loaded
     write_attention_page(load(options.path), options.path, options.attention, page)
     say(f"{page}: the attention of every head; open it in a browser")
+
+
+def inspect_run(options: InspectOptions) -> None:
+    from bert_jax.diagnostics.run_report import write_run_report
+
+    page = Path(options.report)
+    write_run_report(options.path, page)
+    say(f"{page}: curves, samples and configuration of the run; open it in a browser")
 
 
 def doctor(_: DoctorOptions) -> int:

@@ -16,7 +16,8 @@ usage: bert-jax VERB [OPTIONS]        bert-jax VERB --help lists a verb's option
   features    write the hidden states of each token of a file's lines
   generate    continue a text by a causal language model
   convert     import a model of another library; export, extend or average one
-  inspect     print what a dataset or a model holds, and verify its files
+  inspect     print what a dataset or a model holds, and verify its files;
+              write a run, or the attention of a model, as a web page
   reproduce   run an experiment of the paper, at a budget that you choose
   doctor      check this machine
   benchmark   measure training, inference, input or preparation on this machine,

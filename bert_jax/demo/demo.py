@@ -58,8 +58,9 @@ PRETRAINING = PretrainConfig(
     num_steps=NUM_STEPS,
     batch_size=32,
     log_every=100,
-    eval_every=NUM_STEPS,
-    checkpoint_every=NUM_STEPS // 2,
+    eval_every=NUM_STEPS // 5,
+    checkpoint_every=NUM_STEPS // 5,
+    keep_checkpoints=5,
 )
 
 # The same for the pretrained and the random model, with one evaluation at the end, so

@@ -1,21 +1,21 @@
 """Print the results of the demo."""
 
-import itertools
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 from rich.console import Console
 from rich.table import Column, Table
 
 from bert_jax.data.records import Dataset, open_dataset
 from bert_jax.demo.paragraph_origins import SPLITS
+from bert_jax.diagnostics.run_report import write_run_report
+from bert_jax.diagnostics.samples import masked_texts
 from bert_jax.inference.predictor import Predictor, load
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.tables import read_table
 
-EXAMPLES, WORDS_OF_CONTEXT = 5, 12
+EXAMPLES = 5
 MAX_CHARACTERS = 160  # of a paragraph
 
 
@@ -31,17 +31,20 @@ def print_report(
     console.print(scores_table(scores))
     bert = load(root / "model")
     examples = masked_examples(bert, open_dataset(root / "data"))
-    print(*itertools.islice(examples, EXAMPLES), "", sep="\n")
+    print(*examples, "", sep="\n")
     console.print(origins_table(accuracies))
     for line in remarks(root, accuracies):
         print(textwrap.fill(line, 79))
     print(*classified_paragraphs(root), sep="\n")
+    page = root / "report.html"
+    write_run_report(str(root / "model"), page)
     print(
         f"\nCorpus: {corpus['words']:,} words in {corpus['documents']:,} modules, "
         f"{corpus['duplicates']:,} duplicate paragraphs dropped, "
         f"sha256 {corpus['sha256'][:16]}.\n"
         f"Made in {minutes:.1f} minutes: {root}/corpus, vocabulary, data, model,\n"
         "origins, library_pretrained, library_from_scratch.\n"
+        f"The pretraining as a web page, with curves and samples: {page}\n"
         "\nNext, for instance:\n"
         f"  tensorboard --logdir {root}/model/tensorboard\n"
         "  bert-jax finetune text-classification --data.train YOUR.csv "
@@ -71,31 +74,12 @@ def scores_table(scores: dict[str, float]) -> Table:
 
 
 def masked_examples(bert: Predictor, dataset: Dataset) -> Iterator[str]:
-    """Validation texts with one word masked, that word, and the top three predictions.
-
-    Rows are spread evenly over the validation rows. The word is the middle one of the
-    row's words that are a single token of at least four letters.
-    """
-    tokenizer = bert.tokenizer
-    numbers = np.linspace(0, len(dataset.validation) - 1, EXAMPLES * 3, dtype=np.int64)
-    for row in dataset.validation.gather(numbers):
-        ids = row["tokens"][1 : row["second"][0] - 1].astype(np.int64)
-        # A token is a whole word if it starts one, and so does the next token.
-        starts = ~tokenizer.continues_word[ids]
-        is_word = starts & np.append(starts[1:], True)
-        tokens = tokenizer.tokens(ids.tolist())
-        words = [
-            i
-            for i in np.flatnonzero(is_word)
-            if len(tokens[i]) >= 4 and tokens[i].isalpha()
-        ]
-        if len(ids) < WORDS_OF_CONTEXT or not words:
-            continue
-        position = words[len(words) // 2]
-        before, after = ids[:position], ids[position + 1 :]
-        text = f"{tokenizer.decode(before)} [MASK] {tokenizer.decode(after)}".strip()
-        predictions = (f"{token} {p:.0%}" for token, p in bert.fill_mask(text, k=3))
-        yield f"  {text}\n    {tokens[position]}?  {', '.join(predictions)}"
+    """Validation texts with a masked word, the word, and the top three predictions."""
+    room = bert.config.max_position_embeddings - 2
+    for masked in masked_texts(dataset, EXAMPLES, room):
+        filled = bert.fill_mask(masked.text, k=3)
+        predictions = ", ".join(f"{token} {p:.0%}" for token, p in filled)
+        yield f"  {masked.text}\n    {masked.answer}?  {predictions}"
 
 
 def origins_table(accuracies: dict[str, float]) -> Table:

@@ -1,1 +1,1 @@
-"""The verbs `doctor` and `inspect`."""
+"""The verbs `doctor` and `inspect`, and the web page of a run."""

@@ -1,6 +1,7 @@
 """Write a run's scalars to metrics.jsonl, TensorBoard and the terminal."""
 
 import contextlib
+import dataclasses
 import json
 import math
 import sys
@@ -90,15 +91,46 @@ def format_scalars(scalars: Mapping[str, float]) -> str:
     )
 
 
+@dataclasses.dataclass(frozen=True)
+class MetricsLine:
+    """The scalars of one step and split, NaN where a value was not finite."""
+
+    step: int
+    split: str
+    scalars: dict[str, float]
+
+
+def read_metrics(path: epath.Path) -> tuple[list[MetricsLine], int]:
+    """Return the lines of a metrics file, and the number of damaged ones.
+
+    A last line without its end is not counted: the run still writes it, or was killed.
+    """
+    if not path.is_file():
+        return [], 0
+    texts = path.read_bytes().decode(errors="replace").split("\n")
+    lines = [_metrics_line(text) for text in texts]
+    damaged = [text for text, line in zip(texts[:-1], lines, strict=False) if not line]
+    return [line for line in lines if line], sum(map(bool, damaged))
+
+
+def _metrics_line(text: str) -> MetricsLine | None:
+    """Parse a line; None if it is damaged."""
+    with contextlib.suppress(
+        ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError
+    ):
+        values = json.loads(text)
+        step, split = values.pop("step"), values.pop("split")
+        scalars = {k: math.nan if v is None else v + 0.0 for k, v in values.items()}
+        if type(step) is int and isinstance(split, str):
+            return MetricsLine(step, split, scalars)
+    return None
+
+
 def read_scores(path: epath.Path, step: int) -> dict[str, float] | None:
     """The validation scores of `step` in a metrics file; None if there are none."""
-    if not path.is_file():
-        return None
-    for line in path.read_bytes().decode(errors="replace").splitlines():
-        with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
-            scalars = json.loads(line)
-            if (scalars.pop("step"), scalars.pop("split")) == (step, "validation"):
-                return {k: math.nan if v is None else v for k, v in scalars.items()}
+    for line in read_metrics(path)[0]:
+        if (line.step, line.split) == (step, "validation"):
+            return line.scalars
     return None
 
 

@@ -50,12 +50,16 @@ def test_the_demo_tells_the_story_and_goes_on(small_demo, tmp_path, capsys):
     for part in ("masked LM loss", "masked LM accuracy", "next sentence accuracy"):
         assert part in output
     assert "50.0%" in output and "7 duplicate paragraphs dropped" in output
-    assert output.count("[MASK]") == demo_report.EXAMPLES + 1
+    # One is in the advice; and this corpus has few validation rows.
+    num_masked = output.count("[MASK]") - 1
+    assert 3 <= num_masked <= demo_report.EXAMPLES
     assert "abababababababab" in output
+    page = tmp_path / "demo" / "report.html"
+    assert str(page) in output and "Finished, at step 6 of 6." in page.read_text()
     for part in ("pretrained encoder", "random initialisation", "TF-IDF", "33.3%"):
         assert part in output
     answers = re.findall(r"^    \S+\?  ", output, re.MULTILINE)
-    assert len(answers) == 2 * demo_report.EXAMPLES
+    assert len(answers) == num_masked + demo_report.EXAMPLES
     pretrained, drawn = output.split("library_from_scratch:")
     assert "Drawn by seed 0: classifier" in pretrained
     assert "Drawn by seed 0" not in drawn

@@ -1,6 +1,8 @@
 """Bad inputs: lengths of rows, and the directories of several runs."""
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 
 from bad_case import Case, World
 from task_commands import GOOD, Command, answered, file, finetune, squad
@@ -69,4 +71,61 @@ RUNS = [
     ),
 ]
 
-CASES = [*LENGTHS, *RUNS]
+
+def report_of(place: Callable[[World], Path], *options: str) -> Command:
+    """The web page of what lies at a place, `WORLD` being the case's own folder."""
+    return lambda world: [
+        *("inspect", str(place(world))),
+        *(option.replace("WORLD", str(world.folder)) for option in options),
+    ]
+
+
+PAGE = ("--report", "WORLD/page.html")
+REPORTS = [
+    Case(
+        "report-of-another-suffix",
+        report_of(lambda world: world.run, "--report", "WORLD/page.pdf"),
+        ("page.pdf must end in .html",),
+    ),
+    Case(
+        "report-in-no-directory",
+        report_of(lambda world: world.run, "--report", "WORLD/no/page.html"),
+        ("no is not a directory; make it first",),
+    ),
+    Case(
+        "report-and-verify",
+        report_of(lambda world: world.run, *PAGE, "--verify"),
+        ("page.html' and verify cannot be given together", "one command for each"),
+    ),
+    Case(
+        "report-and-attention",
+        report_of(
+            *(lambda world: world.run, *PAGE),
+            *("--attention", "a", "--output", "WORLD/a.html"),
+        ),
+        ("page.html' and attention cannot be given together",),
+    ),
+    *(
+        Case(
+            f"report-of-{name}",
+            report_of(place, *PAGE),
+            ("is not the workdir of a run", "`bert-jax pretrain` or `finetune`"),
+        )
+        for name, place in {
+            "a-dataset": lambda world: world.dataset,
+            "a-checkpoint": lambda world: world.run / "checkpoints" / "10",
+            "an-imported-checkpoint": lambda world: world.encoder,
+            "nothing": lambda world: world.folder / "absent",
+        }.items()
+    ),
+    Case(
+        "report-of-several-runs",
+        lambda world: (
+            several_runs(world, "rate_1", "rate_1")
+            and ["inspect", str(world.folder), "--report", str(world.folder / "p.html")]
+        ),
+        ("holds several runs, and a report shows one", "rate_1"),
+    ),
+]
+
+CASES = [*LENGTHS, *RUNS, *REPORTS]

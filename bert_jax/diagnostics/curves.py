@@ -1,0 +1,227 @@
+"""The curves of a run: its scalars by step, thinned for a web page."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from bert_jax.storage.files import JsonObject
+from bert_jax.training.report import MetricsLine
+
+MAX_POINTS = 1000
+"""Points of a curve; a browser draws them all, on a chart of half as many pixels."""
+
+Section = Literal["Loss and scores", "Optimisation", "Throughput"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Subject:
+    """What a chart shows."""
+
+    title: str
+    note: str = "A score on the validation examples."
+    section: Section = "Loss and scores"
+    percent: bool = False
+    from_zero: bool = False
+    """Whether the vertical axis begins at 0."""
+
+
+_NATS = "in nats; lower is better."
+SUBJECTS = {
+    "loss": Subject("Loss", "What training minimises; lower is better."),
+    "mlm_loss": Subject(
+        "Masked LM loss", f"Mean cross-entropy of the masked tokens, {_NATS}"
+    ),
+    "clm_loss": Subject(
+        "Next token loss", f"Mean cross-entropy of each token, {_NATS}"
+    ),
+    "mlm_accuracy": Subject(
+        "Masked LM accuracy",
+        "Fraction of the masked tokens that the model predicts.",
+        percent=True,
+    ),
+    "clm_accuracy": Subject(
+        "Next token accuracy",
+        "Fraction of the tokens that the model predicts.",
+        percent=True,
+    ),
+    "nsp_loss": Subject(
+        "Next sentence loss", f"Whether the second segment follows the first, {_NATS}"
+    ),
+    "sop_loss": Subject(
+        "Sentence order loss", f"Whether the segments are in order, {_NATS}"
+    ),
+    "nsp_accuracy": Subject(
+        "Next sentence accuracy",
+        "Fraction of the pairs that the model judges correctly.",
+        percent=True,
+    ),
+    "sop_accuracy": Subject(
+        "Sentence order accuracy",
+        "Fraction of the pairs that the model judges correctly.",
+        percent=True,
+    ),
+    "bits_per_byte": Subject(
+        "Bits per byte",
+        "Cross-entropy of a byte of text, in bits; it can be compared between "
+        "vocabularies, and lower is better.",
+    ),
+    "mlm_perplexity": Subject("Masked LM perplexity"),
+    "clm_perplexity": Subject("Next token perplexity"),
+    "bytes_per_token": Subject("Bytes per token"),
+    "accuracy": Subject("Accuracy", percent=True),
+    "f1": Subject("F1"),
+    "macro_f1": Subject("Macro F1"),
+    "mcc": Subject("Matthews correlation"),
+    "learning_rate": Subject(
+        "Learning rate", "Of each logged step.", "Optimisation", from_zero=True
+    ),
+    "grad_norm": Subject(
+        "Gradient norm",
+        "Before clipping; a larger gradient is scaled down.",
+        "Optimisation",
+    ),
+    "skipped_in_a_row": Subject(
+        "Skipped updates",
+        "Number of updates in a row that were skipped because the gradient was not "
+        "finite.",
+        "Optimisation",
+        from_zero=True,
+    ),
+    "tokens_per_second": Subject(
+        "Tokens per second",
+        "Of all devices, without padding.",
+        "Throughput",
+        from_zero=True,
+    ),
+    "mfu": Subject(
+        "Model FLOPs utilisation",
+        "Fraction of the devices' peak that the model's own operations use.",
+        "Throughput",
+        percent=True,
+        from_zero=True,
+    ),
+    "data_wait": Subject(
+        "Waiting for data",
+        "Fraction of the time in which the devices wait for the next batch.",
+        "Throughput",
+        percent=True,
+        from_zero=True,
+    ),
+}
+"""The charts of known scalars, in this order; others follow those of their section."""
+_PARTS = ("mlm_loss", "clm_loss", "nsp_loss", "sop_loss")
+_NOT_DRAWN = ("mlm_perplexity", "clm_perplexity", "bytes_per_token")
+"""Functions of another scalar, and a constant."""
+_SPLITS = {"train": "training", "validation": "validation"}
+_COIN = {"nsp_loss": math.log(2), "sop_loss": math.log(2)} | {
+    "nsp_accuracy": 0.5,
+    "sop_accuracy": 0.5,
+}
+_UNIGRAM_NOTE = "Unigram predicts each token by its frequency in the training rows."
+_UNIGRAM = {
+    "unigram_loss": ("mlm_loss", "clm_loss"),
+    "unigram_accuracy": ("mlm_accuracy", "clm_accuracy"),
+    "unigram_bits_per_byte": ("bits_per_byte",),
+}
+
+
+def subject_of(scalar: str) -> Subject:
+    """Return what a chart of a scalar shows; an unknown one is a score."""
+    return SUBJECTS.get(scalar) or Subject(scalar.replace("_", " ").capitalize())
+
+
+def charts(
+    lines: Sequence[MetricsLine],
+    max_grad_norm: float,
+    baseline: Mapping[str, float],
+    max_points: int = MAX_POINTS,
+) -> list[JsonObject]:
+    """Return a chart for each scalar that has values, as JSON.
+
+    A chart has a name, title, note and section; curves, each with a name, steps, values
+    and the number of `logged` points; and lines, each with a name and one value.
+
+    Args:
+        max_grad_norm: the limit at which gradients are clipped.
+        baseline: as `unigram_baseline` returns it, or empty.
+        max_points: limit of the points of a curve.
+    """
+    lines = sorted(lines, key=lambda line: line.step)
+    names = {name for line in lines for name in line.scalars} - set(_NOT_DRAWN)
+    parts = names & set(_PARTS)
+    if len(parts) == 1:
+        names.discard("loss")  # it equals its only part
+    known = [name for name in SUBJECTS if name in names]
+    reference = {"grad_norm": [("limit of clipping", max_grad_norm)]}
+    reference |= {name: [("a coin", value)] for name, value in _COIN.items()}
+    for name, value in baseline.items():
+        for subject in _UNIGRAM.get(name, ()):
+            reference[subject] = [("unigram", value)]
+    all_charts = [
+        _chart(name, lines, reference.get(name, []), max_points)
+        for name in [*known, *sorted(names - set(known))]
+    ]
+    order = ("Loss and scores", "Optimisation", "Throughput")
+    shown = [chart for chart in all_charts if chart["curves"]]
+    return sorted(shown, key=lambda chart: order.index(chart["section"]))
+
+
+def _chart(
+    name: str,
+    lines: Sequence[MetricsLine],
+    reference: list[tuple[str, float]],
+    max_points: int,
+) -> JsonObject:
+    """Return one chart; it has no curves if there is nothing to see."""
+    subject, lined = subject_of(name), [n for n, _ in reference]
+    if "unigram" in lined:
+        note = f"{subject.note} {_UNIGRAM_NOTE}"
+        subject = dataclasses.replace(subject, note=note)
+    curves = []
+    for split in dict.fromkeys(line.split for line in lines):
+        values = {
+            line.step: line.scalars[name]
+            for line in lines
+            if line.split == split and name in line.scalars
+        }
+        finite = {step: v for step, v in values.items() if math.isfinite(v)}
+        if finite and (name != "skipped_in_a_row" or any(finite.values())):
+            curves.append(_curve(split, finite, len(values), max_points))
+    shown = [{"name": n, "value": v} for n, v in reference if math.isfinite(v)]
+    return {"name": name, **dataclasses.asdict(subject)} | {
+        "curves": curves,
+        "lines": shown,
+    }
+
+
+def _curve(
+    split: str, finite: dict[int, float], num_logged: int, max_points: int
+) -> JsonObject:
+    steps, values = np.array(list(finite)), np.array(list(finite.values()))
+    kept = thinned(values, max_points)
+    return {
+        "name": _SPLITS.get(split, split),
+        "steps": steps[kept].tolist(),
+        "values": [float(f"{value:.6g}") for value in values[kept]],
+        "logged": len(finite),
+        "not_finite": num_logged - len(finite),
+    }
+
+
+def thinned(values: Float[np.ndarray, " N"], max_points: int) -> Int[np.ndarray, " M"]:
+    """Return the indices of at most `max_points` values.
+
+    These are the first and the last, and between them the lowest and the highest of
+    equal parts: no peak is lost.
+    """
+    indices = np.arange(len(values))
+    if len(values) <= max_points:
+        return indices
+    chosen = {0, len(values) - 1}
+    for part in np.array_split(indices[1:-1], (max_points - 2) // 2):
+        chosen |= {int(part[values[part].argmin()]), int(part[values[part].argmax()])}
+    return np.array(sorted(chosen))

@@ -1,0 +1,62 @@
+"""One self-contained web page of a run: curves, scores, samples, configuration."""
+
+from pathlib import Path
+
+from bert_jax.config import PretrainConfig
+from bert_jax.diagnostics.curves import charts
+from bert_jax.diagnostics.run_record import (
+    RunRecord,
+    configuration,
+    evaluations,
+    open_run,
+    progress,
+    provenance,
+)
+from bert_jax.diagnostics.samples import open_validation, samples
+from bert_jax.storage.files import JsonObject, atomic_write, require_output_file
+from bert_jax.storage.web_page import SUFFIX, web_page
+from bert_jax.tasks.pretraining import unigram_baseline
+from bert_jax.training.report import METRICS
+
+
+def write_run_report(workdir: str, path: Path) -> None:
+    """Write a page of a run, which may still go on; it needs no network.
+
+    Args:
+        workdir: of a pretraining or fine-tuning run.
+        path: of the page, a file that ends in .html.
+
+    Raises:
+        FileNotFoundError: `workdir` is not one.
+        ValueError: it holds several runs, or its config.json is damaged.
+        OSError: the page cannot be written.
+    """
+    require_output_file(path, SUFFIX)  # before the checkpoints are loaded
+    page = run_report(open_run(workdir))
+    # A name of a file may hold bytes that are no UTF-8.
+    atomic_write(path, page.encode(errors="replace"))
+
+
+def run_report(run: RunRecord) -> str:
+    """Return the page as HTML; all texts are escaped."""
+    notes, baseline, sampled = [], {}, None
+    if count := run.damaged_lines:
+        lines = "1 line" if count == 1 else f"{count:,} lines"
+        notes.append(f"Left out of {METRICS}, as unreadable: {lines}.")
+    if isinstance(run.config, PretrainConfig):
+        dataset, reason = open_validation(run.config)
+        if dataset is None:
+            notes.append(f"There is no line of the unigram baseline. {reason}")
+        elif run.lines:
+            baseline = unigram_baseline(run.config, dataset)
+        sampled = samples(run, dataset, reason)
+    data: JsonObject = {
+        "charts": charts(run.lines, run.config.optimizer.max_grad_norm, baseline),
+        "notes": notes,
+        "evaluations": evaluations(run),
+        "samples": sampled,
+        "configuration": configuration(run.config),
+        "provenance": provenance(run),
+    }
+    fields = {"run": str(run.workdir), "progress": progress(run)}
+    return web_page("bert_jax.diagnostics", "run_report.html", fields, data)

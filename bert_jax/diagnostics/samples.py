@@ -1,0 +1,237 @@
+"""What the checkpoints of a pretraining run predict for the same few texts."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import jax
+import numpy as np
+from jaxtyping import Int, Shaped
+
+from bert_jax.checkpoints.steps import CHECKPOINTS
+from bert_jax.config import PretrainConfig
+from bert_jax.data.records import Dataset, open_dataset
+from bert_jax.diagnostics.run_record import RunRecord, finite
+from bert_jax.inference.predictor import Predictor, load
+from bert_jax.storage.atomic import is_address
+from bert_jax.storage.files import JsonObject
+from bert_jax.tokenization import Tokenizer
+
+NUM_TEXTS, NUM_PROMPTS, MAX_CHECKPOINTS, NUM_PREDICTIONS = 5, 2, 8, 5
+_MIN_TOKENS, _MAX_TOKENS, _MIN_LETTERS = 12, 60, 4
+_CHARACTERS, _TOKENS = (24, 100), (8, 30)
+"""Tokens of a prompt and of its continuation, of single characters and of words."""
+
+ValueT = TypeVar("ValueT")
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskedText:
+    """A text in which one word is [MASK], and the token that stood there."""
+
+    text: str
+    answer: str
+
+
+def open_validation(config: PretrainConfig) -> tuple[Dataset | None, str]:
+    """Return the dataset of a run if it has validation rows, else None and why."""
+    path = config.data.path
+    if not path:
+        return None, "The configuration names no dataset."
+    if is_address(path):
+        return None, f"The dataset, {path}, is in a bucket and is not copied for this."
+    try:
+        dataset = open_dataset(path, verify=True, once=True)
+    except (OSError, ValueError) as error:
+        return None, str(error)
+    if config.data.fingerprint not in ("", dataset.fingerprint):
+        return None, f"{path} holds another dataset now than the run was trained on."
+    if not len(dataset.validation):
+        return None, f"{path} has no validation rows."
+    return dataset, ""
+
+
+def spread(values: Sequence[ValueT], count: int) -> list[ValueT]:
+    """Return at most `count` values: the first, the last, and some evenly between."""
+    if len(values) <= count:
+        return list(values)
+    places = np.linspace(0, len(values) - 1, count).round().astype(int)
+    return [values[place] for place in places]
+
+
+def _validation_rows(dataset: Dataset, count: int) -> Shaped[np.ndarray, " B"]:
+    numbers = np.linspace(0, len(dataset.validation) - 1, count, dtype=np.int64)
+    return dataset.validation.gather(np.unique(numbers))
+
+
+def masked_texts(dataset: Dataset, count: int, max_tokens: int) -> list[MaskedText]:
+    """Return at most `count` validation texts with one word masked.
+
+    They are first segments of rows that are spread evenly over the validation rows, cut
+    to sixty tokens around the mask.
+
+    Args:
+        max_tokens: limit of the tokens of a text, without [CLS] and [SEP].
+    """
+    rows = _validation_rows(dataset, 10 * count)  # not all have such a word
+    first = (row["tokens"][1 : row["second"][0] - 1].astype(np.int64) for row in rows)
+    texts = [_masked_text(dataset.tokenizer, ids, max_tokens) for ids in first]
+    return spread([text for text in texts if text is not None], count)
+
+
+def _masked_text(
+    tokenizer: Tokenizer, ids: Int[np.ndarray, " T"], max_tokens: int
+) -> MaskedText | None:
+    """Return the text with the middle one of its words of one token and four letters
+    masked; None if it is short or has none."""
+    # A token is a whole word if it starts one, and so does the next token.
+    starts = ~tokenizer.continues_word[ids]
+    is_word = starts & np.append(starts[1:], True)
+    tokens = tokenizer.tokens(ids.tolist())
+    words = [i for i in np.flatnonzero(is_word) if _is_long(tokens[i])]
+    if len(ids) < _MIN_TOKENS or not words:
+        return None
+    place, reach = words[len(words) // 2], _MAX_TOKENS // 2
+    begins = [i for i in np.flatnonzero(starts) if i >= place - reach]
+    before, after = ids[begins[0] : place], ids[place + 1 : place + 1 + reach]
+    if tokenizer.unk_id in (*before, *after):
+        return None  # its name would be encoded as a text
+    text = f"{tokenizer.decode(before)} [MASK] {tokenizer.decode(after)}".strip()
+    if len(tokenizer.encode(text, mask_token=True).ids) > max_tokens:
+        return None
+    return MaskedText(text, tokens[place])
+
+
+def _is_long(token: str) -> bool:
+    word = token.removeprefix("▁")  # sentencepiece's mark of a word's start
+    return len(word) >= _MIN_LETTERS and word.isalpha()
+
+
+def samples(run: RunRecord, dataset: Dataset | None, reason: str) -> JsonObject:
+    """Return what the kept checkpoints of a pretraining run predict, as JSON.
+
+    It has the `steps` of the checkpoints, `checkpoints`, the number of them that there
+    are, `problems`, one line each, and `texts`. Each text has what was predicted by
+    step. A causal model continues prompts; another fills masks.
+
+    Args:
+        dataset: of the run; None: there is none, for the `reason`.
+    """
+    config = run.config
+    assert isinstance(config, PretrainConfig)
+    if dataset is None and config.objective == "masked_lm":
+        return _nothing(reason)
+    missing = "" if dataset else f"There are no prompts of validation rows. {reason}"
+    sample = _continued if config.objective == "causal_lm" else _filled
+    steps = run.checkpoints
+    if not steps:
+        return _nothing("The run has no complete checkpoint yet.")
+    predicted = sample(run, dataset, spread(steps, MAX_CHECKPOINTS))
+    problems = [*filter(None, [missing]), *predicted["problems"]]
+    return predicted | {"checkpoints": len(steps), "problems": problems}
+
+
+def _nothing(*problems: str) -> JsonObject:
+    return {"steps": [], "checkpoints": 0, "problems": list(problems), "texts": []}
+
+
+def _each_model(
+    run: RunRecord, steps: list[int], use: Callable[[Predictor], ValueT]
+) -> tuple[dict[int, ValueT], list[str]]:
+    """Return what `use` returns for each checkpoint that can be loaded, and problems.
+
+    One that a run removes meanwhile, or that is damaged, is a problem.
+    """
+    by_step, problems = {}, []
+    for step in steps:
+        try:
+            by_step[step] = use(load(run.workdir / CHECKPOINTS / str(step)))
+        except (OSError, ValueError) as error:
+            problems.append(f"checkpoint {step}: {error}")
+    return by_step, problems
+
+
+def _filled(run: RunRecord, dataset: Dataset | None, steps: list[int]) -> JsonObject:
+    """Return the most probable tokens of masks, and the rank of the masked word."""
+    assert dataset is not None
+    room = run.config.model.max_position_embeddings - 2
+    texts = masked_texts(dataset, NUM_TEXTS, room)
+    if not texts:
+        return _nothing(
+            f"No validation row of {dataset.path} has enough text with a word of "
+            f"{_MIN_LETTERS} letters that is a single token."
+        )
+
+    def fill(bert: Predictor) -> list[JsonObject]:
+        masked = [text.text for text in texts]
+        all_tokens = bert.fill_mask(masked, k=bert.config.vocab_size)
+        return [
+            _filling(one, text) for one, text in zip(all_tokens, texts, strict=True)
+        ]
+
+    by_step, problems = _each_model(run, steps, fill)
+    return {
+        "steps": list(by_step),
+        "problems": problems,
+        "texts": [
+            dataclasses.asdict(text)
+            | {"by_step": [one[place] for one in by_step.values()]}
+            for place, text in enumerate(texts)
+        ],
+    }
+
+
+def _filling(all_tokens: list[tuple[str, float]], text: MaskedText) -> JsonObject:
+    names = [token for token, _ in all_tokens]
+    rank = names.index(text.answer)
+    return {
+        "top": [(token, finite(p)) for token, p in all_tokens[:NUM_PREDICTIONS]],
+        "rank": rank + 1,
+        "probability": finite(all_tokens[rank][1]),
+    }
+
+
+def _prompts(dataset: Dataset | None, num_tokens: int) -> list[str]:
+    """Return the beginnings of a few validation rows, and the empty prompt."""
+    prompts: list[str] = []
+    if dataset is not None:
+        tokenizer = dataset.tokenizer
+        for row in _validation_rows(dataset, 10 * NUM_PROMPTS):
+            ids = row["tokens"][1 : 1 + num_tokens].astype(np.int64)
+            # The names of special tokens would be encoded as texts.
+            if not set(tokenizer.special_ids.values()) & set(ids.tolist()):
+                prompts.append(tokenizer.decode(ids))
+    return [*spread(prompts, NUM_PROMPTS), ""]
+
+
+def _continued(run: RunRecord, dataset: Dataset | None, steps: list[int]) -> JsonObject:
+    """Return continuations of prompts: the most probable tokens, and drawn ones."""
+    is_characters = dataset is not None and dataset.tokenizer.kind == "char"
+    begun, longest = _CHARACTERS if is_characters else _TOKENS
+    room = run.config.model.max_position_embeddings
+    prompts = _prompts(dataset, min(begun, room // 2))
+
+    def extend(bert: Predictor) -> list[JsonObject]:
+        return [_extended(bert, prompt, longest) for prompt in prompts]
+
+    by_step, problems = _each_model(run, steps, extend)
+    return {
+        "steps": list(by_step),
+        "problems": problems,
+        "texts": [
+            {"text": prompt, "by_step": [one[place] for one in by_step.values()]}
+            for place, prompt in enumerate(prompts)
+        ],
+    }
+
+
+def _extended(bert: Predictor, prompt: str, longest: int) -> JsonObject:
+    used = len(bert.tokenizer.encode(prompt).ids) + 1  # [CLS]
+    num_tokens = max(1, min(longest, bert.config.max_position_embeddings - used))
+
+    def continuation(temperature: float) -> str:
+        key = jax.random.key(0)
+        text = bert.generate(prompt, num_tokens, temperature, key=key)
+        return text.removeprefix(prompt)
+
+    return {"greedy": continuation(0.0), "drawn": continuation(1.0)}
