@@ -46,6 +46,8 @@ class Model:
     """How it makes one vector of a text, if its files specify it."""
     sources: tuple[JsonObject, ...]
     """Path, size and sha256 of each file that it was read from."""
+    trained_length: int = 0
+    """Tokens in the rows of its last pretraining run; 0: unknown."""
 
 
 def as_directory(path: str) -> epath.Path:
@@ -99,13 +101,14 @@ def load_pretrained(path: str, allow_extra: bool = False) -> Model:
             embedding = read_config_as(directory, "embedding", Embedding)
         params, sources = read_params(directory), read_manifest(directory)["files"]
         tokenizer = Tokenizer.load(directory / "tokenizer")
-    pairs = "nsp" if "next_sentence" in params else "none"
+    pairs, trained_length = "nsp" if "next_sentence" in params else "none", 0
     if not imported:
-        pairs = read_pairs(directory)
+        pairs, trained_length = read_pairs(directory), read_trained_length(directory)
     elif not is_huggingface(directory):
         pairs = read_config(directory).get("pairs", pairs)
     read = config, params, tokenizer
-    return Model(*read, pairs, directory, imported, embedding, tuple(sources))
+    files = tuple(sources)
+    return Model(*read, pairs, directory, imported, embedding, files, trained_length)
 
 
 def read_pairs(directory: epath.Path) -> str:
@@ -120,6 +123,13 @@ def read_pairs(directory: epath.Path) -> str:
             "restore the file from a copy."
         )
     return str(pairs) if config.get("pair_loss", True) else "none"
+
+
+def read_trained_length(directory: epath.Path) -> int:
+    """Return the tokens in a row of a pretraining run; 0 for another checkpoint."""
+    data = read_config(directory)["data"]
+    length = data.get("sequence_length") if isinstance(data, dict) else None
+    return length if isinstance(length, int) else 0
 
 
 def download(name: str) -> epath.Path:

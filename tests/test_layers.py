@@ -34,8 +34,8 @@ ROOMS = {
     "training",
     "runs": "terminal storage config tokenization data distributed checkpoints "
     "pretrained tasks training dry_run",
-    "diagnostics": "storage config tokenization data model distributed checkpoints "
-    "pretrained tasks training inference",
+    "diagnostics": "storage config tokenization data model masking distributed "
+    "checkpoints pretrained tasks training inference",
     "benchmark": "terminal config data model distributed tasks training dry_run",
     "demo": "terminal storage config data tasks inference runs diagnostics",
     "experiments": "terminal storage config data model distributed checkpoints "

@@ -6,10 +6,11 @@ Orbax alone would restore flipped bits, and take a failed save for the latest st
 """
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 from etils import epath
-from jaxtyping import PyTree
+from jaxtyping import Array, PyTree, UInt32
 
 from bert_jax.config.model import Params
 from bert_jax.distributed.sharding import path_name
@@ -77,3 +78,26 @@ def read_params(step_directory: epath.Path) -> Params:
         lambda _: ocp.RestoreArgs(restore_type=np.ndarray), handler.metadata(item).tree
     )
     return handler.restore(item, args=ocp.args.PyTreeRestore(restore_args=as_numpy))
+
+
+def read_base_key(step_directory: epath.Path) -> UInt32[Array, "2"]:
+    """Read the base key of a run from one of its checkpoints, and nothing else.
+
+    Raises:
+        ValueError: the checkpoint has no optimizer state, such as an imported one.
+    """
+    item = absolute(step_directory) / "optimizer"
+    if not item.exists():
+        raise ValueError(
+            f"{step_directory} has no optimizer state; name the workdir of a run."
+        )
+    wanted = {"key": ocp.RestoreArgs(restore_type=np.ndarray)}
+    restored = ocp.PyTreeCheckpointHandler().restore(
+        item,
+        args=ocp.args.PyTreeRestore(
+            item={"key": np.zeros(2, np.uint32)},
+            restore_args=wanted,
+            partial_restore=True,
+        ),
+    )
+    return jnp.asarray(restored["key"])

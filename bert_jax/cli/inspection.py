@@ -8,6 +8,8 @@ import tyro
 
 from bert_jax.terminal.messages import UsageError, printable, say
 
+_Repeated = tyro.conf.UseAppendAction[tuple[str, ...]]
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InspectOptions:
@@ -23,6 +25,11 @@ class InspectOptions:
     """With attention: the page to write, a file that ends in .html."""
     report: str = ""
     """Write a web page of a run: a file that ends in .html. The run may go on."""
+    when: Annotated[_Repeated, tyro.conf.arg(metavar="TEXT")] = ()
+    """A text: print at which steps the pretraining run PATH has seen and will see the
+    rows that contain it, and how they are masked."""
+    run: str = ""
+    """With when, if PATH is a dataset: the workdir of the run."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +48,8 @@ class DemoOptions:
 def inspect(options: InspectOptions) -> None:
     from bert_jax.diagnostics.inspect import inspect
 
+    if options.when or options.run:
+        return inspect_when(options)
     if bool(options.attention) != bool(options.output):
         raise UsageError(
             f"attention={options.attention!r:.80} and output={options.output!r} go "
@@ -62,6 +71,20 @@ def inspect(options: InspectOptions) -> None:
     if options.report:
         return inspect_run(options)
     for line in inspect(options.path, options.verify):
+        print(printable(line))
+
+
+def inspect_when(options: InspectOptions) -> None:
+    from bert_jax.diagnostics.when_seen import when_seen
+
+    if not options.when:
+        raise UsageError(f"run={options.run} needs --when TEXT, or leave it out.")
+    for name in ("verify", "attention", "output", "report"):
+        if value := getattr(options, name):
+            raise UsageError(
+                f"{name}={value!r:.80} has no effect with when; leave one of them out."
+            )
+    for line in when_seen(options.path, options.when, options.run):
         print(printable(line))
 
 

@@ -8,7 +8,7 @@ from jaxtyping import Int64
 
 from bert_jax.data.buckets import LENGTHS, assign_buckets, batches_by_bucket
 from bert_jax.data.examples import TokenizedExamples
-from bert_jax.data.pipeline import Batch, host_slice, row_numbers
+from bert_jax.data.pipeline import Batch, host_slice, position_of_row, row_numbers
 from bert_jax.data.records import Dataset, columns
 
 
@@ -33,6 +33,22 @@ class DatasetBatches:
         first = (step - self.first_step) * self.batch_size
         positions = first + np.arange(self.batch_size)
         return row_numbers(len(self.dataset.train), self.seed, positions)
+
+    def num_epochs_of_row(self, row: int, step: int) -> int:
+        """Return in how many epochs a row is in a batch of the steps before `step`."""
+        num_rows = len(self.dataset.train)
+        done = max(0, step - self.first_step) * self.batch_size
+        epoch = done // num_rows
+        return epoch + (position_of_row(num_rows, self.seed, row, epoch) < done)
+
+    def place_of_row(self, row: int, epoch: int) -> tuple[int, int]:
+        """Return the step that trains on a row in an epoch, and its place in the batch.
+
+        The inverse of `row_numbers`.
+        """
+        position = position_of_row(len(self.dataset.train), self.seed, row, epoch)
+        step, place = divmod(position, self.batch_size)
+        return self.first_step + step, place
 
     def training(self, step: int) -> Batch:
         """Return this host's rows of a step; `row` is the place in the global batch."""

@@ -18,6 +18,8 @@ from bert_jax.storage.quiet_tensorflow import quiet_tensorflow
 
 Batch = dict[str, np.ndarray]
 Read = Callable[[int], Batch]
+Network = Callable[[np.ndarray, int, list[int]], np.ndarray]
+"""Values, bits of a half, keys of the rounds → values."""
 
 _ROUNDS = 6
 _PARALLEL_READS = 2
@@ -50,6 +52,29 @@ def _feistel(
     return (left << shift) | right
 
 
+def _inverse_feistel(
+    values: UInt64[np.ndarray, " B"], half: int, round_keys: list[int]
+) -> UInt64[np.ndarray, " B"]:
+    """Undo `_feistel`: the same rounds in reverse order, with the halves exchanged."""
+    shift, mask = np.uint64(half), np.uint64((1 << half) - 1)
+    left, right = values >> shift, values & mask
+    for round_key in reversed(round_keys):
+        left, right = right ^ (_mix_array(left ^ np.uint64(round_key)) & mask), left
+    return (left << shift) | right
+
+
+def _walk_cycles(
+    network: Network, numbers: Int[np.ndarray, " B"], size: int, key: int
+) -> Int64[np.ndarray, " B"]:
+    """Apply a network to each number until the value is in [0, size)."""
+    half = max(1, ((size - 1).bit_length() + 1) // 2)
+    round_keys = [_mix(_mix(key) + number) for number in range(_ROUNDS)]
+    values = network(numbers.astype(np.uint64), half, round_keys)
+    while len(outside := np.flatnonzero(values >= np.uint64(size))):
+        values[outside] = network(values[outside], half, round_keys)
+    return values.astype(np.int64)
+
+
 def permute(
     positions: Int[np.ndarray, " B"], size: int, key: int
 ) -> Int64[np.ndarray, " B"]:
@@ -59,12 +84,18 @@ def permute(
     values outside [0, size) until they are inside (cycle walking), which is a bijection
     and needs no memory for any size.
     """
-    half = max(1, ((size - 1).bit_length() + 1) // 2)
-    round_keys = [_mix(_mix(key) + number) for number in range(_ROUNDS)]
-    values = _feistel(positions.astype(np.uint64), half, round_keys)
-    while len(outside := np.flatnonzero(values >= np.uint64(size))):
-        values[outside] = _feistel(values[outside], half, round_keys)
-    return values.astype(np.int64)
+    return _walk_cycles(_feistel, positions, size, key)
+
+
+def inverse_permute(
+    images: Int[np.ndarray, " B"], size: int, key: int
+) -> Int64[np.ndarray, " B"]:
+    """Return the positions that `permute` maps to these images."""
+    return _walk_cycles(_inverse_feistel, images, size, key)
+
+
+def _epoch_key(seed: int, epoch: int) -> int:
+    return _mix(seed & _WORD) ^ epoch
 
 
 def row_numbers(
@@ -81,9 +112,17 @@ def row_numbers(
     numbers = np.empty(len(positions), np.int64)
     for epoch in np.unique(epochs):
         chosen = epochs == epoch
-        key = _mix(seed & _WORD) ^ int(epoch)
-        numbers[chosen] = permute(places[chosen], size, key)
+        numbers[chosen] = permute(places[chosen], size, _epoch_key(seed, int(epoch)))
     return numbers
+
+
+def position_of_row(size: int, seed: int, row: int, epoch: int) -> int:
+    """Return where the endless stream over `size` rows holds a row in an epoch.
+
+    The inverse of `row_numbers`: each row is at one position of each epoch.
+    """
+    place = inverse_permute(np.array([row]), size, _epoch_key(seed, epoch))
+    return epoch * size + int(place[0])
 
 
 def host_slice(batch_size: int, host_index: int, host_count: int) -> slice:

@@ -10,7 +10,7 @@ from bert_jax.data.records import Dataset
 from bert_jax.distributed.sharding import path_name
 from bert_jax.tasks.pretraining import PretrainingBatch
 from bert_jax.tasks.task import Task
-from bert_jax.training.step import num_parameters, split_seed, split_step_key
+from bert_jax.training.step import num_parameters, split_seed, step_keys
 
 _NUM_ROWS_SHOWN = 2
 
@@ -71,7 +71,7 @@ def describe(config: PretrainConfig, dataset: Dataset, task: Task) -> Iterator[s
     for name, values in batch.items():
         yield f"batch {name}: {list(values.shape)} {values.dtype}"
     _, base_key = split_seed(config.seed)
-    mask_key, _ = split_step_key(jax.random.fold_in(base_key, first_step))
+    mask_key, _ = step_keys(jax.random.key_data(base_key), first_step)
     masked = jax.jit(task.corrupt_at_step)(batch, mask_key, np.int32(first_step))
     for row in range(min(_NUM_ROWS_SHOWN, config.batch_size)):
         text, predictions = decode_masked(masked, row, dataset)

@@ -1,6 +1,7 @@
 """The one batcher of inference: rows of any length through compiled programs."""
 
 import functools
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -85,11 +86,12 @@ def rows_of(
     texts: Sequence[tuple[Sequence[int], ...]],
     what: str = "text",
     first: int = 0,
+    trained_length: int = 0,
 ) -> TokenizedExamples:
     """Return a row [CLS] A [SEP] or [CLS] A [SEP] B [SEP] for the ids of each text.
 
     Raise ValueError if the model takes no row so long; its message calls the texts
-    `what` and counts them from `first`.
+    `what` and counts them from `first`. Warn if a row is longer than `trained_length`.
     """
     rows: list[tuple[list[int], int]] = []
     for number, segments in enumerate(texts, first):
@@ -100,7 +102,24 @@ def rows_of(
                 f"model takes {config.max_position_embeddings}. Shorten it."
             )
         rows.append((ids, second))
+    longest = max((len(ids) for ids, _ in rows), default=0)
+    warn_untrained_positions(longest, trained_length)
     return from_rows(rows, np.arange(len(rows), dtype=np.int32))
+
+
+def warn_untrained_positions(num_tokens: int, trained_length: int) -> None:
+    """Warn, once in a process, if a row is longer than those of the training.
+
+    Args:
+        trained_length: tokens in a row of the last pretraining run; 0: unknown.
+    """
+    if 0 < trained_length < num_tokens:
+        warnings.warn(
+            f"A text is longer than {trained_length} tokens, the rows that the model "
+            "was last pretrained on: it has later positions, but they were not trained "
+            "there, and what it computes for them may be wrong. Shorten the text.",
+            stacklevel=2,
+        )
 
 
 def compute_rows(

@@ -13,7 +13,12 @@ from jaxtyping import Array, Float, Key
 from bert_jax.config import BertConfig
 from bert_jax.config.model import Params
 from bert_jax.inference.arguments import require_count
-from bert_jax.inference.batching import Program, compute_rows, rows_of
+from bert_jax.inference.batching import (
+    Program,
+    compute_rows,
+    rows_of,
+    warn_untrained_positions,
+)
 from bert_jax.model.bert import compute
 from bert_jax.model.generation import Sampling, generate
 from bert_jax.model.inputs import inputs_of_tokenized
@@ -21,6 +26,15 @@ from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tokenization import Tokenizer
 
 _LARGEST = 1e6  # of a temperature: all tokens are then as probable
+
+
+def require_head(config: BertConfig, params: Params, head: str, what: str) -> None:
+    """Raise ValueError if a model does not have the head that `what` needs."""
+    if head not in params:
+        raise ValueError(
+            f"The model has no {head} head (head={config.head}), which {what} needs; "
+            "load a pretrained model that has one."
+        )
 
 
 def require_attention(config: BertConfig, attention: str, what: str) -> None:
@@ -84,6 +98,7 @@ def generated_text(
     num_tokens: int,
     sampling: tuple[float, int, float],
     key: Key[Array, ""],
+    trained_length: int,
 ) -> str:
     """Return the prompt and its continuation; as `Predictor.generate`."""
     require_attention(config, "causal", "generate")
@@ -99,8 +114,7 @@ def generated_text(
     buffer = np.full(longest, tokenizer.pad_id, np.int32)
     buffer[: len(ids)] = ids
     special = [i for i in tokenizer.special_ids.values() if i != tokenizer.sep_id]
-    allowed = np.ones(config.vocab_size, bool)
-    allowed[special] = False
+    allowed = ~np.isin(np.arange(config.vocab_size), special)
     temperature, top_k, top_p = sampling
     tokens, length = compiled_generation(config)(
         params,
@@ -112,6 +126,7 @@ def generated_text(
         Sampling(jnp.float32(temperature), jnp.int32(top_k), jnp.float32(top_p)),
         key,
     )
+    warn_untrained_positions(int(length), trained_length)
     continued = np.asarray(tokens)[1 : int(length)].tolist()
     if continued[-1:] == [tokenizer.sep_id] and int(length) > len(ids):
         del continued[-1]
@@ -147,6 +162,7 @@ def log_likelihoods(
     tokenizer: Tokenizer,
     texts: Sequence[str],
     batch_size: int,
+    trained_length: int,
 ) -> list[float]:
     """Return the log probability of each text; as `Predictor.log_likelihood`."""
     require_attention(config, "causal", "log_likelihood")
@@ -154,7 +170,7 @@ def log_likelihoods(
     if not texts:
         return []
     segments = [(ids,) for ids in tokenizer.encode_batch(texts)]
-    rows = rows_of(tokenizer, config, segments)
+    rows = rows_of(tokenizer, config, segments, trained_length=trained_length)
     program = compiled_log_likelihood(config)
     return [float(v) for v in compute_rows(program, params, rows, config, batch_size)]
 
@@ -182,6 +198,7 @@ def pseudo_log_likelihoods(
     tokenizer: Tokenizer,
     texts: Sequence[str],
     batch_size: int,
+    trained_length: int,
 ) -> list[float]:
     """Return a sum for each text; as `Predictor.pseudo_log_likelihood`."""
     require_attention(config, "bidirectional", "pseudo_log_likelihood")
@@ -196,7 +213,7 @@ def pseudo_log_likelihoods(
             totals.append(0.0)
             continue
         # All rows of a text are as long: the first is refused by the text's number.
-        rows = rows_of(tokenizer, config, masked, first=number)
+        rows = rows_of(tokenizer, config, masked, "text", number, trained_length)
         rows = dataclasses.replace(rows, by_example={"label": np.array(ids, np.int32)})
         totals.append(
             float(sum(compute_rows(program, params, rows, config, batch_size)))

@@ -36,6 +36,7 @@ from bert_jax.inference.language_model import (
     masked_segments,
     pseudo_log_likelihoods,
     require_attention,
+    require_head,
 )
 from bert_jax.pretrained import load_pretrained
 from bert_jax.storage.files import JsonObject
@@ -66,7 +67,7 @@ def load(path: str | os.PathLike[str], allow_extra: bool = False) -> "Predictor"
     model = load_pretrained(os.fspath(path), allow_extra)
     data = examples_config(model.directory)
     read = model.config, model.params, model.tokenizer
-    return Predictor(*read, model.pairs, model.embedding, data)
+    return Predictor(*read, model.pairs, model.embedding, data, model.trained_length)
 
 
 class Predictor:
@@ -82,6 +83,8 @@ class Predictor:
         pairs: the pair objective that the model learned: nsp, sop, or none.
         embedding: the default of `embed`.
         data: the settings by which the examples of fine-tuning became rows.
+        trained_length: tokens in a row of its last pretraining run; 0: unknown. A
+            longer text gives a warning.
     """
 
     def __init__(
@@ -92,12 +95,14 @@ class Predictor:
         pairs: str = "nsp",
         embedding: Embedding | None = None,
         data: ExamplesConfig | None = None,
+        trained_length: int = 0,
     ) -> None:
         self.config = config
         self.params = jax.device_put(params)
         self.tokenizer = tokenizer
         self.pairs = pairs
         self.embedding = embedding or Embedding()
+        self.trained_length = trained_length
         self.data = data or default_examples_config(config.max_position_embeddings)
 
     @overload
@@ -116,7 +121,7 @@ class Predictor:
             ValueError: `text` does not hold exactly one [MASK], or is too long, or
                 the model has no masked-LM head, or causal attention.
         """
-        self._require("masked_lm", "fill_mask")
+        require_head(self.config, self.params, "masked_lm", "fill_mask")
         require_attention(self.config, "bidirectional", "fill_mask")
         require_count("k", k)
         if not isinstance(text, list | tuple):
@@ -154,13 +159,13 @@ class Predictor:
             ValueError: a number is out of range, prompt and tokens are more than the
                 model's positions, or the model's attention is not causal.
         """
-        self._require("masked_lm", "generate")
+        require_head(self.config, self.params, "masked_lm", "generate")
         require_count("num_tokens", num_tokens)
         key = jax.random.key(0) if key is None else key
         model = self.config, self.params, self.tokenizer
-        sampling = temperature, top_k, top_p
+        sampling, longest = (temperature, top_k, top_p), self.trained_length
         prompt = require_text("prompt", prompt)
-        return generated_text(*model, prompt, num_tokens, sampling, key)
+        return generated_text(*model, prompt, num_tokens, sampling, key, longest)
 
     def log_likelihood(self, texts: Sequence[str], batch_size: int = 8) -> list[float]:
         """Return the log probability of each text's tokens by a causal model, in nats.
@@ -168,9 +173,10 @@ class Predictor:
         Raises:
             ValueError: a text is too long, or the model's attention is not causal.
         """
-        self._require("masked_lm", "log_likelihood")
+        require_head(self.config, self.params, "masked_lm", "log_likelihood")
         model = self.config, self.params, self.tokenizer
-        return log_likelihoods(*model, require_texts("texts", texts), batch_size)
+        texts, longest = require_texts("texts", texts), self.trained_length
+        return log_likelihoods(*model, texts, batch_size, longest)
 
     def pseudo_log_likelihood(
         self, texts: Sequence[str], batch_size: int = 8
@@ -181,9 +187,10 @@ class Predictor:
         Raises:
             ValueError: a text is too long, or the model's attention is causal.
         """
-        self._require("masked_lm", "pseudo_log_likelihood")
+        require_head(self.config, self.params, "masked_lm", "pseudo_log_likelihood")
         model = self.config, self.params, self.tokenizer
-        return pseudo_log_likelihoods(*model, require_texts("texts", texts), batch_size)
+        texts, longest = require_texts("texts", texts), self.trained_length
+        return pseudo_log_likelihoods(*model, texts, batch_size, longest)
 
     @overload
     def next_sentence(self, first: str, second: str, batch_size: int = 32) -> float: ...
@@ -200,7 +207,7 @@ class Predictor:
             ValueError: the two are too long together, or the model has no
                 next-sentence head, or learned another pair objective.
         """
-        self._require("next_sentence", "next_sentence")
+        require_head(self.config, self.params, "next_sentence", "next_sentence")
         if self.pairs != "nsp":
             raise ValueError(
                 f"The model was pretrained with pairs={self.pairs}, not on whether a "
@@ -265,7 +272,8 @@ class Predictor:
         require_count("batch_size", batch_size)
         if not segments:
             return []
-        rows = rows_of(self.tokenizer, self.config, segments)
+        longest = self.trained_length
+        rows = rows_of(self.tokenizer, self.config, segments, trained_length=longest)
         return compute_rows(program, self.params, rows, self.config, batch_size)
 
     def classify(
@@ -387,11 +395,3 @@ class Predictor:
             for number, row in enumerate(rows)
         ]
         return predict_examples(task, self.params, self.tokenizer, examples, batch_size)
-
-    def _require(self, head: str, what: str) -> None:
-        """Raise ValueError if the model does not have the head that `what` needs."""
-        if head not in self.params:
-            raise ValueError(
-                f"The model has no {head} head (head={self.config.head}), which {what} "
-                "needs; load a pretrained model that has one."
-            )

@@ -10,7 +10,7 @@ import numpy as np
 from flax import struct
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from jaxtyping import Array, Float, Key, PyTree
+from jaxtyping import Array, Float, Int, Key, PyTree, UInt32
 
 from bert_jax.config.model import Params
 from bert_jax.data.pipeline import Batch
@@ -63,8 +63,16 @@ def split_seed(seed: int | np.uint32 | Array) -> Key[Array, "2"]:
     return jax.random.split(jax.random.key(seed))
 
 
-def split_step_key(key: Key[Array, ""]) -> Key[Array, "2"]:
-    """Return the keys of a step's masking and of its dropout."""
+def step_keys(
+    base_key: UInt32[Array, "2"], step: Int[Array, ""] | int
+) -> Key[Array, "2"]:
+    """Return the keys of a step's masking and of its dropout.
+
+    Args:
+        base_key: that of the run, as in `TrainState`.
+        step: the number of steps done before.
+    """
+    key = jax.random.fold_in(jax.random.wrap_key_data(base_key), step)
     return jax.random.split(key)
 
 
@@ -150,8 +158,7 @@ def make_train_step(
     )
 
     def train_step(state: TrainState, batch: DeviceBatch) -> tuple[TrainState, Scalars]:
-        key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.step)
-        mask_key, dropout_key = split_step_key(key)
+        mask_key, dropout_key = step_keys(state.key, state.step)
         grads, sums = gradient(state.params, batch, state.step, mask_key, dropout_key)
         rate = optimizer.learning_rate(state.opt_state)
         next_state, more = apply_gradients(state, grads, optimizer)

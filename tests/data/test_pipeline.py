@@ -1,3 +1,4 @@
+import collections
 import gc
 import importlib.util
 import itertools
@@ -10,7 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_jax.data import pipeline
-from bert_jax.data.pipeline import host_slice, permute, row_numbers, stream
+from bert_jax.data.batches import DatasetBatches
+from bert_jax.data.pipeline import (
+    host_slice,
+    inverse_permute,
+    permute,
+    position_of_row,
+    row_numbers,
+    stream,
+)
 
 BACKENDS = [
     pytest.param(False, id="plain"),
@@ -36,6 +45,42 @@ def read(step):
 def test_permute_is_a_bijection(size, key):
     images = permute(np.arange(size), size, key)
     assert np.array_equal(np.sort(images), np.arange(size))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 10**12), st.integers(0, 2**64 - 1))
+def test_the_inverse_of_permute(size, key):
+    positions = np.unique(np.linspace(0, size - 1, 100, dtype=np.int64))
+    images = permute(positions, size, key)
+    assert size < 100 or not np.array_equal(images, positions)
+    assert np.array_equal(inverse_permute(images, size, key), positions)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 50), st.integers(-(2**63), 2**63 - 1), st.integers(0, 9**9))
+def test_the_position_of_a_row_in_an_epoch(size, seed, epoch):
+    positions = epoch * size + np.arange(size)
+    rows = row_numbers(size, seed, positions).tolist()
+    actual = [position_of_row(size, seed, row, epoch) for row in rows]
+    assert actual == positions.tolist()
+
+
+@pytest.mark.parametrize(("batch_size", "seed", "first_step"), [(8, 0, 0), (300, 3, 7)])
+def test_the_steps_of_a_row(batch_size, seed, first_step, dataset):
+    """Each place of each batch of several epochs, and no other."""
+    batches = DatasetBatches(dataset, batch_size, seed, first_step)
+    end = first_step + 3 * len(dataset.train) // batch_size + 2
+    places = collections.defaultdict(list)
+    for step in range(first_step, end):
+        for place, row in enumerate(batches.row_numbers(step).tolist()):
+            places[row].append((step, place))
+    assert len(places) == len(dataset.train)
+    for row, expected in list(places.items())[::7]:
+        epochs = range(batches.num_epochs_of_row(row, end))
+        assert [batches.place_of_row(row, epoch) for epoch in epochs] == expected
+        for step in (0, first_step, first_step + 1, end - 1):
+            before = sum(s < step for s, _ in expected)
+            assert batches.num_epochs_of_row(row, step) == before
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 16, 17, 64, 65, 255, 256, 257])

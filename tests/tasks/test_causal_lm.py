@@ -3,13 +3,23 @@
 import dataclasses
 import functools
 import math
+import re
+import shutil
+import signal
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from run_helpers import classifier_config, logged_lines
+from flax.traverse_util import flatten_dict
+from run_helpers import (
+    assert_same_run,
+    classifier_config,
+    latest_verified_step,
+    logged_lines,
+)
 
 from bert_jax.cli.main import main
 from bert_jax.config import BertConfig, MeshConfig, PrepareConfig, PretrainConfig
@@ -30,6 +40,8 @@ from bert_jax.runs.finetuning import finetune
 from bert_jax.runs.pretraining import pretrain, resolve
 from bert_jax.tasks.pretraining import PretrainingTask, unigram_baseline
 from bert_jax.tokenization import Tokenizer
+from bert_jax.training.faults import InterruptedRun
+from bert_jax.training.report import Report
 
 PROMPT = "The judge writes"
 
@@ -68,13 +80,14 @@ def rows(
 
 @pytest.fixture(scope="module")
 def config(rows: Dataset, small_config: PretrainConfig) -> PretrainConfig:
-    """Sixty steps of two causal layers of two heads."""
+    """Sixty steps of two causal layers of two heads; rows of 32 of 40 positions."""
     model = dataclasses.replace(
         small_config.model,
         num_hidden_layers=2,
         hidden_size=32,
         num_attention_heads=2,
         intermediate_size=64,
+        max_position_embeddings=40,
         attention="causal",
     )
     return dataclasses.replace(
@@ -354,7 +367,7 @@ def test_the_command(run, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("--num-tokens 40", "the model has 32 positions. Lower num_tokens to"),
+        ("--num-tokens 40", "the model has 40 positions. Lower num_tokens to"),
         ("--num-tokens 0", "num_tokens=0 must be at least 1"),
         ("--temperature -1", "temperature=-1.0 must be at least 0"),
         (
@@ -422,3 +435,93 @@ def test_a_vocabulary_without_a_place_for_characters(corpus, tmp_path, capsys):
     (line,) = capsys.readouterr().err.splitlines()
     assert "vocab_size=4 is less than the 5 special tokens" in line
     assert not list(tmp_path.iterdir())
+
+
+def test_a_killed_run_goes_on_bit_identically(run, config, tmp_path):
+    """Only the checkpoint of step 30 is left, and a torn line after it."""
+    workdir = tmp_path / "run"
+    shutil.copytree(run[0], workdir)
+    shutil.rmtree(workdir / "checkpoints" / "60")
+    with (workdir / "metrics.jsonl").open("a") as metrics:
+        metrics.write('{"step": 61, "spl')
+    pretrain(config, workdir)
+    assert_same_run(workdir, run[0])
+
+
+@pytest.mark.slow
+def test_a_stopped_run_goes_on_bit_identically(run, config, tmp_path, monkeypatch):
+    write = Report.write
+
+    def write_and_stop(self: Report, step: int, split: str, scalars: Any) -> None:
+        write(self, step, split, scalars)
+        if step == 17:
+            signal.raise_signal(signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Report, "write", write_and_stop)
+        with pytest.raises(InterruptedRun, match="SIGTERM at step 17"):
+            pretrain(config, tmp_path)
+    assert latest_verified_step(tmp_path) == 17
+    pretrain(config, tmp_path)
+    assert_same_run(tmp_path, run[0])
+
+
+@pytest.mark.slow
+def test_a_fork_of_another_objective_sees_the_same_rows(run, rows, tmp_path, capsys):
+    """Causal until step 30, then masked."""
+    new = tmp_path / "new"
+    words = f"fork {run[0]} --at 30 --output {new} --num-steps 32 "
+    words += "--objective masked_lm --model.attention bidirectional"
+    assert main(words.split()) == 0
+    assert main(["pretrain", str(new / "config.json"), "--workdir", str(new)]) == 0
+    lines = [x for x in logged_lines(run[0], name="examples.jsonl") if x["step"] <= 32]
+    assert logged_lines(new, name="examples.jsonl") == lines and len(lines) == 32
+    for line in logged_lines(new, "train"):
+        assert ("mlm_loss" in line) == (line["step"] > 30) != ("clm_loss" in line)
+    # What the history says of the steps before the fork is what `inspect` shows.
+    capsys.readouterr()
+    masked_steps = set()
+    for row in lines[31]["rows"][:2]:
+        one = rows.train.gather(np.array([row]))[0]
+        text = rows.tokenizer.decode(one["tokens"][1 : one["end"][0] - 1].tolist())
+        assert main(["inspect", str(new), "--when", text]) == 0
+        for line in capsys.readouterr().out.splitlines():
+            if match := re.match(r"  step (\d+), row \d+ of the batch(.*)", line):
+                is_masked = "tokens predicted: [CLS] " in match[2]
+                assert is_masked != ("none is masked" in match[2])
+                assert is_masked == (int(match[1]) > 30)
+                masked_steps |= {int(match[1])} if is_masked else set()
+    assert 32 in masked_steps
+
+
+def test_a_text_beyond_the_rows_of_the_training_gives_a_warning(run, gpt):
+    assert gpt.trained_length == 32
+    prompt = " ".join([PROMPT] * 11)
+    message = "longer than 32 tokens, the rows that the model was last pretrained on"
+    arguments = ["--checkpoint", str(run[0]), "--prompt", prompt, "--num-tokens", "2"]
+    with pytest.warns(UserWarning, match=message) as warned:
+        assert main(["generate", *arguments]) == 0
+    assert len(warned) == 1 and "\n" not in str(warned[0].message)
+    with pytest.warns(UserWarning, match=message):
+        gpt.log_likelihood([prompt, "a"])
+    gpt.log_likelihood([" ".join([PROMPT] * 10)])  # 32 tokens with [CLS] and [SEP]
+
+
+def test_the_exported_program_gives_the_same_probabilities(run, gpt, tmp_path):
+    """The scores of `log_likelihood` from the program that `convert export` writes."""
+    output = tmp_path / "program"
+    words = f"convert export --to stablehlo {run[0]} --output {output}"
+    assert main([*words.split(), "--sequence-length", "32"]) == 0
+    program = jax.export.deserialize((output / "model.stablehlo").read_bytes())
+    flat = flatten_dict(jax.device_get(gpt.params), sep="/")
+    texts = [PROMPT, "The baker sells the door in the tower."]
+    ids = [[gpt.tokenizer.cls_id, *row] for row in gpt.tokenizer.encode_batch(texts)]
+    rows = np.array([row + [0] * (32 - len(row)) for row in ids], np.int32)
+    mask = np.array([[1] * len(row) + [0] * (32 - len(row)) for row in ids], np.int32)
+    scores = program.call(flat, rows, np.zeros_like(rows), mask)["token_scores"]
+    logs = np.asarray(jax.nn.log_softmax(scores))
+    totals = [
+        sum(float(logs[i, place, token]) for place, token in enumerate(row[1:]))
+        for i, row in enumerate(ids)
+    ]
+    assert gpt.log_likelihood(texts) == pytest.approx(totals, rel=1e-4)

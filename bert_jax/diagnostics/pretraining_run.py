@@ -1,0 +1,174 @@
+"""A pretraining run and its dataset: the rows of each step, and how they are masked.
+
+The step decides the rows of a batch, and the key of their masks. Both are computed here
+by the functions of training; no log is read. The masks do not depend on the devices,
+hosts or microbatches of the run.
+"""
+
+import dataclasses
+import functools
+import warnings
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from etils import epath
+from jaxtyping import Array, Int, Key, UInt32
+
+from bert_jax.checkpoints.restore import read_base_key
+from bert_jax.checkpoints.steps import CHECKPOINTS, latest_verified_step, read_config
+from bert_jax.config import PretrainConfig
+from bert_jax.config.files import HISTORY
+from bert_jax.config.serialization import from_dict
+from bert_jax.data.records import Dataset, columns, open_dataset
+from bert_jax.masking.batch import MaskedBatch
+from bert_jax.storage.files import JsonObject
+from bert_jax.storage.remote import open_directory
+from bert_jax.tasks.pretraining import PretrainingTask
+from bert_jax.tasks.task import DeviceBatch
+from bert_jax.training.step import step_keys
+
+Mask = Callable[..., MaskedBatch]
+"""Batch, key of the masks, number of the step → masked rows."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainingRun:
+    """A pretraining run and its dataset."""
+
+    workdir: epath.Path
+    values: JsonObject
+    """The content of config.json."""
+    dataset: Dataset
+    num_done: int
+    """The step of the newest verified checkpoint."""
+    base_key: UInt32[Array, "2"]
+    masks: dict[PretrainConfig, Mask] = dataclasses.field(default_factory=dict)
+    """The masking of each configuration, compiled."""
+
+    @functools.cached_property
+    def config(self) -> PretrainConfig:
+        """The configuration of the steps to come."""
+        return config_at_step(self.workdir, self.values, self.num_done)
+
+    @functools.cached_property
+    def task(self) -> PretrainingTask:
+        """The task of the steps to come."""
+        return PretrainingTask(self.config, self.dataset)
+
+    def masked_row(self, row: int, step: int, place: int) -> MaskedBatch | None:
+        """Return a row as a step's model sees it, [1, T]; None: nothing is masked.
+
+        Args:
+            step: the number of steps done before.
+            place: of the row in the global batch.
+        """
+        config = config_at_step(self.workdir, self.values, step)
+        if config.objective == "causal_lm":
+            return None
+        batch = columns(self.dataset.train.gather(np.array([row])))
+        batch["row"] = np.array([place], np.int32)
+        mask_key, _ = step_keys(self.base_key, step)
+        return self._mask(config)(batch, mask_key, jnp.int32(step))
+
+    def _mask(self, config: PretrainConfig) -> Mask:
+        """Return the compiled masking of a configuration."""
+        if config not in self.masks:
+            task = PretrainingTask(config, self.dataset)
+
+            def mask(
+                batch: DeviceBatch, key: Key[Array, ""], step: Int[Array, ""]
+            ) -> MaskedBatch:
+                return task.corrupt_at_step(batch, key, step).masked
+
+            self.masks[config] = jax.jit(mask)
+        return self.masks[config]
+
+
+def config_at_step(
+    workdir: epath.Path, values: JsonObject, step: int
+) -> PretrainConfig:
+    """Return what decided the rows and masks of a step.
+
+    A fork may have changed the masking, and `--extend` the number of steps; config.json
+    has the values of today, and in its history the earlier ones. Optimizer, mesh and
+    profile, which decide neither rows nor masks, are those of the class.
+
+    Args:
+        values: the content of config.json.
+        step: the number of steps done before.
+
+    Raises:
+        ValueError: config.json is damaged.
+    """
+    try:
+        values = {**values, "model": dict(values["model"])}
+        values["masking"] = dict(values["masking"])
+        for entry in reversed(values.pop(HISTORY, [])):
+            for change in entry.get("changed", []):
+                if entry["step"] > step:
+                    _set_field(values, change["field"], change["before"])
+        values |= {"optimizer": {"warmup_steps": 0}, "mesh": {}, "profile_steps": ""}
+        values["model"].pop("attention_kernel", None)
+        return from_dict(PretrainConfig, values)
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(
+            f"{workdir / 'config.json'} is damaged: {reason.rstrip('.')}; restore it "
+            "from a copy."
+        ) from error
+
+
+def _set_field(values: JsonObject, name: str, value: object) -> None:
+    """Set the field of a dotted name, if its section decides rows or masks."""
+    section, _, field = name.rpartition(".")
+    if not section:
+        values[field] = value
+    elif section in ("model", "masking"):
+        values[section][field] = value
+
+
+def open_run(workdir: str, dataset_path: str = "") -> PretrainingRun:
+    """Open a pretraining run.
+
+    Args:
+        dataset_path: where the run's dataset is now; "": where the run found it.
+
+    Raises:
+        FileNotFoundError: there is no run, or the dataset is gone.
+        ValueError: the run has no checkpoint or is of another kind, or the dataset is
+            another than the run's.
+    """
+    directory = open_directory(workdir)
+    step, problems = latest_verified_step(directory / CHECKPOINTS)
+    for problem in problems:
+        warnings.warn(f"Skipped a newer checkpoint: {problem}", stacklevel=2)
+    if step is None:
+        raise FileNotFoundError(
+            f"{workdir} is not the workdir of a run with a complete checkpoint; name "
+            "one of `bert-jax pretrain`."
+        )
+    values = read_config(directory)
+    if "masking" not in values:
+        raise ValueError(
+            f"{workdir} is not a run of `bert-jax pretrain`; the rows of fine-tuning "
+            "are not those of a dataset. Name the workdir of a pretraining run."
+        )
+    config = config_at_step(directory, values, step)
+    place = dataset_path or config.data.path
+    try:
+        dataset = open_dataset(place)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"The dataset of {workdir} is gone: {error} If it was moved, pass its "
+            f"place: `bert-jax inspect DATASET --when TEXT --run {workdir}`."
+        ) from error
+    if dataset.fingerprint != config.data.fingerprint:
+        raise ValueError(
+            f"{place} is not the dataset of {workdir}: its fingerprint is "
+            f"{dataset.fingerprint}, not {config.data.fingerprint}; name the place "
+            f"of the run's own: `bert-jax inspect DATASET --when TEXT --run {workdir}`."
+        )
+    base_key = read_base_key(directory / CHECKPOINTS / str(step))
+    return PretrainingRun(directory, values, dataset, step, base_key)
