@@ -76,38 +76,21 @@ def masking(budget: Budget, tasks: Tasks) -> Experiment:
         *(Finetuning(task) for task in tasks),
         *(Probe(task) for task in tasks),
     )
-    # Shares of [MASK], random and kept tokens, with the figures of Table 8.
-    shares = {
-        (80, 10, 10): (84.2, 95.4, 94.9),
-        (100, 0, 0): (84.3, 94.9, 94.0),
-        (80, 20, 0): (84.1, 95.2, 94.6),
-        (80, 0, 20): (84.4, 95.2, 94.7),
-        (0, 80, 20): (83.7, 94.8, 94.6),
-        (0, 100, 0): (83.6, 94.9, 94.6),
-    }
     columns = ("MNLI", "NER", "NER, features")
     variants, rows = [], []
-    for (masked, random, kept), figures in shares.items():
-        changes = (
-            ("masking.mask_share", masked / 100),
-            ("masking.random_share", random / 100),
-        )
-        name = f"mask_{masked}_random_{random}_same_{kept}"
-        variants.append(Variant(name, stages=(Stage(changes=changes),)))
-        label = f"{masked}/{random}/{kept}, 15 %"
+    for shares, figures in _MASK_SHARES.items():
+        variant = _shares_variant(*shares)
+        variants.append(variant)
+        label = f"{'/'.join(map(str, shares))}, 15 %"
         paper = tuple(zip(columns, figures, strict=True))
-        rows.append(Row(label, name, measures, paper))
+        rows.append(Row(label, variant.name, measures, paper))
     for rate, final in ((0.3, None), (0.4, None), (0.3, 0.05)):
-        changed: Changes = (
-            ("masking.rate", rate),
-            ("masking.max_predictions", predictions(rate, budget.sequence_length)),
-        )
-        name, label = f"rate_{rate:g}", f"80/10/10, {100 * rate:.0f} %"
+        variant = _rate_variant(rate, final, budget.sequence_length)
+        variants.append(variant)
+        label = f"80/10/10, {rate:.0%}".replace("%", " %")
         if final is not None:
-            changed += (("masking.final_rate", final),)
-            name, label = f"{name}_to_{final:g}", f"{label} falling to {final:.0%}"
-        variants.append(Variant(name, stages=(Stage(changes=changed),)))
-        rows.append(Row(label, name, measures))
+            label += f" falling to {final:.0%}".replace("%", " %")
+        rows.append(Row(label, variant.name, measures))
     return Experiment(
         "masking",
         "Masking: shares of [MASK], random and kept tokens, and rates",
@@ -116,6 +99,38 @@ def masking(budget: Budget, tasks: Tasks) -> Experiment:
         tuple(rows),
         "accuracy and F1 on development sets, Devlin et al. 2018, Table 8",
     )
+
+
+# Per cent of [MASK], random and kept tokens, with the figures of Table 8.
+_MASK_SHARES = {
+    (80, 10, 10): (84.2, 95.4, 94.9),
+    (100, 0, 0): (84.3, 94.9, 94.0),
+    (80, 20, 0): (84.1, 95.2, 94.6),
+    (80, 0, 20): (84.4, 95.2, 94.7),
+    (0, 80, 20): (83.7, 94.8, 94.6),
+    (0, 100, 0): (83.6, 94.9, 94.6),
+}
+
+
+def _shares_variant(masked: int, random: int, kept: int) -> Variant:
+    changes: Changes = (
+        ("masking.mask_share", masked / 100),
+        ("masking.random_share", random / 100),
+    )
+    name = f"mask_{masked}_random_{random}_same_{kept}"
+    return Variant(name, stages=(Stage(changes=changes),))
+
+
+def _rate_variant(rate: float, final: float | None, length: int) -> Variant:
+    changes: Changes = (
+        ("masking.rate", rate),
+        ("masking.max_predictions", predictions(rate, length)),
+    )
+    name = f"rate_{rate:g}"
+    if final is not None:
+        changes += (("masking.final_rate", final),)
+        name += f"_to_{final:g}"
+    return Variant(name, stages=(Stage(changes=changes),))
 
 
 def objectives(budget: Budget, tasks: Tasks) -> Experiment:

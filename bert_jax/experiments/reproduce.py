@@ -125,14 +125,31 @@ def make_plan(
         FileExistsError: `root` has other files.
     """
     path = Path(root)
-    hint = did_you_mean(experiment, tuple(EXPERIMENTS)) or "."
-    names = ", ".join(EXPERIMENTS)
+    _check_experiment(experiment, budget, text)
+    files = tuple(parse_task(task, path) for task in tasks)
+    names = [task.name for task in files]
+    require(bool(names), f"tasks is empty; name one, such as {LIBRARIES}.")
     require(
-        experiment in EXPERIMENTS,
-        f"{experiment!r:.80} must be one of {names}{hint}",
+        len(set(names)) == len(names),
+        f"tasks={' '.join(names)} has a name twice; give each its own.",
     )
+    inputs = Inputs(path, tuple(text), tokenizer, files)
+    plan = Plan(EXPERIMENTS[experiment](budget, names), budget, inputs, path)
+    _check_measures(plan)
+    if (path / PROTOCOL).exists():
+        _check_protocol(plan)
+    else:
+        require_empty(epath.Path(path))
+    return plan
+
+
+def _check_experiment(name: str, budget: Budget, text: Sequence[str]) -> None:
+    """Raise ValueError if there is no such experiment, or not at this budget."""
+    hint = did_you_mean(name, tuple(EXPERIMENTS)) or "."
+    known = ", ".join(EXPERIMENTS)
+    require(name in EXPERIMENTS, f"{name!r:.80} must be one of {known}{hint}")
     require(
-        experiment != "size" or budget.flops >= _SMOOTH_FLOPS,
+        name != "size" or budget.flops >= _SMOOTH_FLOPS,
         f"size needs more than the {budget.flops:.2g} FLOPs a run of this budget: "
         f"below about {_SMOOTH_FLOPS:.0e} the loss does not fall smoothly with size "
         "(Deshpande et al. 2023); choose --budget small.",
@@ -142,21 +159,6 @@ def make_plan(
         f"budget={budget.name} needs --input: the embedded corpus of three million "
         "tokens is too small for it.",
     )
-    require(bool(tasks), f"tasks is empty; name one, such as {LIBRARIES}.")
-    files = tuple(parse_task(task, path) for task in tasks)
-    task_names = [task.name for task in files]
-    require(
-        len(set(task_names)) == len(files),
-        f"tasks={' '.join(task_names)} has a name twice; give each its own.",
-    )
-    inputs = Inputs(path, tuple(text), tokenizer, files)
-    plan = Plan(EXPERIMENTS[experiment](budget, task_names), budget, inputs, path)
-    _check_measures(plan)
-    if not (path / PROTOCOL).exists():
-        require_empty(epath.Path(path))
-    else:
-        _check_protocol(plan)
-    return plan
 
 
 def _check_measures(plan: Plan) -> None:
