@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from bert_jax.config import FinetuneConfig, PrepareConfig, VocabularyConfig
+from bert_jax.config.checks import require
 from bert_jax.config.finetuning import TaskName
 from bert_jax.data.prepare import prepare
+from bert_jax.data.sources import find_sources
 from bert_jax.data.vocabulary import train_vocabulary
 from bert_jax.demo.installed_documentation import write_corpus
 from bert_jax.demo.paragraph_origins import (
@@ -18,6 +20,8 @@ from bert_jax.demo.paragraph_origins import (
 )
 from bert_jax.experiments.design import Pairs
 from bert_jax.storage.files import require_regular_file
+from bert_jax.tasks.registry import finetuning_task
+from bert_jax.tokenization import Tokenizer
 
 LIBRARIES = "libraries"
 """The task that needs no file: which installed library is a paragraph from?"""
@@ -83,6 +87,33 @@ class Inputs:
     def task(self, name: str) -> TaskFiles:
         """Return the task of a name."""
         return next(task for task in self.tasks if task.name == name)
+
+    def check(self, base: FinetuneConfig) -> None:
+        """Read what the user named: text, tokenizer and the files of tasks.
+
+        Raises:
+            FileNotFoundError: a file is missing.
+            ValueError: it is damaged, or a task has nothing to learn or to score.
+        """
+        if self.text:
+            find_sources(self.text)
+        if self.tokenizer:
+            Tokenizer.load(self.tokenizer)
+        for task in self.tasks:
+            if task.name == LIBRARIES:  # made from the embedded corpus
+                continue
+            data = task.config(base).data
+            train = finetuning_task(task.task, data).read(task.train)
+            labels = finetuning_task(task.task, data).labels(train)
+            model = dataclasses.replace(base.model, labels=labels)
+            reader = finetuning_task(task.task, data, model)
+            test = reader.read(task.test)
+            require(
+                bool(test) and all(map(reader.has_label, test)),
+                f"{task.test} has examples without a label, or none at all; the "
+                f"{task.name} task is scored on it.",
+            )
+            reader.check(test)
 
     def make(self, kinds: Iterable[Pairs], vocab_size: int, length: int) -> None:
         """Write what is not there yet: corpus, tasks, vocabulary and rows.

@@ -134,6 +134,7 @@ def make_plan(
         f"tasks={' '.join(names)} has a name twice; give each its own.",
     )
     inputs = Inputs(path, tuple(text), tokenizer, files)
+    inputs.check(budget.finetuning)
     plan = Plan(EXPERIMENTS[experiment](budget, names), budget, inputs, path)
     _check_measures(plan)
     if (path / PROTOCOL).exists():
