@@ -1,5 +1,6 @@
 """`bert-jax reproduce`."""
 
+import contextlib
 import dataclasses
 import os
 import sys
@@ -29,12 +30,14 @@ class ReproduceOptions:
     """Directory of a tokenizer; empty: a WordPiece vocabulary learned from the text."""
     tasks: tuple[str, ...] = ("libraries",)
     """Tasks to score on: libraries (which package is a paragraph of documentation
-    from?), and NAME=TRAIN,TEST: two .csv, .tsv or .jsonl files with text and label, or
-    two files of sentences to tag."""
+    from?), and NAME=TRAIN,TEST: two .csv, .tsv or .jsonl files with text (or text_a and
+    text_b) and label, or two files of sentences to tag."""
     seeds: int = 0
     """Number of seeds; 0: that of the budget."""
     flops: float = 0.0
     """FLOPs of each pretraining run; 0: those of the budget."""
+    microbatches: int = 1
+    """Parts in which a batch is processed, to save memory."""
     yes: bool = False
     """Start without asking."""
 
@@ -42,6 +45,11 @@ class ReproduceOptions:
 def reproduce(options: ReproduceOptions) -> None:
     from bert_jax.distributed import environment
 
+    if environment.has_several_processes(os.environ):
+        raise UsageError(
+            "reproduce runs in one process, with all of its devices; start one, "
+            "without the variables of a run of several."
+        )
     environment.configure_jax(os.environ)
     from bert_jax.experiments.plots import require_matplotlib
     from bert_jax.experiments.reproduce import budget_of, make_plan, reproduce
@@ -49,7 +57,7 @@ def reproduce(options: ReproduceOptions) -> None:
     require_matplotlib()
     plan = make_plan(
         options.experiment,
-        budget_of(options.budget, options.flops, options.seeds),
+        budget_of(options.budget, options.flops, options.seeds, options.microbatches),
         options.output,
         options.input,
         options.tokenizer,
@@ -57,14 +65,17 @@ def reproduce(options: ReproduceOptions) -> None:
     )
     for line in plan.lines():
         say(line)
-    if not (options.yes or confirmed()):
+    if not options.yes and not sys.stdin.isatty():
         raise UsageError("Nothing was started; pass --yes to start without asking.")
+    if not (options.yes or is_confirmed()):
+        say("Nothing was started.")
+        return
     for path in reproduce(plan):
         say(path)
 
 
-def confirmed() -> bool:
-    """Ask on the terminal whether to start; False if there is none."""
-    if not sys.stdin.isatty():
-        return False
-    return input("Start? [y/N] ").strip().lower() in ("y", "yes")
+def is_confirmed() -> bool:
+    """Ask on the terminal whether to start; the end of input is a no."""
+    with contextlib.suppress(EOFError):
+        return input("Start? [y/N] ").strip().lower() in ("y", "yes")
+    return False

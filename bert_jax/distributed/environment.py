@@ -125,7 +125,7 @@ def enable_compilation_cache(environment: MutableMapping[str, str]) -> None:
     jax = sys.modules.get("jax")
     if CACHE in environment or (jax and jax.config.jax_compilation_cache_dir):
         return
-    if any(environment.get(name, "0") != "0" for name in MULTI_PROCESS_VARIABLES):
+    if has_several_processes(environment):
         return
     directory = cache_directory(environment) / "programs"
     with contextlib.suppress(OSError):  # without a cache, programs compile again
@@ -140,6 +140,11 @@ def enable_compilation_cache(environment: MutableMapping[str, str]) -> None:
         environment[CACHE] = str(directory)
         if jax is not None:
             jax.config.update("jax_compilation_cache_dir", str(directory))
+
+
+def has_several_processes(environment: Mapping[str, str]) -> bool:
+    """Return whether the variables of a run of several processes are set."""
+    return any(environment.get(name, "0") != "0" for name in MULTI_PROCESS_VARIABLES)
 
 
 def permission_problem(directory: Path) -> str:

@@ -5,6 +5,7 @@ denominator, so that one resampling serves accuracy, F1 and perplexity.
 """
 
 import dataclasses
+import math
 from typing import Literal
 
 import numpy as np
@@ -22,7 +23,10 @@ _CHUNK = 50  # resamplings at once, so that large test sets fit in memory
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """A mean difference over seeds, and the ends of its interval."""
+    """A mean difference over seeds, and the ends of its interval.
+
+    They are infinite if there is one seed.
+    """
 
     mean: float
     low: float
@@ -59,7 +63,9 @@ def paired_difference(
 
     The Multi-Bootstrap (Sellam et al. 2021, §4, paired): each resampling draws seeds
     and, independently, test items, with replacement and the same for both sides. The
-    interval holds the middle `level` of the resampled differences.
+    interval holds the middle `level` of the resampled differences. Of few seeds it is
+    too narrow: it is widened by t/z · √(S/(S - 1)), as that of the mean of S normal
+    numbers. Of one seed there is none.
     """
     num_seeds, num_items, _ = items.shape
     generator = np.random.default_rng(2021)
@@ -76,7 +82,19 @@ def paired_difference(
         )
         chosen = np.take_along_axis(one - other, seeds, axis=1)
         sampled.append(chosen.mean(axis=1))
-    tail = 100 * (1 - level) / 2
-    low, high = np.percentile(np.concatenate(sampled), [tail, 100 - tail])
-    mean = (seed_scores(items, kind) - seed_scores(base, kind)).mean()
-    return Difference(float(mean), float(low), float(high))
+    mean = float((seed_scores(items, kind) - seed_scores(base, kind)).mean())
+    if num_seeds == 1:
+        return Difference(mean, -math.inf, math.inf)
+    tail = (1 - level) / 2
+    low, high = np.quantile(np.concatenate(sampled), [tail, 1 - tail])
+    factor = widening(num_seeds, level)
+    return Difference(mean, mean + factor * (low - mean), mean + factor * (high - mean))
+
+
+def widening(num_seeds: int, level: float = LEVEL) -> float:
+    """Return the factor by which the interval of a few seeds is widened."""
+    from scipy.stats import norm, t
+
+    tail = (1 + level) / 2
+    quotient = t.ppf(tail, num_seeds - 1) / norm.ppf(tail)
+    return float(quotient * math.sqrt(num_seeds / (num_seeds - 1)))

@@ -3,6 +3,7 @@
 The figures are those of the papers' tables, for BERT base unless a row says otherwise.
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 from bert_jax.config.model import PRESETS
@@ -19,6 +20,7 @@ from bert_jax.experiments.design import (
     Stage,
     Variant,
 )
+from bert_jax.experiments.inputs import TaskFiles
 
 CAUSAL: Changes = (("objective", "causal_lm"), ("model.attention", "causal"))
 _FULL_MASKS: Changes = (("masking.mask_share", 1.0), ("masking.random_share", 0.0))
@@ -27,11 +29,11 @@ _SIZES = ("L2_H128", "L4_H256", "L4_H512", "L8_H512", "L12_H512", "L12_H768")
 _NEIGHBOURS = (0.5, 1.0, 2.0)
 """Learning rates to choose from, as multiples of the base's."""
 
-Tasks = Sequence[str]
+Tasks = Sequence[TaskFiles]
 
 
 def pretraining_tasks(budget: Budget, tasks: Tasks) -> Experiment:
-    measures = tuple(Finetuning(task) for task in tasks)
+    measures = tuple(Finetuning(task.name) for task in tasks)
     variants = (
         Variant("paper"),
         Variant("no_pair_loss", stages=(Stage(changes=(("pair_loss", False),)),)),
@@ -55,7 +57,7 @@ def pretraining_tasks(budget: Budget, tasks: Tasks) -> Experiment:
             names[variant.name],
             variant.name,
             measures,
-            tuple(zip(columns, figures.get(variant.name, ()), strict=False)),
+            paper=tuple(zip(columns, figures.get(variant.name, ()), strict=False)),
         )
         for variant in variants
     )
@@ -73,8 +75,8 @@ def masking(budget: Budget, tasks: Tasks) -> Experiment:
     measures: tuple[Measure, ...] = (
         MaskedTokens("80/10/10"),
         MaskedTokens("all [MASK]", _FULL_MASKS),
-        *(Finetuning(task) for task in tasks),
-        *(Probe(task) for task in tasks),
+        *(Finetuning(task.name) for task in tasks),
+        *(Probe(task.name) for task in tasks if task.is_text),
     )
     columns = ("MNLI", "NER", "NER, features")
     variants, rows = [], []
@@ -83,7 +85,7 @@ def masking(budget: Budget, tasks: Tasks) -> Experiment:
         variants.append(variant)
         label = f"{'/'.join(map(str, shares))}, 15 %"
         paper = tuple(zip(columns, figures, strict=True))
-        rows.append(Row(label, variant.name, measures, paper))
+        rows.append(Row(label, variant.name, measures, paper=paper))
     for rate, final in ((0.3, None), (0.4, None), (0.3, 0.05)):
         variant = _rate_variant(rate, final, budget.sequence_length)
         variants.append(variant)
@@ -134,17 +136,17 @@ def _rate_variant(rate: float, final: float | None, length: int) -> Variant:
 
 
 def objectives(budget: Budget, tasks: Tasks) -> Experiment:
-    measures = tuple(Finetuning(task) for task in tasks)
+    measures = tuple(Finetuning(task.name) for task in tasks)
     causal, masked = Stage(changes=CAUSAL), Stage()
     schedules = {
         "masked LM": (masked,),
         "left to right": (causal,),
     } | {
-        f"left to right for {share:.0%}, then masked": (
-            Stage(share, CAUSAL),
-            Stage(1 - share),
+        f"left to right for {fraction:.0%}, then masked": (
+            Stage(fraction, CAUSAL),
+            Stage(1 - fraction),
         )
-        for share in (0.25, 0.5, 0.75)
+        for fraction in (0.25, 0.5, 0.75)
     }
     variants, rows = [], []
     for label, stages in schedules.items():
@@ -163,69 +165,77 @@ def objectives(budget: Budget, tasks: Tasks) -> Experiment:
 def size(budget: Budget, tasks: Tasks) -> Experiment:
     measures: tuple[Measure, ...] = (
         MaskedTokens("80/10/10"),
-        *(Finetuning(task) for task in tasks),
+        *(Finetuning(task.name) for task in tasks),
     )
     base_rate = budget.pretraining.optimizer.peak_learning_rate
+    rates = tuple(base_rate * factor for factor in _NEIGHBOURS)
     variants, rows = [], []
-    # The largest is the base row: the others are compared with it.
+    # The largest comes first: the others are compared with it, at one rate or the best.
     for name in reversed(_SIZES):
         shape = PRESETS[name]
         changes: Changes = tuple(
-            (f"model.{field}", getattr(shape, field))
-            for field in (
-                "num_hidden_layers",
-                "hidden_size",
-                "num_attention_heads",
-                "intermediate_size",
-            )
+            (f"model.{field}", getattr(shape, field)) for field in _SHAPE
         )
         stages = (Stage(changes=changes),)
-        rates = tuple(base_rate * factor for factor in _NEIGHBOURS)
-        variants += [
-            Variant(name, stages=stages),
-            Variant(f"{name}_best_rate", stages=stages, rates=rates),
-        ]
-        rows += [
-            Row(f"{name}, one rate", name, measures),
-            Row(f"{name}, best of {len(rates)} rates", f"{name}_best_rate", measures),
-        ]
+        paper = _TABLE_6 if name == _SIZES[-1] else ()
+        for suffix, label, own in (
+            ("", "one rate", ()),
+            ("_best_rate", f"best of {len(rates)} rates", rates),
+        ):
+            variant = Variant(f"{name}{suffix}", stages=stages, rates=own)
+            base = "" if name == _SIZES[-1] else f"{_SIZES[-1]}, {label}"
+            rows.append(Row(f"{name}, {label}", variant.name, measures, base, paper))
+            variants.append(variant)
     return Experiment(
         "size",
         "Size of the model",
         "Devlin et al. 2018, §5.2, Table 6",
         tuple(variants),
         tuple(rows),
+        "perplexity, and accuracies on development sets, Devlin et al. 2018, Table 6",
     )
+
+
+_SHAPE = (
+    "num_hidden_layers",
+    "hidden_size",
+    "num_attention_heads",
+    "intermediate_size",
+)
+_TABLE_6 = (("perplexity", 3.99), ("MNLI", 84.4), ("MRPC", 86.7), ("SST-2", 92.9))
 
 
 def pooling(budget: Budget, tasks: Tasks) -> Experiment:
     """Rows of one variant: how a text becomes a vector, and which layers it is from."""
     num_layers = budget.model.num_hidden_layers
-    last_four = tuple(range(-1, -min(4, num_layers) - 1, -1))
-    all_layers = tuple(range(1, num_layers + 1))
-    probes: dict[str, tuple[dict[str, object], float | None]] = {
-        "mean, last layer": ({}, 94.9),
-        "mean, second-to-last layer": ({"layers": (-2,)}, 95.6),
-        "mean, embeddings": ({"layers": (0,)}, 91.0),
-        "mean, last four layers side by side": ({"layers": last_four}, 96.1),
-        "mean, sum of all layers": ({"layers": all_layers, "combine": "sum"}, None),
-        "[CLS], last layer": ({"pooling": "cls"}, None),
+    num_last = min(4, num_layers)
+    # Table 7 is of twelve layers: of fewer, the last four are another thing.
+    probes: dict[str, tuple[Probe, float | None]] = {
+        "mean, last layer": (Probe(""), 94.9),
+        "mean, second-to-last layer": (Probe("", (-2,)), 95.6),
+        "mean, embeddings": (Probe("", (0,)), 91.0),
+        f"mean, last {num_last} layers side by side": (
+            Probe("", tuple(range(-1, -num_last - 1, -1))),
+            96.1 if num_last == 4 else None,
+        ),
+        "mean, sum of all layers": (
+            Probe("", tuple(range(1, num_layers + 1)), "sum"),
+            None,
+        ),
+        "[CLS], last layer": (Probe("", pooling="cls"), None),
     }
-    fine_tuned = {
-        "mean, last layer": "mean",
-        "[CLS], last layer": "cls",
-    }
+    fine_tuned = {"mean, last layer": "mean", "[CLS], last layer": "cls"}
+    texts = [task.name for task in tasks if task.is_text]
     rows = []
-    for label, (options, figure) in probes.items():
-        changes: Changes = (("model.pooling", fine_tuned.get(label)),)
+    for label, (probe, figure) in probes.items():
         measures: tuple[Measure, ...] = tuple(
-            Probe(task, **options)  # type: ignore[arg-type]
-            for task in tasks
+            dataclasses.replace(probe, task=name) for name in texts
         )
         if label in fine_tuned:
-            measures = (*(Finetuning(task, changes) for task in tasks), *measures)
+            changes: Changes = (("model.pooling", fine_tuned[label]),)
+            measures = (*(Finetuning(name, changes) for name in texts), *measures)
         paper = () if figure is None else (("NER, features", figure),)
-        rows.append(Row(label, "paper", measures, paper))
+        rows.append(Row(label, "paper", measures, paper=paper))
     return Experiment(
         "pooling",
         "From the states of tokens to a vector of the text",

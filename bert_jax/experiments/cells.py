@@ -1,17 +1,21 @@
 """A cell of an experiment: one variant with one seed, pretrained and measured."""
 
+import contextlib
 import dataclasses
 import io
+import math
 import re
 import shutil
 import time
-from collections.abc import Iterator
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 from etils import epath
 
-from bert_jax.checkpoints.steps import CHECKPOINTS
+from bert_jax.checkpoints.steps import CHECKPOINTS, list_steps
 from bert_jax.config import PretrainConfig
 from bert_jax.data.records import Dataset
 from bert_jax.experiments.bootstrap import Items, ScoreKind
@@ -32,13 +36,16 @@ from bert_jax.experiments.measures import (
     masked_items,
     probe_items,
 )
+from bert_jax.model.flops import pretraining_flops
 from bert_jax.runs.finetuning import finetune
 from bert_jax.runs.pretraining import open_for, pretrain
 from bert_jax.storage.files import atomic_write, read_json_object, write_json
-from bert_jax.tasks.pretraining import PretrainingTask
+from bert_jax.training.faults import DivergedRun
 
 HELD_OUT_SEED = 1000
 """The seed of the runs that choose a learning rate; no table has it."""
+_STAGE_SEED = 10_000
+_CHECKPOINT_STEPS = 2_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +62,7 @@ class Result:
 class Point:
     """A state of a variant that is measured."""
 
-    share: float
+    fraction: float
     """Its fraction of the FLOPs."""
     steps: int
     """Of all stages."""
@@ -77,65 +84,82 @@ class Cell:
     def directory(self) -> Path:
         return self.root / "cells" / self.variant.name / f"seed_{self.seed}"
 
-    def result_path(self, row: Row, measure: Measure, share: float) -> Path:
+    def result_path(self, row: Row, measure: Measure, fraction: float) -> Path:
         """Return the file of the result of a measure."""
-        name = f"{slug(row.name)}--{slug(measure.column)}--{share:.4f}.npz"
+        name = f"{slug(row.name)}--{slug(measure.column)}--{fraction:.4f}.npz"
         return self.directory / "results" / name
 
+    @property
+    def diverged(self) -> Path:
+        """The file that says why there are no results: the loss was not finite."""
+        return self.directory / "diverged.txt"
+
     def run(self, experiment: Experiment) -> None:
-        """Pretrain and measure what is not measured yet.
+        """Pretrain and measure what is not measured yet; a diverged run ends the cell.
 
         Raises:
             InterruptedRun: a signal stopped a run, with a complete checkpoint.
         """
+        if self.diverged.exists():
+            return
         rows = [row for row in experiment.rows if row.variant == self.variant.name]
-        for share in self.variant.shares:
-            missing = [
-                (row, measure)
-                for row in rows
-                for measure in row.measures
-                if not self.result_path(row, measure, share).exists()
-            ]
-            if missing:
-                start = time.monotonic()
-                model = self.pretrain(share)
-                for row, measure in missing:
-                    start = self._measure(row, measure, share, model, start)
+        try:
+            for fraction in self.variant.fractions:
+                self._run_until(fraction, rows)
+        except DivergedRun as error:
+            atomic_write(self.diverged, f"{error}\n".encode())
 
-    def pretrain(self, share: float) -> Path:
+    def _run_until(self, fraction: float, rows: Sequence[Row]) -> None:
+        missing = [
+            (row, measure)
+            for row in rows
+            for measure in row.measures
+            if not self.result_path(row, measure, fraction).exists()
+        ]
+        if missing:
+            start = time.monotonic()
+            model = self.pretrain(fraction)
+            for row, measure in missing:
+                start = self._measure(row, measure, fraction, model, start)
+
+    def pretrain(self, fraction: float) -> Path:
         """Pretrain until a fraction of the FLOPs; return the workdir of the model."""
         changes: Changes = ()
         if self.variant.rates:
-            rate = self._best_rate()
-            changes = (("optimizer.peak_learning_rate", rate),)
+            changes = (("optimizer.peak_learning_rate", self._best_rate()),)
+        # A run that was measured before has fewer steps of the same schedule.
+        extend = len(self.variant.fractions) > 1
         workdir = self.directory
-        for config, workdir in self._stages(share):
-            # A run that ended earlier has fewer steps of the same schedule.
-            pretrain(with_changes(config, changes), workdir, extend=True)
+        for config, workdir in self._stages(fraction):
+            steps = list_steps(epath.Path(workdir / CHECKPOINTS))
+            if max(steps, default=0) > config.num_steps:
+                shutil.rmtree(workdir)  # a result of before its newest step is gone
+            pretrain(with_changes(config, changes), workdir, extend)
         return workdir
 
-    def _stages(self, share: float) -> Iterator[tuple[PretrainConfig, Path]]:
-        """Yield the configuration and the workdir of each stage until `share`."""
+    def _stages(self, fraction: float) -> Iterator[tuple[PretrainConfig, Path]]:
+        """Yield the configuration and the workdir of each stage until `fraction`."""
         start, source = 0.0, ""
         for number, stage in enumerate(self.variant.stages):
-            if share <= start:
+            if fraction <= start:
                 return
             config = stage_config(self.budget, self.inputs, self.variant, number)
-            part = min(1.0, (share - start) / stage.share)
+            part = min(1.0, (fraction - start) / stage.fraction)
             steps = max(1, round(part * config.num_steps))
             workdir = self.directory / f"pretraining_{number}"
             yield (
                 dataclasses.replace(
                     config,
-                    seed=self.seed,
+                    # No stage has the rows of another in the same order.
+                    seed=self.seed + _STAGE_SEED * number,
                     init_from=source,
                     num_steps=steps,
                     eval_every=steps,
-                    checkpoint_every=max(1, steps // 4),
+                    checkpoint_every=min(max(1, steps // 4), _CHECKPOINT_STEPS),
                 ),
                 workdir,
             )
-            start, source = start + stage.share, str(workdir)
+            start, source = start + stage.fraction, str(workdir)
 
     def _best_rate(self) -> float:
         """Return the learning rate with the least validation loss, of another seed."""
@@ -150,23 +174,26 @@ class Cell:
                     seed=HELD_OUT_SEED,
                 )
                 changes = (("optimizer.peak_learning_rate", rate),)
-                for config, workdir in held_out._stages(1.0):
-                    scores = pretrain(with_changes(config, changes), workdir)
-                losses[rate] = scores["loss"]
+                losses[rate] = math.inf
+                with contextlib.suppress(DivergedRun):
+                    for config, workdir in held_out._stages(1.0):
+                        scores = pretrain(with_changes(config, changes), workdir)
+                    losses[rate] = scores["loss"]
             best = min(losses, key=losses.__getitem__)
             path.parent.mkdir(parents=True, exist_ok=True)
             write_json({"rate": best, "losses": list(losses.items())}, path)
-        return float(read_json_object(path, "remove it to choose again.")["rate"])
+        remedy = f"remove {path.parent} to choose again."
+        return float(read_json_object(path, remedy)["rate"])
 
     def _measure(
-        self, row: Row, measure: Measure, share: float, model: Path, start: float
+        self, row: Row, measure: Measure, fraction: float, model: Path, start: float
     ) -> float:
         """Write a result; return the time at its end.
 
         Args:
             start: when the work for it began.
         """
-        path = self.result_path(row, measure, share)
+        path = self.result_path(row, measure, fraction)
         path.parent.mkdir(parents=True, exist_ok=True)
         workdir = self.directory / path.stem
         if isinstance(measure, Finetuning):
@@ -195,14 +222,14 @@ class Cell:
     def points(self) -> list[Point]:
         """Return the states that are measured, in order."""
         points = []
-        for share in self.variant.shares:
+        for fraction in self.variant.fractions:
             steps, predicted = 0, 0.0
-            for config, _ in self._stages(share):
+            for config, _ in self._stages(fraction):
                 steps += config.num_steps
                 predicted += config.num_steps * predicted_tokens(
                     config, self.budget.sequence_length
                 )
-            points.append(Point(share, steps, predicted))
+            points.append(Point(fraction, steps, predicted))
         return points
 
 
@@ -220,7 +247,7 @@ def stage_config(
     base = dataclasses.replace(budget.pretraining, data=data, keep_checkpoints=1)
     config = with_changes(base, stage.changes)
     dataset, resolved = open_for(config, verify=False)
-    steps = max(1, round(budget.flops * stage.share / step_flops(resolved, dataset)))
+    steps = max(1, round(budget.flops * stage.fraction / step_flops(resolved, dataset)))
     optimizer = dataclasses.replace(config.optimizer, decay_steps=steps)
     return dataclasses.replace(
         config, optimizer=optimizer, num_steps=steps, log_every=max(1, steps // 20)
@@ -228,9 +255,12 @@ def stage_config(
 
 
 def step_flops(config: PretrainConfig, dataset: Dataset) -> float:
-    """Return the model FLOPs of a pretraining step."""
-    task = PretrainingTask(config, dataset)
-    return task.flops(task.batch(0))
+    """Return the model FLOPs of a pretraining step, with its mean of predictions."""
+    length = dataset.sequence_length
+    predictions = predicted_tokens(config, length) / config.batch_size
+    return pretraining_flops(
+        config.model, config.batch_size, length, max(1, round(predictions))
+    )
 
 
 def predicted_tokens(config: PretrainConfig, length: int) -> float:
@@ -256,6 +286,9 @@ def write_result(path: Path, result: Result) -> None:
     atomic_write(path, buffer.getvalue())
 
 
+_DAMAGE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
+
+
 def read_result(path: Path) -> Result:
     """Read a result.
 
@@ -266,7 +299,7 @@ def read_result(path: Path) -> Result:
         with np.load(path) as file:
             kind: ScoreKind = "ratio" if str(file["kind"]) == "ratio" else "perplexity"
             return Result(file["items"], kind, float(file["seconds"]))
-    except (OSError, ValueError, KeyError, EOFError) as error:
+    except _DAMAGE as error:
         raise ValueError(
             f"{path} is damaged; remove it, and its measure is made again."
         ) from error

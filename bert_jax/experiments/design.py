@@ -17,7 +17,7 @@ Changes = tuple[tuple[str, Any], ...]
 class Stage:
     """A part of pretraining, from the parameters at the end of the stage before."""
 
-    share: float = 1.0
+    fraction: float = 1.0
     """Its fraction of the FLOPs."""
     changes: Changes = ()
     """What differs from the base configuration."""
@@ -32,7 +32,7 @@ class Variant:
     pairs: Pairs = "nsp"
     """The rows: pairs of segments, or full sentences without pairs."""
     stages: tuple[Stage, ...] = (Stage(),)
-    shares: tuple[float, ...] = (1.0,)
+    fractions: tuple[float, ...] = (1.0,)
     """Fractions of the FLOPs after which it is measured, ascending."""
     rates: tuple[float, ...] = ()
     """Learning rates to choose from by the validation loss of a seed that is not
@@ -88,13 +88,15 @@ class Row:
     """As in the table."""
     variant: str
     measures: tuple[Measure, ...]
+    base: str = ""
+    """The row that it is compared with; empty: the first, which has none."""
     paper: tuple[tuple[str, float], ...] = ()
     """Figures of the paper, by the names in `Experiment.paper`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
-    """The table of a paper, and what makes its rows. The first row is the base."""
+    """The table of a paper, and what makes its rows."""
 
     name: str
     title: str
@@ -103,6 +105,11 @@ class Experiment:
     rows: tuple[Row, ...]
     paper: str = ""
     """What the paper's figures are scores of, with their source."""
+
+    def base_of(self, row: Row) -> str:
+        """Return the name of the row that a row is compared with; empty: none."""
+        first = self.rows[0].name
+        return row.base or ("" if row.name == first else first)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,6 +134,7 @@ def with_changes(config: ConfigT, changes: Changes) -> ConfigT:
     """Return a configuration with the values of `changes`.
 
     Raises:
+        KeyError: a section does not exist.
         ValueError: a field does not exist, or its value is invalid.
     """
     values = to_dict(config)

@@ -2,7 +2,9 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Iterable, Sequence
+import re
+import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from bert_jax.config import FinetuneConfig, PrepareConfig, VocabularyConfig
@@ -21,11 +23,14 @@ from bert_jax.demo.paragraph_origins import (
 from bert_jax.experiments.design import Pairs
 from bert_jax.storage.files import require_regular_file
 from bert_jax.tasks.registry import finetuning_task
+from bert_jax.tasks.tables import read_table
 from bert_jax.tokenization import Tokenizer
 
 LIBRARIES = "libraries"
 """The task that needs no file: which installed library is a paragraph from?"""
 TABLES = (".csv", ".tsv", ".jsonl")
+PAIR_COLUMNS = ("text_a", "text_b")
+_NAME = "[a-z][a-z0-9]*(_[a-z0-9]+)*"  # no two become one file name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +43,11 @@ class TaskFiles:
     test: str
     text_columns: tuple[str, ...] = ()
     label_column: str = "label"
+
+    @property
+    def is_text(self) -> bool:
+        """Whether texts get a class; else words get tags."""
+        return self.task == "text-classification"
 
     def config(self, base: FinetuneConfig) -> FinetuneConfig:
         """Return the configuration of this task; its test file is validated on once."""
@@ -114,12 +124,23 @@ class Inputs:
                 f"{task.name} task is scored on it.",
             )
             reader.check(test)
+            require(
+                len(labels) > 1,
+                f"{task.train} has one class, {labels}; the {task.name} task needs "
+                "two or more.",
+            )
+
+    def remove(self, kinds: Iterable[Pairs]) -> None:
+        """Remove what `make` wrote of the user's text: vocabulary and rows."""
+        for name in [str(self.root / "vocabulary"), *map(self.dataset, kinds)]:
+            shutil.rmtree(name, ignore_errors=True)
 
     def make(self, kinds: Iterable[Pairs], vocab_size: int, length: int) -> None:
         """Write what is not there yet: corpus, tasks, vocabulary and rows.
 
         Raises:
             ValueError: the text is unusable, as `prepare` says.
+            OSError: a file is missing, or cannot be written.
         """
         needs_corpus = not self.text or any(t.name == LIBRARIES for t in self.tasks)
         if needs_corpus and not self.corpus.exists():
@@ -149,8 +170,8 @@ class Inputs:
 def parse_task(text: str, root: Path) -> TaskFiles:
     """Return the task that an option names: `libraries`, or NAME=TRAIN,TEST.
 
-    Files that end in .csv, .tsv or .jsonl have the columns text and label; others are
-    sentences to tag.
+    Files that end in .csv, .tsv or .jsonl have the columns text, or text_a and text_b,
+    and label; others are sentences to tag.
 
     Raises:
         ValueError: the text is of another form, or a file does not exist.
@@ -159,26 +180,27 @@ def parse_task(text: str, root: Path) -> TaskFiles:
         train, test = (str(root / LIBRARIES / f"{split}.csv") for split in SPLITS)
         column, label = COLUMNS
         return TaskFiles(text, "text-classification", train, test, (column,), label)
-    name, equals, files = text.partition("=")
+    name, _, files = text.partition("=")
     paths = files.split(",")
-    if not equals or len(paths) != 2 or not all(paths) or not name.isidentifier():
+    is_name = re.fullmatch(_NAME, name) and name != LIBRARIES
+    if not is_name or len(paths) != 2 or not all(paths) or "://" in files:
         raise ValueError(
             f"tasks={text!r:.80} must be {LIBRARIES}, or NAME=TRAIN,TEST, as in "
-            "polarity=train.csv,test.csv; a name is a word."
+            "polarity=train.csv,test.csv: another name, of lower-case letters and "
+            "digits, and two local files."
         )
     for path in paths:
         require_regular_file(path, f"the {name} task")
     train, test = paths
-    if train.endswith(TABLES):
-        return TaskFiles(name, "text-classification", train, test, ("text",), "label")
-    return TaskFiles(name, "token-classification", train, test)
+    if not train.endswith(TABLES):
+        return TaskFiles(name, "token-classification", train, test)
+    rows = read_table(train)
+    is_pair = bool(rows) and set(PAIR_COLUMNS) <= set(rows[0].values)
+    columns = PAIR_COLUMNS if is_pair else ("text",)
+    return TaskFiles(name, "text-classification", train, test, columns)
 
 
-def file_hashes(paths: Sequence[str]) -> dict[str, str]:
-    """Return the sha256 of files that exist, by their path."""
-    hashes = {}
-    for path in paths:
-        if Path(path).is_file():
-            with open(path, "rb") as file:
-                hashes[path] = hashlib.file_digest(file, "sha256").hexdigest()
-    return hashes
+def file_hash(path: str) -> str:
+    """Return the sha256 of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

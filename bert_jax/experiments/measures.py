@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 from jaxtyping import Array, Float, Float32
@@ -13,9 +14,11 @@ from bert_jax.data.examples import TokenizedExamples
 from bert_jax.experiments.bootstrap import Items, ScoreKind
 from bert_jax.experiments.design import Budget, MaskedTokens, Probe, with_changes
 from bert_jax.experiments.inputs import TaskFiles
-from bert_jax.inference.batching import compiled, compute_rows, predict_examples
+from bert_jax.inference.batching import compute_rows, predict_examples
 from bert_jax.inference.evaluation import examples_config
 from bert_jax.metrics.entities import extract_entities
+from bert_jax.model.bert import compute
+from bert_jax.model.inputs import inputs_of_tokenized
 from bert_jax.pretrained import Model, load_pretrained
 from bert_jax.runs.pretraining import open_for
 from bert_jax.tasks.finetuning_task import Example, Prediction
@@ -61,19 +64,11 @@ def probe_items(
 
     The states are standardised by those of the training texts. The model stays as it
     is (Devlin et al. 2018, §5.3).
-
-    Raises:
-        ValueError: the task is not of texts.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    if task.task != "text-classification":
-        raise ValueError(
-            f"Features of whole texts are measured on classes of texts, but the task "
-            f"{task.name} is {task.task}; leave it out."
-        )
     model = load_pretrained(str(workdir))
     reader = finetuning_task(task.task, task.config(budget.finetuning).data)
     vectors, labels = [], []
@@ -93,15 +88,20 @@ def _text_vectors(
     probe: Probe, model: Model, tokenized: TokenizedExamples
 ) -> Float32[np.ndarray, "N D"]:
     """Return one vector of each text: the state of [CLS], or the mean of all tokens."""
-    program = compiled(
-        model.config, "features", layers=probe.layers, combine=probe.combine
-    )
-    states = compute_rows(program, model.params, tokenized, model.config, _BATCH_SIZE)
-    if probe.pooling == "cls":
-        return np.stack([row[0] for row in states])
-    lengths = tokenized.lengths.tolist()
-    rows = zip(states, lengths, strict=True)
-    return np.stack([row[:length].mean(axis=0) for row, length in rows])
+    options = {"layers": probe.layers, "combine": probe.combine}
+
+    @jax.jit
+    def program(params: Params, batch: DeviceBatch) -> Float[Array, "B D"]:
+        inputs = inputs_of_tokenized(batch)
+        states = compute(model.config, params, "features", inputs, **options)
+        if probe.pooling == "cls":
+            return states[:, 0]
+        # Pooled here: the states of all tokens of all texts would fill the memory.
+        mask = inputs.attention_mask[:, :, None]
+        return jnp.sum(states * mask, axis=1) / jnp.maximum(mask.sum(axis=1), 1)
+
+    rows = compute_rows(program, model.params, tokenized, model.config, _BATCH_SIZE)
+    return np.stack(rows)
 
 
 def masked_items(

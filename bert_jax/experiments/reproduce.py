@@ -23,15 +23,14 @@ from bert_jax.experiments.design import (
     Budget,
     Experiment,
     Finetuning,
-    Probe,
     digest,
 )
-from bert_jax.experiments.inputs import LIBRARIES, Inputs, file_hashes, parse_task
+from bert_jax.experiments.inputs import LIBRARIES, Inputs, file_hash, parse_task
 from bert_jax.experiments.plots import write_plots
 from bert_jax.experiments.summary import summarize
-from bert_jax.experiments.tables import csv_table, markdown
+from bert_jax.experiments.tables import markdown, results_table, seeds_table
 from bert_jax.model.flops import finetuning_flops
-from bert_jax.storage.atomic import require_empty
+from bert_jax.storage.atomic import absolute, local_output, require_empty
 from bert_jax.storage.files import (
     JsonObject,
     atomic_write,
@@ -39,9 +38,10 @@ from bert_jax.storage.files import (
     write_json,
 )
 from bert_jax.terminal.messages import say
+from bert_jax.training.lock import run_lock
 
 PROTOCOL = "protocol.json"
-_SMOOTH_FLOPS = 2e15
+_SMOOTH_FLOPS, _MAX_EMBEDDED_FLOPS = 2e15, 1e14
 _UTILISATION = 0.35
 """Fraction of a device's FLOP/s that training is assumed to reach, for the estimate."""
 
@@ -73,7 +73,7 @@ class Plan:
 
     @property
     def num_finetunings(self) -> int:
-        num_points = {v.name: len(v.shares) for v in self.experiment.variants}
+        num_points = {v.name: len(v.fractions) for v in self.experiment.variants}
         return self.budget.seeds * sum(
             isinstance(measure, Finetuning) * num_points[row.variant]
             for row in self.experiment.rows
@@ -99,8 +99,8 @@ class Plan:
             f"{self.budget.seeds} seeds."
         )
         yield (
-            f"About {self.flops:.2g} FLOPs and {hours:.1f} hours on {device}, where "
-            f"training is assumed to reach {rate / 1e9:,.0f} GFLOP/s."
+            f"About {self.flops:.2g} FLOPs, and at least {hours:.1f} hours on {device} "
+            f"if training reaches {rate / 1e9:,.0f} GFLOP/s; small models reach less."
         )
 
 
@@ -115,16 +115,17 @@ def make_plan(
     """Return what an experiment would do; nothing is written.
 
     Args:
-        root: the directory of all its files.
+        root: the local directory of all its files.
         text: files to pretrain on; none: the embedded corpus.
         tokenizer: its directory; empty: one is learned from the text.
         tasks: as `parse_task` takes.
 
     Raises:
-        ValueError: an option is invalid, or `root` has another experiment.
+        FileNotFoundError: a file is missing.
         FileExistsError: `root` has other files.
+        ValueError: an option is invalid, or `root` has another experiment.
     """
-    path = Path(root)
+    path = Path(absolute(local_output(root)))
     _check_experiment(experiment, budget, text)
     files = tuple(parse_task(task, path) for task in tasks)
     names = [task.name for task in files]
@@ -133,10 +134,14 @@ def make_plan(
         len(set(names)) == len(names),
         f"tasks={' '.join(names)} has a name twice; give each its own.",
     )
+    require(
+        experiment != "pooling" or any(task.is_text for task in files),
+        f"tasks={' '.join(names)} has no task of texts, and pooling compares vectors "
+        f"of texts; add one, such as {LIBRARIES}.",
+    )
     inputs = Inputs(path, tuple(text), tokenizer, files)
     inputs.check(budget.finetuning)
-    plan = Plan(EXPERIMENTS[experiment](budget, names), budget, inputs, path)
-    _check_measures(plan)
+    plan = Plan(EXPERIMENTS[experiment](budget, files), budget, inputs, path)
     if (path / PROTOCOL).exists():
         _check_protocol(plan)
     else:
@@ -156,48 +161,41 @@ def _check_experiment(name: str, budget: Budget, text: Sequence[str]) -> None:
         "(Deshpande et al. 2023); choose --budget small.",
     )
     require(
-        bool(text) or budget.name == "toy",
-        f"budget={budget.name} needs --input: the embedded corpus of three million "
-        "tokens is too small for it.",
+        bool(text) or budget.flops <= _MAX_EMBEDDED_FLOPS,
+        f"{budget.flops:.2g} FLOPs a run need --input: the embedded corpus of three "
+        f"million tokens is for at most {_MAX_EMBEDDED_FLOPS:.0e}.",
     )
 
 
-def _check_measures(plan: Plan) -> None:
-    """Raise ValueError if features are to be measured on sentences to tag."""
-    for row in plan.experiment.rows:
-        for measure in row.measures:
-            if isinstance(measure, Probe):
-                task = plan.inputs.task(measure.task)
-                require(
-                    task.task == "text-classification",
-                    f"{plan.experiment.name} measures features of whole texts, but "
-                    f"the task {task.name} is {task.task}; leave it out.",
-                )
-
-
 def options_of(plan: Plan) -> JsonObject:
-    """Return everything that decides the results, besides the content of files."""
+    """Return what decides the results besides the content of files.
+
+    Microbatches are left out: they change no more than the order of sums.
+    """
+    budget = to_dict(plan.budget)
+    del budget["pretraining"]["microbatches"]
     return {
         "experiment": to_dict(plan.experiment),
-        "budget": to_dict(plan.budget),
-        "input": list(plan.inputs.text),
-        "tokenizer": plan.inputs.tokenizer,
-        "tasks": [
-            [task.name, task.task]
-            + ([] if task.name == LIBRARIES else [task.train, task.test])
-            for task in plan.inputs.tasks
-        ],
+        "budget": budget,
+        "tasks": [[task.name, task.task] for task in plan.inputs.tasks],
     }
 
 
 def _check_protocol(plan: Plan) -> None:
-    path = plan.root / PROTOCOL
+    """Raise ValueError if the directory has another experiment, or was moved."""
     written = read_json_object(
-        epath.Path(path), "name another --output, or remove the directory."
+        epath.Path(plan.root / PROTOCOL), "name another --output."
     )
+    begun = written.get("directory")
+    require(
+        begun == str(plan.root),
+        f"{plan.root} was begun as {begun}, which its runs name; move it back, or "
+        "name another --output.",
+    )
+    if "inputs" not in written:
+        return  # nothing was run yet
     changed = differences(written.get("options", {}), options_of(plan))
-    if changed:
-        name, before, now = changed[0]
+    for name, before, now in changed[:1]:
         raise ValueError(
             f"{plan.root} has an experiment with other options: {name} was "
             f"{before!r:.120} and is {now!r:.120}. Repeat its options, or name another "
@@ -205,32 +203,36 @@ def _check_protocol(plan: Plan) -> None:
         )
 
 
-def _write_protocol(plan: Plan) -> str:
-    """Write the protocol with hashes of all inputs; return its own hash.
+def _make_inputs(plan: Plan) -> str:
+    """Make the inputs, and write the protocol; return its hash.
 
     Raises:
         ValueError: the inputs are not those of the results that are there.
     """
-    kinds = sorted({variant.pairs for variant in plan.experiment.variants})
-    inputs = {
-        "rows": {k: open_dataset(plan.inputs.dataset(k)).fingerprint for k in kinds},
-        "tasks": {
-            f"{task.name} {split}": next(iter(file_hashes([path]).values()))
-            for task in plan.inputs.tasks
-            for split, path in (("train", task.train), ("test", task.test))
-        },
-    }
     path = epath.Path(plan.root / PROTOCOL)
-    options = options_of(plan)
-    if path.exists():
-        before = read_json_object(path, "name another --output.").get("inputs", inputs)
-        for name, old, new in differences(before, inputs):
-            raise ValueError(
-                f"{name} has changed since {plan.root} was begun: its hash was {old} "
-                f"and is {new}; restore the file, or name another --output."
-            )
-    write_json({"options": options, "inputs": inputs}, path)
-    return digest([options, inputs])
+    plan.root.mkdir(parents=True, exist_ok=True)
+    before = read_json_object(path, "name another --output.") if path.exists() else {}
+    values = {"directory": str(plan.root), "options": options_of(plan)}
+    kinds = sorted({variant.pairs for variant in plan.experiment.variants})
+    if "inputs" not in before:
+        write_json(values, path)
+        # They may be of other options: nothing was run with them.
+        plan.inputs.remove(kinds)
+    plan.inputs.make(kinds, plan.budget.vocab_size, plan.budget.sequence_length)
+    rows = {k: open_dataset(plan.inputs.dataset(k)).fingerprint for k in kinds}
+    files = {
+        f"{task.name} {split}": file_hash(file)
+        for task in plan.inputs.tasks
+        for split, file in (("train", task.train), ("test", task.test))
+    }
+    inputs = {"rows": rows, "tasks": files}
+    for name, old, new in differences(before.get("inputs", inputs), inputs)[:1]:
+        raise ValueError(
+            f"{name} has changed since {plan.root} was begun: its hash was {old} "
+            f"and is {new}; restore the file, or name another --output."
+        )
+    write_json(values | {"inputs": inputs}, path)
+    return digest([values["options"], inputs])
 
 
 def reproduce(plan: Plan) -> list[Path]:
@@ -244,28 +246,28 @@ def reproduce(plan: Plan) -> list[Path]:
         InterruptedRun: a signal stopped a run, with a complete checkpoint.
     """
     plan.root.mkdir(parents=True, exist_ok=True)
-    if not (plan.root / PROTOCOL).exists():
-        write_json({"options": options_of(plan)}, epath.Path(plan.root / PROTOCOL))
-    budget = plan.budget
-    kinds = {variant.pairs for variant in plan.experiment.variants}
-    plan.inputs.make(kinds, budget.vocab_size, budget.sequence_length)
-    protocol = _write_protocol(plan)
-    cells, last = plan.cells, plan.experiment.variants[-1].name
-    paths: list[Path] = []
-    for number, cell in enumerate(cells, 1):
-        say(f"Cell {number} of {len(cells)}: {cell.variant.name}, seed {cell.seed}")
-        cell.run(plan.experiment)
-        if cell.variant.name == last:
-            paths = write_results(plan, protocol)
+    with run_lock(epath.Path(plan.root)):
+        protocol = _make_inputs(plan)
+        cells, last = plan.cells, plan.experiment.variants[-1].name
+        paths: list[Path] = []
+        for number, cell in enumerate(cells, 1):
+            name = f"{cell.variant.name}, seed {cell.seed}"
+            say(f"Cell {number} of {len(cells)}: {name}")
+            cell.run(plan.experiment)
+            if cell.variant.name == last:
+                paths = write_results(plan, protocol)
     return paths
 
 
 def write_results(plan: Plan, protocol: str) -> list[Path]:
     """Write the tables and plots of the results that are there; return their paths."""
     summary = summarize(plan.experiment, plan.cells)
+    if not summary.scores:
+        return []
     pages = {
         "results.md": markdown(summary, plan.budget, protocol),
-        "results.csv": csv_table(summary, plan.budget),
+        "results.csv": results_table(summary, plan.budget),
+        "seeds.csv": seeds_table(summary, plan.budget),
     }
     for name, text in pages.items():
         atomic_write(plan.root / name, text.encode())
@@ -278,11 +280,12 @@ def device_flops_per_second(dtype: str) -> tuple[float, str]:
 
     From the peak of its data sheet, or where that is unknown, from a matrix product.
     """
-    device = jax.devices()[0]
-    peak = peak_flops_per_second(device.device_kind)
-    if peak is None:
-        peak = _matrix_product_flops(dtype)
-    return _UTILISATION * peak, device.device_kind
+    devices = jax.devices()
+    kind, count = devices[0].device_kind, len(devices)
+    peak = peak_flops_per_second(kind)
+    total = _matrix_product_flops(dtype) if peak is None else count * peak
+    name = kind if count == 1 else f"{count} devices of {kind}"
+    return _UTILISATION * total, name
 
 
 def _matrix_product_flops(dtype: str, size: int = 512, repeats: int = 8) -> float:
@@ -298,7 +301,9 @@ def _matrix_product_flops(dtype: str, size: int = 512, repeats: int = 8) -> floa
     return 2 * size**3 / float(np.median(seconds))
 
 
-def budget_of(name: str, flops: float = 0.0, seeds: int = 0) -> Budget:
+def budget_of(
+    name: str, flops: float = 0.0, seeds: int = 0, microbatches: int = 1
+) -> Budget:
     """Return a budget by its name, with another number of FLOPs or seeds if given.
 
     Raises:
@@ -309,5 +314,8 @@ def budget_of(name: str, flops: float = 0.0, seeds: int = 0) -> Budget:
     require(seeds >= 0, f"seeds={seeds} must be at least 0.")
     budget = BUDGETS[name]
     return dataclasses.replace(
-        budget, flops=flops or budget.flops, seeds=seeds or budget.seeds
+        budget,
+        flops=flops or budget.flops,
+        seeds=seeds or budget.seeds,
+        pretraining=dataclasses.replace(budget.pretraining, microbatches=microbatches),
     )

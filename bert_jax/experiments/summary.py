@@ -14,19 +14,21 @@ from bert_jax.experiments.bootstrap import (
 from bert_jax.experiments.cells import Cell, Point, Result, read_result
 from bert_jax.experiments.design import Experiment, Row
 
-Place = tuple[str, str, float]
-"""The name of a row, a column, and a share of the FLOPs."""
+ResultKey = tuple[str, str, float]
+"""The name of a row, a column, and a fraction of the FLOPs."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """The scores of a row's measure, by seed, and the difference to the base row."""
+    """The scores of a row's measure, by seed, and the difference to its base."""
 
     seeds: tuple[int, ...]
     values: tuple[float, ...]
     kind: ScoreKind
+    num_items: int
+    """Test items."""
     difference: Difference | None = None
-    """Paired, of the seeds that both have; None: this is the base, or it has none."""
+    """Paired, of the seeds that both have; None: it is compared with no row."""
 
     @property
     def mean(self) -> float:
@@ -51,13 +53,15 @@ class Summary:
     """All that is known of an experiment."""
 
     experiment: Experiment
-    scores: Mapping[Place, Score]
+    scores: Mapping[ResultKey, Score]
     points: Mapping[str, Sequence[Point]]
     """Of each variant."""
     num_seeds: int
     """Those that the experiment has when it is complete."""
     hours: float
-    """Wall time of all cells that have a result."""
+    """Wall time of all cells that have a result, without what a kill has cost."""
+    diverged: Sequence[str]
+    """The variant and seed of each cell whose loss was not finite."""
 
     @property
     def columns(self) -> list[str]:
@@ -74,30 +78,35 @@ class Summary:
 
 
 def summarize(experiment: Experiment, cells: Sequence[Cell]) -> Summary:
-    """Read the results that are there, and compare each row with the first one."""
-    results: dict[Place, dict[int, Result]] = {}
+    """Read the results that are there, and compare each row with its base."""
+    results: dict[ResultKey, dict[int, Result]] = {}
     by_variant: dict[str, list[Cell]] = {}
     for cell in cells:
         by_variant.setdefault(cell.variant.name, []).append(cell)
     for row in experiment.rows:
         for cell in by_variant[row.variant]:
-            for share in cell.variant.shares:
+            for fraction in cell.variant.fractions:
                 for measure in row.measures:
-                    path = cell.result_path(row, measure, share)
+                    path = cell.result_path(row, measure, fraction)
                     if path.exists():
-                        place = (row.name, measure.column, share)
+                        place = (row.name, measure.column, fraction)
                         results.setdefault(place, {})[cell.seed] = read_result(path)
-    base = experiment.rows[0].name
+    bases = {row.name: experiment.base_of(row) for row in experiment.rows}
     scores = {
-        place: _score(
-            by_seed, {} if place[0] == base else results.get((base, *place[1:]), {})
+        (row, column, fraction): _score(
+            by_seed, results.get((bases[row], column, fraction), {})
         )
-        for place, by_seed in results.items()
+        for (row, column, fraction), by_seed in results.items()
     }
     points = {name: own[0].points() for name, own in by_variant.items()}
     seconds = sum(r.seconds for by_seed in results.values() for r in by_seed.values())
     num_seeds = len({cell.seed for cell in cells})
-    return Summary(experiment, scores, points, num_seeds, seconds / 3600)
+    diverged = [
+        f"{cell.variant.name}, seed {cell.seed}"
+        for cell in cells
+        if cell.diverged.exists()
+    ]
+    return Summary(experiment, scores, points, num_seeds, seconds / 3600, diverged)
 
 
 def _score(by_seed: Mapping[int, Result], base: Mapping[int, Result]) -> Score:
@@ -112,4 +121,5 @@ def _score(by_seed: Mapping[int, Result], base: Mapping[int, Result]) -> Score:
             np.stack([side[seed].items for seed in shared]) for side in (by_seed, base)
         )
         difference = paired_difference(one, other, kind)
-    return Score(tuple(seeds), tuple(values.tolist()), kind, difference)
+    num_items = len(by_seed[seeds[0]].items)
+    return Score(tuple(seeds), tuple(values.tolist()), kind, num_items, difference)

@@ -2,30 +2,66 @@
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
 
 from bert_jax.config import BertConfig
-from bert_jax.experiments.design import Budget
-from bert_jax.experiments.summary import Score, Summary
+from bert_jax.experiments.bootstrap import LEVEL
+from bert_jax.experiments.design import Budget, Row
+from bert_jax.experiments.summary import ResultKey, Score, Summary
 from bert_jax.model.flops import pretraining_flops
 
-FIELDS = ("row", "share", "steps", "flops", "predicted_tokens", "measure", "seed")
+ENOUGH_ITEMS = 1500
+"""Test items below which a table says that they are few."""
+_STATE = ("row", "fraction", "steps", "flops", "predicted_tokens", "measure")
+_CLEAR_IN_PAPER = 0.5
+"""Differences of the paper below this many points are not looked for."""
 
 
-def csv_table(summary: Summary, budget: Budget) -> str:
-    """Return every score as a line: row, state of the variant, measure, seed, score."""
+def seeds_table(summary: Summary, budget: Budget) -> str:
+    """Return a line for every score: row, state, measure, seed, score."""
+    lines = [
+        [*state, seed, value]
+        for state, score in _states(summary, budget)
+        for seed, value in zip(score.seeds, score.values, strict=True)
+    ]
+    return _csv([*_STATE, "seed", "score"], lines)
+
+
+def results_table(summary: Summary, budget: Budget) -> str:
+    """Return a line for each row and measure, beside the paper's figures of the row."""
+    names = _paper_columns(summary)
+    figures = {row.name: dict(row.paper) for row in summary.experiment.rows}
+    lines = []
+    for state, score in _states(summary, budget):
+        d = score.difference
+        paper = [figures[str(state[0])].get(name, "") for name in names]
+        numbers = [len(score.seeds), score.num_items, score.mean, score.deviation]
+        lines.append([*state, *numbers, *((d.mean, d.low, d.high) if d else [""] * 3)])
+        lines[-1] += paper
+    fields = ["seeds", "items", "mean", "deviation", "difference", "low", "high"]
+    return _csv([*_STATE, *fields, *(f"paper {name}" for name in names)], lines)
+
+
+def _states(
+    summary: Summary, budget: Budget
+) -> Iterator[tuple[Sequence[object], Score]]:
+    """Yield the columns `_STATE` and the score of each row, state and measure."""
+    for row, point in summary.rows():
+        flops = f"{point.fraction * budget.flops:.6g}"
+        state = (row.name, point.fraction, point.steps, flops, round(point.predicted))
+        for column in summary.columns:
+            score = summary.scores.get((row.name, column, point.fraction))
+            if score:
+                yield (*state, column), score
+
+
+def _csv(fields: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
     buffer = io.StringIO()
     table = csv.writer(buffer, lineterminator="\n")
-    table.writerow([*FIELDS, "score"])
-    for row, point in summary.rows():
-        for column in summary.columns:
-            score = summary.scores.get((row.name, column, point.share))
-            for seed, value in zip(
-                score.seeds if score else (), score.values if score else (), strict=True
-            ):
-                state = (point.share, point.steps, f"{point.share * budget.flops:.6g}")
-                predicted = round(point.predicted)
-                table.writerow([row.name, *state, predicted, column, seed, value])
+    table.writerow(fields)
+    table.writerows(lines)
     return buffer.getvalue()
 
 
@@ -42,23 +78,25 @@ def markdown(summary: Summary, budget: Budget, protocol: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _paper_columns(summary: Summary) -> list[str]:
+    rows = summary.experiment.rows
+    return list(dict.fromkeys(name for row in rows for name, _ in row.paper))
+
+
 def _table(summary: Summary) -> Iterator[str]:
-    paper = list(
-        dict.fromkeys(name for row in summary.experiment.rows for name, _ in row.paper)
-    )
-    columns = summary.columns
-    has_shares = any(len(points) > 1 for points in summary.points.values())
-    headings = ["row", *(["FLOPs"] if has_shares else []), "steps", *columns]
+    paper, columns = _paper_columns(summary), summary.columns
+    has_fractions = any(len(points) > 1 for points in summary.points.values())
+    headings = ["row", *(["FLOPs"] if has_fractions else []), "steps", *columns]
     headings += [f"paper: {name}" for name in paper]
     yield f"| {' | '.join(headings)} |"
     yield f"|{'---|' * len(headings)}"
     for row, point in summary.rows():
         cells = [row.name.replace("|", "\\|")]
-        if has_shares:
-            cells.append(f"{point.share:.2%}")
+        if has_fractions:
+            cells.append(f"{point.fraction:.2%}")
         cells.append(f"{point.steps:,}")
         for column in columns:
-            score = summary.scores.get((row.name, column, point.share))
+            score = summary.scores.get((row.name, column, point.fraction))
             cells.append(_cell(score, summary.num_seeds) if score else "")
         figures = dict(row.paper)
         cells += [f"{figures[name]}" if name in figures else "" for name in paper]
@@ -67,94 +105,137 @@ def _table(summary: Summary) -> Iterator[str]:
 
 def _cell(score: Score, num_seeds: int) -> str:
     """Return mean ± deviation, the difference with its interval, and missing seeds."""
-    scale, digits = (100, 1) if score.kind == "ratio" else (1, 2)
+    scale, digits = (100, 1) if score.kind == "ratio" else (1, 1)
     text = f"{scale * score.mean:.{digits}f}"
     if len(score.values) > 1:
         text += f" ± {scale * score.deviation:.{digits}f}"
-    if score.difference is not None:
-        d = score.difference
-        low, high = scale * d.low, scale * d.high
-        text += (
-            f"; {scale * d.mean:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]"
-        )
+    d = score.difference
+    if d is not None:
+        text += f"; {scale * d.mean:+.{digits}f}"
+        if np.isfinite(d.low):
+            low, high = scale * d.low, scale * d.high
+            text += f" [{low:+.{digits}f}, {high:+.{digits}f}]"
         text = f"**{text}**" if d.excludes_zero else text
     if len(score.values) < num_seeds:
         text += f" (n = {len(score.values)})"
     return text
 
 
+def _compared(summary: Summary) -> dict[ResultKey, Score]:
+    scores = summary.scores.items()
+    return {key: score for key, score in scores if score.difference is not None}
+
+
 def _legend(summary: Summary) -> Iterator[str]:
-    counts = {len(score.values) for score in summary.scores.values()}
-    seeds = " to ".join(str(count) for count in sorted({min(counts), max(counts)}))
+    rows = summary.experiment.rows
+    has_bases = any(row.base for row in rows)
+    base = "the row that it belongs to" if has_bases else "the first row"
     yield (
-        f"Mean ± standard deviation over {seeds} seeds; then the paired difference to "
-        "the first row, with its 95 % interval over seeds and test items (Multi-"
-        "Bootstrap, Sellam et al. 2021). Bold: the interval excludes 0. Accuracy and "
-        "F1 in per cent; a lower perplexity is better."
+        f"Mean ± standard deviation over n = {summary.num_seeds} seeds; then the "
+        f"paired difference to {base}, with its {LEVEL:.0%} interval over seeds and "
+        "test items (Multi-Bootstrap, Sellam et al. 2021; widened for the few seeds). "
+        "Bold: the interval excludes 0. Accuracy and F1 in per cent; a lower "
+        "perplexity is better. All rows have the same FLOPs, not the same steps as "
+        "in the paper."
     )
+    if num := len(_compared(summary)):
+        yield (
+            f"Of {num} differences, about {num * (1 - LEVEL):.1f} would be bold by "
+            "chance if there were none."
+        )
+    items = {
+        column: score.num_items for (_, column, _), score in summary.scores.items()
+    }
+    listed = "; ".join(f"{column}: {number:,}" for column, number in items.items())
+    few = " Few items make wide intervals." * (min(items.values()) < ENOUGH_ITEMS)
+    yield f"Test items: {listed}.{few}"
+    if summary.diverged:
+        yield f"Diverged, and left out: {'; '.join(summary.diverged)}."
     if summary.experiment.paper:
         yield f"Figures of the paper: {summary.experiment.paper}."
-    yield f"All runs together took {summary.hours:.2f} hours."
+    yield f"The runs took at least {summary.hours:.2f} hours together."
 
 
 def conclusions(summary: Summary, budget: Budget) -> Iterator[str]:
     """Yield sentences: what was spent, what differs, and what the paper found."""
-    shape = BertConfig.base()
-    paper_flops = 9e5 * pretraining_flops(shape, 256, 128, 20)
-    paper_flops += 1e5 * pretraining_flops(shape, 256, 512, 77)
     yield (
         f"Each pretraining spends {budget.flops:.2g} model FLOPs, "
-        f"{_ratio(paper_flops / budget.flops)} the {paper_flops:.1e} of BERT base in "
-        "the paper; what follows holds for this budget, this text and these tasks."
+        f"{_times_the_paper(budget.flops)}; what follows holds for this budget, this "
+        "text and these tasks."
     )
-    compared = {p: s for p, s in summary.scores.items() if s.difference is not None}
-    clear = {place: score for place, score in compared.items() if score.verdict}
-    base = summary.experiment.rows[0].name
+    compared = _compared(summary)
+    final = {key: score for key, score in compared.items() if key[2] == 1.0}
+    clear = {key: score for key, score in final.items() if score.verdict}
+    if not final:
+        return
     yield (
-        f"Of {len(compared)} differences to “{base}”, {len(clear)} have an interval "
-        "that excludes 0."
+        f"At its end, {len(clear)} of {len(final)} differences have an interval that "
+        "excludes 0."
     )
     for word, sign in (("better", 1), ("worse", -1)):
         names = [
             f"{row} ({column})"
-            for (row, column, share), score in clear.items()
-            if score.verdict == sign and share == 1.0
+            for (row, column, _), score in clear.items()
+            if score.verdict == sign
         ]
         if names:
             yield f"Clearly {word}: {'; '.join(names)}."
+    widths = [
+        (s.difference.high - s.difference.low) / 2
+        for s in final.values()
+        if s.difference is not None and s.kind == "ratio" and len(s.seeds) > 1
+    ]
+    if widths:
+        yield (
+            f"A difference in accuracy or F1 below about {100 * np.median(widths):.1f} "
+            "points (the median half-width of an interval) cannot be seen here."
+        )
     yield from _beside_the_paper(summary)
 
 
-def _ratio(value: float) -> str:
-    return (
-        f"1/{value:.0f} of" if value < 1e4 else f"1/{value:.0e} of".replace("e+", "e")
-    )
+def _times_the_paper(flops: float) -> str:
+    """Compare FLOPs with those of BERT base (Devlin et al. 2018, A.2)."""
+    shape = BertConfig.base()
+    paper = 9e5 * pretraining_flops(shape, 256, 128, 20)
+    paper += 1e5 * pretraining_flops(shape, 256, 512, 77)
+    if flops >= 0.1 * paper:
+        return f"{flops / paper:.1f} times the {paper:.1e} of BERT base in the paper"
+    return f"a {paper / flops:.2g}th of the {paper:.1e} of BERT base in the paper"
 
 
 def _beside_the_paper(summary: Summary) -> Iterator[str]:
-    """Yield where the signs of clear differences are not those of the paper."""
-    base = dict(summary.experiment.rows[0].paper)
-    against, open_ = [], []
-    for row in summary.experiment.rows[1:]:
-        for name, figure in row.paper:
-            if name not in base or figure == base[name]:
-                continue
-            sign = 1 if figure > base[name] else -1
-            is_probe = name.endswith("features")
+    """Yield which clear differences of the paper are here too, opposite, or unseen."""
+    groups: dict[int, list[str]] = {1: [], -1: [], 0: []}
+    rows = {row.name: row for row in summary.experiment.rows}
+    for row in rows.values():
+        base = rows.get(summary.experiment.base_of(row))
+        for ending in ("fine-tuned", "features"):
+            difference = _paper_difference(row, base, ending) if base else 0.0
             for column in summary.columns:
                 score = summary.scores.get((row.name, column, 1.0))
-                kinds = column.endswith("features"), column.endswith("fine-tuned")
-                if score is None or not kinds[0 if is_probe else 1]:
+                if score is None or not difference or not column.endswith(ending):
                     continue
-                text = f"{row.name} ({column}; paper {name} {figure - base[name]:+.1f})"
-                if score.verdict == -sign:
-                    against.append(text)
-                elif score.verdict == 0:
-                    open_.append(text)
-    if against:
-        yield f"These differ from the paper's in sign: {'; '.join(against)}."
-    if open_:
-        yield (
-            "This budget does not show these differences of the paper: "
-            f"{'; '.join(open_)}."
-        )
+                sign = 1 if difference > 0 else -1
+                text = f"{row.name} ({column}; {difference:+.1f} in the paper)"
+                groups[score.verdict * sign].append(text)
+    for agreement, beginning in (
+        (1, "As in the paper"),
+        (-1, "Opposite to the paper"),
+        (0, "Seen in the paper, and not at this budget"),
+    ):
+        if groups[agreement]:
+            yield f"{beginning}: {'; '.join(groups[agreement])}."
+
+
+def _paper_difference(row: Row, base: Row, ending: str) -> float:
+    """Return the largest difference of the paper's figures of one kind; 0: none."""
+    figures = dict(base.paper)
+    differences = [
+        figure - figures[name]
+        for name, figure in row.paper
+        if name in figures
+        and name != "perplexity"
+        and name.endswith("features") == (ending == "features")
+    ]
+    largest = max(differences, key=abs, default=0.0)
+    return largest if abs(largest) >= _CLEAR_IN_PAPER else 0.0

@@ -30,7 +30,7 @@ def test_equal_sides_differ_by_exactly_nothing():
 
 
 def test_items_that_agree_but_for_a_shift_have_an_interval_of_the_shift():
-    """Paired: what the two sides share does not widen the interval."""
+    """Paired: what the two sides fraction does not widen the interval."""
     generator = np.random.default_rng(0)
     base = generator.random((4, 200, 2)) * [1.0, 0.0] + [0.0, 1.0]
     better = base + [0.1, 0.0]

@@ -96,9 +96,9 @@ def test_every_experiment_is_made_of_valid_configurations(name, budget_name):
     assert {row.variant for row in experiment.rows} == set(variants)
     assert len(variants) == len(experiment.variants)
     for variant in variants.values():
-        assert sum(stage.share for stage in variant.stages) == 1
+        assert sum(stage.fraction for stage in variant.stages) == 1
         assert (
-            list(variant.shares) == sorted(variant.shares) and variant.shares[-1] == 1
+            list(variant.fractions) == sorted(variant.fractions) and variant.fractions[-1] == 1
         )
         for stage in variant.stages:
             config = with_changes(budget.pretraining, stage.changes)
@@ -230,7 +230,7 @@ def test_objectives_are_measured_on_the_way(budget, task, corpus, tmp_path):
     small = dataclasses.replace(budget, seeds=1, flops=3e7)
     plan = planned("objectives", small, root, corpus, task)
     variants = tuple(
-        dataclasses.replace(variant, shares=(0.125, 0.5, 1.0))
+        dataclasses.replace(variant, fractions=(0.125, 0.5, 1.0))
         for variant in plan.experiment.variants
         if "50" in variant.name
     )
