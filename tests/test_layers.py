@@ -39,7 +39,7 @@ ROOMS = {
     "benchmark": "terminal config data model distributed tasks training dry_run",
     "demo": "terminal storage config data tasks inference runs diagnostics",
     "experiments": "terminal storage config tokenization data model distributed "
-    "checkpoints pretrained tasks metrics inference runs demo",
+    "checkpoints pretrained tasks metrics training inference runs demo",
     "cli": "terminal storage config data distributed formats pretrained training "
     "inference convert runs diagnostics demo experiments",
     "__main__": "terminal cli",

@@ -88,7 +88,8 @@ def paired_difference(
     tail = (1 - level) / 2
     low, high = np.quantile(np.concatenate(sampled), [tail, 1 - tail])
     factor = widening(num_seeds, level)
-    return Difference(mean, mean + factor * (low - mean), mean + factor * (high - mean))
+    ends = (mean + factor * (float(end) - mean) for end in (low, high))
+    return Difference(mean, *ends)
 
 
 def widening(num_seeds: int, level: float = LEVEL) -> float:

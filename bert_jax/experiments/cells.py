@@ -296,7 +296,7 @@ def read_result(path: Path) -> Result:
         ValueError: the file is damaged.
     """
     try:
-        with np.load(path) as file:
+        with np.load(io.BytesIO(path.read_bytes())) as file:
             kind: ScoreKind = "ratio" if str(file["kind"]) == "ratio" else "perplexity"
             return Result(file["items"], kind, float(file["seconds"]))
     except _DAMAGE as error:

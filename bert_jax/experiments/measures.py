@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -88,7 +89,7 @@ def _text_vectors(
     probe: Probe, model: Model, tokenized: TokenizedExamples
 ) -> Float32[np.ndarray, "N D"]:
     """Return one vector of each text: the state of [CLS], or the mean of all tokens."""
-    options = {"layers": probe.layers, "combine": probe.combine}
+    options: dict[str, Any] = {"layers": probe.layers, "combine": probe.combine}
 
     @jax.jit
     def program(params: Params, batch: DeviceBatch) -> Float[Array, "B D"]:

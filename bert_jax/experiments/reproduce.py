@@ -188,7 +188,7 @@ def _check_protocol(plan: Plan) -> None:
     )
     begun = written.get("directory")
     require(
-        begun == str(plan.root),
+        begun in (None, str(plan.root)),
         f"{plan.root} was begun as {begun}, which its runs name; move it back, or "
         "name another --output.",
     )

@@ -56,7 +56,7 @@ def regression_scores(
     Raises:
         ValueError: there is no example, or a value is not finite.
     """
-    from scipy.stats import pearsonr, rankdata  # type: ignore[import-untyped]
+    from scipy.stats import pearsonr, rankdata
 
     _require_examples(labels)
     x, y = labels.astype(np.float64), predictions.astype(np.float64)

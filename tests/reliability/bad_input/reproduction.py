@@ -33,7 +33,9 @@ def in_a_foreign_directory(world: World) -> list:
 
 def begun_with_other_options(world: World) -> list:
     (world.folder / "begun").mkdir()
-    (world.folder / "begun" / "protocol.json").write_text('{"options": {"input": []}}')
+    (world.folder / "begun" / "protocol.json").write_text(
+        '{"options": {"tasks": []}, "inputs": {}}'
+    )
     return [*reproduced("pooling")(world), "--output", str(world.folder / "begun")]
 
 
@@ -55,7 +57,7 @@ CASES = [
             *("reproduce", "pooling", "--budget", "small", "--yes"),
             *("--output", str(world.folder / "new")),
         ],
-        ("budget=small needs --input",),
+        ("FLOPs a run need --input",),
     ),
     Case(
         "reproduce-no-such-text",
@@ -91,7 +93,7 @@ CASES = [
     Case(
         "reproduce-features-of-tags",
         on_files("train.conll", "test.conll", "The O\njudge B-WHO\n"),
-        ("features of whole texts", "token-classification"),
+        ("no task of texts", "such as libraries"),
     ),
     Case("reproduce-foreign-directory", in_a_foreign_directory, ("not an empty",)),
     Case(
