@@ -132,8 +132,8 @@ def _legend(summary: Summary) -> Iterator[str]:
     base = "the row that it belongs to" if has_bases else "the first row"
     yield (
         f"Mean ± standard deviation over n = {summary.num_seeds} seeds; then the "
-        f"paired difference to {base}, with its {LEVEL:.0%} interval over seeds and "
-        "test items (Multi-Bootstrap, Sellam et al. 2021; widened for the few seeds). "
+        f"paired difference to {base}, with its {100 * LEVEL:g} % interval over seeds "
+        "and test items (Multi-Bootstrap, Sellam et al. 2021; widened for the few seeds). "
         "Bold: the interval excludes 0. Accuracy and F1 in per cent; a lower "
         "perplexity is better. All rows have the same FLOPs, not the same steps as "
         "in the paper."
@@ -200,7 +200,8 @@ def _times_the_paper(flops: float) -> str:
     paper += 1e5 * pretraining_flops(shape, 256, 512, 77)
     if flops >= 0.1 * paper:
         return f"{flops / paper:.1f} times the {paper:.1e} of BERT base in the paper"
-    return f"a {paper / flops:.2g}th of the {paper:.1e} of BERT base in the paper"
+    ratio = float(f"{paper / flops:.2g}")
+    return f"1/{ratio:,.0f} of the {paper:.1e} of BERT base in the paper"
 
 
 def _beside_the_paper(summary: Summary) -> Iterator[str]:
