@@ -133,7 +133,7 @@ def _legend(summary: Summary) -> Iterator[str]:
     yield (
         f"Mean ± standard deviation over n = {summary.num_seeds} seeds; then the "
         f"paired difference to {base}, with its {100 * LEVEL:g} % interval over seeds "
-        "and test items (Multi-Bootstrap, Sellam et al. 2021; widened for the few seeds). "
+        "and test items (Multi-Bootstrap, Sellam et al. 2021; widened for few seeds). "
         "Bold: the interval excludes 0. Accuracy and F1 in per cent; a lower "
         "perplexity is better. All rows have the same FLOPs, not the same steps as "
         "in the paper."
