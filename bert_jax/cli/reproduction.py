@@ -17,12 +17,12 @@ class ReproduceOptions:
     pooling. The same command again goes on where it was stopped."""
 
     experiment: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
-    """Its name."""
+    """Name of the experiment."""
     output: str
     """Directory of everything that the experiment makes; results.md is its table."""
     budget: Literal["toy", "small", "base"] = "toy"
-    """What is spent on each pretraining run: toy for two cores, small for a GPU, base
-    for a pod."""
+    """What is spent on each pretraining run: toy for two cores, small for one GPU,
+    base for a large host."""
     input: tuple[str, ...] = ()
     """Text files to pretrain on, as `bert-jax prepare` takes; with the budget toy,
     the documentation of the installed packages if there are none."""
