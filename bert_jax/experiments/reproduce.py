@@ -101,7 +101,7 @@ class Plan:
         )
         yield (
             f"About {self.flops:.2g} FLOPs, and {hours:.1f} hours on {device} if "
-            f"training reaches {rate / 1e9:,.0f} GFLOP/s, besides compiling and scoring."
+            f"training reaches {rate / 1e9:,.0f} GFLOP/s; compiling comes on top."
         )
 
 
