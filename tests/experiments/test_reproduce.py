@@ -15,7 +15,7 @@ from bert_jax.experiments.budgets import BUDGETS
 from bert_jax.experiments.catalogue import EXPERIMENTS
 from bert_jax.experiments.cells import Cell, read_result
 from bert_jax.experiments.design import Budget, with_changes
-from bert_jax.experiments.inputs import Inputs
+from bert_jax.experiments.inputs import Inputs, TaskFiles, parse_task
 from bert_jax.experiments.reproduce import Plan, budget_of, make_plan, reproduce
 
 MINIATURE = BertConfig(
@@ -84,21 +84,26 @@ def planned(name: str, budget: Budget, root: Path, corpus: Path, *tasks: str) ->
 
 
 def scores_of(root: Path) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO((root / "results.csv").read_text())))
+    return list(csv.DictReader(io.StringIO((root / "seeds.csv").read_text())))
 
 
 @pytest.mark.parametrize("budget_name", BUDGETS)
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_is_made_of_valid_configurations(name, budget_name):
     budget = BUDGETS[budget_name]
-    experiment = EXPERIMENTS[name](budget, ["one", "two"])
+    tasks = [
+        TaskFiles("one", "text-classification", "a.csv", "b.csv", ("text",)),
+        TaskFiles("two", "token-classification", "a.txt", "b.txt"),
+    ]
+    experiment = EXPERIMENTS[name](budget, tasks)
     variants = {variant.name: variant for variant in experiment.variants}
     assert {row.variant for row in experiment.rows} == set(variants)
     assert len(variants) == len(experiment.variants)
     for variant in variants.values():
         assert sum(stage.fraction for stage in variant.stages) == 1
         assert (
-            list(variant.fractions) == sorted(variant.fractions) and variant.fractions[-1] == 1
+            list(variant.fractions) == sorted(variant.fractions)
+            and variant.fractions[-1] == 1
         )
         for stage in variant.stages:
             config = with_changes(budget.pretraining, stage.changes)
@@ -137,7 +142,7 @@ def test_an_experiment_is_run_once_and_goes_on_where_it_was_stopped(
     plan = part_of(full, "full_sentences", "left_to_right")
     paths = reproduce(plan)
     assert {path.name for path in paths} == {
-        *("results.md", "results.csv", "plot.png", "plot.svg")
+        *("results.md", "results.csv", "seeds.csv", "plot.png", "plot.svg")
     }
     assert all(path.stat().st_size > 200 for path in paths)
     rows = scores_of(root)
@@ -161,11 +166,56 @@ def test_an_experiment_is_run_once_and_goes_on_where_it_was_stopped(
     protocol = page.partition("protocol `")[2][:12]
     assert f"protocol `{protocol}`" in (root / "results.md").read_text()
 
+    plan.cells[1].diverged.write_text("The gradients stayed non-finite.\n")
+    reproduce(plan)
+    page = (root / "results.md").read_text()
+    assert "Diverged, and left out: left_to_right, seed 0." in page
+
+    first.write_bytes(first.read_bytes()[:-40])
+    with pytest.raises(ValueError, match="is damaged; remove it, and its measure"):
+        reproduce(plan)
     other = dataclasses.replace(one_seed, flops=2 * budget.flops)
     with pytest.raises(ValueError, match="budget.flops was 6.*Repeat its options"):
         planned("pretraining-tasks", other, root, corpus, task)
     with pytest.raises(ValueError, match="has an experiment with other options"):
         planned("objectives", one_seed, root, corpus, task)
+    root.rename(tmp_path / "moved")
+    with pytest.raises(ValueError, match="moved was begun as .*tasks.*move it back"):
+        planned("pretraining-tasks", one_seed, tmp_path / "moved", corpus, task)
+
+
+def test_a_start_that_fails_does_not_hinder_the_next(budget, task, corpus, tmp_path):
+    """Its text was too small for the vocabulary: nothing was run with its options."""
+    root = tmp_path / "new"
+    greedy = dataclasses.replace(budget, vocab_size=9999)
+    with pytest.raises(ValueError, match="vocab_size=9999"):
+        reproduce(planned("pooling", greedy, root, corpus, task))
+    planned("pooling", budget, root, corpus, task)
+
+
+def test_a_run_that_diverged_ends_its_cell_and_no_other(budget, task, corpus, tmp_path):
+    root = tmp_path / "tasks"
+    plan = planned("pretraining-tasks", budget, root, corpus, task)
+    plan = part_of(plan, "paper")
+    cell = plan.cells[0]
+    cell.diverged.parent.mkdir(parents=True)
+    cell.diverged.write_text("gradients stayed non-finite\n")
+    cell.run(plan.experiment)  # does nothing
+    assert list(cell.directory.iterdir()) == [cell.diverged]
+
+
+@pytest.mark.parametrize("name", ["a_", "A", "a__b", "_a", "libraries", "1a", ""])
+def test_names_of_tasks_are_names_of_files(name, task, tmp_path):
+    with pytest.raises(ValueError, match="lower-case letters"):
+        parse_task(task.replace("who=", f"{name}="), tmp_path)
+
+
+def test_pairs_of_texts_are_a_task(tmp_path):
+    for split in ("train", "test"):
+        text = "text_a,text_b,label\nA judge.,A clerk.,yes\n"
+        (tmp_path / f"{split}.csv").write_text(text)
+    task = parse_task(f"two={tmp_path}/train.csv,{tmp_path}/test.csv", tmp_path)
+    assert task.text_columns == ("text_a", "text_b")
 
 
 @pytest.mark.slow
@@ -236,7 +286,8 @@ def test_objectives_are_measured_on_the_way(budget, task, corpus, tmp_path):
     )
     rows = tuple(row for row in plan.experiment.rows if row.variant == variants[0].name)
     experiment = dataclasses.replace(plan.experiment, rows=rows, variants=variants)
-    reproduce(dataclasses.replace(plan, experiment=experiment))
+    plan = dataclasses.replace(plan, experiment=experiment)
+    reproduce(plan)
     steps = [int(row["steps"]) for row in scores_of(root)]
     assert steps == sorted(steps) and len(set(steps)) == 3
     (cell,) = root.glob("cells/*/seed_0")
@@ -248,6 +299,12 @@ def test_objectives_are_measured_on_the_way(budget, task, corpus, tmp_path):
     assert masked["init_from"] == str(cell / "pretraining_0")
     assert steps[1] == causal["num_steps"] == causal["optimizer"]["decay_steps"]
     assert steps[2] == causal["num_steps"] + masked["num_steps"]
+    assert causal["seed"] != masked["seed"]  # other rows first
+    early = sorted(root.glob("cells/*/*/results/*0.1250.npz"))[0]
+    before = read_result(early).items
+    early.unlink()
+    reproduce(plan)  # trains the earlier state again
+    assert (read_result(early).items == before).all()
 
 
 @pytest.mark.slow
