@@ -5,7 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from bert_jax.experiments.bootstrap import paired_difference, seed_scores
+from bert_jax.experiments.bootstrap import (
+    Difference,
+    paired_difference,
+    seed_scores,
+    widening,
+)
 
 
 def right(rates: np.ndarray, num_items: int, generator: np.random.Generator):
@@ -48,22 +53,49 @@ def test_intervals_have_both_sources_of_chance(num_items, seed_spread):
     rates = 0.5 + seed_spread * generator.standard_normal(8)
     difference = paired_difference(right(rates, num_items, generator), base, "ratio")
     expected = math.sqrt(seed_spread**2 / 8 + 2 * 0.25 / num_items / 8)
-    width = (difference.high - difference.low) / (2 * 1.96)
+    width = (difference.high - difference.low) / (2 * 1.96 * widening(8))
     # Items are drawn once for all seeds: of independent ones it counts the same.
     assert width == pytest.approx(expected, rel=0.6)
     assert difference.low < difference.mean < difference.high
 
 
+def covered(difference: Difference, truth: float) -> bool:
+    return difference.low <= truth <= difference.high
+
+
 def test_intervals_cover_the_true_difference_about_as_often_as_they_say():
-    covered = 0
+    """Of 60 experiments 57 are expected, whether items or seeds are the chance."""
+    by_items = by_seeds = 0
     for trial in range(60):
         generator = np.random.default_rng(trial)
         # Each item is right or wrong for all seeds, as hard and easy items are.
         easy = generator.random(300)
-        one, other = (
+        sides = [
             np.stack([np.broadcast_to(easy < rate, (5, 300)), np.ones((5, 300))], 2)
             for rate in (0.6, 0.5)
-        )
-        difference = paired_difference(one, other, "ratio", num_samples=200)
-        covered += difference.low <= 0.1 <= difference.high
-    assert 50 <= covered <= 60  # 57 expected
+        ]
+        difference = paired_difference(*sides, "ratio", num_samples=200)
+        by_items += covered(difference, 0.1)
+        # All items of a seed are shifted alike: a better or worse run.
+        shifts = 0.02 * generator.standard_normal((2, 5, 1))
+        numerators = np.broadcast_to(0.5 + shifts, (2, 5, 40))
+        of_seeds = np.stack([numerators, np.ones((2, 5, 40))], axis=3)
+        difference = paired_difference(*of_seeds, "ratio", num_samples=200)
+        by_seeds += covered(difference, 0.0)
+    assert 50 <= by_items <= 60
+    assert 52 <= by_seeds <= 60
+
+
+def test_one_seed_has_a_difference_and_no_interval():
+    generator = np.random.default_rng(0)
+    sides = [right(np.array([rate]), 100, generator) for rate in (0.9, 0.1)]
+    difference = paired_difference(*sides, "ratio")
+    assert difference.mean > 0.5 and not difference.excludes_zero
+    assert (difference.low, difference.high) == (-math.inf, math.inf)
+
+
+def test_intervals_of_few_seeds_are_widened_as_those_of_few_normal_numbers():
+    # t of 1 and 4 degrees of freedom, 12.706 and 2.776, to 1.960 of the normal.
+    assert widening(2) == pytest.approx(12.706 / 1.960 * math.sqrt(2), rel=1e-3)
+    assert widening(5) == pytest.approx(2.776 / 1.960 * math.sqrt(5 / 4), rel=1e-3)
+    assert widening(1000) == pytest.approx(1, rel=1e-2)
