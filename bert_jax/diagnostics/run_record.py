@@ -171,14 +171,15 @@ def _fields(config: object, default: object, prefix: str) -> Iterator[JsonObject
     assert dataclasses.is_dataclass(config) and not isinstance(config, type)
     about = field_descriptions(type(config))
     for field in dataclasses.fields(config):
-        value, usual = getattr(config, field.name), getattr(default, field.name)
+        value = getattr(config, field.name)
+        default_value = getattr(default, field.name)
         if dataclasses.is_dataclass(value):
-            yield from _fields(value, usual, f"{field.name}.")
+            yield from _fields(value, default_value, f"{field.name}.")
             continue
         yield {
             "name": prefix + field.name,
             "value": _text(value),
-            "default": _text(usual),
+            "default": _text(default_value),
             "about": about.get(field.name, ""),
             "resolved": field.metadata == RESOLVED,
         }

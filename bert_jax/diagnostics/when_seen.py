@@ -197,14 +197,14 @@ def mask_line(
     is_used = np.asarray(masked.weights[0]) > 0
     predicted = np.asarray(masked.predicted)[0, is_used].tolist()
     labels = np.asarray(masked.labels)[0, is_used].tolist()
-    shown = tokens_with_labels(
+    tokens = tokens_with_labels(
         run.dataset.tokenizer, inputs, dict(zip(predicted, labels, strict=True))
     )
     before = "… " * (window.start > 0)
-    after = " …" * (window.stop < len(shown))
+    after = " …" * (window.stop < len(tokens))
     return (
-        f"{name}, {len(predicted)} of {len(shown)}{_MASKED}"
-        f"{before}{' '.join(shown[window])}{after}"
+        f"{name}, {len(predicted)} of {len(tokens)}{_MASKED}"
+        f"{before}{' '.join(tokens[window])}{after}"
     )
 
 
@@ -212,8 +212,8 @@ def tokens_with_labels(
     tokenizer: Tokenizer, inputs: list[int], labels: dict[int, int]
 ) -> list[str]:
     """Return tokens; those to predict as `[input→label]`."""
-    shown = tokenizer.tokens(inputs)
+    tokens = tokenizer.tokens(inputs)
     for position, label in labels.items():
-        seen = "MASK" if inputs[position] == tokenizer.mask_id else shown[position]
-        shown[position] = f"[{seen}→{tokenizer.token(label)}]"
-    return shown
+        name = "MASK" if inputs[position] == tokenizer.mask_id else tokens[position]
+        tokens[position] = f"[{name}→{tokenizer.token(label)}]"
+    return tokens
