@@ -17,7 +17,8 @@ from jaxtyping import Float32
 
 from bert_jax.checkpoints.steps import checkpoint_of_step, read_config
 from bert_jax.convert.average import require_same_model
-from bert_jax.pretrained import CONFIG, Model, load_pretrained, resolve_path
+from bert_jax.formats.huggingface import CONFIG
+from bert_jax.pretrained import Model, load_pretrained, resolve_path
 from bert_jax.storage.files import atomic_write, require_output_file
 from bert_jax.storage.remote import open_directory
 from bert_jax.storage.web_page import SUFFIX, web_page
@@ -31,8 +32,8 @@ from bert_jax.tokenization import (
 )
 
 MAX_TOKENS = 64
-"""Tokens in a text, [CLS] and [SEP] included; fewer if the model has fewer positions, or
-was last pretrained on shorter rows."""
+"""Tokens in a text, [CLS] and [SEP] included; fewer if the model has fewer positions,
+or was last pretrained on shorter rows."""
 MAX_BYTES = 25_000_000
 """Limit of the float32 parameters of all checkpoints; the page is up to 15 % larger."""
 SAMPLE = "She opened the [MASK] and looked at him."
@@ -93,10 +94,12 @@ def least_bytes(directory: epath.Path) -> int:
         return 0  # of sentence-transformers, which may have it in another directory
     values = read_config(directory)
     values = values.get("model", values)
+    if not isinstance(values, dict):
+        return 0  # damaged: reading the model says so
     names = "vocab_size", "hidden_size", "num_hidden_layers", "intermediate_size"
-    sizes = [values.get(name) for name in names] if isinstance(values, dict) else [None]
-    if any(type(size) is not int for size in sizes):
-        return 0  # a model of another library, or damaged: reading it says so
+    sizes = [size for name in names if type(size := values.get(name)) is int]
+    if len(sizes) < len(names):
+        return 0
     vocabulary, hidden, layers, inner = sizes
     return 4 * hidden * (vocabulary + layers * (4 * hidden + 2 * inner))
 

@@ -144,8 +144,12 @@ def write_feature_file(
     def chunks() -> Iterator[list[Features]]:
         lines, first = read_lines(source), 1
         while chunk := list(itertools.islice(lines, _CHUNK_LINES)):
-            arguments = chunk, layers, combine, batch_size, what, first
-            yield features(*read, *arguments, trained_length=longest)
+            yield features(
+                *(*read, chunk, layers, combine, batch_size),
+                what=what,
+                first=first,
+                trained_length=longest,
+            )
             first += len(chunk)
 
     num_lines = write_features(chunks(), Path(output))
