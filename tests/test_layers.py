@@ -135,6 +135,15 @@ def test_files_and_functions_stay_small(name):
             assert lines <= 40, f"{name}.{node.name} has {lines} lines"
 
 
+@pytest.mark.parametrize(
+    "path",
+    sorted(path for path in PACKAGE.rglob("*") if path.suffix in (".html", ".js")),
+    ids=lambda path: path.name,
+)
+def test_pages_and_scripts_stay_small(path):
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 400
+
+
 def test_few_files_lie_at_the_top():
     names = {path.name for path in PACKAGE.glob("*.py")}
     assert names == {"__init__.py", "__main__.py", "tokenization.py", "pretrained.py"}

@@ -37,6 +37,12 @@ def list_steps(directory: epath.Path) -> list[int]:
     return sorted((int(name) for name in names if _STEP.fullmatch(name)), reverse=True)
 
 
+def complete_steps(directory: epath.Path) -> list[int]:
+    """The steps whose checkpoint is complete, not verified, the newest first."""
+    steps = list_steps(directory)
+    return [n for n in steps if (directory / str(n) / MANIFEST).exists()]
+
+
 def checkpoint_of_step(workdir: epath.Path, step: int) -> epath.Path:
     """The directory of a run's checkpoint of `step`, which is complete, not verified.
 
@@ -45,9 +51,7 @@ def checkpoint_of_step(workdir: epath.Path, step: int) -> epath.Path:
             `step`; the message lists the newest steps that it has.
     """
     directory = workdir / CHECKPOINTS
-    steps = [
-        n for n in list_steps(directory) if (directory / str(n) / MANIFEST).exists()
-    ]
+    steps = complete_steps(directory)
     if not steps:
         raise FileNotFoundError(
             f"{workdir} is not the workdir of a run with a complete checkpoint; name "

@@ -1,11 +1,13 @@
 """`bert-jax inspect`, `doctor` and `demo`."""
 
 import dataclasses
+import os
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
+from bert_jax.distributed import environment
 from bert_jax.terminal.messages import UsageError, printable, say
 
 _Repeated = tyro.conf.UseAppendAction[tuple[str, ...]]
@@ -46,6 +48,9 @@ class DemoOptions:
 
 
 def inspect(options: InspectOptions) -> None:
+    if options.when or options.run or options.report:
+        # The run may hold the accelerator, and this must not wait for it.
+        environment.set_platform_to_cpu(os.environ)
     from bert_jax.diagnostics.inspect import inspect
 
     if options.when or options.run:
@@ -104,7 +109,7 @@ def inspect_run(options: InspectOptions) -> None:
     from bert_jax.diagnostics.run_report import write_run_report
 
     page = Path(options.report)
-    write_run_report(options.path, page)
+    write_run_report(options.path, page, say)
     say(f"{page}: curves, samples and configuration of the run; open it in a browser")
 
 

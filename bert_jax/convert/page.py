@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from etils import epath
 from flax.traverse_util import flatten_dict
 from jaxtyping import Float32
 
-from bert_jax.checkpoints.steps import checkpoint_of_step
+from bert_jax.checkpoints.steps import checkpoint_of_step, read_config
 from bert_jax.convert.average import require_same_model
-from bert_jax.pretrained import Model, load_pretrained
+from bert_jax.formats.huggingface import CONFIG
+from bert_jax.pretrained import Model, load_pretrained, resolve_path
 from bert_jax.storage.files import atomic_write, require_output_file
 from bert_jax.storage.remote import open_directory
 from bert_jax.storage.web_page import SUFFIX, web_page
@@ -30,7 +32,8 @@ from bert_jax.tokenization import (
 )
 
 MAX_TOKENS = 64
-"""Tokens in a text, [CLS] and [SEP] included, or the model's positions if fewer."""
+"""Tokens in a text, [CLS] and [SEP] included; fewer if the model has fewer positions,
+or was last pretrained on shorter rows."""
 MAX_BYTES = 25_000_000
 """Limit of the float32 parameters of all checkpoints; the page is up to 15 % larger."""
 SAMPLE = "She opened the [MASK] and looked at him."
@@ -65,9 +68,12 @@ def export_page(
     if steps:
         workdir, names = open_directory(source), [f"step {n}" for n in sorted(steps)]
         paths = [str(checkpoint_of_step(workdir, step)) for step in sorted(steps)]
-    first = load_pretrained(paths[0])
+    directory, _ = resolve_path(paths[0])
+    _require_small(least_bytes(directory), len(paths), max_bytes)
+    first = load_pretrained(str(directory))
     _require_supported(first, source)
-    _require_small(page_leaves(first), len(paths), max_bytes)
+    size = sum(leaf.nbytes for leaf in page_leaves(first).values())
+    _require_small(size, len(paths), max_bytes)
     checkpoints = []
     for path, name in zip(paths, names, strict=True):
         model = first if path == paths[0] else load_pretrained(path)
@@ -77,6 +83,25 @@ def export_page(
     page = fill_mask_page(source, first, checkpoints).encode()
     atomic_write(output, page)
     return f"{output}: {len(page) / 1e6:.1f} MB; open it in a browser."
+
+
+def least_bytes(directory: epath.Path) -> int:
+    """Return the bytes of a model's largest kernels, by its config.json; 0: unknown.
+
+    A large model is refused by it before its parameters are read.
+    """
+    if not (directory / CONFIG).exists():
+        return 0  # of sentence-transformers, which may have it in another directory
+    values = read_config(directory)
+    values = values.get("model", values)
+    if not isinstance(values, dict):
+        return 0  # damaged: reading the model says so
+    names = "vocab_size", "hidden_size", "num_hidden_layers", "intermediate_size"
+    sizes = [size for name in names if type(size := values.get(name)) is int]
+    if len(sizes) < len(names):
+        return 0
+    vocabulary, hidden, layers, inner = sizes
+    return 4 * hidden * (vocabulary + layers * (4 * hidden + 2 * inner))
 
 
 def page_leaves(model: Model) -> Leaves:
@@ -150,7 +175,8 @@ def tokenizer_rules(tokenizer: Tokenizer) -> dict[str, bool | int]:
 
 
 def _max_tokens(model: Model) -> int:
-    return min(MAX_TOKENS, model.config.max_position_embeddings)
+    positions = model.config.max_position_embeddings
+    return min(MAX_TOKENS, positions, model.trained_length or positions)
 
 
 def _require_supported(model: Model, source: str) -> None:
@@ -178,9 +204,8 @@ def _require_supported(model: Model, source: str) -> None:
         )
 
 
-def _require_small(leaves: Leaves, num_checkpoints: int, max_bytes: int) -> None:
-    """Raise ValueError if the page would be too large."""
-    size = sum(leaf.nbytes for leaf in leaves.values())
+def _require_small(size: int, num_checkpoints: int, max_bytes: int) -> None:
+    """Raise ValueError if the page would be too large, by the bytes of a checkpoint."""
     if (total := size * num_checkpoints) <= max_bytes:
         return
     remedy = "use a smaller model"

@@ -4,11 +4,11 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Int, Int64
 
 from bert_jax.data.buckets import LENGTHS, assign_buckets, batches_by_bucket
 from bert_jax.data.examples import TokenizedExamples
-from bert_jax.data.pipeline import Batch, host_slice, position_of_row, row_numbers
+from bert_jax.data.pipeline import Batch, host_slice, positions_of_rows, row_numbers
 from bert_jax.data.records import Dataset, columns
 
 
@@ -34,19 +34,29 @@ class DatasetBatches:
         positions = first + np.arange(self.batch_size)
         return row_numbers(len(self.dataset.train), self.seed, positions)
 
-    def num_epochs_of_row(self, row: int, step: int) -> int:
-        """Return in how many epochs a row is in a batch of the steps before `step`."""
-        num_rows = len(self.dataset.train)
+    def positions_of_rows(
+        self, rows: Int[np.ndarray, " B"], epoch: int
+    ) -> Int64[np.ndarray, " B"]:
+        """Return where the stream of rows of all steps holds each row in an epoch."""
+        return positions_of_rows(len(self.dataset.train), self.seed, rows, epoch)
+
+    def num_epochs_of_rows(
+        self, rows: Int[np.ndarray, " B"], step: int
+    ) -> Int64[np.ndarray, " B"]:
+        """Return in how many epochs each row is in a batch of the steps before `step`.
+
+        A row is in one batch of an epoch.
+        """
         done = max(0, step - self.first_step) * self.batch_size
-        epoch = done // num_rows
-        return epoch + (position_of_row(num_rows, self.seed, row, epoch) < done)
+        epoch = done // len(self.dataset.train)
+        return epoch + (self.positions_of_rows(rows, epoch) < done)
 
     def place_of_row(self, row: int, epoch: int) -> tuple[int, int]:
         """Return the step that trains on a row in an epoch, and its place in the batch.
 
         The inverse of `row_numbers`.
         """
-        position = position_of_row(len(self.dataset.train), self.seed, row, epoch)
+        (position,) = self.positions_of_rows(np.array([row]), epoch).tolist()
         step, place = divmod(position, self.batch_size)
         return self.first_step + step, place
 

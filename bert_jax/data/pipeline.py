@@ -116,13 +116,14 @@ def row_numbers(
     return numbers
 
 
-def position_of_row(size: int, seed: int, row: int, epoch: int) -> int:
-    """Return where the endless stream over `size` rows holds a row in an epoch.
+def positions_of_rows(
+    size: int, seed: int, rows: Int[np.ndarray, " B"], epoch: int
+) -> Int64[np.ndarray, " B"]:
+    """Return where the endless stream over `size` rows holds each row in an epoch.
 
     The inverse of `row_numbers`: each row is at one position of each epoch.
     """
-    place = inverse_permute(np.array([row]), size, _epoch_key(seed, epoch))
-    return epoch * size + int(place[0])
+    return epoch * size + inverse_permute(rows, size, _epoch_key(seed, epoch))
 
 
 def host_slice(batch_size: int, host_index: int, host_count: int) -> slice:

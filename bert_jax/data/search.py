@@ -1,49 +1,71 @@
-"""Find the rows that contain a sequence of tokens."""
+"""Find the rows that contain a sequence of tokens as whole words."""
 
 import dataclasses
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Iterator, Sequence
 
 import numpy as np
-from jaxtyping import Bool, Integer
+from jaxtyping import Bool, Int64, Integer
 
 from bert_jax.data.records import Rows
+from bert_jax.tokenization import Tokenizer
 
 _CHUNK_ROWS = 8192
+_SEPARATING = ("P", "S", "Z")
+"""First letters of the Unicode categories of punctuation, symbols and spaces."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Matches:
-    """The rows that contain a sequence of tokens."""
+    """The rows of a chunk that contain a sequence of tokens."""
 
-    num_rows: int
-    """How many rows contain it."""
-    first: list[tuple[int, int]]
-    """The numbers of the first of these rows, and where the sequence begins in them."""
+    rows: Int64[np.ndarray, " M"]
+    """Their numbers, ascending."""
+    starts: Int64[np.ndarray, " M"]
+    """Where the sequence first begins in each."""
 
 
-def find_tokens(rows: Rows, ids: Sequence[int], limit: int) -> Matches:
+def tokens_inside_words(tokenizer: Tokenizer) -> Bool[np.ndarray, " V"]:
+    """Return which tokens continue the word of the token before them.
+
+    Sentencepiece has no mark at punctuation that follows a word: it ends the word.
+    """
+    names = tokenizer.tokens(range(tokenizer.vocab_size))
+    first = [name.removeprefix("##")[:1] or name[:1] for name in names]
+    is_separating = [
+        character != "" and unicodedata.category(character).startswith(_SEPARATING)
+        for character in first
+    ]
+    return tokenizer.continues_word & ~np.array(is_separating)
+
+
+def find_tokens(
+    rows: Rows, ids: Sequence[int], continues_word: Bool[np.ndarray, " V"]
+) -> Iterator[Matches]:
     """Find the rows that contain all of `ids` in this order, without a gap.
 
     The rows are read in chunks, so that the memory does not depend on their number.
 
     Args:
-        ids: at least one.
-        limit: the number of rows to name.
+        ids: at least one; the first begins a word.
+        continues_word: which tokens of the vocabulary continue a word. After the
+            sequence stands none of them.
+
+    Yields:
+        The rows of each chunk, also if there are none.
     """
     assert ids
-    num_rows, first = 0, list[tuple[int, int]]()
     for start in range(0, len(rows), _CHUNK_ROWS):
         numbers = np.arange(start, min(start + _CHUNK_ROWS, len(rows)), dtype=np.int64)
-        starts = sequence_starts(rows.gather(numbers)["tokens"], ids)
+        starts = sequence_starts(rows.gather(numbers)["tokens"], ids, continues_word)
         matching = np.flatnonzero(starts.any(axis=1))
-        num_rows += len(matching)
-        for number in matching[: limit - len(first)].tolist():
-            first.append((start + number, int(starts[number].argmax())))
-    return Matches(num_rows, first)
+        yield Matches(numbers[matching], starts[matching].argmax(axis=1))
 
 
 def sequence_starts(
-    tokens: Integer[np.ndarray, "B T"], ids: Sequence[int]
+    tokens: Integer[np.ndarray, "B T"],
+    ids: Sequence[int],
+    continues_word: Bool[np.ndarray, " V"],
 ) -> Bool[np.ndarray, "B starts"]:
     """Return at which positions of each row the sequence `ids` begins."""
     last = tokens.shape[1] - len(ids)
@@ -55,6 +77,9 @@ def sequence_starts(
     for offset, token in enumerate(ids[1:], 1):
         same = tokens[row, position + offset] == token
         row, position = row[same], position[same]
+    # At the end of a row nothing continues the last word.
+    after = np.minimum(position + len(ids), tokens.shape[1] - 1)
+    ends_word = (position == last) | ~continues_word[tokens[row, after]]
     starts[:] = False
-    starts[row, position] = True
+    starts[row[ends_word], position[ends_word]] = True
     return starts

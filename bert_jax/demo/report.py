@@ -26,7 +26,10 @@ def print_report(
     accuracies: dict[str, float],
     minutes: float,
 ) -> None:
-    """Print scores beside baselines, example predictions, and where the files are."""
+    """Print scores beside baselines, example predictions, and where the files are.
+
+    The web page is written last, so that no line waits for it.
+    """
     console = Console(highlight=False)
     console.print(scores_table(scores))
     bert = load(root / "model")
@@ -37,7 +40,6 @@ def print_report(
         print(textwrap.fill(line, 79))
     print(*classified_paragraphs(root), sep="\n")
     page = root / "report.html"
-    write_run_report(str(root / "model"), page)
     print(
         f"\nCorpus: {corpus['words']:,} words in {corpus['documents']:,} modules, "
         f"{corpus['duplicates']:,} duplicate paragraphs dropped, "
@@ -54,8 +56,10 @@ def print_report(
         "and in Python:\n"
         f'  bert = bert_jax.load("{root}/model")\n'
         '  bert.fill_mask("Return the [MASK] of the array.")\n'
-        f'  bert_jax.load("{root}/library_pretrained").classify(["Return the mean."])'
+        f'  bert_jax.load("{root}/library_pretrained").classify(["Return the mean."])',
+        flush=True,
     )
+    write_run_report(str(root / "model"), page)
 
 
 def scores_table(scores: dict[str, float]) -> Table:
@@ -75,8 +79,7 @@ def scores_table(scores: dict[str, float]) -> Table:
 
 def masked_examples(bert: Predictor, dataset: Dataset) -> Iterator[str]:
     """Validation texts with a masked word, the word, and the top three predictions."""
-    room = bert.config.max_position_embeddings - 2
-    for masked in masked_texts(dataset, EXAMPLES, room):
+    for masked in masked_texts(dataset, EXAMPLES, dataset.sequence_length - 2):
         filled = bert.fill_mask(masked.text, k=3)
         predictions = ", ".join(f"{token} {p:.0%}" for token, p in filled)
         yield f"  {masked.text}\n    {masked.answer}?  {predictions}"

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, Int
 
+from bert_jax.config import PretrainConfig, RunConfig
 from bert_jax.storage.files import JsonObject
 from bert_jax.training.report import MetricsLine
 
@@ -117,16 +118,12 @@ _PARTS = ("mlm_loss", "clm_loss", "nsp_loss", "sop_loss")
 _NOT_DRAWN = ("mlm_perplexity", "clm_perplexity", "bytes_per_token")
 """Functions of another scalar, and a constant."""
 _SPLITS = {"train": "training", "validation": "validation"}
-_COIN = {"nsp_loss": math.log(2), "sop_loss": math.log(2)} | {
+_CHANCE = {"nsp_loss": math.log(2), "sop_loss": math.log(2)} | {
     "nsp_accuracy": 0.5,
     "sop_accuracy": 0.5,
 }
 _UNIGRAM_NOTE = "Unigram predicts each token by its frequency in the training rows."
-_UNIGRAM = {
-    "unigram_loss": ("mlm_loss", "clm_loss"),
-    "unigram_accuracy": ("mlm_accuracy", "clm_accuracy"),
-    "unigram_bits_per_byte": ("bits_per_byte",),
-}
+_UNIGRAM, _LIMIT = "unigram", "limit of clipping"
 
 
 def subject_of(scalar: str) -> Subject:
@@ -136,8 +133,7 @@ def subject_of(scalar: str) -> Subject:
 
 def charts(
     lines: Sequence[MetricsLine],
-    max_grad_norm: float,
-    baseline: Mapping[str, float],
+    reference: Mapping[str, tuple[str, float]],
     max_points: int = MAX_POINTS,
 ) -> list[JsonObject]:
     """Return a chart for each scalar that has values, as JSON.
@@ -146,8 +142,7 @@ def charts(
     and the number of `logged` points; and lines, each with a name and one value.
 
     Args:
-        max_grad_norm: the limit at which gradients are clipped.
-        baseline: as `unigram_baseline` returns it, or empty.
+        reference: by scalar the name and value of a line, as `reference_lines` returns.
         max_points: limit of the points of a curve.
     """
     lines = sorted(lines, key=lambda line: line.step)
@@ -156,29 +151,62 @@ def charts(
     if len(parts) == 1:
         names.discard("loss")  # it equals its only part
     known = [name for name in SUBJECTS if name in names]
-    reference = {"grad_norm": [("limit of clipping", max_grad_norm)]}
-    reference |= {name: [("a coin", value)] for name, value in _COIN.items()}
-    for name, value in baseline.items():
-        for subject in _UNIGRAM.get(name, ()):
-            reference[subject] = [("unigram", value)]
     all_charts = [
-        _chart(name, lines, reference.get(name, []), max_points)
+        _chart(name, lines, reference.get(name), max_points)
         for name in [*known, *sorted(names - set(known))]
     ]
     order = ("Loss and scores", "Optimisation", "Throughput")
-    shown = [chart for chart in all_charts if chart["curves"]]
-    return sorted(shown, key=lambda chart: order.index(chart["section"]))
+    not_empty = [chart for chart in all_charts if chart["curves"]]
+    return sorted(not_empty, key=lambda chart: order.index(chart["section"]))
+
+
+def reference_lines(
+    config: RunConfig, history: Sequence[JsonObject], baseline: Mapping[str, float]
+) -> dict[str, tuple[str, float]]:
+    """Return by scalar the name and value of the line that applies to its curves.
+
+    A fork may have changed the objective, whose unigram is not that of the steps
+    before, and the limit of clipping, of which no line is right for all steps.
+
+    Args:
+        history: of the run, from its config.json.
+        baseline: as `unigram_baseline` returns it, or empty.
+    """
+    reference = {name: ("a coin", value) for name, value in _CHANCE.items()}
+    if "optimizer.max_grad_norm" not in changed_fields(history):
+        reference["grad_norm"] = (_LIMIT, config.optimizer.max_grad_norm)
+    is_causal = isinstance(config, PretrainConfig) and config.objective == "causal_lm"
+    objective = "clm" if is_causal else "mlm"
+    scalars = {
+        "unigram_loss": f"{objective}_loss",
+        "unigram_accuracy": f"{objective}_accuracy",
+        "unigram_bits_per_byte": "bits_per_byte",
+    }
+    unigram = {scalars[name]: (_UNIGRAM, value) for name, value in baseline.items()}
+    return reference | unigram
+
+
+def changed_fields(history: Sequence[JsonObject]) -> set[str]:
+    """Return the dotted names of the fields that were changed during a run."""
+    changes = [entry.get("changed") for entry in history]
+    return {
+        str(change.get("field"))
+        for listed in changes
+        if isinstance(listed, list)
+        for change in listed
+        if isinstance(change, dict)
+    }
 
 
 def _chart(
     name: str,
     lines: Sequence[MetricsLine],
-    reference: list[tuple[str, float]],
+    reference: tuple[str, float] | None,
     max_points: int,
 ) -> JsonObject:
     """Return one chart; it has no curves if there is nothing to see."""
-    subject, lined = subject_of(name), [n for n, _ in reference]
-    if "unigram" in lined:
+    subject = subject_of(name)
+    if reference and reference[0] == _UNIGRAM:
         note = f"{subject.note} {_UNIGRAM_NOTE}"
         subject = dataclasses.replace(subject, note=note)
     curves = []
@@ -191,10 +219,12 @@ def _chart(
         finite = {step: v for step, v in values.items() if math.isfinite(v)}
         if finite and (name != "skipped_in_a_row" or any(finite.values())):
             curves.append(_curve(split, finite, len(values), max_points))
-    shown = [{"name": n, "value": v} for n, v in reference if math.isfinite(v)]
+    straight = []
+    if reference and math.isfinite(reference[1]):
+        straight = [{"name": reference[0], "value": reference[1]}]
     return {"name": name, **dataclasses.asdict(subject)} | {
         "curves": curves,
-        "lines": shown,
+        "lines": straight,
     }
 
 

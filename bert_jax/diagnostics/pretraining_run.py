@@ -18,7 +18,7 @@ from jaxtyping import Array, Int, Key, UInt32
 
 from bert_jax.checkpoints.restore import read_base_key
 from bert_jax.checkpoints.steps import CHECKPOINTS, latest_verified_step, read_config
-from bert_jax.config import PretrainConfig
+from bert_jax.config import DataConfig, PretrainConfig
 from bert_jax.config.files import HISTORY
 from bert_jax.config.serialization import from_dict
 from bert_jax.data.records import Dataset, columns, open_dataset
@@ -114,6 +114,8 @@ def config_at_step(
         return from_dict(PretrainConfig, values)
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         reason = " ".join(str(error).split())
+        if isinstance(error, KeyError):
+            reason = f"it, or an entry of its {HISTORY}, lacks {reason}"
         raise ValueError(
             f"{workdir / 'config.json'} is damaged: {reason.rstrip('.')}; restore it "
             "from a copy."
@@ -127,6 +129,31 @@ def _set_field(values: JsonObject, name: str, value: object) -> None:
         values[field] = value
     elif section in ("model", "masking"):
         values[section][field] = value
+
+
+class OtherDatasetError(ValueError):
+    """A dataset is not the one that a run was trained on."""
+
+
+def open_dataset_of_run(data: DataConfig, path: str = "") -> Dataset:
+    """Open the dataset of a pretraining run; its checksums are not compared.
+
+    Args:
+        path: where it is now; "": where the run found it.
+
+    Raises:
+        FileNotFoundError: it is gone.
+        OtherDatasetError: by its manifest it has another content.
+        ValueError: it is damaged.
+    """
+    place = path or data.path
+    dataset = open_dataset(place)
+    if data.fingerprint not in ("", dataset.fingerprint):
+        raise OtherDatasetError(
+            f"{place} is not the dataset of the run: its fingerprint is "
+            f"{dataset.fingerprint}, not {data.fingerprint}."
+        )
+    return dataset
 
 
 def open_run(workdir: str, dataset_path: str = "") -> PretrainingRun:
@@ -156,19 +183,17 @@ def open_run(workdir: str, dataset_path: str = "") -> PretrainingRun:
             "are not those of a dataset. Name the workdir of a pretraining run."
         )
     config = config_at_step(directory, values, step)
-    place = dataset_path or config.data.path
+    command = f"`bert-jax inspect DATASET --when TEXT --run {workdir}`"
     try:
-        dataset = open_dataset(place)
+        dataset = open_dataset_of_run(config.data, dataset_path)
     except FileNotFoundError as error:
         raise FileNotFoundError(
             f"The dataset of {workdir} is gone: {error} If it was moved, pass its "
-            f"place: `bert-jax inspect DATASET --when TEXT --run {workdir}`."
+            f"place: {command}."
         ) from error
-    if dataset.fingerprint != config.data.fingerprint:
-        raise ValueError(
-            f"{place} is not the dataset of {workdir}: its fingerprint is "
-            f"{dataset.fingerprint}, not {config.data.fingerprint}; name the place "
-            f"of the run's own: `bert-jax inspect DATASET --when TEXT --run {workdir}`."
+    except OtherDatasetError as error:
+        raise OtherDatasetError(f"{error} Name the place of its own: {command}.") from (
+            error
         )
     base_key = read_base_key(directory / CHECKPOINTS / str(step))
     return PretrainingRun(directory, values, dataset, step, base_key)

@@ -10,7 +10,7 @@ from etils import epath
 
 from bert_jax.checkpoints.steps import (
     CHECKPOINTS,
-    list_steps,
+    complete_steps,
     read_config,
     selection_scores,
 )
@@ -52,12 +52,10 @@ class RunRecord:
     @property
     def checkpoints(self) -> list[int]:
         """The steps of the complete checkpoints, in order."""
-        directory = self.workdir / CHECKPOINTS
-        steps = list_steps(directory)
-        return sorted(n for n in steps if (directory / str(n) / MANIFEST).exists())
+        return sorted(complete_steps(self.workdir / CHECKPOINTS))
 
 
-def open_run(path: str) -> RunRecord:
+def read_run_record(path: str) -> RunRecord:
     """Read what a workdir records.
 
     Raises:
@@ -100,10 +98,8 @@ def open_run(path: str) -> RunRecord:
 
 def progress(run: RunRecord) -> str:
     """Return how far the run is, and whether it still runs."""
-    step, num_steps = run.step, run.config.num_steps
-    at = f"at step {step:,} of {num_steps:,}"
-    if num_steps and step >= num_steps:
-        return f"Finished, {at}."
+    num_steps = run.config.num_steps
+    at = f"at step {run.step:,} of {num_steps:,}"
     owner: JsonObject = {}
     if (run.workdir / LOCK).is_file():
         try:
@@ -113,7 +109,14 @@ def progress(run: RunRecord) -> str:
     ended = has_ended(owner) if owner else True
     if ended is None:
         return f"Perhaps running on {owner.get('host')}, {at}."
-    return f"Stopped {at}; the same command resumes it." if ended else f"Running, {at}."
+    if not ended:
+        return f"Running, {at}."
+    newest = max(run.checkpoints, default=None)
+    if newest is None:
+        return f"Stopped {at}, without a checkpoint; the same command begins it again."
+    if newest >= num_steps > 0:
+        return f"Finished, {at}."
+    return f"Stopped {at}; the same command resumes it from its checkpoint {newest:,}."
 
 
 def evaluations(run: RunRecord, max_rows: int = 30) -> JsonObject:
@@ -168,14 +171,15 @@ def _fields(config: object, default: object, prefix: str) -> Iterator[JsonObject
     assert dataclasses.is_dataclass(config) and not isinstance(config, type)
     about = field_descriptions(type(config))
     for field in dataclasses.fields(config):
-        value, usual = getattr(config, field.name), getattr(default, field.name)
+        value = getattr(config, field.name)
+        default_value = getattr(default, field.name)
         if dataclasses.is_dataclass(value):
-            yield from _fields(value, usual, f"{field.name}.")
+            yield from _fields(value, default_value, f"{field.name}.")
             continue
         yield {
             "name": prefix + field.name,
             "value": _text(value),
-            "default": _text(usual),
+            "default": _text(default_value),
             "about": about.get(field.name, ""),
             "resolved": field.metadata == RESOLVED,
         }

@@ -1,16 +1,17 @@
 """One self-contained web page of a run: curves, scores, samples, configuration."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from bert_jax.config import PretrainConfig
-from bert_jax.diagnostics.curves import charts
+from bert_jax.diagnostics.curves import charts, reference_lines
 from bert_jax.diagnostics.run_record import (
     RunRecord,
     configuration,
     evaluations,
-    open_run,
     progress,
     provenance,
+    read_run_record,
 )
 from bert_jax.diagnostics.samples import open_validation, samples
 from bert_jax.storage.files import JsonObject, atomic_write, require_output_file
@@ -19,12 +20,15 @@ from bert_jax.tasks.pretraining import unigram_baseline
 from bert_jax.training.report import METRICS
 
 
-def write_run_report(workdir: str, path: Path) -> None:
+def write_run_report(
+    workdir: str, path: Path, report: Callable[[str], None] = lambda line: None
+) -> None:
     """Write a page of a run, which may still go on; it needs no network.
 
     Args:
         workdir: of a pretraining or fine-tuning run.
         path: of the page, a file that ends in .html.
+        report: is called with lines on the progress.
 
     Raises:
         FileNotFoundError: `workdir` is not one.
@@ -32,12 +36,12 @@ def write_run_report(workdir: str, path: Path) -> None:
         OSError: the page cannot be written.
     """
     require_output_file(path, SUFFIX)  # before the checkpoints are loaded
-    page = run_report(open_run(workdir))
+    page = run_report(read_run_record(workdir), report)
     # A name of a file may hold bytes that are no UTF-8.
     atomic_write(path, page.encode(errors="replace"))
 
 
-def run_report(run: RunRecord) -> str:
+def run_report(run: RunRecord, report: Callable[[str], None]) -> str:
     """Return the page as HTML; all texts are escaped."""
     notes, baseline, sampled = [], {}, None
     if count := run.damaged_lines:
@@ -49,9 +53,10 @@ def run_report(run: RunRecord) -> str:
             notes.append(f"There is no line of the unigram baseline. {reason}")
         elif run.lines:
             baseline = unigram_baseline(run.config, dataset)
-        sampled = samples(run, dataset, reason)
+        sampled = samples(run, dataset, reason, report)
+    reference = reference_lines(run.config, run.history, baseline)
     data: JsonObject = {
-        "charts": charts(run.lines, run.config.optimizer.max_grad_norm, baseline),
+        "charts": charts(run.lines, reference),
         "notes": notes,
         "evaluations": evaluations(run),
         "samples": sampled,

@@ -10,7 +10,8 @@ from jaxtyping import Int, Shaped
 
 from bert_jax.checkpoints.steps import CHECKPOINTS
 from bert_jax.config import PretrainConfig
-from bert_jax.data.records import Dataset, open_dataset
+from bert_jax.data.records import Dataset
+from bert_jax.diagnostics.pretraining_run import open_dataset_of_run
 from bert_jax.diagnostics.run_record import RunRecord, finite
 from bert_jax.inference.predictor import Predictor, load
 from bert_jax.storage.atomic import is_address
@@ -41,11 +42,11 @@ def open_validation(config: PretrainConfig) -> tuple[Dataset | None, str]:
     if is_address(path):
         return None, f"The dataset, {path}, is in a bucket and is not copied for this."
     try:
-        dataset = open_dataset(path, verify=True, once=True)
+        # Without the checksums of the rows, which may be tens of gigabytes.
+        dataset = open_dataset_of_run(config.data)
+        _ = dataset.tokenizer  # raises if it is another one
     except (OSError, ValueError) as error:
         return None, str(error)
-    if config.data.fingerprint not in ("", dataset.fingerprint):
-        return None, f"{path} holds another dataset now than the run was trained on."
     if not len(dataset.validation):
         return None, f"{path} has no validation rows."
     return dataset, ""
@@ -97,8 +98,9 @@ def _masked_text(
     if tokenizer.unk_id in (*before, *after):
         return None  # its name would be encoded as a text
     text = f"{tokenizer.decode(before)} [MASK] {tokenizer.decode(after)}".strip()
-    if len(tokenizer.encode(text, mask_token=True).ids) > max_tokens:
-        return None
+    rebuilt = tokenizer.encode(text, mask_token=True).ids.tolist()
+    if len(rebuilt) > max_tokens or rebuilt.count(tokenizer.mask_id) != 1:
+        return None  # the text itself may hold the letters [MASK]
     return MaskedText(text, tokens[place])
 
 
@@ -107,7 +109,12 @@ def _is_long(token: str) -> bool:
     return len(word) >= _MIN_LETTERS and word.isalpha()
 
 
-def samples(run: RunRecord, dataset: Dataset | None, reason: str) -> JsonObject:
+def samples(
+    run: RunRecord,
+    dataset: Dataset | None,
+    reason: str,
+    report: Callable[[str], None],
+) -> JsonObject:
     """Return what the kept checkpoints of a pretraining run predict, as JSON.
 
     It has the `steps` of the checkpoints, `checkpoints`, the number of them that there
@@ -116,6 +123,7 @@ def samples(run: RunRecord, dataset: Dataset | None, reason: str) -> JsonObject:
 
     Args:
         dataset: of the run; None: there is none, for the `reason`.
+        report: is called with a line before each of several checkpoints is loaded.
     """
     config = run.config
     assert isinstance(config, PretrainConfig)
@@ -126,7 +134,8 @@ def samples(run: RunRecord, dataset: Dataset | None, reason: str) -> JsonObject:
     steps = run.checkpoints
     if not steps:
         return _nothing("The run has no complete checkpoint yet.")
-    predicted = sample(run, dataset, spread(steps, MAX_CHECKPOINTS))
+    chosen = spread(steps, MAX_CHECKPOINTS)
+    predicted = sample(run, dataset, chosen, report)
     problems = [*filter(None, [missing]), *predicted["problems"]]
     return predicted | {"checkpoints": len(steps), "problems": problems}
 
@@ -135,15 +144,20 @@ def _nothing(*problems: str) -> JsonObject:
     return {"steps": [], "checkpoints": 0, "problems": list(problems), "texts": []}
 
 
-def _each_model(
-    run: RunRecord, steps: list[int], use: Callable[[Predictor], ValueT]
+def _by_checkpoint(
+    run: RunRecord,
+    steps: list[int],
+    use: Callable[[Predictor], ValueT],
+    report: Callable[[str], None],
 ) -> tuple[dict[int, ValueT], list[str]]:
     """Return what `use` returns for each checkpoint that can be loaded, and problems.
 
     One that a run removes meanwhile, or that is damaged, is a problem.
     """
     by_step, problems = {}, []
-    for step in steps:
+    for number, step in enumerate(steps, 1):
+        if len(steps) > 1:
+            report(f"Samples of checkpoint {step:,}, {number} of {len(steps)}.")
         try:
             by_step[step] = use(load(run.workdir / CHECKPOINTS / str(step)))
         except (OSError, ValueError) as error:
@@ -151,11 +165,16 @@ def _each_model(
     return by_step, problems
 
 
-def _filled(run: RunRecord, dataset: Dataset | None, steps: list[int]) -> JsonObject:
+def _filled(
+    run: RunRecord,
+    dataset: Dataset | None,
+    steps: list[int],
+    report: Callable[[str], None],
+) -> JsonObject:
     """Return the most probable tokens of masks, and the rank of the masked word."""
     assert dataset is not None
-    room = run.config.model.max_position_embeddings - 2
-    texts = masked_texts(dataset, NUM_TEXTS, room)
+    # The model may have more positions, which were not trained.
+    texts = masked_texts(dataset, NUM_TEXTS, dataset.sequence_length - 2)
     if not texts:
         return _nothing(
             f"No validation row of {dataset.path} has enough text with a word of "
@@ -166,16 +185,17 @@ def _filled(run: RunRecord, dataset: Dataset | None, steps: list[int]) -> JsonOb
         masked = [text.text for text in texts]
         all_tokens = bert.fill_mask(masked, k=bert.config.vocab_size)
         return [
-            _filling(one, text) for one, text in zip(all_tokens, texts, strict=True)
+            _filling(tokens, text)
+            for tokens, text in zip(all_tokens, texts, strict=True)
         ]
 
-    by_step, problems = _each_model(run, steps, fill)
+    by_step, problems = _by_checkpoint(run, steps, fill, report)
     return {
         "steps": list(by_step),
         "problems": problems,
         "texts": [
             dataclasses.asdict(text)
-            | {"by_step": [one[place] for one in by_step.values()]}
+            | {"by_step": [results[place] for results in by_step.values()]}
             for place, text in enumerate(texts)
         ],
     }
@@ -204,22 +224,30 @@ def _prompts(dataset: Dataset | None, num_tokens: int) -> list[str]:
     return [*spread(prompts, NUM_PROMPTS), ""]
 
 
-def _continued(run: RunRecord, dataset: Dataset | None, steps: list[int]) -> JsonObject:
+def _continued(
+    run: RunRecord,
+    dataset: Dataset | None,
+    steps: list[int],
+    report: Callable[[str], None],
+) -> JsonObject:
     """Return continuations of prompts: the most probable tokens, and drawn ones."""
     is_characters = dataset is not None and dataset.tokenizer.kind == "char"
     begun, longest = _CHARACTERS if is_characters else _TOKENS
-    room = run.config.model.max_position_embeddings
+    room = dataset.sequence_length if dataset is not None else 0
     prompts = _prompts(dataset, min(begun, room // 2))
 
     def extend(bert: Predictor) -> list[JsonObject]:
         return [_extended(bert, prompt, longest) for prompt in prompts]
 
-    by_step, problems = _each_model(run, steps, extend)
+    by_step, problems = _by_checkpoint(run, steps, extend, report)
     return {
         "steps": list(by_step),
         "problems": problems,
         "texts": [
-            {"text": prompt, "by_step": [one[place] for one in by_step.values()]}
+            {
+                "text": prompt,
+                "by_step": [results[place] for results in by_step.values()],
+            }
             for place, prompt in enumerate(prompts)
         ],
     }
@@ -227,7 +255,8 @@ def _continued(run: RunRecord, dataset: Dataset | None, steps: list[int]) -> Jso
 
 def _extended(bert: Predictor, prompt: str, longest: int) -> JsonObject:
     used = len(bert.tokenizer.encode(prompt).ids) + 1  # [CLS]
-    num_tokens = max(1, min(longest, bert.config.max_position_embeddings - used))
+    room = bert.trained_length or bert.config.max_position_embeddings
+    num_tokens = max(1, min(longest, room - used))
 
     def continuation(temperature: float) -> str:
         key = jax.random.key(0)

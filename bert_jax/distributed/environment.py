@@ -17,6 +17,7 @@ DETERMINISTIC = "xla_gpu_deterministic_ops"
 """XLA's flag for GPUs; CPUs and TPUs are deterministic without it."""
 CACHE = "JAX_COMPILATION_CACHE_DIR"
 CPU_DEVICES = "JAX_NUM_CPU_DEVICES"
+PLATFORMS = "JAX_PLATFORMS"
 LIBC = "CS_GNU_LIBC_VERSION"
 TUNABLES = "GLIBC_TUNABLES"
 COORDINATOR = "BERT_JAX_COORDINATOR"
@@ -185,12 +186,24 @@ def set_num_cpu_devices(
         jax.config.update("jax_num_cpu_devices", num_devices)
 
 
+def set_platform_to_cpu(environment: MutableMapping[str, str]) -> None:
+    """Set JAX's platform to the CPU, so that it leaves the accelerator to a run.
+
+    A no-op if `JAX_PLATFORMS` is set, and once JAX has started.
+    """
+    if environment.get(PLATFORMS) or backend_is_initialized():
+        return
+    environment[PLATFORMS] = "cpu"
+    if (jax := sys.modules.get("jax")) is not None and not jax.config.jax_platforms:
+        jax.config.update("jax_platforms", "cpu")
+
+
 def configure_topology(environment: MutableMapping[str, str]) -> None:
     """Set the variables with which compilers start that have no device.
 
     Call it before JAX starts.
     """
-    environment.update(_TPU_VARIABLES | {"JAX_PLATFORMS": "cpu"})
+    environment.update(_TPU_VARIABLES | {PLATFORMS: "cpu"})
 
 
 def silence_libtpu(
@@ -212,7 +225,7 @@ def silence_libtpu(
         not environment[name].startswith("WARNING")
         for name in described & environment.keys()
     )
-    is_used = "tpu" in (environment.get("JAX_PLATFORMS") or "tpu").split(",")
+    is_used = "tpu" in (environment.get(PLATFORMS) or "tpu").split(",")
     if not is_used or is_described or backend_is_initialized():
         return
     if importlib.util.find_spec("libtpu") is not None and not has_tpu(root):

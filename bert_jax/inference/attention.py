@@ -30,15 +30,19 @@ def attention(
     params: Params,
     tokenizer: Tokenizer,
     text: str | tuple[str, str],
+    trained_length: int = 0,
 ) -> Attention:
     """Return the attention in a row of one text or two.
+
+    Warn if the row is longer than `trained_length`; 0: that of the training is unknown.
 
     Raises:
         ValueError: the row is too long for the model, or `text` is something else.
     """
     ((*parts,),) = require_texts_or_pairs("text", [text])
     segments = tokenizer.encode_batch(parts)
-    rows = rows_of(tokenizer, config, [tuple(segments)])
+    row = [tuple(segments)]
+    rows = rows_of(tokenizer, config, row, trained_length=trained_length)
     ids, _ = build_row(tokenizer, *segments)
     program = compiled_attention(config)
     (probabilities,) = compute_rows(program, params, rows, config, batch_size=1)

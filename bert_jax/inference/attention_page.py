@@ -40,9 +40,8 @@ def write_attention_page(
             f"probabilities, and at most {max_bytes:,} are allowed; shorten the text "
             f"to {limit} tokens, [CLS] and [SEP] included."
         )
-    page = attention_page(
-        name, attention(bert.config, bert.params, bert.tokenizer, text)
-    )
+    model = bert.config, bert.params, bert.tokenizer
+    page = attention_page(name, attention(*model, text, bert.trained_length))
     atomic_write(path, page.encode())
 
 

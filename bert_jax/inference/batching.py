@@ -108,7 +108,10 @@ def rows_of(
 
 
 def warn_untrained_positions(num_tokens: int, trained_length: int) -> None:
-    """Warn, once in a process, if a row is longer than those of the training.
+    """Warn if a row is longer than those of the training.
+
+    Python prints equal warnings of one place in the code once, unless it is told to
+    print all.
 
     Args:
         trained_length: tokens in a row of the last pretraining run; 0: unknown.

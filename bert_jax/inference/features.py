@@ -61,18 +61,19 @@ def features(
     batch_size: int = 32,
     what: str = "text",
     first: int = 0,
+    trained_length: int = 0,
 ) -> list[Features]:
     """Return the features of each text's tokens, in the order of the texts.
 
-    Arguments and errors are those of `Predictor.features`; `what` and `first` are those
-    of `rows_of`.
+    Arguments and errors are those of `Predictor.features`; `what`, `first` and
+    `trained_length` are those of `rows_of`.
     """
     check_layers(layers, combine, config)
     if not texts:
         return []
     encodings = [tokenizer.encode(text) for text in texts]
     segments = [(encoding.ids.tolist(),) for encoding in encodings]
-    rows = rows_of(tokenizer, config, segments, what, first)
+    rows = rows_of(tokenizer, config, segments, what, first, trained_length)
     program = compiled(config, "features", layers=tuple(layers), combine=combine)
     vectors = compute_rows(program, params, rows, config, batch_size)
     results = []

@@ -138,13 +138,18 @@ def write_feature_file(
     model, name = load_pretrained(path), display_name(source)
     if source != "-":
         require_file(source, "name one, or - for standard input.")
-    read = model.config, model.params, model.tokenizer
+    read, longest = (model.config, model.params, model.tokenizer), model.trained_length
     what = f"{name}, line"
 
     def chunks() -> Iterator[list[Features]]:
         lines, first = read_lines(source), 1
         while chunk := list(itertools.islice(lines, _CHUNK_LINES)):
-            yield features(*read, chunk, layers, combine, batch_size, what, first)
+            yield features(
+                *(*read, chunk, layers, combine, batch_size),
+                what=what,
+                first=first,
+                trained_length=longest,
+            )
             first += len(chunk)
 
     num_lines = write_features(chunks(), Path(output))

@@ -359,7 +359,9 @@ class Predictor:
         texts = require_texts("texts", texts)
         require_count("batch_size", batch_size)
         return features(
-            self.config, self.params, self.tokenizer, texts, layers, combine, batch_size
+            *(self.config, self.params, self.tokenizer, texts, layers, combine),
+            batch_size=batch_size,
+            trained_length=self.trained_length,
         )
 
     def attention(self, text: str | tuple[str, str]) -> Float[np.ndarray, "L N T T"]:
@@ -372,7 +374,7 @@ class Predictor:
             ValueError: the text is too long.
         """
         model = self.config, self.params, self.tokenizer
-        return attention(*model, text).probabilities
+        return attention(*model, text, self.trained_length).probabilities
 
     def _predict(
         self,

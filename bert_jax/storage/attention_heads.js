@@ -1,14 +1,6 @@
 // The attention of each head in a text: small squares, and the tokens of the one that is
-// chosen. The page has elements with the ids heads (a table), chosen, tokens and row.
-
-function element(parent, kind, text) {
-  const made = document.createElement(kind);
-  if (text !== undefined) made.textContent = text;
-  parent.append(made);
-  return made;
-}
-
-function percent(value, digits = 0) { return (100 * value).toFixed(digits) + " %"; }
+// chosen. The page has elements with the ids heads (a table), chosen, tokens and row, and
+// the functions of page_elements.js.
 
 // Return a function that shows a text, given its tokens and share(layer, head, from, to),
 // the fraction of the attention of token `from` to token `to`; and the token to choose.
@@ -43,7 +35,7 @@ function attentionHeads(layers, heads, onHead = () => {}) {
     const most = to.map((value, index) => [value, index]);
     most.sort((a, b) => b[0] - a[0] || a[1] - b[1]);
     const listed = most.slice(0, 5).filter(([value]) => value > 0)
-      .map(([value, index]) => `${tokens[index]} (${index + 1}) ${percent(value)}`);
+      .map(([value, index]) => `${tokens[index]} (${index + 1}) ${percent(value, 0)}`);
     document.getElementById("row").textContent =
       `Token ${token + 1}, ${tokens[token]}, attends to: ${listed.join(", ")}`;
   }

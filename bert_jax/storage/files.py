@@ -4,6 +4,7 @@ import contextlib
 import errno
 import json
 import os
+import re
 import secrets
 import stat
 import tempfile
@@ -171,6 +172,12 @@ def require_writable(directory: str | os.PathLike[str]) -> None:
 
 def require_output_file(path: Path, *suffixes: str) -> None:
     """Raise ValueError or OSError if a file cannot be written, before a computation."""
+    # A `Path` has one slash of gs://, and a drive of Windows has one letter.
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", os.fspath(path)):
+        raise ValueError(
+            f"{path} is an address, and only a local file can be written; name one, "
+            "and copy it to the bucket."
+        )
     if path.suffix not in suffixes:
         raise ValueError(
             f"{path} must end in {' or '.join(suffixes)}, to define the format."

@@ -163,6 +163,32 @@ def test_too_large(pretrained, tmp_path):
     export_page(str(pretrained), output, max_bytes=size)
 
 
+def test_a_page_takes_the_rows_of_the_training(pretrained):
+    """Later positions of the model were not trained."""
+    model = load_pretrained(str(pretrained))
+    longer = dataclasses.replace(model.config, max_position_embeddings=60)
+    params = jax.jit(lambda key: init_params(longer, key))(jax.random.key(3))
+    params = jax.tree.map(np.asarray, params)
+    for trained_length, max_tokens in ((32, 32), (0, 60), (128, 60)):
+        trained = {"params": params, "trained_length": trained_length}
+        changed = dataclasses.replace(model, config=longer, **trained)
+        content = fill_mask_page("model", changed, [])
+        assert data_of(content)["maxTokens"] == max_tokens
+        assert f"at most {max_tokens} tokens" in content
+        position = page_leaves(changed)["encoder/embeddings/position/embedding"]
+        assert len(position) == max_tokens
+
+
+def test_a_large_model_is_refused_before_it_is_read(tmp_path):
+    """By its configuration alone: there are no parameters in its files."""
+    sizes = {"num_hidden_layers": 12, "hidden_size": 768, "intermediate_size": 3072}
+    (tmp_path / "config.json").write_text(json.dumps(sizes | {"vocab_size": 30522}))
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    message = "would hold 433.5 MB .* use a smaller model"
+    with pytest.raises(ValueError, match=message):
+        export_page(str(tmp_path), tmp_path / "page.html")
+
+
 def page_leaves_of(path: Path) -> dict[str, np.ndarray]:
     return page_leaves(load_pretrained(str(path)))
 

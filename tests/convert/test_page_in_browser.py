@@ -68,6 +68,29 @@ def test_a_page_in_a_browser(pretrained, tmp_path):
     assert "The text has 33 tokens, [CLS] and [SEP] included; the page takes" in long
 
 
+CHANGE = """<pre id="before"></pre><script>
+document.getElementById("before").textContent = textbox.value;
+location.hash = "#the%20door [MASK]";
+</script></body>"""
+
+
+def test_the_text_of_the_address(pretrained, tmp_path):
+    """A % that no digits follow is shown as it is; a new text after the # is read."""
+    page = tmp_path / "page.html"
+    export_page(str(pretrained), page)
+    content = in_browser(page, tmp_path, "#the 50% of [MASK]")
+    assert "<caption>[MASK] 1, token" in content
+    # Without the policy, which would forbid the test's own script.
+    content = re.sub('<meta http-equiv="Content.*?>', "", page.read_text())
+    page.write_text(content.replace("</body>", CHANGE))
+    content = in_browser(page, tmp_path, "#50% [MASK] 50%")
+    (before,) = re.findall('<pre id="before">(.+?)</pre>', content)
+    assert before.replace("%20", " ") == "50% [MASK] 50%"
+    assert re.findall("<button[^>]*>([^<]+)</button>", content)[-5:] == [
+        *("[CLS]", "the", "door", "[MASK]", "[SEP]")
+    ]
+
+
 def jax_outputs(
     bert: Any, texts: list[str]
 ) -> list[tuple[list[int], list[int], np.ndarray, np.ndarray]]:

@@ -16,7 +16,7 @@ from bert_jax.data.pipeline import (
     host_slice,
     inverse_permute,
     permute,
-    position_of_row,
+    positions_of_rows,
     row_numbers,
     stream,
 )
@@ -60,9 +60,8 @@ def test_the_inverse_of_permute(size, key):
 @given(st.integers(1, 50), st.integers(-(2**63), 2**63 - 1), st.integers(0, 9**9))
 def test_the_position_of_a_row_in_an_epoch(size, seed, epoch):
     positions = epoch * size + np.arange(size)
-    rows = row_numbers(size, seed, positions).tolist()
-    actual = [position_of_row(size, seed, row, epoch) for row in rows]
-    assert actual == positions.tolist()
+    rows = row_numbers(size, seed, positions)
+    np.testing.assert_array_equal(positions_of_rows(size, seed, rows, epoch), positions)
 
 
 @pytest.mark.parametrize(("batch_size", "seed", "first_step"), [(8, 0, 0), (300, 3, 7)])
@@ -76,11 +75,12 @@ def test_the_steps_of_a_row(batch_size, seed, first_step, dataset):
             places[row].append((step, place))
     assert len(places) == len(dataset.train)
     for row, expected in list(places.items())[::7]:
-        epochs = range(batches.num_epochs_of_row(row, end))
+        (count,) = batches.num_epochs_of_rows(np.array([row]), end).tolist()
+        epochs = range(count)
         assert [batches.place_of_row(row, epoch) for epoch in epochs] == expected
         for step in (0, first_step, first_step + 1, end - 1):
             before = sum(s < step for s, _ in expected)
-            assert batches.num_epochs_of_row(row, step) == before
+            assert batches.num_epochs_of_rows(np.array([row]), step) == [before]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 16, 17, 64, 65, 255, 256, 257])

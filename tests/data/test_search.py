@@ -3,9 +3,15 @@
 import numpy as np
 import pytest
 
+from bert_jax.config import VocabularyConfig
 from bert_jax.data.records import Rows
-from bert_jax.data.search import find_tokens, sequence_starts
+from bert_jax.data.search import find_tokens, sequence_starts, tokens_inside_words
 from bert_jax.data.shards import row_dtype
+from bert_jax.data.vocabulary import train_vocabulary
+from bert_jax.tokenization import Tokenizer
+
+WORDS = np.zeros(100, bool)
+"""Of a vocabulary in which no token continues a word."""
 
 
 def rows_of(tokens: np.ndarray) -> Rows:
@@ -35,19 +41,56 @@ def test_rows_with_a_sequence(length):
     ids = tokens[12_345, 12 - length :].tolist()
     expected = by_hand(tokens, ids)
     assert any(number > 8192 for number, _ in expected)
-    every = find_tokens(rows_of(tokens), ids, len(tokens))
-    assert every.first == expected and every.num_rows == len(expected)
-    few = find_tokens(rows_of(tokens), ids, 2)
-    assert few.first == expected[:2] and few.num_rows == len(expected)
+    assert matches_of(tokens, ids, WORDS) == expected
+
+
+def matches_of(tokens: np.ndarray, ids: list[int], table: np.ndarray) -> list:
+    """The rows that are found, and where, of all chunks."""
+    found = []
+    for matches in find_tokens(rows_of(tokens), ids, table):
+        pairs = matches.rows.tolist(), matches.starts.tolist()
+        found += zip(*pairs, strict=True)
+    return found
 
 
 def test_all_places_in_a_row():
     tokens = np.array([[7, 7, 8, 7, 7], [8, 8, 8, 8, 8]])
     expected = [[True, False, False, True], [False] * 4]
-    np.testing.assert_array_equal(sequence_starts(tokens, [7, 7]), expected)
+    np.testing.assert_array_equal(sequence_starts(tokens, [7, 7], WORDS), expected)
 
 
 def test_a_sequence_longer_than_a_row_is_in_none():
-    matches = find_tokens(rows_of(np.full((3, 4), 7, np.uint16)), [7] * 5, 3)
-    assert matches.num_rows == 0 and matches.first == []
-    assert find_tokens(rows_of(np.zeros((0, 4), np.uint16)), [7], 3).num_rows == 0
+    assert not matches_of(np.full((3, 4), 7, np.uint16), [7] * 5, WORDS)
+    assert not matches_of(np.zeros((0, 4), np.uint16), [7], WORDS)
+
+
+def test_the_last_token_ends_its_word():
+    """Token 9 continues a word: the text is not the first half of a longer one."""
+    continues = np.arange(100) == 9
+    tokens = np.array([[7, 9, 5, 7], [7, 9, 7, 9], [5, 7, 9, 5], [7, 9, 7, 5]])
+    found = matches_of(tokens.astype(np.uint16), [7], continues)
+    assert found == [(0, 3), (3, 2)]
+    found = matches_of(tokens.astype(np.uint16), [7, 9], continues)
+    assert found == [(0, 0), (1, 0), (2, 1), (3, 0)]
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "unigram", "bpe", "char"])
+def test_whole_words_of_each_kind_of_vocabulary(kind, tmp_path):
+    """A word that begins a longer one; punctuation after a word does not."""
+    text = tmp_path / "text.txt"
+    text.write_text("the cat, cat. a catalog cats\n" * 50)
+    size, output = {"wordpiece": 27, "unigram": 19}.get(kind, 26), tmp_path / "words"
+    config = VocabularyConfig(
+        input=(str(text),), output=str(output), vocab_size=size, kind=kind
+    )
+    train_vocabulary(config)
+    tokenizer = Tokenizer.load(output)
+    table = tokens_inside_words(tokenizer)
+    ids = tokenizer.encode("cat").ids.tolist()
+    texts = ["the cat", "cat, a", "a cat. the", "a catta", "cata the", "the cat a"]
+    rows = np.zeros((len(texts), 24), np.uint16)
+    for row, encoded in zip(rows, tokenizer.encode_batch(texts), strict=True):
+        row[: len(encoded)] = encoded
+    # The longer words begin with the same tokens, and are not found.
+    assert all(sequence_starts(rows, ids, np.zeros_like(table)).any(axis=1))
+    assert [number for number, _ in matches_of(rows, ids, table)] == [0, 1, 2, 5]

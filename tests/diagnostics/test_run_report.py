@@ -19,8 +19,9 @@ from bert_jax.cli.main import main
 from bert_jax.config import PrepareConfig, PretrainConfig
 from bert_jax.data.prepare import prepare
 from bert_jax.data.records import Dataset, open_dataset
-from bert_jax.diagnostics.curves import charts, thinned
-from bert_jax.diagnostics.run_record import open_run, progress
+from bert_jax.data.search import sequence_starts
+from bert_jax.diagnostics.curves import charts, reference_lines, thinned
+from bert_jax.diagnostics.run_record import progress, read_run_record
 from bert_jax.diagnostics.run_report import write_run_report
 from bert_jax.diagnostics.samples import masked_texts, spread
 from bert_jax.inference.predictor import load
@@ -199,7 +200,7 @@ def test_lines_that_are_no_scalars(line, tmp_path):
         ({"path": "nowhere"}, "nowhere is absent or unfinished"),
         ({"path": ""}, "The configuration names no dataset."),
         ({"path": "gs://bucket/rows"}, "gs://bucket/rows, is in a bucket"),
-        ({"fingerprint": "0" * 64}, "holds another dataset now"),
+        ({"fingerprint": "0" * 64}, "is not the dataset of the run: its fingerprint"),
     ],
 )
 def test_a_dataset_that_is_gone(change, reason, pretrained, tmp_path):
@@ -249,16 +250,19 @@ def test_a_run_that_has_just_begun(pretrained, tmp_path):
     assert values["charts"] == [] and values["evaluations"]["rows"] == []
     problem = "The run has no complete checkpoint yet."
     assert values["samples"]["problems"] == [problem]
-    resumes = "Stopped at step 0 of 10; the same command resumes it."
-    assert resumes in (tmp_path / "page.html").read_text()
+    begins = "Stopped at step 0 of 10, without a checkpoint; the same command begins it"
+    assert begins in (tmp_path / "page.html").read_text()
 
 
 def test_whether_a_run_goes_on(pretrained, tmp_path):
     workdir = copied(pretrained, tmp_path / "run")
     config = json.loads((workdir / "config.json").read_text()) | {"num_steps": 2000}
     (workdir / "config.json").write_text(json.dumps(config))
-    stopped = "Stopped at step 10 of 2,000; the same command resumes it."
-    assert progress(open_run(str(workdir))) == stopped
+    stopped = (
+        "Stopped at step 10 of 2,000; the same command resumes it from its checkpoint "
+        "10."
+    )
+    assert progress(read_run_record(str(workdir))) == stopped
     owner = this_process()
     lock = workdir / LOCK
     for change, expected in (
@@ -267,9 +271,22 @@ def test_whether_a_run_goes_on(pretrained, tmp_path):
         ({"host": "h1"}, "Perhaps running on h1, at step 10 of 2,000."),
     ):
         lock.write_text(json.dumps(owner | change))
-        assert progress(open_run(str(workdir))) == expected
+        assert progress(read_run_record(str(workdir))) == expected
     lock.write_text("{")
-    assert progress(open_run(str(workdir))) == stopped
+    assert progress(read_run_record(str(workdir))) == stopped
+
+
+def test_a_run_is_finished_when_its_last_checkpoint_is_complete(pretrained, tmp_path):
+    """The last step is logged before its checkpoint is written."""
+    workdir = copied(pretrained, tmp_path / "run")
+    assert progress(read_run_record(str(workdir))) == "Finished, at step 10 of 10."
+    (workdir / LOCK).write_text(json.dumps(this_process()))
+    assert progress(read_run_record(str(workdir))) == "Running, at step 10 of 10."
+    (workdir / LOCK).unlink()
+    (workdir / "checkpoints" / "10" / "manifest.json").unlink()
+    assert progress(read_run_record(str(workdir))) == (
+        "Stopped at step 10 of 10; the same command resumes it from its checkpoint 8."
+    )
 
 
 @pytest.fixture(scope="module")
@@ -292,7 +309,8 @@ def causal(
             workers=1,
         )
     )
-    model = dataclasses.replace(small_config.model, attention="causal")
+    positions = {"max_position_embeddings": 64}  # more than are trained
+    model = dataclasses.replace(small_config.model, attention="causal", **positions)
     data = dataclasses.replace(small_config.data, path=str(root / "rows"))
     config = dataclasses.replace(
         small_config, model=model, data=data, objective="causal_lm", num_steps=2
@@ -360,7 +378,7 @@ def test_a_peak_survives_thinning():
 def test_long_curves_say_how_many_points_they_had():
     lines = [MetricsLine(n, "train", {"loss": 1.0 / n}) for n in range(1, 5001)]
     lines[9] = MetricsLine(10, "train", {"loss": float("nan")})
-    ((curve,),) = (chart["curves"] for chart in charts(lines, 1.0, {}))
+    ((curve,),) = (chart["curves"] for chart in charts(lines, {}))
     assert len(curve["steps"]) <= 1000 and curve["steps"][-1] == 5000
     assert curve["logged"] == 4999 and curve["not_finite"] == 1
     assert 10 not in curve["steps"]
@@ -368,8 +386,82 @@ def test_long_curves_say_how_many_points_they_had():
 
 def test_a_scalar_without_a_finite_value_has_no_chart():
     scalars = {"loss": float("inf"), "skipped_in_a_row": 0.0, "own": 2.0}
-    (chart,) = charts([MetricsLine(1, "train", scalars)], 1.0, {"unigram_loss": 1.0})
+    (chart,) = charts([MetricsLine(1, "train", scalars)], {"loss": ("a", 1.0)})
     assert (chart["name"], chart["title"]) == ("own", "Own")
+
+
+def test_reference_lines_are_on_the_charts_to_which_they_apply(small_config):
+    """A fork that was causal before: its metrics have both losses."""
+    baseline = {"unigram_loss": 5.0, "unigram_accuracy": 0.1}
+    lines = reference_lines(small_config, [{"step": 0}], baseline)
+    assert lines["mlm_loss"] == ("unigram", 5.0) and "clm_loss" not in lines
+    assert lines["mlm_accuracy"] == ("unigram", 0.1)
+    assert lines["grad_norm"] == ("limit of clipping", 1.0)
+    model = dataclasses.replace(small_config.model, attention="causal")
+    causal = dataclasses.replace(small_config, model=model, objective="causal_lm")
+    lines = reference_lines(causal, [], baseline | {"unigram_bits_per_byte": 2.0})
+    assert lines["clm_loss"] == ("unigram", 5.0) and "mlm_loss" not in lines
+    assert lines["bits_per_byte"] == ("unigram", 2.0)
+
+
+def test_a_limit_of_clipping_that_was_changed_has_no_line(pretrained, tmp_path):
+    workdir = copied(pretrained, tmp_path / "run")
+    path = workdir / "config.json"
+    values = json.loads(path.read_text())
+    change = {"field": "optimizer.max_grad_norm", "before": 2.0, "now": 1.0}
+    values["history"].append({"step": 5, "changed": [change]})
+    path.write_text(json.dumps(values))
+    assert (
+        by_name(reported(workdir, tmp_path / "page.html"))["grad_norm"]["lines"] == []
+    )
+
+
+def test_the_rows_are_not_hashed_for_a_report(pretrained, dataset, tmp_path):
+    """Only the manifest is compared: a dataset may have tens of gigabytes."""
+    rows = tmp_path / "rows"
+    shutil.copytree(dataset.path, rows)
+    (shard,) = rows.glob("train-*.npy")
+    content = bytearray(shard.read_bytes())
+    content[-1] ^= 1
+    shard.write_bytes(content)
+    workdir = copied(pretrained, tmp_path / "run", path=str(rows))
+    lines: list[str] = []
+    write_run_report(str(workdir), tmp_path / "page.html", lines.append)
+    assert len(data_of(tmp_path / "page.html")["samples"]["texts"]) == 5
+    assert lines == [
+        "Samples of checkpoint 8, 1 of 2.",
+        "Samples of checkpoint 10, 2 of 2.",
+    ]
+
+
+def test_a_text_that_holds_the_letters_of_a_mask_is_skipped(tmp_path):
+    """The rest of the samples stay. Sentencepiece keeps the letters as they are."""
+    text, sentence = (
+        tmp_path / "text.txt",
+        "The judge reads the letter to the old clerk",
+    )
+    # The trainer leaves the name out, and has its letters from elsewhere.
+    documents = [f"{sentence} in house {n} [A] MKS." for n in range(40)]
+    documents += [f"{sentence} with a [MASK] in house {n}." for n in range(40)]
+    text.write_text("\n\n".join(documents))
+    words, rows = tmp_path / "words", tmp_path / "rows"
+    inputs = ["--input", str(text)]
+    kind = ["--kind", "bpe", "--cased", "--vocab-size", "80"]
+    assert main(["vocab", *inputs, *kind, "--output", str(words)]) == 0
+    options = ["--tokenizer", str(words), "--sequence-length", "64", "--pairs", "none"]
+    options += ["--validation-fraction", "0.5", "--output", str(rows)]
+    assert main(["prepare", *inputs, *options, "--workers", "1"]) == 0
+    data = open_dataset(rows)
+    every = data.validation.gather(np.arange(len(data.validation)))["tokens"]
+    literal = data.tokenizer.encode("[MASK]").ids.tolist()
+    words_only = np.zeros(data.tokenizer.vocab_size, bool)
+    with_mask = sequence_starts(every, literal, words_only).any(1)
+    assert 0 < with_mask.sum() < len(every)
+    texts = masked_texts(data, 10, 62)
+    assert texts
+    for masked in texts:
+        ids = data.tokenizer.encode(masked.text, mask_token=True).ids.tolist()
+        assert ids.count(data.tokenizer.mask_id) == 1
 
 
 def test_few_of_many_checkpoints_are_shown():

@@ -137,7 +137,7 @@ def check_steps(workdir: Path, dataset: Dataset, first_step: int = 0) -> None:
     end = max(logged) + 1
     assert min(logged) == first_step
     for row in range(len(dataset.train)):
-        epochs = range(batches.num_epochs_of_row(row, end))
+        epochs = range(int(batches.num_epochs_of_rows(np.array([row]), end)[0]))
         actual = [batches.place_of_row(row, epoch) for epoch in epochs]
         expected = [
             (step, place)
@@ -208,11 +208,18 @@ def test_the_lines(source, config, dataset, capsys):
     assert "12 of 12 steps are in its newest checkpoint; 64 of 343" in lines[0]
     assert lines[1] == "text: the judge reads the (4 tokens)"
     assert lines[2].startswith(f"in {len(containing)} training rows, and in ")
-    assert lines[3].startswith("[MASK→cat]: cat is predicted")
-    shown = row_texts(lines)
-    assert list(shown) == containing[:5]
-    assert lines[-1] == f"{len(containing) - 5} more training rows are not shown"
     logged = rows_of_steps(workdir)
+    order = [row for rows in logged.values() for row in rows if row in containing]
+    assert lines[3] == (
+        f"in all these rows seen {len(order)} times until step 12, and 0 times in the "
+        "steps to come"
+    )
+    assert lines[4].startswith("[MASK→cat]: cat is predicted")
+    shown = row_texts(lines)
+    # Those of the earliest steps, which are not those of the lowest numbers.
+    assert list(shown) == list(dict.fromkeys(order))[:5] != containing[:5]
+    more = f"{len(containing) - 5} more training rows of later steps are not shown"
+    assert lines[-1] == more
     for row, (first, *masks) in shown.items():
         steps = [s + 1 for s, rows in logged.items() for r in rows if r == row]
         listed = ", ".join(map(str, steps))
@@ -244,6 +251,14 @@ def test_steps_to_come(source, config, dataset, tmp_path):
     assert "4 of 200 steps are in its newest checkpoint" in lines[0]
     batches = open_run(str(fork_path)).task.batches
     logged = {step: batches.row_numbers(step).tolist() for step in range(200)}
+    every = dataset.train.gather(np.arange(len(dataset.train)))["tokens"].tolist()
+    texts = [f" {' '.join(dataset.tokenizer.tokens(ids))} " for ids in every]
+    steps = [s for s, rows in logged.items() for r in rows if " in the " in texts[r]]
+    seen = sum(step < 4 for step in steps)
+    assert lines[3] == (
+        f"in all these rows seen {seen} times until step 4, and "
+        f"{len(steps) - seen:,} times in the steps to come"
+    )
     for row, texts in row_texts(lines).items():
         steps = [s + 1 for s, rows in logged.items() for r in rows if r == row]
         seen, ahead = ([s for s in steps if (s <= 4) == kept] for kept in (True, False))
@@ -253,6 +268,11 @@ def test_steps_to_come(source, config, dataset, tmp_path):
         head = f"  will be seen {times(len(ahead))} from step 5 to 200, at {at}, …"
         assert texts[1 + len(seen)] == head
         assert len(texts) == 2 + len(seen) + 3
+
+
+def test_one_token_in_one_place(source, capsys):
+    assert main(["inspect", str(source[0]), "--when", "judge"]) == 0
+    assert capsys.readouterr().out.splitlines()[1] == "text: judge (1 token)"
 
 
 def test_several_texts_by_the_path_of_the_dataset(source, dataset, tmp_path, capsys):

@@ -233,3 +233,32 @@ def test_libtpu_without_a_tpu_prints_nothing(tmp_path):
     )
     assert "TPU_ACCELERATOR_TYPE" in errors("")
     assert errors(configure) == ""
+
+
+@pytest.mark.parametrize("chosen", ["", "tpu,cpu"])
+def test_a_chosen_platform_is_kept(chosen, tmp_path):
+    """Whether JAX is imported before or after; the variable may be set and empty."""
+    expected = chosen or "cpu"
+    code = (
+        "import os\n"
+        "from bert_jax.distributed import environment\n"
+        "{}environment.set_platform_to_cpu(os.environ)\n"
+        "import jax\n"
+        "print(os.environ['JAX_PLATFORMS'], jax.config.jax_platforms)"
+    )
+    for first in ("", "import jax\n"):
+        told = printed(code.format(first), tmp_path, JAX_PLATFORMS=chosen)
+        assert told.split() == [expected, expected]
+
+
+@pytest.mark.parametrize("options", ["--report page.html", "--when word"])
+def test_reading_a_run_leaves_the_accelerator_to_it(options, tmp_path):
+    code = (
+        "import os\n"
+        "from bert_jax.cli.main import main\n"
+        f"assert main('inspect absent {options}'.split()) == 2\n"
+        "import jax\n"
+        "print(jax.config.jax_platforms, jax.default_backend())"
+    )
+    told = printed(code, tmp_path, JAX_PLATFORMS="")
+    assert told.split() == ["cpu", "cpu"]

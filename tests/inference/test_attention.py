@@ -181,3 +181,19 @@ def test_a_page_too_large_for_a_browser(bert, tmp_path):
     with pytest.raises(ValueError, match="shorten the text to 14 tokens"):
         write_attention_page(bert, "m", TEXT, tmp_path / "a.html", max_bytes=200)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_text_beyond_the_rows_of_the_training_gives_a_warning(bert, tmp_path):
+    """In each of the ways that compute hidden states of a text."""
+    model = bert.config, bert.params, bert.tokenizer
+    shorter = Predictor(*model, trained_length=8)
+    message = "A text is longer than 8 tokens, the rows that the model was last"
+    page = tmp_path / "page.html"
+    for compute in (
+        lambda text: shorter.attention(text),
+        lambda text: shorter.features([text]),
+        lambda text: write_attention_page(shorter, "model", text, page),
+    ):
+        with pytest.warns(UserWarning, match=message):
+            compute("the judge reads the letter in the tower")
+        compute("the judge reads it")

@@ -494,7 +494,7 @@ def test_a_fork_of_another_objective_sees_the_same_rows(run, rows, tmp_path, cap
     assert 32 in masked_steps
 
 
-def test_a_text_beyond_the_rows_of_the_training_gives_a_warning(run, gpt):
+def test_a_text_beyond_the_rows_of_the_training_gives_a_warning(run, gpt, tmp_path):
     assert gpt.trained_length == 32
     prompt = " ".join([PROMPT] * 11)
     message = "longer than 32 tokens, the rows that the model was last pretrained on"
@@ -504,6 +504,11 @@ def test_a_text_beyond_the_rows_of_the_training_gives_a_warning(run, gpt):
     assert len(warned) == 1 and "\n" not in str(warned[0].message)
     with pytest.warns(UserWarning, match=message):
         gpt.log_likelihood([prompt, "a"])
+    texts, features = tmp_path / "texts.txt", tmp_path / "features.npz"
+    texts.write_text(f"{prompt}\n")
+    files = ["--input", str(texts), "--output", str(features)]
+    with pytest.warns(UserWarning, match=message):
+        assert main(["features", "--model", str(run[0]), *files]) == 0
     gpt.log_likelihood([" ".join([PROMPT] * 10)])  # 32 tokens with [CLS] and [SEP]
 
 

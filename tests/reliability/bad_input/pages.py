@@ -20,6 +20,14 @@ CASES = [
     Case("page-of-an-encoder", page(model="encoder"), ("no masked_lm head",)),
     Case("page-of-a-table", page(model="table"), ("table",)),
     Case("page-suffix", page(output="page.txt"), ("page.txt must end in .html",)),
+    Case(
+        "page-in-a-bucket",
+        lambda world: [
+            *("convert", "export", "--to", "page", str(world.run)),
+            *("--output", "gs://bucket/page.html"),
+        ],
+        ("bucket/page.html is an address", "copy it to the bucket"),
+    ),
     Case("page-folder", page(output="no/p.html"), ("no is not a directory",)),
     Case("page-step", page("--steps", "8", "9"), ("step 9", "8, 10")),
     Case("page-step-twice", page("--steps", "8", "8"), ("a step twice", "once")),

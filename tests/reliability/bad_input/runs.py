@@ -88,6 +88,11 @@ REPORTS = [
         ("page.pdf must end in .html",),
     ),
     Case(
+        "report-in-a-bucket",
+        report_of(lambda world: world.run, "--report", "gs://bucket/page.html"),
+        ("bucket/page.html is an address", "only a local file", "copy it"),
+    ),
+    Case(
         "report-in-no-directory",
         report_of(lambda world: world.run, "--report", "WORLD/no/page.html"),
         ("no is not a directory; make it first",),

@@ -136,7 +136,12 @@ CASES = [
     Case(
         "when-of-a-damaged-history",
         copied(with_history({"changed": [{"field": "num_steps"}], "step": 99})),
-        ("config.json is damaged", "restore it"),
+        ("config.json is damaged: it, or an entry of its history, lacks 'before'",),
+    ),
+    Case(
+        "when-of-a-history-without-steps",
+        copied(with_history({"changed": [{"field": "num_steps", "before": 9}]})),
+        ("an entry of its history, lacks 'step'; restore it",),
     ),
     Case(
         "when-of-a-history-of-others",
