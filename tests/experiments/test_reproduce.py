@@ -6,6 +6,7 @@ import io
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from small_world import SUBJECTS
 
@@ -13,7 +14,7 @@ from bert_jax.config import BertConfig
 from bert_jax.experiments.bootstrap import seed_scores
 from bert_jax.experiments.budgets import BUDGETS
 from bert_jax.experiments.catalogue import EXPERIMENTS
-from bert_jax.experiments.cells import Cell, read_result
+from bert_jax.experiments.cells import Cell, Result, read_result, write_result
 from bert_jax.experiments.design import Budget, with_changes
 from bert_jax.experiments.inputs import Inputs, TaskFiles, parse_task
 from bert_jax.experiments.reproduce import Plan, budget_of, make_plan, reproduce
@@ -133,6 +134,48 @@ def part_of(plan: Plan, *variants: str) -> Plan:
     )
 
 
+def test_tables_and_plots_are_made_of_the_results_that_are_there(
+    budget, task, corpus, tmp_path
+):
+    """Results of no training: what is measured is in its files already."""
+    root = tmp_path / "tasks"
+    five = dataclasses.replace(budget, seeds=5)
+    plan = planned("pretraining-tasks", five, root, corpus, task)
+    generator = np.random.default_rng(0)
+    rates = {"left_to_right": 0.1}
+    for cell in plan.cells:
+        (row,) = (r for r in plan.experiment.rows if r.variant == cell.variant.name)
+        hits = generator.random(400) < rates.get(cell.variant.name, 0.8)
+        items = np.stack([hits, np.ones(400)], axis=1).astype(np.float64)
+        path = cell.result_path(row, row.measures[0], 1.0)
+        path.parent.mkdir(parents=True)
+        write_result(path, Result(items, "ratio", 9.0))
+    (root / "protocol.json").write_text("{}")  # begun, and not finished
+    removed = plan.cells[2]
+    removed.diverged.write_text("The gradients stayed non-finite.\n")
+    (path,) = (removed.directory / "results").glob("*.npz")
+    path.unlink()
+    paths = reproduce(plan)
+    assert [path.name for path in paths] == [
+        *("results.md", "results.csv", "seeds.csv", "plot.png", "plot.svg")
+    ]
+    page = (root / "results.md").read_text()
+    assert "Clearly worse: left to right" in page
+    assert "As in the paper: left to right" in page
+    assert "and left out: full_sentences, seed 0." in page
+    (line,) = (x for x in page.split("\n") if x.startswith("| full-sentence"))
+    assert line.endswith("] (n = 4) |  |  |  |")
+    assert "Few items make wide intervals" in page
+    table = list(csv.DictReader(io.StringIO((root / "results.csv").read_text())))
+    assert [row["seeds"] for row in table] == ["5", "5", "4", "5"]
+    assert float(table[3]["high"]) < -0.5 and table[3]["paper MNLI"] == "82.1"
+    assert table[0]["difference"] == "" and int(table[0]["steps"]) > 0
+    # The causal variant predicts every token, and so has fewer steps.
+    assert int(table[3]["steps"]) < int(table[2]["steps"])
+    assert len(scores_of(root)) == 19
+
+
+@pytest.mark.slow
 def test_an_experiment_is_run_once_and_goes_on_where_it_was_stopped(
     budget, task, corpus, tmp_path, capsys
 ):
