@@ -320,7 +320,7 @@ def test_masking_is_measured_on_the_same_masks_and_by_features(
 def test_objectives_are_measured_on_the_way(budget, task, corpus, tmp_path):
     """Stages follow each other, and a longer part of a schedule extends a shorter."""
     root = tmp_path / "objectives"
-    small = dataclasses.replace(budget, seeds=1, flops=3e7)
+    small = dataclasses.replace(budget, seeds=1, flops=2e8)
     plan = planned("objectives", small, root, corpus, task)
     variants = tuple(
         dataclasses.replace(variant, fractions=(0.125, 0.5, 1.0))
