@@ -15,6 +15,7 @@ from etils import epath
 from bert_jax.config.checks import did_you_mean, require
 from bert_jax.config.serialization import differences, to_dict
 from bert_jax.data.records import open_dataset
+from bert_jax.distributed.mesh import make_mesh
 from bert_jax.distributed.peaks import peak_flops_per_second
 from bert_jax.experiments.budgets import BUDGETS
 from bert_jax.experiments.catalogue import EXPERIMENTS
@@ -128,6 +129,8 @@ def make_plan(
     """
     path = Path(absolute(local_output(root)))
     _check_experiment(experiment, budget, text)
+    base = budget.pretraining
+    make_mesh(base.mesh, base.batch_size, base.microbatches)  # do they fit together?
     files = tuple(parse_task(task, path) for task in tasks)
     names = [task.name for task in files]
     require(bool(names), f"tasks is empty; name one, such as {LIBRARIES}.")
@@ -211,7 +214,6 @@ def _make_inputs(plan: Plan) -> str:
         ValueError: the inputs are not those of the results that are there.
     """
     path = epath.Path(plan.root / PROTOCOL)
-    plan.root.mkdir(parents=True, exist_ok=True)
     before = read_json_object(path, "name another --output.") if path.exists() else {}
     values = {"directory": str(plan.root), "options": options_of(plan)}
     kinds = sorted({variant.pairs for variant in plan.experiment.variants})

@@ -69,6 +69,11 @@ CASES = [
         reproduced("pooling", "--tokenizer", "/nonexistent"),
         ("/nonexistent",),
     ),
+    Case(
+        "reproduce-microbatches",
+        reproduced("pooling", "--microbatches", "3"),
+        ("batch_size=32", "3 microbatches"),
+    ),
     Case("reproduce-unasked", reproduced("pooling", yes=False), ("--yes",)),
     Case(
         "reproduce-task",
