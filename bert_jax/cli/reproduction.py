@@ -22,7 +22,7 @@ class ReproduceOptions:
     """Directory of everything that the experiment makes; results.md is its table."""
     budget: Literal["toy", "small", "base"] = "toy"
     """What is spent on each pretraining run: toy for two cores, small for one GPU,
-    base for a large host."""
+    base for a pod."""
     input: tuple[str, ...] = ()
     """Text files to pretrain on, as `bert-jax prepare` takes; with the budget toy,
     the documentation of the installed packages if there are none."""
@@ -40,42 +40,55 @@ class ReproduceOptions:
     """Parts in which a batch is processed, to save memory."""
     yes: bool = False
     """Start without asking."""
+    initialization_timeout: int = 300
+    """Seconds that several processes wait for each other at the start, and then for
+    their devices."""
 
 
 def reproduce(options: ReproduceOptions) -> None:
     from bert_jax.distributed import environment
 
-    if environment.has_several_processes(os.environ):
-        raise UsageError(
-            "reproduce runs in one process, with all of its devices; start one, "
-            "without the variables of a run of several."
-        )
     environment.configure_jax(os.environ)
+    from bert_jax.distributed import collectives, startup
     from bert_jax.experiments.plots import require_matplotlib
-    from bert_jax.experiments.reproduce import budget_of, make_plan, reproduce
+    from bert_jax.experiments.reproduce import Plan, budget_of, make_plan, reproduce
+
+    def is_approved(plan: Plan) -> bool:
+        for line in plan.lines():
+            say(line)
+        return options.yes or is_confirmed()
 
     require_matplotlib()
-    plan = make_plan(
-        options.experiment,
-        budget_of(options.budget, options.flops, options.seeds, options.microbatches),
-        options.output,
-        options.input,
-        options.tokenizer,
-        options.tasks,
+    is_primary = startup.start(os.environ, options.initialization_timeout)
+    budget = budget_of(
+        options.budget, options.flops, options.seeds, options.microbatches
     )
-    for line in plan.lines():
-        say(line)
-    if not options.yes and not sys.stdin.isatty():
-        raise UsageError("Nothing was started; pass --yes to start without asking.")
-    if not (options.yes or is_confirmed()):
-        say("Nothing was started.")
+    with collectives.raise_on_all_processes():
+        plan = make_plan(
+            options.experiment,
+            budget,
+            options.output,
+            options.input,
+            options.tokenizer,
+            options.tasks,
+        )
+    if not collectives.run_on_primary(lambda: is_approved(plan)):
+        if is_primary:
+            say("Nothing was started.")
         return
-    for path in reproduce(plan):
-        say(path)
+    paths = reproduce(plan)
+    if is_primary:
+        say("\n".join(map(str, paths)))
 
 
 def is_confirmed() -> bool:
-    """Ask on the terminal whether to start; the end of input is a no."""
+    """Ask on the terminal whether to start; the end of input is a no.
+
+    Raises:
+        UsageError: there is no terminal.
+    """
+    if not sys.stdin.isatty():
+        raise UsageError("Nothing was started; pass --yes to start without asking.")
     with contextlib.suppress(EOFError):
         return input("Start? [y/N] ").strip().lower() in ("y", "yes")
     return False

@@ -7,7 +7,7 @@ same order, from its main thread. With one process they are no-ops.
 import contextlib
 import json
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -95,6 +95,16 @@ def run_on_primary_first(function: Callable[[], T]) -> T:
             if is_primary() == turn_of_primary:
                 result = function()
     return result
+
+
+def run_on_primary(function: Callable[[], T]) -> T:
+    """Call `function` on the primary process alone; return its result on all.
+
+    The others wait. The result must be one that JSON can hold.
+    """
+    with raise_on_all_processes():
+        result = function() if is_primary() else None
+    return cast(T, broadcast_from_primary(result))
 
 
 class AsyncMax:

@@ -23,6 +23,7 @@ from bert_jax.distributed.collectives import (
 )
 from bert_jax.distributed.environment import COORDINATOR, DETECT
 from bert_jax.distributed.peer_monitor import start_peer_monitor
+from bert_jax.storage.files import JsonObject
 from bert_jax.storage.remote import open_directory
 
 NUM_PROCESSES = "BERT_JAX_NUM_PROCESSES"
@@ -269,12 +270,16 @@ def open_workdir(path: str | os.PathLike[str]) -> epath.Path:
 
 
 def check_same_config(config: RunConfig) -> None:
-    """Check that all processes have the same configuration.
+    """Check that all processes have the same configuration, as `check_same_options`."""
+    check_same_options(to_dict(config))
+
+
+def check_same_options(own: JsonObject) -> None:
+    """Check that all processes were given the same options.
 
     Raises:
-        ValueError: a process has another than the primary one; it says what differs.
+        ValueError: a process has others than the primary one; it says what differs.
     """
-    own = to_dict(config)
     primary = broadcast_from_primary(own)
     with raise_on_all_processes():
         changed = [

@@ -1,23 +1,26 @@
-"""A cell of an experiment: one variant with one seed, pretrained and measured."""
+"""A cell of an experiment: one variant with one seed, pretrained and measured.
+
+Several processes train together. The primary one measures, and writes the results.
+"""
 
 import contextlib
 import dataclasses
-import io
+import functools
+import itertools
 import math
+import operator
 import re
 import shutil
 import time
-import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
 from etils import epath
 
 from bert_jax.checkpoints.steps import CHECKPOINTS, list_steps
 from bert_jax.config import PretrainConfig
 from bert_jax.data.records import Dataset
+from bert_jax.distributed.collectives import run_on_primary
 from bert_jax.experiments.bootstrap import Items, ScoreKind
 from bert_jax.experiments.design import (
     Budget,
@@ -36,6 +39,7 @@ from bert_jax.experiments.measures import (
     masked_items,
     probe_items,
 )
+from bert_jax.experiments.results import Result, write_result
 from bert_jax.model.flops import pretraining_flops
 from bert_jax.runs.finetuning import finetune
 from bert_jax.runs.pretraining import open_for, pretrain
@@ -46,16 +50,6 @@ HELD_OUT_SEED = 1000
 """The seed of the runs that choose a learning rate; no table has it."""
 _STAGE_SEED = 10_000
 _CHECKPOINT_STEPS = 2_000
-
-
-@dataclasses.dataclass(frozen=True)
-class Result:
-    """What a measure gave, with one seed."""
-
-    items: Items
-    kind: ScoreKind
-    seconds: float
-    """Wall time since the cell's last start or result, pretraining included."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,22 +94,21 @@ class Cell:
         Raises:
             InterruptedRun: a signal stopped a run, with a complete checkpoint.
         """
-        if self.diverged.exists():
+        if run_on_primary(self.diverged.exists):
             return
         rows = [row for row in experiment.rows if row.variant == self.variant.name]
         try:
             for fraction in self.variant.fractions:
                 self._run_until(fraction, rows)
         except DivergedRun as error:
-            atomic_write(self.diverged, f"{error}\n".encode())
+            content = f"{error}\n".encode()
+            run_on_primary(lambda: atomic_write(self.diverged, content))
 
     def _run_until(self, fraction: float, rows: Sequence[Row]) -> None:
-        missing = [
-            (row, measure)
-            for row in rows
-            for measure in row.measures
-            if not self.result_path(row, measure, fraction).exists()
-        ]
+        measures = [(row, measure) for row in rows for measure in row.measures]
+        paths = [self.result_path(*measure, fraction) for measure in measures]
+        done = run_on_primary(lambda: [path.exists() for path in paths])
+        missing = list(itertools.compress(measures, map(operator.not_, done)))
         if missing:
             start = time.monotonic()
             model = self.pretrain(fraction)
@@ -131,9 +124,7 @@ class Cell:
         extend = len(self.variant.fractions) > 1
         workdir = self.directory
         for config, workdir in self._stages(fraction):
-            steps = list_steps(epath.Path(workdir / CHECKPOINTS))
-            if max(steps, default=0) > config.num_steps:
-                shutil.rmtree(workdir)  # a result of before its newest step is gone
+            run_on_primary(functools.partial(_remove_newer, workdir, config.num_steps))
             pretrain(with_changes(config, changes), workdir, extend)
         return workdir
 
@@ -164,7 +155,7 @@ class Cell:
     def _best_rate(self) -> float:
         """Return the learning rate with the least validation loss, of another seed."""
         path = epath.Path(self.directory.parent / "rate.json")
-        if not path.exists():
+        if not run_on_primary(path.exists):
             losses = {}
             for rate in self.variant.rates:
                 held_out = dataclasses.replace(
@@ -180,10 +171,9 @@ class Cell:
                         scores = pretrain(with_changes(config, changes), workdir)
                     losses[rate] = scores["loss"]
             best = min(losses, key=losses.__getitem__)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_json({"rate": best, "losses": list(losses.items())}, path)
+            run_on_primary(functools.partial(_write_rate, path, best, losses))
         remedy = f"remove {path.parent} to choose again."
-        return float(read_json_object(path, remedy)["rate"])
+        return run_on_primary(lambda: float(read_json_object(path, remedy)["rate"]))
 
     def _measure(
         self, row: Row, measure: Measure, fraction: float, model: Path, start: float
@@ -194,30 +184,38 @@ class Cell:
             start: when the work for it began.
         """
         path = self.result_path(row, measure, fraction)
-        path.parent.mkdir(parents=True, exist_ok=True)
         workdir = self.directory / path.stem
         if isinstance(measure, Finetuning):
-            items, kind = self._finetune(measure, workdir, model)
-        elif isinstance(measure, Probe):
             task = self.inputs.task(measure.task)
-            items, kind = probe_items(measure, task, self.budget, model)
-        else:
-            dataset = self.inputs.dataset(self.variant.pairs)
-            items, kind = masked_items(measure, self.budget, dataset, model)
-        end = time.monotonic()
-        write_result(path, Result(items, kind, end - start))
-        # Its scores are kept, its parameters are not.
-        shutil.rmtree(workdir / CHECKPOINTS, ignore_errors=True)
-        return end
+            base = with_changes(task.config(self.budget.finetuning), measure.changes)
+            config = dataclasses.replace(base, init_from=str(model), seed=self.seed)
+            finetune(config, workdir, self.root / "examples")
 
-    def _finetune(
-        self, measure: Finetuning, workdir: Path, model: Path
+        def write() -> None:
+            items, kind = self._items(measure, workdir, model)
+            write_result(path, Result(items, kind, time.monotonic() - start))
+            # Its scores are kept, its parameters are not.
+            shutil.rmtree(workdir / CHECKPOINTS, ignore_errors=True)
+
+        run_on_primary(write)
+        return time.monotonic()
+
+    def _items(
+        self, measure: Measure, workdir: Path, model: Path
     ) -> tuple[Items, ScoreKind]:
-        task = self.inputs.task(measure.task)
-        base = with_changes(task.config(self.budget.finetuning), measure.changes)
-        config = dataclasses.replace(base, init_from=str(model), seed=self.seed)
-        finetune(config, workdir, self.root / "examples")
-        return finetuned_items(task, workdir)
+        """Return what a measure gives for each item of its test data.
+
+        Args:
+            workdir: of fine-tuning, if that is the measure.
+            model: the workdir of pretraining.
+        """
+        if isinstance(measure, Finetuning):
+            return finetuned_items(self.inputs.task(measure.task), workdir)
+        if isinstance(measure, Probe):
+            task = self.inputs.task(measure.task)
+            return probe_items(measure, task, self.budget, model)
+        dataset = self.inputs.dataset(self.variant.pairs)
+        return masked_items(measure, self.budget, dataset, model)
 
     def points(self) -> list[Point]:
         """Return the states that are measured, in order."""
@@ -231,6 +229,19 @@ class Cell:
                 )
             points.append(Point(fraction, steps, predicted))
         return points
+
+
+def _remove_newer(workdir: Path, num_steps: int) -> None:
+    """Remove a run of more steps: a result of before its newest step is gone."""
+    steps = list_steps(epath.Path(workdir / CHECKPOINTS))
+    if max(steps, default=0) > num_steps:
+        shutil.rmtree(workdir)
+
+
+def _write_rate(path: epath.Path, best: float, losses: dict[float, float]) -> None:
+    """Write the learning rate that was chosen, and the losses it was chosen by."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json({"rate": best, "losses": list(losses.items())}, path)
 
 
 def stage_config(
@@ -275,31 +286,3 @@ def predicted_tokens(config: PretrainConfig, length: int) -> float:
 def slug(name: str) -> str:
     """Return a name as a file name: letters, digits and single underscores."""
     return re.sub(r"[^A-Za-z0-9.]+", "_", name).strip("_")
-
-
-def write_result(path: Path, result: Result) -> None:
-    """Write a result atomically."""
-    buffer = io.BytesIO()
-    np.savez_compressed(
-        buffer, items=result.items, kind=result.kind, seconds=result.seconds
-    )
-    atomic_write(path, buffer.getvalue())
-
-
-_DAMAGE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
-
-
-def read_result(path: Path) -> Result:
-    """Read a result.
-
-    Raises:
-        ValueError: the file is damaged.
-    """
-    try:
-        with np.load(io.BytesIO(path.read_bytes())) as file:
-            kind: ScoreKind = "ratio" if str(file["kind"]) == "ratio" else "perplexity"
-            return Result(file["items"], kind, float(file["seconds"]))
-    except _DAMAGE as error:
-        raise ValueError(
-            f"{path} is damaged; remove it, and its measure is made again."
-        ) from error

@@ -15,8 +15,10 @@ from etils import epath
 from bert_jax.config.checks import did_you_mean, require
 from bert_jax.config.serialization import differences, to_dict
 from bert_jax.data.records import open_dataset
+from bert_jax.distributed.collectives import is_primary, run_on_primary
 from bert_jax.distributed.mesh import make_mesh
 from bert_jax.distributed.peaks import peak_flops_per_second
+from bert_jax.distributed.startup import check_same_options, open_workdir
 from bert_jax.experiments.budgets import BUDGETS
 from bert_jax.experiments.catalogue import EXPERIMENTS
 from bert_jax.experiments.cells import Cell
@@ -242,28 +244,32 @@ def reproduce(plan: Plan) -> list[Path]:
     """Run what is not done yet, and write tables and plots; return their paths.
 
     A call on the same directory goes on where another was stopped. The tables are
-    written again after every seed.
+    written again after every seed. Of several processes, the primary one makes the
+    inputs, measures and writes.
 
     Raises:
-        ValueError: the text or a task is unusable, or has changed.
+        ValueError: the text or a task is unusable, or has changed; or another process
+            has other options or does not see the same directory.
         InterruptedRun: a signal stopped a run, with a complete checkpoint.
     """
-    plan.root.mkdir(parents=True, exist_ok=True)
-    with run_lock(epath.Path(plan.root)):
-        protocol = _make_inputs(plan)
+    with run_lock(open_workdir(plan.root)):
+        check_same_options(options_of(plan))
+        protocol = run_on_primary(lambda: _make_inputs(plan))
         cells, last = plan.cells, plan.experiment.variants[-1].name
         paths: list[Path] = []
         for number, cell in enumerate(cells, 1):
-            name = f"{cell.variant.name}, seed {cell.seed}"
-            say(f"Cell {number} of {len(cells)}: {name}")
+            if is_primary():
+                name = f"{cell.variant.name}, seed {cell.seed}"
+                say(f"Cell {number} of {len(cells)}: {name}")
             cell.run(plan.experiment)
             if cell.variant.name == last:
-                paths = write_results(plan, protocol)
+                names = run_on_primary(lambda: write_results(plan, protocol))
+                paths = [plan.root / name for name in names]
     return paths
 
 
-def write_results(plan: Plan, protocol: str) -> list[Path]:
-    """Write the tables and plots of the results that are there; return their paths."""
+def write_results(plan: Plan, protocol: str) -> list[str]:
+    """Write the tables and plots of the results that are there; return their names."""
     summary = summarize(plan.experiment, plan.cells)
     if not summary.scores:
         return []
@@ -275,7 +281,7 @@ def write_results(plan: Plan, protocol: str) -> list[Path]:
     for name, text in pages.items():
         atomic_write(plan.root / name, text.encode())
     plots = write_plots(summary, plan.budget, plan.root)
-    return [*(plan.root / name for name in pages), *plots]
+    return [*pages, *(path.name for path in plots)]
 
 
 def device_flops_per_second(dtype: str) -> tuple[float, str]:

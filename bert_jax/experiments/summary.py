@@ -11,8 +11,9 @@ from bert_jax.experiments.bootstrap import (
     paired_difference,
     seed_scores,
 )
-from bert_jax.experiments.cells import Cell, Point, Result, read_result
+from bert_jax.experiments.cells import Cell, Point
 from bert_jax.experiments.design import Experiment, Row
+from bert_jax.experiments.results import Result, read_result
 
 ResultKey = tuple[str, str, float]
 """The name of a row, a column, and a fraction of the FLOPs."""

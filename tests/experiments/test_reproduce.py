@@ -8,67 +8,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from miniature import miniature_budget, part_of
 from small_world import SUBJECTS
 
-from bert_jax.config import BertConfig
 from bert_jax.experiments.bootstrap import seed_scores
 from bert_jax.experiments.budgets import BUDGETS
 from bert_jax.experiments.catalogue import EXPERIMENTS
-from bert_jax.experiments.cells import Cell, Result, read_result, write_result
+from bert_jax.experiments.cells import Cell
 from bert_jax.experiments.design import Budget, with_changes
 from bert_jax.experiments.inputs import Inputs, TaskFiles, parse_task
 from bert_jax.experiments.reproduce import Plan, budget_of, make_plan, reproduce
-
-MINIATURE = BertConfig(
-    vocab_size=0,
-    hidden_size=16,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=32,
-    max_position_embeddings=32,
-    initializer_range=0.1,
-    hidden_dropout_prob=0.0,
-    attention_probs_dropout_prob=0.0,
-)
+from bert_jax.experiments.results import Result, read_result, write_result
 
 
 @pytest.fixture(scope="module")
 def budget() -> Budget:
-    """Two seeds of a few steps."""
-    toy = BUDGETS["toy"]
-    return dataclasses.replace(
-        toy,
-        flops=6e7,
-        seeds=2,
-        pretraining=dataclasses.replace(
-            toy.pretraining,
-            model=MINIATURE,
-            batch_size=8,
-            masking=dataclasses.replace(toy.pretraining.masking, max_predictions=5),
-        ),
-        finetuning=dataclasses.replace(
-            toy.finetuning,
-            data=dataclasses.replace(toy.finetuning.data, max_length=32, num_buckets=1),
-            num_steps=4,
-            batch_size=8,
-        ),
-        sequence_length=32,
-        vocab_size=150,
-    )
-
-
-@pytest.fixture(scope="module")
-def task(tmp_path_factory) -> str:
-    """Who reads? Two files of texts with the first noun as their class."""
-    folder = tmp_path_factory.mktemp("task")
-    for split, count in (("train", 24), ("test", 16)):
-        with open(folder / f"{split}.csv", "w", newline="") as file:
-            table = csv.writer(file)
-            table.writerow(["text", "label"])
-            for i in range(count):
-                who = SUBJECTS[i % 3]
-                table.writerow([f"The {who} reads letter {i} in the garden.", who])
-    return f"who={folder / 'train.csv'},{folder / 'test.csv'}"
+    return miniature_budget()
 
 
 @pytest.fixture(scope="module")
@@ -119,19 +74,6 @@ def test_every_experiment_is_made_of_valid_configurations(name, budget_name):
         for measure in row.measures
     ]
     assert len(set(paths)) == len(paths)
-
-
-def part_of(plan: Plan, *variants: str) -> Plan:
-    """The plan with fewer variants, and their rows."""
-    experiment = plan.experiment
-    return dataclasses.replace(
-        plan,
-        experiment=dataclasses.replace(
-            experiment,
-            variants=tuple(v for v in experiment.variants if v.name in variants),
-            rows=tuple(row for row in experiment.rows if row.variant in variants),
-        ),
-    )
 
 
 def test_tables_and_plots_are_made_of_the_results_that_are_there(
