@@ -1,4 +1,4 @@
-"""A causal language model of single characters, for two CPU cores: five minutes.
+"""A causal language model of characters, for two CPU cores: five minutes or less.
 
 bert-jax vocab --input TEXT --kind char --cased --output CHARACTERS
 bert-jax prepare --input TEXT --tokenizer CHARACTERS --pairs none --output DATA
@@ -22,5 +22,6 @@ config = PretrainConfig(
     batch_size=32,
     eval_every=500,
     checkpoint_every=500,
+    keep_checkpoints=4,
     log_every=50,
 )
