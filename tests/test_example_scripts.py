@@ -27,6 +27,7 @@ def test_an_example_has_at_most_sixty_lines(path):
     assert len(path.read_text().splitlines()) <= 60
 
 
+@pytest.mark.slow
 def test_a_loop_of_ones_own_learns(dataset):
     losses = load("own_loop").main(str(dataset.path), 12)
     assert len(losses) == 12 and sum(losses[-3:]) < sum(losses[:3])

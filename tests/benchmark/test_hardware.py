@@ -60,6 +60,7 @@ def compiled(tmp_path, *words):
     return code, json.loads(figures.read_text()), table_rows(output.read_text())
 
 
+@pytest.mark.slow
 @needs_libtpu
 def test_a_page_and_what_is_kept_for_the_next_call(described, tmp_path):
     """A program that cannot be compiled has a row, and no result that is kept.

@@ -60,6 +60,7 @@ def run_connected(workdirs: list[Path]) -> list[tuple[str, str]]:
     return [(out.splitlines()[-1], out + err) for out, err in texts]
 
 
+@pytest.mark.slow
 def test_a_second_start_finds_the_programs_of_the_first(tmp_path):
     """On CPUs in process 0 alone: see docs/distributed.md."""
     workdir = tmp_path / "run"

@@ -105,7 +105,9 @@ def test_the_end_of_a_process_is_no_loss(tmp_path):
             assert "bert-jax: " not in (tmp_path / str(process)).read_text()
 
 
-@pytest.mark.parametrize("verb", ["pretrain", "finetune"])
+@pytest.mark.parametrize(
+    "verb", [pytest.param("pretrain", marks=pytest.mark.slow), "finetune"]
+)
 def test_an_unreachable_coordinator_is_named_within_seconds(verb, tmp_path):
     """E: who is waited for, how long, and one line at the end; exit code 1."""
     port = free_port()

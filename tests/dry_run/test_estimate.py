@@ -143,6 +143,7 @@ def measured(changed: PretrainConfig, dataset) -> Estimate:
     return estimate(task, changed, task.batch(0), jax.devices())
 
 
+@pytest.mark.slow
 def test_the_account_is_that_of_the_state(resolved, dataset):
     """One hidden layer of 16: parameters, two moments, four numbers and a key."""
     task = PretrainingTask(resolved, dataset)

@@ -159,7 +159,9 @@ def compiled_step(config, task, devices):
 
 
 @needs_libtpu
-@pytest.mark.parametrize("topology", ["v5e:2x4", "v6e:2x2"])
+@pytest.mark.parametrize(
+    "topology", ["v5e:2x4", pytest.param("v6e:2x2", marks=pytest.mark.slow)]
+)
 def test_the_step_compiles_for_a_tpu(topology, config, dataset, described):
     devices = devices_of(parse_topology(topology))
     task = PretrainingTask(config, dataset)
@@ -185,6 +187,7 @@ def synthetic_tiny(mesh, num_layers=2):
     return config, PretrainingTask(config, task.dataset)
 
 
+@pytest.mark.slow
 @needs_libtpu
 def test_asynchronous_gathers_of_a_tpu_are_counted_once(described):
     """A layer has six kernels, gathered for both passes, as are the two of the heads
@@ -258,6 +261,7 @@ def test_a_dry_run_for_a_tpu(config, dataset, described, capsys):
         assert re.search(part, output), output
 
 
+@pytest.mark.slow
 @needs_libtpu
 def test_the_benchmark_of_compilation(described, capsys, tmp_path):
     path = tmp_path / "figures.json"
@@ -328,6 +332,7 @@ FUSED = (
 )
 
 
+@pytest.mark.slow
 @needs_libtpu
 def test_the_attention_kernels_of_a_tpu_have_a_schedule(described, capsys):
     """Both layers of tiny call both kernels, which have dropout of their own."""

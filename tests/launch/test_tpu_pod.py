@@ -236,6 +236,7 @@ def test_those_who_only_lost_their_peer_are_started_again(world):
     assert trained(world, "1") == ["128", "128", "512"]
 
 
+@pytest.mark.slow
 def test_a_new_whole_checkpoint_begins_the_count_of_tries_anew(world):
     """A6."""
     plan = {"128": ["4 1", "4 134", "8 1", 143, 0], "512": ["2 137", 0]}

@@ -146,6 +146,7 @@ def test_a_file_of_version_0_1_names_its_kernel_otherwise():
     assert fused == BertConfig.tiny(attention_kernel="fused")
 
 
+@pytest.mark.slow
 def test_the_matrices_of_cpus_and_the_batches_of_tpus_are_the_same(monkeypatch):
     """A dense layer flattens its input on a CPU only."""
     config = BertConfig.tiny(vocab_size=40)

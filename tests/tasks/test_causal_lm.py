@@ -180,6 +180,7 @@ def test_packed_rows_predict_no_first_token():
     assert batch.predicted is None
 
 
+@pytest.mark.slow
 def test_several_devices_and_microbatches_learn_the_same(config, tmp_path):
     """Without dropout, whose random numbers differ from device to device."""
     model = dataclasses.replace(
@@ -343,6 +344,7 @@ def test_a_masked_model_starts_from_a_causal_one_and_back(run, config, tmp_path)
     assert "clm_loss" in pretrain(back, tmp_path / "back")
 
 
+@pytest.mark.slow
 def test_fine_tuning_pools_the_last_token(run, tmp_path):
     table = tmp_path / "train.csv"
     lines = [f"The {name} reads.,{name}" for name in ("judge", "baker") * 24]

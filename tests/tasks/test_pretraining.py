@@ -135,6 +135,7 @@ def for_packed(small_config, dataset):
     return dataclasses.replace(small_config, model=model, data=data, masking=masking)
 
 
+@pytest.mark.slow
 def test_packed_rows_are_trained_on_several_devices(packed, small_config, tmp_path):
     config = dataclasses.replace(
         for_packed(small_config, packed[0]),

@@ -349,6 +349,7 @@ def test_kernels_of_a_task_that_does_not_say_so_are_gathered_first(dataset):
     assert len(re.findall(r"stablehlo.all_gather", text)) == 6 * 2 + 3 + 3
 
 
+@pytest.mark.slow
 def test_rematerialisation_and_fsdp_both_save_memory(dataset):
     """Neither undoes the other: see what the forward pass keeps for the backward."""
     sizes = []

@@ -70,6 +70,7 @@ def test_without_steps_the_step_is_itself():
         assert profile.wrap(step) is step
 
 
+@pytest.mark.slow
 def test_a_run_writes_its_trace_and_learns_the_same(small_config, pretrained, tmp_path):
     config = dataclasses.replace(small_config, profile_steps="4:6")
     pretrain(config, tmp_path / "run")

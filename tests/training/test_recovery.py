@@ -239,7 +239,8 @@ class Uploads:
 
 
 @pytest.mark.parametrize(
-    "failures", [1, pytest.param(2, marks=pytest.mark.slow), math.inf]
+    "failures",
+    [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, math.inf))],
 )
 def test_a_failed_save_is_tried_again(failures, tmp_path):
     """With the state of a later step; three in a row that fail end the run."""

@@ -89,6 +89,7 @@ def test_a_run_extended_after_its_decay_returns_to_the_peak(
     np.testing.assert_allclose(rates, np.array(expected) * 1e-2, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_run_without_decay_is_given_one_by_extend(constant, tmp_path, capsys):
     trunk = dataclasses.replace(with_optimizer(constant, decay_share=0.0), num_steps=8)
     assert command(trunk, tmp_path) == 0
@@ -191,9 +192,8 @@ def test_a_run_with_a_falling_rate_resumes_with_the_same_masks(
     assert counts == evaluation_counts(fixed(falling), dataset)
 
 
-@pytest.mark.parametrize(
-    "shape", [(2, 2, 1), pytest.param((1, 4, 1), marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [(2, 2, 1), (1, 4, 1)])
 def test_a_falling_rate_on_several_devices(shape, falling, tmp_path):
     """Each device computes the counts of the step by itself."""
     model = dataclasses.replace(
