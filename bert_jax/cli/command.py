@@ -144,6 +144,9 @@ _NO_VALUE = r"Missing value for argument '(.*)'\. .*"
 _RULES = {
     r"invalid literal for int.. .*: '(.*)'": r"=\2 must be a whole number",
     r"no type matching {None}\|INT .*from \['(.*?)'\].*": r"=\2 must be a whole number",
+    r"no type matching INT\|.*from \['[\d ]{60}.*": " has too many digits",
+    r"no type matching INT\|{(\w+)} .*from \['(.*?)'\].*": r"=\3 must be a whole "
+    r"number or \2",
     r"no type matching {None}\|FLOAT .*from \['(.*?)'\].*": r"=\2 must be a number",
     r"could not convert string to float: '(.*)'": r"=\2 must be a number",
     r"Exceeds the limit .*": " has too many digits",

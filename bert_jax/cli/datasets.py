@@ -12,6 +12,9 @@ def vocab(config: VocabularyConfig) -> None:
     from bert_jax.data.vocabulary import train_vocabulary
 
     tokenizer = train_vocabulary(config)
+    wanted, actual = config.vocab_size, tokenizer.vocab_size
+    if config.kind != "char" and wanted != "auto" and actual < wanted:
+        say(f"The text fills no more than {actual:,} of {wanted:,} tokens.")
     say(
         f"{config.output}: {tokenizer.kind}, {tokenizer.vocab_size} tokens, "
         f"{'cased' if tokenizer.cased else 'uncased'}."

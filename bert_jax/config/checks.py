@@ -52,7 +52,7 @@ def require_type(name: str, value: object, hint: object) -> None:
     """Check one value against the type `hint`; messages call it `name`.
 
     The hint is int, float, bool, str, a dataclass, a Literal of strings, a tuple of any
-    number of one of these, or one of these or None.
+    number of one of these, one of these or None, or one of these or a Literal.
 
     Raises:
         ValueError: the value has another type, is not one of the choices, or is a
@@ -64,15 +64,29 @@ def require_type(name: str, value: object, hint: object) -> None:
     elif origin is tuple:
         _require_tuple(name, value, arguments[0])
     elif origin in (types.UnionType, typing.Union):
-        (hint,) = (argument for argument in arguments if argument is not type(None))
-        if value is not None:
-            require_type(name, value, hint)
+        _require_one_of(name, value, arguments)
     elif dataclasses.is_dataclass(hint):
         cls = typing.cast(type, hint)
         holds = isinstance(value, cls)
         require(holds, f"{name}={quoted(value)} must be a {cls.__name__}.")
     else:
         _require_scalar(name, value, hint)
+
+
+def _require_one_of(name: str, value: object, hints: tuple[object, ...]) -> None:
+    """Check a value against a type, and None or the words that it may also be."""
+    if value is None and type(None) in hints:
+        return
+    others = [hint for hint in hints if hint is not type(None)]
+    literals = [hint for hint in others if typing.get_origin(hint) is typing.Literal]
+    words = [word for literal in literals for word in typing.get_args(literal)]
+    if type(value) is str and value in words:
+        return
+    hint = next(hint for hint in others if len(others) == 1 or hint not in literals)
+    if not words or hint in literals or type(value) in (int, float):
+        return require_type(name, value, hint)
+    noun = _SCALARS[hint][1]
+    raise ValueError(f"{name}={quoted(value)} must be {noun} or {', '.join(words)}.")
 
 
 def _require_choice(name: str, value: object, choices: tuple[str, ...]) -> None:

@@ -47,8 +47,10 @@ class VocabularyConfig(TextConfig):
     kind: Literal["wordpiece", "unigram", "bpe", "char"] = "wordpiece"
     """Kind of vocabulary: wordpiece as in BERT; or unigram, bpe or char (single
     characters) by sentencepiece."""
-    vocab_size: int = 30522
-    """Number of entries, special tokens included; with char the largest number."""
+    vocab_size: int | Literal["auto"] = 30522
+    """Number of entries, special tokens included; fewer if the text cannot fill them,
+    and with char as many as it has. auto: those that occur 100 times or more (after
+    Gowda & May 2020), at most 30,522."""
     cased: bool = False
     """Keep case and accents, instead of lowercasing and stripping accents."""
     sample_sentences: int = 1_000_000
@@ -58,11 +60,13 @@ class VocabularyConfig(TextConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_positive(self, "vocab_size", "sample_sentences")
-        require(
-            self.vocab_size <= _MAX_VOCABULARY,
-            f"vocab_size={self.vocab_size:.6g} must be at most {_MAX_VOCABULARY}.",
-        )
+        require_positive(self, "sample_sentences")
+        if self.vocab_size != "auto":
+            require_positive(self, "vocab_size")
+            require(
+                self.vocab_size <= _MAX_VOCABULARY,
+                f"vocab_size={self.vocab_size:.6g} must be at most {_MAX_VOCABULARY}.",
+            )
         require_seed(self)
 
 

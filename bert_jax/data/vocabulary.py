@@ -12,13 +12,14 @@ import random
 import re
 import sys
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from tokenizers import pre_tokenizers
 
 from bert_jax.config import VocabularyConfig
 from bert_jax.data.documents import split_lines
+from bert_jax.data.lost_marks import warn_of_lost_marks
 from bert_jax.data.sources import PIECE_BYTES, Source, find_sources, read_pieces
 from bert_jax.data.structured import read_records
 from bert_jax.data.wordpiece import learn_pieces
@@ -31,6 +32,10 @@ from bert_jax.tokenization import (
     bert_normalizer,
 )
 
+AUTO_SIZE = 30522
+"""The most tokens of vocab_size=auto: those of BERT."""
+AUTO_COUNT = 100
+"""The least occurrences of a token of vocab_size=auto (Gowda & May 2020, §5)."""
 _UNASSIGNED = ("Cn", "Co", "Cs")  # unassigned, private use, surrogate
 
 
@@ -40,14 +45,16 @@ def train_vocabulary(config: VocabularyConfig) -> Tokenizer:
     Raises:
         FileNotFoundError: an input pattern matches no file.
         FileExistsError: the output exists and is not an empty directory.
-        ValueError: the input holds no text, or the size does not fit the text; a source
-            is damaged or invalid.
+        ValueError: the input holds no text, or more characters than `vocab_size`; a
+            source is damaged or invalid.
     """
     output = local_output(config.output)
     require_empty(output)
     sources = find_sources(config.input)
     train = _train_wordpiece if config.kind == "wordpiece" else _train_sentencepiece
-    options, vocabulary = train(config, read_lines(sources, config))
+    lines = read_lines(sources, config)
+    lines = lines if config.cased else warn_of_lost_marks(lines)
+    options, vocabulary = train(config, lines)
     options = {"kind": config.kind, "cased": config.cased} | options
     tokenizer = Tokenizer(options, vocabulary)
     with atomic_directory(output) as directory:
@@ -89,10 +96,17 @@ def _train_wordpiece(
 ) -> tuple[JsonObject, bytes]:
     words = count_words(lines, config.cased)
     _require_text(config, words)
-    tokens = learn_pieces(words, config.vocab_size)
+    tokens = _learn(config, words)
     training = {"words": sum(words.values()), "distinct_words": len(words)}
     options = {"max_input_chars_per_word": MAX_WORD_CHARACTERS, "training": training}
     return options, "".join(token + "\n" for token in tokens).encode()
+
+
+def _learn(config: VocabularyConfig, words: dict[str, int]) -> list[str]:
+    """Return the tokens of a WordPiece vocabulary."""
+    if config.vocab_size == "auto":
+        return learn_pieces(words, AUTO_SIZE, min_count=AUTO_COUNT)
+    return learn_pieces(words, config.vocab_size)
 
 
 def _require_text(config: VocabularyConfig, content: Collection[str]) -> None:
@@ -130,11 +144,44 @@ _ALL_CHARACTERS: dict[str, Any] = {"character_coverage": 1.0, "hard_vocab_limit"
 def _train_sentencepiece(
     config: VocabularyConfig, lines: Iterable[str]
 ) -> tuple[JsonObject, bytes]:
+    sample, num_lines = sample_lines(lines, config.sample_sentences, config.seed)
+    _require_text(config, sample)
+    if config.vocab_size != "auto":
+        size = config.vocab_size
+    elif config.kind == "char":
+        size = AUTO_SIZE
+    else:
+        size = len(_learn(config, count_words(sample, config.cased)))
+    try:
+        model = _sentencepiece_model(config, sample, size)
+    except _WrongSizeError as error:
+        if error.least and config.vocab_size != "auto":
+            raise
+        model = _sentencepiece_model(config, sample, error.size)
+    sampling = {"lines": num_lines, "sampled_lines": len(sample), "seed": config.seed}
+    normalization = "nmt_nfkc" if config.cased else "nfkc_lower_no_accents"
+    return {"normalization": normalization, "training": sampling}, model
+
+
+class _WrongSizeError(ValueError):
+    """A vocabulary size that does not fit the text, and one that does."""
+
+    def __init__(self, message: str, size: int, least: bool) -> None:
+        super().__init__(message)
+        self.size, self.least = size, least
+
+
+def _sentencepiece_model(
+    config: VocabularyConfig, sample: Sequence[str], size: int
+) -> bytes:
+    """Return the file of a vocabulary of sentencepiece.
+
+    Raises:
+        ValueError: the size does not fit the text, or nothing can be learned from it.
+    """
     import sentencepiece  # optional: not needed for WordPiece
 
     sentencepiece.SetMinLogLevel(2)  # errors only; the normalizer logs too
-    sample, num_lines = sample_lines(lines, config.sample_sentences, config.seed)
-    _require_text(config, sample)
     model = io.BytesIO()
     pad, unk, cls, sep, mask = SPECIAL_TOKENS
     try:
@@ -142,7 +189,7 @@ def _train_sentencepiece(
             sentence_iterator=iter(sample),
             model_writer=model,
             model_type=config.kind,
-            vocab_size=config.vocab_size,
+            vocab_size=size,
             normalizer=_normalizer(config.cased),
             # Control symbols have ids but are never matched in text.
             pad_id=0, pad_piece=pad, unk_id=1, unk_piece=unk, bos_id=2, bos_piece=cls,
@@ -153,24 +200,21 @@ def _train_sentencepiece(
             **(_ALL_CHARACTERS if config.kind == "char" else {}),
         )  # fmt: skip
     except RuntimeError as error:
-        raise _wrong_size(config.vocab_size, str(error)) from error
-    sampling = {"lines": num_lines, "sampled_lines": len(sample), "seed": config.seed}
-    normalization = "nmt_nfkc" if config.cased else "nfkc_lower_no_accents"
-    return {"normalization": normalization, "training": sampling}, model.getvalue()
+        raise _wrong_size(size, str(error)) from error
+    return model.getvalue()
 
 
 def _wrong_size(size: int, message: str) -> ValueError:
     """Convert an error message of sentencepiece about the vocabulary size."""
     if match := re.search(r"too high .* <= (\d+)\.", message):
-        return ValueError(
-            f"vocab_size={size} is more than the text can fill; "
-            f"use {match[1]} or less, or more text."
-        )
+        message = f"vocab_size={size} is more than the text can fill; use {match[1]}."
+        return _WrongSizeError(message, int(match[1]), least=False)
     if match := re.search(r"required_chars\. \d+ vs (\d+)\.", message):
-        return ValueError(
+        message = (
             f"vocab_size={size} is less than the {match[1]} special tokens and "
             f"characters of the text; use at least {match[1]}."
         )
+        return _WrongSizeError(message, int(match[1]), least=True)
     if size < len(SPECIAL_TOKENS):  # only single characters have no message for it
         return ValueError(
             f"vocab_size={size} is less than the {len(SPECIAL_TOKENS)} special tokens; "

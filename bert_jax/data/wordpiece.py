@@ -19,16 +19,20 @@ _Pair = tuple[str, str]
 
 
 def learn_pieces(
-    words: Mapping[str, int], size: int, alphabet_size: int = ALPHABET_SIZE
+    words: Mapping[str, int],
+    size: int,
+    alphabet_size: int = ALPHABET_SIZE,
+    min_count: int = MIN_PAIR_COUNT,
 ) -> list[str]:
-    """Return a WordPiece vocabulary of exactly `size` tokens, given each word's count.
+    """Return a WordPiece vocabulary of at most `size` tokens, given each word's count.
 
-    It holds the special tokens, then single characters by code point, then the pieces
-    made by repeatedly merging the most frequent pair of adjacent pieces. If counts are
-    equal, the pair that sorts first is merged.
+    It has fewer if no pair is left that occurs `min_count` times. It holds the special
+    tokens, then single characters by code point, then the pieces made by repeatedly
+    merging the most frequent pair of adjacent pieces. If counts are equal, the pair
+    that sorts first is merged.
 
     Raises:
-        ValueError: `size` is too small for the characters, or too large for the text.
+        ValueError: `size` is too small for the characters.
     """
     alphabet = _alphabet(words, alphabet_size)
     tokens = dict.fromkeys([*SPECIAL_TOKENS, *alphabet])
@@ -40,17 +44,11 @@ def learn_pieces(
     pairs = _PairCounts(words, set(alphabet))
     heap = [(-count, *pair) for pair, count in pairs.counts.items()]
     heapq.heapify(heap)
-    while len(tokens) < size:
-        if not heap:
-            raise ValueError(
-                f"vocab_size={size} is more than the text can fill, as no pair of "
-                f"pieces is left that occurs {MIN_PAIR_COUNT} times; "
-                f"use {len(tokens)} or less, or more text."
-            )
+    while heap and len(tokens) < size:
         count, left, right = heapq.heappop(heap)
         # The count may have decreased since the entry was pushed: push it again.
         current = -pairs.counts.get((left, right), 0)
-        if current > -MIN_PAIR_COUNT:
+        if current > -min_count:
             continue
         if current != count:
             heapq.heappush(heap, (current, left, right))

@@ -51,7 +51,7 @@ def is_of(value: Any, hint: Any) -> bool:
         return any(value is choice or value == choice for choice in arguments)
     if typing.get_origin(hint) is tuple:
         return type(value) is tuple and all(is_of(v, arguments[0]) for v in value)
-    if isinstance(hint, types.UnionType):
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
         return any(is_of(value, part) for part in arguments)
     if hint is float:
         if type(value) not in (int, float) or not -1e38 < value < 1e38:

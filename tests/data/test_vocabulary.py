@@ -8,6 +8,7 @@ import os
 import random
 import subprocess
 import sys
+import warnings
 
 import pytest
 import tokenizers
@@ -119,16 +120,26 @@ def test_where_the_text_lies_does_not_matter(text, tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_sizes_that_do_not_fit(text, tmp_path, kind):
-    most = r"vocab_size=5000 is more than the text can fill.*use (\d+) or less"
-    with pytest.raises(ValueError, match=most) as error:
-        train(text, tmp_path / "out", kind=kind, vocab_size=5000)
     least = r"vocab_size=20 is less than the \d+ special .* use at least \d+\."
     with pytest.raises(ValueError, match=least):
         train(text, tmp_path / "out", kind=kind, vocab_size=20)
     assert list(tmp_path.iterdir()) == [text]
-    words = str(error.value).split()
-    largest = int(words[words.index("use") + 1])
-    assert train(text, tmp_path / "out", kind=kind, vocab_size=largest)
+    full = train(text, tmp_path / "full", kind=kind, vocab_size=5000)
+    assert 150 < full.vocab_size < 5000
+    same = train(text, tmp_path / "same", kind=kind, vocab_size=full.vocab_size)
+    assert same.fingerprint == full.fingerprint
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "char"])
+def test_the_size_can_follow_from_the_text(text, tmp_path, kind):
+    """Tokens of a text of four times the length have four times the occurrences."""
+    small = train(text, tmp_path / "small", kind=kind, vocab_size="auto")
+    text.write_text(text.read_text() * 4)
+    large = train(text, tmp_path / "large", kind=kind, vocab_size="auto")
+    if kind == "char":
+        assert large.vocab_size == small.vocab_size
+    else:
+        assert small.vocab_size < large.vocab_size
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -272,3 +283,25 @@ def test_sample_is_even_and_seeded():
 )
 def test_fold(character, expected):
     assert fold(character) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "lost"),
+    [
+        ("これはペンです。 それは本です。", "本てす。"),
+        ("हिन्दी में लिखा हुआ पाठ", "becomes "),
+        ("Élan, naïve façade, Größe; ёлка и йод; Ἀχιλλεύς", ""),
+        ("מִכְתָּב קָצָר", ""),
+        ("A text in English.", ""),
+    ],
+)
+def test_marks_that_are_more_than_accents_are_not_lost_silently(line, lost, tmp_path):
+    file = tmp_path / "text.txt"
+    file.write_text(f"{line}\n" * 20)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        train(file, tmp_path / "out")
+        train(file, tmp_path / "cased", cased=True)
+    messages = [str(warning.message) for warning in found]
+    assert len(messages) == (1 if lost else 0), messages
+    assert all(lost in message and "Use --cased" in message for message in messages)

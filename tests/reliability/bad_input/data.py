@@ -159,7 +159,6 @@ OPTIONS: dict[str, tuple[tuple[dict[str, str], tuple[str, ...]], ...]] = {
     "vocab": (
         ({"vocab_size": "0"}, ("vocab_size=0",)),
         ({"vocab_size": "6"}, ("vocab_size=6", "use at least")),
-        ({"vocab_size": "16000000"}, ("use", "or less, or more text")),
         ({"vocab_size": "20000000"}, ("at most 16777216",)),
         ({"sample_sentences": "0"}, ("sample_sentences=0",)),
         ({"seed": "-1"}, ("seed=-1",)),
