@@ -1,7 +1,6 @@
 """Load a model from a run, a checkpoint, Hugging Face's files, or its hub."""
 
 import dataclasses
-import re
 import warnings
 
 from etils import epath
@@ -10,22 +9,14 @@ from bert_jax.checkpoints.restore import read_params
 from bert_jax.checkpoints.steps import find_checkpoint, read_config, read_config_as
 from bert_jax.config import BertConfig
 from bert_jax.config.model import Params
-from bert_jax.formats.embedding import EMBEDDING_FILES, Embedding
-from bert_jax.formats.huggingface import (
-    CONFIG,
-    TOKENIZER_FILES,
-    is_huggingface,
-    read_huggingface,
-)
-from bert_jax.formats.model_files import short_reason
-from bert_jax.formats.tensor_files import INDEX, SINGLE
+from bert_jax.formats.embedding import Embedding
+from bert_jax.formats.hub import HUB, download, hint
+from bert_jax.formats.huggingface import CONFIG, is_huggingface, read_huggingface
 from bert_jax.formats.tf1 import is_tf1
 from bert_jax.storage.files import JsonObject
 from bert_jax.storage.manifest import read_manifest
 from bert_jax.storage.remote import open_directory
 from bert_jax.tokenization import Tokenizer
-
-HUB = "hf:"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +59,11 @@ def resolve_path(path: str) -> tuple[epath.Path, bool]:
             f"{directory} is a checkpoint of TensorFlow; convert it by `bert-jax "
             f"convert import --from tf1 {directory} --output DIRECTORY`, and name that."
         )
+    if not directory.exists():
+        raise FileNotFoundError(
+            f"{path} does not exist; name a workdir of `bert-jax pretrain` or "
+            f"`finetune`, a checkpoint, or a directory of a model.{hint(path)}"
+        )
     directory, problems = find_checkpoint(directory)
     for problem in problems:
         warnings.warn(f"Skipped a newer checkpoint: {problem}", stacklevel=4)
@@ -81,7 +77,7 @@ def load_pretrained(path: str, allow_extra: bool = False) -> Model:
     Args:
         path: a workdir (its newest verified checkpoint; if fine-tuned, its best), one
             of its checkpoints, an imported checkpoint, a Hugging Face directory, or
-            hf:OWNER/NAME@REVISION.
+            hf:OWNER/NAME@REVISION; without a revision, main.
         allow_extra: ignore tensors of Hugging Face's files that the model does not
             have.
 
@@ -130,38 +126,3 @@ def read_trained_length(directory: epath.Path) -> int:
     data = read_config(directory)["data"]
     length = data.get("sequence_length") if isinstance(data, dict) else None
     return length if isinstance(length, int) else 0
-
-
-def download(name: str) -> epath.Path:
-    """Download `hf:OWNER/NAME@REVISION`; return its directory in the cache of the hub.
-
-    Only safetensors, configuration and vocabulary are downloaded.
-
-    Raises:
-        ValueError: the name is malformed, or the model cannot be downloaded.
-    """
-    match = re.fullmatch(r"hf:([\w.-]+(?:/[\w.-]+)?)@([\w./-]+)", name)
-    if match is None:
-        raise ValueError(
-            f"{name!r} must be hf:OWNER/NAME@REVISION, as in "
-            "hf:google-bert/bert-base-uncased@main."
-        )
-    try:
-        from huggingface_hub import snapshot_download
-    except ImportError as error:
-        raise ValueError(
-            f"{name} needs huggingface_hub; install it by `pip install "
-            "huggingface_hub`, or name a directory."
-        ) from error
-    files = [CONFIG, SINGLE, INDEX, "model-*.safetensors", *TOKENIZER_FILES]
-    files += EMBEDDING_FILES
-    files += [f"0_*/{name}" for name in files]
-    try:
-        path = snapshot_download(match[1], revision=match[2], allow_patterns=files)
-    except Exception as error:
-        # The library, and the HTTP client below it, raise many classes of errors.
-        raise ValueError(
-            f"{name} cannot be fetched: {short_reason(error, 200)} Download it "
-            "elsewhere and name the directory."
-        ) from error
-    return epath.Path(path)

@@ -33,7 +33,7 @@ ROOMS = {
     "convert": "storage config tokenization model checkpoints formats pretrained "
     "training",
     "runs": "terminal storage config tokenization data distributed checkpoints "
-    "pretrained tasks training dry_run",
+    "formats pretrained tasks training dry_run",
     "diagnostics": "storage config tokenization data model masking distributed "
     "checkpoints pretrained tasks training inference",
     "benchmark": "terminal config data model distributed tasks training dry_run",

@@ -1,15 +1,19 @@
 """Every place that a model may lie in, and what the models there cannot do."""
 
+import dataclasses
+import json
 import sys
 
 import huggingface_hub
 import numpy as np
 import pytest
 from huggingface_files import stored
+from run_helpers import classifier_config
 
 import bert_jax
 from bert_jax.cli.main import main
 from bert_jax.pretrained import load_pretrained
+from bert_jax.runs.finetuning import finetune
 
 NAME = "hf:owner/model@main"
 
@@ -44,10 +48,58 @@ def test_a_name_at_the_hub_is_fetched_without_its_pickles(hub, tmp_path, capsys)
     assert again.pairs == bert.pairs == "none"
 
 
-@pytest.mark.parametrize("name", ["hf:owner/model", "hf:@main", "hf:a/b/c@main", "hf:"])
+@pytest.mark.parametrize("name", ["hf:@main", "hf:a/b/c@main", "hf:", "hf:a/b@"])
 def test_a_name_at_the_hub_must_be_whole(name):
-    with pytest.raises(ValueError, match="must be hf:OWNER/NAME@REVISION, as in hf:g"):
+    with pytest.raises(ValueError, match="must be hf:OWNER/NAME or hf:OWNER/NAME@REV"):
         bert_jax.load(name)
+
+
+def test_a_name_without_a_revision_is_of_the_branch_main(hub):
+    bert_jax.load("hf:owner/model")
+    assert (hub["repository"], hub["revision"]) == ("owner/model", "main")
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("bert-base-uncased", "hf:google-bert/bert-base-uncased?"),
+        ("google-bert/bert-base-uncased", "hf:google-bert/bert-base-uncased?"),
+        ("owner/model@v1", "hf:owner/model@v1?"),
+        ("./runs/reviews", ""),
+        ("/nonexistent/model", ""),
+    ],
+)
+def test_a_path_that_may_be_a_name_at_the_hub(path, meant, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError, match="does not exist; name a wor") as error:
+        bert_jax.load(path)
+    assert str(error.value).endswith(f"did you mean {meant}" if meant else "model.")
+
+
+def test_a_run_records_the_commit_and_keeps_it(tmp_path, monkeypatch):
+    """A branch that moves between two starts of a run changes nothing."""
+    table = tmp_path / "train.csv"
+    rows = [f"the cat {i},{'yes' if i % 2 else 'no'}" for i in range(16)]
+    table.write_text("\n".join(["review,who", *rows]) + "\n")
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    (tmp_path / "snapshots").mkdir()
+    folder = stored("BertForMaskedLM").write(tmp_path / "snapshots" / commit)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: folder)
+    workdir = tmp_path / "run"
+    config = classifier_config(table, "hf:owner/model", num_steps=1)
+    data = dataclasses.replace(config.data, validation_fraction=0.25, max_length=16)
+    config = dataclasses.replace(config, data=data)
+    finetune(config, workdir)
+    pinned = f"hf:owner/model@{commit}"
+    assert json.loads((workdir / "config.json").read_text())["init_from"] == pinned
+    moved = folder.rename(folder.with_name(commit[::-1]))
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: moved)
+    longer = dataclasses.replace(config, num_steps=2)
+    assert finetune(longer, workdir, extend=True)["accuracy"] >= 0
+    assert json.loads((workdir / "config.json").read_text())["init_from"] == pinned
+    other = dataclasses.replace(longer, init_from=f"hf:owner/model@{commit[::-1]}")
+    with pytest.raises(ValueError, match="belongs to another run: init_from was"):
+        finetune(other, workdir)
 
 
 def test_what_the_hub_cannot_give_is_one_line(monkeypatch):

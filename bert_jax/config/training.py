@@ -218,7 +218,8 @@ class RunConfig:
     the update is that of the whole batch."""
     init_from: str = ""
     """Initial parameters: a workdir, checkpoint, Hugging Face directory
-    or hf:OWNER/NAME@REVISION; empty: random."""
+    or hf:OWNER/NAME, with @REVISION for another branch than main; empty: random.
+    The run records the commit."""
     allow_extra: bool = False
     """With init_from: ignore tensors of a Hugging Face model that are not used here."""
     seed: int = 0

@@ -16,6 +16,7 @@ from bert_jax.config.model import Params, ProblemType
 from bert_jax.data.example_cache import cached_examples, content_key
 from bert_jax.distributed.collectives import is_primary
 from bert_jax.pretrained import load_pretrained
+from bert_jax.runs.init_from import pin_source
 from bert_jax.tasks.class_names import similar_label_warnings
 from bert_jax.tasks.finetuning_task import Example, FinetuningTask, Split
 from bert_jax.tasks.lengths import changed_lengths, fit_lengths
@@ -203,6 +204,7 @@ def prepare_finetuning(
     Tokenized examples are kept in `cache`; `resume` is the latest checkpoint of the run
     in `workdir`. Raise ValueError if files, model and options do not fit together.
     """
+    config = pin_source(config, resume)
     source, tokenizer, params = load_start(config, workdir, resume)
     config = with_lengths(config, source)
     task = finetuning_task(config.task, config.data)

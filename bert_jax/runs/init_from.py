@@ -1,7 +1,8 @@
 """The model that `init_from` names: a run to continue, or parameters to start from."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import jax
 from etils import epath
@@ -9,11 +10,12 @@ from jaxtyping import PyTree
 
 from bert_jax.checkpoints.restore import read_params, require_same_shapes
 from bert_jax.checkpoints.steps import read_config
-from bert_jax.config import PretrainConfig, RunConfig
+from bert_jax.config import BertConfig, PretrainConfig, RunConfig
 from bert_jax.config.model import Params
 from bert_jax.data.records import Dataset
 from bert_jax.distributed.collectives import is_primary
 from bert_jax.distributed.sharding import path_name
+from bert_jax.formats.hub import HUB, may_be, pin
 from bert_jax.pretrained import load_pretrained, resolve_path
 from bert_jax.storage.manifest import read_manifest
 from bert_jax.terminal.messages import say
@@ -21,29 +23,81 @@ from bert_jax.tokenization import Tokenizer
 from bert_jax.training.resume import Resume
 from bert_jax.training.start import InitSource
 
+ConfigT = TypeVar("ConfigT", bound=RunConfig)
+
+SHAPE_FIELDS = (
+    "hidden_size num_hidden_layers num_attention_heads intermediate_size hidden_act "
+    "max_position_embeddings type_vocab_size layer_norm_eps"
+).split()
+"""Fields that a run takes from the source where they have their defaults."""
 SAME_FIELDS = ("num_attention_heads", "hidden_act", "layer_norm_eps")
 """Fields of the model that change its output but not the shape of any parameter.
 
 `attention` may differ: a causal LM may start from a masked one, and the reverse."""
 
 
+def pin_source(config: ConfigT, resume: Resume | None) -> ConfigT:
+    """Return the configuration with a commit in the place of a branch of the hub.
+
+    A resumed run keeps its own, also when the branch has moved since.
+    """
+    if not config.init_from.startswith(HUB):
+        return config
+    if resume is not None:
+        before = resume.config.get("init_from")
+        name = before if isinstance(before, str) else ""
+        pinned = name if may_be(config.init_from, name) else config.init_from
+    else:
+        pinned = pin(config.init_from)
+    return dataclasses.replace(config, init_from=pinned)
+
+
+def with_shape_of(
+    config: PretrainConfig, source: Mapping[str, Any], where: str = ""
+) -> PretrainConfig:
+    """Return the configuration with the source's shape in the place of defaults.
+
+    Args:
+        source: the fields of its model.
+        where: its name, for a line that says what was taken; empty: no line.
+    """
+    default = BertConfig()
+    taken = {
+        name: source[name]
+        for name in SHAPE_FIELDS
+        if name in source
+        and getattr(config.model, name) == getattr(default, name) != source[name]
+    }
+    if not taken:
+        return config
+    if where and is_primary():
+        values = ", ".join(f"{name}={value}" for name, value in taken.items())
+        say(f"As {where}: {values}.")
+    model = dataclasses.replace(config.model, **taken)
+    return dataclasses.replace(config, model=model)
+
+
 def open_source(
     config: PretrainConfig, dataset: Dataset, resume: Resume | None
 ) -> tuple[InitSource | None, PretrainConfig]:
-    """Return the source, and the configuration with the run's first step.
+    """Return the source, and the configuration with its shape and the first step.
 
     A run with a complete checkpoint of its own does not need the source. Raise
     ValueError if the source's tokenizer is not the dataset's, its last step is past
     `num_steps`, or it has no optimizer to keep.
     """
+    config = pin_source(config, resume)
     if not config.init_from:
         return None, config
     if resume is not None:
+        model = resume.config.get("model")
+        config = with_shape_of(config, model if isinstance(model, dict) else {})
         return None, _with_first_step(_first_step(resume), config)
     source, imported = resolve_path(config.init_from)
     if imported:
-        return _imported_params(config, dataset), config
+        return _imported_params(config, dataset)
     _check_tokenizer(source, Tokenizer.load(source / "tokenizer"), dataset)
+    config = with_shape_of(config, read_config(source)["model"], str(source))
     _say_attention(source, read_config(source)["model"].get("attention"), config)
     if not config.keep_optimizer:
         return read_params(source), config
@@ -98,8 +152,13 @@ def _say_attention(
         say(f"{source} was trained with attention={before}; this run has {now}.")
 
 
-def _imported_params(config: PretrainConfig, dataset: Dataset) -> Params:
-    """Return the parameters of an imported model, after checks against the run."""
+def _imported_params(
+    config: PretrainConfig, dataset: Dataset
+) -> tuple[Params, PretrainConfig]:
+    """Return the parameters of an imported model, and the configuration with its shape.
+
+    Raise ValueError if it does not fit the run.
+    """
     model = load_pretrained(config.init_from, config.allow_extra)
     if config.keep_optimizer:
         raise ValueError(
@@ -108,6 +167,7 @@ def _imported_params(config: PretrainConfig, dataset: Dataset) -> Params:
         )
     _check_tokenizer(model.directory, model.tokenizer, dataset)
     _say_attention(model.directory, model.config.attention, config)
+    config = with_shape_of(config, vars(model.config), str(model.directory))
     for name in SAME_FIELDS:
         ours, theirs = getattr(config.model, name), getattr(model.config, name)
         if ours != theirs:
@@ -115,7 +175,7 @@ def _imported_params(config: PretrainConfig, dataset: Dataset) -> Params:
                 f"model.{name}={ours} but {model.directory} was trained with "
                 f"{theirs}; pass --model.{name.replace('_', '-')} {theirs}."
             )
-    return model.params
+    return model.params, config
 
 
 def check_source(

@@ -236,7 +236,7 @@ def test_refused_configuration_files(text, message, capsys, tmp_path):
             {"masking__mask_token_id": "9"},
             "pretrain does not take --masking.mask-token-id",
         ),
-        ({"init_from": "nowhere"}, "nowhere holds no complete checkpoint"),
+        ({"init_from": "nowhere"}, "nowhere does not exist; name a workdir"),
         ({"workdir": __file__}, "test_cli.py is a file; name a directory"),
     ],
 )

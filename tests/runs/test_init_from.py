@@ -1,6 +1,7 @@
 """Pretraining that starts from an imported model."""
 
 import dataclasses
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from huggingface_files import stored
 
 import bert_jax
 from bert_jax.config import (
+    BertConfig,
     DataConfig,
     MaskingConfig,
     OptimizerConfig,
@@ -151,23 +153,37 @@ def test_other_parameters_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "message"),
+    ("field", "value", "other", "message"),
     [
-        (
-            "hidden_act",
-            "relu",
-            "model.hidden_act=gelu but .* relu; pass --model.hidden-",
-        ),
-        ("layer_norm_eps", 1e-5, "model.layer_norm_eps=1e-12 but .* with 1e-05; pass"),
+        ("hidden_act", "relu", "gelu_new", "hidden_act=gelu_new but .* relu; pass --m"),
+        ("layer_norm_eps", 1e-5, 1e-6, "layer_norm_eps=1e-06 but .* with 1e-05; pass"),
     ],
 )
-def test_another_computation_is_refused(
-    field, value, message, config, dataset, tmp_path
+def test_another_computation_is_taken_or_refused(
+    field, value, other, message, config, dataset, tmp_path, capsys
 ):
+    """It is taken where the option was not given."""
     params = drawn(config, 7)
     run = imported(config, dataset, tmp_path / "model", params, **{field: value})
+    list(dry_run(run, ""))
+    assert f"As {tmp_path / 'model'}: {field}={value}." in capsys.readouterr().out
+    model = dataclasses.replace(run.model, **{field: other})
     with pytest.raises(ValueError, match=message):
-        pretrain(run, tmp_path / "run")
+        pretrain(dataclasses.replace(run, model=model), tmp_path / "run")
+
+
+def test_the_shape_is_that_of_the_source(config, dataset, tmp_path, capsys):
+    """A run that starts from a model needs no option of its shape, nor to resume."""
+    source = imported(config, dataset, tmp_path / "model", drawn(config, 7))
+    plain = dataclasses.replace(source, model=BertConfig(vocab_size=0), num_steps=2)
+    pretrain(plain, tmp_path / "run")
+    assert f"As {tmp_path / 'model'}: hidden_size=" in capsys.readouterr().out
+    written = json.loads((tmp_path / "run" / "config.json").read_text())["model"]
+    assert written["hidden_size"] == config.model.hidden_size
+    assert written["num_hidden_layers"] == config.model.num_hidden_layers
+    longer = dataclasses.replace(plain, num_steps=3)
+    pretrain(longer, tmp_path / "run", extend=True)
+    assert "hidden_size=" not in capsys.readouterr().out
 
 
 def test_a_dry_run_names_the_source(config, dataset, tmp_path):

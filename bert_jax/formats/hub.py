@@ -1,0 +1,89 @@
+"""Models at Hugging Face's hub: hf:OWNER/NAME, or hf:OWNER/NAME@REVISION."""
+
+import re
+
+from etils import epath
+
+from bert_jax.formats.embedding import EMBEDDING_FILES
+from bert_jax.formats.huggingface import CONFIG, TOKENIZER_FILES
+from bert_jax.formats.model_files import short_reason
+from bert_jax.formats.tensor_files import INDEX, SINGLE
+
+HUB = "hf:"
+MAIN = "main"
+"""The branch of a name without a revision."""
+_NAME = re.compile(r"hf:([\w.-]+(?:/[\w.-]+)?)(?:@([\w./-]+))?")
+_BARE = re.compile(r"\w[\w.-]*(/[\w.-]+)?(@[\w./-]+)?")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+def parse_name(name: str) -> tuple[str, str]:
+    """Return the repository and the revision of a name.
+
+    Raises:
+        ValueError: the name is malformed.
+    """
+    match = _NAME.fullmatch(name)
+    if match is None:
+        raise ValueError(
+            f"{name!r} must be hf:OWNER/NAME or hf:OWNER/NAME@REVISION, as in "
+            "hf:google-bert/bert-base-uncased."
+        )
+    return match[1], match[2] or MAIN
+
+
+def download(name: str) -> epath.Path:
+    """Download a model; return its directory in the cache of the hub's library.
+
+    Only safetensors, configuration and vocabulary are downloaded.
+
+    Raises:
+        ValueError: the name is malformed, or the model cannot be downloaded.
+    """
+    repository, revision = parse_name(name)
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError as error:
+        raise ValueError(
+            f"{name} needs huggingface_hub; install it by `pip install "
+            "huggingface_hub`, or name a directory."
+        ) from error
+    files = [CONFIG, SINGLE, INDEX, "model-*.safetensors", *TOKENIZER_FILES]
+    files += EMBEDDING_FILES
+    files += [f"0_*/{name}" for name in files]
+    try:
+        path = snapshot_download(repository, revision=revision, allow_patterns=files)
+    except Exception as error:
+        # The library, and the HTTP client below it, raise many classes of errors.
+        raise ValueError(
+            f"{name} cannot be fetched: {short_reason(error, 200)} Download it "
+            "elsewhere and name the directory."
+        ) from error
+    return epath.Path(path)
+
+
+def pin(name: str) -> str:
+    """Download a model; return its name with the commit in the place of a branch.
+
+    Raises:
+        ValueError: as `download`.
+    """
+    commit = download(name).name  # the cache has a directory for each commit
+    return f"{HUB}{parse_name(name)[0]}@{commit}" if _COMMIT.fullmatch(commit) else name
+
+
+def may_be(name: str, pinned: str) -> bool:
+    """Return whether a branch of `name` may have been at the commit of `pinned`."""
+    if not (name.startswith(HUB) and pinned.startswith(HUB)):
+        return False
+    repository, revision = parse_name(name)
+    is_branch = _COMMIT.fullmatch(revision) is None
+    return is_branch and repository == parse_name(pinned)[0]
+
+
+def hint(path: str) -> str:
+    """Return a question that names the hub, if a missing path may be one; or ""."""
+    if not _BARE.fullmatch(path):
+        return ""
+    owner = "google-bert/" if path.startswith("bert-") else ""
+    return f" For a model of Hugging Face's hub, did you mean {HUB}{owner}{path}?"
