@@ -8,17 +8,18 @@ import tyro
 
 from bert_jax.cli.command import load_config, parse
 from bert_jax.cli.start import StartOptions, config_json, scores_json, start
-from bert_jax.config import ExamplesConfig, FinetuneConfig
-from bert_jax.config.finetuning import GlueName, TaskName
+from bert_jax.config import FinetuneConfig
+from bert_jax.config.checks import did_you_mean
+from bert_jax.config.files import is_named, named_configs
+from bert_jax.config.finetuning import TaskName
 from bert_jax.terminal.messages import UsageError, say
 
 TASKS: tuple[str, ...] = get_args(TaskName)
-GLUE: tuple[str, ...] = tuple(name for name in get_args(GlueName) if name)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FinetuneOptions(StartOptions):
-    """Fine-tune a model: `bert-jax finetune TASK|CONFIG.py --init-from MODEL …`."""
+    """Fine-tune a model: `bert-jax finetune TASK|CONFIG --init-from MODEL …`."""
 
     seeds: int = 1
     """Run with this many seeds, and keep the best run."""
@@ -28,19 +29,23 @@ class FinetuneOptions(StartOptions):
     config: Annotated[FinetuneConfig, tyro.conf.arg(name="")] = FinetuneConfig()
 
 
-def default_config(task: str) -> FinetuneConfig:
-    """Return the paper's configuration for a task (or GLUE's), or raise UsageError."""
-    if task in GLUE:
-        kind: TaskName = "text-regression" if task == "stsb" else "text-classification"
-        data = ExamplesConfig(glue=task)  # type: ignore[arg-type]
-        return FinetuneConfig(task=kind, data=data)
-    if task not in TASKS:
+def default_config(name: str) -> FinetuneConfig:
+    """Return the paper's configuration for a task, or that of a file or a name.
+
+    Raises:
+        UsageError: there is none.
+        ValueError: the file fails, or is of pretraining.
+    """
+    if name.endswith((".py", ".json")) or is_named(name):
+        return load_config(name, FinetuneConfig)
+    if name not in TASKS:
+        hint = did_you_mean(name, (*TASKS, *named_configs())) or "."
         raise UsageError(
-            f"{task!r} is neither a task ({', '.join(TASKS)}), one of GLUE's "
-            f"({', '.join(GLUE)}), nor a configuration file."
+            f"{name!r} is neither a task ({', '.join(TASKS)}) nor a configuration, "
+            f"as `bert-jax configs` lists{hint}"
         )
-    config = FinetuneConfig(task=task)  # type: ignore[arg-type]
-    if task == "question-answering":  # Devlin et al. 2018, §4.2, and its code
+    config = FinetuneConfig(task=name)  # type: ignore[arg-type]
+    if name == "question-answering":  # Devlin et al. 2018, §4.2, and its code
         data = dataclasses.replace(config.data, max_length=384)
         return dataclasses.replace(config, data=data, num_epochs=2.0)
     return config
@@ -53,13 +58,12 @@ def read_finetune(
     default = options_class()
     if arguments and not arguments[0].startswith("-"):
         name, *arguments = arguments
-        is_file = name.endswith((".py", ".json"))
-        config = load_config(name, FinetuneConfig) if is_file else default_config(name)
-        default = options_class(config=config)
+        default = options_class(config=default_config(name))
     elif "--help" not in arguments:
         raise UsageError(
-            "finetune needs a task or a configuration file first, as in `bert-jax "
-            f"finetune text-classification`; tasks are {', '.join(TASKS + GLUE)}."
+            "finetune needs a task or a configuration first, as in `bert-jax finetune "
+            f"text-classification`; tasks are {', '.join(TASKS)}, and `bert-jax "
+            "configs` lists configurations."
         )
     return parse(options_class, arguments, f"{verb} TASK", default)
 

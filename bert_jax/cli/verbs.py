@@ -19,6 +19,7 @@ usage: bert-jax VERB [OPTIONS]        bert-jax VERB --help lists a verb's option
   inspect     print what a dataset or a model holds, and verify its files;
               write a run, or the attention of a model, as a web page
   reproduce   run an experiment of the paper, at a budget that you choose
+  configs     list the configurations of the package, which can be named
   doctor      check this machine
   benchmark   measure training, inference, input or preparation on this machine,
               or compile training for accelerators that are not present
@@ -67,6 +68,7 @@ VERBS = {
     "convert average": Verb("cli.conversion", "AverageOptions", "average_model"),
     "inspect": Verb("cli.inspection", "InspectOptions", "inspect"),
     "reproduce": Verb("cli.reproduction", "ReproduceOptions", "reproduce"),
+    "configs": Verb("cli.configurations", "ConfigsOptions", "configs"),
     "doctor": Verb("cli.inspection", "DoctorOptions", "doctor"),
     "benchmark train": Verb("benchmark.command", "TrainOptions", "run"),
     "benchmark compile": Verb("benchmark.command", "CompileOptions", "run"),

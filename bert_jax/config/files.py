@@ -1,17 +1,53 @@
-"""Read configuration files: Python, or the JSON that a run writes."""
+"""Read configuration files: Python, or the JSON that a run writes.
+
+Those of the package's `configs/` can be named: bert-base-128 is bert_base_128.py there.
+"""
 
 import json
 import runpy
 from pathlib import Path
 from typing import TypeVar
 
-from bert_jax.config.checks import quoted
+from bert_jax.config.checks import did_you_mean, quoted
 from bert_jax.config.serialization import from_dict
 
 HISTORY = "history"
 """The key of the history of a run in its config.json."""
 
+CONFIGS = Path(__file__).parents[1] / "configs"
+"""The configurations that are installed with the package."""
+
 ConfigT = TypeVar("ConfigT")
+
+
+def named_configs() -> dict[str, Path]:
+    """Return the configurations of the package by name, with hyphens."""
+    files = sorted(CONFIGS.glob("*.py"))
+    return {path.stem.replace("_", "-"): path for path in files}
+
+
+def is_named(name: str) -> bool:
+    """Return whether the package has a configuration of that name."""
+    return name.replace("_", "-") in named_configs()
+
+
+def find_config(name: str) -> Path:
+    """Return the file that a path or a name of the package's configurations means.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if Path(name).is_file():
+        return Path(name)
+    named = named_configs()
+    if is_named(name):
+        return named[name.replace("_", "-")]
+    stem = Path(name).stem.replace("_", "-")
+    hint = did_you_mean(stem, tuple(named)) or "."
+    raise ValueError(
+        f"{name} is not a file; name a configuration file, or one that `bert-jax "
+        f"configs` lists{hint}"
+    )
 
 
 def load_config(path: str, config_class: type[ConfigT]) -> ConfigT:
@@ -19,11 +55,13 @@ def load_config(path: str, config_class: type[ConfigT]) -> ConfigT:
 
     A Python file binds it to the name `config`.
 
+    Args:
+        path: a path or a name, as `find_config` takes.
+
     Raises:
         ValueError: the file is missing, fails, exits, or holds no `config_class`.
     """
-    if not Path(path).is_file():
-        raise ValueError(f"{path} is not a file; name a configuration file.")
+    path = str(find_config(path))
     if path.endswith(".json"):
         return _load_json(path, config_class)
     try:

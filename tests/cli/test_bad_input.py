@@ -330,7 +330,9 @@ UNTUNED = [
     Tuning("'text-clasification' is neither a task (text-", task="text-clasification"),
     Tuning("none.py is not a file; name a configuration", task="none.py"),
     Tuning("init_from is empty; pass --init-from with", options=("--init-from", "")),
-    Tuning("holds no complete checkpoint", options=("--init-from", "nowhere")),
+    Tuning(
+        "nowhere does not exist; name a workdir", options=("--init-from", "nowhere")
+    ),
     Tuning("data.train is empty; pass --data.train", files=()),
     Tuning("none.csv is not a file", files=("--data.train", "none.csv")),
     Tuning(
@@ -400,7 +402,7 @@ def test_refused_fine_tuning(case, capsys, tmp_path, monkeypatch, encoder_checkp
 def test_fine_tuning_without_a_task(arguments, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     found = run(capsys, "finetune", *arguments)
-    assert_refused(*found, "finetune needs a task or a configuration file first, as in")
+    assert_refused(*found, "finetune needs a task or a configuration first, as in")
     assert_refused(*run(capsys, "finetune", "mrpc"), "--workdir is missing")
     assert not list(tmp_path.iterdir())
 
@@ -414,4 +416,4 @@ def test_a_model_that_was_never_fine_tuned(verb, capsys, tmp_path, encoder_check
     found = run(capsys, verb, *where, *file, text)
     assert_refused(*found, "belongs to no task; fine-tune it by `bert-jax finetune`")
     found = run(capsys, verb, "--checkpoint", tmp_path / "none", *file, text)
-    assert_refused(*found, "none holds no complete checkpoint")
+    assert_refused(*found, "none does not exist; name a workdir")
