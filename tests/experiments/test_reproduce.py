@@ -170,11 +170,11 @@ def test_an_experiment_is_run_once_and_goes_on_where_it_was_stopped(
 
 
 def test_a_start_that_fails_does_not_hinder_the_next(budget, task, corpus, tmp_path):
-    """Its text was too small for the vocabulary: nothing was run with its options."""
+    """Its text has more characters than tokens: nothing was run with its options."""
     root = tmp_path / "new"
-    greedy = dataclasses.replace(budget, vocab_size=9999)
-    with pytest.raises(ValueError, match="vocab_size=9999"):
-        reproduce(planned("pooling", greedy, root, corpus, task))
+    poor = dataclasses.replace(budget, vocab_size=9)
+    with pytest.raises(ValueError, match="vocab_size=9 is less than"):
+        reproduce(planned("pooling", poor, root, corpus, task))
     planned("pooling", budget, root, corpus, task)
 
 
