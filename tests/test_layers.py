@@ -27,8 +27,8 @@ ROOMS = {
     "pretrained": "storage config tokenization checkpoints formats",
     "tasks": "storage config tokenization data model masking metrics",
     "training": "terminal storage config data distributed checkpoints tasks",
-    "inference": "storage config tokenization data model checkpoints formats "
-    "pretrained tasks",
+    "inference": "terminal storage config tokenization data model checkpoints "
+    "formats pretrained tasks",
     "dry_run": "config data model distributed tasks training",
     "convert": "storage config tokenization model checkpoints formats pretrained "
     "training",

@@ -33,11 +33,19 @@ class EvaluateOptions(FinetunedOptions):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PredictOptions(FinetunedOptions):
-    """Print predictions as JSON, one per line, in the order of the input."""
+    """Write predictions in the order of the input, by default as lines of JSON."""
 
     input: str = "-"
     """.csv, .tsv or .jsonl file, or another file with one text per line; -: lines of
     JSON or of text from standard input."""
+    output: str = ""
+    """.jsonl, .csv or .parquet file to write; empty: lines of JSON on standard output.
+    """
+    columns: tuple[str, ...] = ("id",)
+    """Columns of the input that are copied, if it has them; *: all."""
+    threshold: float | None = None
+    """Probability from which the second of two classes, or each of several labels, is
+    predicted; default: the more probable class, or labels above 0.5."""
     batch_size: int = 32
     """Examples that are computed at once."""
 
@@ -120,11 +128,20 @@ def evaluate(options: EvaluateOptions) -> None:
 
 
 def predict(options: PredictOptions) -> None:
-    from bert_jax.inference.jsonl import prediction_lines
+    from bert_jax.inference.jsonl import Request, prediction_lines, write_predictions
 
-    for line in prediction_lines(
-        options.checkpoint, options.input, options.data, options.batch_size
-    ):
+    request = Request(
+        checkpoint=options.checkpoint,
+        source=options.input,
+        data=options.data,
+        batch_size=options.batch_size,
+        columns=options.columns,
+        threshold=options.threshold,
+    )
+    if options.output:
+        say(write_predictions(request, options.output))
+        return
+    for line in prediction_lines(request):
         print(line)
 
 

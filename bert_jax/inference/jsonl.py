@@ -1,6 +1,7 @@
 """`bert-jax predict` and `features`: predictions or hidden states of lines."""
 
 import contextlib
+import dataclasses
 import itertools
 import json
 import sys
@@ -12,57 +13,131 @@ from bert_jax.config import ExamplesConfig
 from bert_jax.config.checks import require_batch_size
 from bert_jax.inference.batching import predict_examples
 from bert_jax.inference.features import SUFFIXES, Features, features, write_features
+from bert_jax.inference.thresholds import apply_threshold, require_threshold
 from bert_jax.pretrained import load_pretrained
+from bert_jax.storage import table_files
 from bert_jax.storage.files import JsonObject, require_output_file
+from bert_jax.storage.table_files import write_rows
 from bert_jax.tasks.registry import finetuning_task, task_name_of
 from bert_jax.tasks.tables import (
     HALF_CHARACTER,
     TABLES,
     TableRow,
     decode,
+    iterate_table,
     json_row,
-    read_table,
+    missing_column_message,
     require_file,
 )
+from bert_jax.terminal.progress import Progress
 
+ID, ALL = "id", "*"
 _CHUNK_LINES = 1024
 """The number of lines in memory at a time."""
 _MAX_LINE_BYTES = 1 << 24
 """A limit, because a file without line ends would fill the memory."""
 
 
-def prediction_lines(
-    checkpoint: str, source: str, data: ExamplesConfig, batch_size: int
-) -> Iterator[str]:
-    """Yield a line of JSON for each row of `source`, in order, with the row's `id`.
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What to predict, and what is written of each row."""
 
-    Rows are read by `data`, as for fine-tuning. Raise ValueError if the model was never
-    fine-tuned, or a row lacks a field of its task.
+    checkpoint: str
+    source: str
+    """A table, or lines of JSON or of text; -: standard input."""
+    data: ExamplesConfig
+    """How rows are read, as for fine-tuning."""
+    batch_size: int
+    columns: tuple[str, ...] = (ID,)
+    """Columns of the input that are copied; ALL: each of them."""
+    threshold: float | None = None
+    """As `apply_threshold`; None: the most probable class."""
+
+
+def prediction_rows(request: Request) -> Iterator[list[JsonObject]]:
+    """Yield chunks of predictions, in the order of the rows, after the copied columns.
+
+    A field of the prediction whose name a copied column has, gets the prefix
+    `predicted_`.
+
+    Raises:
+        ValueError: the model was never fine-tuned, a row lacks a field of its task or a
+            column to copy, or the task has no threshold.
     """
-    require_batch_size(batch_size)
-    model = load_pretrained(checkpoint)
-    task = finetuning_task(task_name_of(model.config), data, model.config)
-    rows = read_rows(source, data)
+    require_batch_size(request.batch_size)
+    model = load_pretrained(request.checkpoint)
+    task = finetuning_task(task_name_of(model.config), request.data, model.config)
+    if request.threshold is not None:
+        require_threshold(model.config, request.threshold)
+    rows = read_rows(request.source, request.data)
     while chunk := list(itertools.islice(rows, _CHUNK_LINES)):
-        ids = [_id_of(row) for row in chunk]
+        copied = [_copied(row, request.columns) for row in chunk]
         examples = [task.example_without_label(row) for row in chunk]
         predictions = predict_examples(
-            task, model.params, model.tokenizer, examples, batch_size
+            task, model.params, model.tokenizer, examples, request.batch_size
         )
-        for row_id, prediction in zip(ids, predictions, strict=True):
-            yield json.dumps(row_id | round_floats(prediction), ensure_ascii=False)
+        if request.threshold is not None:
+            predictions = [apply_threshold(p, request.threshold) for p in predictions]
+        yield [
+            values | _renamed(round_floats(prediction), values)
+            for values, prediction in zip(copied, predictions, strict=True)
+        ]
 
 
-def _id_of(row: TableRow) -> JsonObject:
-    """Return the `id` of a row for its prediction, or {}."""
-    if "id" not in row.values:
+def prediction_lines(request: Request) -> Iterator[str]:
+    """Yield a line of JSON for each row, as `prediction_rows`."""
+    for rows in prediction_rows(request):
+        for row in rows:
+            yield json.dumps(row, ensure_ascii=False)
+
+
+def write_predictions(request: Request, output: str) -> str:
+    """Write predictions to a file, as `write_rows`; return a message with their number.
+
+    Lines on the way say how far it is.
+    """
+    name, path = display_name(request.source), Path(output)
+    require_output_file(path, *table_files.SUFFIXES)
+    progress = Progress("rows", count_lines(request.source))
+
+    def counted() -> Iterator[list[JsonObject]]:
+        for rows in prediction_rows(request):
+            yield rows
+            progress.advance(len(rows))
+
+    return f"{output}: {write_rows(counted(), path):,} predictions of {name}."
+
+
+def count_lines(source: str) -> int:
+    """Return the number of lines of a file; 0 for standard input."""
+    if source == "-" or not Path(source).is_file():
+        return 0
+    with open(source, "rb") as file:
+        blocks = iter(lambda: file.read(1 << 20), b"")
+        return sum(block.count(b"\n") for block in blocks)
+
+
+def _copied(row: TableRow, columns: tuple[str, ...]) -> JsonObject:
+    """Return the columns of a row to copy; an `id` only where there is one."""
+    names = list(row.values) if columns == (ALL,) else list(columns)
+    if columns == (ID,) and ID not in row.values:
         return {}
-    if HALF_CHARACTER.search(json.dumps(row.values["id"], ensure_ascii=False)):
-        raise ValueError(
-            f"{row.where}: id holds half of a surrogate pair, which cannot be written; "
-            "correct it."
-        )
-    return {"id": row.values["id"]}
+    for name in names:
+        if name not in row.values:
+            raise ValueError(missing_column_message(row.where, name, row.values))
+        if HALF_CHARACTER.search(json.dumps(row.values[name], ensure_ascii=False)):
+            raise ValueError(
+                f"{row.where}: {name} holds half of a surrogate pair, which cannot be "
+                "written; correct it."
+            )
+    return {name: row.values[name] for name in names}
+
+
+def _renamed(prediction: JsonObject, taken: JsonObject) -> JsonObject:
+    return {
+        f"predicted_{name}" if name in taken else name: value
+        for name, value in prediction.items()
+    }
 
 
 def round_floats(value: object) -> Any:
@@ -77,7 +152,7 @@ def round_floats(value: object) -> Any:
 def read_rows(source: str, data: ExamplesConfig) -> Iterator[TableRow]:
     """Yield the rows of a table, or of lines of JSON or of text."""
     if Path(source).suffix in TABLES:
-        yield from read_table(source)
+        yield from iterate_table(source)
     else:
         column = data.text_columns[0] if data.text_columns else "text"
         name = display_name(source)

@@ -3,7 +3,6 @@
 import csv
 import dataclasses
 import difflib
-import io
 import json
 import math
 import re
@@ -76,8 +75,18 @@ def read_text(path: Path) -> str:
 def read_table(name: str) -> list[TableRow]:
     """Return the rows of a table with a header, or of JSON objects, one per line.
 
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file is not such a table; the message names the line.
+    """
+    return list(iterate_table(name))
+
+
+def iterate_table(name: str) -> Iterator[TableRow]:
+    """Yield the rows of a table with a header, or of JSON objects, one per line.
+
     Fields of a .csv file may be quoted (RFC 4180). In a .tsv file, quotes are ordinary
-    characters.
+    characters. One line at a time is in memory.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -90,13 +99,34 @@ def read_table(name: str) -> list[TableRow]:
             f"{name} ends in {path.suffix or 'nothing'}; it must be .csv, .tsv or "
             ".jsonl, which defines how to read it."
         )
+    rows = _delimited(path)
     if path.suffix == ".jsonl":
-        rows = [row for _, row in read_json_lines(path)]
-    else:
-        rows = list(_delimited(path))
-    if not rows:
+        rows = (row for _, row in read_json_lines(path))
+    row = None
+    for row in rows:
+        yield row
+    if row is None:
         raise ValueError(f"{name} has no rows; it must have at least one.")
-    return rows
+
+
+def text_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a file that line feeds end, with them.
+
+    A byte order mark is left out.
+
+    Raises:
+        ValueError: the file is not UTF-8.
+    """
+    offset = 0
+    with path.open("rb") as file:
+        for content in file:
+            text = decode(content, path, offset)
+            yield text if offset else text.removeprefix("\ufeff")
+            offset += len(content)
+
+
+_ENDED = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+"""A line with its end, which may be a carriage return alone."""
 
 
 def read_lines(path: Path, quoted: bool) -> Iterator[tuple[int, list[str]]]:
@@ -106,10 +136,10 @@ def read_lines(path: Path, quoted: bool) -> Iterator[tuple[int, list[str]]]:
         quoted: if true, fields are separated by commas and may be quoted; else they
             are separated by tabs, and not quoted.
     """
-    text = io.StringIO(read_text(path), newline="")
-    reader = csv.reader(text, strict=True)
+    lines = (part for line in text_lines(path) for part in _ENDED.findall(line))
+    reader = csv.reader(lines, strict=True)
     if not quoted:
-        reader = csv.reader(text, delimiter="\t", quoting=csv.QUOTE_NONE)
+        reader = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
     line_number = 1
     csv.field_size_limit(1 << 30)
     try:
@@ -146,9 +176,10 @@ def _delimited(path: Path) -> Iterator[TableRow]:
 def read_json_lines(path: Path) -> Iterator[tuple[int, TableRow]]:
     """Yield the line number and the row of each JSON object, without blank lines."""
     # Not splitlines, which also splits at line breaks that JSON strings may hold.
-    for line_number, line in enumerate(read_text(path).split("\n"), 1):
+    for line_number, line in enumerate(text_lines(path), 1):
         if line.strip():
-            yield line_number, json_row(line, f"{path}, line {line_number}")
+            row = json_row(line.removesuffix("\n"), f"{path}, line {line_number}")
+            yield line_number, row
 
 
 def json_row(line: str, where: str) -> TableRow:

@@ -21,6 +21,7 @@ from bert_jax.storage.files import (
     require_regular_file,
 )
 from bert_jax.terminal.messages import printable, say
+from bert_jax.terminal.progress import format_duration
 from bert_jax.training.tensorboard import TensorBoard
 from bert_jax.training.upload import Uploader
 
@@ -262,16 +263,10 @@ class Report(contextlib.AbstractContextManager["Report", None]):
             if step > first_step:
                 seconds_per_step = (time.monotonic() - start) / (step - first_step)
                 left = seconds_per_step * (self._num_steps - step)
-                eta = f"  {_format_duration(left)} left"
+                eta = f"  {format_duration(left)} left"
         self.say(
             f"step {step}/{self._num_steps}  {split}  {format_scalars(scalars)}{eta}"
         )
-
-
-def _format_duration(seconds: float) -> str:
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}"
 
 
 def _start_progress_bar(first_step: int, num_steps: int) -> Any:

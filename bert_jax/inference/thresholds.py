@@ -1,0 +1,35 @@
+"""Predict classes of texts by a threshold of their probability."""
+
+from bert_jax.config import BertConfig
+from bert_jax.config.checks import require
+from bert_jax.tasks.finetuning_task import Prediction
+
+
+def require_threshold(model: BertConfig, threshold: float) -> None:
+    """Raise ValueError if a model has no use for a threshold, or it is no fraction."""
+    require(0 <= threshold <= 1, f"threshold={threshold} must be from 0 to 1.")
+    is_classifier = model.head == "sequence_classification"
+    is_regression = model.problem_type == "regression"
+    is_multi_label = model.problem_type == "multi_label_classification"
+    require(
+        is_classifier
+        and not is_regression
+        and (is_multi_label or len(model.labels) == 2),
+        "threshold is for texts with two classes, or with any number of classes each; "
+        "leave it out.",
+    )
+
+
+def apply_threshold(prediction: Prediction, threshold: float) -> Prediction:
+    """Return a prediction of a text by a threshold of probability.
+
+    With two classes, the second is predicted where it has at least that probability.
+    With any number of classes each, all that have it are.
+    """
+    probabilities = prediction["probabilities"]
+    if "labels" in prediction:
+        chosen = [name for name, value in probabilities.items() if value >= threshold]
+        return prediction | {"labels": chosen}
+    first, second = probabilities
+    label = second if probabilities[second] >= threshold else first
+    return prediction | {"label": label}

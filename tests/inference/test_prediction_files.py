@@ -1,0 +1,167 @@
+"""Files of predictions: `bert-jax predict --output`."""
+
+import csv
+import json
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from run_helpers import classifier_config
+from small_world import SUBJECTS
+
+from bert_jax.cli.main import main
+from bert_jax.config import BertConfig
+from bert_jax.inference.thresholds import apply_threshold, require_threshold
+from bert_jax.runs.finetuning import finetune
+from bert_jax.storage.table_files import write_rows
+from bert_jax.tasks.tables import iterate_table
+
+TEXTS = [f'The {SUBJECTS[i % 2]} reads "{i}", again.' for i in range(30)]
+COLUMNS = ["id", "review", "who"]
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("table") / "all.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(COLUMNS)
+        writer.writerows((i, text, SUBJECTS[i % 2]) for i, text in enumerate(TEXTS))
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(table, encoder_checkpoint, tmp_path_factory) -> Path:
+    """A classifier of two subjects."""
+    workdir = tmp_path_factory.mktemp("two") / "run"
+    finetune(classifier_config(table, encoder_checkpoint, num_steps=2), workdir)
+    return workdir
+
+
+def printed(capsys, model: Path, table: Path, *options: str) -> list[dict[str, Any]]:
+    where = ("--checkpoint", str(model), "--input", str(table))
+    assert main(["predict", *where, *options]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def written(model: Path, table: Path, output: Path, *options: str) -> Path:
+    where = ("--checkpoint", str(model), "--input", str(table))
+    assert main(["predict", *where, "--output", str(output), *options]) == 0
+    return output
+
+
+def test_each_kind_of_file_has_what_is_printed(model, table, capsys, tmp_path):
+    expected = printed(capsys, model, table)
+    lines = written(model, table, tmp_path / "a.jsonl").read_text().splitlines()
+    assert "30 predictions of " in capsys.readouterr().out
+    assert [json.loads(line) for line in lines] == expected
+    flat = [
+        {"id": row["id"], "label": row["label"]}
+        | {f"probabilities.{k}": v for k, v in row["probabilities"].items()}
+        for row in expected
+    ]
+    with written(model, table, tmp_path / "a.csv").open(newline="") as file:
+        found = list(csv.DictReader(file))
+    assert found == [{k: str(v) for k, v in row.items()} for row in flat]
+    parquet = pq.read_table(written(model, table, tmp_path / "a.parquet"))
+    assert parquet.to_pylist() == flat
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        *("a.csv", "a.jsonl", "a.parquet")
+    ]
+
+
+def test_columns_of_the_input_are_copied(model, table, capsys, tmp_path):
+    rows = printed(capsys, model, table, "--columns", "*")
+    assert list(rows[0]) == [*COLUMNS, "label", "probabilities"]
+    assert [row["review"] for row in rows] == TEXTS
+    labelled = tmp_path / "labelled.csv"
+    labelled.write_text("review,label\nThe judge reads.,mine\n")
+    (row,) = printed(capsys, model, labelled, "--columns", "label")
+    assert row["label"] == "mine" and row["predicted_label"] in SUBJECTS[:2]
+    where = ["predict", "--checkpoint", str(model), "--input", str(labelled)]
+    assert main([*where, "--columns", "lable"]) == 2
+    assert "Did you mean label?" in capsys.readouterr().err
+
+
+def test_a_threshold_decides_between_two_classes(model, table, capsys):
+    rows = printed(capsys, model, table)
+    second = sorted(SUBJECTS[:2])[1]
+    values = sorted(row["probabilities"][second] for row in rows)
+    for threshold in (0.0, values[10], 1.0):
+        found = printed(capsys, model, table, "--threshold", repr(threshold))
+        chosen = [row["probabilities"][second] >= threshold for row in rows]
+        assert [row["label"] == second for row in found] == chosen
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        BertConfig(head="sequence_classification", labels=("a", "b", "c")),
+        BertConfig(head="sequence_classification", problem_type="regression"),
+        BertConfig(head="token_classification", labels=("O", "B-A")),
+    ],
+)
+def test_a_threshold_needs_two_classes_or_several_labels(model):
+    with pytest.raises(ValueError, match="threshold is for texts with two classes"):
+        require_threshold(model, 0.5)
+
+
+def test_a_threshold_of_labels_that_do_not_exclude_each_other():
+    prediction = {"labels": ["a"], "probabilities": {"a": 0.7, "b": 0.3, "c": 0.2}}
+    assert apply_threshold(prediction, 0.3)["labels"] == ["a", "b"]
+    model = BertConfig(
+        head="sequence_classification",
+        labels=("a", "b", "c"),
+        problem_type="multi_label_classification",
+    )
+    require_threshold(model, 0.5)
+
+
+def test_an_error_on_the_way_leaves_no_file(model, tmp_path, capsys):
+    bad = tmp_path / "bad.csv"
+    lines = [f"The judge reads {i}." for i in range(2000)]
+    bad.write_text("\n".join(["review", *lines, '"not ended']))
+    where = ["predict", "--checkpoint", str(model), "--input", str(bad)]
+    assert main([*where, "--output", str(tmp_path / "a.csv")]) == 2
+    assert "bad.csv, line 2002" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [bad]
+
+
+def test_a_column_of_several_types_needs_json(tmp_path):
+    chunks = [[{"a": 1}], [{"a": "one"}]]
+    assert write_rows(chunks, tmp_path / "a.jsonl") == 2
+    with pytest.raises(ValueError, match="several types .*; write .jsonl"):
+        write_rows(chunks, tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match="Row 2 has the field 'b'.*; write .jsonl"):
+        write_rows([[{"a": 1}], [{"a": 1, "b": 2}]], tmp_path / "a.csv")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+def test_one_row_at_a_time_is_in_memory(suffix, tmp_path):
+    path = tmp_path / f"long{suffix}"
+    text = "word " * 100
+    with path.open("w") as file:
+        if suffix == ".csv":
+            file.write("text\n")
+        for _ in range(20_000):
+            file.write(f"{text}\n" if suffix == ".csv" else f'{{"text": "{text}"}}\n')
+    tracemalloc.start()
+    count = sum(1 for _ in iterate_table(str(path)))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert count == 20_000 and path.stat().st_size > 10_000_000
+    assert peak < 500_000
+
+
+def test_ends_of_lines_within_and_after_fields(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(
+        b'\xef\xbb\xbftext,n\r\n"one\r\ntwo",1\r"three\n\nfour",2\n\nfive,3'
+    )
+    rows = list(iterate_table(str(path)))
+    texts = [row.values["text"] for row in rows]
+    assert texts == ["one\r\ntwo", "three\n\nfour", "five"]
+    assert [row.where.split()[-1] for row in rows] == ["2", "4", "8"]
