@@ -118,5 +118,5 @@ def test_texts_over_the_limit_are_refused(bert):
 
 
 def test_loading_nothing(tmp_path):
-    with pytest.raises(FileNotFoundError, match="holds no complete checkpoint"):
+    with pytest.raises(FileNotFoundError, match="absent does not exist; name a workdir"):
         bert_jax.load(tmp_path / "absent")
