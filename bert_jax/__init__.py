@@ -44,6 +44,7 @@ if TYPE_CHECKING:  # `as` marks a name as public
     from bert_jax.runs.sweeps import finetune_runs as finetune_runs
     from bert_jax.tasks.task import Task as Task
     from bert_jax.tokenization import Tokenizer as Tokenizer
+    from bert_jax.training.callbacks import Callback as Callback
 
 _NAMES = {
     "config": "BertConfig DataConfig ExamplesConfig FinetuneConfig MaskingConfig "
@@ -67,6 +68,7 @@ _NAMES = {
     "runs.sweeps": "finetune_runs",
     "tasks.task": "Task",
     "tokenization": "Tokenizer",
+    "training.callbacks": "Callback",
 }
 _MODULE_OF = {name: module for module in _NAMES for name in _NAMES[module].split()}
 __all__ = sorted(_MODULE_OF)

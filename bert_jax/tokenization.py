@@ -222,6 +222,10 @@ class Tokenizer:
         included; 0 for special tokens."""
         self.num_bytes.flags.writeable = False
 
+    def __repr__(self) -> str:
+        case = "cased" if self.cased else "uncased"
+        return f"Tokenizer({self.kind}, {self.vocab_size:,} tokens, {case})"
+
     @classmethod
     def load(cls, directory: epath.PathLike) -> "Tokenizer":
         """Load the tokenizer in `directory` or, if it has none, `directory/tokenizer`.

@@ -66,6 +66,7 @@ class Checkpoints:
         self._retry_at: float | None = None
         self._scores: dict[int, float] = {}
         self._messages: list[str] = []
+        self._completed: list[int] = []
         self._manager = self._open()
 
     def _open(self) -> Any:
@@ -131,6 +132,7 @@ class Checkpoints:
             if uploads is not None:
                 uploads.result()
             with_retries(lambda: self._write_manifest(step))
+            self._completed.append(step)
             self._prune()
 
     def _write_manifest(self, step: int) -> None:
@@ -181,6 +183,14 @@ class Checkpoints:
         """Return the messages about failed saves since the last call."""
         messages, self._messages = self._messages, []
         return messages
+
+    def take_completed(self) -> list[epath.Path]:
+        """Return the checkpoints that were completed since the last call.
+
+        On processes other than the primary one there are none.
+        """
+        completed, self._completed = self._completed, []
+        return [self.directory / str(step) for step in completed]
 
     @property
     def retry_due(self) -> bool:

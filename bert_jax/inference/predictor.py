@@ -105,6 +105,10 @@ class Predictor:
         self.trained_length = trained_length
         self.data = data or default_examples_config(config.max_position_embeddings)
 
+    def __repr__(self) -> str:
+        shape = f"{self.config.num_hidden_layers} layers of {self.config.hidden_size}"
+        return f"Predictor({shape}, head {self.config.head}, {self.tokenizer})"
+
     @overload
     def fill_mask(
         self, text: str, k: int = 5, batch_size: int = 32
@@ -349,8 +353,7 @@ class Predictor:
         """Return each text's tokens with their offsets, and hidden states of `layers`.
 
         Args:
-            layers: 0 for the embeddings, 1 … L, or counted from the end: -1 is the
-                last.
+            layers: 0 for the embeddings, 1 … L, or from the end: -1 is the last.
             combine: concatenate or sum several layers.
 
         Raises:
@@ -358,11 +361,9 @@ class Predictor:
         """
         texts = require_texts("texts", texts)
         require_count("batch_size", batch_size)
-        return features(
-            *(self.config, self.params, self.tokenizer, texts, layers, combine),
-            batch_size=batch_size,
-            trained_length=self.trained_length,
-        )
+        inputs = self.config, self.params, self.tokenizer, texts, layers, combine
+        longest = self.trained_length
+        return features(*inputs, batch_size=batch_size, trained_length=longest)
 
     def attention(self, text: str | tuple[str, str]) -> Float[np.ndarray, "L N T T"]:
         """Return how much each token of a text attends to each other, in float32.

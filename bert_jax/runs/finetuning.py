@@ -1,6 +1,7 @@
 """Fine-tuning on one page: check the configuration, build the task, fit."""
 
 import os
+from collections.abc import Sequence
 
 import jax
 from etils import epath
@@ -24,6 +25,7 @@ from bert_jax.tasks.finetuning import Finetuning
 from bert_jax.tasks.finetuning_task import Splits
 from bert_jax.tasks.task import check_attention_kernel
 from bert_jax.terminal.messages import say
+from bert_jax.training.callbacks import Callback
 
 BASELINE = "baseline: "
 
@@ -43,6 +45,7 @@ def finetune(
     workdir: str | os.PathLike[str],
     cache: str | os.PathLike[str] | None = None,
     extend: bool = False,
+    callbacks: Sequence[Callback] = (),
 ) -> dict[str, float]:
     """Fine-tune in `workdir`; the same call again resumes the run.
 
@@ -50,6 +53,7 @@ def finetune(
         cache: directory for tokenized examples, which runs may share; None: in
             `workdir`.
         extend: as `pretrain`.
+        callbacks: as `fit`.
 
     Returns:
         The scores of the best checkpoint over the validation examples, and as
@@ -83,7 +87,8 @@ def finetune(
             if is_primary():
                 say("\n".join(filter(None, [note, examples_line(setup)])))
             tokenizer = setup.tokenizer
-            fit_in_workdir(run, task, config, mesh, tokenizer, source, changed)
+            parts = task, config, mesh, tokenizer, source, changed
+            fit_in_workdir(run, *parts, callbacks)
         scores = best_scores(path)
     splits = Splits(setup.train.examples, setup.validation.examples)
     rule, value = setup.task.baseline(splits)

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from etils import epath
 from jax.sharding import Mesh
@@ -19,6 +19,7 @@ from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.task import Task
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training import loop
+from bert_jax.training.callbacks import Callback
 from bert_jax.training.lock import run_lock
 from bert_jax.training.resume import Resume, find_resume_on_all
 from bert_jax.training.start import InitSource
@@ -44,7 +45,11 @@ def locked_workdir(workdir: str | os.PathLike[str]) -> Iterator[LockedWorkdir]:
 
 
 def fit(
-    task: Task, config: RunConfig, workdir: str | os.PathLike[str], tokenizer: Tokenizer
+    task: Task,
+    config: RunConfig,
+    workdir: str | os.PathLike[str],
+    tokenizer: Tokenizer,
+    callbacks: Sequence[Callback] = (),
 ) -> dict[str, float]:
     """Train a task of your own in `workdir`; the same call again resumes it.
 
@@ -53,6 +58,7 @@ def fit(
             this host's shard: `DatasetBatches` takes what `host_shard` returns.
         config: the steps, optimizer, mesh, logging and checkpoints of the run.
         tokenizer: saved with each checkpoint.
+        callbacks: objects of your own subclasses of `Callback`, called on the way.
 
     Returns:
         The scores over the validation rows after the last step.
@@ -70,7 +76,8 @@ def fit(
             changed = check_workdir(run.path, config, run.resume)
         scores = final_scores(run.path, config, run.resume)
         if scores is None:
-            scores = fit_in_workdir(run, task, config, mesh, tokenizer, None, changed)
+            parts = task, config, mesh, tokenizer, None, changed
+            scores = fit_in_workdir(run, *parts, callbacks)
     return scores
 
 
@@ -82,6 +89,7 @@ def fit_in_workdir(
     tokenizer: Tokenizer,
     source: InitSource | None,
     changed: list[JsonObject],
+    callbacks: Sequence[Callback] = (),
 ) -> dict[str, float]:
     """Write the run's files into its workdir, and train as `training.loop.fit`.
 
@@ -89,5 +97,14 @@ def fit_in_workdir(
     """
     write_run_files(run.path, config, tokenizer, run.resume, changed)
     share_compilation_cache(run.path)
-    path, resume, check = run.path, run.resume, run.check_lock
-    return loop.fit(task, config, mesh, path, path / "tokenizer", source, resume, check)
+    return loop.fit(
+        task,
+        config,
+        mesh,
+        run.path,
+        run.path / "tokenizer",
+        source,
+        run.resume,
+        run.check_lock,
+        callbacks,
+    )

@@ -27,6 +27,7 @@ from bert_jax.storage.remote import open_directory
 from bert_jax.tasks.pretraining import PretrainingTask, unigram_baseline
 from bert_jax.tasks.task import check_attention_kernel
 from bert_jax.terminal.messages import say
+from bert_jax.training.callbacks import Callback
 from bert_jax.training.resume import find_resume
 
 
@@ -79,13 +80,17 @@ def open_for(
 
 
 def pretrain(
-    config: PretrainConfig, workdir: str | os.PathLike[str], extend: bool = False
+    config: PretrainConfig,
+    workdir: str | os.PathLike[str],
+    extend: bool = False,
+    callbacks: Sequence[Callback] = (),
 ) -> dict[str, float]:
     """Pretrain in `workdir`; the same call again resumes the run.
 
     Args:
         extend: allow more steps, or another learning rate, than the run in `workdir`
             had so far.
+        callbacks: as `fit`.
 
     Returns:
         The scores over the validation rows after the last step, and, as `unigram_…`,
@@ -115,7 +120,8 @@ def pretrain(
             if note and is_primary():
                 say(note)
             tokenizer = dataset.tokenizer
-            scores = fit_in_workdir(run, task, config, mesh, tokenizer, source, changed)
+            parts = task, config, mesh, tokenizer, source, changed
+            scores = fit_in_workdir(run, *parts, callbacks)
     baseline = unigram_baseline(config, dataset) if scores and is_primary() else {}
     return scores | broadcast_from_primary(baseline)
 

@@ -3,7 +3,7 @@
 import collections
 import dataclasses
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 
 import jax
@@ -27,6 +27,7 @@ from bert_jax.distributed.peaks import peak_flops_per_second
 from bert_jax.distributed.sharding import to_global_arrays
 from bert_jax.tasks.task import DeviceBatch, Task
 from bert_jax.training import faults
+from bert_jax.training.callbacks import Callback, Callbacks
 from bert_jax.training.evaluation import evaluate
 from bert_jax.training.gradients import Collectives
 from bert_jax.training.optimizer import Optimizer
@@ -110,6 +111,7 @@ class _Run:
         checkpoints: Checkpoints,
         source: InitSource | None,
         resume: Resume | None,
+        callbacks: Sequence[Callback],
         stack: ExitStack,
     ) -> None:
         """Start or restore the run; `stack` closes in reverse order what is opened."""
@@ -124,15 +126,15 @@ class _Run:
         self._saved_step = resume.step if resume else None
         self._report = _open_report(config, workdir, self._step)
         stack.enter_context(self._report)
+        self._callbacks = Callbacks(callbacks if is_primary() else (), self._report.say)
         for problem in resume.problems if resume else ():
             self._report.say(f"Skipped a newer checkpoint: {problem}")
         if self._step:
             self._report.say(f"Resuming from the checkpoint at step {self._step}.")
         profile = stack.enter_context(Profile(config, workdir, self._step))
-        microbatches, collectives = config.microbatches, Collectives.of(config)
-        step = make_train_step(
-            task, optimizer, microbatches, mesh, shardings, collectives
-        )
+        collectives = Collectives.of(config)
+        options = config.microbatches, mesh, shardings, collectives
+        step = make_train_step(task, optimizer, *options)
         self._train_step = profile.wrap(step)
         self._eval_step = make_eval_step(task, mesh, shardings)
         self._signals = stack.enter_context(faults.StopSignals())
@@ -170,9 +172,11 @@ class _Run:
                     raise faults.StopRequested(request)
                 if self._is_due(self._config.eval_every):
                     scores = self._validate()
+                self._report_checkpoints()
             # The last save must have succeeded.
             if not self._checkpoints.wait():
                 self._save(must_succeed=True)
+            self._report_checkpoints()
         except faults.StopRequested as stop:
             # A step without a complete checkpoint is saved now.
             if self._saved_step != self._step or not self._checkpoints.wait():
@@ -201,7 +205,9 @@ class _Run:
         if self._is_due(self._config.log_every):
             values = {k: float(v) for k, v in jax.device_get(scalars).items()}
             faults.check_finite(values["skipped_in_a_row"], self._step)
-            self._report.write(self._step, "train", values | self._clock.rates())
+            values |= self._clock.rates()
+            self._report.write(self._step, "train", values)
+            self._callbacks.on_log(self._step, values)
             self._clock.restart()
 
     def _validate(self) -> dict[str, float] | None:
@@ -211,8 +217,14 @@ class _Run:
         if scores is not None:
             self._report.write(self._step, "validation", scores)
             self._checkpoints.record_score(self._step, task.selection_score(scores))
+            self._callbacks.on_evaluation(self._step, scores)
         self._clock.restart()
         return scores
+
+    def _report_checkpoints(self) -> None:
+        """Tell the callbacks which checkpoints are complete."""
+        for path in self._checkpoints.take_completed():
+            self._callbacks.on_checkpoint(int(path.name), path)
 
     def _stop_signal(self) -> int:
         """Return a stop signal that any process received, or 0; a collective."""
@@ -254,6 +266,7 @@ def fit(
     source: InitSource | None = None,
     resume: Resume | None = None,
     check_lock: Callable[[], None] = lambda: None,
+    callbacks: Sequence[Callback] = (),
 ) -> dict[str, float]:
     """Train `task` in `workdir` up to `config.num_steps`.
 
@@ -261,6 +274,7 @@ def fit(
         source: where a new run takes its parameters from.
         resume: the run's latest verified checkpoint; None for a new run.
         check_lock: raises RuntimeError if another run has taken the workdir's lock.
+        callbacks: called on the way.
 
     Returns:
         The scores over the validation rows after the last step.
@@ -271,8 +285,8 @@ def fit(
         DivergedRun: gradients stayed non-finite.
         ValueError: a checkpoint does not fit the model, the task does not compute what
             its `objective` names, or the first step raised it.
-        RuntimeError: `max_failed_saves` checkpoints in a row could not be written, or
-            something failed after the first step.
+        RuntimeError: `max_failed_saves` checkpoints in a row could not be written, a
+            callback ended the run, or something failed after the first step.
     """
     with ExitStack() as stack:
         checkpoints = Checkpoints(
@@ -284,7 +298,8 @@ def fit(
             check_lock,
         )
         stack.callback(checkpoints.close)
-        run = _Run(task, config, mesh, workdir, checkpoints, source, resume, stack)
+        files = workdir, checkpoints, source, resume
+        run = _Run(task, config, mesh, *files, callbacks, stack)
         # Until the first step has ended, a ValueError is a user's mistake.
         with faults.reraise_as_run_failure(run.has_trained):
             return run.train(resume)

@@ -117,6 +117,13 @@ def test_texts_over_the_limit_are_refused(bert):
         bert.embed(["the judge writes " * 20])
 
 
+def test_a_model_says_what_it_is(bert):
+    layers, width = bert.config.num_hidden_layers, bert.config.hidden_size
+    start = f"Predictor({layers} layers of {width}, head pretraining, Tokenizer("
+    assert repr(bert).startswith(start)
+    assert repr(bert).endswith(f"wordpiece, {bert.config.vocab_size} tokens, uncased))")
+
+
 def test_loading_nothing(tmp_path):
-    with pytest.raises(FileNotFoundError, match="absent does not exist; name a workdir"):
+    with pytest.raises(FileNotFoundError, match="absent does not exist; name"):
         bert_jax.load(tmp_path / "absent")

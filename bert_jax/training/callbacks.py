@@ -1,0 +1,65 @@
+"""What a program of one's own does while a run trains."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
+
+from etils import epath
+
+
+class Callback:
+    """Base class: override the methods that you need.
+
+    They are called on the primary process, between two steps, in the thread that
+    trains: the run waits for them. They change nothing in the run. A resumed run calls
+    them again for the steps after its checkpoint.
+    """
+
+    stop_on_error: ClassVar[bool] = False
+    """Whether an exception of a method ends the run. If not, it is printed, and the run
+    goes on."""
+
+    def on_log(self, step: int, scalars: Mapping[str, float]) -> None:
+        """Called every `log_every` steps, with the training line of `metrics.jsonl`."""
+
+    def on_evaluation(self, step: int, scores: Mapping[str, float]) -> None:
+        """Called after each evaluation, with the validation line."""
+
+    def on_checkpoint(self, step: int, path: epath.Path) -> None:
+        """Called when a checkpoint is complete, some steps after it was begun."""
+
+
+class Callbacks:
+    """The callbacks of a run, in order."""
+
+    def __init__(self, callbacks: Sequence[Callback], say: Callable[[str], None]):
+        """Take the callbacks, and a function that prints a line."""
+        self._callbacks, self._say = callbacks, say
+
+    def on_log(self, step: int, scalars: Mapping[str, float]) -> None:
+        for callback in self._callbacks:
+            self._call(callback, step, lambda c: c.on_log(step, scalars))
+
+    def on_evaluation(self, step: int, scores: Mapping[str, float]) -> None:
+        for callback in self._callbacks:
+            self._call(callback, step, lambda c: c.on_evaluation(step, scores))
+
+    def on_checkpoint(self, step: int, path: epath.Path) -> None:
+        for callback in self._callbacks:
+            self._call(callback, step, lambda c: c.on_checkpoint(step, path))
+
+    def _call(
+        self, callback: Callback, step: int, call: Callable[[Callback], None]
+    ) -> None:
+        """Call a method.
+
+        Raises:
+            RuntimeError: it failed, and the callback ends the run.
+        """
+        try:
+            call(callback)
+        except Exception as error:
+            reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+            problem = f"The callback {type(callback).__name__} failed at step {step}"
+            if callback.stop_on_error:
+                raise RuntimeError(f"{problem}: {reason}.") from error
+            self._say(f"{problem}, and the run goes on: {reason}.")

@@ -1,0 +1,98 @@
+"""Callbacks: when they are called, and what an exception of one does."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+from etils import epath
+from run_helpers import assert_same_run, logged_lines
+
+import bert_jax
+from bert_jax.config import PretrainConfig
+from bert_jax.runs.pretraining import pretrain
+
+
+@pytest.fixture(scope="module")
+def config(small_config: PretrainConfig) -> PretrainConfig:
+    every = {"log_every": 1, "eval_every": 2, "checkpoint_every": 2}
+    return dataclasses.replace(small_config, num_steps=4, keep_checkpoints=4, **every)
+
+
+class Recorder(bert_jax.Callback):
+    """Records the calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, int, object]] = []
+
+    def on_log(self, step, scalars):
+        self.calls.append(("log", step, dict(scalars)))
+
+    def on_evaluation(self, step, scores):
+        self.calls.append(("evaluation", step, dict(scores)))
+
+    def on_checkpoint(self, step, path):
+        manifest = json.loads((Path(path) / "manifest.json").read_text())
+        assert manifest["step"] == step
+        self.calls.append(("checkpoint", step, path))
+
+    def of(self, kind: str) -> list[tuple[int, object]]:
+        return [(step, value) for name, step, value in self.calls if name == kind]
+
+
+@pytest.fixture(scope="module")
+def recorded(config, tmp_path_factory) -> tuple[Recorder, Path]:
+    recorder, workdir = Recorder(), tmp_path_factory.mktemp("recorded") / "run"
+    pretrain(config, workdir, callbacks=[recorder])
+    return recorder, workdir
+
+
+def test_they_get_the_lines_of_the_log_and_complete_checkpoints(recorded):
+    recorder, workdir = recorded
+    lines = (workdir / "metrics.jsonl").read_text().splitlines()
+    for kind, split in (("log", "train"), ("evaluation", "validation")):
+        written = [json.loads(line) for line in lines]
+        expected = [
+            (line.pop("step"), {k: v for k, v in line.items() if k != "split"})
+            for line in written
+            if line["split"] == split
+        ]
+        assert recorder.of(kind) == expected and expected
+    checkpoints = recorder.of("checkpoint")
+    assert [step for step, _ in checkpoints] == [2, 4]
+    assert [path for _, path in checkpoints] == [
+        epath.Path(workdir) / "checkpoints" / str(step) for step in (2, 4)
+    ]
+
+
+def test_a_run_without_callbacks_is_the_same(recorded, config, tmp_path):
+    pretrain(config, tmp_path / "plain")
+    assert_same_run(recorded[1], tmp_path / "plain")
+
+
+class Broken(bert_jax.Callback):
+    def on_evaluation(self, step, scores):
+        raise OSError("no\nroute to host")
+
+
+class Strict(Broken):
+    stop_on_error = True
+
+
+def test_the_run_goes_on_after_an_exception(recorded, config, tmp_path, capsys):
+    recorder = Recorder()
+    pretrain(config, tmp_path / "run", callbacks=[Broken(), recorder])
+    printed = capsys.readouterr().out
+    for step in (2, 4):
+        line = f"The callback Broken failed at step {step}, and the run goes on: "
+        assert f"{line}OSError: no route to host.\n" in printed
+    assert [step for step, _ in recorder.of("evaluation")] == [2, 4]
+    assert_same_run(tmp_path / "run", recorded[1])
+
+
+def test_an_exception_can_end_the_run(recorded, config, tmp_path):
+    with pytest.raises(RuntimeError, match="callback Strict failed at step 2: OSErr"):
+        pretrain(config, tmp_path / "run", callbacks=[Strict()])
+    assert [line["step"] for line in logged_lines(tmp_path / "run", "train")] == [1, 2]
+    pretrain(config, tmp_path / "run")
+    assert_same_run(tmp_path / "run", recorded[1])
