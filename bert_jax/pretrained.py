@@ -42,7 +42,7 @@ class Model:
 
 
 def as_directory(path: str) -> epath.Path:
-    """Return the path; `hf:OWNER/NAME@REVISION` is downloaded first."""
+    """Return the path; `hf:OWNER/NAME` is downloaded first."""
     return download(path) if path.startswith(HUB) else open_directory(path)
 
 
@@ -77,7 +77,7 @@ def load_pretrained(path: str, allow_extra: bool = False) -> Model:
     Args:
         path: a workdir (its newest verified checkpoint; if fine-tuned, its best), one
             of its checkpoints, an imported checkpoint, a Hugging Face directory, or
-            hf:OWNER/NAME@REVISION; without a revision, main.
+            hf:OWNER/NAME, with @REVISION after it for another branch than main.
         allow_extra: ignore tensors of Hugging Face's files that the model does not
             have.
 

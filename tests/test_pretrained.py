@@ -65,12 +65,15 @@ def test_a_name_without_a_revision_is_of_the_branch_main(hub):
         ("bert-base-uncased", "hf:google-bert/bert-base-uncased?"),
         ("google-bert/bert-base-uncased", "hf:google-bert/bert-base-uncased?"),
         ("owner/model@v1", "hf:owner/model@v1?"),
+        ("bert-runs/base", "hf:bert-runs/base?"),
+        ("runs/reviews", ""),
         ("./runs/reviews", ""),
         ("/nonexistent/model", ""),
     ],
 )
 def test_a_path_that_may_be_a_name_at_the_hub(path, meant, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
     with pytest.raises(FileNotFoundError, match="does not exist; name a wor") as error:
         bert_jax.load(path)
     assert str(error.value).endswith(f"did you mean {meant}" if meant else "model.")

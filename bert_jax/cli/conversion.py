@@ -18,7 +18,7 @@ class ImportOptions:
     """Make a checkpoint from a model of Hugging Face or TensorFlow 1."""
 
     source: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SRC")]
-    """Directory of the model, one file of its tensors, or hf:OWNER/NAME@REVISION."""
+    """Directory of the model, one file of its tensors, or hf:OWNER/NAME."""
     kind: Annotated[Literal["huggingface", "tf1"], tyro.conf.arg(name="from")]
     """The library that wrote the files."""
     output: str
@@ -32,7 +32,7 @@ class ExportOptions:
     """Write a model for Hugging Face, as StableHLO, or as a page that fills masks."""
 
     source: Model
-    """Workdir, checkpoint, Hugging Face directory, or hf:OWNER/NAME@REVISION."""
+    """Workdir, checkpoint, Hugging Face directory, or hf:OWNER/NAME."""
     kind: Annotated[Target, tyro.conf.arg(name="to")]
     """huggingface: files for transformers; stablehlo: a program that needs only JAX;
     page: one web page by which a small model fills masks in a browser."""
@@ -52,7 +52,7 @@ class ExtendOptions:
     """Add words or positions to a model, as a checkpoint to continue training from."""
 
     source: Model
-    """Workdir, checkpoint, Hugging Face directory, or hf:OWNER/NAME@REVISION."""
+    """Workdir, checkpoint, Hugging Face directory, or hf:OWNER/NAME."""
     output: str
     """Directory to write the checkpoint to."""
     words: str = ""

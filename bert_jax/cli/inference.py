@@ -42,7 +42,7 @@ class PredictOptions(FinetunedOptions):
     """.jsonl, .csv or .parquet file to write; empty: lines of JSON on standard output.
     """
     columns: tuple[str, ...] = ("id",)
-    """Columns of the input that are copied, if it has them; *: all."""
+    """Columns of the input to copy; *: all; default: id, if there is one."""
     threshold: float | None = None
     """Probability from which the second of two classes, or each of several labels, is
     predicted; default: the more probable class, or labels above 0.5."""
@@ -55,7 +55,7 @@ class FeaturesOptions:
     """Write the hidden states of each token, with its position in the text."""
 
     model: str
-    """Workdir, checkpoint, Hugging Face directory or hf:OWNER/NAME@REVISION."""
+    """Workdir, checkpoint, Hugging Face directory or hf:OWNER/NAME."""
     input: str
     """File with one text per line; -: standard input."""
     output: str

@@ -18,7 +18,7 @@ class InspectOptions:
     """Print what a dataset, a workdir or a model holds."""
 
     path: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="PATH")]
-    """Its directory, or hf:OWNER/NAME@REVISION."""
+    """Its directory, or hf:OWNER/NAME."""
     verify: bool = False
     """Compare the sha256 of every file."""
     attention: str = ""

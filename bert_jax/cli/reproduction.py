@@ -78,7 +78,7 @@ def reproduce(options: ReproduceOptions) -> None:
         return
     paths = reproduce(plan)
     if is_primary:
-        say("\n".join(map(str, paths)))
+        say("\n".join(map(str, paths)) or "No run has a result; all diverged.")
 
 
 def is_confirmed() -> bool:

@@ -49,8 +49,8 @@ class VocabularyConfig(TextConfig):
     characters) by sentencepiece."""
     vocab_size: int | Literal["auto"] = 30522
     """Number of entries, special tokens included; fewer if the text cannot fill them,
-    and with char as many as it has. auto: those that occur 100 times or more (after
-    Gowda & May 2020), at most 30,522."""
+    and with char as many as it has. auto: at most 30,522, and none longer than a
+    character that occurs less than 100 times (after Gowda & May 2020)."""
     cased: bool = False
     """Keep case and accents, instead of lowercasing and stripping accents."""
     sample_sentences: int = 1_000_000

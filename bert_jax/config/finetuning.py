@@ -90,12 +90,12 @@ class ExamplesConfig:
         )
         files = bool(self.train or self.validation)
         require(
-            not (self.path and files),
-            f"path={self.path} and files are both given; give only one of them.",
-        )
-        require(
             not (self.glue and files),
             f"glue={self.glue} is read from path; give path instead of files.",
+        )
+        require(
+            not (self.path and files),
+            f"path={self.path} and files are both given; give only one of them.",
         )
 
 

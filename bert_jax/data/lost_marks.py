@@ -30,8 +30,9 @@ def loses_marks(word: str) -> bool:
     for character in unicodedata.normalize("NFD", word):
         if unicodedata.category(character) != "Mn":
             base = character
-        elif base and unicodedata.name(base, "?").split()[0] not in ACCENTS:
-            return True
+        elif unicodedata.category(base or " ").startswith("L"):
+            if unicodedata.name(base, "?").split()[0] not in ACCENTS:
+                return True
     return False
 
 

@@ -35,7 +35,7 @@ def inspect(path: str, checksums: bool = False) -> Iterator[str]:
 
     Args:
         path: a dataset, a workdir, a checkpoint, a directory of Hugging Face's files,
-            or hf:OWNER/NAME@REVISION.
+            or hf:OWNER/NAME.
         checksums: verify the sha256 of every file of a dataset, and of all checkpoints
             of a workdir. The model that is loaded is always verified.
 

@@ -131,8 +131,8 @@ def make_plan(
     """
     path = Path(absolute(local_output(root)))
     _check_experiment(experiment, budget, text)
-    base = budget.pretraining
-    make_mesh(base.mesh, base.batch_size, base.microbatches)  # do they fit together?
+    for run in (budget.pretraining, budget.finetuning):
+        make_mesh(run.mesh, run.batch_size, run.microbatches)  # do they fit together?
     files = tuple(parse_task(task, path) for task in tasks)
     names = [task.name for task in files]
     require(bool(names), f"tasks is empty; name one, such as {LIBRARIES}.")

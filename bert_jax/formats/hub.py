@@ -1,6 +1,7 @@
 """Models at Hugging Face's hub: hf:OWNER/NAME, or hf:OWNER/NAME@REVISION."""
 
 import re
+from pathlib import Path
 
 from etils import epath
 
@@ -83,7 +84,8 @@ def may_be(name: str, pinned: str) -> bool:
 
 def hint(path: str) -> str:
     """Return a question that names the hub, if a missing path may be one; or ""."""
-    if not _BARE.fullmatch(path):
+    owner, slash, _ = path.partition("/")
+    if not _BARE.fullmatch(path) or (slash and Path(owner).exists()):
         return ""
-    owner = "google-bert/" if path.startswith("bert-") else ""
+    owner = "google-bert/" if path.startswith("bert-") and not slash else ""
     return f" For a model of Hugging Face's hub, did you mean {HUB}{owner}{path}?"

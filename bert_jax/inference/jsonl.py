@@ -125,7 +125,8 @@ def _copied(row: TableRow, columns: tuple[str, ...]) -> JsonObject:
     for name in names:
         if name not in row.values:
             raise ValueError(missing_column_message(row.where, name, row.values))
-        if HALF_CHARACTER.search(json.dumps(row.values[name], ensure_ascii=False)):
+        written = json.dumps([name, row.values[name]], ensure_ascii=False)
+        if HALF_CHARACTER.search(written):
             raise ValueError(
                 f"{row.where}: {name} holds half of a surrogate pair, which cannot be "
                 "written; correct it."
@@ -134,10 +135,13 @@ def _copied(row: TableRow, columns: tuple[str, ...]) -> JsonObject:
 
 
 def _renamed(prediction: JsonObject, taken: JsonObject) -> JsonObject:
-    return {
-        f"predicted_{name}" if name in taken else name: value
-        for name, value in prediction.items()
-    }
+    """Return a prediction whose fields have other names than the copied columns."""
+    renamed = {}
+    for name, value in prediction.items():
+        while name in taken or name in renamed:
+            name = f"predicted_{name}"
+        renamed[name] = value
+    return renamed
 
 
 def round_floats(value: object) -> Any:

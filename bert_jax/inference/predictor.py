@@ -55,7 +55,7 @@ def load(path: str | os.PathLike[str], allow_extra: bool = False) -> "Predictor"
 
     Args:
         path: a workdir, one of its checkpoints, an imported checkpoint, a directory
-            that Hugging Face's transformers saved, or hf:OWNER/NAME@REVISION.
+            that Hugging Face's transformers saved, or hf:OWNER/NAME.
         allow_extra: for Hugging Face's files: ignore tensors that the model does not
             have.
 

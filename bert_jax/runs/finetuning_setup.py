@@ -104,7 +104,7 @@ def load_start(
         raise ValueError(
             "init_from is empty; pass --init-from with a workdir of `bert-jax "
             "pretrain`, a checkpoint, a Hugging Face directory or "
-            "hf:OWNER/NAME@REVISION."
+            "hf:OWNER/NAME."
         )
     model = load_pretrained(config.init_from, config.allow_extra)
     return model.config, model.tokenizer, model.params

@@ -41,15 +41,27 @@ def pin_source(config: ConfigT, resume: Resume | None) -> ConfigT:
 
     A resumed run keeps its own, also when the branch has moved since.
     """
-    if not config.init_from.startswith(HUB):
+    before = None if resume is None else str(resume.config.get("init_from"))
+    return with_pinned_source(config, before)
+
+
+def with_pinned_source(config: ConfigT, before: str | None) -> ConfigT:
+    """Return the configuration with a commit in the place of a branch of the hub.
+
+    Args:
+        before: what an earlier start has recorded, which is kept; None: this is the
+            first.
+    """
+    name = config.init_from
+    if not name.startswith(HUB):
         return config
-    if resume is not None:
-        before = resume.config.get("init_from")
-        name = before if isinstance(before, str) else ""
-        pinned = name if may_be(config.init_from, name) else config.init_from
-    else:
-        pinned = pin(config.init_from)
-    return dataclasses.replace(config, init_from=pinned)
+    if before is None:
+        return dataclasses.replace(config, init_from=pin(name))
+    if not may_be(name, before):
+        return config
+    if before != name and is_primary():
+        say(f"The run began from {before}, and keeps it.")
+    return dataclasses.replace(config, init_from=before)
 
 
 def with_shape_of(
@@ -70,11 +82,25 @@ def with_shape_of(
     }
     if not taken:
         return config
+    positions, length = source["max_position_embeddings"], config.data.sequence_length
+    if positions < length and "max_position_embeddings" in taken:
+        raise ValueError(
+            f"{config.init_from} has {positions} positions, and the rows have {length} "
+            "tokens; prepare rows that fit, or make a model with more positions by "
+            f"`bert-jax convert extend {config.init_from} --positions {length}`."
+        )
+    values = ", ".join(f"{name}={value}" for name, value in taken.items())
+    try:
+        model = dataclasses.replace(config.model, **taken)
+        config = dataclasses.replace(config, model=model)
+    except ValueError as error:
+        raise ValueError(
+            f"{config.init_from} has {values}, and the other options of the model do "
+            f"not fit that; leave them out. {error}"
+        ) from error
     if where and is_primary():
-        values = ", ".join(f"{name}={value}" for name, value in taken.items())
         say(f"As {where}: {values}.")
-    model = dataclasses.replace(config.model, **taken)
-    return dataclasses.replace(config, model=model)
+    return config
 
 
 def open_source(

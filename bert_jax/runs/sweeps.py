@@ -16,6 +16,7 @@ from bert_jax.config.serialization import to_dict
 from bert_jax.distributed import environment
 from bert_jax.distributed.collectives import is_primary
 from bert_jax.runs.finetuning import BASELINE, finetune
+from bert_jax.runs.init_from import with_pinned_source
 from bert_jax.storage.files import JsonObject, write_json
 from bert_jax.storage.manifest import escapes
 from bert_jax.storage.remote import open_directory
@@ -80,6 +81,9 @@ def finetune_runs(
         ValueError: `workdir` holds the runs of another configuration, or as `finetune`.
     """
     root = open_directory(workdir)
+    before = read_runs_file(root)["config"] if (root / RUNS).exists() else None
+    recorded = None if before is None else str(before.get("init_from"))
+    config = with_pinned_source(config, recorded)  # the same commit for all runs
     done = read_runs(root, config)
     # Runs that differ in the seed share their compiled programs.
     environment.configure_jax(os.environ)

@@ -1,14 +1,14 @@
 """Tables of results that are written row by row: .jsonl, .csv and .parquet files."""
 
-import contextlib
 import csv
+import io
 import itertools
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from bert_jax.storage.files import (
     JsonObject,
@@ -17,132 +17,150 @@ from bert_jax.storage.files import (
 )
 
 SUFFIXES = (".jsonl", ".csv", ".parquet")
-_Chunk = Sequence[JsonObject]
+_CHUNK_ROWS = 1024
 
 
-def write_rows(chunks: Iterable[_Chunk], path: Path) -> int:
+def write_rows(chunks: Iterable[Sequence[JsonObject]], path: Path) -> int:
     """Write rows, of which one chunk at a time is in memory; return their number.
 
     The file is written completely or not at all. In .csv and .parquet files each field
-    is a column: those of the first chunk, with one for each entry of an object, as in
-    `probabilities.positive`. A list is written in a .csv file as JSON.
+    is a column, with one for each entry of an object, as in `probabilities.positive`. A
+    list is written in a .csv file as JSON. What a row lacks is empty.
 
     Raises:
-        ValueError: the file name has another suffix, there is no row, or a row has
-            other fields than those of the first chunk.
+        ValueError: the file name has another suffix, there is no row, two fields become
+            one column, or a column of a .parquet file has values of several types.
         OSError: the file cannot be written.
     """
     require_output_file(path, *SUFFIXES)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    is_flat = path.suffix != ".jsonl"
+    # The columns and their types are known after the last row.
+    lines = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    finished = lines.with_suffix(".finished")
+    columns, num_rows = _Columns(), 0
     try:
         with name_path_in_errors(path):
-            num_rows = _WRITERS[path.suffix](_without_empty(chunks), temporary)
-            if not num_rows:
-                raise ValueError(f"There is no row to write to {path}.")
-            os.replace(temporary, path)
+            file = lines.open("w", encoding="utf-8")
+        with file:
+            for chunk in chunks:  # its errors are not those of the output
+                rows = [dict(_flat(row)) for row in chunk] if is_flat else chunk
+                if path.suffix == ".parquet":
+                    columns.add_types(rows)
+                if is_flat:
+                    columns.add_names(rows)
+                with name_path_in_errors(path):
+                    file.writelines(
+                        json.dumps(row, ensure_ascii=False) + "\n" for row in rows
+                    )
+                num_rows += len(rows)
+            with name_path_in_errors(path):
+                file.flush()
+        if not num_rows:
+            raise ValueError(f"There is no row to write to {path}.")
+        with name_path_in_errors(path):
+            if path.suffix == ".csv":
+                _write_csv(lines, columns, finished)
+            elif path.suffix == ".parquet":
+                _write_parquet(lines, columns, finished)
+            os.replace(finished if is_flat else lines, path)
     finally:
-        temporary.unlink(missing_ok=True)
+        lines.unlink(missing_ok=True)
+        finished.unlink(missing_ok=True)
     return num_rows
 
 
-def _without_empty(chunks: Iterable[_Chunk]) -> Iterator[_Chunk]:
-    return (chunk for chunk in chunks if chunk)
+class _Columns:
+    """The columns of all rows so far, and their types for .parquet files."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, None] = {}
+        self.schema: Any = None
+
+    def add_names(self, rows: Sequence[JsonObject]) -> None:
+        self.names.update(dict.fromkeys(itertools.chain.from_iterable(rows)))
+
+    def add_types(self, rows: Sequence[JsonObject]) -> None:
+        """Widen the types to those of some more rows, as from whole numbers to others.
+
+        Raises:
+            ValueError: a column has values of several types.
+        """
+        import pyarrow as pa
+
+        names = dict.fromkeys(itertools.chain.from_iterable(rows))
+        full = [{name: row.get(name) for name in names} for row in rows]
+        try:
+            schema = pa.Table.from_pylist(full).schema
+            if self.schema is not None:
+                both = [self.schema, schema]
+                schema = pa.unify_schemas(both, promote_options="permissive")
+        except (pa.ArrowException, OverflowError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise ValueError(
+                f"A column has values of several types ({reason}); write .jsonl."
+            ) from error
+        self.schema = schema
 
 
-def _write_jsonl(chunks: Iterable[_Chunk], path: Path) -> int:
-    num_rows = 0
-    with path.open("w", encoding="utf-8") as file:
-        for row in itertools.chain.from_iterable(chunks):
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
-            num_rows += 1
-    return num_rows
+def _read(lines: Path, names: Iterable[str]) -> Iterator[list[JsonObject]]:
+    """Yield chunks of the rows of a file, with a value or None for each column."""
+    columns = list(names)
+    with lines.open(encoding="utf-8") as file:
+        rows = (json.loads(line) for line in file)
+        full = ({name: row.get(name) for name in columns} for row in rows)
+        while chunk := list(itertools.islice(full, _CHUNK_ROWS)):
+            yield chunk
 
 
-def _write_csv(chunks: Iterable[_Chunk], path: Path) -> int:
+def _write_csv(lines: Path, columns: _Columns, path: Path) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
-        return _write_flat(chunks, lambda columns: _csv_writer(file, columns))
+        file.write(_csv_line(columns.names))
+        for rows in _read(lines, columns.names):
+            file.writelines(_csv_line(map(_cell, row.values())) for row in rows)
 
 
-def _csv_writer(file: TextIO, columns: Sequence[str]) -> Callable[[_Chunk], None]:
-    writer = csv.DictWriter(file, columns, lineterminator="\n")
-    writer.writeheader()
-
-    def cell(value: object) -> object:
-        if isinstance(value, (list, dict, bool)):
-            return json.dumps(value, ensure_ascii=False)
-        return value
-
-    def write(rows: _Chunk) -> None:
-        for row in rows:
-            writer.writerow({name: cell(value) for name, value in row.items()})
-
-    return write
+def _csv_line(cells: Iterable[object]) -> str:
+    """Return a line that ends in a line feed; a carriage return in a cell is quoted."""
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\r\n").writerow(cells)
+    return buffer.getvalue().removesuffix("\r\n") + "\n"
 
 
-def _write_parquet(chunks: Iterable[_Chunk], path: Path) -> int:
+def _cell(value: object) -> object:
+    if isinstance(value, (list, bool)):
+        return json.dumps(value, ensure_ascii=False)
+    return value
+
+
+def _write_parquet(lines: Path, columns: _Columns, path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with contextlib.ExitStack() as stack:
-
-        def open_writer(columns: Sequence[str]) -> Callable[[_Chunk], None]:
-            writer: Any = None
-
-            def write(rows: _Chunk) -> None:
-                nonlocal writer
-                schema = None if writer is None else writer.schema
-                try:
-                    table = pa.Table.from_pylist(list(rows), schema=schema)
-                except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-                    raise ValueError(
-                        f"A column has values of several types ({error}); write .jsonl."
-                    ) from error
-                if writer is None:
-                    writer = stack.enter_context(pq.ParquetWriter(path, table.schema))
-                writer.write_table(table)
-
-            return write
-
-        return _write_flat(chunks, open_writer)
+    with pq.ParquetWriter(path, columns.schema) as writer:
+        for rows in _read(lines, columns.names):
+            writer.write_table(pa.Table.from_pylist(rows, schema=columns.schema))
 
 
-def _write_flat(
-    chunks: Iterable[_Chunk],
-    open_writer: Callable[[Sequence[str]], Callable[[_Chunk], None]],
-) -> int:
-    """Write rows without nested objects; return their number.
+def _flat(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the fields of a row and those of the objects in it; {} becomes None.
 
-    Args:
-        open_writer: takes the columns, and returns a function that writes rows of them.
+    Raises:
+        ValueError: two of them have one name.
     """
-    num_rows, columns, write = 0, dict[str, None](), None
-    for chunk in chunks:
-        rows = [dict(_flat(row)) for row in chunk]
-        if write is None:
-            columns = dict.fromkeys(itertools.chain.from_iterable(rows))
-            write = open_writer(list(columns))
-        for number, row in enumerate(rows, num_rows + 1):
-            if others := row.keys() - columns.keys():
-                raise ValueError(
-                    f"Row {number} has the field {min(others)!r:.80}, which those "
-                    "before it do not have; write .jsonl."
-                )
-        write([{name: row.get(name) for name in columns} for row in rows])
-        num_rows += len(rows)
-    return num_rows
+    names: set[str] = set()
+    for name, value in _fields(row, ""):
+        if name in names:
+            raise ValueError(
+                f"Two fields of a row become the column {name!r:.80}; rename that "
+                "column of the input, or write .jsonl."
+            )
+        names.add(name)
+        yield name, value
 
 
-def _flat(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the fields of a row, and of the objects in it."""
+def _fields(row: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
     for name, value in row.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{name}.")
+        if isinstance(value, dict) and value:
+            yield from _fields(value, f"{prefix}{name}.")
         else:
-            yield f"{prefix}{name}", value
-
-
-_WRITERS: dict[str, Callable[[Iterable[_Chunk], Path], int]] = {
-    ".jsonl": _write_jsonl,
-    ".csv": _write_csv,
-    ".parquet": _write_parquet,
-}
+            yield f"{prefix}{name}", None if value == {} else value

@@ -292,7 +292,7 @@ def test_fold(character, expected):
         ("हिन्दी में लिखा हुआ पाठ", "becomes "),
         ("Élan, naïve façade, Größe; ёлка и йод; Ἀχιλλεύς", ""),
         ("מִכְתָּב קָצָר", ""),
-        ("A text in English.", ""),
+        ("A text in English. ❤️ ⚠️ 1️⃣", ""),
     ],
 )
 def test_marks_that_are_more_than_accents_are_not_lost_silently(line, lost, tmp_path):

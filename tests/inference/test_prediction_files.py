@@ -80,6 +80,11 @@ def test_columns_of_the_input_are_copied(model, table, capsys, tmp_path):
     labelled.write_text("review,label\nThe judge reads.,mine\n")
     (row,) = printed(capsys, model, labelled, "--columns", "label")
     assert row["label"] == "mine" and row["predicted_label"] in SUBJECTS[:2]
+    twice = tmp_path / "twice.csv"
+    twice.write_text("review,label,predicted_label\nThe judge reads.,one,two\n")
+    (row,) = printed(capsys, model, twice, "--columns", "*")
+    assert (row["label"], row["predicted_label"]) == ("one", "two")
+    assert row["predicted_predicted_label"] in SUBJECTS[:2]
     where = ["predict", "--checkpoint", str(model), "--input", str(labelled)]
     assert main([*where, "--columns", "lable"]) == 2
     assert "Did you mean label?" in capsys.readouterr().err
@@ -134,9 +139,38 @@ def test_a_column_of_several_types_needs_json(tmp_path):
     assert write_rows(chunks, tmp_path / "a.jsonl") == 2
     with pytest.raises(ValueError, match="several types .*; write .jsonl"):
         write_rows(chunks, tmp_path / "a.parquet")
-    with pytest.raises(ValueError, match="Row 2 has the field 'b'.*; write .jsonl"):
-        write_rows([[{"a": 1}], [{"a": 1, "b": 2}]], tmp_path / "a.csv")
+    with pytest.raises(ValueError, match="become the column 'b.c'; rename that"):
+        write_rows([[{"b.c": 1, "b": {"c": 2}}]], tmp_path / "a.csv")
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
+
+
+def test_types_and_columns_of_later_rows(tmp_path):
+    """Of a first chunk alone they would be whole numbers, lists of nothing and null."""
+    first = {"n": 1, "labels": [], "x": None, "empty": {}}
+    later = {"n": 1.5, "labels": ["a"], "x": "b", "new": True}
+    chunks = [[first] * 3, [], [later]]
+    assert write_rows(chunks, tmp_path / "a.parquet") == 4
+    rows = pq.read_table(tmp_path / "a.parquet").to_pylist()
+    assert rows[0] == {"n": 1.0, "labels": [], "x": None, "empty": None, "new": None}
+    assert rows[3] == later | {"empty": None}
+    assert write_rows(chunks, tmp_path / "a.csv") == 4
+    assert (tmp_path / "a.csv").read_text() == (
+        "n,labels,x,empty,new\n" + "1,[],,,\n" * 3 + '1.5,"[""a""]",b,,true\n'
+    )
+
+
+def test_any_text_is_read_back_from_csv(tmp_path):
+    texts = ["a\rb", "a\r\nb", 'a "quoted", word', " a", "", "é\u2028\x85"]
+    write_rows([[{"text": text, "n": 1} for text in texts]], tmp_path / "a.csv")
+    rows = iterate_table(str(tmp_path / "a.csv"))
+    assert [row.values["text"] for row in rows] == texts
+
+
+def test_an_error_of_the_input_is_not_one_of_the_output(model, tmp_path, capsys):
+    where = ["predict", "--checkpoint", str(model), "--input", "none.csv"]
+    assert main([*where, "--output", str(tmp_path / "a.csv")]) == 2
+    error = capsys.readouterr().err
+    assert "none.csv is not a file" in error and "full disk" not in error
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])

@@ -172,6 +172,23 @@ def test_another_computation_is_taken_or_refused(
         pretrain(dataclasses.replace(run, model=model), tmp_path / "run")
 
 
+def test_a_shape_that_fits_neither_rows_nor_options(config, dataset, tmp_path):
+    params = drawn(config, 7)
+    run = imported(config, dataset, tmp_path / "model", params)
+    width = run.model.hidden_size
+    heads = dataclasses.replace(BertConfig(vocab_size=0), num_attention_heads=3)
+    with pytest.raises(ValueError, match=f"hidden_size={width}.*do not fit that; le"):
+        list(dry_run(dataclasses.replace(run, model=heads), ""))
+    short = dataclasses.replace(config.model, max_position_embeddings=16)
+    short_config = dataclasses.replace(config, model=short, data=DataConfig())
+    source = imported(short_config, dataset, tmp_path / "short", drawn(short_config, 7))
+    plain = dataclasses.replace(
+        run, init_from=source.init_from, model=BertConfig.tiny()
+    )
+    with pytest.raises(ValueError, match="has 16 positions, and the rows have 32"):
+        list(dry_run(dataclasses.replace(plain, model=BertConfig(vocab_size=0)), ""))
+
+
 def test_the_shape_is_that_of_the_source(config, dataset, tmp_path, capsys):
     """A run that starts from a model needs no option of its shape, nor to resume."""
     source = imported(config, dataset, tmp_path / "model", drawn(config, 7))
