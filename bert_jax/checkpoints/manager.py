@@ -189,7 +189,9 @@ class Checkpoints:
 
         On processes other than the primary one there are none.
         """
-        completed, self._completed = self._completed, []
+        completed = self._completed[:]
+        # The background thread may append: the list must stay the same object.
+        del self._completed[: len(completed)]
         return [self.directory / str(step) for step in completed]
 
     @property

@@ -40,8 +40,8 @@ def find_config(name: str) -> Path:
     if Path(name).is_file():
         return Path(name)
     named = named_configs()
-    if is_named(name):
-        return named[name.replace("_", "-")]
+    if path := named.get(name.replace("_", "-")):
+        return path
     stem = Path(name).stem.replace("_", "-")
     hint = did_you_mean(stem, tuple(named)) or "."
     raise ValueError(

@@ -19,7 +19,7 @@ from tokenizers import pre_tokenizers
 
 from bert_jax.config import VocabularyConfig
 from bert_jax.data.documents import split_lines
-from bert_jax.data.lost_marks import warn_of_lost_marks
+from bert_jax.data.lost_marks import warn_of_lost_marks, without_marks
 from bert_jax.data.sources import PIECE_BYTES, Source, find_sources, read_pieces
 from bert_jax.data.structured import read_records
 from bert_jax.data.wordpiece import learn_pieces
@@ -259,7 +259,4 @@ def fold(character: str) -> str:
         return " "
     if category in ("Cc", "Cf", "Mn") or character == "\ufffd":
         return ""
-    lower = unicodedata.normalize("NFKC", character).lower()
-    parts = unicodedata.normalize("NFD", lower)
-    kept = "".join(c for c in parts if unicodedata.category(c) != "Mn")
-    return unicodedata.normalize("NFC", kept)
+    return without_marks(unicodedata.normalize("NFKC", character).lower())

@@ -11,34 +11,32 @@ SECONDS = 10.0
 class Progress:
     """Prints how many of something are done, how fast, and how long the rest takes."""
 
-    def __init__(self, unit: str, total: int = 0, seconds: float = SECONDS) -> None:
+    def __init__(self, unit: str, total: int = 0) -> None:
         """Start the clock.
 
         Args:
             unit: the plural of what is counted.
             total: their number, about; 0: unknown.
-            seconds: between two lines.
         """
-        self._unit, self._total, self._seconds = unit, total, seconds
+        self._unit, self._total, self._done = unit, total, 0
         self._start = time.monotonic()
-        self._next = self._start + min(1.0, seconds)
-        self.done = 0
+        self._next = self._start + 1
 
     def advance(self, number: int) -> None:
         """Count some more; print a line if it is time."""
-        self.done += number
+        self._done += number
         now = time.monotonic()
         if now >= self._next:
-            self._next = now + self._seconds
+            self._next = now + SECONDS
             say(self.line(now - self._start))
 
     def line(self, seconds: float) -> str:
         """Return the line after some seconds: 1,024/9,000 rows, 310/s, 0:00:26 left."""
-        rate = self.done / max(seconds, 1e-9)
+        rate = self._done / max(seconds, 1e-9)
         of = f"/{self._total:,}" if self._total else ""
-        left = max(self._total - self.done, 0) / max(rate, 1e-9)
+        left = max(self._total - self._done, 0) / max(rate, 1e-9)
         rest = f", {format_duration(left)} left" if self._total else ""
-        return f"{self.done:,}{of} {self._unit}, {rate:,.0f}/s{rest}"
+        return f"{self._done:,}{of} {self._unit}, {rate:,.0f}/s{rest}"
 
 
 def format_duration(seconds: float) -> str:
