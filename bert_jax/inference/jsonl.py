@@ -15,7 +15,6 @@ from bert_jax.inference.batching import predict_examples
 from bert_jax.inference.features import SUFFIXES, Features, features, write_features
 from bert_jax.inference.thresholds import apply_threshold, require_threshold
 from bert_jax.pretrained import load_pretrained
-from bert_jax.storage import table_files
 from bert_jax.storage.files import JsonObject, require_output_file
 from bert_jax.storage.table_files import write_rows
 from bert_jax.tasks.registry import finetuning_task, task_name_of
@@ -96,8 +95,6 @@ def write_predictions(request: Request, output: str) -> str:
 
     Lines on the way say how far it is.
     """
-    name, path = display_name(request.source), Path(output)
-    require_output_file(path, *table_files.SUFFIXES)
     progress = Progress("rows", count_lines(request.source))
 
     def counted() -> Iterator[list[JsonObject]]:
@@ -105,7 +102,8 @@ def write_predictions(request: Request, output: str) -> str:
             yield rows
             progress.advance(len(rows))
 
-    return f"{output}: {write_rows(counted(), path):,} predictions of {name}."
+    num_rows = write_rows(counted(), Path(output))
+    return f"{output}: {num_rows:,} predictions of {display_name(request.source)}."
 
 
 def count_lines(source: str) -> int:

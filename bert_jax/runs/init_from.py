@@ -82,8 +82,9 @@ def with_shape_of(
     }
     if not taken:
         return config
-    positions, length = source["max_position_embeddings"], config.data.sequence_length
-    if positions < length and "max_position_embeddings" in taken:
+    length = config.data.sequence_length
+    positions = taken.get("max_position_embeddings", length)
+    if positions < length:
         raise ValueError(
             f"{config.init_from} has {positions} positions, and the rows have {length} "
             "tokens; prepare rows that fit, or make a model with more positions by "
