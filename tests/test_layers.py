@@ -33,14 +33,14 @@ ROOMS = {
     "convert": "storage config tokenization model checkpoints formats pretrained "
     "training",
     "runs": "terminal storage config tokenization data distributed checkpoints "
-    "formats pretrained tasks training dry_run",
+    "formats pretrained tasks training inference dry_run",
     "diagnostics": "storage config tokenization data model masking distributed "
     "checkpoints pretrained tasks training inference",
     "benchmark": "terminal config data model distributed tasks training dry_run",
     "demo": "terminal storage config data tasks inference runs diagnostics",
     "experiments": "terminal storage config tokenization data model distributed "
     "checkpoints pretrained tasks metrics training inference runs demo",
-    "cli": "terminal storage config data distributed formats pretrained training "
+    "cli": "terminal storage config data distributed formats pretrained tasks training "
     "inference convert runs diagnostics demo experiments",
     "__main__": "terminal cli",
 }

@@ -22,6 +22,7 @@ from bert_jax.benchmark.figures import Figures
 from bert_jax.benchmark.options import InferenceOptions
 from bert_jax.config import PretrainConfig
 from bert_jax.config.serialization import to_dict
+from bert_jax.terminal.messages import warn
 
 TorchArrays = dict[str, Int[np.ndarray, "..."]]
 """A batch under the argument names of transformers."""
@@ -150,7 +151,7 @@ def start_processes(
             ready[name] = process
         except RuntimeError as error:
             failed[name] = str(error)
-            print(f"{name}: left out: {error}", file=sys.stderr)
+            warn(f"{name}: left out: {error}")
     if not ready:
         raise RuntimeError(f"No PyTorch program runs here: {failed}")
     return ready, failed

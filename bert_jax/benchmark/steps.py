@@ -121,7 +121,7 @@ def benchmark_train(options: TrainOptions) -> Figures:
 
     def step() -> tuple[TrainState, dict[str, jax.Array]]:
         nonlocal state, scalars
-        state, scalars = program(state, batch)  # the old state's memory is donated
+        state, scalars, _ = program(state, batch)  # the old state's memory is donated
         return state, scalars
 
     ours = OurModel(

@@ -32,6 +32,8 @@ from bert_jax.storage.retries import with_retries
 
 Upload: TypeAlias = Future[None]
 Flush: TypeAlias = Callable[[], Upload | None]
+INTERVAL = "interval"
+"""The key in a manifest of the losses since the last line of the metrics."""
 REMOVED = ".removed"
 """Suffix of a step directory that is being removed."""
 
@@ -80,10 +82,19 @@ class Checkpoints:
         )
         return ocp.CheckpointManager(self.directory, options=options)
 
-    def save(self, step: int, params: Params, rest: PyTree, flush: Flush) -> None:
+    def save(
+        self,
+        step: int,
+        params: Params,
+        rest: PyTree,
+        flush: Flush,
+        interval: JsonObject | None = None,
+    ) -> None:
         """Start a save; return as soon as the arrays may be overwritten.
 
         Args:
+            interval: what the manifest holds under this name: the losses that are not
+                in the metrics yet, as `Interval.sums` returns them.
             flush: writes the run's metrics, or starts and returns their upload, which
                 must succeed before the checkpoint gets its manifest.
 
@@ -107,22 +118,29 @@ class Checkpoints:
             future = Future()
             future.set_exception(error)
         else:
-            future = self._thread.submit(self._complete, step, uploads)
+            future = self._thread.submit(self._complete, step, uploads, interval)
         self._pending_save, self._retry_at = (step, future), None
 
     def save_or_raise(
-        self, step: int, params: Params, rest: PyTree, flush: Flush
+        self,
+        step: int,
+        params: Params,
+        rest: PyTree,
+        flush: Flush,
+        interval: JsonObject | None = None,
     ) -> None:
         """Save, wait until the checkpoint is complete, and retry if that fails.
 
         Arguments and errors are those of `save`.
         """
-        self.save(step, params, rest, flush)
+        self.save(step, params, rest, flush, interval)
         while not self.wait():
             time.sleep(self._delay())
-            self.save(step, params, rest, flush)
+            self.save(step, params, rest, flush, interval)
 
-    def _complete(self, step: int, uploads: Upload | None) -> None:
+    def _complete(
+        self, step: int, uploads: Upload | None, interval: JsonObject | None
+    ) -> None:
         """Complete a save once Orbax is done; runs in the background thread."""
         with name_path_if_disk_full(self.directory / str(step)):
             self._manager.wait_until_finished()
@@ -131,11 +149,11 @@ class Checkpoints:
                 return
             if uploads is not None:
                 uploads.result()
-            with_retries(lambda: self._write_manifest(step))
+            with_retries(lambda: self._write_manifest(step, interval))
             self._completed.append(step)
             self._prune()
 
-    def _write_manifest(self, step: int) -> None:
+    def _write_manifest(self, step: int, interval: JsonObject | None) -> None:
         """Add config and tokenizer to a saved step, and last its manifest."""
         root = self.directory / str(step)
         write_json(self.config, root / "config.json")
@@ -143,7 +161,10 @@ class Checkpoints:
         for path in self.tokenizer_directory.iterdir():
             path.copy(root / "tokenizer" / path.name, overwrite=True)
         files = describe_files(root, files_below(root))
-        manifest = {"step": step, "selection_score": self._scores.get(step)}
+        manifest: JsonObject = {"step": step}
+        manifest["selection_score"] = self._scores.get(step)
+        if interval:
+            manifest[INTERVAL] = interval
         write_manifest(manifest | {"files": files}, root)
 
     def record_score(self, step: int, score: float) -> None:

@@ -1,6 +1,7 @@
 """`bert-jax finetune`."""
 
 import dataclasses
+import shlex
 from collections.abc import Sequence
 from typing import Annotated, get_args
 
@@ -96,5 +97,18 @@ def finetune(options: FinetuneOptions) -> None:
         if is_primary:
             print(scores_json(scores))
     if is_primary:
-        say(f"To use it: bert-jax predict --checkpoint {workdir} --input FILE")
-        say(f'In Python: bert_jax.load("{workdir}")')
+        say(next_steps(workdir))
+
+
+def next_steps(workdir: str) -> str:
+    """Return what to type after a fine-tuning, a line each."""
+    place = shlex.quote(workdir)
+    return "\n".join(
+        [
+            "Next:",
+            f"  bert-jax predict --checkpoint {place} --input FILE --output FILE.csv",
+            f"  bert-jax evaluate --checkpoint {place} --data.validation FILE",
+            f"  bert-jax convert export --to huggingface {place} --output DIRECTORY",
+            f"  in Python: model = bert_jax.load({workdir!r})",
+        ]
+    )

@@ -27,6 +27,8 @@ class EvaluateOptions(FinetunedOptions):
 
     output: str = ""
     """Directory for the task's official prediction files."""
+    compute_metrics: str = ""
+    """MODULE:FUNCTION of your own that returns scores."""
     part: Literal["validation", "test"] = "validation"
     """Split of data.path to score."""
 
@@ -118,8 +120,11 @@ def read_with_checkpoint(
 
 def evaluate(options: EvaluateOptions) -> None:
     from bert_jax.inference.evaluation import evaluate
+    from bert_jax.tasks.own_metrics import load_function
 
-    scores, files = evaluate(**vars(options))
+    values = dict(vars(options))
+    own = load_function(values.pop("compute_metrics"))
+    scores, files = evaluate(**values, compute_metrics=own)
     if not scores:
         print("The file has no labels; there is nothing to score.", file=sys.stderr)
     print(scores_json(scores))

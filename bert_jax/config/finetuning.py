@@ -34,6 +34,8 @@ class ExamplesConfig:
     """Training file: .csv, .tsv or .jsonl for texts, else the task's own format."""
     validation: str = ""
     """Validation file; empty: hold out a fraction of the training examples."""
+    test: str = ""
+    """File that the best checkpoint is scored on after training; not with path."""
     path: str = ""
     """Instead of train and validation: tfds:NAME, or a directory that holds
     the files of a published dataset under their original names."""
@@ -51,6 +53,9 @@ class ExamplesConfig:
     """Each text has any number of classes, joined by label_separator or in a list."""
     label_separator: str = "|"
     """With multi_label: separator between the classes of a text."""
+    balance: bool = False
+    """Repeat training texts of rare classes until each class has as many as the most
+    frequent one."""
     max_length: int = 128
     """Maximum tokens per row, including special tokens. Longer texts are truncated;
     longer documents and sentences to tag are split into several rows."""
@@ -88,7 +93,7 @@ class ExamplesConfig:
             bool(self.label_separator),
             "label_separator is empty; name the character between classes, such as |.",
         )
-        files = bool(self.train or self.validation)
+        files = bool(self.train or self.validation or self.test)
         require(
             not (self.glue and files),
             f"glue={self.glue} is read from path; give path instead of files.",
@@ -118,6 +123,12 @@ class FinetuneConfig(RunConfig):
     from_scratch: bool = False
     """Initialise all parameters randomly; take only shape and tokenizer of init_from.
     A baseline that shows what pretraining contributes."""
+    class_weights: Literal["none", "balanced"] = "none"
+    """Weights of the classes in the loss: balanced, the number of texts divided by the
+    number of classes and by the number of texts of the class."""
+    compute_metrics: str = ""
+    """MODULE:FUNCTION of your own that returns scores; its first one selects the best
+    checkpoint."""
     reinitialise_layers: int = 0
     """Number of top layers to reinitialise, with the pooler (Zhang et al. 2020)."""
     log_every: int = 20
@@ -131,3 +142,22 @@ class FinetuneConfig(RunConfig):
         super().__post_init__()
         require_positive(self, "num_epochs")
         require_not_negative(self, "reinitialise_layers")
+        self._check_balance()
+
+    def _check_balance(self) -> None:
+        """Check that classes can be weighted or balanced, and not both."""
+        weights, balance = self.class_weights, self.data.balance
+        name = f"class_weights={weights}" if weights != "none" else "data.balance=True"
+        if weights == "none" and not balance:
+            return
+        require(
+            self.task == "text-classification" and not self.data.multi_label,
+            f"{name} needs one class for each text, and task={self.task}"
+            f"{' with data.multi_label' if self.data.multi_label else ''} has none; "
+            "leave it out.",
+        )
+        require(
+            weights == "none" or not balance,
+            f"{name} has no effect with data.balance, which makes all classes equally "
+            "frequent; leave one of them out.",
+        )

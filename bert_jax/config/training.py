@@ -232,6 +232,11 @@ class RunConfig:
     """Steps between two checkpoints; the last step always has one."""
     keep_checkpoints: int = 2
     """Number of newest checkpoints to keep, besides the best one."""
+    patience: int = 0
+    """Stop after so many evaluations in a row without a better score; 0: never."""
+    report: tuple[Literal["tensorboard", "csv", "wandb"], ...] = ("tensorboard",)
+    """Where the metrics go besides metrics.jsonl: tensorboard, csv (metrics.csv), or
+    wandb (Weights & Biases)."""
     max_failed_saves: int = 5
     """Number of failed saves in a row that ends the run; each is retried."""
     hang_timeout_minutes: float = 60.0
@@ -246,7 +251,7 @@ class RunConfig:
         require_positive(self, "batch_size", "microbatches", "log_every")
         require_positive(self, "keep_checkpoints", "max_failed_saves")
         require_not_negative(self, "num_steps", "eval_every", "checkpoint_every")
-        require_not_negative(self, "hang_timeout_minutes")
+        require_not_negative(self, "hang_timeout_minutes", "patience")
         require_seed(self)
         if self.num_steps:
             self._check_schedule()

@@ -10,7 +10,7 @@ from bert_jax.formats.embedding import Embedding
 from bert_jax.pretrained import Model
 from bert_jax.storage.files import JsonObject
 from bert_jax.storage.manifest import read_manifest
-from bert_jax.training.report import METRICS
+from bert_jax.training.metrics_file import METRICS
 
 PIPELINES = {
     "pretraining": "fill-mask",

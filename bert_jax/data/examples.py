@@ -49,6 +49,24 @@ class TokenizedExamples:
         """Return `by_token[name]` of an example that has one row."""
         return self.by_token[name][self.starts[example] : self.starts[example + 1]]
 
+    def take(self, numbers: Int[np.ndarray, " M"]) -> "TokenizedExamples":
+        """Return the examples of these indices, which may repeat, in this order."""
+        rows = (numbers[:, None] * self.choices + np.arange(self.choices)).ravel()
+        lengths = np.diff(self.starts)[rows]
+        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        # Where each of the new tokens stands now.
+        index = np.arange(starts[-1])
+        index += np.repeat(self.starts[rows] - starts[:-1], lengths)
+        return dataclasses.replace(
+            self,
+            tokens=self.tokens[index],
+            starts=starts,
+            second=self.second[rows],
+            example=self.example[numbers],
+            by_example={k: values[numbers] for k, values in self.by_example.items()},
+            by_token={k: values[index] for k, values in self.by_token.items()},
+        )
+
     def gather(self, numbers: Int[np.ndarray, " B"], length: int) -> Batch:
         """Return the batch of the given examples, padded to `length`.
 

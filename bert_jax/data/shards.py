@@ -8,7 +8,6 @@ happen with datasets of version 0.1.0, which have a shard for each 4 MiB of text
 import contextlib
 import io
 import os
-import sys
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -19,6 +18,7 @@ from jaxtyping import Shaped
 
 from bert_jax.storage.files import JsonObject, is_regular_file
 from bert_jax.storage.manifest import DamagedError, escapes
+from bert_jax.terminal.messages import warn
 
 _RESERVED = 256
 """Open files reserved for the rest of the process."""
@@ -104,12 +104,11 @@ def open_shards(
     """
     max_maps = _max_open_files(len(entries))
     if max_maps < len(entries):
-        print(
+        warn(
             f"{root}: {len(entries) - max_maps} of {len(entries)} shards are opened "
             "again for each row, because this process cannot keep enough files open; "
             "to read them faster, raise `ulimit -n`, or prepare the dataset again: it "
-            "will have few shards.",
-            file=sys.stderr,
+            "will have few shards."
         )
     shards: list[np.ndarray | UnmappedShard] = []
     for number, entry in enumerate(entries):

@@ -34,6 +34,7 @@ from bert_jax.demo.report import print_report
 from bert_jax.runs.finetuning import BASELINE, finetune
 from bert_jax.runs.pretraining import pretrain
 from bert_jax.tasks.tables import read_table
+from bert_jax.terminal.messages import say
 
 VOCAB_SIZE, SEQUENCE_LENGTH, NUM_STEPS = 4096, 64, 3500
 FINETUNING_STEPS = 240
@@ -97,16 +98,16 @@ def demo(
     root, start = Path(workdir), time.monotonic()
     corpus, vocabulary = root / "corpus", root / "vocabulary"
     text = (str(corpus / "*.txt"),)
-    print("1/5  Corpus: the documentation of the installed packages.", flush=True)
+    say("1/5  Corpus: the documentation of the installed packages.")
     if not (corpus / "corpus.json").exists():
         write_corpus(corpus)
-    print("2/5  Vocabulary.", flush=True)
+    say("2/5  Vocabulary.")
     if not vocabulary.exists():
         size = pretraining.model.vocab_size
         train_vocabulary(
             VocabularyConfig(input=text, output=str(vocabulary), vocab_size=size)
         )
-    print("3/5  Dataset.", flush=True)
+    say("3/5  Dataset.")
     prepare(
         PrepareConfig(
             input=text,
@@ -115,10 +116,10 @@ def demo(
             sequence_length=pretraining.data.sequence_length,
         )
     )
-    print("4/5  Pretraining.", flush=True)
+    say("4/5  Pretraining.")
     data = dataclasses.replace(pretraining.data, path=str(root / "data"))
     scores = pretrain(dataclasses.replace(pretraining, data=data), root / "model")
-    print("5/5  Fine-tuning: which library is a paragraph from?", flush=True)
+    say("5/5  Fine-tuning: which library is a paragraph from?")
     accuracies = finetune_on_origins(root, finetuning)
     minutes = (time.monotonic() - start) / 60
     summary = json.loads((corpus / "corpus.json").read_text())
@@ -139,7 +140,7 @@ def finetune_on_origins(root: Path, config: FinetuneConfig) -> dict[str, float]:
     config = dataclasses.replace(config, data=data, init_from=str(root / "model"))
     scores = {}
     for name, from_scratch in (("pretrained", False), ("from_scratch", True)):
-        print(f"library_{name}:", flush=True)
+        say(f"library_{name}:")
         scores[name] = finetune(
             dataclasses.replace(config, from_scratch=from_scratch),
             root / f"library_{name}",

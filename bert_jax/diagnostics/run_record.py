@@ -27,7 +27,7 @@ from bert_jax.storage.remote import open_directory
 from bert_jax.storage.runs_file import RUNS, read_runs_file
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.lock import LOCK, has_ended
-from bert_jax.training.report import METRICS, MetricsLine, read_metrics
+from bert_jax.training.metrics_file import METRICS, MetricsLine, read_metrics
 from bert_jax.training.step import num_parameters
 
 

@@ -17,7 +17,7 @@ from bert_jax.diagnostics.samples import open_validation, samples
 from bert_jax.storage.files import JsonObject, atomic_write, require_output_file
 from bert_jax.storage.web_page import SUFFIX, web_page
 from bert_jax.tasks.pretraining import unigram_baseline
-from bert_jax.training.report import METRICS
+from bert_jax.training.metrics_file import METRICS
 
 
 def write_run_report(

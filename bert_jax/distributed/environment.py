@@ -12,6 +12,7 @@ from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
 from bert_jax.storage.caches import cache_directory
+from bert_jax.terminal.messages import warn
 
 DETERMINISTIC = "xla_gpu_deterministic_ops"
 """XLA's flag for GPUs; CPUs and TPUs are deterministic without it."""
@@ -132,10 +133,9 @@ def enable_compilation_cache(environment: MutableMapping[str, str]) -> None:
     with contextlib.suppress(OSError):  # without a cache, programs compile again
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if problem := permission_problem(directory):
-            print(
+            warn(
                 f"Compiled programs are not kept: {problem}, or name another directory "
-                f"in {CACHE}.",
-                file=sys.stderr,
+                f"in {CACHE}."
             )
             return
         environment[CACHE] = str(directory)

@@ -5,7 +5,6 @@ import faulthandler
 import os
 import secrets
 import socket
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -25,6 +24,7 @@ from bert_jax.distributed.environment import COORDINATOR, DETECT
 from bert_jax.distributed.peer_monitor import start_peer_monitor
 from bert_jax.storage.files import JsonObject
 from bert_jax.storage.remote import open_directory
+from bert_jax.terminal.messages import warn
 
 NUM_PROCESSES = "BERT_JAX_NUM_PROCESSES"
 PROCESS_ID = "BERT_JAX_PROCESS_ID"
@@ -202,11 +202,7 @@ def _connect(arguments: Arguments, timeout: int) -> None:
                 f"{timeout} s. Start all of them within --initialization-timeout, each "
                 "with the address and a port of process 0 that its host can reach."
             )
-        print(
-            f"W{_waiting_for(arguments)[1:]}, up to {left:.0f} s more.",
-            file=sys.stderr,
-            flush=True,
-        )
+        warn(f"W{_waiting_for(arguments)[1:]}, up to {left:.0f} s more.")
         thread.join(min(_MESSAGE_INTERVAL, deadline - time.monotonic()))
     if errors:
         raise _explain_error(errors[0])

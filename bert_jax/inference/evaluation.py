@@ -14,6 +14,7 @@ from bert_jax.pretrained import load_pretrained
 from bert_jax.storage.files import name_path_in_errors, require_writable
 from bert_jax.tasks.finetuning_task import Example, FinetuningTask, Predictions
 from bert_jax.tasks.lengths import fit_lengths
+from bert_jax.tasks.own_metrics import ComputeMetrics, with_own_scores
 from bert_jax.tasks.registry import finetuning_task, task_name_of
 from bert_jax.tasks.splits import hold_out
 
@@ -42,10 +43,12 @@ def examples_of(task: FinetuningTask, part: str) -> list[Example]:
     data = task.data
     if data.path:
         return task.read(part)
+    if part == "test" and data.test:
+        return task.read(data.test)
     if part != "validation":
         raise ValueError(
-            f"part={part} needs data.path, which is empty; leave --part out, and name "
-            "the file to score by --data.validation FILE."
+            f"part={part} needs data.path or data.test, which are empty; leave --part "
+            "out, and name the file to score by --data.validation FILE."
         )
     if data.validation:
         return task.read(data.validation)
@@ -62,6 +65,7 @@ def evaluate(
     output: str | os.PathLike[str] = "",
     part: str = "validation",
     batch_size: int = 32,
+    compute_metrics: ComputeMetrics | None = None,
 ) -> tuple[dict[str, float], list[str]]:
     """Score a fine-tuned model on a file, and write its predictions.
 
@@ -71,9 +75,10 @@ def evaluate(
         output: directory for the official prediction files; empty: none are written.
         part: the split of `data.path` to score: validation or test.
         batch_size: rows that are computed at once.
+        compute_metrics: adds scores of your own before the official ones.
 
     Returns:
-        The official scores ({} if the file has no labels), and the paths of the files
+        The scores ({} if the file has no labels), and the paths of the files
         written.
 
     Raises:
@@ -94,7 +99,10 @@ def evaluate(
         require_writable(output)
     values = predict_examples(task, model.params, model.tokenizer, examples, batch_size)
     predictions = Predictions(examples, values)
-    scores = task.score(predictions) if has_labels else {}
+    scores = {}
+    if has_labels:
+        official = task.score(predictions)
+        scores = with_own_scores(official, compute_metrics, predictions)
     if not output:
         return scores, []
     directory = Path(output)

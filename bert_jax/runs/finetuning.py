@@ -1,5 +1,6 @@
 """Fine-tuning on one page: check the configuration, build the task, fit."""
 
+import dataclasses
 import os
 from collections.abc import Sequence
 
@@ -8,11 +9,13 @@ from etils import epath
 
 from bert_jax.config import FinetuneConfig
 from bert_jax.distributed.collectives import (
+    broadcast_from_primary,
     is_primary,
     raise_on_all_processes,
     run_on_primary_first,
 )
 from bert_jax.distributed.mesh import host_shard, make_mesh
+from bert_jax.inference.evaluation import evaluate
 from bert_jax.runs.finetuning_setup import (
     FinetuningSetup,
     prepare_finetuning,
@@ -23,6 +26,7 @@ from bert_jax.runs.init_from import check_source
 from bert_jax.runs.workdir import best_scores, check_workdir, final_scores
 from bert_jax.tasks.finetuning import Finetuning
 from bert_jax.tasks.finetuning_task import Splits
+from bert_jax.tasks.own_metrics import load_function
 from bert_jax.tasks.task import check_attention_kernel
 from bert_jax.terminal.messages import say
 from bert_jax.training.callbacks import Callback
@@ -56,8 +60,9 @@ def finetune(
         callbacks: as `fit`.
 
     Returns:
-        The scores of the best checkpoint over the validation examples, and as
-        "baseline: NAME" the score of a rule that needs no model.
+        The scores of the best checkpoint over the validation examples, those over the
+        examples of `data.test` as "test_NAME", and as "baseline: NAME" the score of a
+        rule that needs no model.
 
     Raises:
         ValueError: files, model and configuration do not fit together; the message
@@ -78,7 +83,9 @@ def finetune(
         config, source = setup.config, setup.initial_params
         with raise_on_all_processes():
             host = host_shard(mesh, jax.process_index())
-            task = Finetuning(setup.task, config, setup.train, setup.validation, *host)
+            own_metrics = load_function(config.compute_metrics)
+            splits = setup.train, setup.validation
+            task = Finetuning(setup.task, config, *splits, *host, own_metrics)
             changed = check_workdir(path, config, resume, extend)
             note = check_source(config, source, task.init_params)
             if source is not None:
@@ -90,6 +97,24 @@ def finetune(
             parts = task, config, mesh, tokenizer, source, changed
             fit_in_workdir(run, *parts, callbacks)
         scores = best_scores(path)
-    splits = Splits(setup.train.examples, setup.validation.examples)
-    rule, value = setup.task.baseline(splits)
+    scores |= score_test_file(config, workdir)
+    examples = Splits(setup.train.examples, setup.validation.examples)
+    rule, value = setup.task.baseline(examples)
     return scores | {f"{BASELINE}{rule}": value}
+
+
+def score_test_file(
+    config: FinetuneConfig, workdir: str | os.PathLike[str]
+) -> dict[str, float]:
+    """Return the scores of the best checkpoint on `data.test`, as "test_NAME".
+
+    The primary process computes them; they are {} if no file is named.
+    """
+    scores: dict[str, float] = {}
+    with raise_on_all_processes():
+        if is_primary() and config.data.test:
+            data = dataclasses.replace(config.data, validation=config.data.test)
+            own_metrics = load_function(config.compute_metrics)
+            found, _ = evaluate(workdir, data, compute_metrics=own_metrics)
+            scores = {f"test_{name}": value for name, value in found.items()}
+    return broadcast_from_primary(scores)

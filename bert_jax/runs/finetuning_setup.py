@@ -17,11 +17,13 @@ from bert_jax.data.example_cache import cached_examples, content_key
 from bert_jax.distributed.collectives import is_primary
 from bert_jax.pretrained import load_pretrained
 from bert_jax.runs.init_from import pin_source
+from bert_jax.tasks.class_balance import balanced_rows, balanced_weights
 from bert_jax.tasks.class_names import similar_label_warnings
 from bert_jax.tasks.finetuning_task import Example, FinetuningTask, Split
 from bert_jax.tasks.lengths import changed_lengths, fit_lengths
 from bert_jax.tasks.registry import finetuning_task
 from bert_jax.tasks.splits import check_validation, read_splits
+from bert_jax.tasks.text_classification import TextTask
 from bert_jax.terminal.messages import say
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.resume import Resume
@@ -132,7 +134,13 @@ def tokenize_cached(
 ) -> Split:
     """Tokenize examples, once for all runs that share `cache`."""
     data = dataclasses.replace(
-        config.data, train="", validation="", path="", fingerprint=""
+        config.data,
+        train="",
+        validation="",
+        test="",
+        path="",
+        balance=False,
+        fingerprint="",
     )
     model = task.model
     key = content_key(
@@ -218,6 +226,8 @@ def prepare_finetuning(
         say(line)
     task = dataclasses.replace(task, model=model)
     check_validation(task, splits.validation)
+    if config.data.test:
+        check_validation(task, task.read(config.data.test))
     data = dataclasses.replace(config.data, fingerprint=fingerprint(splits.train))
     if config.data.fingerprint not in ("", data.fingerprint):
         raise ValueError(
@@ -227,11 +237,33 @@ def prepare_finetuning(
     config = dataclasses.replace(config, model=model, data=data)
     tokenize = functools.partial(tokenize_cached, task, tokenizer, config, cache)
     train = tokenize(splits.train)
+    task, train = with_balance(config, task, train)
     config = with_steps(config, len(train.tokenized))
     if params is not None:
         params = None if config.from_scratch else without_head(params, source, model)
     validation = tokenize(splits.validation)
     return FinetuningSetup(task, config, tokenizer, train, validation, params)
+
+
+def with_balance(
+    config: FinetuneConfig, task: FinetuningTask, train: Split
+) -> tuple[FinetuningTask, Split]:
+    """Return the task with weights of its classes, or the examples with repeats."""
+    if not isinstance(task, TextTask):
+        return task, train
+    if config.class_weights == "balanced":
+        labels = train.tokenized.by_example["label"]
+        weights = balanced_weights(labels, len(task.model.labels))
+        return dataclasses.replace(task, class_weights=weights), train
+    if config.data.balance:
+        rows = balanced_rows(train.tokenized.by_example["label"], config.seed)
+        if is_primary():
+            say(
+                f"Balanced classes: {len(train.tokenized):,} texts are repeated to "
+                f"{len(rows):,}."
+            )
+        return task, Split(train.examples, train.tokenized.take(rows))
+    return task, train
 
 
 def without_head(params: Params, source: BertConfig, model: BertConfig) -> Params:

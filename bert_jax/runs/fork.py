@@ -34,7 +34,8 @@ from bert_jax.storage.manifest import MANIFEST, read_manifest, write_manifest
 from bert_jax.storage.remote import open_directory
 from bert_jax.tasks.registry import finetuning_task
 from bert_jax.tasks.splits import read_splits
-from bert_jax.training.report import EXAMPLES, METRICS, keep_lines_until
+from bert_jax.training.metrics_file import METRICS, keep_lines_until
+from bert_jax.training.report import EXAMPLES
 
 FORKED_FROM = "forked_from"
 """The key of a history entry that names the workdir and step of a fork's source."""
@@ -58,6 +59,8 @@ FIXED = {
     "batch_size": "the rows of each step",
     "data.": "the rows of each step",
     "task": "the head and the loss",
+    "class_weights": "the loss",
+    "compute_metrics": "the score of each checkpoint",
     "model.": "the parameters and what the model computes of them",
     "init_from": "how the run began",
     "keep_optimizer": "how the run began",

@@ -17,17 +17,16 @@ from bert_jax.storage.files import JsonObject, write_json
 from bert_jax.terminal.cores import num_cores
 from bert_jax.terminal.messages import say
 from bert_jax.tokenization import Tokenizer
-from bert_jax.training.report import METRICS, read_scores
+from bert_jax.training.metrics_file import METRICS, read_scores
 from bert_jax.training.resume import Resume, clear_newer_steps
 
 FREE_TO_CHANGE = (
-    "allow_extra checkpoint_every data.path data.train eval_every eval_rows "
+    "allow_extra checkpoint_every data.path data.test data.train eval_every eval_rows "
     "hang_timeout_minutes keep_checkpoints log_every log_examples max_failed_saves "
     "mesh.data mesh.fsdp mesh.gather mesh.overlap mesh.tensor microbatches "
-    "model.attention_kernel model.remat "
-    "profile_steps"
+    "model.attention_kernel model.remat patience profile_steps report"
 ).split()
-"""Fields that may differ on resume: none changes what is learned. (The mesh and
+"""Fields that may differ on resume: none changes what a step learns. (The mesh and
 `microbatches` change the last bits, by the order of sums; `microbatches` and
 `attention_kernel` also change dropout.)"""
 EXTENDABLE = (

@@ -27,6 +27,7 @@ from bert_jax.tasks.finetuning_task import (
     Split,
     SplitOutputs,
 )
+from bert_jax.tasks.own_metrics import ComputeMetrics, with_own_scores
 from bert_jax.tasks.task import Counts, DeviceBatch, Evaluation, Sums, Task
 
 
@@ -77,6 +78,8 @@ class Finetuning(Task):
     validation: Split
     host_index: int = 0
     host_count: int = 1
+    compute_metrics: ComputeMetrics | None = None
+    """A function of the user's that adds scores before the official ones."""
 
     objective = ("loss",)
     one_shape = False
@@ -110,36 +113,9 @@ class Finetuning(Task):
 
     def batch(self, step: int) -> Batch:
         length, numbers = self._rows(step)
-        own = host_slice(self.config.batch_size, self.host_index, self.host_count)
-        return self.train.tokenized.gather(numbers[own], length)
-
-    def count(self, batch: DeviceBatch) -> Counts:
-        return {"loss": self.task.count(batch)}
-
-    def loss(self, params: Params, batch: DeviceBatch, key: Key[Array, ""]) -> Sums:
-        scores = head_scores(self.task.model, params, batch, dropout_key=key)
-        return {"loss": self.task.loss(scores, batch)}
-
-    def evaluate(
-        self, params: Params, batch: DeviceBatch
-    ) -> tuple[Sums, dict[str, jax.Array]]:
-        scores = head_scores(self.task.model, params, batch)
-        outputs = self.task.outputs(scores) | {"row": batch["row"]}
-        return {"loss": self.task.loss(scores, batch)}, outputs
-
-    def evaluation_batches(self) -> Iterator[Batch]:
-        rows, boundaries = self.validation.tokenized, self._boundaries
-        size = self.config.microbatch_size
-        own = host_slice(size, self.host_index, self.host_count)
-        return tokenized_batches(
-            rows, size, boundaries[-1], boundaries, own, fixed_size=True
+        scores = with_own_scores(
+            self.task.score(predicted), self.compute_metrics, predicted
         )
-
-    def score(self, evaluation: Evaluation) -> dict[str, float]:
-        outputs = ((batch.pop("row"), batch) for batch in map(dict, evaluation.outputs))
-        rows = by_row(outputs, len(self.validation.tokenized))
-        predictions = self.task.predict(SplitOutputs(self.validation, rows))
-        scores = self.task.score(Predictions(self.validation.examples, predictions))
         return evaluation.means | scores
 
     def selection_score(self, scores: dict[str, float]) -> float:

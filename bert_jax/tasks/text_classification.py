@@ -29,7 +29,7 @@ from bert_jax.metrics.classification import (
     multi_label_scores,
     regression_scores,
 )
-from bert_jax.model.losses import Sum, weighted_sum
+from bert_jax.model.losses import Sum, cross_entropy, weighted_sum
 from bert_jax.tasks.finetuning_task import (
     FinetuningTask,
     Prediction,
@@ -63,6 +63,8 @@ class TextTask(FinetuningTask):
 
     is_regression: bool = False
     """Whether the labels of files are numbers."""
+    class_weights: tuple[float, ...] = ()
+    """The weight of each class in the loss; (): 1."""
 
     head: ClassVar[Head] = "sequence_classification"
 
@@ -146,10 +148,14 @@ class TextTask(FinetuningTask):
         )
 
     def _weights(self, batch: DeviceBatch) -> Float[Array, "..."]:
-        """Return 1 where a label is known, else 0."""
+        """Return 1 or the weight of the class where a label is known, else 0."""
         labels = batch["label"]
         known = ~jnp.isnan(labels) if self._is_number else labels >= 0
-        return known.astype(jnp.float32)
+        weights = known.astype(jnp.float32)
+        if self.class_weights:
+            by_class = jnp.asarray(self.class_weights, jnp.float32)
+            weights *= by_class[jnp.maximum(labels, 0)]
+        return weights
 
     @property
     def _is_number(self) -> bool:
@@ -161,9 +167,9 @@ class TextTask(FinetuningTask):
     def loss(self, scores: Array, batch: DeviceBatch) -> Sum:
         """Return the cross-entropy (binary for each class, if there may be several) or
         the squared error of the number."""
-        if self.model.problem_type == "single_label_classification":
-            return super().loss(scores, batch)
         labels, weights = batch["label"], self._weights(batch)
+        if self.model.problem_type == "single_label_classification":
+            return cross_entropy(scores, jnp.maximum(labels, 0), weights)
         if self._is_number:
             error = scores[:, 0] - jnp.where(weights > 0, labels, 0.0)
             return weighted_sum(error**2, weights)

@@ -9,6 +9,8 @@ import warnings
 from collections.abc import MutableMapping
 from typing import Any
 
+from bert_jax.terminal.log import LOGGER
+
 TOO_LARGE = (
     "The device has too little memory: use more --microbatches or a smaller "
     "--batch-size; `pretrain … --dry-run --memory-gib N` shows what else helps."
@@ -44,8 +46,17 @@ def one_line(text: object) -> str:
 
 
 def say(text: object) -> None:
-    """Print `text` and flush; each line is made `printable`."""
-    print("\n".join(printable(line) for line in str(text).split("\n")), flush=True)
+    """Log `text` as information; each line is made `printable`."""
+    LOGGER.info("%s", _printable_lines(text))
+
+
+def warn(text: object) -> None:
+    """Log `text` as a warning; each line is made `printable`."""
+    LOGGER.warning("%s", _printable_lines(text))
+
+
+def _printable_lines(text: object) -> str:
+    return "\n".join(printable(line) for line in str(text).split("\n"))
 
 
 def explain(error: BaseException) -> tuple[str, int] | None:

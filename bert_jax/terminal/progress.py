@@ -1,11 +1,16 @@
-"""A line now and then that says how far a command is."""
+"""Lines that say how far a command is, or what it waits for."""
 
+import contextlib
+import threading
 import time
+from collections.abc import Callable
 
 from bert_jax.terminal.messages import say
 
 SECONDS = 10.0
 """Between two lines; the first comes after a second."""
+_WAITING_SECONDS = 60.0
+"""Between two lines on the same wait; the first comes after `SECONDS`."""
 
 
 class Progress:
@@ -37,6 +42,51 @@ class Progress:
         left = max(self._total - self._done, 0) / max(rate, 1e-9)
         rest = f", {format_duration(left)} left" if self._total else ""
         return f"{self._done:,}{of} {self._unit}, {rate:,.0f}/s{rest}"
+
+
+class Waiting(contextlib.AbstractContextManager["Waiting", None]):
+    """While entered, says what is waited for, and for how many seconds already.
+
+    It uses a thread: what is waited for, such as a compilation, blocks the caller's.
+    """
+
+    def __init__(self, what: str, status: Callable[[str], None] | None = None) -> None:
+        """Take what is waited for, such as "compiling the model".
+
+        Args:
+            status: shows a text in place of the one before, about every second; None:
+                print a line now and then, and one at the end, if it takes longer.
+        """
+        self._what, self._status = what, status
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._tell, daemon=True)
+
+    def __enter__(self) -> "Waiting":
+        self._start = time.monotonic()
+        if self._status:
+            self._status(f"{self._what} …")
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        seconds = time.monotonic() - self._start
+        if self._status:
+            self._status("")
+        elif seconds >= 1 and error[0] is None:
+            say(f"{self._what}: {seconds:.1f} s")
+
+    def _tell(self) -> None:
+        """Show the seconds until the wait ends."""
+        pause = 1.0 if self._status else SECONDS
+        while not self._ended.wait(pause):
+            text = f"{self._what} … {time.monotonic() - self._start:.0f} s"
+            if self._status:
+                self._status(text)
+            else:
+                say(text)
+                pause = _WAITING_SECONDS
 
 
 def format_duration(seconds: float) -> str:

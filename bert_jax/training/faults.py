@@ -4,12 +4,13 @@ import contextlib
 import faulthandler
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
+
+from bert_jax.terminal.messages import warn
 
 MAX_SKIPPED_IN_A_ROW = 50
 RETRY_SAVE = 1
@@ -140,12 +141,10 @@ class Watchdog:
         while not self._exited.wait(min(self._seconds / 4, 10.0)):
             if self._last is None or time.monotonic() - self._last < self._seconds:
                 continue
-            print(
+            warn(
                 f"bert-jax: no step has ended for {self._seconds / 60:g} minutes "
                 "(hang_timeout_minutes): a device or another process hangs. The stack "
-                "of each thread follows; start the same command again to resume.",
-                file=sys.stderr,
-                flush=True,
+                "of each thread follows; start the same command again to resume."
             )
             faulthandler.dump_traceback(all_threads=True)
             os.abort()

@@ -1,7 +1,6 @@
 """The training loop of all tasks."""
 
 import collections
-import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
@@ -23,13 +22,16 @@ from bert_jax.distributed.collectives import (
     raise_on_all_processes,
 )
 from bert_jax.distributed.mesh import host_shard
-from bert_jax.distributed.peaks import peak_flops_per_second
 from bert_jax.distributed.sharding import to_global_arrays
 from bert_jax.tasks.task import DeviceBatch, Task
 from bert_jax.training import faults
+from bert_jax.training.best_score import BestScore
 from bert_jax.training.callbacks import Callback, Callbacks
+from bert_jax.training.compilation_notice import announce_compilation
 from bert_jax.training.evaluation import evaluate
 from bert_jax.training.gradients import Collectives
+from bert_jax.training.interval import Clock, Interval
+from bert_jax.training.metrics_file import TRAIN, VALIDATION
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.profile import Profile
 from bert_jax.training.report import NullReport, Report
@@ -38,39 +40,6 @@ from bert_jax.training.start import InitSource, starting_state
 from bert_jax.training.step import check_objective, make_eval_step, make_train_step
 
 _BATCHES_AHEAD = 2
-
-
-@dataclasses.dataclass
-class Clock:
-    """Measures the rates between two log lines."""
-
-    num_devices: int
-    num_shards: int
-    """The number of host shards of a batch; only this host's tokens are counted."""
-    start: float = 0.0
-    tokens: int = 0
-    flops: float = 0.0
-    wait_seconds: float = 0.0
-
-    def restart(self) -> None:
-        """Start a new interval."""
-        self.start = time.monotonic()
-        self.tokens, self.flops, self.wait_seconds = 0, 0.0, 0.0
-
-    def rates(self) -> dict[str, float]:
-        """Return the tokens per second of all hosts, the fraction of time spent waiting
-        for data, and the MFU if the device's peak is known."""
-        if not self.tokens:
-            return {}
-        seconds = time.monotonic() - self.start
-        rates = {
-            "tokens_per_second": self.tokens * self.num_shards / seconds,
-            "data_wait": self.wait_seconds / seconds,
-        }
-        peak = peak_flops_per_second(jax.devices()[0].device_kind)
-        if peak is not None and self.flops:
-            rates["mfu"] = self.flops / seconds / (peak * self.num_devices)
-        return rates
 
 
 def device_batches(
@@ -134,15 +103,24 @@ class _Run:
         profile = stack.enter_context(Profile(config, workdir, self._step))
         collectives = Collectives.of(config)
         options = config.microbatches, mesh, shardings, collectives
-        step = make_train_step(task, optimizer, *options)
-        self._train_step = profile.wrap(step)
-        self._eval_step = make_eval_step(task, mesh, shardings)
+        waiting = self._report.waiting
+        self._train_step = announce_compilation(
+            profile.wrap(make_train_step(task, optimizer, *options)),
+            "the training step",
+            waiting,
+        )
+        self._eval_step = announce_compilation(
+            make_eval_step(task, mesh, shardings), "the evaluation", waiting
+        )
         self._signals = stack.enter_context(faults.StopSignals())
         watchdog = faults.Watchdog(config.hang_timeout_minutes)
         self._watchdog = stack.enter_context(watchdog)
         self._async_max = AsyncMax()
         _, num_shards = host_shard(mesh, jax.process_index())
         self._clock = Clock(mesh.size, num_shards)
+        self._interval = Interval(task.objective)
+        self._interval.restore(resume.interval if resume else None)
+        self._best = BestScore()
 
     def has_trained(self) -> bool:
         """Whether the first step has ended."""
@@ -150,17 +128,10 @@ class _Run:
 
     def train(self, resume: Resume | None) -> dict[str, float]:
         """Train up to the last step, and return the scores after it."""
-        task, num_steps, scores = self._task, self._config.num_steps, None
+        num_steps = self._config.num_steps
         try:
-            if self._step < num_steps:
-                check_objective(task, self._state.params, task.batch(self._step))
-            if resume and self._is_due(self._config.eval_every):
-                # A run that was stopped after a save may not have evaluated it.
-                scores = broadcast_from_primary(self._report.scores(self._step))
-                scores = scores or self._validate()
-            self._clock.restart()
-            steps = (self._step, num_steps)
-            for batch in device_batches(task, *steps, self._mesh, self._clock):
+            scores = self._restore_scores() if resume else None
+            for batch in self._batches():
                 self._train_on(batch)
                 # Poll only once per step: a signal that arrived between two polls
                 # would stop the run without a checkpoint.
@@ -173,6 +144,10 @@ class _Run:
                 if self._is_due(self._config.eval_every):
                     scores = self._validate()
                 self._report_checkpoints()
+                if self._has_lost_patience():
+                    break
+            if self._step < num_steps:
+                self._stop_early()
             # The last save must have succeeded.
             if not self._checkpoints.wait():
                 self._save(must_succeed=True)
@@ -187,12 +162,47 @@ class _Run:
             self._report.say("There are no validation rows to evaluate on.")
         return scores or {}
 
+    def _batches(self) -> Iterator[DeviceBatch]:
+        """Return the batches of the steps that are left."""
+        task, step, num_steps = self._task, self._step, self._config.num_steps
+        if step < num_steps:
+            check_objective(task, self._state.params, task.batch(step))
+        last = step if self._has_lost_patience() else num_steps
+        self._clock.restart()
+        return device_batches(task, step, last, self._mesh, self._clock)
+
     def _is_due(self, every: int) -> bool:
         return self._step == self._config.num_steps or self._step % every == 0
 
+    def _restore_scores(self) -> dict[str, float] | None:
+        """Restore the best score of a resumed run; return the scores of this step."""
+        lines = broadcast_from_primary(self._report.validation_lines())
+        for step, scores in lines:
+            self._best.add(step, self._task.selection_score(scores))
+        if not self._is_due(self._config.eval_every):
+            return None
+        # A run that was stopped after a save may not have evaluated it.
+        return dict(lines).get(self._step) or self._validate()
+
+    def _has_lost_patience(self) -> bool:
+        """Whether too many evaluations in a row brought no better score."""
+        patience = self._config.patience
+        return 0 < patience <= self._best.num_without_gain
+
+    def _stop_early(self) -> None:
+        """Save the step, at which the same command ends again."""
+        self._report.say(
+            f"Stopped at step {self._step}: {self._best.num_without_gain} evaluations "
+            f"in a row without a better score than at step {self._best.step} "
+            "(patience)."
+        )
+        if self._saved_step != self._step:
+            self._save(must_succeed=True)
+
     def _train_on(self, batch: DeviceBatch) -> None:
         """Do a step, and log it if that is due."""
-        self._state, scalars = self._train_step(self._state, batch)
+        self._state, scalars, sums = self._train_step(self._state, batch)
+        self._interval.add(sums)
         if not self.has_trained():
             # Compilation takes most of the first step: do not measure it.
             jax.block_until_ready(scalars)
@@ -205,8 +215,8 @@ class _Run:
         if self._is_due(self._config.log_every):
             values = {k: float(v) for k, v in jax.device_get(scalars).items()}
             faults.check_finite(values["skipped_in_a_row"], self._step)
-            values |= self._clock.rates()
-            self._report.write(self._step, "train", values)
+            values |= self._interval.means() | self._clock.rates()
+            self._report.write(self._step, TRAIN, values)
             self._callbacks.on_log(self._step, values)
             self._clock.restart()
 
@@ -215,8 +225,11 @@ class _Run:
         task, params = self._task, self._state.params
         scores = evaluate(task, self._eval_step, params, self._mesh, self._stop_signal)
         if scores is not None:
-            self._report.write(self._step, "validation", scores)
-            self._checkpoints.record_score(self._step, task.selection_score(scores))
+            score = task.selection_score(scores)
+            self._best.add(self._step, score)
+            note = self._best.note(self._step)
+            self._report.write(self._step, VALIDATION, scores, note)
+            self._checkpoints.record_score(self._step, score)
             self._callbacks.on_evaluation(self._step, scores)
         self._clock.restart()
         return scores
@@ -241,7 +254,8 @@ class _Run:
         rest = serialization.to_state_dict(self._state)
         checkpoints = self._checkpoints
         write = checkpoints.save_or_raise if must_succeed else checkpoints.save
-        write(self._step, rest.pop("params"), rest, self._report.flush)
+        params, interval = rest.pop("params"), self._interval.sums()
+        write(self._step, params, rest, self._report.flush, interval)
         for message in checkpoints.take_messages():
             self._report.say(message)
         self._saved_step = self._step
@@ -253,7 +267,7 @@ def _open_report(
     """Open the report of the primary process; the others have none."""
     with raise_on_all_processes():
         if is_primary():
-            return Report(workdir, step, config.num_steps, config.log_examples)
+            return Report(workdir, step, config)
     return NullReport()
 
 
@@ -277,7 +291,8 @@ def fit(
         callbacks: called on the way.
 
     Returns:
-        The scores over the validation rows after the last step.
+        The scores over the validation rows after the last step, which `patience` may
+        make an earlier one.
 
     Raises:
         InterruptedRun: a process received SIGTERM or SIGINT; a complete checkpoint was

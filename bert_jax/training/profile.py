@@ -32,14 +32,14 @@ class Profile(contextlib.AbstractContextManager["Profile", None]):
         self._stop()
 
     def wrap(self, train_step: TrainStep) -> TrainStep:
-        """Wrap `train_step` (state, batch → state, scalars) to trace the chosen steps.
+        """Wrap `train_step` to trace the chosen steps.
 
         A no-op if there are none.
         """
         if not self._steps:
             return train_step
 
-        def traced(state: PyTree, batch: PyTree) -> tuple[PyTree, PyTree]:
+        def traced(state: PyTree, batch: PyTree) -> tuple[PyTree, PyTree, PyTree]:
             self._step += 1
             if self._step not in self._steps:
                 return train_step(state, batch)

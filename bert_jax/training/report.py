@@ -1,7 +1,6 @@
-"""Write a run's scalars to metrics.jsonl, TensorBoard and the terminal."""
+"""Write a run's scalars to metrics.jsonl, to its loggers and to the terminal."""
 
 import contextlib
-import dataclasses
 import json
 import math
 import sys
@@ -14,18 +13,22 @@ from typing import Any
 import numpy as np
 from etils import epath
 
+from bert_jax.config import RunConfig
 from bert_jax.storage.atomic import is_address
-from bert_jax.storage.files import (
-    JsonObject,
-    name_path_in_errors,
-    require_regular_file,
+from bert_jax.storage.files import JsonObject, name_path_in_errors
+from bert_jax.terminal.messages import printable, say, warn
+from bert_jax.terminal.progress import Waiting, format_duration
+from bert_jax.training.logger import Logger
+from bert_jax.training.loggers import open_loggers
+from bert_jax.training.metrics_file import (
+    METRICS,
+    TRAIN,
+    VALIDATION,
+    keep_lines_until,
+    read_metrics,
 )
-from bert_jax.terminal.messages import printable, say
-from bert_jax.terminal.progress import format_duration
-from bert_jax.training.tensorboard import TensorBoard
 from bert_jax.training.upload import Uploader
 
-METRICS = "metrics.jsonl"
 EXAMPLES = "examples.jsonl"
 _FORMATS = {
     "loss": "loss {:.4f}",
@@ -52,37 +55,6 @@ _HIDDEN = {
 }
 
 
-def keep_lines_until(path: epath.Path, step: int) -> None:
-    """Drop the lines after `step`, and a truncated last line, so no step is twice.
-
-    Raises:
-        ValueError: a line other than the last is not JSON.
-    """
-    if not path.exists():
-        return
-    require_regular_file(path)
-    kept_lines = []
-    try:
-        lines = path.read_text().split("\n")
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path} is not UTF-8 ({error}); repair or move the file away."
-        ) from error
-    for number, line in enumerate(lines, 1):
-        try:
-            if line and json.loads(line)["step"] <= step:
-                kept_lines.append(line + "\n")
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            if number < len(lines):
-                raise ValueError(
-                    f"{path}, line {number} is not a metrics line ({error}); repair or "
-                    "move the file away."
-                ) from error
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text("".join(kept_lines))
-    temporary.replace(path)
-
-
 def format_scalars(scalars: Mapping[str, float]) -> str:
     """The scalars that the terminal shows, on one line."""
     return "  ".join(
@@ -92,59 +64,23 @@ def format_scalars(scalars: Mapping[str, float]) -> str:
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class MetricsLine:
-    """The scalars of one step and split, NaN where a value was not finite."""
-
-    step: int
-    split: str
-    scalars: dict[str, float]
-
-
-def read_metrics(path: epath.Path) -> tuple[list[MetricsLine], int]:
-    """Return the lines of a metrics file, and the number of damaged ones.
-
-    A last line without its end is not counted: the run still writes it, or was killed.
-    """
-    if not path.is_file():
-        return [], 0
-    texts = path.read_bytes().decode(errors="replace").split("\n")
-    lines = [_metrics_line(text) for text in texts]
-    damaged = [text for text, line in zip(texts[:-1], lines, strict=False) if not line]
-    return [line for line in lines if line], sum(map(bool, damaged))
-
-
-def _metrics_line(text: str) -> MetricsLine | None:
-    """Parse a line; None if it is damaged."""
-    with contextlib.suppress(
-        ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError
-    ):
-        values = json.loads(text)
-        step, split = values.pop("step"), values.pop("split")
-        scalars = {k: math.nan if v is None else v + 0.0 for k, v in values.items()}
-        if type(step) is int and isinstance(split, str):
-            return MetricsLine(step, split, scalars)
-    return None
-
-
-def read_scores(path: epath.Path, step: int) -> dict[str, float] | None:
-    """The validation scores of `step` in a metrics file; None if there are none."""
-    for line in read_metrics(path)[0]:
-        if (line.step, line.split) == (step, "validation"):
-            return line.scalars
-    return None
-
-
 class NullReport(contextlib.nullcontext[None]):
     """Does nothing; used on non-primary processes."""
 
-    def write(self, step: int, split: str, scalars: Mapping[str, float]) -> None:
+    def write(
+        self, step: int, split: str, scalars: Mapping[str, float], note: str = ""
+    ) -> None:
         """A no-op, as all methods of this class."""
 
     def write_examples(self, step: int, rows: np.ndarray) -> None: ...
     def say(self, message: str) -> None: ...
     def flush(self) -> None: ...
-    def scores(self, step: int) -> dict[str, float] | None: ...
+
+    def validation_lines(self) -> list[tuple[int, dict[str, float]]]:
+        return []
+
+    def waiting(self, what: str) -> contextlib.AbstractContextManager[object]:
+        return contextlib.nullcontext()
 
 
 class Report(contextlib.AbstractContextManager["Report", None]):
@@ -153,13 +89,11 @@ class Report(contextlib.AbstractContextManager["Report", None]):
     Object stores cannot append to files: there, local files are uploaded at `flush`.
     """
 
-    def __init__(
-        self, workdir: epath.Path, first_step: int, num_steps: int, examples: bool
-    ) -> None:
+    def __init__(self, workdir: epath.Path, first_step: int, config: RunConfig) -> None:
         """Open the files of a run at `first_step`, and drop the lines after it.
 
-        Args:
-            examples: whether row numbers are written too.
+        Raises:
+            ModuleNotFoundError: the package of a logger is not installed.
         """
         for name in (METRICS, EXAMPLES):
             keep_lines_until(workdir / name, first_step)
@@ -175,50 +109,56 @@ class Report(contextlib.AbstractContextManager["Report", None]):
                 if (workdir / name).exists():
                     (folder / name).write_bytes((workdir / name).read_bytes())
         self._folder = folder
-        names = (METRICS, EXAMPLES) if examples else (METRICS,)
+        self._loggers: list[Logger] = list(open_loggers(config, folder, first_step))
+        names = (METRICS, EXAMPLES) if config.log_examples else (METRICS,)
         self._files = {name: open(folder / name, "a") for name in names}
-        self._tensorboard: TensorBoard | None = None
-        try:
-            self._tensorboard = TensorBoard(folder / "tensorboard", first_step)
-        except ImportError:
-            say("tensorboardX is not installed: metrics.jsonl only.")
-        self._problem_reported = False
-        self._num_steps = num_steps
+        self._num_steps = config.num_steps
         self._first_line: tuple[int, float] | None = None
-        if progress := _start_progress_bar(first_step, num_steps):
+        if progress := _start_progress_bar(first_step, config.num_steps):
             self._stack.callback(progress.stop)
         self._progress = progress
+        self._scalars_shown, self._score_shown = "", ""
 
     def __exit__(self, *_: object) -> None:
         with contextlib.suppress(OSError):  # the run has raised it already
             upload = self.flush()
             if upload is not None and (error := upload.exception()) is not None:
                 self.say(f"{METRICS} could not be uploaded completely: {error}")
-        for file in (*self._files.values(), self._tensorboard):
-            if file is not None:
-                with contextlib.suppress(OSError):
-                    file.close()
+        for file in self._files.values():
+            with contextlib.suppress(OSError):
+                file.close()
+        for logger in self._loggers:
+            logger.close()
+        self._report_problems()
         self._stack.close()
 
-    def write(self, step: int, split: str, scalars: Mapping[str, float]) -> None:
-        """Write a line of `metrics.jsonl` and its TensorBoard points, and show it."""
+    def write(
+        self, step: int, split: str, scalars: Mapping[str, float], note: str = ""
+    ) -> None:
+        """Write a line of `metrics.jsonl`, hand it to the loggers, and show it.
+
+        Args:
+            note: shown after the scalars.
+        """
         finite = {k: v if math.isfinite(v) else None for k, v in scalars.items()}
         line = {"step": step, "split": split, **finite}
         self._write_line(METRICS, line, flush=True)
-        if self._tensorboard:
-            self._tensorboard.write(step, split, scalars)
-            self._report_problem()
-        self._show(step, split, scalars)
+        for logger in self._loggers:
+            logger.write(step, split, scalars)
+        self._report_problems()
+        self._show(step, split, scalars, note)
 
-    def scores(self, step: int) -> dict[str, float] | None:
-        """The validation scores written at `step`; None if there are none."""
-        return read_scores(self._folder / METRICS, step)
+    def validation_lines(self) -> list[tuple[int, dict[str, float]]]:
+        """Return the step and scores of each evaluation so far, in order."""
+        lines = read_metrics(self._folder / METRICS)[0]
+        return [(line.step, line.scalars) for line in lines if line.split == VALIDATION]
 
-    def _report_problem(self) -> None:
-        problem = self._tensorboard.problem if self._tensorboard else ""
-        if problem and not self._problem_reported:
-            self._problem_reported = True
-            self.say(f"TensorBoard stops here: {problem}. {METRICS} is not affected.")
+    def _report_problems(self) -> None:
+        """Say once of each logger that it has stopped."""
+        for logger in [logger for logger in self._loggers if logger.problem]:
+            self._loggers.remove(logger)
+            problem = logger.problem.rstrip(".")
+            warn(f"report={logger.name} stops here: {problem}. The run goes on.")
 
     def write_examples(self, step: int, rows: np.ndarray) -> None:
         """Write the row numbers of the batch of `step`."""
@@ -229,12 +169,12 @@ class Report(contextlib.AbstractContextManager["Report", None]):
             print(json.dumps(line), file=self._files[name], flush=flush)
 
     def say(self, message: str) -> None:
-        """Print a message, above the progress bar if there is one."""
-        if self._progress:
-            console = self._progress.console
-            console.print(printable(message), markup=False, highlight=False)
-        else:
-            say(message)
+        """Log a message; if there is a progress bar, it is shown above it."""
+        say(message)
+
+    def waiting(self, what: str) -> Waiting:
+        """Return a context that says what the run waits for, and for how long."""
+        return Waiting(what, self._show_status if self._progress else None)
 
     def flush(self) -> Future[None] | None:
         """Flush all files to the operating system.
@@ -245,44 +185,57 @@ class Report(contextlib.AbstractContextManager["Report", None]):
         for name, file in self._files.items():
             with name_path_in_errors(self._folder / name):
                 file.flush()
-        if self._tensorboard:
-            self._tensorboard.flush()
-            self._report_problem()
+        for logger in self._loggers:
+            logger.flush()
+        self._report_problems()
         return self._uploader.start() if self._uploader else None
 
-    def _show(self, step: int, split: str, scalars: Mapping[str, float]) -> None:
-        if split == "train" and self._progress:
-            task = self._progress.task_ids[0]
-            self._progress.update(task, completed=step, scalars=format_scalars(scalars))
+    def _show(
+        self, step: int, split: str, scalars: Mapping[str, float], note: str
+    ) -> None:
+        shown = "  ".join(filter(None, [format_scalars(scalars), note]))
+        if self._progress and split == TRAIN:
+            self._progress.update(self._progress.task_ids[0], completed=step)
+            self._scalars_shown = shown
+            self._show_status("")
             return
-        eta = ""
-        if split == "train":
-            # Count from the first line: before it, most time was compilation.
-            self._first_line = self._first_line or (step, time.monotonic())
-            first_step, start = self._first_line
-            if step > first_step:
-                seconds_per_step = (time.monotonic() - start) / (step - first_step)
-                left = seconds_per_step * (self._num_steps - step)
-                eta = f"  {format_duration(left)} left"
-        self.say(
-            f"step {step}/{self._num_steps}  {split}  {format_scalars(scalars)}{eta}"
+        if self._progress:
+            self._score_shown = f"{split} {shown}"
+        elif split == TRAIN and (left := self._time_left(step)):
+            shown += f"  {left} left"
+        self.say(f"step {step}/{self._num_steps}  {split}  {shown}")
+
+    def _show_status(self, status: str) -> None:
+        """Show beside the bar what the run waits for, or its last scalars."""
+        text = status or "  ".join(
+            filter(None, [self._scalars_shown, self._score_shown])
         )
+        task = self._progress.task_ids[0]
+        self._progress.update(task, scalars=printable(text))
+
+    def _time_left(self, step: int) -> str:
+        """Return the time until the last step as H:MM:SS; "" if it is not known yet."""
+        # Count from the first line: before it, most time was compilation.
+        self._first_line = self._first_line or (step, time.monotonic())
+        first_step, start = self._first_line
+        if step <= first_step:
+            return ""
+        seconds_per_step = (time.monotonic() - start) / (step - first_step)
+        return format_duration(seconds_per_step * (self._num_steps - step))
 
 
 def _start_progress_bar(first_step: int, num_steps: int) -> Any:
     """Start a progress bar; return None if the output is not a terminal."""
     if not sys.stdout.isatty():
         return None
-    try:
-        from rich import progress
-    except ImportError:
-        return None
+    from rich import progress
+
     bar = progress.Progress(
         progress.BarColumn(bar_width=20),
         progress.MofNCompleteColumn(),
-        progress.TextColumn("{task.fields[scalars]}"),
+        progress.TextColumn("{task.fields[scalars]}", markup=False),
         progress.TimeRemainingColumn(),
     )
-    bar.add_task("", total=num_steps, completed=first_step, scalars="compiling")
+    bar.add_task("", total=num_steps, completed=first_step, scalars="")
     bar.start()
     return bar

@@ -5,7 +5,7 @@ import dataclasses
 
 from etils import epath
 
-from bert_jax.checkpoints.manager import REMOVED
+from bert_jax.checkpoints.manager import INTERVAL, REMOVED
 from bert_jax.checkpoints.steps import (
     CHECKPOINTS,
     latest_verified_step,
@@ -19,7 +19,7 @@ from bert_jax.distributed.collectives import (
     raise_on_all_processes,
 )
 from bert_jax.storage.files import JsonObject, read_json_object
-from bert_jax.storage.manifest import MANIFEST
+from bert_jax.storage.manifest import MANIFEST, read_manifest
 from bert_jax.terminal.messages import say
 
 DAMAGED = ".damaged"
@@ -38,6 +38,8 @@ class Resume:
     """The machine on which the run began, and what was changed at which step."""
     problems: list[str]
     """What is wrong with newer checkpoints, one line each."""
+    interval: object = None
+    """The sums of an `Interval` that the checkpoint was saved in; None: a new one."""
 
 
 def find_resume(workdir: epath.Path) -> Resume | None:
@@ -58,7 +60,9 @@ def find_resume(workdir: epath.Path) -> Resume | None:
     exists = path.exists()
     config = read_json_object(path, remedy) if exists else read_config(checkpoint)
     history = config.pop(HISTORY, [])
-    return Resume(step, config, history if isinstance(history, list) else [], problems)
+    history = history if isinstance(history, list) else []
+    interval = read_manifest(checkpoint).get(INTERVAL)
+    return Resume(step, config, history, problems, interval)
 
 
 def find_resume_on_all(workdir: epath.Path) -> Resume | None:

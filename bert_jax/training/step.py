@@ -54,7 +54,7 @@ class TrainState:
 
 
 Scalars = dict[str, Float[Array, ""]]
-TrainStep = Callable[[TrainState, DeviceBatch], tuple[TrainState, Scalars]]
+TrainStep = Callable[[TrainState, DeviceBatch], tuple[TrainState, Scalars, Sums]]
 EvalStep = Callable[[Params, DeviceBatch], tuple[Sums, DeviceBatch]]
 
 
@@ -147,30 +147,34 @@ def make_train_step(
     state_shardings: TrainState,
     collectives: Collectives = DEFAULT_COLLECTIVES,
 ) -> TrainStep:
-    """Return the jitted step: state, global batch → next state, scalars of this step.
+    """Return the jitted step: state, global batch → next state, scalars, sums.
 
-    The state is donated. The gradient is that of the means over the global batch,
-    summed over the devices before it is clipped.
+    The scalars are those of this step: means, the gradient's norm and others. The sums
+    are the totals and counts that the means are of. The state is donated. The gradient
+    is that of the means over the global batch, summed over the devices before it is
+    clipped.
     """
     shardings = state_shardings.params
     gradient = make_gradient(
         task, optimizer.freeze, mesh, shardings, microbatches, collectives
     )
 
-    def train_step(state: TrainState, batch: DeviceBatch) -> tuple[TrainState, Scalars]:
+    def train_step(
+        state: TrainState, batch: DeviceBatch
+    ) -> tuple[TrainState, Scalars, Sums]:
         mask_key, dropout_key = step_keys(state.key, state.step)
         grads, sums = gradient(state.params, batch, state.step, mask_key, dropout_key)
         rate = optimizer.learning_rate(state.opt_state)
         next_state, more = apply_gradients(state, grads, optimizer)
         scalars = means(sums, task.objective)
-        return next_state, scalars | more | {"learning_rate": rate}
+        return next_state, scalars | more | {"learning_rate": rate}, sums
 
     replicated = NamedSharding(mesh, P())
     platform = mesh.devices.flat[0].platform
     return jax.jit(
         train_step,
         in_shardings=(state_shardings, batch_sharding(mesh)),
-        out_shardings=(state_shardings, replicated),
+        out_shardings=(state_shardings, replicated, replicated),
         donate_argnums=0,
         compiler_options=compiler_options(platform, collectives.overlap),
     )

@@ -29,7 +29,7 @@ from bert_jax.runs.finetuning import finetune
 from bert_jax.runs.pretraining import pretrain, resolve
 from bert_jax.tasks.pretraining import unigram_baseline
 from bert_jax.training.lock import LOCK, this_process
-from bert_jax.training.report import MetricsLine, read_metrics
+from bert_jax.training.metrics_file import MetricsLine, read_metrics
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 

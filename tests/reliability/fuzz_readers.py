@@ -21,7 +21,12 @@ from mutations import (
     damage_safetensors,
 )
 
-from bert_jax.config import BertConfig, ExamplesConfig
+from bert_jax.config import (
+    BertConfig,
+    ExamplesConfig,
+    OptimizerConfig,
+    RunConfig,
+)
 from bert_jax.config.finetuning import TaskName
 from bert_jax.data.example_cache import cached_examples
 from bert_jax.formats.sentencepiece_files import read_model
@@ -32,6 +37,9 @@ from bert_jax.tasks.registry import finetuning_task
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.report import Report
 
+RUN = RunConfig(
+    num_steps=10, log_examples=True, optimizer=OptimizerConfig(warmup_steps=0)
+)
 Read = Callable[[Path, int], None]
 """Reads a directory of files; takes the number of the mutant too."""
 
@@ -138,7 +146,7 @@ def use_cache(folder: Path, number: int) -> None:
 
 def report(folder: Path, number: int) -> None:
     """The files of a run's scores, gone on with."""
-    with Report(epath.Path(folder), 8, 10, examples=True) as log:
+    with Report(epath.Path(folder), 8, RUN) as log:
         log.write(9, "train", {"loss": 1.0})
 
 

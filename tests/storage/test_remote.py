@@ -16,6 +16,7 @@ from huggingface_files import stored
 
 from bert_jax.checkpoints.manager import Checkpoints
 from bert_jax.cli.main import main
+from bert_jax.config import OptimizerConfig, RunConfig
 from bert_jax.data.records import Dataset, open_dataset
 from bert_jax.formats.huggingface import read_huggingface
 from bert_jax.storage.atomic import absolute
@@ -61,14 +62,19 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 def test_a_report_is_there_after_each_flush(buckets):
     workdir, written = epath.Path("gs://bucket/run"), buckets / "bucket" / "run"
-    with Report(workdir, 0, 4, examples=True) as report:
+    config = RunConfig(
+        num_steps=4,
+        log_examples=True,
+        optimizer=OptimizerConfig(warmup_steps=0),
+    )
+    with Report(workdir, 0, config) as report:
         report.write(1, "train", {"loss": 1.0})
         report.write_examples(1, np.arange(2))
         report.flush().result()
         assert [line["step"] for line in lines(written / "metrics.jsonl")] == [1]
         report.write(2, "train", {"loss": 0.5})
     # The run went down after its checkpoint at step 1, and goes on from there.
-    with Report(workdir, 1, 4, examples=True) as report:
+    with Report(workdir, 1, config) as report:
         report.write(2, "train", {"loss": 0.25})
     found = [(line["step"], line["loss"]) for line in lines(written / "metrics.jsonl")]
     assert found == [(1, 1.0), (2, 0.25)]

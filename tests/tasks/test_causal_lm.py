@@ -454,8 +454,8 @@ def test_a_killed_run_goes_on_bit_identically(run, config, tmp_path):
 def test_a_stopped_run_goes_on_bit_identically(run, config, tmp_path, monkeypatch):
     write = Report.write
 
-    def write_and_stop(self: Report, step: int, split: str, scalars: Any) -> None:
-        write(self, step, split, scalars)
+    def write_and_stop(self: Report, step: int, *rest: Any) -> None:
+        write(self, step, *rest)
         if step == 17:
             signal.raise_signal(signal.SIGTERM)
 

@@ -67,8 +67,8 @@ def stop_at(step: int, patch: pytest.MonkeyPatch, number: int = signal.SIGTERM) 
     """Send this process a signal when it reports the training line of `step`."""
     write = Report.write
 
-    def write_and_stop(self: Report, now: int, split: str, scalars: Any) -> None:
-        write(self, now, split, scalars)
+    def write_and_stop(self: Report, now: int, split: str, *rest: Any) -> None:
+        write(self, now, split, *rest)
         if now == step and split == "train":
             signal.raise_signal(number)
 

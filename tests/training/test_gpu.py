@@ -37,8 +37,8 @@ from bert_jax.training.report import Report
 
 write = Report.write
 
-def write_and_die(self, step, split, scalars):
-    write(self, step, split, scalars)
+def write_and_die(self, step, split, *rest):
+    write(self, step, split, *rest)
     if step == 30 and split == "train":
         while not os.path.exists(workdir + "/checkpoints/25/manifest.json"):
             time.sleep(0.05)

@@ -67,7 +67,7 @@ def train(
     )
     lines, params = [], None
     for number in range(steps):
-        state, scalars = step(state, to_global_arrays(task.batch(number), mesh))
+        state, scalars, _ = step(state, to_global_arrays(task.batch(number), mesh))
         lines.append({name: float(value) for name, value in scalars.items()})
         if number == 2:
             params = jax.device_get(state.params)

@@ -6,7 +6,11 @@ import math
 import pytest
 from etils import epath
 
-from bert_jax.training.report import Report, format_scalars, keep_lines_until
+from bert_jax.config import OptimizerConfig, RunConfig
+from bert_jax.training.metrics_file import keep_lines_until
+from bert_jax.training.report import Report, format_scalars
+
+CONFIG = RunConfig(num_steps=4, optimizer=OptimizerConfig(warmup_steps=0))
 
 
 def lines(path):
@@ -31,10 +35,10 @@ def test_a_broken_line_in_the_middle_is_not_ours_to_drop(tmp_path):
 
 def test_a_report_goes_on_where_the_run_does(tmp_path, capsys):
     directory = epath.Path(tmp_path)
-    with Report(directory, 0, 4, examples=False) as report:
+    with Report(directory, 0, CONFIG) as report:
         for step in (1, 2, 3):
             report.write(step, "train", {"loss": 1.0 / step, "bad": math.nan})
-    with Report(directory, 2, 4, examples=False) as report:
+    with Report(directory, 2, CONFIG) as report:
         report.write(3, "train", {"loss": 7.0})
     found = lines(tmp_path / "metrics.jsonl")
     assert [(line["step"], line["loss"]) for line in found] == [

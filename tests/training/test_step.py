@@ -57,7 +57,9 @@ class Training:
         )
 
     def run(self, batch: dict[str, np.ndarray]) -> dict[str, float]:
-        self.state, scalars = self.step(self.state, to_global_arrays(batch, self.mesh))
+        self.state, scalars, _ = self.step(
+            self.state, to_global_arrays(batch, self.mesh)
+        )
         return {name: float(value) for name, value in scalars.items()}
 
 

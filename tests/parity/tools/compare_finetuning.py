@@ -350,7 +350,7 @@ def agree(options: argparse.Namespace) -> None:
     take_head(side, state.params)
     furthest = 0.0
     for number, arrays in enumerate(device_batches(task, 0, steps, mesh, Clock(1, 1))):
-        state, scalars = step(state, arrays)
+        state, scalars, _ = step(state, arrays)
         theirs = side.update(side.real_loss(task.batch(number)))
         furthest = max(furthest, abs(float(scalars["loss"]) - theirs))
         print(f"{number:4} {float(scalars['loss']):.6f} {theirs:.6f}")
@@ -407,7 +407,7 @@ def speed(options: argparse.Namespace) -> None:
     def ours() -> None:
         nonlocal state
         for arrays in device_batches(task, 0, options.steps, mesh, Clock(1, 1)):
-            state, scalars = step(state, arrays)
+            state, scalars, _ = step(state, arrays)
         jax.block_until_ready((state, scalars))
 
     spent: dict[str, list[tuple[float, float]]] = {}

@@ -1,0 +1,108 @@
+"""What a line of the training metrics covers: the steps since the line before."""
+
+import dataclasses
+import math
+import time
+from collections.abc import Mapping
+
+import jax
+from jaxtyping import Array, Float
+
+from bert_jax.distributed.peaks import peak_flops_per_second
+from bert_jax.storage.files import JsonObject
+from bert_jax.tasks.task import Sums
+
+_MOST_PENDING = 256
+"""Steps whose sums stay on the device, at most."""
+
+
+@dataclasses.dataclass
+class Interval:
+    """Adds up the losses and accuracies of steps; their sums stay on the device.
+
+    Fetching them at each step would make the host wait for it. They are added in
+    float64 and in the order of the steps, so that a resumed run has the same means.
+    """
+
+    objective: tuple[str, ...]
+    """The names whose means add up to `loss`."""
+    _pending: list[Sums] = dataclasses.field(default_factory=list)
+    _totals: dict[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
+
+    def add(
+        self, sums: Mapping[str, tuple[Float[Array, ""], Float[Array, ""]]]
+    ) -> None:
+        """Add a step's totals and counts, by name."""
+        self._pending.append(dict(sums))
+        if len(self._pending) >= _MOST_PENDING:
+            self._fetch()
+
+    def _fetch(self) -> None:
+        """Add what is pending, except what is not finite, as of a skipped update."""
+        for sums in jax.device_get(self._pending):
+            for name, (total, count) in sums.items():
+                if math.isfinite(total):
+                    before = self._totals.get(name, (0.0, 0.0))
+                    both = before[0] + float(total), before[1] + float(count)
+                    self._totals[name] = both
+        self._pending.clear()
+
+    def means(self) -> dict[str, float]:
+        """Return `loss` and each total divided by its count, and start a new interval.
+
+        A count of 0 has a mean of 0. Without any finite total, `loss` is NaN.
+        """
+        self._fetch()
+        totals, self._totals = self._totals, {}
+        means = {name: total / max(n, 1.0) for name, (total, n) in totals.items()}
+        parts = [means.get(name, math.nan) for name in self.objective]
+        return {"loss": math.fsum(parts)} | means
+
+    def sums(self) -> JsonObject:
+        """Return the totals and counts so far, for a checkpoint."""
+        self._fetch()
+        return {name: list(sums) for name, sums in self._totals.items()}
+
+    def restore(self, sums: object) -> None:
+        """Continue with the sums of a checkpoint; anything else counts as none."""
+        if isinstance(sums, dict):
+            self._totals = {k: (v[0], v[1]) for k, v in sums.items() if _is_pair(v)}
+
+
+def _is_pair(value: object) -> bool:
+    """Whether this is a total and a count, as `Interval.sums` gives them."""
+    numbers = value if isinstance(value, list) and len(value) == 2 else [None]
+    return all(isinstance(number, float) for number in numbers)
+
+
+@dataclasses.dataclass
+class Clock:
+    """Measures the rates between two lines."""
+
+    num_devices: int
+    num_shards: int
+    """The number of host shards of a batch; only this host's tokens are counted."""
+    start: float = 0.0
+    tokens: int = 0
+    flops: float = 0.0
+    wait_seconds: float = 0.0
+
+    def restart(self) -> None:
+        """Start a new interval."""
+        self.start = time.monotonic()
+        self.tokens, self.flops, self.wait_seconds = 0, 0.0, 0.0
+
+    def rates(self) -> dict[str, float]:
+        """Return the tokens per second of all hosts, the fraction of time spent waiting
+        for data, and the MFU if the device's peak is known."""
+        if not self.tokens:
+            return {}
+        seconds = time.monotonic() - self.start
+        rates = {
+            "tokens_per_second": self.tokens * self.num_shards / seconds,
+            "data_wait": self.wait_seconds / seconds,
+        }
+        peak = peak_flops_per_second(jax.devices()[0].device_kind)
+        if peak is not None and self.flops:
+            rates["mfu"] = self.flops / seconds / (peak * self.num_devices)
+        return rates

@@ -1,0 +1,88 @@
+"""Read `metrics.jsonl`, and cut it where a run resumes."""
+
+import contextlib
+import dataclasses
+import json
+import math
+
+from etils import epath
+
+from bert_jax.storage.files import require_regular_file
+
+METRICS = "metrics.jsonl"
+TRAIN, VALIDATION = "train", "validation"
+"""The values of `split` that the training loop writes."""
+
+
+def keep_lines_until(path: epath.Path, step: int) -> None:
+    """Drop the lines after `step`, and a truncated last line, so no step is twice.
+
+    Raises:
+        ValueError: a line other than the last is not JSON.
+    """
+    if not path.exists():
+        return
+    require_regular_file(path)
+    kept_lines = []
+    try:
+        lines = path.read_text().split("\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path} is not UTF-8 ({error}); repair or move the file away."
+        ) from error
+    for number, line in enumerate(lines, 1):
+        try:
+            if line and json.loads(line)["step"] <= step:
+                kept_lines.append(line + "\n")
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            if number < len(lines):
+                raise ValueError(
+                    f"{path}, line {number} is not a metrics line ({error}); repair or "
+                    "move the file away."
+                ) from error
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text("".join(kept_lines))
+    temporary.replace(path)
+
+
+@dataclasses.dataclass(frozen=True)
+class MetricsLine:
+    """The scalars of one step and split, NaN where a value was not finite."""
+
+    step: int
+    split: str
+    scalars: dict[str, float]
+
+
+def read_metrics(path: epath.Path) -> tuple[list[MetricsLine], int]:
+    """Return the lines of a metrics file, and the number of damaged ones.
+
+    A last line without its end is not counted: the run still writes it, or was killed.
+    """
+    if not path.is_file():
+        return [], 0
+    texts = path.read_bytes().decode(errors="replace").split("\n")
+    lines = [_metrics_line(text) for text in texts]
+    damaged = [text for text, line in zip(texts[:-1], lines, strict=False) if not line]
+    return [line for line in lines if line], sum(map(bool, damaged))
+
+
+def _metrics_line(text: str) -> MetricsLine | None:
+    """Parse a line; None if it is damaged."""
+    with contextlib.suppress(
+        ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError
+    ):
+        values = json.loads(text)
+        step, split = values.pop("step"), values.pop("split")
+        scalars = {k: math.nan if v is None else v + 0.0 for k, v in values.items()}
+        if type(step) is int and isinstance(split, str):
+            return MetricsLine(step, split, scalars)
+    return None
+
+
+def read_scores(path: epath.Path, step: int) -> dict[str, float] | None:
+    """The validation scores of `step` in a metrics file; None if there are none."""
+    for line in read_metrics(path)[0]:
+        if (line.step, line.split) == (step, VALIDATION):
+            return line.scalars
+    return None
