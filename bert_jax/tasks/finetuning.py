@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import final
 
 import jax
@@ -11,24 +11,21 @@ from jaxtyping import Array, Key, PyTree
 
 from bert_jax.config import BertConfig, FinetuneConfig
 from bert_jax.config.model import Params
-from bert_jax.data.batches import tokenized_batches
 from bert_jax.data.buckets import (
     assign_buckets,
     bucketed_batch,
     choose_bucket_boundaries,
 )
-from bert_jax.data.pipeline import Batch, host_slice
+from bert_jax.data.pipeline import Batch
 from bert_jax.model.bert import compute, init_params
 from bert_jax.model.flops import finetuning_flops
 from bert_jax.model.inputs import inputs_of_tokenized
 from bert_jax.tasks.finetuning_task import (
     FinetuningTask,
-    Predictions,
     Split,
-    SplitOutputs,
 )
 from bert_jax.tasks.own_metrics import ComputeMetrics, with_own_scores
-from bert_jax.tasks.task import Counts, DeviceBatch, Evaluation, Sums, Task
+from bert_jax.tasks.task import DeviceBatch, Task
 
 
 def head_scores(
