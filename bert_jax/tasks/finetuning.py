@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import final
 
 import jax
@@ -11,21 +11,24 @@ from jaxtyping import Array, Key, PyTree
 
 from bert_jax.config import BertConfig, FinetuneConfig
 from bert_jax.config.model import Params
+from bert_jax.data.batches import tokenized_batches
 from bert_jax.data.buckets import (
     assign_buckets,
     bucketed_batch,
     choose_bucket_boundaries,
 )
-from bert_jax.data.pipeline import Batch
+from bert_jax.data.pipeline import Batch, host_slice
 from bert_jax.model.bert import compute, init_params
 from bert_jax.model.flops import finetuning_flops
 from bert_jax.model.inputs import inputs_of_tokenized
 from bert_jax.tasks.finetuning_task import (
     FinetuningTask,
+    Predictions,
     Split,
+    SplitOutputs,
 )
 from bert_jax.tasks.own_metrics import ComputeMetrics, with_own_scores
-from bert_jax.tasks.task import DeviceBatch, Task
+from bert_jax.tasks.task import Counts, DeviceBatch, Evaluation, Sums, Task
 
 
 def head_scores(
@@ -110,6 +113,36 @@ class Finetuning(Task):
 
     def batch(self, step: int) -> Batch:
         length, numbers = self._rows(step)
+        own = host_slice(self.config.batch_size, self.host_index, self.host_count)
+        return self.train.tokenized.gather(numbers[own], length)
+
+    def count(self, batch: DeviceBatch) -> Counts:
+        return {"loss": self.task.count(batch)}
+
+    def loss(self, params: Params, batch: DeviceBatch, key: Key[Array, ""]) -> Sums:
+        scores = head_scores(self.task.model, params, batch, dropout_key=key)
+        return {"loss": self.task.loss(scores, batch)}
+
+    def evaluate(
+        self, params: Params, batch: DeviceBatch
+    ) -> tuple[Sums, dict[str, jax.Array]]:
+        scores = head_scores(self.task.model, params, batch)
+        outputs = self.task.outputs(scores) | {"row": batch["row"]}
+        return {"loss": self.task.loss(scores, batch)}, outputs
+
+    def evaluation_batches(self) -> Iterator[Batch]:
+        rows, boundaries = self.validation.tokenized, self._boundaries
+        size = self.config.microbatch_size
+        own = host_slice(size, self.host_index, self.host_count)
+        return tokenized_batches(
+            rows, size, boundaries[-1], boundaries, own, fixed_size=True
+        )
+
+    def score(self, evaluation: Evaluation) -> dict[str, float]:
+        outputs = ((batch.pop("row"), batch) for batch in map(dict, evaluation.outputs))
+        rows = by_row(outputs, len(self.validation.tokenized))
+        predictions = self.task.predict(SplitOutputs(self.validation, rows))
+        predicted = Predictions(self.validation.examples, predictions)
         scores = with_own_scores(
             self.task.score(predicted), self.compute_metrics, predicted
         )
