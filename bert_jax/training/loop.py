@@ -101,17 +101,12 @@ class _Run:
         if self._step:
             self._report.say(f"Resuming from the checkpoint at step {self._step}.")
         profile = stack.enter_context(Profile(config, workdir, self._step))
-        collectives = Collectives.of(config)
-        options = config.microbatches, mesh, shardings, collectives
+        options = config.microbatches, mesh, shardings, Collectives.of(config)
+        step = profile.wrap(make_train_step(task, optimizer, *options))
         waiting = self._report.waiting
-        self._train_step = announce_compilation(
-            profile.wrap(make_train_step(task, optimizer, *options)),
-            "the training step",
-            waiting,
-        )
-        self._eval_step = announce_compilation(
-            make_eval_step(task, mesh, shardings), "the evaluation", waiting
-        )
+        self._train_step = announce_compilation(step, "the training step", waiting)
+        eval_step = make_eval_step(task, mesh, shardings)
+        self._eval_step = announce_compilation(eval_step, "the evaluation", waiting)
         self._signals = stack.enter_context(faults.StopSignals())
         watchdog = faults.Watchdog(config.hang_timeout_minutes)
         self._watchdog = stack.enter_context(watchdog)

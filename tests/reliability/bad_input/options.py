@@ -59,6 +59,16 @@ OPTIONS = [
         }.items()
     ),
     Case(
+        "logger-unknown",
+        pretrain("--report", "tensorbord"),
+        ("report", "'tensorbord'", "tensorboard", "csv", "wandb"),
+    ),
+    Case(
+        "patience-negative",
+        pretrain("--patience", "-1"),
+        ("patience=-1", "must"),
+    ),
+    Case(
         "verb-misspelt",
         words("pretrian"),
         ("'pretrian' is not a verb", "did you mean pretrain?"),

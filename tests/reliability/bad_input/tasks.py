@@ -3,7 +3,7 @@
 import os
 
 from bad_case import Case, World
-from task_commands import Command, file, finetune
+from task_commands import GOOD, NUMBERS, Command, file, finetune
 
 
 def evaluate(content: str | bytes, *options: str, name: str = "new.csv") -> Command:
@@ -366,4 +366,48 @@ CHOICES = [
 ]
 
 
-CASES = [*ANSWERS, *TAGS, *CHOICES]
+WEIGHTS_AND_SCORES = [
+    Case(
+        "class-weights-of-numbers",
+        finetune(NUMBERS, "--class-weights", "balanced", task="text-regression"),
+        ("class_weights=balanced needs one class", "task=text-regression"),
+    ),
+    Case(
+        "balanced-answers",
+        finetune("{}", "--data.balance", task="question-answering", name="train.json"),
+        ("data.balance=True needs one class", "task=question-answering"),
+    ),
+    Case(
+        "class-weights-of-balanced-classes",
+        finetune(GOOD, "--class-weights", "balanced", "--data.balance"),
+        ("has no effect with data.balance",),
+    ),
+    *(
+        Case(
+            f"compute-metrics-{name}",
+            finetune(GOOD, "--compute-metrics", value),
+            (f"compute_metrics={value}", *says),
+        )
+        for name, value, says in [
+            ("without-function", "my_scores", ("must be MODULE:FUNCTION",)),
+            ("absent", "no_such_module:f", ("ModuleNotFoundError", "current dir")),
+            ("absent-function", "json:lods", ("AttributeError",)),
+            ("not-callable", "math:pi", ("3.14", "name a function")),
+        ]
+    ),
+    Case(
+        "test-file-absent",
+        finetune(GOOD, "--data.test", "absent.csv"),
+        ("absent.csv",),
+    ),
+    Case(
+        "test-file-of-other-classes",
+        lambda world: [
+            *finetune(GOOD)(world),
+            *("--data.test", file(world, "test.csv", "text,label\na,seldom\n")),
+        ],
+        ("test.csv, line 2: 'seldom' is none of the classes",),
+    ),
+]
+
+CASES = [*ANSWERS, *TAGS, *CHOICES, *WEIGHTS_AND_SCORES]

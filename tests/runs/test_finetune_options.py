@@ -1,0 +1,161 @@
+"""Options of fine-tuning: rare classes, scores of a user's own, a test file."""
+
+import dataclasses
+import json
+import random
+
+import numpy as np
+import pytest
+from run_helpers import classifier_config, logged_lines
+
+from bert_jax.cli.main import main
+from bert_jax.inference.evaluation import evaluate
+from bert_jax.runs.finetuning import finetune
+
+WORDS = {"rare": "moon", "often": "sun"}
+
+
+def write_table(path, counts, seed=0):
+    generator = random.Random(seed)
+    rows = [
+        f"the {WORDS[label]} is {generator.choice('big small red old'.split())},{label}"
+        for label, count in counts.items()
+        for _ in range(count)
+    ]
+    generator.shuffle(rows)
+    path.write_text("\n".join(["review,who", *rows]) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def config(encoder_checkpoint, tmp_path_factory):
+    """Seven of eight texts are of one class."""
+    folder = tmp_path_factory.mktemp("rare")
+    config = classifier_config(
+        write_table(folder / "train.csv", {"often": 56, "rare": 8}),
+        encoder_checkpoint,
+        num_epochs=1.0,
+        log_every=1,
+    )
+    validation = write_table(folder / "dev.csv", {"often": 8, "rare": 8}, 1)
+    data = dataclasses.replace(config.data, validation=str(validation))
+    return dataclasses.replace(config, data=data)
+
+
+def test_balanced_classes_are_seen_equally_often(config, tmp_path, capsys):
+    data = dataclasses.replace(config.data, balance=True)
+    balanced = dataclasses.replace(config, data=data, log_examples=True)
+    finetune(balanced, tmp_path / "run")
+    assert "Balanced classes: 64 texts are repeated to 112." in capsys.readouterr().out
+    lines = (tmp_path / "run" / "examples.jsonl").read_text().splitlines()
+    rows = [row for line in lines for row in json.loads(line)["rows"]]
+    assert sorted(rows) == list(range(112))
+    # The tokenized examples are those of a run without, also on disk.
+    finetune(config, tmp_path / "plain", tmp_path / "run" / "examples")
+    assert len(list((tmp_path / "run" / "examples").iterdir())) == 2
+
+
+def test_class_weights_count_rare_texts_more(config, tmp_path):
+    weighted = dataclasses.replace(config, class_weights="balanced", num_steps=1)
+    plain = dataclasses.replace(config, num_steps=1)
+    losses = []
+    for name, own in (("weighted", weighted), ("plain", plain)):
+        finetune(own, tmp_path / name)
+        losses.append(logged_lines(tmp_path / name, "train")[0]["loss"])
+    assert losses[0] != losses[1]
+    assert finetune(weighted, tmp_path / "weighted")  # a resumed run has its weights
+    with pytest.raises(ValueError, match="class_weights was 'balanced'"):
+        finetune(plain, tmp_path / "weighted")
+
+
+SCORES = """
+def recall_of_rare(examples, predictions):
+    found = [
+        prediction["label"] == "rare"
+        for example, prediction in zip(examples, predictions)
+        if example.label == "rare"
+    ]
+    return {"recall_of_rare": sum(found) / len(found), "accuracy": 7}
+
+def broken(examples, predictions):
+    raise KeyError("nothing\\nhere")
+
+def no_numbers(examples, predictions):
+    return {"recall": "high"}
+
+NUMBER = 3
+"""
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """A module `scores_<random>` in the current directory, as a user writes it."""
+    name = f"scores_{random.getrandbits(32)}"
+    (tmp_path / f"{name}.py").write_text(SCORES)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", list(__import__("sys").path))
+    return name
+
+
+def test_a_score_of_ones_own_selects_the_checkpoint(config, tmp_path, module, capsys):
+    own = dataclasses.replace(config, compute_metrics=f"{module}:recall_of_rare")
+    test = write_table(tmp_path / "test.csv", {"often": 2, "rare": 6}, 2)
+    own = dataclasses.replace(own, data=dataclasses.replace(own.data, test=str(test)))
+    scores = finetune(own, tmp_path / "run")
+    assert [name for name in scores if ":" not in name][:3] == [
+        "loss",
+        "recall_of_rare",
+        "accuracy",
+    ]
+    assert scores["accuracy"] == scores["test_accuracy"] == 7
+    manifest = json.loads(
+        next((tmp_path / "run" / "checkpoints").glob("*/manifest.json")).read_text()
+    )
+    line = logged_lines(tmp_path / "run", "validation")[-1]
+    assert manifest["selection_score"] == line["recall_of_rare"]
+    # The file that was named for the end is scored as the verb scores it.
+    capsys.readouterr()
+    arguments = ["evaluate", "--checkpoint", str(tmp_path / "run"), "--part", "test"]
+    main([*arguments, "--compute-metrics", f"{module}:recall_of_rare"])
+    printed = json.loads(capsys.readouterr().out)
+    tested = {name.removeprefix("test_"): scores[name] for name in scores}
+    assert printed == pytest.approx({name: tested[name] for name in printed})
+    plain, _ = evaluate(tmp_path / "run", part="test")
+    assert 0 <= plain["accuracy"] <= 1
+
+
+@pytest.mark.parametrize("function", ["broken", "no_numbers"])
+def test_a_function_that_fails_ends_the_run(config, tmp_path, module, function):
+    own = dataclasses.replace(config, compute_metrics=f"{module}:{function}")
+    with pytest.raises(RuntimeError, match=f"compute_metrics: {function} "):
+        finetune(own, tmp_path / "run")
+
+
+def test_a_test_file_is_read_before_training(config, tmp_path):
+    test = tmp_path / "test.csv"
+    test.write_text("review,who\nthe sun,seldom\n")
+    data = dataclasses.replace(config.data, test=str(test))
+    with pytest.raises(ValueError, match="seldom"):
+        finetune(dataclasses.replace(config, data=data), tmp_path / "run")
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_what_to_type_next_is_said(config, tmp_path, capsys):
+    data = config.data
+    workdir = tmp_path / "a run"
+    main(
+        [
+            "finetune",
+            "text-classification",
+            *("--init-from", config.init_from, "--workdir", str(workdir)),
+            *("--data.train", data.train, "--data.validation", data.validation),
+            *("--data.text-columns", "review", "--data.label-column", "who"),
+            *("--data.max-length", "32", "--num-steps", "1", "--mesh.data", "1"),
+        ]
+    )
+    lines = capsys.readouterr().out.splitlines()
+    after = lines[lines.index("Next:") + 1 :]
+    [command] = [line.split() for line in after if " predict " in line]
+    assert command[:2] == ["bert-jax", "predict"]
+    assert any(f"'{workdir}'" in line for line in after)
+    assert np.array([len(line) for line in after]).max() < 400
