@@ -3,10 +3,8 @@
 import dataclasses
 import math
 import time
-from collections.abc import Mapping
 
 import jax
-from jaxtyping import Array, Float
 
 from bert_jax.distributed.peaks import peak_flops_per_second
 from bert_jax.storage.files import JsonObject
@@ -29,11 +27,9 @@ class Interval:
     _pending: list[Sums] = dataclasses.field(default_factory=list)
     _totals: dict[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
 
-    def add(
-        self, sums: Mapping[str, tuple[Float[Array, ""], Float[Array, ""]]]
-    ) -> None:
+    def add(self, sums: Sums) -> None:
         """Add a step's totals and counts, by name."""
-        self._pending.append(dict(sums))
+        self._pending.append(sums)
         if len(self._pending) >= _MOST_PENDING:
             self._fetch()
 

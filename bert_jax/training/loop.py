@@ -96,10 +96,7 @@ class _Run:
         self._report = _open_report(config, workdir, self._step)
         stack.enter_context(self._report)
         self._callbacks = Callbacks(callbacks if is_primary() else (), self._report.say)
-        for problem in resume.problems if resume else ():
-            self._report.say(f"Skipped a newer checkpoint: {problem}")
-        if self._step:
-            self._report.say(f"Resuming from the checkpoint at step {self._step}.")
+        self._say_where_it_resumes(resume)
         profile = stack.enter_context(Profile(config, workdir, self._step))
         options = config.microbatches, mesh, shardings, Collectives.of(config)
         step = profile.wrap(make_train_step(task, optimizer, *options))
@@ -116,6 +113,12 @@ class _Run:
         self._interval = Interval(task.objective)
         self._interval.restore(resume.interval if resume else None)
         self._best = BestScore()
+
+    def _say_where_it_resumes(self, resume: Resume | None) -> None:
+        for problem in resume.problems if resume else ():
+            self._report.say(f"Skipped a newer checkpoint: {problem}")
+        if self._step:
+            self._report.say(f"Resuming from the checkpoint at step {self._step}.")
 
     def has_trained(self) -> bool:
         """Whether the first step has ended."""

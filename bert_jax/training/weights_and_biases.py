@@ -1,6 +1,7 @@
 """Send scalars to Weights & Biases."""
 
 import os
+import secrets
 from collections.abc import Mapping
 from typing import final
 
@@ -39,7 +40,7 @@ class WeightsAndBiases(Logger):
         with self.recording_problem():
             identifier = folder / RUN_ID
             if not identifier.exists():
-                identifier.write_text(wandb.util.generate_id() + "\n")
+                identifier.write_text(secrets.token_hex(4) + "\n")
             self._run = wandb.init(
                 id=identifier.read_text().strip(),
                 resume="allow",

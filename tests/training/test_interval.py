@@ -5,6 +5,8 @@ import json
 import math
 import signal
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from run_helpers import assert_same_run, logged_lines
@@ -15,8 +17,8 @@ from bert_jax.training.faults import InterruptedRun
 from bert_jax.training.interval import Interval
 
 
-def sums(total: float, count: float) -> tuple[np.float32, np.float32]:
-    return np.float32(total), np.float32(count)
+def sums(total: float, count: float) -> tuple[jax.Array, jax.Array]:
+    return jnp.float32(total), jnp.float32(count)
 
 
 def test_means_are_of_all_rows_and_not_of_steps():
