@@ -37,7 +37,7 @@ ROOMS = {
     "diagnostics": "storage config tokenization data model masking distributed "
     "checkpoints pretrained tasks training inference",
     "benchmark": "terminal config data model distributed tasks training dry_run",
-    "demo": "terminal storage config data tasks inference runs diagnostics",
+    "demo": "terminal storage config data tasks training inference runs diagnostics",
     "experiments": "terminal storage config tokenization data model distributed "
     "checkpoints pretrained tasks metrics training inference runs demo",
     "cli": "terminal storage config data distributed formats pretrained tasks training "

@@ -1,22 +1,28 @@
 """Print the results of the demo."""
 
+import math
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
+from etils import epath
 from rich.console import Console
 from rich.table import Column, Table
 
 from bert_jax.data.records import Dataset, open_dataset
 from bert_jax.demo.paragraph_origins import SPLITS
+from bert_jax.demo.picture import Points, draw_picture
 from bert_jax.diagnostics.run_report import write_run_report
 from bert_jax.diagnostics.samples import masked_texts
 from bert_jax.inference.predictor import Predictor, load
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.tables import read_table
+from bert_jax.training.metrics_file import METRICS, TRAIN, VALIDATION, read_metrics
 
 EXAMPLES = 5
 MAX_CHARACTERS = 160  # of a paragraph
+SENTENCE = "Return the [MASK] of the array."
+"""What the model fills in the picture."""
 
 
 def print_report(
@@ -39,7 +45,7 @@ def print_report(
     for line in remarks(root, accuracies):
         print(textwrap.fill(line, 79))
     print(*classified_paragraphs(root), sep="\n")
-    page = root / "report.html"
+    page, picture = root / "report.html", root / "picture.svg"
     print(
         f"\nCorpus: {corpus['words']:,} words in {corpus['documents']:,} modules, "
         f"{corpus['duplicates']:,} duplicate paragraphs dropped, "
@@ -47,6 +53,7 @@ def print_report(
         f"Made in {minutes:.1f} minutes: {root}/corpus, vocabulary, data, model,\n"
         "origins, library_pretrained, library_from_scratch.\n"
         f"The pretraining as a web page, with curves and samples: {page}\n"
+        f"Its loss and a filled mask as a picture: {picture}\n"
         "\nNext, for instance:\n"
         f"  tensorboard --logdir {root}/model/tensorboard\n"
         "  bert-jax finetune text-classification --data.train YOUR.csv "
@@ -59,7 +66,24 @@ def print_report(
         f'  bert_jax.load("{root}/library_pretrained").classify(["Return the mean."])',
         flush=True,
     )
+    write_picture(root, bert, scores["unigram_loss"], minutes, picture)
     write_run_report(str(root / "model"), page)
+
+
+def write_picture(
+    root: Path, bert: Predictor, guessing: float, minutes: float, path: Path
+) -> None:
+    """Draw the loss of the pretraining, and what the model fills a mask with."""
+    lines, _ = read_metrics(epath.Path(root / "model" / METRICS))
+
+    def points(split: str) -> Points:
+        own = [line for line in lines if line.split == split]
+        losses = [(line.step, line.scalars["mlm_loss"]) for line in own]
+        return [(step, loss) for step, loss in losses if math.isfinite(loss)]
+
+    curves = points(TRAIN), points(VALIDATION)
+    predictions = bert.fill_mask(SENTENCE, k=5)
+    draw_picture(path, *curves, guessing, SENTENCE, predictions, minutes)
 
 
 def scores_table(scores: dict[str, float]) -> Table:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.metadata
+import importlib.util
 import os
 import platform
 import shutil
@@ -66,7 +67,19 @@ def check_versions() -> Iterator[Check]:
         except importlib.metadata.PackageNotFoundError:
             continue  # TensorFlow is optional, in either of its two packages
     yield Check(True, ", ".join(installed))
+    yield Check(True, installation())
     yield from check_python(sys.version_info[:2])
+
+
+def installation() -> str:
+    """Say whether TensorFlow is there, and what works without it."""
+    if importlib.util.find_spec("tensorflow") is not None:
+        return "The whole installation: batches are read by tf.data."
+    return (
+        "The light installation, without TensorFlow: batches are read by a plain "
+        "iterator. Only tfds: sources and checkpoints of TensorFlow 1 need the whole "
+        "one: pip install bert_jax."
+    )
 
 
 def check_python(version: tuple[int, int]) -> Iterator[Check]:

@@ -5,6 +5,7 @@ import functools
 import json
 import re
 import shutil
+from xml.etree import ElementTree
 
 import pytest
 
@@ -56,6 +57,9 @@ def test_the_demo_tells_the_story_and_goes_on(small_demo, tmp_path, capsys):
     assert "abababababababab" in output
     page = tmp_path / "demo" / "report.html"
     assert str(page) in output and "Finished, at step 6 of 6." in page.read_text()
+    picture = tmp_path / "demo" / "picture.svg"
+    assert str(picture) in output
+    check_picture(picture, output)
     for part in ("pretrained encoder", "random initialisation", "TF-IDF", "33.3%"):
         assert part in output
     answers = re.findall(r"^    \S+\?  ", output, re.MULTILINE)
@@ -77,6 +81,19 @@ def test_the_demo_tells_the_story_and_goes_on(small_demo, tmp_path, capsys):
         small_demo(tmp_path / "demo")
     last = capsys.readouterr().out
     assert table in last and "library_pretrained" in last.splitlines()[-1]
+
+
+def check_picture(path, output):
+    """It is XML, and shows the loss of the table and five predictions."""
+    root = ElementTree.parse(path).getroot()
+    texts = [element.text for element in root.iter() if element.text]
+    [loss] = re.findall(r"masked LM loss \(nats\) +│ +(\d+\.\d\d)", output)
+    assert loss in texts
+    assert sum(text.endswith("%") and " " not in text for text in texts) == 5
+    assert demo_report.SENTENCE in texts
+    width = float(root.get("width"))
+    ends = [float(e.get("x", 0)) + float(e.get("width", 0)) for e in root.iter()]
+    assert max(end for end in ends if end != width) < width
 
 
 def checkpoints(root):
