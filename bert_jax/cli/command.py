@@ -71,6 +71,31 @@ def option_value(arguments: Sequence[str], option: str) -> str | None:
     return None
 
 
+def split_beam_options(
+    arguments: Sequence[str],
+) -> tuple[Sequence[str], tuple[str, ...]]:
+    """Return the arguments before `--`, and those after it, which are Apache Beam's."""
+    end = list(arguments).index("--") if "--" in arguments else len(arguments)
+    return arguments[:end], tuple(arguments[end + 1 :])
+
+
+def with_beam_options(options: OptionsT, beam_options: tuple[str, ...]) -> OptionsT:
+    """Return the options with those of Apache Beam, if any stood after `--`.
+
+    Raises:
+        UsageError: the verb has none.
+    """
+    if not beam_options:
+        return options
+    if not hasattr(options, "beam_options"):
+        raise UsageError(
+            f"{' '.join(beam_options)} stands after --, where the options of Apache "
+            "Beam are, and this verb does not use it; leave it out."
+        )
+    # A dataclass, as for `parse`.
+    return dataclasses.replace(options, beam_options=beam_options)  # type: ignore[type-var]
+
+
 def registry() -> "ConstructorRegistry":
     """Return tyro's rule for our dataclasses, without the fields that a run resolves.
 

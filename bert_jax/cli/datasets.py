@@ -1,9 +1,8 @@
 """`bert-jax vocab` and `prepare`."""
 
-import dataclasses
 from collections.abc import Sequence
 
-from bert_jax.cli.command import parse
+from bert_jax.cli.command import parse, split_beam_options, with_beam_options
 from bert_jax.config import PrepareConfig, VocabularyConfig
 from bert_jax.terminal.messages import say
 
@@ -25,10 +24,8 @@ def read_prepare(
     options_class: type[PrepareConfig], arguments: Sequence[str], verb: str
 ) -> PrepareConfig:
     """Parse the arguments before `--`; those after it are options of Apache Beam."""
-    end = arguments.index("--") if "--" in arguments else len(arguments)
-    config = parse(options_class, arguments[:end], verb)
-    beam_options = tuple(arguments[end + 1 :])
-    return dataclasses.replace(config, beam_options=beam_options or config.beam_options)
+    arguments, beam_options = split_beam_options(arguments)
+    return with_beam_options(parse(options_class, arguments, verb), beam_options)
 
 
 def prepare(config: PrepareConfig) -> None:

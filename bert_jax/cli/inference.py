@@ -3,13 +3,22 @@
 import dataclasses
 import sys
 from collections.abc import Sequence
-from typing import Literal, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeVar
 
-from bert_jax.cli.command import option_value, parse
+from bert_jax.cli.command import (
+    option_value,
+    parse,
+    split_beam_options,
+    with_beam_options,
+)
 from bert_jax.cli.start import scores_json
 from bert_jax.config import ExamplesConfig
-from bert_jax.config.checks import require_seed
+from bert_jax.config.checks import require, require_seed
 from bert_jax.terminal.messages import printable, say
+
+if TYPE_CHECKING:
+    from bert_jax.inference.shard_job import ShardJob
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,11 +46,20 @@ class EvaluateOptions(FinetunedOptions):
 class PredictOptions(FinetunedOptions):
     """Write predictions in the order of the input, by default as lines of JSON."""
 
-    input: str = "-"
+    input: tuple[str, ...] = ("-",)
     """.csv, .tsv or .jsonl file, or another file with one text per line; -: lines of
-    JSON or of text from standard input."""
+    JSON or of text from standard input. With a directory as output: files and patterns,
+    also .jsonl.gz, .jsonl.zst, .txt.gz, .txt.zst and .parquet."""
     output: str = ""
-    """.jsonl, .csv or .parquet file to write; empty: lines of JSON on standard output.
+    """.jsonl, .csv or .parquet file to write, or a directory, for a file for each input
+    file; empty: lines of JSON on standard output."""
+    format: Literal["jsonl", "csv", "parquet"] = "jsonl"
+    """With a directory as output: the kind of its files."""
+    engine: Literal["local", "beam"] = "local"
+    """With a directory as output: compute here, or by Apache Beam, whose options stand
+    after --."""
+    skip_damaged: bool = False
+    """With a directory as output: leave out files that cannot be read, and name them.
     """
     columns: tuple[str, ...] = ("id",)
     """Columns of the input to copy; *: all; default: id, if there is one."""
@@ -50,6 +68,52 @@ class PredictOptions(FinetunedOptions):
     predicted; default: the more probable class, or labels above 0.5."""
     batch_size: int = 32
     """Examples that are computed at once."""
+    beam_options: tuple[str, ...] = ()
+    """Options for Apache Beam, such as --runner=FlinkRunner."""
+
+    def __post_init__(self) -> None:
+        if writes_directory(self.output):
+            return
+        given = {"engine": "local", "format": "jsonl", "skip_damaged": False}
+        for name, default in given.items():
+            require(
+                getattr(self, name) == default,
+                f"{name}={getattr(self, name)} needs a directory as output, with a "
+                "file for each input file; name one by --output.",
+            )
+        require(
+            len(self.input) == 1,
+            f"input names {len(self.input)} files, and output={self.output or '-'} is "
+            "one; name a directory by --output, for a file for each.",
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EmbedOptions:
+    """Write a vector for each text: for each file an .npy file, float32 [N, D]."""
+
+    model: str
+    """Workdir, checkpoint, Hugging Face directory or hf:OWNER/NAME."""
+    input: tuple[str, ...]
+    """Files and patterns: .csv, .tsv, .jsonl or .txt, .jsonl.gz, .jsonl.zst, .txt.gz,
+    .txt.zst or .parquet."""
+    output: str
+    """Directory to write into; the same command again goes on."""
+    text_column: str = "text"
+    """Column (or JSON field) of the text."""
+    pooling: Literal["mean", "cls"] | None = None
+    """How the hidden states become a vector; default: as the model's files say, or
+    mean."""
+    normalize: bool | None = None
+    """Divide each vector by its length; default: as the model's files say, or not."""
+    engine: Literal["local", "beam"] = "local"
+    """Compute here, or by Apache Beam, whose options stand after --."""
+    skip_damaged: bool = False
+    """Leave out files that cannot be read, and name them."""
+    batch_size: int = 32
+    """Texts that are computed at once."""
+    beam_options: tuple[str, ...] = ()
+    """Options for Apache Beam, such as --runner=FlinkRunner."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -103,6 +167,7 @@ def read_with_checkpoint(
 
     A given file or directory replaces the files of the fine-tuning.
     """
+    arguments, beam_options = split_beam_options(arguments)
     checkpoint = option_value(arguments, "--checkpoint")
     if checkpoint is None:
         return parse(options_class, arguments, verb)
@@ -115,7 +180,16 @@ def read_with_checkpoint(
     if option_value(arguments, "--data.path") is not None:
         data = dataclasses.replace(data, train="", validation="")
     default = options_class(checkpoint=checkpoint, data=data)
-    return parse(options_class, arguments, verb, default)
+    options = parse(options_class, arguments, verb, default)
+    return with_beam_options(options, beam_options)
+
+
+def read_embed(
+    options_class: type[EmbedOptions], arguments: Sequence[str], verb: str
+) -> EmbedOptions:
+    """Parse the arguments before `--`; those after it are options of Apache Beam."""
+    arguments, beam_options = split_beam_options(arguments)
+    return with_beam_options(parse(options_class, arguments, verb), beam_options)
 
 
 def evaluate(options: EvaluateOptions) -> None:
@@ -132,22 +206,50 @@ def evaluate(options: EvaluateOptions) -> None:
         say(file)
 
 
+def writes_directory(output: str) -> bool:
+    """Whether an output names a directory, by its lack of a suffix."""
+    return bool(output) and (not Path(output).suffix or output.endswith("/"))
+
+
 def predict(options: PredictOptions) -> None:
     from bert_jax.inference.jsonl import Request, prediction_lines, write_predictions
 
     request = Request(
         checkpoint=options.checkpoint,
-        source=options.input,
+        source=options.input[0],
         data=options.data,
         batch_size=options.batch_size,
         columns=options.columns,
         threshold=options.threshold,
     )
+    if writes_directory(options.output):
+        from bert_jax.inference.shard_outputs import PredictShards
+
+        return write_corpus(PredictShards(request, options.format), options)
     if options.output:
-        say(write_predictions(request, options.output))
-        return
+        return say(write_predictions(request, options.output))
     for line in prediction_lines(request):
         print(line)
+
+
+def embed(options: EmbedOptions) -> None:
+    from bert_jax.inference.shard_outputs import EmbedShards
+
+    values = dict(vars(options))
+    names = [field.name for field in dataclasses.fields(EmbedShards)]
+    write_corpus(EmbedShards(**{name: values[name] for name in names}), options)
+
+
+def write_corpus(job: "ShardJob", options: PredictOptions | EmbedOptions) -> None:
+    """Write a file for each file of the inputs."""
+    from bert_jax.inference.corpus import write_shards
+
+    require(
+        options.engine == "beam" or not options.beam_options,
+        "beam_options are given but engine=local; pass --engine beam.",
+    )
+    engine = options.engine, options.beam_options, options.skip_damaged
+    say(write_shards(job, options.input, options.output, *engine))
 
 
 def features(options: FeaturesOptions) -> None:

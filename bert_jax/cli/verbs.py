@@ -12,7 +12,9 @@ usage: bert-jax VERB [OPTIONS]        bert-jax VERB --help lists a verb's option
   finetune    fine-tune a model on a task; again, to continue the run
   fork        begin a new run as another was at a checkpoint, with other options
   evaluate    score a fine-tuned model on a file, and write its predictions
-  predict     print a fine-tuned model's predictions for a file or standard input
+  predict     print or write a fine-tuned model's predictions for a file, for
+              standard input, or for each file of a corpus
+  embed       write a vector for each text of a file, or of a corpus of files
   features    write the hidden states of each token of a file's lines
   generate    continue a text by a causal language model
   convert     import a model of another library; export, extend or average one
@@ -60,6 +62,7 @@ VERBS = {
     "fork": Verb("cli.forking", "PretrainingFork", "fork", "read_fork"),
     "evaluate": Verb("cli.inference", "EvaluateOptions", "evaluate", _EXAMPLES),
     "predict": Verb("cli.inference", "PredictOptions", "predict", _EXAMPLES),
+    "embed": Verb("cli.inference", "EmbedOptions", "embed", "read_embed"),
     "features": Verb("cli.inference", "FeaturesOptions", "features"),
     "generate": Verb("cli.inference", "GenerateOptions", "generate"),
     "convert import": Verb("cli.conversion", "ImportOptions", "import_model"),

@@ -34,6 +34,7 @@ text { font: 13px system-ui, sans-serif; fill: #1f2328; }
 
 Points = Sequence[tuple[int, float]]
 """Steps, and the loss at each."""
+Number = float | int
 
 
 def draw_picture(
@@ -71,12 +72,12 @@ def draw_picture(
     )
 
 
-def _text(x: float, y: float, text: str, *classes: str) -> str:
+def _text(x: Number, y: Number, text: str, *classes: str) -> str:
     names = f' class="{" ".join(classes)}"' if classes else ""
     return f'<text x="{x:.0f}" y="{y:.0f}"{names}>{html.escape(text)}</text>'
 
 
-def _line(x1: float, y1: float, x2: float, y2: float, name: str) -> str:
+def _line(x1: Number, y1: Number, x2: Number, y2: Number, name: str) -> str:
     ends = f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
     return f'<line {ends} class="{name}"/>'
 

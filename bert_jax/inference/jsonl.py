@@ -1,30 +1,25 @@
 """`bert-jax predict` and `features`: predictions or hidden states of lines."""
 
-import contextlib
 import dataclasses
 import itertools
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from bert_jax.config import ExamplesConfig
 from bert_jax.config.checks import require_batch_size
 from bert_jax.inference.batching import predict_examples
 from bert_jax.inference.features import SUFFIXES, Features, features, write_features
+from bert_jax.inference.lines import count_lines, display_name, read_lines, read_rows
 from bert_jax.inference.thresholds import apply_threshold, require_threshold
-from bert_jax.pretrained import load_pretrained
+from bert_jax.pretrained import Model, load_pretrained
 from bert_jax.storage.files import JsonObject, require_output_file
 from bert_jax.storage.table_files import write_rows
 from bert_jax.tasks.registry import finetuning_task, task_name_of
 from bert_jax.tasks.tables import (
     HALF_CHARACTER,
-    TABLES,
     TableRow,
-    decode,
-    iterate_table,
-    json_row,
     missing_column_message,
     require_file,
 )
@@ -33,8 +28,6 @@ from bert_jax.terminal.progress import Progress
 ID, ALL = "id", "*"
 _CHUNK_LINES = 1024
 """The number of lines in memory at a time."""
-_MAX_LINE_BYTES = 1 << 24
-"""A limit, because a file without line ends would fill the memory."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,12 +56,25 @@ def prediction_rows(request: Request) -> Iterator[list[JsonObject]]:
         ValueError: the model was never fine-tuned, a row lacks a field of its task or a
             column to copy, or the task has no threshold.
     """
+    model = load_for(request)
+    yield from predict_rows(request, model, read_rows(request.source, request.data))
+
+
+def load_for(request: Request) -> Model:
+    """Load the model; raise ValueError as `prediction_rows` if it cannot predict."""
     require_batch_size(request.batch_size)
     model = load_pretrained(request.checkpoint)
-    task = finetuning_task(task_name_of(model.config), request.data, model.config)
+    task_name_of(model.config)
     if request.threshold is not None:
         require_threshold(model.config, request.threshold)
-    rows = read_rows(request.source, request.data)
+    return model
+
+
+def predict_rows(
+    request: Request, model: Model, rows: Iterator[TableRow]
+) -> Iterator[list[JsonObject]]:
+    """Yield chunks of predictions of rows, as `prediction_rows`."""
+    task = finetuning_task(task_name_of(model.config), request.data, model.config)
     while chunk := list(itertools.islice(rows, _CHUNK_LINES)):
         copied = [_copied(row, request.columns) for row in chunk]
         examples = [task.example_without_label(row) for row in chunk]
@@ -106,15 +112,6 @@ def write_predictions(request: Request, output: str) -> str:
     return f"{output}: {num_rows:,} predictions of {display_name(request.source)}."
 
 
-def count_lines(source: str) -> int:
-    """Return the number of lines of a file; 0 for standard input."""
-    if source == "-" or not Path(source).is_file():
-        return 0
-    with open(source, "rb") as file:
-        blocks = iter(lambda: file.read(1 << 20), b"")
-        return sum(block.count(b"\n") for block in blocks)
-
-
 def _copied(row: TableRow, columns: tuple[str, ...]) -> JsonObject:
     """Return the columns of a row to copy; an `id` only where there is one."""
     names = list(row.values) if columns == (ALL,) else list(columns)
@@ -123,7 +120,14 @@ def _copied(row: TableRow, columns: tuple[str, ...]) -> JsonObject:
     for name in names:
         if name not in row.values:
             raise ValueError(missing_column_message(row.where, name, row.values))
-        written = json.dumps([name, row.values[name]], ensure_ascii=False)
+        try:
+            written = json.dumps([name, row.values[name]], ensure_ascii=False)
+        except TypeError as error:  # a time or bytes, in Parquet
+            kind = type(row.values[name]).__name__
+            raise ValueError(
+                f"{row.where}: {name} holds a value of type {kind}, which cannot be "
+                "written; leave it out of --columns."
+            ) from error
         if HALF_CHARACTER.search(written):
             raise ValueError(
                 f"{row.where}: {name} holds half of a surrogate pair, which cannot be "
@@ -154,57 +158,6 @@ def round_floats(value: object) -> Any:
     if isinstance(value, list):
         return [round_floats(item) for item in value]
     return float(f"{value:.9g}") if isinstance(value, float) else value
-
-
-def read_rows(source: str, data: ExamplesConfig) -> Iterator[TableRow]:
-    """Yield the rows of a table, or of lines of JSON or of text."""
-    if Path(source).suffix in TABLES:
-        yield from iterate_table(source)
-    else:
-        column = data.text_columns[0] if data.text_columns else "text"
-        name = display_name(source)
-        for line_number, line in enumerate(read_lines(source), 1):
-            where = f"{name}, line {line_number}"
-            if line.lstrip().startswith("{"):
-                yield json_row(line, where)
-            else:
-                yield TableRow({column: line}, where)
-
-
-def display_name(source: str) -> str:
-    """Return the name of a file for messages."""
-    return "standard input" if source == "-" else source
-
-
-def read_lines(source: str) -> Iterator[str]:
-    """Yield the lines of a file, or of standard input, without their ends.
-
-    Raise FileNotFoundError if there is no such file, and ValueError if it is not UTF-8,
-    or a line is longer than `_MAX_LINE_BYTES` bytes.
-    """
-    name, line_number, offset = display_name(source), 0, 0
-    with contextlib.ExitStack() as stack:
-        if source != "-":
-            require_file(source, "name one, or - for standard input.")
-            stream: BinaryIO = stack.enter_context(open(source, "rb"))
-        elif sys.stdin is None:
-            raise ValueError("standard input is closed; name a file by --input.")
-        else:
-            stream = sys.stdin.buffer
-        while line := stream.readline(_MAX_LINE_BYTES + 1):
-            where = f"{name}, line {line_number + 1}"
-            if len(line) > _MAX_LINE_BYTES:
-                raise ValueError(
-                    f"{where} has more than {_MAX_LINE_BYTES:,} bytes; write one text "
-                    "per line, each shorter than that."
-                )
-            text = decode(line, where, offset)
-            text = text if offset else text.removeprefix("\ufeff")
-            offset += len(line)
-            # Some files end lines by a carriage return alone.
-            for text_line in text.removesuffix("\n").removesuffix("\r").split("\r"):
-                line_number += 1
-                yield text_line
 
 
 def write_feature_file(

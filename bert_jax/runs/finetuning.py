@@ -26,7 +26,7 @@ from bert_jax.runs.init_from import check_source
 from bert_jax.runs.workdir import best_scores, check_workdir, final_scores
 from bert_jax.tasks.finetuning import Finetuning
 from bert_jax.tasks.finetuning_task import Splits
-from bert_jax.tasks.own_metrics import load_function
+from bert_jax.tasks.own_metrics import ComputeMetrics, load_function
 from bert_jax.tasks.task import check_attention_kernel
 from bert_jax.terminal.messages import say
 from bert_jax.training.callbacks import Callback
@@ -72,6 +72,7 @@ def finetune(
     """
     with raise_on_all_processes():
         check_attention_kernel(config.model)
+        own_metrics = load_function(config.compute_metrics)
         mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
     with locked_workdir(workdir) as run:
         path, resume = run.path, run.resume
@@ -83,7 +84,6 @@ def finetune(
         config, source = setup.config, setup.initial_params
         with raise_on_all_processes():
             host = host_shard(mesh, jax.process_index())
-            own_metrics = load_function(config.compute_metrics)
             splits = setup.train, setup.validation
             task = Finetuning(setup.task, config, *splits, *host, own_metrics)
             changed = check_workdir(path, config, resume, extend)
@@ -97,14 +97,16 @@ def finetune(
             parts = task, config, mesh, tokenizer, source, changed
             fit_in_workdir(run, *parts, callbacks)
         scores = best_scores(path)
-    scores |= score_test_file(config, workdir)
+    scores |= score_test_file(config, workdir, own_metrics)
     examples = Splits(setup.train.examples, setup.validation.examples)
     rule, value = setup.task.baseline(examples)
     return scores | {f"{BASELINE}{rule}": value}
 
 
 def score_test_file(
-    config: FinetuneConfig, workdir: str | os.PathLike[str]
+    config: FinetuneConfig,
+    workdir: str | os.PathLike[str],
+    compute_metrics: ComputeMetrics | None = None,
 ) -> dict[str, float]:
     """Return the scores of the best checkpoint on `data.test`, as "test_NAME".
 
@@ -114,7 +116,6 @@ def score_test_file(
     with raise_on_all_processes():
         if is_primary() and config.data.test:
             data = dataclasses.replace(config.data, validation=config.data.test)
-            own_metrics = load_function(config.compute_metrics)
-            found, _ = evaluate(workdir, data, compute_metrics=own_metrics)
+            found, _ = evaluate(workdir, data, compute_metrics=compute_metrics)
             scores = {f"test_{name}": value for name, value in found.items()}
     return broadcast_from_primary(scores)

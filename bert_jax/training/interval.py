@@ -27,6 +27,16 @@ class Interval:
     _pending: list[Sums] = dataclasses.field(default_factory=list)
     _totals: dict[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
 
+    @classmethod
+    def resumed(cls, objective: tuple[str, ...], sums: object) -> "Interval":
+        """Return one that goes on from the `sums` of a checkpoint.
+
+        What are no sums, as in a checkpoint of an older version, counts as none.
+        """
+        pairs = sums.items() if isinstance(sums, dict) else ()
+        totals = {name: (pair[0], pair[1]) for name, pair in pairs if _is_pair(pair)}
+        return cls(objective, _totals=totals)
+
     def add(self, sums: Sums) -> None:
         """Add a step's totals and counts, by name."""
         self._pending.append(sums)
@@ -58,11 +68,6 @@ class Interval:
         """Return the totals and counts so far, for a checkpoint."""
         self._fetch()
         return {name: list(sums) for name, sums in self._totals.items()}
-
-    def restore(self, sums: object) -> None:
-        """Continue with the sums of a checkpoint; anything else counts as none."""
-        if isinstance(sums, dict):
-            self._totals = {k: (v[0], v[1]) for k, v in sums.items() if _is_pair(v)}
 
 
 def _is_pair(value: object) -> bool:

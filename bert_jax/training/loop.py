@@ -110,8 +110,7 @@ class _Run:
         self._async_max = AsyncMax()
         _, num_shards = host_shard(mesh, jax.process_index())
         self._clock = Clock(mesh.size, num_shards)
-        self._interval = Interval(task.objective)
-        self._interval.restore(resume.interval if resume else None)
+        self._interval = Interval.resumed(task.objective, resume and resume.interval)
         self._best = BestScore()
 
     def _say_where_it_resumes(self, resume: Resume | None) -> None:

@@ -48,8 +48,8 @@ def test_the_sums_of_a_checkpoint_go_on_exactly():
         whole.add({"loss": sums(value, 3)})
     for value in values[:2]:
         first.add({"loss": sums(value, 3)})
-    second = Interval(("loss",))
-    second.restore(json.loads(json.dumps(first.sums())))
+    saved = json.loads(json.dumps(first.sums()))
+    second = Interval.resumed(("loss",), saved)
     for value in values[2:]:
         second.add({"loss": sums(value, 3)})
     assert second.means() == whole.means()
@@ -57,8 +57,7 @@ def test_the_sums_of_a_checkpoint_go_on_exactly():
 
 @pytest.mark.parametrize("damaged", [None, 3, [], {"loss": 3}, {"loss": ["a", "b"]}])
 def test_what_is_no_sums_counts_as_none(damaged):
-    interval = Interval(("loss",))
-    interval.restore(damaged)
+    interval = Interval.resumed(("loss",), damaged)
     interval.add({"loss": sums(4, 2)})
     assert interval.means() == {"loss": 2.0}
 

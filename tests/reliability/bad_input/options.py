@@ -61,7 +61,7 @@ OPTIONS = [
     Case(
         "logger-unknown",
         pretrain("--report", "tensorbord"),
-        ("report", "'tensorbord'", "tensorboard", "csv", "wandb"),
+        ("--report=tensorbord", "csv, wandb", "did you mean 'tensorboard'?"),
     ),
     Case(
         "patience-negative",

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from bad_case import Case, World
+from task_commands import file
 
 
 def predicted(*options: str, output: str = "") -> Callable[[World], list]:
@@ -11,6 +12,14 @@ def predicted(*options: str, output: str = "") -> Callable[[World], list]:
         *("predict", "--checkpoint", str(world.classifier)),
         *("--input", str(world.table), *options),
         *(["--output", str(world.folder / output)] if output else []),
+    ]
+
+
+def over(*inputs: str, output: str) -> Callable[[World], list]:
+    """Predictions of these files by the good classifier."""
+    return lambda world: [
+        *("predict", "--checkpoint", str(world.classifier), "--input", *inputs),
+        *("--output", str(world.folder / output)),
     ]
 
 
@@ -34,5 +43,52 @@ CASES = [
         "predict-columns",
         predicted("--columns", "revew", output="a.csv"),
         ("has no revew", "Did you mean review?"),
+    ),
+    *(
+        Case(
+            f"predict-{name}-without-directory",
+            predicted(*option, output="a.csv"),
+            (says, "needs a directory as output"),
+        )
+        for name, option, says in [
+            ("beam", ("--engine", "beam"), "engine=beam"),
+            ("format", ("--format", "csv"), "format=csv"),
+            ("skip-damaged", ("--skip-damaged",), "skip_damaged=True"),
+        ]
+    ),
+    Case(
+        "predict-several-files-into-one",
+        over("a", "b", output="a.csv"),
+        ("input names 2 files, and output=", "name a directory"),
+    ),
+    Case(
+        "predict-damaged-shard",
+        lambda world: [
+            *("predict", "--checkpoint", str(world.classifier)),
+            *("--input", file(world, "a.jsonl.gz", b"no gzip")),
+            *("--output", str(world.folder / "out")),
+        ],
+        ("a.jsonl.gz is damaged or not gzip", "--skip-damaged"),
+        leaves=lambda world: {"out", "out/job.json", "out/a.damaged"},
+    ),
+    Case(
+        "predict-no-shard",
+        over("absent-*.jsonl", output="out"),
+        ("'absent-*.jsonl' matches no file",),
+    ),
+    Case(
+        "embed-text-column",
+        lambda world: [
+            *("embed", "--model", str(world.encoder), "--text-column", "txt"),
+            *("--input", file(world, "a.jsonl", '{"text": "a"}\n')),
+            *("--output", str(world.folder / "out")),
+        ],
+        ("a.jsonl, line 1 has no txt", "text", "--skip-damaged"),
+        leaves=lambda world: {"out", "out/job.json", "out/a.damaged"},
+    ),
+    Case(
+        "embed-of-nothing",
+        lambda world: ["embed", "--model", str(world.encoder)],
+        ("embed needs", "--input", "--output"),
     ),
 ]

@@ -1,0 +1,75 @@
+"""A model over the files of a corpus by Apache Beam, on the runner of its options.
+
+Its workers read and write by path, so that both must be on storage that all of them
+share. They also need this package; Beam's options determine how they get it.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from bert_jax.inference.shard_job import (
+    ShardJob,
+    ShardResult,
+    damaged_path,
+    output_path,
+    write_one,
+)
+from bert_jax.inference.shards import Shard
+
+
+def write_by_beam(
+    job: ShardJob, shards: Sequence[Shard], directory: Path, options: Sequence[str]
+) -> Iterator[ShardResult]:
+    """Write the outputs, and yield what became of each file, after all are done.
+
+    Each worker loads the model once, by Beam's RunInference.
+
+    Raises:
+        ValueError: Apache Beam is not installed.
+        RuntimeError: the runner ended without an output.
+    """
+    try:
+        import apache_beam as beam
+        from apache_beam.ml.inference.base import ModelHandler, RunInference
+        from apache_beam.options.pipeline_options import PipelineOptions
+    except ImportError as error:
+        raise ValueError(
+            "engine=beam needs Apache Beam; pip install 'bert_jax[beam]'."
+        ) from error
+
+    class Handler(ModelHandler[Shard, ShardResult, Any]):
+        """Computes the output of a file: a batch of one element."""
+
+        def load_model(self) -> Any:
+            return job.load()
+
+        def run_inference(
+            self, batch: Sequence[Shard], model: Any, inference_args: Any = None
+        ) -> Iterator[ShardResult]:
+            del inference_args
+            for shard in batch:
+                yield write_one(job, model, shard, directory)
+
+        def batch_elements_kwargs(self) -> dict[str, int]:
+            return {"min_batch_size": 1, "max_batch_size": 1}
+
+    if shards:
+        with beam.Pipeline(options=PipelineOptions(list(options))) as pipeline:
+            named = pipeline | beam.Create(list(shards)) | beam.Reshuffle()
+            _ = named | RunInference(Handler())
+    for shard in shards:
+        yield _result(job, shard, directory)
+
+
+def _result(job: ShardJob, shard: Shard, directory: Path) -> ShardResult:
+    """Return what a worker wrote of a file."""
+    if output_path(job, directory, shard).exists():
+        return ShardResult(shard)
+    path = damaged_path(directory, shard)
+    if path.exists():
+        return ShardResult(shard, problem=path.read_text().strip())
+    raise RuntimeError(
+        f"Apache Beam ended without the output of {shard.source.path}; its machines "
+        f"must see the same files in {directory}. The same command continues."
+    )

@@ -1,0 +1,112 @@
+"""A model over the files of a corpus: one output for each, in any order, resumable."""
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from etils import epath
+
+from bert_jax.inference.beam_shards import write_by_beam
+from bert_jax.inference.shard_job import ShardJob, ShardResult, output_path, write_one
+from bert_jax.inference.shards import find_shards
+from bert_jax.storage.files import (
+    JsonObject,
+    read_json_object,
+    write_json,
+)
+from bert_jax.terminal.messages import say, warn
+from bert_jax.terminal.progress import Progress
+
+JOB = "job.json"
+"""In the output directory: what its files were computed by."""
+
+
+def write_shards(
+    job: ShardJob,
+    inputs: Sequence[str],
+    output: str,
+    engine: str = "local",
+    beam_options: Sequence[str] = (),
+    skip_damaged: bool = False,
+) -> str:
+    """Write an output for each file of a corpus; return a message.
+
+    The same call again leaves what is there, and writes the rest. All engines write the
+    same bytes.
+
+    Args:
+        inputs: paths and patterns.
+        output: a directory.
+        engine: "local", one file after the other in this process, or "beam".
+        beam_options: command-line options of Apache Beam.
+        skip_damaged: leave files out that cannot be read, and name them in a file of
+            the suffix .damaged; else the first one ends the work.
+
+    Raises:
+        FileNotFoundError: an input matches no file.
+        ValueError: a file is damaged, or the directory was written with other options.
+    """
+    shards = find_shards(inputs)
+    directory = Path(output)
+    loaded = job.load()
+    _open_directory(directory, job.record(loaded))
+    missing = [s for s in shards if not output_path(job, directory, s).exists()]
+    kept = len(shards) - len(missing)
+    if kept:
+        say(f"{output}: {kept:,} of {len(shards):,} files are there already.")
+    if engine == "beam":
+        results: Iterable[ShardResult] = write_by_beam(
+            job, missing, directory, beam_options
+        )
+    else:
+        advance = Progress("rows").advance
+        results = (write_one(job, loaded, s, directory, advance) for s in missing)
+    problems = _problems(results, skip_damaged)
+    if problems and len(problems) == len(shards):
+        raise ValueError(f"None of {len(shards):,} files can be read: {problems[0]}")
+    rest = f"; {len(problems):,} were left out" if problems else ""
+    return f"{output}: {len(missing) - len(problems):,} files were written{rest}."
+
+
+def _open_directory(directory: Path, record: JsonObject) -> None:
+    """Make the directory of the outputs, or check that it is of the same job.
+
+    Raises:
+        ValueError: it is of another one, or holds other files.
+    """
+    path = epath.Path(directory / JOB)
+    if path.exists():
+        before = read_json_object(path, "remove the directory, and begin again")
+        if before != json.loads(json.dumps(record)):
+            names = [n for n in record if before.get(n) != record[n]] or ["a field"]
+            raise ValueError(
+                f"{directory} was written with another {', '.join(names)}; repeat the "
+                "options, or choose another --output."
+            )
+        return
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise ValueError(
+            f"{directory} exists and is not a directory of such outputs; choose "
+            "another --output."
+        )
+    directory.mkdir(parents=True, exist_ok=True)
+    write_json(record, path)
+
+
+def _problems(results: Iterable[ShardResult], skip_damaged: bool) -> list[str]:
+    """Wait for the results; return why files were left out.
+
+    Raises:
+        ValueError: a file could not be read, and may not be left out.
+    """
+    problems = []
+    for result in results:
+        if result.problem and not skip_damaged:
+            raise ValueError(
+                f"{result.problem} To leave such files out, pass --skip-damaged; the "
+                "outputs that are written stay."
+            )
+        if result.problem:
+            warn(f"Left out: {result.problem}")
+            problems.append(result.problem)
+    return problems

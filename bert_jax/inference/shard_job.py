@@ -1,0 +1,80 @@
+"""What is computed of each file of a corpus, and how one output is written."""
+
+import abc
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bert_jax.inference.shards import Shard
+from bert_jax.storage.files import JsonObject, atomic_write
+
+DAMAGED = ".damaged"
+"""Suffix of a file that says why a shard was left out."""
+
+
+class ShardJob(abc.ABC):
+    """What is computed of each file of a corpus; an object that can be pickled."""
+
+    suffix: str
+    """Of the output files."""
+
+    @abc.abstractmethod
+    def load(self) -> Any:
+        """Load the model, and check that it can do this."""
+
+    @abc.abstractmethod
+    def record(self, loaded: Any) -> JsonObject:
+        """Return what the outputs depend on, besides the inputs, as JSON values."""
+
+    @abc.abstractmethod
+    def write(
+        self, loaded: Any, shard: Shard, output: Path, advance: Callable[[int], None]
+    ) -> None:
+        """Write the output of a file, completely or not at all.
+
+        Args:
+            advance: called with the number of rows that are done since the last call.
+
+        Raises:
+            ValueError: the file is damaged, or its rows are not what they should be.
+        """
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardResult:
+    """What became of a file."""
+
+    shard: Shard
+    problem: str = ""
+    """Why it could not be read; "": it was."""
+
+
+def output_path(job: ShardJob, directory: Path, shard: Shard) -> Path:
+    """Return where the output of a file is written."""
+    return directory / f"{shard.name}{job.suffix}"
+
+
+def damaged_path(directory: Path, shard: Shard) -> Path:
+    """Return where it is said that a file could not be read."""
+    return directory / f"{shard.name}{DAMAGED}"
+
+
+def write_one(
+    job: ShardJob,
+    loaded: Any,
+    shard: Shard,
+    directory: Path,
+    advance: Callable[[int], None] = lambda _: None,
+) -> ShardResult:
+    """Write the output of a file, or why it could not be read."""
+    try:
+        job.write(loaded, shard, output_path(job, directory, shard), advance)
+    except ValueError as error:
+        problem = " ".join(str(error).split())
+        if shard.source.path not in problem:
+            problem = f"{shard.source.path}: {problem}"
+        atomic_write(damaged_path(directory, shard), f"{problem}\n".encode())
+        return ShardResult(shard, problem=problem)
+    damaged_path(directory, shard).unlink(missing_ok=True)
+    return ShardResult(shard)

@@ -1,0 +1,173 @@
+"""What is computed of each file of a corpus: predictions, or a vector of each text."""
+
+import dataclasses
+import hashlib
+import io
+import itertools
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal, final
+
+import jax
+import numpy as np
+
+from bert_jax.config import ExamplesConfig
+from bert_jax.config.checks import require_batch_size
+from bert_jax.config.model import Params
+from bert_jax.config.serialization import to_dict
+from bert_jax.inference.jsonl import Request, load_for, predict_rows
+from bert_jax.inference.predictor import Predictor, load
+from bert_jax.inference.shard_job import ShardJob
+from bert_jax.inference.shards import Shard, read_shard
+from bert_jax.pretrained import Model
+from bert_jax.storage.files import JsonObject, name_path_in_errors
+from bert_jax.storage.table_files import write_rows
+from bert_jax.tasks.tables import TableRow, text_of
+
+Format = Literal["jsonl", "csv", "parquet"]
+_CHUNK_ROWS = 1024
+_HEADER_BYTES = 128
+"""Of the header of an .npy file of a matrix."""
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class PredictShards(ShardJob):
+    """Predictions of a fine-tuned model, a row for each row of a file."""
+
+    request: Request
+    """Its `source` is not used."""
+    format: Format = "jsonl"
+
+    @property
+    def suffix(self) -> str:  # type: ignore[override]
+        return f".{self.format}"
+
+    def load(self) -> Model:
+        return load_for(self.request)
+
+    def record(self, loaded: Model) -> JsonObject:
+        request = self.request
+        return {
+            "model": params_fingerprint(loaded.params),
+            "data": to_dict(request.data),
+            "columns": list(request.columns),
+            "threshold": request.threshold,
+        }
+
+    def write(
+        self,
+        loaded: Model,
+        shard: Shard,
+        output: Path,
+        advance: Callable[[int], None],
+    ) -> None:
+        rows = read_shard(shard.source, self.request.data)
+
+        def counted() -> Iterator[list[JsonObject]]:
+            for chunk in predict_rows(self.request, loaded, rows):
+                yield chunk
+                advance(len(chunk))
+
+        write_rows(counted(), output)
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class EmbedShards(ShardJob):
+    """A vector of each text: an .npy file, float32 [N, D], in the order of the rows."""
+
+    model: str
+    text_column: str = "text"
+    pooling: str | None = None
+    """As `Predictor.embed`, and `normalize` too."""
+    normalize: bool | None = None
+    batch_size: int = 32
+
+    suffix = ".npy"
+
+    def load(self) -> Predictor:
+        require_batch_size(self.batch_size)
+        predictor = load(self.model)
+        self._embed(predictor, ["."])  # its options may not fit the model
+        return predictor
+
+    def record(self, loaded: Predictor) -> JsonObject:
+        return {
+            "model": params_fingerprint(loaded.params),
+            "text_column": self.text_column,
+            "pooling": self.pooling,
+            "normalize": self.normalize,
+        }
+
+    def write(
+        self,
+        loaded: Predictor,
+        shard: Shard,
+        output: Path,
+        advance: Callable[[int], None],
+    ) -> None:
+        data = ExamplesConfig(text_columns=(self.text_column,))
+        rows = read_shard(shard.source, data)
+
+        def vectors() -> Iterator[np.ndarray]:
+            while chunk := list(itertools.islice(rows, _CHUNK_ROWS)):
+                yield self._embed(loaded, [self._text(row) for row in chunk])
+                advance(len(chunk))
+
+        write_matrix(vectors(), loaded.config.hidden_size, output)
+
+    def _embed(self, predictor: Predictor, texts: list[str]) -> np.ndarray:
+        return predictor.embed(texts, self.pooling, self.normalize, self.batch_size)
+
+    def _text(self, row: TableRow) -> str:
+        return text_of(row, self.text_column)
+
+
+def params_fingerprint(params: Params) -> str:
+    """Return a hash of all parameters, by their paths."""
+    digest = hashlib.sha256()
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        digest.update(jax.tree_util.keystr(path).encode())
+        digest.update(np.ascontiguousarray(leaf).tobytes())
+    return digest.hexdigest()
+
+
+def write_matrix(parts: Iterator[np.ndarray], width: int, path: Path) -> None:
+    """Write rows of float32 as an .npy file; one part at a time is in memory.
+
+    The file is written completely or not at all.
+
+    Args:
+        parts: arrays [N, width].
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    num_rows = 0
+    try:
+        with name_path_in_errors(path):
+            file = temporary.open("wb")
+        with file:
+            file.write(bytes(_HEADER_BYTES))
+            for part in parts:  # its errors are not those of the output
+                with name_path_in_errors(path):
+                    file.write(np.ascontiguousarray(part, "<f4").tobytes())
+                num_rows += len(part)
+            with name_path_in_errors(path):
+                file.seek(0)
+                file.write(_header(num_rows, width))
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _header(num_rows: int, width: int) -> bytes:
+    """Return the header of an .npy file of float32 [num_rows, width]."""
+    header = io.BytesIO()
+    fields = {"descr": "<f4", "fortran_order": False, "shape": (num_rows, width)}
+    np.lib.format.write_array_header_1_0(header, fields)
+    assert header.tell() == _HEADER_BYTES
+    return header.getvalue()

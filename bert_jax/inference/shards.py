@@ -1,0 +1,93 @@
+"""The shards of a corpus: files of rows, compressed or not."""
+
+import dataclasses
+import re
+from collections.abc import Iterator, Sequence
+
+from bert_jax.config import ExamplesConfig
+from bert_jax.data.sources import Source, damaged, find_sources, open_file
+from bert_jax.inference.lines import lines_of, text_column, text_row
+from bert_jax.tasks.tables import TableRow, iterate_table
+
+_SUFFIXES = re.compile(r"(\.(jsonl|parquet|csv|tsv|txt))?(\.(gz|zst))?$", re.IGNORECASE)
+_DELIMITED = (".csv", ".tsv")
+_ROWS_PER_BATCH = 256
+
+
+@dataclasses.dataclass(frozen=True)
+class Shard:
+    """One file of a corpus."""
+
+    name: str
+    """Its file name without suffixes, which the outputs have too."""
+    source: Source
+
+
+def find_shards(inputs: Sequence[str]) -> list[Shard]:
+    """Return the files that paths and patterns name, sorted by path.
+
+    Raises:
+        FileNotFoundError: an input matches no file.
+        ValueError: a file is of a kind that cannot be read, or two have one name.
+    """
+    shards: dict[str, Shard] = {}
+    for source in find_sources(inputs):
+        _require_readable(source)
+        name = _SUFFIXES.sub("", source.name) or source.name
+        if name in shards:
+            raise ValueError(
+                f"{shards[name].source.path} and {source.path} would both be written "
+                f"as {name}; rename one of them."
+            )
+        shards[name] = Shard(name, source)
+    return list(shards.values())
+
+
+def _require_readable(source: Source) -> None:
+    """Refuse what is no file of rows, and tables that are compressed."""
+    stem = source.path.lower().removesuffix(".gz").removesuffix(".zst")
+    if source.kind in ("tfds", "documentation"):
+        raise ValueError(f"input {source.path!r} is not a file; name files of rows.")
+    if source.compression and stem.endswith(_DELIMITED):
+        raise ValueError(
+            f"input {source.path!r} is a compressed table; unpack it, or give "
+            ".jsonl.gz, .jsonl.zst or .parquet."
+        )
+
+
+def read_shard(source: Source, data: ExamplesConfig) -> Iterator[TableRow]:
+    """Yield the rows of a file; lines of text are rows of one column.
+
+    Raises:
+        ValueError: the file is damaged, or is not what its name says; the message names
+            the file and the line.
+    """
+    if source.kind == "parquet":
+        yield from _read_parquet(source)
+    elif source.path.lower().endswith(_DELIMITED):
+        yield from iterate_table(source.path)
+    else:
+        column = text_column(data)
+        with open_file(source) as stream:
+            for number, line in enumerate(lines_of(stream, source.path), 1):
+                if line.strip() or source.kind == "text":
+                    yield text_row(line, f"{source.path}, line {number}", column)
+
+
+def _read_parquet(source: Source) -> Iterator[TableRow]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(source.path) as file:
+            number = 0
+            for batch in file.iter_batches(_ROWS_PER_BATCH):
+                for values in batch.to_pylist():
+                    number += 1
+                    yield TableRow(values, f"{source.path}, row {number}")
+    except pa.ArrowException as error:
+        raise damaged(source, "Parquet", " ".join(str(error).split())[:200]) from error
+    except OSError as error:
+        if error.errno is not None:  # an error of the disk, not of the content
+            raise
+        raise damaged(source, "Parquet", " ".join(str(error).split())[:200]) from error

@@ -1,0 +1,226 @@
+"""A model over the files of a corpus: every kind of file, resuming, damage, engines."""
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from run_helpers import classifier_config
+from small_world import SUBJECTS
+
+from bert_jax.cli.main import main
+from bert_jax.inference.predictor import load
+from bert_jax.runs.finetuning import finetune
+
+TEXTS = {
+    name: [f"The {SUBJECTS[i % 2]} reads {i} in the {name}." for i in range(size)]
+    for name, size in {"a": 5, "b": 40, "c": 3, "d": 7, "e": 9}.items()
+}
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory) -> Path:
+    """The same columns in five kinds of files."""
+    folder = tmp_path_factory.mktemp("corpus")
+    rows = {
+        name: [{"id": f"{name}{i}", "review": text} for i, text in enumerate(texts)]
+        for name, texts in TEXTS.items()
+    }
+    lines = {n: "".join(json.dumps(r) + "\n" for r in own) for n, own in rows.items()}
+    (folder / "a.jsonl").write_text(lines["a"])
+    (folder / "b.jsonl.gz").write_bytes(gzip.compress(lines["b"].encode()))
+    packed = pa.compress(lines["c"].encode(), codec="zstd", asbytes=True)
+    (folder / "c.jsonl.zst").write_bytes(packed)
+    pq.write_table(pa.Table.from_pylist(rows["d"]), folder / "d.parquet")
+    (folder / "e.csv").write_text(
+        "id,review\n" + "".join(f"{r['id']},{r['review']}\n" for r in rows["e"])
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(encoder_checkpoint, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    table = folder / "train.csv"
+    lines = [f"The {SUBJECTS[i % 2]} reads {i}.,{SUBJECTS[i % 2]}" for i in range(30)]
+    table.write_text("\n".join(["review,who", *lines]) + "\n")
+    config = classifier_config(table, encoder_checkpoint, num_steps=2)
+    finetune(config, folder / "run")
+    return folder / "run"
+
+
+def predict(model: Path, shards: Path, output: Path, *options: str) -> int:
+    where = ("--checkpoint", str(model), "--input", str(shards / "*"))
+    return main(["predict", *where, "--output", str(output), *options])
+
+
+BY_BEAM = ("--engine", "beam", "--", "--runner=BundleBasedDirectRunner")
+
+
+def predict_by_beam(model: Path, shards: Path, output: Path, *options: str):
+    """In a process of its own: Beam warns of much, and here warnings are errors."""
+    pytest.importorskip("apache_beam")
+    where = ("--checkpoint", str(model), "--input", str(shards / "*"))
+    command = [sys.executable, "-m", "bert_jax", "predict", *where]
+    return subprocess.run(
+        [*command, "--output", str(output), *options, *BY_BEAM],
+        capture_output=True,
+        text=True,
+    )
+
+
+def outputs(directory: Path) -> dict[str, bytes]:
+    """Every file of an output directory, the hidden ones too."""
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def predicted(model, shards, tmp_path_factory) -> Path:
+    output = tmp_path_factory.mktemp("predicted") / "out"
+    assert predict(model, shards, output) == 0
+    return output
+
+
+def test_each_file_has_the_predictions_of_its_rows(model, predicted):
+    classify = load(model).classify
+    names = {f"{name}.jsonl" for name in TEXTS} | {"job.json"}
+    assert set(outputs(predicted)) == names
+    for name, texts in TEXTS.items():
+        lines = (predicted / f"{name}.jsonl").read_text().splitlines()
+        rows = [json.loads(line) for line in lines]
+        assert [row["id"] for row in rows] == [f"{name}{i}" for i in range(len(texts))]
+        expected = classify(texts)
+        assert [row["label"] for row in rows] == [p["label"] for p in expected]
+        for row, value in zip(rows, expected, strict=True):
+            assert row["probabilities"] == pytest.approx(value["probabilities"])
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_the_kind_of_the_outputs_is_an_option(
+    model, shards, predicted, kind, tmp_path, capsys
+):
+    assert predict(model, shards, tmp_path / "out", "--format", kind) == 0
+    assert "out: 5 files were written.\n" in capsys.readouterr().out
+    table = tmp_path / "out" / f"d.{kind}"
+    if kind == "parquet":
+        found = pq.read_table(table).column("id").to_pylist()
+    else:
+        found = [line.split(",")[0] for line in table.read_text().splitlines()[1:]]
+    assert found == [f"d{i}" for i in range(7)]
+
+
+def test_the_same_command_writes_what_is_missing(
+    model, shards, predicted, tmp_path, capsys
+):
+    output = tmp_path / "out"
+    output.mkdir()
+    for name in ("job.json", "a.jsonl", "d.jsonl"):
+        (output / name).write_bytes((predicted / name).read_bytes())
+    before = (output / "a.jsonl").stat().st_mtime_ns
+    assert predict(model, shards, output) == 0
+    printed = capsys.readouterr().out
+    assert "2 of 5 files are there already." in printed
+    assert "3 files were written." in printed
+    assert (output / "a.jsonl").stat().st_mtime_ns == before
+    assert outputs(output) == outputs(predicted)
+
+
+def test_other_options_need_another_directory(model, shards, predicted, capsys):
+    kept = outputs(predicted)
+    assert predict(model, shards, predicted, "--columns", "*") == 2
+    assert "was written with another columns; repeat" in capsys.readouterr().err
+    other = ["embed", "--model", str(model), "--input", str(shards / "*")]
+    assert main([*other, "--output", str(predicted)]) == 2
+    assert outputs(predicted) == kept
+
+
+def test_the_bytes_by_beam_are_the_same(model, shards, predicted, tmp_path):
+    output = tmp_path / "out"
+    result = predict_by_beam(model, shards, output)
+    assert result.returncode == 0, result.stderr
+    assert outputs(output) == outputs(predicted)
+
+
+@pytest.fixture
+def damaged(shards, tmp_path) -> Path:
+    """Of the five files two cannot be read."""
+    folder = tmp_path / "damaged"
+    folder.mkdir()
+    for path in shards.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    packed = (shards / "b.jsonl.gz").read_bytes()
+    (folder / "b.jsonl.gz").write_bytes(packed[: len(packed) // 2])
+    (folder / "d.parquet").write_bytes(b"PAR1 and nothing else PAR1")
+    return folder
+
+
+def check_left_out(damaged: Path, out: str, err: str, output: Path, whole) -> None:
+    """Two files are left out, and the others have their bytes."""
+    assert "3 files were written; 2 were left out." in out
+    for name in ("b.jsonl.gz", "d.parquet"):
+        assert f"Left out: {damaged / name} is damaged" in err
+    found = outputs(output)
+    assert set(whole) - set(found) == {"b.jsonl", "d.jsonl"}
+    assert set(found) - set(whole) == {"b.damaged", "d.damaged"}
+    assert all(found[name] == whole[name] for name in set(found) & set(whole))
+
+
+def test_damaged_files_are_left_out_by_beam_too(model, predicted, damaged, tmp_path):
+    output = tmp_path / "out"
+    result = predict_by_beam(model, damaged, output, "--skip-damaged")
+    assert result.returncode == 0, result.stderr
+    check_left_out(damaged, result.stdout, result.stderr, output, outputs(predicted))
+
+
+def test_damaged_files_are_named_and_may_be_left_out(
+    model, shards, predicted, damaged, tmp_path, capsys
+):
+    output, whole = tmp_path / "out", outputs(predicted)
+    assert predict(model, damaged, output) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert f"{damaged / 'b.jsonl.gz'} is damaged or not gzip" in line
+    assert "pass --skip-damaged" in line
+    assert (output / "a.jsonl").read_bytes() == whole["a.jsonl"]
+    (output / "a.jsonl").unlink()
+    assert predict(model, damaged, output, "--skip-damaged") == 0
+    captured = capsys.readouterr()
+    check_left_out(damaged, captured.out, captured.err, output, whole)
+    # Once they are repaired, the same command completes the work.
+    for name in ("b.jsonl.gz", "d.parquet"):
+        (damaged / name).write_bytes((shards / name).read_bytes())
+    assert predict(model, damaged, output) == 0
+    assert outputs(output) == whole
+
+
+def test_if_no_file_can_be_read_it_is_an_error(model, tmp_path, capsys):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_text('{"other": "column"}\n')
+    assert predict(model, tmp_path / "in", tmp_path / "out", "--skip-damaged") == 2
+    message = capsys.readouterr().err
+    assert "None of 1 files can be read" in message and "'review'" in message
+
+
+def test_vectors_of_each_text_in_order(model, shards, tmp_path):
+    command = ["embed", "--model", str(model), "--input", str(shards / "*")]
+    command += ["--text-column", "review", "--normalize", "True"]
+    assert main([*command, "--output", str(tmp_path / "out")]) == 0
+    predictor = load(model)
+    for name, texts in TEXTS.items():
+        found = np.load(tmp_path / "out" / f"{name}.npy")
+        assert found.dtype == np.float32
+        expected = predictor.embed(texts, normalize=True)
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+        np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, rtol=1e-5)
+
+
+def test_two_files_of_one_name_are_refused(model, tmp_path, capsys):
+    for name in ("a.jsonl", "a.csv"):
+        (tmp_path / name).write_text("review\n")
+    assert predict(model, tmp_path, tmp_path / "out" / "x") == 2
+    assert "would both be written as a; rename" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
