@@ -92,7 +92,7 @@ def _curve(train: Points, validation: Points, guessing: float) -> list[str]:
     def x(step: int) -> float:
         return _LEFT + _CURVE_WIDTH * step / last_step
 
-    def y(loss: float) -> float:
+    def y(loss: Number) -> float:
         return bottom - _CURVE_HEIGHT * (loss - low) / (high - low)
 
     def path(points: Points, name: str) -> str:
@@ -126,13 +126,15 @@ def _bars(sentence: str, predictions: Sequence[tuple[str, float]]) -> list[str]:
         _text(_BARS_LEFT, 28, "What stands behind the mask?", "title"),
         _text(_BARS_LEFT, 46, sentence, "mono", "quiet"),
     ]
+    highest = max(probability for _, probability in predictions)
+    full = next(scale for scale in (0.1, 0.25, 0.5, 1.0) if scale >= highest)
     for number, (token, probability) in enumerate(predictions):
         top = _TOP + 22 + number * _BAR_STEP
         box = f'x="{_BAR_LEFT}" y="{top}" height="{_BAR_HEIGHT}" rx="3"'
         parts += [
             _text(_BAR_LEFT - 10, top + 13, token, "mono", "end"),
             f'<rect {box} width="{_BAR_WIDTH}" class="rest"/>',
-            f'<rect {box} width="{_BAR_WIDTH * probability:.1f}" class="bar"/>',
+            f'<rect {box} width="{_BAR_WIDTH * probability / full:.1f}" class="bar"/>',
             _text(_BAR_LEFT + _BAR_WIDTH + 48, top + 13, f"{probability:.1%}", "end"),
         ]
     return parts

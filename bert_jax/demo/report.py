@@ -21,7 +21,7 @@ from bert_jax.training.metrics_file import METRICS, TRAIN, VALIDATION, read_metr
 
 EXAMPLES = 5
 MAX_CHARACTERS = 160  # of a paragraph
-SENTENCE = "Return the [MASK] of the array."
+SENTENCE = "This function returns a [MASK] of integers."
 """What the model fills in the picture."""
 
 
@@ -62,7 +62,7 @@ def print_report(
         "  bert-jax pretrain --help\n"
         "and in Python:\n"
         f'  bert = bert_jax.load("{root}/model")\n'
-        '  bert.fill_mask("Return the [MASK] of the array.")\n'
+        f'  bert.fill_mask("{SENTENCE}")\n'
         f'  bert_jax.load("{root}/library_pretrained").classify(["Return the mean."])',
         flush=True,
     )

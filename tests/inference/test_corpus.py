@@ -202,7 +202,7 @@ def test_if_no_file_can_be_read_it_is_an_error(model, tmp_path, capsys):
     (tmp_path / "in" / "a.jsonl").write_text('{"other": "column"}\n')
     assert predict(model, tmp_path / "in", tmp_path / "out", "--skip-damaged") == 2
     message = capsys.readouterr().err
-    assert "None of 1 files can be read" in message and "'review'" in message
+    assert "None of 1 files can be read" in message and "has no review" in message
 
 
 def test_vectors_of_each_text_in_order(model, shards, tmp_path):
