@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import os
+import shlex
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -60,7 +61,21 @@ def pretrain(options: PretrainOptions) -> None:
     scores = pretraining.pretrain(options.config, options.workdir, options.extend)
     if is_primary:
         print(scores_json(scores))
-        say(f'In Python: bert_jax.load("{options.workdir}")')
+        say(next_steps(options.workdir))
+
+
+def next_steps(workdir: str) -> str:
+    """Return what to type after a pretraining, a line each."""
+    place = shlex.quote(workdir)
+    return "\n".join(
+        [
+            "Next:",
+            f"  bert-jax finetune text-classification --init-from {place} "
+            "--data.train FILE.csv --workdir DIRECTORY",
+            f"  bert-jax inspect {place} --report report.html",
+            f"  in Python: bert = bert_jax.load({workdir!r})",
+        ]
+    )
 
 
 def _dry_run(options: PretrainOptions) -> None:

@@ -2,9 +2,9 @@
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import BinaryIO
 
 from bert_jax.config import ExamplesConfig
 from bert_jax.tasks.tables import (
@@ -70,13 +70,17 @@ def read_lines(source: str) -> Iterator[str]:
             raise ValueError("standard input is closed; name a file by --input.")
         else:
             stream = sys.stdin.buffer
-        yield from lines_of(stream, display_name(source))
+        yield from lines_of(stream.readline, display_name(source))
 
 
-def lines_of(stream: IO[bytes], name: str) -> Iterator[str]:
-    """Yield the lines of a stream as `read_lines`; messages call it `name`."""
+def lines_of(read_line: Callable[[int], bytes], name: str) -> Iterator[str]:
+    """Yield lines as `read_lines`; messages call the file `name`.
+
+    Args:
+        read_line: reads a line of at most so many bytes; `readline` of a file.
+    """
     line_number, offset = 0, 0
-    while line := stream.readline(_MAX_LINE_BYTES + 1):
+    while line := read_line(_MAX_LINE_BYTES + 1):
         where = f"{name}, line {line_number + 1}"
         if len(line) > _MAX_LINE_BYTES:
             raise ValueError(

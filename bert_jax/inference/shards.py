@@ -69,7 +69,7 @@ def read_shard(source: Source, data: ExamplesConfig) -> Iterator[TableRow]:
     else:
         column = text_column(data)
         with open_file(source) as stream:
-            for number, line in enumerate(lines_of(stream, source.path), 1):
+            for number, line in enumerate(lines_of(stream.readline, source.path), 1):
                 if line.strip() or source.kind == "text":
                     yield text_row(line, f"{source.path}, line {number}", column)
 

@@ -116,6 +116,6 @@ def score_test_file(
     with raise_on_all_processes():
         if is_primary() and config.data.test:
             data = dataclasses.replace(config.data, validation=config.data.test)
-            found, _ = evaluate(workdir, data, compute_metrics=compute_metrics)
-            scores = {f"test_{name}": value for name, value in found.items()}
+            on_test, _ = evaluate(workdir, data, compute_metrics=compute_metrics)
+            scores = {f"test_{name}": value for name, value in on_test.items()}
     return broadcast_from_primary(scores)

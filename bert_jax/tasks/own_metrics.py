@@ -23,7 +23,7 @@ selects the best checkpoint: the higher, the better.
 def load_function(name: str) -> ComputeMetrics | None:
     """Import a function named MODULE:FUNCTION; return None if the name is empty.
 
-    Modules in the current directory are found too.
+    Modules in the current directory are member too.
 
     Raises:
         ValueError: there is no such function, or its module fails.
@@ -39,7 +39,7 @@ def load_function(name: str) -> ComputeMetrics | None:
     if (directory := os.getcwd()) not in sys.path:
         sys.path.append(directory)
     try:
-        found = getattr(importlib.import_module(module), function)
+        member = getattr(importlib.import_module(module), function)
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         raise ValueError(
@@ -47,11 +47,11 @@ def load_function(name: str) -> ComputeMetrics | None:
             "a module that Python finds, such as a file in the current directory."
         ) from error
     require(
-        callable(found),
-        f"compute_metrics={name} is {quoted(found)}; name a function of examples and "
+        callable(member),
+        f"compute_metrics={name} is {quoted(member)}; name a function of examples and "
         "predictions that returns scores.",
     )
-    return found
+    return member
 
 
 def with_own_scores(
