@@ -23,7 +23,7 @@ selects the best checkpoint: the higher, the better.
 def load_function(name: str) -> ComputeMetrics | None:
     """Import a function named MODULE:FUNCTION; return None if the name is empty.
 
-    Modules in the current directory are member too.
+    Modules in the current directory are found too.
 
     Raises:
         ValueError: there is no such function, or its module fails.
