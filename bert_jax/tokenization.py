@@ -45,8 +45,11 @@ _WORD_START = "\u2581"  # sentencepiece's mark of the first piece of a word
 def bert_normalizer(
     cased: bool, strip_accents: bool | None = None, chinese: bool = True
 ) -> normalizers.Normalizer:
-    """Return BERT's normalizer: it deletes control characters and puts spaces around
-    CJK characters; if uncased, it strips accents and converts to lower case."""
+    """Return BERT's normalizer.
+
+    It deletes control characters and puts spaces around CJK characters; if uncased, it
+    strips accents and converts to lower case.
+    """
     return normalizers.BertNormalizer(True, chinese, strip_accents, not cased)
 
 

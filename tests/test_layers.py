@@ -60,7 +60,7 @@ FILES = {module_name(path): path for path in PACKAGE.rglob("*.py")}
 
 def room_of(name: str) -> str:
     """The top folder or file of a module; what begins a process is one room."""
-    return "__main__" if name.endswith("__main__") else name.split(".")[0]
+    return "__main__" if name.endswith("__main__") else name.partition(".")[0]
 
 
 def imports(path: Path) -> set[str]:

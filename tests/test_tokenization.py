@@ -73,7 +73,7 @@ def test_wordpiece_takes_the_longest_match_first():
 
 
 @pytest.mark.parametrize(
-    "text, cased, expected",
+    ("text", "cased", "expected"),
     [
         ("CAFÉ Cafe\u0301", False, ["cafe", "cafe"]),
         ("café Cat É", True, ["café", "Cat", "[UNK]"]),

@@ -64,7 +64,7 @@ GOOD = {"kind": "wordpiece", "cased": False}
 
 
 @pytest.mark.parametrize(
-    "config, vocabulary, message",
+    ("config", "vocabulary", "message"),
     [
         (GOOD, WORDS[:4], r"vocab\.txt: lacks \[MASK\]; a vocabulary must hold"),
         (GOOD, WORDS[2:], r"lacks \[PAD\], \[UNK\];"),

@@ -12,7 +12,8 @@ from bert_jax.terminal.messages import say
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ConfigsOptions:
     """List the configurations of the package. `pretrain` and `finetune` take a name or
-    the path of a file; --print-config shows the values."""
+    the path of a file; --print-config shows the values.
+    """
 
 
 def configs(options: ConfigsOptions) -> None:

@@ -29,7 +29,8 @@ class ForkOptions:
 class PretrainingFork(ForkOptions):
     """Begin a new run as another was at a checkpoint, with the same rows and keys in
     each step: `bert-jax fork RUN --at STEP --output NEW …`. Other options replace those
-    of the run."""
+    of the run.
+    """
 
     config: Annotated[PretrainConfig, tyro.conf.arg(name="")] = PretrainConfig()
 
@@ -37,7 +38,8 @@ class PretrainingFork(ForkOptions):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FinetuningFork(ForkOptions):
     """Begin a new run as a fine-tuning run was at a checkpoint, with the same rows and
-    keys in each step. Other options replace those of the run."""
+    keys in each step. Other options replace those of the run.
+    """
 
     config: Annotated[FinetuneConfig, tyro.conf.arg(name="")] = FinetuneConfig()
 

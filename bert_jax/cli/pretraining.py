@@ -18,7 +18,8 @@ from bert_jax.terminal.messages import UsageError, say
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PretrainOptions(StartOptions):
     """Pretrain a model; `bert-jax pretrain CONFIG …` takes defaults from a file, or
-    from one that `bert-jax configs` lists."""
+    from one that `bert-jax configs` lists.
+    """
 
     dry_run: bool = False
     """Print the model, the data and the devices of the run, and train nothing."""

@@ -61,7 +61,7 @@ _write_in_this_process: Callable[[Chunk], JsonObject]
 
 
 def _start_worker(config: PrepareConfig, files: Sequence[str]) -> None:
-    global _write_in_this_process
+    global _write_in_this_process  # noqa: PLW0603  set once, when the process starts
     end_with_parent()
     # There is one process per core, so tokenizer threads would only compete.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"

@@ -6,6 +6,7 @@ Here every choice depends on counts and text alone.
 
 import collections
 import heapq
+import itertools
 from collections.abc import Mapping
 
 from bert_jax.tokenization import MAX_WORD_CHARACTERS, SPECIAL_TOKENS
@@ -85,7 +86,7 @@ class _PairCounts:
             pieces = [word[0], *(f"##{character}" for character in word[1:])]
             if len(word) > MAX_WORD_CHARACTERS or not alphabet.issuperset(pieces):
                 continue  # always encoded as [UNK]
-            for pair in zip(pieces, pieces[1:], strict=False):
+            for pair in itertools.pairwise(pieces):
                 self.counts[pair] += count
                 self._words_with[pair].append(len(self._words))
             self._words.append(pieces)

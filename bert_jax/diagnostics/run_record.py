@@ -162,8 +162,10 @@ def finite(value: float | None) -> float | None:
 
 
 def configuration(config: RunConfig) -> list[JsonObject]:
-    """Return each field: dotted name, value, default, description, and whether the run
-    filled it in."""
+    """Return each field: dotted name, value, default and description.
+
+    Each also says whether the run filled it in.
+    """
     return list(_fields(config, type(config)(), ""))
 
 

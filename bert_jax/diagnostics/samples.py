@@ -83,8 +83,10 @@ def masked_texts(dataset: Dataset, count: int, max_tokens: int) -> list[MaskedTe
 def _masked_text(
     tokenizer: Tokenizer, ids: Int[np.ndarray, " T"], max_tokens: int
 ) -> MaskedText | None:
-    """Return the text with the middle one of its words of one token and four letters
-    masked; None if it is short or has none."""
+    """Return the text with one word masked; None if it is short or has none.
+
+    The word is the middle one of its words of one token and four letters.
+    """
     # A token is a whole word if it starts one, and so does the next token.
     starts = ~tokenizer.continues_word[ids]
     is_word = starts & np.append(starts[1:], True)

@@ -43,7 +43,7 @@ def read_added_tokens(
                 raise _refusal(path, token, i, f"but {id_of[token]} in another file")
             if flags and flags_of.setdefault(token, flags) != flags:
                 raise _refusal(path, token, i, "but other flags in another file")
-        special |= {token: path for token in _special_tokens(values, path)}
+        special |= dict.fromkeys(_special_tokens(values, path), path)
     tokens = tokenizer.tokens(range(tokenizer.vocab_size))
     vocabulary = {token: i for i, token in enumerate(tokens)}
     for token, path in special.items():

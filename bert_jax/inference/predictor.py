@@ -118,8 +118,7 @@ class Predictor:
         self, text: Texts, k: int = 5, batch_size: int = 32
     ) -> list[list[Filling]]: ...
     def fill_mask(self, text: Any, k: int = 5, batch_size: int = 32) -> Any:
-        """Return the k most probable tokens for the one `[MASK]` in `text`, each with
-        its probability. For a list of texts, return a list of these lists.
+        """Return the k most probable tokens for `[MASK]`, and how probable each is.
 
         Raises:
             ValueError: `text` does not hold exactly one [MASK], or is too long, or
@@ -185,8 +184,9 @@ class Predictor:
     def pseudo_log_likelihood(
         self, texts: Sequence[str], batch_size: int = 8
     ) -> list[float]:
-        """Return the sum of the log probabilities of each text's tokens, in nats, where
-        each token alone is masked (Salazar et al. 2020, §2). It is no probability.
+        """Return each text's log probability in nats, each token masked alone.
+
+        It is the sum over tokens (Salazar et al. 2020, §2), and no probability.
 
         Raises:
             ValueError: a text is too long, or the model's attention is causal.

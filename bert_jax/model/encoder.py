@@ -144,8 +144,9 @@ class FeedForward(nn.Module):
 
 
 def rematerialised(module: type[nn.Module], config: BertConfig) -> type[nn.Module]:
-    """Return `module`; if `config.remat` names it, its activations are recomputed in
-    the backward pass.
+    """Return `module`, rematerialised if `config.remat` names it.
+
+    Its activations are then recomputed in the backward pass.
 
     Args:
         module: called with hidden states, mask and `deterministic`.

@@ -105,8 +105,9 @@ def _choice_from_swag(row: TableRow, label_column: str) -> ChoiceExample:
 
 
 def choice_from_row(row: TableRow, label_column: str) -> ChoiceExample:
-    """Return the example of a row with `context`, `choices`, and optionally `question`
-    and a label.
+    """Return the example of a row with `context` and `choices`.
+
+    `question` and the label are optional.
 
     Raises:
         ValueError: a field is missing, or has the wrong type.

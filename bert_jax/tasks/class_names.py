@@ -5,8 +5,10 @@ from collections.abc import Sequence
 
 
 def similar_label_warnings(labels: Sequence[str]) -> list[str]:
-    """Return a line for each class whose name differs from another only in white space,
-    case or Unicode normalisation."""
+    """Return a line for each class whose name is nearly that of another.
+
+    They differ only in white space, case or Unicode normalisation.
+    """
     first: dict[str, str] = {}
     lines = []
     for label in labels:

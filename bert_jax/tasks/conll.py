@@ -98,9 +98,9 @@ def read_sentences(path: str) -> list[Sentence]:
 def write_sentences(
     sentences: Sequence[Sentence], tags: Sequence[Sequence[str]], path: Path
 ) -> None:
-    """Write the columns that were read, and `tags` as one more column at the end.
+    r"""Write the columns that were read, and `tags` as one more column at the end.
 
-    conlleval can read the file (with -d '\\t' if it has tabs): its last two columns are
+    conlleval can read the file (with -d '\t' if it has tabs): its last two columns are
     the file's tag and the given one. -DOCSTART- lines are padded with O to the same
     number of columns. conlleval counts them as words, so that its accuracy then differs
     from ours.

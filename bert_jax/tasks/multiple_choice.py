@@ -120,16 +120,22 @@ class MultipleChoiceTask(FinetuningTask):
         return {"accuracy": _accuracy(predictions.examples, choices)}
 
     def write(self, predictions: Predictions, directory: Path) -> list[str]:
-        """Write predictions.csv for SWAG's leaderboard: a column `pred` of numbers from
-        0, with one line per row of the file, in its order."""
+        """Write predictions.csv for SWAG's leaderboard.
+
+        It has a column `pred` of numbers from 0, and one line per row of the file, in
+        its order.
+        """
         name = "predictions.csv"
         lines = ["pred", *(str(value["choice"]) for value in predictions.values)]
         (directory / name).write_text("\n".join(lines) + "\n", "utf-8", newline="\n")
         return [name]
 
     def baseline(self, splits: Splits) -> tuple[str, float]:
-        """Return the accuracy of a guess, or of the position that is right most often
-        in training, if that is higher."""
+        """Return the accuracy without a model.
+
+        It is that of a guess, or of the position that is right most often in training,
+        if that is higher.
+        """
         labels = [example.label for example in splits.train]
         counts = Counter(label for label in labels if label is not None)
         chance = 1 / len(splits.validation[0].choices)

@@ -163,8 +163,10 @@ class TokenClassificationTask(FinetuningTask):
         return conlleval_scores(gold, predicted)
 
     def write(self, predictions: Predictions, directory: Path) -> list[str]:
-        """Write predictions.txt: the file's columns, and one more with the predicted
-        tag in the file's own scheme."""
+        """Write predictions.txt: the file's columns, and one more with predicted tags.
+
+        They are in the file's own scheme.
+        """
         name = "predictions.txt"
         tags = self._file_tags(predictions)
         write_sentences(predictions.examples, tags, directory / name)

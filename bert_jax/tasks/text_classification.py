@@ -159,8 +159,10 @@ class TextTask(FinetuningTask):
         return self._weights(batch).sum()
 
     def loss(self, scores: Array, batch: DeviceBatch) -> Sum:
-        """Return the cross-entropy (binary for each class, if there may be several) or
-        the squared error of the number."""
+        """Return the cross-entropy, or the squared error of the number.
+
+        If a row may have several classes, it is the binary one of each class.
+        """
         if self.model.problem_type == "single_label_classification":
             return super().loss(scores, batch)
         labels, weights = batch["label"], self._weights(batch)

@@ -97,7 +97,7 @@ def _label(
     value = row.values[config.label_column]
     where = f"{row.where}: {config.label_column}"
     is_blank = isinstance(value, str) and not value.strip()
-    if value is None or is_blank and not config.multi_label:
+    if value is None or (is_blank and not config.multi_label):
         raise ValueError(f"{where} is empty; fill it in, or leave the row out.")
     if is_regression:
         return _number(value, where)

@@ -58,8 +58,11 @@ class Clock:
         self.tokens, self.flops, self.wait_seconds = 0, 0.0, 0.0
 
     def rates(self) -> dict[str, float]:
-        """Return the tokens per second of all hosts, the fraction of time spent waiting
-        for data, and the MFU if the device's peak is known."""
+        """Return the rates of the interval.
+
+        The tokens per second of all hosts, the fraction of time spent waiting for data,
+        and the MFU if the device's peak is known.
+        """
         if not self.tokens:
             return {}
         seconds = time.monotonic() - self.start

@@ -230,9 +230,11 @@ def test_a_process_that_cannot_run_says_why():
 
     job = {"variant": "nothing", "compile": False, "device": "cpu", "threads": 1}
     job["config"] = to_dict(PretrainConfig(model=BertConfig.tiny()))
-    with TorchProcess(job, {"input_ids": np.ones((1, 4), np.int64)}) as process:
-        with pytest.raises(RuntimeError, match=r"torch|transformers|KeyError"):
-            process.wait_until_ready()
+    with (
+        TorchProcess(job, {"input_ids": np.ones((1, 4), np.int64)}) as process,
+        pytest.raises(RuntimeError, match=r"torch|transformers|KeyError"),
+    ):
+        process.wait_until_ready()
 
 
 def compared(words, path):

@@ -1,5 +1,6 @@
 """Where documents lie, and their sentences."""
 
+import itertools
 import re
 import time
 
@@ -58,7 +59,7 @@ def test_documents_do_not_depend_on_the_pieces(text, cuts):
     expected = [part.strip() for part in found if part.strip()]
     places = {place for place in cuts if text[place - 1 : place + 1] != "\r\n"}
     bounds = [0, *sorted(place for place in places if 0 < place < len(text)), len(text)]
-    pieces = [text[a:b].encode() for a, b in zip(bounds, bounds[1:], strict=False)]
+    pieces = [text[a:b].encode() for a, b in itertools.pairwise(bounds)]
     found = [re.sub("\r\n|\r", "\n", part) for part in texts(*filter(None, pieces))]
     assert [part.strip() for part in found] == expected
 

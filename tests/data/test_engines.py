@@ -53,6 +53,6 @@ def test_nothing_is_left_beside_the_dataset(by_beam):
 
 def test_without_beam_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "apache_beam", None)
+    config = PrepareConfig(input=(), output="o", tokenizer="t", engine="beam")
     with pytest.raises(ValueError, match=r"pip install 'bert_jax\[beam\]'"):
-        config = PrepareConfig(input=(), output="o", tokenizer="t", engine="beam")
         engines.write_by_beam(config, [], [])

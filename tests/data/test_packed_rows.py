@@ -215,4 +215,4 @@ def test_a_packed_dataset_is_not_taken_for_an_unpacked_one(config):
 def test_without_packing_the_manifest_does_not_speak_of_it(config):
     manifest = prepare(dataclasses.replace(config, pack=False))
     assert "pack" not in json.dumps(manifest)
-    assert dict((name, shape) for name, _, shape in manifest["row"])["end"] == [1]
+    assert {name: shape for name, _, shape in manifest["row"]}["end"] == [1]

@@ -2,6 +2,7 @@
 
 import functools
 import gzip
+import itertools
 import os
 from pathlib import Path
 
@@ -99,7 +100,7 @@ def test_pieces_are_the_text_and_end_as_lines_do(tmp_path_factory, text, size):
     path.write_bytes(text.encode())
     pieces = list(read_pieces(source_of(path), strict=True, piece_bytes=size))
     assert b"".join(pieces) == text.encode()
-    for piece, after in zip(pieces, pieces[1:], strict=False):
+    for piece, after in itertools.pairwise(pieces):
         assert piece.endswith(b"\n") or len(piece) >= 2 * size
         assert not (piece.endswith(b"\r") and after.startswith(b"\n"))
 

@@ -26,7 +26,7 @@ def read(path, dropped=None, **options):
 
 def refused(path, **options):
     """The one line in which a file is refused."""
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
         read(path, **options)
     assert "\n" not in str(caught.value)
     assert type(caught.value) is ValueError

@@ -274,7 +274,7 @@ def test_sample_is_even_and_seeded():
 
 
 @pytest.mark.parametrize(
-    "character, expected",
+    ("character", "expected"),
     [
         *[("É", "e"), ("İ", "i"), ("ﬁ", "fi"), ("Ａ", "a"), ("ß", "ß"), ("한", "한")],
         *[("\u0301", ""), ("\x07", ""), ("\u200b", ""), ("\ufffd", "")],

@@ -237,7 +237,8 @@ def two(
     config: PretrainConfig, tuning: FinetuneConfig, eight: Path, root: Path
 ) -> Iterator[Processes]:
     """Two processes: a run that is stopped, the second half of that on eight devices,
-    fine-tuning, and three jobs that they refuse."""
+    fine-tuning, and three jobs that they refuse.
+    """
     elsewhere = dataclasses.replace(config.data, path=str(root / "nowhere"))
     jobs = [
         job(config, root / "stopped", sigterm=(1, 4)),

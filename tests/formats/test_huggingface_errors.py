@@ -307,7 +307,7 @@ def test_a_thousand_damaged_models_end_in_one_line(tmp_path):
         try:
             found = read_huggingface(epath.Path(folder))
         except (ValueError, OSError) as error:
-            assert "\n" not in str(error), error
+            assert "\n" not in str(error), error  # noqa: PT017  may also succeed
             outcomes["refused"] += 1
             continue
         for one, other in zip(jax.tree.leaves(found.params), expected, strict=True):

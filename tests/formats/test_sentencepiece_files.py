@@ -54,7 +54,7 @@ def checkpoint(tokenizer, tmp_path):
     found = read_huggingface(epath.Path(stored("BertModel").write(tmp_path / "saved")))
     config = dataclasses.replace(found.config, vocab_size=tokenizer.vocab_size)
     params = found.params
-    table = params["bert"] if "bert" in params else params
+    table = params.get("bert", params)
     sizes = (tokenizer.vocab_size, config.hidden_size)
     replaced = _resize(table, found.config.vocab_size, sizes)
     assert replaced == 1

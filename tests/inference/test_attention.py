@@ -190,7 +190,7 @@ def test_a_text_beyond_the_rows_of_the_training_gives_a_warning(bert, tmp_path):
     message = "A text is longer than 8 tokens, the rows that the model was last"
     page = tmp_path / "page.html"
     for compute in (
-        lambda text: shorter.attention(text),
+        shorter.attention,
         lambda text: shorter.features([text]),
         lambda text: write_attention_page(shorter, "model", text, page),
     ):

@@ -121,7 +121,8 @@ class World:
 @pytest.fixture(scope="session")
 def interruptible() -> Iterator[None]:
     """Children that heed SIGINT, though tests may run in the background of a script,
-    where it is ignored: no trap of a shell could change that."""
+    where it is ignored: no trap of a shell could change that.
+    """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -51,7 +51,7 @@ def test_macro_f1_leaves_out_classes_that_do_not_occur():
 
 
 @pytest.mark.parametrize(
-    "labels, guesses, accuracy, f1",
+    ("labels", "guesses", "accuracy", "f1"),
     [
         ([0, 1, 0, 1], [0, 0, 0, 0], 0.5, 0),
         ([0, 1, 0, 1], [1, 1, 1, 1], 0.5, 2 / 3),
@@ -68,7 +68,7 @@ def test_one_class_alone_has_no_correlation(labels, guesses, accuracy, f1):
 
 
 @pytest.mark.parametrize(
-    "labels, guesses, message",
+    ("labels", "guesses", "message"),
     [
         ([0, 2], [0, 1], "label 2 is not a class: there are num_classes=2, from 0"),
         ([0, -1], [0, 1], "label -1 is not a class"),

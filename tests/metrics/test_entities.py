@@ -43,7 +43,7 @@ def test_every_scheme_by_hand(scheme):
 
 
 @pytest.mark.parametrize(
-    "tags, expected",
+    ("tags", "expected"),
     [
         ("", []),
         ("O O", []),
@@ -76,7 +76,7 @@ def test_what_is_no_tag_is_refused(tag):
 
 
 @pytest.mark.parametrize(
-    "sentences, scheme",
+    ("sentences", "scheme"),
     [
         (["O O", ""], "IOB2"),
         (["O", "B-X O B-X"], "IOB2"),
@@ -91,7 +91,7 @@ def test_schemes_are_told_from_what_they_write(sentences, scheme):
 
 
 @pytest.mark.parametrize(
-    "sentences, scheme, unlike",
+    ("sentences", "scheme", "unlike"),
     [
         (["B-X I-X O B-X", "O I-X"], "IOB2", [(1, 1)]),
         (["O I-X I-X", "I-X O B-X"], "IOB1", [(1, 2)]),
@@ -114,7 +114,7 @@ def test_a_mixture_is_the_scheme_that_fewest_tags_differ_from(
 
 
 @pytest.mark.parametrize(
-    "tags, marked",
+    ("tags", "marked"),
     [
         ("O", True),
         ("O B-X", True),

@@ -16,7 +16,7 @@ from bert_jax.metrics.squad import (
 
 
 @pytest.mark.parametrize(
-    "text, normal",
+    ("text", "normal"),
     [
         ("The Cat", "cat"),
         ("an apple a day", "apple day"),
@@ -46,7 +46,7 @@ def test_normalisation(text, normal):
 
 
 @pytest.mark.parametrize(
-    "prediction, golds, exact, f1",
+    ("prediction", "golds", "exact", "f1"),
     [
         ("The Cat.", ["cat"], True, 1),
         ("black cat", ["the cat"], False, 2 / 3),

@@ -78,7 +78,7 @@ def compare(num_heads, length, rows, dtype, causal, packed, tolerance):
 
 
 @pytest.mark.parametrize(
-    "num_heads, length, rows, causal, packed",
+    ("num_heads", "length", "rows", "causal", "packed"),
     [
         (2, 128, 6, False, False),
         (2, 128, 6, True, False),
@@ -104,7 +104,7 @@ def test_a_token_without_a_visible_key_attends_evenly_and_has_no_gradient():
     mask = mask.at[0].set(False)
 
     def output(query):
-        options = dict(num_heads=2, interpret=True)
+        options = {"num_heads": 2, "interpret": True}
         return tpu_attention(query, key, value, mask, None, None, **options)
 
     mean = np.broadcast_to(value[0].mean(0), value[0].shape)
@@ -117,7 +117,12 @@ def dropped(rate, length=128, rows=4, seeds=(3, 4), num_heads=2):
     """Return attention of equal scores to values of ones."""
     query = jnp.zeros((rows, length, HIDDEN[num_heads]))
     value = jnp.ones_like(query)
-    options = dict(num_heads=num_heads, rate=rate, draw=hashed_bits, interpret=True)
+    options = {
+        "num_heads": num_heads,
+        "rate": rate,
+        "draw": hashed_bits,
+        "interpret": True,
+    }
     return tpu_attention(
         query,
         query,
@@ -151,7 +156,8 @@ def test_dropout_follows_its_seeds():
 @pytest.mark.parametrize("length", [128, 1024])
 def test_the_gradient_has_the_same_dropout(length):
     """By differences: the gradient of what was dropped would be another. Rows of 1,024
-    tokens are cut into blocks of queries."""
+    tokens are cut into blocks of queries.
+    """
     (query, key, value), mask = make_inputs(1, length, 2)
     directions, _ = make_inputs(1, length, 2)
     seeds = jnp.array([1, 2], jnp.int32)

@@ -119,7 +119,6 @@ def is_writing_manifest(names: Iterable[str]) -> bool:
 
 def writing_the_manifest(watch: Watch) -> bool:
     """The manifest is written, and not yet renamed to what it will be called."""
-
     checkpoints = watch.workdir / "checkpoints"
 
     def temporary() -> bool:

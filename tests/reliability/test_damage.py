@@ -45,7 +45,7 @@ def counts(*each: tuple[str, int, int]) -> list[object]:
 
 
 @pytest.mark.parametrize(
-    "how, first, count", counts(("flip", 40, 800), ("manifest", 15, 200))
+    ("how", "first", "count"), counts(("flip", 40, 800), ("manifest", 15, 200))
 )
 def test_bit_flips_of_a_checkpoint(
     how: str, first: int, count: int, worker: Worker, record_row: Record
@@ -55,7 +55,7 @@ def test_bit_flips_of_a_checkpoint(
     record_row("bit flips of a checkpoint", count, BAR, told(kinds))
 
 
-@pytest.mark.parametrize("how, first, count", counts(("file", 32, 168)))
+@pytest.mark.parametrize(("how", "first", "count"), counts(("file", 32, 168)))
 def test_file_damage_of_a_checkpoint(
     how: str, first: int, count: int, worker: Worker, record_row: Record
 ):
@@ -64,7 +64,7 @@ def test_file_damage_of_a_checkpoint(
     record_row("damaged files of a checkpoint", count, BAR, told(kinds))
 
 
-@pytest.mark.parametrize("how, first, count", counts(("file", 4, 24)))
+@pytest.mark.parametrize(("how", "first", "count"), counts(("file", 4, 24)))
 def test_inspect_shows_the_newest_whole_step(
     how: str, first: int, count: int, worker: Worker, record_row: Record
 ):
@@ -73,7 +73,9 @@ def test_inspect_shows_the_newest_whole_step(
     record_row("inspect of a damaged checkpoint", count, "shows the older", told(kinds))
 
 
-@pytest.mark.parametrize("how, first, count", counts(("flip", 1, 12), ("file", 1, 12)))
+@pytest.mark.parametrize(
+    ("how", "first", "count"), counts(("flip", 1, 12), ("file", 1, 12))
+)
 def test_a_run_goes_on_from_the_newest_whole_step(
     how: str, first: int, count: int, worker: Worker, record_row: Record
 ):
@@ -83,7 +85,7 @@ def test_a_run_goes_on_from_the_newest_whole_step(
 
 
 @pytest.mark.parametrize(
-    "how, first, count",
+    ("how", "first", "count"),
     counts(("flip", 10, 100), ("manifest", 4, 34), ("file", 16, 34)),
 )
 @pytest.mark.parametrize("name", [name for name in SUBJECTS if name != "checkpoint"])

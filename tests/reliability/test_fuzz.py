@@ -25,7 +25,7 @@ COUNTS = [
 ]
 
 
-@pytest.mark.parametrize("first, count", COUNTS)
+@pytest.mark.parametrize(("first", "count"), COUNTS)
 @pytest.mark.parametrize("name", READERS)
 def test_reader(
     name: str,

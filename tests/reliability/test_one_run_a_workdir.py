@@ -47,7 +47,7 @@ def test_A5_the_second_of_two_runs_ends_and_the_first_goes_on(
 ):
     command, workdir = run_of(num_steps), tmp_path / "run"
     with started([*command, str(workdir)], tmp_path / "first") as first:
-        assert wait_until(lambda: (workdir / "config.json").exists(), first)
+        assert wait_until((workdir / "config.json").exists, first)
         first.kill(signal.SIGSTOP)  # it must still be there when the second looks
         with started([*command, str(workdir)], tmp_path / "second") as second:
             check_second(second, first, workdir)

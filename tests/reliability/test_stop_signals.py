@@ -25,7 +25,8 @@ MOMENTS = (
 @pytest.fixture(autouse=True)
 def interruptible() -> Iterator[None]:
     """Children that heed SIGINT, though tests may run in the background of a script,
-    where it is ignored."""
+    where it is ignored.
+    """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -34,7 +34,7 @@ def written(tmp_path, text, name="a.txt"):
 
 def refused(tmp_path, text, name="a.txt"):
     """The one line in which a file is refused, after its folder."""
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
         read_sentences(written(tmp_path, text, name))
     assert "\n" not in str(caught.value) and type(caught.value) is ValueError
     return str(caught.value).removeprefix(f"{tmp_path}/")
@@ -200,7 +200,7 @@ def test_document_starts_are_as_wide_as_words(tmp_path):
 
 
 def test_sentences_taken_out_of_a_file_stay_apart(tmp_path):
-    one, two, three = read_sentences(written(tmp_path, "a O\n\nb O\n\nc O\n\n"))
+    one, _, three = read_sentences(written(tmp_path, "a O\n\nb O\n\nc O\n\n"))
     output = tmp_path / "predictions.txt"
     write_sentences([three, one], [["O"], ["O"]], output)
     assert output.read_text() == "\nc O O\n\na O O\n"

@@ -93,7 +93,7 @@ def entities_to_predict() -> list[dict[str, Any]]:
 def questions_to_predict() -> list[dict[str, Any]]:
     rows = []
     for i in range(9):
-        subject, verb, thing, place = draw_words(i)
+        subject, verb, thing, _ = draw_words(i)
         context = f"The {subject} {verb} the {thing}. " * (1 + i % 3)
         rows.append({"id": f"a{i}", "question": f"Who {verb}?", "context": context})
     return rows

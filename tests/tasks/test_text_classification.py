@@ -286,7 +286,7 @@ def test_scores_against_scikit_learn():
             "mcc": metrics.matthews_corrcoef(gold, predicted),
         }
     )
-    assert list(scores)[0] == "accuracy", "what the best checkpoint is chosen by"
+    assert next(iter(scores)) == "accuracy", "what the best checkpoint is chosen by"
 
 
 def test_scores_of_several_classes_against_scikit_learn():

@@ -314,7 +314,8 @@ def test_fsdp_base_gathers_parameters_and_scatters_gradients(layers, dataset):
 @pytest.mark.parametrize(("remat", "heads"), [("none", 6), ("layer", 3)])
 def test_each_kernel_is_gathered_for_both_passes(remat, heads, dataset):
     """The pooler and the heads are outside of what a layer computes again; the tables
-    of the embeddings are gathered once, for both ends of the model."""
+    of the embeddings are gathered once, for both ends of the model.
+    """
     model = BertConfig.tiny(remat=remat)
     text = lowered_step(model, (1, 8, 1), dataset)[0].as_text()
     gathers = re.findall(r"stablehlo.all_gather", text)

@@ -1,6 +1,6 @@
-"""Fine-tuning beside PyTorch + transformers: scores, first losses, speed.
+r"""Fine-tuning beside PyTorch + transformers: scores, first losses, speed.
 
-    python tests/parity/tools/compare_finetuning.py quality polarity \\
+    python tests/parity/tools/compare_finetuning.py quality polarity \
         --init-from MODEL --train train.csv --validation dev.csv --text-columns review
 
 MODEL is a Hugging Face directory; both sides begin from its files. PyTorch sees the
@@ -359,7 +359,8 @@ def agree(options: argparse.Namespace) -> None:
 
 class TorchTurns:
     """PyTorch's turns, in a process of its own: neither side has the other's threads
-    or memory beside it."""
+    or memory beside it.
+    """
 
     given: tuple[argparse.Namespace, Finetuning, Torch]
 
@@ -374,7 +375,8 @@ class TorchTurns:
     @classmethod
     def take(cls, padding: str) -> tuple[float, float]:
         """Wall and CPU seconds of the steps, as our batches are padded or as scripts'
-        are."""
+        are.
+        """
         options, task, side = cls.given
 
         def run() -> None:
