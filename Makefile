@@ -3,6 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
+DOCS := $(VENV)/.installed_docs
+LOWEST := build/lowest
+LOWEST_TESTS := $(addprefix tests/,config metrics masking model/test_model.py \
+	test_tokenization.py data/test_vocabulary.py data/test_structured.py \
+	training/test_fit.py tasks/test_text_classification.py \
+	inference/test_predictor.py inference/test_prediction_files.py)
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 DEFAULT := not slow and not gpu and not reliability
 PRECISE := $(shell grep -rl --include='test_*.py' 'mark\.precise' tests)
@@ -13,7 +19,9 @@ FAST_COMPILE = JAX_DISABLE_MOST_OPTIMIZATIONS=1 \
 # The configurations that `make topologies` compiles: those of BERT.
 CONFIGS := $(shell grep -l PretrainConfig configs/bert_*.py configs/lamb_*.py)
 
-.PHONY: demo test reliability check topologies clean
+TESTS := tests
+
+.PHONY: demo test slow reliability lowest coverage check docs topologies clean
 
 demo: $(READY)
 	$(BIN)/bert-jax demo
@@ -28,10 +36,31 @@ test: $(READY)
 reliability: $(READY)
 	$(FAST_COMPILE) $(PYTEST) -m reliability
 
+# What `make test` leaves out because it takes minutes, compiled as users compile it.
+slow: $(READY) $(DOCS)
+	$(PYTEST) -m "slow and not gpu"
+
+# The lowest versions that setup.cfg allows, in an environment of their own, without
+# Apache Beam and compilers of TPUs.
+lowest: $(LOWEST)/.installed
+	XLA_FLAGS="$$($(LOWEST)/bin/python tests/fast_compile.py)" \
+		JAX_DISABLE_MOST_OPTIMIZATIONS=1 \
+		$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal -m "$(DEFAULT)" $(LOWEST_TESTS)
+
+# Of the package by `make test`, or by a part of it: make coverage TESTS=tests/config.
+coverage: $(READY)
+	$(FAST_COMPILE) $(PYTEST) -m "$(DEFAULT)" --cov --cov-report=term \
+		--cov-report=html $(TESTS)
+
 check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+# The site, in build/site; a broken link or anchor is an error. To look at it:
+# .venv/bin/python -m http.server --directory build/site
+docs: $(DOCS)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 # docs/hardware.md: hours on two cores; what is in build/hardware is not compiled again.
 # GPUs' compiler is JAX's plugin of the same version, and ptxas; a GPU's driver is not needed.
@@ -39,6 +68,17 @@ topologies: $(READY)
 	$(BIN)/python -m pip install --quiet nvidia-cuda-nvcc-cu12 \
 		"jax-cuda12-plugin==$$($(BIN)/python -c 'import jaxlib; print(jaxlib.__version__)')"
 	$(BIN)/bert-jax benchmark hardware --configs $(CONFIGS) --output docs/hardware.md
+
+$(DOCS): $(READY)
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	touch $@
+
+$(LOWEST)/.installed: setup.cfg pyproject.toml tests/lowest.txt
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --upgrade pip
+	$(LOWEST)/bin/python -m pip install --quiet --constraint tests/lowest.txt \
+		--editable '.[test]'
+	touch $@
 
 $(READY): setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)

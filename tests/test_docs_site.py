@@ -1,0 +1,122 @@
+"""The documentation site: its pages, its reference, and that it builds strictly."""
+
+import importlib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+import bert_jax
+from bert_jax.cli.main import run_verb
+from bert_jax.cli.verbs import GROUPS, VERBS
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+SITE = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+REFERENCE = "".join(
+    path.read_text(encoding="utf-8") for path in sorted((DOCS / "reference").iterdir())
+)
+DESCRIBED = re.findall(r"^::: (\S+)$", REFERENCE, re.MULTILINE)
+"""The names that the reference describes."""
+COMMANDS = [
+    words
+    for words in re.findall(
+        r"^    bert-jax (.+)$", (DOCS / "index.md").read_text(), re.M
+    )
+    if words
+]
+"""The commands of the first page, each up to the end of its line."""
+
+
+def pages_of(node: object) -> list[str]:
+    """The files of a part of the navigation, in order."""
+    if isinstance(node, str):
+        return [node]
+    children = node.values() if isinstance(node, dict) else node
+    return [page for child in children for page in pages_of(child)]
+
+
+def root_pages() -> dict[str, str]:
+    """The table of the hooks: a file of the repository's root, and its page."""
+    text = (DOCS / "theme" / "pages.py").read_text(encoding="utf-8")
+    table = text[text.index("ROOT_PAGES = {") :].partition("}")[0]
+    return dict(re.findall(r'"(\S+)": "(\S+)"', table))
+
+
+def test_the_navigation_has_every_page_once():
+    files = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
+    own = root_pages()
+    assert all((ROOT / name).is_file() for name in own)
+    assert not files & set(own.values()), "a page twice"
+    pages = pages_of(SITE["nav"])
+    assert sorted(pages) == sorted({*files, *own.values()}), "add it to mkdocs.yml"
+
+
+def test_every_public_name_is_in_the_reference():
+    described = [name.removeprefix("bert_jax.") for name in DESCRIBED]
+    assert len(described) == len(set(described))
+    assert not set(bert_jax.__all__) - set(described), "add it to docs/reference"
+
+
+@pytest.mark.parametrize("name", DESCRIBED)
+def test_what_the_reference_describes_exists(name):
+    module, _, attribute = name.rpartition(".")
+    assert (getattr(importlib.import_module(module), attribute).__doc__ or "").strip()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_commands_of_the_first_page_exist(command, capsys):
+    first, *rest = command.split()
+    name = f"{first} {rest[0]}" if first in GROUPS else first
+    assert name in VERBS
+    options = re.findall(r"(?<= )--[a-z.-]+", command)
+    with pytest.raises(SystemExit):
+        run_verb([*name.split(), "--help"])
+    text = capsys.readouterr().out
+    assert [name for name in options if not re.search(rf"{name}[ ,]", text)] == []
+
+
+def build(site: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Build the site of the repository, or of a copy of its configuration."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(site)]
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [*command, *options], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+
+
+@pytest.mark.slow
+def test_the_site_builds_strictly_and_needs_no_network(tmp_path):
+    pytest.importorskip("material", reason="needs the extra docs")
+    result = build(tmp_path / "site")
+    assert result.returncode == 0, result.stderr
+    assert "WARNING" not in result.stderr
+    pages = sorted((tmp_path / "site").rglob("*.html"))
+    assert len(pages) > len(pages_of(SITE["nav"])) - 1
+    loads = r'(?:src="|<link rel="stylesheet" href=")(https?:[^"]+)'
+    for path in pages:
+        text = path.read_text(encoding="utf-8")
+        assert re.findall(loads, text) == [], path
+        assert 'data-md-component="source"' not in text, "it would ask GitHub's API"
+    help_page = (tmp_path / "site" / "reference" / "command_line.html").read_text()
+    assert all(f"usage: bert-jax {name} " in help_page for name in VERBS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("link", ["missing.md", "data.md#missing", "../missing.py"])
+def test_a_broken_link_is_an_error(tmp_path, link):
+    pytest.importorskip("material", reason="needs the extra docs")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "data.md").write_text("# Data\n")
+    (tmp_path / "docs" / "index.md").write_text(f"# Home\n\n[a]({link})\n")
+    config = {key: SITE[key] for key in ("site_name", "strict", "validation")}
+    config |= {"hooks": [str(DOCS / "theme" / "pages.py")], "repo_url": "https://a.b/c"}
+    (tmp_path / "mkdocs.yml").write_text(yaml.safe_dump(config))
+    options = ("--config-file", str(tmp_path / "mkdocs.yml"))
+    result = build(tmp_path / "site", *options)
+    assert result.returncode == 1
+    assert link.partition("#")[0] in result.stderr

@@ -1,0 +1,76 @@
+"""What a public project has beside its code: workflows, templates, versions."""
+
+import configparser
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.version import Version
+
+ROOT = Path(__file__).parent.parent
+GITHUB = ROOT / ".github"
+WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))
+FORMS = sorted((GITHUB / "ISSUE_TEMPLATE").glob("*.yml"))
+SETUP = configparser.ConfigParser()
+SETUP.read(ROOT / "setup.cfg", encoding="utf-8")
+
+
+def schema_of(path: Path) -> str:
+    """The name of check-jsonschema's own copy of a file's schema."""
+    if path.parent == GITHUB / "workflows":
+        return "github-workflows"
+    if path.name == "CITATION.cff":
+        return "citation-file-format"
+    return "github-issue-config" if path.name == "config.yml" else "github-issue-forms"
+
+
+@pytest.mark.parametrize(
+    "path", [*WORKFLOWS, *FORMS, ROOT / "CITATION.cff"], ids=lambda path: path.name
+)
+def test_the_file_has_its_schema(path):
+    command = [sys.executable, "-m", "check_jsonschema", str(path)]
+    command += ["--builtin-schema", f"vendor.{schema_of(path)}"]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_a_workflow_has_few_rights_and_runs_what_exists(path):
+    text = path.read_text(encoding="utf-8")
+    workflow = yaml.safe_load(text)
+    assert workflow["permissions"] == {"contents": "read"}
+    for job in workflow["jobs"].values():
+        assert job["timeout-minutes"] <= 240
+        uses = [step["uses"] for step in job["steps"] if "uses" in step]
+        assert all(re.fullmatch(r"actions/[a-z-]+@v\d+", name) for name in uses)
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = re.findall(r"run: make ([a-z]+)", text)
+    assert targets or path.name == "docs.yml"
+    assert all(re.search(rf"^{name}:", makefile, re.M) for name in targets)
+
+
+def test_python_versions_agree():
+    text = (GITHUB / "workflows" / "tests.yml").read_text(encoding="utf-8")
+    tested = yaml.safe_load(text)["jobs"]["test"]["strategy"]["matrix"]["python"]
+    classifiers = SETUP["metadata"]["classifiers"]
+    assert tested == re.findall(r":: Python :: (3\.\d+)$", classifiers, re.M)
+    assert SETUP["options"]["python_requires"] == f">={tested[0]}"
+
+
+def test_the_citation_has_the_version_of_the_package():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert str(citation["version"]) == SETUP["metadata"]["version"]
+    assert citation["repository-code"] == SETUP["metadata"]["url"]
+
+
+def test_the_lowest_versions_are_the_bounds_of_the_package():
+    lines = (ROOT / "tests" / "lowest.txt").read_text(encoding="utf-8").splitlines()
+    pins = dict(line.split("==") for line in lines if not line.startswith("#"))
+    pattern = r"^([\w-]+)(?:\[\w+\])?>=([\d.]+)(?!.*sys_platform !=)"
+    bounds = re.findall(pattern, SETUP["options"]["install_requires"], re.M)
+    assert set(pins) == {"jaxlib", *(name for name, _ in bounds)}
+    assert pins["jaxlib"] == pins["jax"]
+    assert [name for name, low in bounds if Version(pins[name]) != Version(low)] == []
