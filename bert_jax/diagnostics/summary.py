@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import jax
+import numpy as np
 
 from bert_jax.checkpoints.steps import read_config
 from bert_jax.config import BertConfig, OptimizerConfig
@@ -13,7 +14,8 @@ from bert_jax.config.checks import require
 from bert_jax.config.model import Params
 from bert_jax.config.serialization import from_dict
 from bert_jax.model.flops import encoding_flops, prediction_flops
-from bert_jax.pretrained import Model, load_pretrained
+from bert_jax.pretrained import Model, as_directory, load_pretrained
+from bert_jax.storage.manifest import MANIFEST, read_manifest
 from bert_jax.training.optimizer import Optimizer, depths
 
 if TYPE_CHECKING:
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
 _DEFAULT_LENGTH = 128
 _ORDER = (
     "encoder embeddings token position segment layer attention query key value output "
-    "feed_forward in out layer_norm pooler masked_lm dense next_sentence classifier"
+    "feed_forward in out layer_norm pooler masked_lm dense next_sentence classifier "
+    "embedding kernel scale bias"
 ).split()
 """Names in the order in which a forward pass uses them."""
 
@@ -72,6 +75,11 @@ def summary(path: str, sequence_length: int = 0) -> "tuple[str, Table, list[str]
         FileNotFoundError: there is no model.
         ValueError: the model is damaged, or takes no row of that length.
     """
+    directory = as_directory(path)
+    require(
+        not (directory / MANIFEST).exists() or "shards" not in read_manifest(directory),
+        f"{path} is a dataset; --summary describes a model. Leave it out.",
+    )
     model = load_pretrained(path)
     config, longest = model.config, model.config.max_position_embeddings
     length = sequence_length or model.trained_length or min(_DEFAULT_LENGTH, longest)
@@ -93,21 +101,11 @@ def groups_of(model: Model) -> list[Group]:
         (tuple(key.key for key in path), leaf, origin)
         for (path, leaf), origin in zip(leaves, origins, strict=True)
     ]
-    arrays.sort(key=lambda array: [_place(name) for name in array[0][:-1]])
+    arrays.sort(key=lambda array: [_place(name) for name in array[0]])
     groups: list[Group] = []
     for name, members in itertools.groupby(arrays, lambda array: _group(array[0])):
-        modules = []
-        for path, found in itertools.groupby(members, lambda array: array[0][:-1]):
-            leaf_list = list(found)
-            modules.append(
-                Module(
-                    "/".join(path)[len(name) :].removeprefix("/"),
-                    tuple(tuple(leaf.shape) for _, leaf, _ in leaf_list),
-                    ", ".join(sorted({str(leaf.dtype) for _, leaf, _ in leaf_list})),
-                    leaf_list[0][2],
-                    sum(leaf.size for _, leaf, _ in leaf_list),
-                )
-            )
+        by_module = itertools.groupby(members, lambda array: _module(array[0]))
+        modules = [_described(path, list(found)) for path, found in by_module]
         if groups and "/layer_" in name and groups[-1].modules == tuple(modules):
             names = (*groups.pop().names, name)
         else:
@@ -116,9 +114,29 @@ def groups_of(model: Model) -> list[Group]:
     return groups
 
 
+def _described(
+    path: str, arrays: Sequence[tuple[tuple[str, ...], np.ndarray, str]]
+) -> Module:
+    """Return what the table says of the arrays of a module."""
+    leaves = [leaf for _, leaf, _ in arrays]
+    return Module(
+        path,
+        tuple(leaf.shape for leaf in leaves),
+        ", ".join(sorted({str(leaf.dtype) for leaf in leaves})),
+        arrays[0][2],
+        sum(leaf.size for leaf in leaves),
+    )
+
+
 def _group(path: Sequence[str]) -> str:
     """Return the layer or the head that an array belongs to."""
     return "/".join(path[:2] if path[0] == "encoder" else path[:1])
+
+
+def _module(path: Sequence[str]) -> str:
+    """Return the module of an array in its group, or its own name if it is in none."""
+    depth = 2 if path[0] == "encoder" else 1
+    return "/".join(path[depth:-1] or path[depth:])
 
 
 def _place(name: str) -> tuple[int, int, str]:
@@ -177,9 +195,9 @@ def _module_cells(
 ) -> Iterator[str]:
     number = len(group.names) * module.num_parameters
     if is_single:
-        yield f"{group.name}/{module.name}".removesuffix("/")
+        yield f"{group.name}/{module.name}"
     else:
-        yield f"  {module.name or '(itself)'}"
+        yield f"  {module.name}"
     yield ", ".join(str(list(shape)) for shape in module.shapes)
     yield module.dtype
     yield module.origin if is_single else ""
@@ -194,7 +212,7 @@ def memory_lines(params: Params) -> list[str]:
     states = jax.tree.leaves(jax.eval_shape(optimizer.init, params))
     state_size = sum(leaf.size * leaf.dtype.itemsize for leaf in states)
     return [
-        f"parameters: {_size(size)}",
+        f"memory of the parameters: {_size(size)}",
         f"training state: {_size(size + state_size)} with AdamW's two moments, and "
         f"{_size(size)} for gradients; activations: `pretrain --dry-run`",
     ]
@@ -209,11 +227,12 @@ def flops_line(config: BertConfig, params: Params, length: int) -> str:
     return line
 
 
-def _size(size: float) -> str:
+def _size(size: int) -> str:
     unit, name = (2**30, "GiB") if size >= 2**30 else (2**20, "MiB")
     return f"{size / unit:,.2f} {name}"
 
 
 def _flops(flops: float) -> str:
-    unit, name = (1e9, "GFLOPs") if flops >= 1e9 else (1e6, "MFLOPs")
-    return f"{flops / unit:,.3g} {name}"
+    units = {"TFLOPs": 1e12, "GFLOPs": 1e9, "MFLOPs": 1e6, "kFLOPs": 1e3}
+    name = next((name for name in units if flops >= units[name]), "kFLOPs")
+    return f"{flops / units[name]:,.3g} {name}"

@@ -360,7 +360,9 @@ CHOICES = [
     ),
     Case(
         "E-choices-field",
-        choosing('{"context": "a", "choises": ["b", "c"], "label": 0}\n', name="a.jsonl"),
+        choosing(
+            '{"context": "a", "choises": ["b", "c"], "label": 0}\n', name="a.jsonl"
+        ),
         ("line 1 has no choices; its columns are context, choises", "mean choises?"),
     ),
     Case(
