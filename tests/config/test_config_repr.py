@@ -32,7 +32,7 @@ VALUES: dict[Any, tuple[Any, ...]] = {
     bool: (True, False),
     int: (0, 1, 2, 3, 8, 64, 512, 2**31 - 1),
     float: (0, 0.0, 0.1, 1 / 3, 1e-6, 1, 2, 3.5),
-    str: ("", "x", "it's \"so\"", "日本\n\\"),
+    str: ("", "x", 'it\'s "so"', "日本\n\\"),
 }
 
 
