@@ -46,11 +46,11 @@ def main(
     mean = vectors.mean(0) if center else np.zeros_like(vectors[0])
     best, cosines = nearest(vectors - mean, bert.embed(queries) - mean, k)
     return [
-        [(lines[row], float(cosine)) for row, cosine in zip(*found, strict=True)]
-        for found in zip(best, cosines, strict=True)
+        [(lines[row], float(cosine)) for row, cosine in zip(*pairs, strict=True)]
+        for pairs in zip(best, cosines, strict=True)
     ]
 
 
 if __name__ == "__main__":
-    for found in tyro.cli(main, description=__doc__):
-        print(*(f"{cosine:.3f}  {text}" for text, cosine in found), "", sep="\n")
+    for neighbours in tyro.cli(main, description=__doc__):
+        print(*(f"{cosine:.3f}  {text}" for text, cosine in neighbours), "", sep="\n")

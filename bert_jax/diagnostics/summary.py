@@ -105,7 +105,7 @@ def groups_of(model: Model) -> list[Group]:
     groups: list[Group] = []
     for name, members in itertools.groupby(arrays, lambda array: _group(array[0])):
         by_module = itertools.groupby(members, lambda array: _module(array[0]))
-        modules = [_described(path, list(found)) for path, found in by_module]
+        modules = [_described(path, list(own)) for path, own in by_module]
         if groups and "/layer_" in name and groups[-1].modules == tuple(modules):
             names = (*groups.pop().names, name)
         else:
