@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # `as` marks a name as public
     from bert_jax.inference.evaluation import evaluate as evaluate
     from bert_jax.inference.predictor import Predictor as Predictor
     from bert_jax.inference.predictor import load as load
+    from bert_jax.inference.text_inputs import text_inputs as text_inputs
     from bert_jax.masking.batch import mask_by_row as mask_by_row
     from bert_jax.masking.batch import mask_tokens as mask_tokens
     from bert_jax.model.bert import Bert as Bert
@@ -56,6 +57,7 @@ _NAMES = {
     "data.vocabulary": "train_vocabulary",
     "inference.evaluation": "evaluate",
     "inference.predictor": "Predictor load",
+    "inference.text_inputs": "text_inputs",
     "distributed.mesh": "host_shard make_mesh",
     "masking.batch": "mask_by_row mask_tokens",
     "model.bert": "Bert compute init_params",

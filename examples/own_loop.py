@@ -1,13 +1,13 @@
 """A training loop of one's own: encoder, on-device masking, optax, an extra head.
 
-Run: python examples/own_loop.py DATASET [STEPS]
+Prints the loss of each step. python examples/own_loop.py --dataset DATASET
+DATASET: what `bert-jax prepare` made.
 """
-
-import sys
 
 import jax
 import jax.numpy as jnp
 import optax
+import tyro
 from flax import linen as nn
 
 import bert_jax
@@ -25,12 +25,12 @@ class Model(nn.Module):
         return nn.Dense(self.config.vocab_size)(tokens), nn.Dense(2)(hidden.mean(1))
 
 
-def main(path, num_steps=20):
-    dataset = bert_jax.open_dataset(path)
-    size, mask_id = dataset.tokenizer.vocab_size, dataset.tokenizer.mask_id
+def main(dataset: str, num_steps: int = 20):
+    rows = bert_jax.open_dataset(dataset)
+    size, mask_id = rows.tokenizer.vocab_size, rows.tokenizer.mask_id
     masking = bert_jax.MaskingConfig(vocab_size=size, mask_token_id=mask_id)
     model = Model(bert_jax.BertConfig.miniature(2, 64, vocab_size=size))
-    batches = bert_jax.DatasetBatches(dataset, batch_size=16, seed=0)
+    batches = bert_jax.DatasetBatches(rows, batch_size=16, seed=0)
     optimizer, seed, losses = optax.adamw(1e-3), jax.random.key(0), []
 
     def loss(params, batch, key):
@@ -57,4 +57,4 @@ def main(path, num_steps=20):
 
 
 if __name__ == "__main__":
-    print(main(sys.argv[1], *map(int, sys.argv[2:])))
+    print(tyro.cli(main, description=__doc__))

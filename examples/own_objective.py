@@ -1,12 +1,12 @@
 """An objective of one's own: find replaced tokens, as ELECTRA (Clark et al. 2020).
 
-Run: python examples/own_objective.py DATASET WORKDIR [STEPS]
+python examples/own_objective.py --dataset DATASET --workdir WORKDIR --num-steps 100
+DATASET: what `bert-jax prepare` made. The same command again resumes WORKDIR.
 """
-
-import sys
 
 import jax
 import jax.numpy as jnp
+import tyro
 
 import bert_jax
 
@@ -45,16 +45,16 @@ class ReplacedTokens(bert_jax.Task):
         return self.loss(params, self.corrupt(batch, jax.random.key(0))), {}
 
 
-def main(path, workdir, num_steps=20):
-    dataset = bert_jax.open_dataset(path)
+def main(dataset: str, workdir: str, num_steps: int = 20):
+    rows = bert_jax.open_dataset(dataset)
     head = {"head": "token_classification", "labels": ("original", "replaced")}
-    head["vocab_size"] = dataset.tokenizer.vocab_size
+    head["vocab_size"] = rows.tokenizer.vocab_size
     model = bert_jax.BertConfig.miniature(2, 64, **head)
     options = {"optimizer": bert_jax.OptimizerConfig(warmup_steps=1), "batch_size": 16}
     config = bert_jax.RunConfig(model=model, num_steps=num_steps, **options)
-    task = ReplacedTokens(dataset, config)
-    return bert_jax.fit(task, config, workdir, dataset.tokenizer)
+    task = ReplacedTokens(rows, config)
+    return bert_jax.fit(task, config, workdir, rows.tokenizer)
 
 
 if __name__ == "__main__":
-    print(main(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])))
+    print(tyro.cli(main, description=__doc__))

@@ -6,12 +6,29 @@ dry_run=0 verb='' launcher=''
 # Where run() prints: the script's own output, also from within $().
 exec 3>&1
 
-# The header of the first script, and the variables of all, with defaults and comments.
+# The header of the first script with its options, and the variables of all, with defaults
+# and comments.
 show_help() {
   awk '
     FNR == 1 { body = 0; next }
-    /^set -euo pipefail/ { if (!body++ && FNR == NR) print "\nVariables:"; next }
-    !body && FNR == NR { sub(/^# /, ""); sub(/^#$/, ""); print }
+    !body && /^#SBATCH / { sbatch[++lines] = $2; next }
+    !body && /^#$/ && !header { next }
+    !body && FNR == NR && /^#/ {
+      header = 1
+      if (/--dry-run/) dry_run = 1
+      sub(/^# ?/, "")
+      print
+    }
+    /^set -euo pipefail/ {
+      if (body++ || FNR != NR) next
+      print "\nOptions:"
+      if (dry_run) print "  --dry-run  print every command, and run none"
+      print "  --help     print this"
+      if (lines) print "\nOptions of sbatch; edit them in the file:"
+      for (i = 1; i <= lines; i++) print "  " sbatch[i]
+      print "\nVariables, with their defaults:"
+      next
+    }
     body && /^(export )?[A-Z][A-Z_0-9]*=\$\{/ {
       sub(/^export /, "")
       comment = ""
@@ -22,6 +39,7 @@ show_help() {
       name = $0; sub(/=.*/, "", name)
       if (seen[name]++) next
       value = $0; sub(/^[^-]*-/, "", value); sub(/\}$/, "", value)
+      sub(/^\$root\//, "", value)
       printf "  %s=%s\n", name, value
       if (comment != "") printf "      %s\n", comment
     }' "$@"

@@ -39,8 +39,7 @@ WORKER=${WORKER:-0}                        # whose log `logs` shows, of every sl
 LOG_LINES=${LOG_LINES:-}                   # empty: 50
 
 pretended=NONE
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
+scratch=''
 # shellcheck source=launch/arguments.sh
 source "$root/launch/arguments.sh"
 # shellcheck source=launch/tpu_calls.sh
@@ -198,6 +197,8 @@ all() {
 
 verbs='up install data pretrain all status logs delete'
 read_arguments tpu_pod.sh "$verbs" "$@"
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
 if ((dry_run)); then verb=${verb:-all} POLL_SECONDS=0; fi
 case $verb in
   data | pretrain | all) require_run_variables ;;

@@ -2,7 +2,14 @@
 # What one worker of a TPU pod does; launch/tpu_pod.sh calls it on all of them by ssh, and
 # launch/sky.yaml its `install`.
 #
-#   tpu_worker.sh install | data | start | status | log | stop
+#   launch/tpu_worker.sh install|data|start|status|log|stop|--help
+#
+#   install   this repository, in VENV
+#   data      copy the datasets from gs:// to DATA_ROOT
+#   start     the trainer, which goes on alone; nothing, where it runs
+#   status    one line: running, exit CODE, or idle
+#   log       the end of its log
+#   stop      ask it for a checkpoint, and wait until it has ended
 #
 # The trainer runs detached from ssh, so that a launcher that dies, or a laptop that
 # sleeps, does not end it. A lock that trainer and supervisor inherit tells whether
@@ -10,12 +17,25 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
-PYTHON_VERSION=${PYTHON_VERSION:-3.11}
+DATA_128=${DATA_128:-}                      # for data and start: gs:// or a local path
+DATA_512=${DATA_512:-}                      # the same
+PYTHON_VERSION=${PYTHON_VERSION:-3.11}      # of VENV
 EXTRA=${EXTRA:-tpu}                         # of setup.cfg; launch/sky.yaml also: cuda12
 STATE=${STATE:-$HOME/bert_jax_run}          # lock, log, exit code
 DATA_ROOT=${DATA_ROOT:-$HOME/bert_jax_data} # local copies of what lies on gs://
-VENV=${VENV:-$HOME/bert_jax_venv}
+VENV=${VENV:-$HOME/bert_jax_venv}           # what install makes
+BERT_JAX=${BERT_JAX:-}                      # the command; empty: that of VENV
+LOG_LINES=${LOG_LINES:-50}                  # that log shows
 STOP_SECONDS=${STOP_SECONDS:-300}           # for a checkpoint, before the rest is killed
+
+case ${1:-} in
+  --help | -h)
+    # shellcheck source=launch/arguments.sh
+    source "$root/launch/arguments.sh"
+    show_help "${BASH_SOURCE[0]}"
+    exit 0
+    ;;
+esac
 mkdir -p "$STATE"
 
 # Shared, so that two who ask at once do not take each other for a trainer.
@@ -99,9 +119,9 @@ stop() {
 
 case ${1:-} in
   install | data | start | supervise | status | stop) "$1" ;;
-  log) tail -n "${LOG_LINES:-50}" "$STATE/log" ;;
+  log) tail -n "$LOG_LINES" "$STATE/log" ;;
   *)
-    echo "usage: tpu_worker.sh install|data|start|status|log|stop" >&2
+    echo "usage: launch/tpu_worker.sh install|data|start|status|log|stop|--help" >&2
     exit 2
     ;;
 esac

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,8 @@ import tyro
 from bert_jax.distributed import environment
 from bert_jax.terminal.messages import UsageError, printable, say
 
+_FILE_WIDTH = 120
+"""The columns of a table that is not printed in a terminal."""
 _Repeated = tyro.conf.UseAppendAction[tuple[str, ...]]
 
 
@@ -32,6 +35,10 @@ class InspectOptions:
     rows that contain it, and how they are masked."""
     run: str = ""
     """With when, if PATH is a dataset: the workdir of the run."""
+    summary: bool = False
+    """Print a model's parameters by module, their memory, and the FLOPs of a row."""
+    sequence_length: int = 0
+    """With summary: tokens of that row; 0: as in the model's pretraining, or 128."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +55,8 @@ class DemoOptions:
 
 
 def inspect(options: InspectOptions) -> None:
+    if options.summary or options.sequence_length:
+        return inspect_summary(options)
     if options.when or options.run or options.report:
         # The run may hold the accelerator, and this must not wait for it.
         environment.set_platform_to_cpu(os.environ)
@@ -79,16 +88,42 @@ def inspect(options: InspectOptions) -> None:
         print(printable(line))
 
 
+def inspect_summary(options: InspectOptions) -> None:
+    if not options.summary:
+        raise UsageError(
+            f"sequence_length={options.sequence_length} has no effect without summary; "
+            "pass --summary too, or leave it out."
+        )
+    require_without(options, "summary", "verify attention output report when run")
+    environment.set_platform_to_cpu(os.environ)  # an accelerator may be in use
+    from rich.console import Console
+
+    from bert_jax.diagnostics.summary import summary
+
+    title, table, lines = summary(options.path, options.sequence_length)
+    say(title)
+    width = None if sys.stdout.isatty() else _FILE_WIDTH
+    Console(highlight=False, markup=False, width=width).print(table)
+    for line in lines:
+        say(line)
+
+
+def require_without(options: InspectOptions, name: str, others: str) -> None:
+    """Refuse options that have no effect with the option `name`."""
+    for other in others.split():
+        if value := getattr(options, other):
+            raise UsageError(
+                f"{other}={value!r:.80} has no effect with {name}; leave one of them "
+                "out."
+            )
+
+
 def inspect_when(options: InspectOptions) -> None:
     from bert_jax.diagnostics.when_seen import when_seen
 
     if not options.when:
         raise UsageError(f"run={options.run} needs --when TEXT, or leave it out.")
-    for name in ("verify", "attention", "output", "report"):
-        if value := getattr(options, name):
-            raise UsageError(
-                f"{name}={value!r:.80} has no effect with when; leave one of them out."
-            )
+    require_without(options, "when", "verify attention output report")
     for line in when_seen(options.path, options.when, options.run):
         print(printable(line))
 

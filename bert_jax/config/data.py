@@ -12,13 +12,14 @@ from bert_jax.config.checks import (
     require_seed,
     require_types,
 )
+from bert_jax.config.representation import ShortRepr
 
 _MAX_PASSES = 10_000
 _MAX_VOCABULARY = 1 << 24
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TextConfig:
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class TextConfig(ShortRepr):
     """Options for reading text, shared by `vocab` and `prepare`."""
 
     input: tuple[str, ...]
@@ -40,7 +41,7 @@ class TextConfig:
         require_types(self)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class VocabularyConfig(TextConfig):
     """Train a vocabulary on text."""
 
@@ -70,7 +71,7 @@ class VocabularyConfig(TextConfig):
         require_seed(self)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class PrepareConfig(TextConfig):
     """Turn text into a dataset of training rows."""
 

@@ -12,6 +12,7 @@ from bert_jax.config.checks import (
     require_positive,
     require_types,
 )
+from bert_jax.config.representation import ShortRepr
 from bert_jax.config.training import OptimizerConfig, RunConfig
 
 TaskName = Literal[
@@ -26,8 +27,8 @@ GlueName = Literal[
 ]
 
 
-@dataclasses.dataclass(frozen=True)
-class ExamplesConfig:
+@dataclasses.dataclass(frozen=True, repr=False)
+class ExamplesConfig(ShortRepr):
     """The files of examples, and how examples become rows of tokens."""
 
     train: str = ""
@@ -104,7 +105,7 @@ class ExamplesConfig:
         )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class FinetuneConfig(RunConfig):
     """A fine-tuning run. Defaults are the paper's (Devlin et al. 2018, A.3)."""
 

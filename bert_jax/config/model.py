@@ -13,6 +13,7 @@ from bert_jax.config.checks import (
     require_positive,
     require_types,
 )
+from bert_jax.config.representation import ShortRepr
 
 Params = dict[str, Any]
 """A nested dict of arrays: the parameter tree of docs/pretraining.md."""
@@ -42,8 +43,8 @@ POOLED_HEADS = ("sequence_classification", "multiple_choice")
 """Heads that take one vector per text; the others take every token's vector."""
 
 
-@dataclasses.dataclass(frozen=True)
-class BertConfig:
+@dataclasses.dataclass(frozen=True, repr=False)
+class BertConfig(ShortRepr):
     """Shape of the model: the fields of `bert_config.json`, and additional ones.
 
     Defaults are BERT base, uncased English (Devlin et al. 2018, §3).

@@ -15,10 +15,11 @@ from bert_jax.config.checks import (
     require_types,
 )
 from bert_jax.config.model import BertConfig
+from bert_jax.config.representation import ShortRepr
 
 
-@dataclasses.dataclass(frozen=True)
-class MaskingConfig:
+@dataclasses.dataclass(frozen=True, repr=False)
+class MaskingConfig(ShortRepr):
     """Masking of tokens to predict (Devlin et al. 2018, §3.1, Task #1)."""
 
     rate: float = 0.15
@@ -62,8 +63,8 @@ class MaskingConfig:
         require(0 < p <= 1, f"span_probability={p} must be above 0 and at most 1.")
 
 
-@dataclasses.dataclass(frozen=True)
-class DataConfig:
+@dataclasses.dataclass(frozen=True, repr=False)
+class DataConfig(ShortRepr):
     """The dataset to train on."""
 
     path: str = ""
@@ -84,8 +85,8 @@ class DataConfig:
         require_not_negative(self, "sequence_length", "first_step")
 
 
-@dataclasses.dataclass(frozen=True)
-class OptimizerConfig:
+@dataclasses.dataclass(frozen=True, repr=False)
+class OptimizerConfig(ShortRepr):
     """AdamW with linear warm-up, then decay (Devlin et al. 2018, A.2), or LAMB."""
 
     algorithm: Literal["adamw", "lamb"] = "adamw"
@@ -165,8 +166,8 @@ class OptimizerConfig:
         return warmup, decay if self.warmup_steps else max(warmup, decay)
 
 
-@dataclasses.dataclass(frozen=True)
-class MeshConfig:
+@dataclasses.dataclass(frozen=True, repr=False)
+class MeshConfig(ShortRepr):
     """Mesh of `data` times `fsdp` times `tensor` devices."""
 
     data: int = -1
@@ -202,8 +203,8 @@ def parse_step_range(text: str) -> range:
     return range(int(match[1]), int(match[2]) + 1) if match else range(0)
 
 
-@dataclasses.dataclass(frozen=True)
-class RunConfig:
+@dataclasses.dataclass(frozen=True, repr=False)
+class RunConfig(ShortRepr):
     """Configuration that all training runs share."""
 
     model: BertConfig = BertConfig()
@@ -318,7 +319,7 @@ class RunConfig:
         return self.batch_size // self.microbatches
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class PretrainConfig(RunConfig):
     """A pretraining run. The defaults are the paper's first phase."""
 

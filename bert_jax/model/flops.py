@@ -26,10 +26,16 @@ def pretraining_flops(
     The masked-LM head computes only the predicted positions, the pooler one per row.
     """
     d = config.hidden_size
-    head = 6 * (d * d + d * config.vocab_size)
+    head = 3 * prediction_flops(config)
     pooler = 6 * (d * d + 2 * d)
     row = _encoder_flops(config, sequence_length) + predictions * head + pooler
     return float(batch_size * row)
+
+
+def prediction_flops(config: BertConfig) -> float:
+    """Return the model FLOPs of the masked-LM head for one token, forward only."""
+    d = config.hidden_size
+    return float(2 * (d * d + d * config.vocab_size))
 
 
 def encoding_flops(config: BertConfig, batch_size: int, sequence_length: int) -> float:

@@ -12,6 +12,7 @@ from bert_jax.tasks.tables import (
     HALF_CHARACTER,
     TableRow,
     column_names,
+    missing_column_message,
     read_lines,
     read_table,
     require_file,
@@ -112,7 +113,9 @@ def choice_from_row(row: TableRow, label_column: str) -> ChoiceExample:
     Raises:
         ValueError: a field is missing, or has the wrong type.
     """
-    choices = row.values.get("choices")
+    if "choices" not in row.values:
+        raise ValueError(missing_column_message(row.where, "choices", row.values))
+    choices = row.values["choices"]
     if not isinstance(choices, list) or len(choices) < 2:
         raise ValueError(
             f"{row.where}: choices={choices!r:.40} must be a list of at least two "

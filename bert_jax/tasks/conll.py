@@ -13,7 +13,13 @@ from bert_jax.metrics.entities import (
     detect_scheme,
     extract_entities,
 )
-from bert_jax.tasks.tables import TableRow, read_json_lines, read_text, require_file
+from bert_jax.tasks.tables import (
+    TableRow,
+    missing_column_message,
+    read_json_lines,
+    read_text,
+    require_file,
+)
 
 DOCSTART = "-DOCSTART-"
 """A line that begins with it separates documents; it holds no word."""
@@ -249,11 +255,15 @@ def _read_json(path: str) -> list[Sentence]:
 
 
 def _strings(row: TableRow, field: str) -> tuple[str, ...]:
-    values = row.values.get(field)
+    example = '{"tokens": ["In", "Oslo"], "tags": ["O", "B-LOC"]}'
+    if field not in row.values:
+        missing = missing_column_message(row.where, field, row.values)
+        raise ValueError(f"{missing} Write {example}.")
+    values = row.values[field]
     if not isinstance(values, list) or not values:
         raise ValueError(
             f"{row.where}: {field}={values!r:.40} must be a list of strings, as in "
-            '{"tokens": ["In", "Oslo"], "tags": ["O", "B-LOC"]}.'
+            f"{example}."
         )
     for value in values:
         if not isinstance(value, str):

@@ -18,6 +18,7 @@ from bert_jax.tasks.squad_rows import SquadExample
 from bert_jax.tasks.tables import (
     HALF_CHARACTER,
     TableRow,
+    missing_column_message,
     parse_json,
     read_text,
     require_file,
@@ -124,8 +125,7 @@ def _field(values: object, name: str, type_: type, where: str) -> Any:
             f"{name!r}, as SQuAD's files have it."
         )
     if name not in values:
-        names = ", ".join(map(repr, values))[:100] or "nothing"
-        raise ValueError(f"{where}: there is no {name!r}, but {names}.")
+        raise ValueError(missing_column_message(where, name, values, "fields"))
     value = values[name]
     if type(value) is not type_:
         raise ValueError(

@@ -17,6 +17,8 @@ HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 """Half of a surrogate pair: not a character, and not encodable as UTF-8."""
 _UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _MAX_DIGITS = 1000
+_MAX_NAMES = 16
+"""The number of column names in a message."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -237,19 +239,31 @@ def _int(digits: str) -> int:
 
 
 def column_names(names: Iterable[str]) -> str:
-    """Return column names for a message, quoted if they would be misread."""
+    """Return column names for a message, quoted if they would be misread.
+
+    The first `_MAX_NAMES` are listed, and the others counted.
+    """
     plain = re.compile(r"[^\s,'\"]+( [^\s,'\"]+)*")
-    return ", ".join(
-        name if plain.fullmatch(name) and name.isprintable() else f"{name!r:.80}"
+    listed = [
+        name[:80] if plain.fullmatch(name) and name.isprintable() else f"{name!r:.80}"
         for name in names
-    )
+    ]
+    if (num_others := len(listed) - _MAX_NAMES) > 1:
+        listed[_MAX_NAMES:] = [f"… and {num_others:,} others"]
+    return ", ".join(listed)
 
 
-def missing_column_message(where: str, column: str, columns: Iterable[str]) -> str:
-    """Return a message with the existing columns, and the one that may be meant."""
+def missing_column_message(
+    where: str, column: str, columns: Iterable[str], noun: str = "columns"
+) -> str:
+    """Return a message with the existing columns, and the one that may be meant.
+
+    Args:
+        noun: what the message calls the columns: those of a JSON object are fields.
+    """
     names, message = list(columns), f"{where} has no {column_names([column])}"
     if names:
-        message += f"; its columns are {column_names(names)}"
+        message += f"; its {noun} are {column_names(names)}"
     folded = {name.strip().casefold(): name for name in names}
     close = difflib.get_close_matches(column.strip().casefold(), folded, n=1)
     if close:

@@ -35,13 +35,15 @@ def test_shellcheck_has_nothing_to_say():
 def test_it_can_be_run_stops_at_an_error_and_is_short(path):
     lines = path.read_text().splitlines()
     assert len(lines) <= 220
-    if path.name in ("arguments.sh", "tpu_calls.sh", "progress.sh"):  # read by others
+    if path.name in READ_BY_OTHERS:
         return
     assert lines[0] == "#!/usr/bin/env bash"
     assert "set -euo pipefail" in lines
     assert path.stat().st_mode & 0o111 or path.suffix == ".sbatch"
 
 
+READ_BY_OTHERS = ("arguments.sh", "tpu_calls.sh", "progress.sh")
+EXECUTABLE = [path for path in SCRIPTS if path.name not in READ_BY_OTHERS]
 LAUNCHERS = ["gke.sh", "local.sh", "phases.sh", "slurm.sbatch", "tpu_pod.sh"]
 VARIABLE = re.compile(r"^(?:export )?([A-Z][A-Z0-9_]*)=\$\{\1:?-", re.M)
 
@@ -57,6 +59,32 @@ def test_help_needs_nothing_and_names_every_variable(world, launcher):
     assert {"DATA_128", "DATA_512", "WORKDIR"} <= named
     assert {"INITIALIZATION_TIMEOUT", "HANG_TIMEOUT_MINUTES"} <= named
     assert set(VARIABLE.findall((ROOT / "launch" / launcher).read_text())) <= named
+
+
+@pytest.mark.parametrize("path", EXECUTABLE, ids=lambda path: path.name)
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_every_script_has_help_without_programs_of_a_cloud(path, option, tmp_path):
+    """With nothing but bash and awk on PATH, and from another directory."""
+    for program in ("bash", "awk", "dirname"):
+        (tmp_path / program).symlink_to(shutil.which(program))
+    done = subprocess.run(
+        ["bash", path, option],
+        env={"PATH": str(tmp_path), "HOME": str(tmp_path / "home")},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    usage, options = done.stdout.split("\nOptions:\n")
+    options, variables = options.split("\nVariables, with their defaults:\n")
+    assert re.search(rf"^  .*launch/{path.name} .*--help", usage, re.M)
+    assert "#" not in usage and "  --help     print this\n" in options
+    assert ("--dry-run" in options) == (path.name != "tpu_worker.sh")
+    assert ("  --nodes=2\n" in options) == (path.suffix == ".sbatch")
+    named = set(re.findall(r"^  (\w+)=", variables, re.M))
+    assert set(VARIABLE.findall(path.read_text())) <= named
+    assert "$root" not in variables and "$here" not in variables
+    assert not (tmp_path / "home").exists(), "help writes nothing"
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)

@@ -150,7 +150,11 @@ def test_columns_that_are_refused(tmp_path, text, message):
     ("text", "message"),
     [
         ('{"tokens": []}', "a.jsonl, line 1: tokens=\\[\\] must be a list of strings"),
-        ('{"text": "a b"}', "a.jsonl, line 1: tokens=None must be a list of strings"),
+        (
+            '{"text": "a b"}',
+            'a.jsonl, line 1 has no tokens; its columns are text. Write {"tokens"',
+        ),
+        ('{"tokens": null}', "a.jsonl, line 1: tokens=None must be a list of strings"),
         ('\n{"tokens": ["a", 1]}', "a.jsonl, line 2: tokens holds 1; each must be a"),
         ('{"tokens": ["a"], "tags": [0]}', "a.jsonl, line 1: tags holds 0; each must"),
         (

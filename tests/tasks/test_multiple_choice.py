@@ -140,7 +140,12 @@ def test_lines_of_json(tmp_path):
         ("a.tsv", "", "a.tsv has no rows; it must have at least one"),
         (
             "a.jsonl",
-            '{"context": "a"}',
+            '{"context": "a", "choice": ["b", "c"]}',
+            "line 1 has no choices; its columns are context, choice. Did you mean choi",
+        ),
+        (
+            "a.jsonl",
+            '{"context": "a", "choices": null}',
             "line 1: choices=None must be a list of at least two",
         ),
         (

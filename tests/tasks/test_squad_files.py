@@ -78,16 +78,19 @@ def test_tfds_is_not_read():
 ONE = "question 'q1': "
 UNLABELLED = {"id": "q2", "question": "Who?"}
 BAD_QUESTIONS = {
-    "no id": ([{"question": "Where?"}], r"qas\[0\]: there is no 'id', but 'question'"),
+    "no id": ([{"question": "Where?"}], r"qas\[0\] has no id; its fields are question"),
     "a number as id": ([qa(7)], r"qas\[0\]: 'id' holds a whole number; it must be a s"),
     "not an object": (["Where?"], r"\.qas\[0\]: a string in place of an object with"),
-    "no question": ([{"id": "q1"}], ONE + "there is no 'question', but 'id'"),
+    "no question": (
+        [{"id": "q1", "questions": "Where?"}],
+        "'q1' has no question; its fields are id, questions. Did you mean questions",
+    ),
     "an empty question": ([qa(question=" ")], ONE + "'question' is empty"),
     "answers no array": ([qa(answers={})], ONE + "'answers' holds an object; it must"),
     "empty answers": ([qa(answers=[])], ONE + 'answers is empty; add "is_impossible"'),
     "no answer_start": (
         [qa(answers=[{"text": "x"}])],
-        ONE + "there is no 'answer_start', but 'text'",
+        "question 'q1' has no answer_start; its fields are text",
     ),
     "a start in quotes": (
         [qa(answers=[{"text": "x", "answer_start": "1"}])],
@@ -143,7 +146,7 @@ def test_an_empty_context(tmp_path):
             "has 5000 digits; at most 1000",
         ),
         (b"[]", "an array in place of an object with 'data'"),
-        (b'{"questions": []}', "there is no 'data', but 'questions'"),
+        (b'{"questions": []}', "has no data; its fields are questions"),
         (b'{"data": {}}', "'data' holds an object; it must be an array"),
         (b'{"data": [null]}', r"data\[0\]: null in place of an object"),
         (b'{"data": []}', "there is no question"),
@@ -183,7 +186,7 @@ def test_a_question_of_a_user():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"question": "Where?"}, "line 1: there is no 'context', but 'question'"),
+        ({"question": "Where?"}, "line 1 has no context; its fields are question"),
         ({"question": "", "context": "x"}, "line 1: 'question' is empty"),
         ({"question": ["x"], "context": "x"}, "line 1: 'question' holds an array"),
         (

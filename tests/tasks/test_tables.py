@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.tasks.tables import TableRow, json_row, read_table, text_of
+from bert_jax.tasks.tables import (
+    TableRow,
+    json_row,
+    missing_column_message,
+    read_table,
+    text_of,
+)
 
 
 def rows(tmp_path, name, content):
@@ -156,3 +162,17 @@ def test_what_a_json_writer_wrote_is_read_back(tmp_path_factory, texts, ascii_on
     path = tmp_path_factory.getbasetemp() / "any.jsonl"
     path.write_bytes(written.encode())
     assert [row.values["text"] for row in read_table(str(path))] == texts
+
+
+def test_a_missing_column_of_many_is_told_in_a_short_line():
+    columns = [f"feature {i}" for i in range(1000)] + ["sentiment"]
+    message = missing_column_message("a.csv, line 2", "sentimant", columns)
+    assert message == (
+        "a.csv, line 2 has no sentimant; its columns are "
+        + ", ".join(columns[:16])
+        + ", … and 985 others. Did you mean sentiment?"
+    )
+    listed = missing_column_message("a.csv, line 2", "x", columns[:17])
+    assert "others" not in listed and listed.endswith("feature 16.")
+    long = missing_column_message("a.csv, line 2", "x" * 500, ["y" * 500, "z\n" * 500])
+    assert len(long) < 300

@@ -24,6 +24,15 @@ TEXTS = [
         ("has no sentiment; its columns are text, label.", "--data.label-column"),
     ),
     Case(
+        "E-text-column-of-many",
+        finetune(
+            ",".join(f"c{i}" for i in range(300)) + "\n" + ",".join(["a"] * 300) + "\n",
+            "--data.text-columns",
+            "review",
+        ),
+        ("line 2 has no review; its columns are c0, c1, ", "c15, … and 284 others."),
+    ),
+    Case(
         "E-text-column-near-miss",
         finetune(GOOD, "--data.text-columns", "Text"),
         ("line 2 has no Text; its columns are text, label. Did you mean text?",),
@@ -261,7 +270,7 @@ JSON = [
     Case(
         "F-squad-no-data",
         squad('{"version": "1.1"}'),
-        ("there is no 'data', but 'version'",),
+        ("train.json has no data; its fields are version",),
     ),
     Case(
         "F-squad-impossible-is-a-word",

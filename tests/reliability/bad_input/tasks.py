@@ -359,6 +359,13 @@ CHOICES = [
         ("train.csv, line 2 has no label; its columns are sent1, ", "mean labels?"),
     ),
     Case(
+        "E-choices-field",
+        choosing(
+            '{"context": "a", "choises": ["b", "c"], "label": 0}\n', name="a.jsonl"
+        ),
+        ("line 1 has no choices; its columns are context, choises", "mean choises?"),
+    ),
+    Case(
         "E-choices-columns",
         choosing("context,a,b\nx,y,z\n", name="train.csv"),
         ("line 2 has the columns context, a, b; it must have sent1, sent2, ending0",),
