@@ -51,11 +51,7 @@ def export_huggingface(
     """
     model = load_pretrained(source)
     _require_expressible(model.config)
-    if model.tokenizer.kind == "char":
-        raise ValueError(
-            f"{source} has a vocabulary of kind char, which has no counterpart in "
-            "transformers; use `bert-jax convert export --to stablehlo`."
-        )
+    require_tokenizer_json(model, source)
     with atomic_directory(output) as directory:
         tensors, leaves = huggingface_tensors(model)
         write_safetensors(tensors, directory / SINGLE)
@@ -73,6 +69,15 @@ def export_huggingface(
         receipt |= export_receipt(model, leaves, directory)
         write_json(receipt, directory / RECEIPT)
     return leaves, comparison, differences
+
+
+def require_tokenizer_json(model: Model, source: str) -> None:
+    """Raise ValueError if Hugging Face's library has no such tokenizer."""
+    if model.tokenizer.kind == "char":
+        raise ValueError(
+            f"{source} has a vocabulary of kind char, which has no counterpart in "
+            "Hugging Face's tokenizers; use `bert-jax convert export --to stablehlo`."
+        )
 
 
 def write_tokenizer(model: Model, directory: epath.Path) -> TokenizerDifferences:
