@@ -91,7 +91,7 @@ def write_tokenizer(model: Model, directory: epath.Path) -> TokenizerDifferences
 
 def _require_expressible(config: BertConfig) -> None:
     """Check that transformers' classes for BERT support the configuration."""
-    remedy = "use `bert-jax convert export --to stablehlo`."
+    remedy = "use `bert-jax convert export --to onnx`, or `--to stablehlo`."
     if config.attention == "causal":
         raise ValueError(
             "attention='causal' has no counterpart in transformers, whose BERT heads "

@@ -206,7 +206,9 @@ def _mean(graph: Graph, hidden: str, mask: str, at: str) -> str:
     axes = graph.integers([1])
     total = graph.op("ReduceSum", weighted, axes, at=at, keepdims=0)
     count = graph.op("ReduceSum", weights, axes, at=at, keepdims=0)
-    return graph.op("Div", total, graph.op("Max", count, graph.number(1.0), at=at), at=at)
+    return graph.op(
+        "Div", total, graph.op("Max", count, graph.number(1.0), at=at), at=at
+    )
 
 
 def _last(graph: Graph, hidden: str, mask: str, at: str) -> str:

@@ -6,7 +6,7 @@ from bert_jax.formats.huggingface_config import ARCHITECTURES
 from bert_jax.formats.tokenizers import TOKENIZER_JSON
 
 PROGRAM = """\
-import json, numpy, onnxruntime, tokenizers
+import {libraries}
 tokenizer = tokenizers.Tokenizer.from_file("{tokenizer}")
 tokenizer.enable_truncation({length})
 tokenizer.enable_padding(pad_id={pad_id}, pad_token="[PAD]")
@@ -35,7 +35,9 @@ def readme(
         outputs: of the graph, by their names.
     """
     texts, use = _example(config, outputs)
+    libraries = ["json"] if "json." in use else []
     program = PROGRAM.format(
+        libraries=", ".join([*libraries, "numpy", "onnxruntime", "tokenizers"]),
         tokenizer=TOKENIZER_JSON,
         model=MODEL,
         length=max_tokens,
