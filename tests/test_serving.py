@@ -61,12 +61,12 @@ def test_every_section_has_its_program():
 def test_transformers(folder):
     pytest.importorskip("transformers")
     pytest.importorskip("torch")
-    predictions = [one.label for one in bert_jax.load("reviews").classify(TEXTS)]
+    predictions = [one["label"] for one in bert_jax.load("reviews").classify(TEXTS)]
     assert [one["label"] for one in eval(printed("transformers"))] == predictions
 
 
 def test_onnx_runtime(folder):
-    predictions = [one.label for one in bert_jax.load("reviews").classify(TEXTS)]
+    predictions = [one["label"] for one in bert_jax.load("reviews").classify(TEXTS)]
     assert eval(printed("ONNX Runtime")) == predictions
 
 

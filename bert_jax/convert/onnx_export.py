@@ -176,21 +176,21 @@ def expected_outputs(
         name: np.asarray(values)
         for name, values in compiled(config, params, inputs).items()
     }
-    scores = outputs.get("scores", outputs.get("token_scores"))
+    if config.head == "encoder":
+        named = {"last_hidden_state": outputs["hidden_states"][-1]}
+        if "pooled" in outputs:
+            named["pooler_output"] = outputs["pooled"]
+        if embedding is not None:
+            pooling, normalize = embedding.pooling, embedding.normalize
+            vectors = compute(config, params, "embed", inputs, pooling, normalize)
+            named["sentence_embedding"] = np.asarray(vectors)
+        return named
     if config.head == "pretraining":
-        names = {"token_scores": "prediction_logits"}
-        names["pair_scores"] = "seq_relationship_logits"
-        return {names[name]: outputs[name] for name in names}
+        return {
+            "prediction_logits": outputs["token_scores"],
+            "seq_relationship_logits": outputs["pair_scores"],
+        }
+    scores = outputs["token_scores" if config.head == "masked_lm" else "scores"]
     if config.head == "question_answering":
         return {"start_logits": scores[..., 0], "end_logits": scores[..., 1]}
-    if config.head != "encoder":
-        is_choice = config.head == "multiple_choice"
-        return {"logits": scores.T if is_choice else scores}
-    named = {"last_hidden_state": outputs["hidden_states"][-1]}
-    if "pooled" in outputs:
-        named["pooler_output"] = outputs["pooled"]
-    if embedding is not None:
-        options = {"pooling": embedding.pooling, "normalize": embedding.normalize}
-        vectors = compute(config, params, "embed", inputs, **options)
-        named["sentence_embedding"] = np.asarray(vectors)
-    return named
+    return {"logits": scores.T if config.head == "multiple_choice" else scores}

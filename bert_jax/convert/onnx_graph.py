@@ -174,7 +174,7 @@ def _pieces(arrays: Iterable[Float32[np.ndarray, "..."]]) -> Iterator[memoryview
     """Yield the bytes of each array, then its padding."""
     for values in arrays:
         flat = np.ascontiguousarray(values, "<f4").reshape(-1)
-        yield memoryview(flat).cast("B")
+        yield flat.view(np.uint8).data
         yield memoryview(bytes(_padding(values.nbytes)))
 
 

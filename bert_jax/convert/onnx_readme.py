@@ -22,7 +22,10 @@ inputs = {{"input_ids": ids, "attention_mask": mask, "token_type_ids": segments}
 {use}
 """
 _TWO = '["The first text.", "Another one."]'
-_LABELS = 'labels = json.load(open("config.json"))["id2label"]\n'
+_LABELS = (
+    'config = json.loads(pathlib.Path("config.json").read_text())\n'
+    'labels = config["id2label"]\n'
+)
 
 
 def readme(
@@ -35,7 +38,7 @@ def readme(
         outputs: of the graph, by their names.
     """
     texts, use = _example(config, outputs)
-    libraries = ["json"] if "json." in use else []
+    libraries = ["json", "pathlib"] if "json." in use else []
     program = PROGRAM.format(
         libraries=", ".join([*libraries, "numpy", "onnxruntime", "tokenizers"]),
         tokenizer=TOKENIZER_JSON,

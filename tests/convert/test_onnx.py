@@ -126,7 +126,9 @@ def test_every_configuration_gives_the_outputs_of_jax(tmp_path, name):
     config = dataclasses.replace(SMALL, **VARIANTS[name])
     params = random_params(config)
     embedding = Embedding(normalize=True) if config.head == "encoder" else None
-    bert_graph(config, params, embedding).write(epath.Path(tmp_path))
+    graph = bert_graph(config, params, embedding)
+    assert graph.used.keys() == params.keys()
+    graph.write(epath.Path(tmp_path))
     tree = jax.device_put(unflatten_dict(params, sep="/"))
     for rows, length in ((1, 1), (3, 7), (5, 20)):
         batch = random_batch(config, rows, length)
@@ -236,7 +238,7 @@ def test_the_readme_predicts_what_the_model_predicts(tmp_path, capsys, monkeypat
     texts = [f"{letter} the cat {letter * 3} mat" for letter in "abcdefgh"]
     monkeypatch.chdir(export(classifier, tmp_path / "classifier"))
     printed = run_readme(tmp_path / "classifier", capsys, repr(texts))
-    labels = [one.label for one in bert_jax.load(classifier).classify(texts)]
+    labels = [one["label"] for one in bert_jax.load(classifier).classify(texts)]
     assert eval(printed) == labels and len(set(labels)) > 1
 
     (tmp_path / "second").mkdir()
