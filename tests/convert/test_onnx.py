@@ -192,7 +192,6 @@ def test_the_optimizer_fuses_every_layer(tmp_path):
     (tmp_path / "fused").mkdir()
     fused.save_model_to_file(str(tmp_path / "fused" / "model.onnx"))
     batch = random_batch(SMALL, 3, 9)
-    batch["attention_mask"][-1, 0] = 1  # its kernel gives NaN for an empty row
     expected = onnx_outputs(epath.Path(tmp_path), SMALL, batch)
     found = onnx_outputs(epath.Path(tmp_path / "fused"), SMALL, batch)
     for name, values in expected.items():
