@@ -10,7 +10,7 @@ import tyro
 from bert_jax.terminal.messages import UsageError, one_line, say
 
 Model = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="MODEL")]
-Target = Literal["huggingface", "stablehlo", "page"]
+Target = Literal["huggingface", "onnx", "stablehlo", "page"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,13 +29,14 @@ class ImportOptions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExportOptions:
-    """Write a model for Hugging Face, as StableHLO, or as a page that fills masks."""
+    """Write a model for Hugging Face, as ONNX or StableHLO, or as a page of masks."""
 
     source: Model
     """Workdir, checkpoint, Hugging Face directory, or hf:OWNER/NAME."""
     kind: Annotated[Target, tyro.conf.arg(name="to")]
-    """huggingface: files for transformers; stablehlo: a program that needs only JAX;
-    page: one web page by which a small model fills masks in a browser."""
+    """huggingface: files for transformers; onnx: a graph for ONNX Runtime and servers;
+    stablehlo: a program that needs only JAX; page: one web page by which a small model
+    fills masks in a browser."""
     output: str
     """Directory to write to; with page: a file that ends in .html."""
     batch_size: int | None = None
@@ -127,6 +128,14 @@ def export_model(options: ExportOptions) -> None:
         from bert_jax.convert.page import export_page
 
         say(export_page(options.source, Path(output), options.steps))
+        return
+    if options.kind == "onnx":
+        from bert_jax.convert.onnx_export import export_onnx
+
+        names, comparison, ids = export_onnx(options.source, local_output(output))
+        say(f"{output}: model.onnx gives {', '.join(names)}; {comparison.summary}.")
+        _warn(output, comparison.warning)
+        _warn(output, ids.warning)
         return
     from bert_jax.convert.export import export_huggingface
 

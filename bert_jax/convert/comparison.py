@@ -1,4 +1,4 @@
-"""Compare the outputs of a model with those of transformers, if it is installed."""
+"""Compare the outputs of a model with those of another library, if it is installed."""
 
 import contextlib
 import dataclasses
@@ -37,7 +37,8 @@ class Comparison:
     outputs: dict[str, float] = dataclasses.field(default_factory=dict)
     """The largest absolute difference of each output."""
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
-    """The versions of the libraries, if they are installed."""
+    """The versions of the libraries that compute the other outputs, if installed: last
+    the one that the model is for."""
     reason: str = ""
     """Why they were not compared."""
 
@@ -48,11 +49,20 @@ class Comparison:
         if difference is None or difference <= MAX_DIFFERENCE:
             return ""
         name = max(self.outputs, key=self.outputs.__getitem__)
+        library, version = list(self.versions.items())[-1]
         return (
-            f"{name} differs from transformers {self.versions['transformers']} by "
+            f"{name} differs from {library} {version} by "
             f"{difference:.2g} on one batch, but rounding gives {MAX_DIFFERENCE:g} at "
             "most; find the cause before you use the model."
         )
+
+    @property
+    def summary(self) -> str:
+        """The largest difference, or why there is none, in a few words."""
+        if self.largest_difference is None:
+            return f"not compared, because {self.reason}"
+        library, version = list(self.versions.items())[-1]
+        return f"{library} {version} differs by {self.largest_difference:.1g} at most"
 
 
 NOT_COMPARED = Comparison(reason="not requested")

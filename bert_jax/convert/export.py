@@ -51,11 +51,7 @@ def export_huggingface(
     """
     model = load_pretrained(source)
     _require_expressible(model.config)
-    if model.tokenizer.kind == "char":
-        raise ValueError(
-            f"{source} has a vocabulary of kind char, which has no counterpart in "
-            "transformers; use `bert-jax convert export --to stablehlo`."
-        )
+    require_tokenizer_json(model, source)
     with atomic_directory(output) as directory:
         tensors, leaves = huggingface_tensors(model)
         write_safetensors(tensors, directory / SINGLE)
@@ -75,6 +71,15 @@ def export_huggingface(
     return leaves, comparison, differences
 
 
+def require_tokenizer_json(model: Model, source: str) -> None:
+    """Raise ValueError if Hugging Face's library has no such tokenizer."""
+    if model.tokenizer.kind == "char":
+        raise ValueError(
+            f"{source} has a vocabulary of kind char, which has no counterpart in "
+            "Hugging Face's tokenizers; use `bert-jax convert export --to stablehlo`."
+        )
+
+
 def write_tokenizer(model: Model, directory: epath.Path) -> TokenizerDifferences:
     """Write the tokenizer's files; only sentencepiece can have differences."""
     length = model.config.max_position_embeddings
@@ -86,7 +91,7 @@ def write_tokenizer(model: Model, directory: epath.Path) -> TokenizerDifferences
 
 def _require_expressible(config: BertConfig) -> None:
     """Check that transformers' classes for BERT support the configuration."""
-    remedy = "use `bert-jax convert export --to stablehlo`."
+    remedy = "use `bert-jax convert export --to onnx`, or `--to stablehlo`."
     if config.attention == "causal":
         raise ValueError(
             "attention='causal' has no counterpart in transformers, whose BERT heads "
