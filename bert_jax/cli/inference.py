@@ -27,6 +27,9 @@ class EvaluateOptions(FinetunedOptions):
 
     output: str = ""
     """Directory for the task's official prediction files."""
+    report: str = ""
+    """.html file to write on what the model gets wrong: scores by class, confusions,
+    calibration, thresholds, the worst examples; with the same as .json beside it."""
     part: Literal["validation", "test"] = "validation"
     """Split of data.path to score."""
 
@@ -117,14 +120,18 @@ def read_with_checkpoint(
 
 
 def evaluate(options: EvaluateOptions) -> None:
-    from bert_jax.inference.evaluation import evaluate
+    from bert_jax.inference.evaluation import evaluate_and_report
 
-    scores, files = evaluate(**vars(options))
+    scores, files, report = evaluate_and_report(**vars(options))
     if not scores:
         print("The file has no labels; there is nothing to score.", file=sys.stderr)
     print(scores_json(scores))
     for file in files:
         say(file)
+    if report:
+        from bert_jax.error_analysis.terminal import print_report
+
+        print_report(report)
 
 
 def predict(options: PredictOptions) -> None:
