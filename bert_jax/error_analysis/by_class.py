@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Int
 
-from bert_jax.error_analysis.views import Cell, Column, Matrix, Section, Table
+from bert_jax.error_analysis.views import Block, Cell, Column, Matrix, Section, Table
 from bert_jax.metrics.match_counts import MatchCounts, added
 from bert_jax.storage.files import JsonObject
 
@@ -104,7 +104,7 @@ def confusions(names: Sequence[str], counts: Int[np.ndarray, "C C"]) -> JsonObje
 
 def confusion_section(report: JsonObject, note: str = "") -> Section:
     """Return the section of `confusions`."""
-    parts: list[Table | Matrix] = []
+    parts: list[Block] = []
     matrix, listed = report["confusion_matrix"], report["confusions"]
     if matrix:
         names = matrix["labels"]

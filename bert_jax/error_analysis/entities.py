@@ -61,13 +61,15 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
     came_true: list[bool] = []
     worst = WorstExamples()
     for i, (sentence, value) in enumerate(pairs):
-        found = matched(sentence, value)
-        wrong = [match for match in found if match.error != "correct"]
-        right = {match.predicted for match in found if match.error == "correct"}
+        entity_matches = matched(sentence, value)
+        wrong = [match for match in entity_matches if match.error != "correct"]
+        right = {
+            match.predicted for match in entity_matches if match.error == "correct"
+        }
         scores = dict(zip(_predicted(value), _scores(value), strict=True))
         probabilities += scores.values()
         came_true += [entity in right for entity in scores]
-        _count(found, matches, kinds, counts)
+        _count(entity_matches, matches, kinds, counts)
         if wrong:
             # More errors are worse; of equally many, the surer predictions.
             surest = max((scores[m.predicted] for m in wrong if m.predicted), default=0)
@@ -89,13 +91,13 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
 
 
 def _count(
-    found: Sequence[EntityMatch],
+    entity_matches: Sequence[EntityMatch],
     matches: Counter[tuple[str, str]],
     kinds: Counter[str],
     counts: dict[str, Counter[str]],
 ) -> None:
     """Count the matches of a sentence by pair of types, by error, and by type."""
-    for match in found:
+    for match in entity_matches:
         matches[_types(match)] += 1
         kinds[match.error] += 1
         if "boundaries" in match.error:
@@ -130,8 +132,8 @@ def _entry(i: int, sentence: Sentence, value: Prediction) -> JsonObject:
 
     The entities' words count from the first one that is listed.
     """
-    found = matched(sentence, value)
-    first_error = next(match for match in found if match.error != "correct")
+    entity_matches = matched(sentence, value)
+    first_error = next(match for match in entity_matches if match.error != "correct")
     entity = first_error.gold or first_error.predicted
     start = entity.start if entity and len(sentence.words) > MAX_WORDS else 0
     words = sentence.words[start : start + MAX_WORDS]
@@ -151,7 +153,7 @@ def _entry(i: int, sentence: Sentence, value: Prediction) -> JsonObject:
         "words": list(words),
         "entities": [
             {"error": m.error, "gold": listed(m.gold), "predicted": listed(m.predicted)}
-            for m in found
+            for m in entity_matches
             if any(e and start < e.end and e.start < start + len(words) for e in m)
         ],
     }

@@ -7,6 +7,7 @@ from bert_jax.error_analysis.texts import passages, worst_texts
 from bert_jax.error_analysis.views import (
     Axis,
     Bars,
+    Block,
     Cell,
     Chart,
     Column,
@@ -107,7 +108,7 @@ def sections(report: JsonObject) -> list[Section]:
         bars=bars,
         note="The number of texts by error; right of 0, the model predicts too much.",
     )
-    parts = [scatter, residuals, _table(report)]
+    parts: list[Block] = [scatter, residuals, _table(report)]
     note = "The error is the predicted number minus the gold one."
     items = [_item(entry) for entry in report["worst"]]
     about = (

@@ -72,10 +72,10 @@ def calibration_section(values: JsonObject, of: str, came_true: str) -> Section:
     direction = "over" if difference > 0 else "under"
     chart = Chart(
         "Reliability",
-        Axis(f"probability of {of}", 0, 1, percent=True),
+        Axis(f"probability of {of}", 0.0, 1.0, percent=True),
         curves=[
             Curve(
-                f"{came_true}",
+                came_true,
                 [entry["mean_probability"] for entry in bins],
                 [entry["fraction_true"] for entry in bins],
             )
@@ -87,7 +87,7 @@ def calibration_section(values: JsonObject, of: str, came_true: str) -> Section:
         ),
         diagonal="perfectly calibrated",
         percent=True,
-        limits=(0, 1),
+        limits=(0.0, 1.0),
         note="Below the diagonal, the model is surer than it is right.",
     )
     note = (
@@ -145,11 +145,11 @@ def threshold_section(values: JsonObject, what: str, checkpoint: str) -> Section
     threshold = f"{best['threshold']:.15g}"
     chart = Chart(
         "Score against threshold",
-        Axis("threshold", 0, 1),
+        Axis("threshold", 0.0, 1.0),
         curves=curves,
         marks=[Mark(best["threshold"], f"best F1 at {threshold}")],
         percent=True,
-        limits=(0, 1),
+        limits=(0.0, 1.0),
     )
     columns = [Column("threshold")]
     columns += [Column(name, "percent") for name in ("precision", "recall", "F1")]

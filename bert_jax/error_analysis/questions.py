@@ -8,6 +8,7 @@ import numpy as np
 from bert_jax.error_analysis.probabilities import calibration_of, calibration_section
 from bert_jax.error_analysis.texts import worst_section
 from bert_jax.error_analysis.views import (
+    Block,
     Cell,
     Column,
     Item,
@@ -101,8 +102,8 @@ def _scores(
     gold = {example.id: [text for text, _ in example.answers]}
     answer = {example.id: value["answer"]}
     if has_null:
-        found = squad2_scores(gold, answer)
-        return {"exact_match": float(found["exact"]), "f1": float(found["f1"])}
+        scores = squad2_scores(gold, answer)
+        return {"exact_match": float(scores["exact"]), "f1": float(scores["f1"])}
     return squad1_scores(gold, answer)
 
 
@@ -153,7 +154,7 @@ def _grouped(
 ) -> list[JsonObject]:
     """Return the scores of each group, in the order of their numbers."""
     names = np.array(groups)
-    found = [
+    by_group = [
         {
             "group": name,
             "count": int((names == name).sum()),
@@ -162,7 +163,7 @@ def _grouped(
         }
         for name in dict.fromkeys(groups)
     ]
-    return sorted(found, key=_order)
+    return sorted(by_group, key=_order)
 
 
 def _order(group: JsonObject) -> tuple[bool, bool, int]:
@@ -232,7 +233,7 @@ def _holds(places: Sequence[tuple[int, int]], character: int) -> bool:
 
 def sections(report: JsonObject) -> list[Section]:
     """Return what to show of an analysis."""
-    tables = [
+    tables: list[Block] = [
         _group_table(_GROUPS[name], rows) for name, rows in report["groups"].items()
     ]
     errors = [Column("answer"), Column("count", "whole"), Column("meaning")]

@@ -39,7 +39,7 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
     for i, (sentence, value) in enumerate(pairs):
         tags = zip(require_tags(sentence), value["tags"], strict=True)
         if wrong := [(own, other) for own, other in tags if own != other]:
-            worst.add(len(wrong), i, wrong)
+            worst.add(float(len(wrong)), i, wrong)
     return {
         "calibration": calibration_of(scores, gold == predicted),
         **class_scores(labels, counts_of_classes(counts)),

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from bert_jax.error_analysis.report import sections
 from bert_jax.error_analysis.views import Cell, Column, Examples, Format, Matrix, Table
@@ -14,10 +14,12 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 30
 """The rows of a table that are printed."""
-MAX_CLASSES = 10
+MAX_CLASSES = 5
 """The classes of a matrix that is printed."""
 MAX_EXAMPLES = 3
 _MAX_CHARACTERS = 300
+_JUSTIFY: dict[bool, Literal["left", "right"]] = {True: "left", False: "right"}
+"""Of a column, by whether it holds words."""
 
 
 def print_report(report: JsonObject) -> None:
@@ -46,8 +48,8 @@ def _print_table(console: "Console", table: Table) -> None:
 
     drawn = RichTable(title=printable(table.title), title_justify="left")
     for column in table.columns:
-        justify = "left" if column.format == "text" else "right"
-        drawn.add_column(Text(printable(column.title)), justify=justify)
+        title = Text(printable(column.title))
+        drawn.add_column(title, justify=_JUSTIFY[column.format == "text"])
     end = len(table.rows) - table.last_rows
     hidden = max(end - MAX_ROWS, 0)
     for i, row in enumerate(table.rows):

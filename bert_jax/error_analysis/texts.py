@@ -1,6 +1,7 @@
 """Errors in the class of a text, or of a pair of texts."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -39,8 +40,8 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
     gold = np.array([index[str(example.label)] for example in predictions.examples])
     predicted = np.array([index[value["label"]] for value in values])
 
-    def probabilities(chosen: Int[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:
-        pairs = zip(values, chosen.tolist(), strict=True)
+    def probabilities(classes: Int[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:
+        pairs = zip(values, classes.tolist(), strict=True)
         return np.array([value["probabilities"][labels[i]] for value, i in pairs])
 
     of_predicted, of_gold = probabilities(predicted), probabilities(gold)
@@ -58,21 +59,31 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
     if len(labels) == 2:
         second = probabilities(np.ones_like(gold))
         report["threshold"] = threshold_of(second, gold == 1)
-    worst = WorstExamples()
     losses = -np.log(np.maximum(of_gold, LEAST_PROBABILITY))
-    for i in np.flatnonzero(gold != predicted).tolist():
-        worst.add(float(losses[i]), i, [(int(gold[i]), int(predicted[i]))])
+    columns = {
+        "label": [labels[i] for i in gold],
+        "prediction": [labels[i] for i in predicted],
+        "probability": of_predicted.tolist(),
+        "label_probability": of_gold.tolist(),
+        "loss": losses.tolist(),
+    }
+    return report | _worst(columns, predictions.examples)
+
+
+def _worst(
+    columns: dict[str, list[Any]], examples: Sequence[TextExample]
+) -> JsonObject:
+    """Return the wrong examples to list, with their values of the columns."""
+    worst = WorstExamples()
+    both = zip(columns["label"], columns["prediction"], strict=True)
+    for i, (gold, predicted) in enumerate(both):
+        if gold != predicted:
+            worst.add(columns["loss"][i], i, [(gold, predicted)])
 
     def entry(i: int) -> JsonObject:
-        return {
-            "label": labels[gold[i]],
-            "prediction": labels[predicted[i]],
-            "probability": float(of_predicted[i]),
-            "label_probability": float(of_gold[i]),
-            "loss": float(losses[i]),
-        }
+        return {name: column[i] for name, column in columns.items()}
 
-    return report | worst_texts(worst, predictions.examples, entry)
+    return worst_texts(worst, examples, entry)
 
 
 def worst_texts(

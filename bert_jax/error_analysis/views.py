@@ -150,7 +150,7 @@ class Examples:
     kind: str = "examples"
 
 
-Part = Table | Matrix | Chart | Examples
+Block = Table | Matrix | Chart | Examples
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,4 +160,4 @@ class Section:
     id: str
     title: str
     note: str
-    parts: list[Part]
+    parts: list[Block]

@@ -125,12 +125,12 @@ def evaluate_and_report(
         require_report_file(Path(report))
     if output:
         require_writable(output)
-    found = _evaluation(checkpoint, data, part, batch_size, bool(report))
-    values = found.report() if report else {}
-    files = _write_predictions(found, Path(output)) if output else []
+    evaluation = _evaluation(checkpoint, data, part, batch_size, bool(report))
+    values = evaluation.report() if report else {}
+    files = _write_predictions(evaluation, Path(output)) if output else []
     if report:
         files += map(str, write_report(values, Path(report)))
-    return found.scores, files, values
+    return evaluation.scores, files, values
 
 
 def evaluation_report(
@@ -182,11 +182,11 @@ def _name_of(data: ExamplesConfig, part: str) -> str:
     return data.validation or f"{data.train}, examples that were held out"
 
 
-def _write_predictions(found: Evaluation, directory: Path) -> list[str]:
+def _write_predictions(evaluation: Evaluation, directory: Path) -> list[str]:
     """Write the official prediction files; return their paths."""
     directory.mkdir(parents=True, exist_ok=True)
     with name_path_in_errors(directory):
-        names = found.task.write(found.predictions, directory)
+        names = evaluation.task.write(evaluation.predictions, directory)
     return [str(directory / name) for name in names]
 
 
