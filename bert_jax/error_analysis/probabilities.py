@@ -17,10 +17,9 @@ from bert_jax.error_analysis.views import (
     Table,
 )
 from bert_jax.metrics.calibration import calibration
-from bert_jax.metrics.threshold_curve import threshold_curve
+from bert_jax.metrics.threshold_curve import DEFAULT_THRESHOLD, threshold_curve
 from bert_jax.storage.files import JsonObject
 
-DEFAULT_THRESHOLD = 0.5
 _SCORES = ("precision", "recall", "f1", "accuracy")
 
 

@@ -246,11 +246,10 @@ def sections(report: JsonObject) -> list[Section]:
     )
     items = [_item(entry) for entry in report["worst"]]
     about = "First the answers without any right word, of these the surest ones."
-    of = "the answer, among the best ones,"
     return [
         Section("groups", "Questions", note, tables),
         Section("errors", "Errors", "", [Table("Answers by error", errors, rows)]),
-        calibration_section(report["calibration"], of, "is an exact match"),
+        calibration_section(report["calibration"], "the answer", "is an exact match"),
         worst_section(report, about, items, unit="questions"),
     ]
 

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 from jaxtyping import Bool, Float
 
+DEFAULT_THRESHOLD = 0.5
 GRID = np.linspace(0, 1, 101)
 """The thresholds at which a curve is given."""
 
@@ -55,7 +56,9 @@ def threshold_curve(
 
 
 def _fewest_digits(low: float, high: float) -> float:
-    """Return a short number above `low` and up to `high`, near the middle of both."""
+    """Return a short number above `low` and up to `high`: 0.5, or near the middle."""
+    if low < DEFAULT_THRESHOLD <= high:
+        return DEFAULT_THRESHOLD
     for digits in range(1, 17):
         number = round((low + high) / 2, digits)
         if low < number <= high:
