@@ -64,9 +64,11 @@ def test_the_best_threshold_is_short_and_between_two_probabilities():
 def test_of_equally_good_thresholds_the_nearest_to_a_half():
     """F1 is 2/3 for the first alone, and for all four."""
     right = np.array([True, False, False, True])
-    curve = threshold_curve(np.array([0.9, 0.3, 0.2, 0.15]), right)
+    curve = threshold_curve(np.array([0.9, 0.55, 0.2, 0.15]), right)
     assert curve is not None and curve.best.f1 == pytest.approx(2 / 3)
-    assert curve.best.threshold == 0.6
+    assert curve.best.threshold == 0.7
+    curve = threshold_curve(np.array([0.9, 0.1, 0.2, 0.15]), right)
+    assert curve is not None and curve.best.threshold == 0.5, "the default"
 
 
 def test_nothing_is_right():
