@@ -36,7 +36,7 @@ def threshold_curve(
     """Return the scores by threshold; None if the decision is nowhere right.
 
     The best threshold is the one with the highest F1 over all thresholds, of equal ones
-    the nearest to 0.5. Between two probabilities, it is the number with the fewest
+    the nearest to 0.5. Between two probabilities, it is 0.5 or a number with the fewest
     digits, so that it can be typed, and another batch size does not change its score.
     """
     from sklearn.metrics import precision_recall_curve

@@ -67,7 +67,7 @@ def test_of_equally_good_thresholds_the_nearest_to_a_half():
     curve = threshold_curve(np.array([0.9, 0.55, 0.2, 0.15]), right)
     assert curve is not None and curve.best.f1 == pytest.approx(2 / 3)
     assert curve.best.threshold == 0.7
-    curve = threshold_curve(np.array([0.9, 0.1, 0.2, 0.15]), right)
+    curve = threshold_curve(np.array([0.9, 0.3, 0.2, 0.15]), right)
     assert curve is not None and curve.best.threshold == 0.5, "the default"
 
 

@@ -23,34 +23,36 @@ def over_a_directory(world: World) -> list[str]:
 
 
 CASES = [
-    Case("report-suffix", report("FOLDER/r.pdf"), ("r.pdf must end in .html",)),
     Case(
-        "report-in-no-directory",
+        "evaluate-report-suffix", report("FOLDER/r.pdf"), ("r.pdf must end in .html",)
+    ),
+    Case(
+        "evaluate-report-in-no-directory",
         report("FOLDER/no/r.html"),
         ("no is not a directory; make it first",),
     ),
     Case(
-        "report-where-nothing-can-be-made",
+        "evaluate-report-where-nothing-can-be-made",
         report("/proc/r.html"),
         ("/proc cannot be written", "choose another output"),
     ),
     Case(
-        "report-in-a-bucket",
+        "evaluate-report-in-a-bucket",
         report("gs://bucket/r.html"),
         ("bucket/r.html is an address", "copy it to the bucket"),
     ),
     Case(
-        "report-over-a-directory",
+        "evaluate-report-over-a-directory",
         over_a_directory,
         ("report.json is a directory; name a file to write",),
     ),
     Case(
-        "report-without-labels",
+        "evaluate-report-without-labels",
         report("FOLDER/r.html", "review\na\n"),
         ("new.csv has no labels", "leave --report out"),
     ),
     Case(
-        "report-of-an-unknown-class",
+        "evaluate-report-of-an-unknown-class",
         report("FOLDER/r.html", "review,who\na,king\n"),
         ("new.csv, line 2: 'king' is none of the classes",),
     ),
