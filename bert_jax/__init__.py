@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # `as` marks a name as public
     from bert_jax.distributed.mesh import host_shard as host_shard
     from bert_jax.distributed.mesh import make_mesh as make_mesh
     from bert_jax.inference.evaluation import evaluate as evaluate
+    from bert_jax.inference.evaluation import evaluation_report as evaluation_report
     from bert_jax.inference.predictor import Predictor as Predictor
     from bert_jax.inference.predictor import load as load
     from bert_jax.inference.text_inputs import text_inputs as text_inputs
@@ -55,7 +56,7 @@ _NAMES = {
     "data.prepare": "prepare",
     "data.records": "open_dataset",
     "data.vocabulary": "train_vocabulary",
-    "inference.evaluation": "evaluate",
+    "inference.evaluation": "evaluate evaluation_report",
     "inference.predictor": "Predictor load",
     "inference.text_inputs": "text_inputs",
     "distributed.mesh": "host_shard make_mesh",

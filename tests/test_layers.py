@@ -26,9 +26,10 @@ ROOMS = {
     "formats": "storage config tokenization model",
     "pretrained": "storage config tokenization checkpoints formats",
     "tasks": "storage config tokenization data model masking metrics",
+    "error_analysis": "terminal storage metrics tasks",
     "training": "terminal storage config data distributed checkpoints tasks",
     "inference": "terminal storage config tokenization data model checkpoints "
-    "formats pretrained tasks",
+    "formats pretrained tasks error_analysis",
     "dry_run": "config data model distributed tasks training",
     "convert": "storage config tokenization model checkpoints formats pretrained "
     "training",
@@ -40,7 +41,8 @@ ROOMS = {
     "demo": "terminal storage config data tasks training inference runs diagnostics",
     "experiments": "terminal storage config tokenization data model distributed "
     "checkpoints pretrained tasks metrics training inference runs demo",
-    "cli": "terminal storage config data distributed formats pretrained tasks training "
+    "cli": "terminal storage config data distributed formats pretrained tasks "
+    "error_analysis training "
     "inference convert runs diagnostics demo experiments",
     "__main__": "terminal cli",
 }

@@ -38,6 +38,9 @@ class EvaluateOptions(FinetunedOptions):
     """Directory for the task's official prediction files."""
     compute_metrics: str = ""
     """MODULE:FUNCTION of your own that returns scores."""
+    report: str = ""
+    """.html file to write on what the model gets wrong: scores by class, confusions,
+    calibration, thresholds, the worst examples; with the same as .json beside it."""
     part: Literal["validation", "test"] = "validation"
     """Split of data.path to score."""
 
@@ -193,17 +196,21 @@ def read_embed(
 
 
 def evaluate(options: EvaluateOptions) -> None:
-    from bert_jax.inference.evaluation import evaluate
+    from bert_jax.inference.evaluation import evaluate_and_report
     from bert_jax.tasks.own_metrics import load_function
 
     values = dict(vars(options))
     own = load_function(values.pop("compute_metrics"))
-    scores, files = evaluate(**values, compute_metrics=own)
+    scores, files, report = evaluate_and_report(**values, compute_metrics=own)
     if not scores:
         print("The file has no labels; there is nothing to score.", file=sys.stderr)
     print(scores_json(scores))
     for file in files:
         say(file)
+    if report:
+        from bert_jax.error_analysis.terminal import print_report
+
+        print_report(report)
 
 
 def writes_directory(output: str) -> bool:

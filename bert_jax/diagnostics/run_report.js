@@ -1,24 +1,5 @@
-// The sections of a run's report without its charts and samples. The page has a main
-// element, and elements with the ids contents and scores.
-
-function section(id, title, note) {
-  const link = element(document.getElementById("contents"), "a", title);
-  link.href = "#" + id;
-  const made = element(document.querySelector("main"), "section");
-  element(made, "h2", title, { id });
-  if (note) element(made, "p", note, { class: "note" });
-  return made;
-}
-
-const integer = value => Math.round(value).toLocaleString("en");
-
-function number(value) {
-  if (value === null) return "–";
-  const size = Math.abs(value);
-  if (size >= 1000) return integer(value);
-  if (size !== 0 && size < 0.001) return value.toExponential(2);
-  return String(Number(value.toPrecision(4)));
-}
+// The sections of a run's report without its charts and samples. The page has an element
+// with the id scores.
 
 function addEvaluations({ columns, rows, evaluations }) {
   const score = (column, value) => column.percent ? percent(value) : number(value);

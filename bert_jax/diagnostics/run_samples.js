@@ -14,7 +14,6 @@ function addMasked(part, steps, text, index) {
   element(head, "th", "step", { scope: "col" });
   for (const step of steps) element(head, "th", integer(step), { scope: "col" });
   const ranks = text.by_step[0].top.length;
-  const ink = getComputedStyle(document.documentElement).getPropertyValue("--ink");
   for (let rank = 0; rank < ranks; rank++) {
     const row = element(table, "tr");
     element(row, "th", `prediction ${rank + 1}`, { scope: "row" });
@@ -23,8 +22,7 @@ function addMasked(part, steps, text, index) {
       const name = token.replace(/^▁/, "") || token;
       const cell = element(row, "td", `“${name}” `, right ? { class: "right" } : {});
       element(cell, "small", percent(p) + (right ? " ✓" : ""));
-      const filled = 100 * (p || 0) + "%";
-      cell.style.background = `linear-gradient(to right, rgba(${ink}, .22) ${filled}, transparent ${filled})`;
+      fillCell(cell, p);
     }
   }
   for (const [title, format] of [

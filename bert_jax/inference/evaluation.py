@@ -1,5 +1,6 @@
-"""Scores and prediction files of a fine-tuned model."""
+"""Scores, prediction files and error reports of a fine-tuned model."""
 
+import dataclasses
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,10 +9,16 @@ from etils import epath
 
 from bert_jax.checkpoints.steps import read_config, read_config_as
 from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig
+from bert_jax.error_analysis.page import require_report_file, write_report
+from bert_jax.error_analysis.report import Source, error_report
 from bert_jax.formats.embedding import model_directory
 from bert_jax.inference.batching import predict_examples
 from bert_jax.pretrained import load_pretrained
-from bert_jax.storage.files import name_path_in_errors, require_writable
+from bert_jax.storage.files import (
+    JsonObject,
+    name_path_in_errors,
+    require_writable,
+)
 from bert_jax.tasks.finetuning_task import Example, FinetuningTask, Predictions
 from bert_jax.tasks.lengths import fit_lengths
 from bert_jax.tasks.own_metrics import ComputeMetrics, with_own_scores
@@ -59,12 +66,28 @@ def examples_of(task: FinetuningTask, part: str) -> list[Example]:
     return list(hold_out(task, task.read(data.train)).validation)
 
 
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """What a model predicts for a file, and how good that is."""
+
+    task: FinetuningTask
+    predictions: Predictions
+    scores: dict[str, float]
+    """The official scores; {} if the file has no labels."""
+    source: Source
+
+    def report(self) -> JsonObject:
+        """Return what the model gets wrong, as `error_report`."""
+        return error_report(self.task, self.predictions, self.scores, self.source)
+
+
 def evaluate(
     checkpoint: str | os.PathLike[str],
     data: ExamplesConfig | None = None,
     output: str | os.PathLike[str] = "",
     part: str = "validation",
     batch_size: int = 32,
+    report: str | os.PathLike[str] = "",
     compute_metrics: ComputeMetrics | None = None,
 ) -> tuple[dict[str, float], list[str]]:
     """Score a fine-tuned model on a file, and write its predictions.
@@ -75,6 +98,8 @@ def evaluate(
         output: directory for the official prediction files; empty: none are written.
         part: the split of `data.path` to score: validation or test.
         batch_size: rows that are computed at once.
+        report: .html file for what the model gets wrong, with the same as .json beside
+            it; empty: none is written.
         compute_metrics: adds scores of your own before the official ones.
 
     Returns:
@@ -82,9 +107,62 @@ def evaluate(
         written.
 
     Raises:
-        ValueError: the model was never fine-tuned, or the file is not of its task.
-        OSError: `output` cannot be written.
+        ValueError: the model was never fine-tuned, the file is not of its task, or a
+            report is asked for and the file has no labels.
+        OSError: `output` or `report` cannot be written.
     """
+    scores, files, _ = evaluate_and_report(
+        checkpoint, data, output, part, batch_size, report, compute_metrics
+    )
+    return scores, files
+
+
+def evaluate_and_report(
+    checkpoint: str | os.PathLike[str],
+    data: ExamplesConfig | None,
+    output: str | os.PathLike[str],
+    part: str,
+    batch_size: int = 32,
+    report: str | os.PathLike[str] = "",
+    compute_metrics: ComputeMetrics | None = None,
+) -> tuple[dict[str, float], list[str], JsonObject]:
+    """As `evaluate`; also return the report, {} if `report` is empty."""
+    if report:
+        require_report_file(Path(report))
+    if output:
+        require_writable(output)
+    needs_labels = bool(report)
+    evaluation = _evaluation(
+        checkpoint, data, part, batch_size, needs_labels, compute_metrics
+    )
+    values = evaluation.report() if report else {}
+    files = _write_predictions(evaluation, Path(output)) if output else []
+    if report:
+        files += map(str, write_report(values, Path(report)))
+    return evaluation.scores, files, values
+
+
+def evaluation_report(
+    checkpoint: str | os.PathLike[str],
+    data: ExamplesConfig | None = None,
+    part: str = "validation",
+    batch_size: int = 32,
+) -> JsonObject:
+    """Return what a fine-tuned model gets wrong in a file, as JSON values.
+
+    Args and errors are those of `evaluate`; the values are in docs/finetuning.md.
+    """
+    return _evaluation(checkpoint, data, part, batch_size, True).report()
+
+
+def _evaluation(
+    checkpoint: str | os.PathLike[str],
+    data: ExamplesConfig | None,
+    part: str,
+    batch_size: int,
+    needs_labels: bool,
+    compute_metrics: ComputeMetrics | None = None,
+) -> Evaluation:
     model = load_pretrained(os.fspath(checkpoint))
     name = task_name_of(model.config)
     data = data or examples_config(model.directory)
@@ -94,22 +172,37 @@ def evaluate(
     except ValueError as error:
         raise ValueError(f"{error} ({checkpoint} was fine-tuned on {name}.)") from error
     task.check(examples)
+    source = Source(os.fspath(checkpoint), _name_of(data, part))
     has_labels = _all_have_labels(task, examples)
-    if output:
-        require_writable(output)
+    if needs_labels and not has_labels:
+        raise ValueError(
+            f"{source.data} has no labels, and a report compares predictions with "
+            "labels; name a file that has them, or leave --report out."
+        )
     values = predict_examples(task, model.params, model.tokenizer, examples, batch_size)
     predictions = Predictions(examples, values)
     scores = {}
     if has_labels:
         official = task.score(predictions)
         scores = with_own_scores(official, compute_metrics, predictions)
-    if not output:
-        return scores, []
-    directory = Path(output)
+    return Evaluation(task, predictions, scores, source)
+
+
+def _name_of(data: ExamplesConfig, part: str) -> str:
+    """Return the name of the examples for a report."""
+    if data.path:
+        return f"{data.path}, {part}"
+    if part == "test":
+        return data.test
+    return data.validation or f"{data.train}, examples that were held out"
+
+
+def _write_predictions(evaluation: Evaluation, directory: Path) -> list[str]:
+    """Write the official prediction files; return their paths."""
     directory.mkdir(parents=True, exist_ok=True)
     with name_path_in_errors(directory):
-        names = task.write(predictions, directory)
-    return scores, [str(directory / name) for name in names]
+        names = evaluation.task.write(evaluation.predictions, directory)
+    return [str(directory / name) for name in names]
 
 
 def _all_have_labels(task: FinetuningTask, examples: Sequence[Example]) -> bool:

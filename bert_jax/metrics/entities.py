@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from bert_jax.metrics.match_counts import MatchCounts
+
 Scheme = Literal["IOB1", "IOB2", "IOBES"]
 """How entities are written as tags (Tjong Kim Sang & Veenstra 1999). IOB2 begins each
 entity with B, IOB1 only one right after another of its type. IOBES begins each with B
@@ -30,31 +32,6 @@ class Entity(NamedTuple):
 
 
 @dataclass(frozen=True)
-class EntityCounts:
-    """The numbers of gold entities, of predicted ones, and of correct predictions.
-
-    Precision, recall and F1 are fractions (conlleval prints per cent), and 0 if they
-    are 0/0, as in conlleval.
-    """
-
-    gold: int
-    predicted: int
-    correct: int
-
-    @property
-    def precision(self) -> float:
-        return self.correct / self.predicted if self.predicted else 0.0
-
-    @property
-    def recall(self) -> float:
-        return self.correct / self.gold if self.gold else 0.0
-
-    @property
-    def f1(self) -> float:
-        return 2 * self.correct / ((self.gold + self.predicted) or 1)
-
-
-@dataclass(frozen=True)
 class EntityScores:
     """Counts of all entities and of each type (sorted), and the fraction of equal tags.
 
@@ -62,8 +39,8 @@ class EntityScores:
     so only `tag_accuracy` depends on the scheme.
     """
 
-    overall: EntityCounts
-    by_type: dict[str, EntityCounts]
+    overall: MatchCounts
+    by_type: dict[str, MatchCounts]
     tag_accuracy: float
 
 
@@ -179,9 +156,9 @@ def entity_scores(
     ]
     types = sorted(counts[0] | counts[1])
     return EntityScores(
-        overall=EntityCounts(*(count.total() for count in counts)),
+        overall=MatchCounts(*(count.total() for count in counts)),
         by_type={
-            type_: EntityCounts(*(count[type_] for count in counts)) for type_ in types
+            type_: MatchCounts(*(count[type_] for count in counts)) for type_ in types
         },
         tag_accuracy=tag_accuracy(gold, predicted),
     )

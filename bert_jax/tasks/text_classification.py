@@ -4,7 +4,6 @@ All tasks of GLUE, and a user's own table of texts.
 """
 
 import collections
-import csv
 import dataclasses
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
@@ -39,6 +38,11 @@ from bert_jax.tasks.finetuning_task import (
     Splits,
 )
 from bert_jax.tasks.glue import GLUE, read_glue, submission_name
+from bert_jax.tasks.prediction_tables import (
+    readable_rows,
+    submission_rows,
+    write_lines,
+)
 from bert_jax.tasks.tables import TableRow, read_table
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tasks.texts import (
@@ -230,30 +234,32 @@ class TextTask(FinetuningTask):
             )
         labels = self.model.labels
         predicted = np.array([labels.index(value["label"]) for value in values])
-        return classification_scores(
-            self._label_array(examples), predicted, len(labels)
-        )
+        gold = self._label_array(examples)
+        scores = classification_scores(gold, predicted, len(labels))
+        if len(labels) == 2:
+            # `f1` is that of the second class, which its own name says.
+            first = classification_scores(1 - gold, 1 - predicted, 2)["f1"]
+            own = zip(labels, (first, scores["f1"]), strict=True)
+            scores |= {f"f1_{label}": f1 for label, f1 in own}
+        return scores
 
     def write(self, predictions: Predictions, directory: Path) -> list[str]:
-        """Write tables of index and prediction, as GLUE's server accepts them."""
-        glue, tables = self.data.glue, collections.defaultdict[str, list[str]](list)
-        pairs = zip(predictions.examples, predictions.values, strict=True)
-        for example, value in pairs:
-            name = submission_name(glue, example.group) if glue else "predictions.tsv"
-            tables[name].append(self._cell(value))
-        for name, cells in tables.items():
-            with open(directory / name, "w", encoding="utf-8", newline="") as file:
-                table = csv.writer(file, delimiter="\t", lineterminator="\n")
-                table.writerow(["index", "prediction"])
-                table.writerows(enumerate(cells))
-        return list(tables)
+        """Write tables of index and prediction, as GLUE's server accepts them.
 
-    def _cell(self, prediction: Prediction) -> str:
-        if "value" in prediction:
-            return f"{prediction['value']:.4f}"
-        if "labels" in prediction:
-            return self.data.label_separator.join(prediction["labels"])
-        return str(prediction["label"])
+        For other texts, predictions.tsv has probability, label and text, too.
+        """
+        examples, values = predictions.examples, predictions.values
+        glue, separator = self.data.glue, self.data.label_separator
+        if not glue:
+            lines = readable_rows(examples, values, separator)
+            write_lines(lines, directory / "predictions.tsv")
+            return ["predictions.tsv"]
+        tables = collections.defaultdict[str, list[Prediction]](list)
+        for example, value in zip(examples, values, strict=True):
+            tables[submission_name(glue, example.group)].append(value)
+        for name, own in tables.items():
+            write_lines(submission_rows(own, separator), directory / name)
+        return list(tables)
 
     def baseline(self, splits: Splits) -> tuple[str, float]:
         """Return the accuracy of the most frequent label, or 0 for a constant."""

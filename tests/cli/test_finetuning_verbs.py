@@ -78,7 +78,10 @@ def test_a_file_of_predictions_is_written(classes, capsys, tmp_path):
     found, file = ok(capsys, "evaluate", *where, *data)
     assert file == str(output / "predictions.tsv")
     header, *lines = (output / "predictions.tsv").read_text().splitlines()
-    assert header == "index\tprediction" and len(lines) == 40
+    assert header == "index\tprediction\tprobability\tlabel\ttext"
+    assert [line.split("\t")[3:] for line in lines] == [
+        [SUBJECTS[i % 4], text] for i, text in enumerate(TEXTS)
+    ]
     right = [line.split("\t")[1] == SUBJECTS[i % 4] for i, line in enumerate(lines)]
     assert json.loads(found)["accuracy"] == pytest.approx(sum(right) / 40, abs=1e-4)
 

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from bert_jax.metrics.entities import (
     SCHEMES,
     Entity,
-    EntityCounts,
     are_entity_tags,
     convert_tags,
     detect_scheme,
@@ -17,6 +16,7 @@ from bert_jax.metrics.entities import (
     to_iobes_tag,
     write_tags,
 )
+from bert_jax.metrics.match_counts import MatchCounts
 
 # One sentence in every scheme: two places that touch, a person, and one-word entities.
 ENTITIES = [
@@ -140,11 +140,11 @@ def test_scores_by_hand():
     gold = ["B-LOC I-LOC O B-PER", "B-LOC O", "O B-ORG"]
     guess = ["B-LOC I-LOC O B-LOC", "B-LOC I-LOC", "O B-ORG"]
     scores = entity_scores([g.split() for g in gold], [g.split() for g in guess])
-    assert scores.overall == EntityCounts(gold=4, predicted=4, correct=2)
+    assert scores.overall == MatchCounts(gold=4, predicted=4, correct=2)
     assert scores.by_type == {
-        "LOC": EntityCounts(gold=2, predicted=3, correct=1),
-        "ORG": EntityCounts(1, 1, 1),
-        "PER": EntityCounts(gold=1, predicted=0, correct=0),
+        "LOC": MatchCounts(gold=2, predicted=3, correct=1),
+        "ORG": MatchCounts(1, 1, 1),
+        "PER": MatchCounts(gold=1, predicted=0, correct=0),
     }
     assert list(scores.by_type) == ["LOC", "ORG", "PER"]
     assert scores.by_type["LOC"].precision == pytest.approx(1 / 3)
@@ -157,7 +157,7 @@ def test_scores_by_hand():
 
 def test_no_entity_anywhere_scores_0_as_conlleval_has_it():
     scores = entity_scores([["O"]], [["O"]])
-    assert scores.overall == EntityCounts(0, 0, 0)
+    assert scores.overall == MatchCounts(0, 0, 0)
     assert scores.overall.f1 == 0
     assert scores.by_type == {}
     assert scores.tag_accuracy == 1
@@ -206,7 +206,7 @@ def count_as_conlleval(gold, predicted):
         if all(begins):
             both_open = tag[2:] == guess[2:]
         last_gold, last_predicted = tag, guess
-    return EntityCounts(in_gold, in_predicted, right)
+    return MatchCounts(in_gold, in_predicted, right)
 
 
 def columns(prefixes):

@@ -176,7 +176,9 @@ def test_the_best_checkpoint_is_loaded_and_evaluated(uninterrupted, config):
         assert scores[name] == best[name]
     evaluated, _ = evaluate(workdir)
     assert evaluated == pytest.approx({k: best[k] for k in evaluated})
-    assert list(evaluated) == ["accuracy", "macro_f1", "mcc", "f1"]
+    both = [f"f1_{name}" for name in sorted(SUBJECTS[:2])]
+    assert list(evaluated) == ["accuracy", "macro_f1", "mcc", "f1", *both]
+    assert evaluated["f1"] == evaluated[both[1]], "f1 is that of the second class"
     loaded, kept = (
         by_name(bert_jax.load(workdir).params),
         read_params(workdir, best["step"]),

@@ -313,20 +313,41 @@ def test_scores_of_numbers():
 
 
 def test_files_of_predictions(tmp_path):
-    def written(values, model, data=DEFAULT):
-        predictions = Predictions(of("bad", "good"), values)
-        names = task(model, data).write(predictions, tmp_path)
-        assert names == ["predictions.tsv"]
-        return (tmp_path / "predictions.tsv").read_text("utf-8")
+    """Probability, label and text stand beside a prediction."""
 
-    single = [{"label": "bad"}, {"label": "schön"}]
-    assert written(single, SINGLE) == "index\tprediction\n0\tbad\n1\tschön\n"
-    several = [{"labels": ["bad", "good"]}, {"labels": []}]
+    def written(examples, values, model, data=DEFAULT):
+        names = task(model, data).write(Predictions(examples, values), tmp_path)
+        assert names == ["predictions.tsv"]
+        content = (tmp_path / "predictions.tsv").read_text("utf-8")
+        return [line.split("\t") for line in content.removesuffix("\n").split("\n")]
+
+    texts = [TextExample(('a "b"\r\nc\td',), "bad"), TextExample(("é",), "schön")]
+    single = [
+        {"label": "bad", "probabilities": {"bad": 0.75, "schön": 0.25}},
+        {"label": "bad", "probabilities": {"bad": 0.625, "schön": 0.375}},
+    ]
+    assert written(texts, single, SINGLE) == [
+        ["index", "prediction", "probability", "label", "text"],
+        ["0", "bad", "0.75", "bad", 'a "b" c d'],
+        ["1", "bad", "0.625", "schön", "é"],
+    ]
+    several = [
+        {"labels": ["bad", "good"], "probabilities": {"bad": 0.75, "good": 0.625}},
+        {"labels": [], "probabilities": {"bad": 0.25, "good": 0.125}},
+    ]
+    pairs = [TextExample(("a", "b"), ("good", "bad")), TextExample(("c", "d"), ())]
     config = ExamplesConfig(multi_label=True, label_separator=", ")
-    content = written(several, MULTI, config)
-    assert content == "index\tprediction\n0\tbad, good\n1\t\n"
-    content = written([{"value": 1.23456}, {"value": -2.0}], NUMBER)
-    assert content == "index\tprediction\n0\t1.2346\n1\t-2.0000\n"
+    assert written(pairs, several, MULTI, config) == [
+        ["index", "prediction", "probability", "label", "text_1", "text_2"],
+        ["0", "bad, good", "0.75, 0.625", "good, bad", "a", "b"],
+        ["1", "", "", "", "c", "d"],
+    ]
+    numbers = [TextExample(("a",)), TextExample(("b",))]
+    assert written(numbers, [{"value": 1.23456}, {"value": -2.0}], NUMBER) == [
+        ["index", "prediction", "text"],
+        ["0", "1.2346", "a"],
+        ["1", "-2.0000", "b"],
+    ]
 
 
 def test_baselines():

@@ -1,0 +1,1 @@
+"""What a fine-tuned model gets wrong: tables, curves and the worst examples."""

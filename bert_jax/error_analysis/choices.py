@@ -1,0 +1,105 @@
+"""Errors in the choice of what follows a text."""
+
+import numpy as np
+
+from bert_jax.error_analysis.by_class import (
+    class_scores,
+    class_table,
+    confusion_section,
+    confusions,
+)
+from bert_jax.error_analysis.probabilities import calibration_of, calibration_section
+from bert_jax.error_analysis.texts import LEAST_PROBABILITY, worst_section
+from bert_jax.error_analysis.views import Item, Passage, Section, Span
+from bert_jax.error_analysis.worst import WorstExamples, shortened
+from bert_jax.metrics.confusions import confusion_counts, counts_of_classes
+from bert_jax.storage.files import JsonObject
+from bert_jax.tasks.choices import ChoiceExample
+from bert_jax.tasks.finetuning_task import FinetuningTask, Prediction, Predictions
+
+
+def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
+    """Return scores by position of the right choice, calibration and worst examples.
+
+    Raises:
+        ValueError: a probability is not a number.
+    """
+    pairs = list(zip(predictions.examples, predictions.values, strict=True))
+    gold = np.array([example.label for example, _ in pairs])
+    predicted = np.array([value["choice"] for _, value in pairs])
+    probabilities = np.array([max(value["probabilities"]) for _, value in pairs])
+    positions = [str(i) for i in range(len(pairs[0][0].choices))]
+    counts = confusion_counts(gold, predicted, len(positions))
+    worst = WorstExamples()
+    for i, (example, value) in enumerate(pairs):
+        if value["choice"] != example.label:
+            kinds = [(example.label, value["choice"])]
+            worst.add(_loss(example, value), i, kinds)
+    return {
+        "calibration": calibration_of(probabilities, gold == predicted),
+        **class_scores(positions, counts_of_classes(counts)),
+        **confusions(positions, counts),
+        "num_wrong": worst.num_wrong,
+        "worst": [_entry(i, *pairs[i]) for i in worst.indices()],
+    }
+
+
+def _loss(example: ChoiceExample, value: Prediction) -> float:
+    """Return the negative logarithm of the right choice's probability, in nats."""
+    probability = value["probabilities"][example.label]
+    return float(-np.log(max(probability, LEAST_PROBABILITY)))
+
+
+def _entry(i: int, example: ChoiceExample, value: Prediction) -> JsonObject:
+    return {
+        "index": i,
+        "where": example.where,
+        "context": shortened(example.context),
+        "question": shortened(example.question),
+        "choices": [shortened(choice) for choice in example.choices],
+        "label": example.label,
+        "prediction": value["choice"],
+        "probabilities": [float(value) for value in value["probabilities"]],
+        "loss": _loss(example, value),
+    }
+
+
+def sections(report: JsonObject) -> list[Section]:
+    """Return what to show of an analysis."""
+    title = "Scores by position of the right choice"
+    table = class_table(report, title, "position", ("macro",))
+    chance = 1 / len(report["classes"])
+    note = (
+        "The recall is the accuracy of the questions whose right choice stands at that "
+        f"position, from 0. A guess is right for {chance:.1%}."
+    )
+    items = [_item(entry) for entry in report["worst"]]
+    about = "The questions whose right choice has the lowest probability."
+    return [
+        Section("classes", "Positions", note, [table]),
+        confusion_section(report, "A class is a position here."),
+        calibration_section(report["calibration"], "the predicted choice", "is right"),
+        worst_section(report, about, items, unit="questions"),
+    ]
+
+
+def _item(entry: JsonObject) -> Item:
+    gold, predicted = entry["label"], entry["prediction"]
+    probabilities = entry["probabilities"]
+    facts = [
+        ("gold", f"choice {gold} ({probabilities[gold]:.2%})"),
+        ("predicted", f"choice {predicted} ({probabilities[predicted]:.2%})"),
+        ("loss", f"{entry['loss']:.2f}"),
+    ]
+    passages = [Passage("context", [Span(entry["context"])])]
+    if entry["question"]:
+        passages.append(Passage("question", [Span(entry["question"])]))
+    for i, choice in enumerate(entry["choices"]):
+        span = Span(choice)
+        if i in (gold, predicted):
+            span = Span(choice, *(("gold", "gold") if i == gold else _PREDICTED))
+        passages.append(Passage(f"choice {i} ({probabilities[i]:.1%})", [span]))
+    return Item(entry["where"], facts, passages, [(str(gold), str(predicted))])
+
+
+_PREDICTED = ("wrong", "predicted")

@@ -1,0 +1,99 @@
+"""The tables of a report in a terminal."""
+
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal
+
+from bert_jax.error_analysis.report import sections
+from bert_jax.error_analysis.views import Cell, Column, Examples, Format, Matrix, Table
+from bert_jax.storage.files import JsonObject
+from bert_jax.terminal.messages import one_line, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+MAX_ROWS = 30
+"""The rows of a table that are printed."""
+MAX_CLASSES = 5
+"""The classes of a matrix that is printed."""
+MAX_EXAMPLES = 3
+_MAX_CHARACTERS = 300
+_JUSTIFY: dict[bool, Literal["left", "right"]] = {True: "left", False: "right"}
+"""Of a column, by whether it holds words."""
+
+
+def print_report(report: JsonObject) -> None:
+    """Print the tables of a report, and its worst examples, to standard error."""
+    from rich.console import Console
+
+    console = Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
+    for section in sections(report):
+        console.print(f"\n{section.title}", style="bold")
+        if section.note:
+            console.print(printable(section.note))
+        for part in section.parts:
+            if isinstance(part, Table) and part.is_printed:
+                _print_table(console, part)
+            elif isinstance(part, Matrix) and len(part.gold) <= MAX_CLASSES:
+                _print_table(console, _table_of(part))
+            elif isinstance(part, Examples):
+                for line in _example_lines(part):
+                    console.print(line, soft_wrap=True)
+
+
+def _print_table(console: "Console", table: Table) -> None:
+    """Print a table; of a long one the first rows, and the averages."""
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    drawn = RichTable(title=printable(table.title), title_justify="left")
+    for column in table.columns:
+        title = Text(printable(column.title))
+        drawn.add_column(title, justify=_JUSTIFY[column.format == "text"])
+    end = len(table.rows) - table.last_rows
+    hidden = max(end - MAX_ROWS, 0)
+    for i, row in enumerate(table.rows):
+        if end - hidden <= i < end:
+            continue
+        cells = zip(row, table.columns, strict=True)
+        drawn.add_row(
+            *(Text(format_cell(cell, column.format)) for cell, column in cells),
+            end_section=i == end - hidden - 1,
+        )
+    if hidden:
+        drawn.caption = f"{hidden:,} more rows are in the files of the report."
+    console.print(drawn)
+
+
+def format_cell(cell: Cell, kind: Format) -> str:
+    """Return a value of a table as text."""
+    if cell is None:
+        return "–"
+    if isinstance(cell, str):
+        return one_line(cell)
+    if kind == "percent":
+        return f"{cell:.1%}"
+    return f"{cell:,}" if isinstance(cell, int) else f"{cell:.4g}"
+
+
+def _table_of(matrix: Matrix) -> Table:
+    """Return a matrix as a table."""
+    columns = [Column("gold ↓ predicted →")]
+    columns += [Column(name, "whole") for name in matrix.predicted]
+    pairs = zip(matrix.gold, matrix.counts, strict=True)
+    return Table(matrix.title, columns, [[name, *counts] for name, counts in pairs])
+
+
+def _example_lines(examples: Examples) -> Iterable[str]:
+    """Yield the lines of the worst examples: place, facts and texts."""
+    for item in examples.items[:MAX_EXAMPLES]:
+        facts = ", ".join(f"{name} {value}" for name, value in item.facts)
+        yield printable(f"  {item.where}: {facts}")
+        for passage in item.passages:
+            spans = (
+                f"[{span.text}]({span.label})" if span.mark else span.text
+                for span in passage.spans
+            )
+            text = one_line("".join(spans))
+            cut = text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}…"
+            yield f"    {passage.name}: {cut}"

@@ -1,0 +1,163 @@
+"""What a report shows, for the terminal and for its web page: sections of a few kinds.
+
+The classes become JSON by `dataclasses.asdict`; `kind` names each in the page's script.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Literal
+
+Format = Literal["text", "whole", "number", "percent"]
+"""Of a column: words, whole numbers, numbers of four digits, or fractions."""
+MarkKind = Literal["", "right", "wrong", "gold"]
+Cell = str | float | int | None
+"""A value of a table; None if it is not defined."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """A column of a table."""
+
+    title: str
+    format: Format = "text"
+    has_bar: bool = False
+    """Whether the page draws each value as the length of a bar, too."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Rows of values, of which the first names the row."""
+
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Cell]]
+    last_rows: int = 0
+    """The number of rows at the end that are averages, and stay there."""
+    is_printed: bool = True
+    """Whether the table is printed in a terminal, too."""
+    kind: str = "table"
+
+
+@dataclasses.dataclass(frozen=True)
+class Matrix:
+    """Counts by gold class (row) and predicted class (column)."""
+
+    title: str
+    gold: Sequence[str]
+    predicted: Sequence[str]
+    counts: Sequence[Sequence[int | None]]
+    """None where no count is possible."""
+    kind: str = "matrix"
+
+
+@dataclasses.dataclass(frozen=True)
+class Axis:
+    """The name and the range of a horizontal axis."""
+
+    name: str
+    low: float
+    high: float
+    percent: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """Points in the order of `xs`, joined by a line, or as dots."""
+
+    name: str
+    xs: Sequence[float]
+    values: Sequence[float]
+    dots: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Bars:
+    """A bar between each two edges."""
+
+    name: str
+    edges: Sequence[float]
+    heights: Sequence[float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Mark:
+    """A vertical line at a place."""
+
+    at: float
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Chart:
+    """Curves, dots and bars over one axis."""
+
+    title: str
+    x: Axis
+    curves: Sequence[Curve] = ()
+    bars: Bars | None = None
+    marks: Sequence[Mark] = ()
+    diagonal: str = ""
+    """What the line of equal values means; empty: there is none."""
+    percent: bool = False
+    """Whether the values are fractions."""
+    limits: tuple[float, float] | None = None
+    """The range of the values; None: as the values need it."""
+    note: str = ""
+    kind: str = "chart"
+
+
+@dataclasses.dataclass(frozen=True)
+class Span:
+    """A piece of a text."""
+
+    text: str
+    mark: MarkKind = ""
+    """Right, wrong (predicted so), or gold and not predicted; "": plain text."""
+    label: str = ""
+    """What the piece is marked as, such as the type of an entity."""
+
+
+def spaced(spans: Sequence[Span]) -> list[Span]:
+    """Return spans with a space between each two."""
+    pairs = ((Span(" "), span) for span in spans)
+    return [span for pair in pairs for span in pair][1:]
+
+
+@dataclasses.dataclass(frozen=True)
+class Passage:
+    """A text with marks, under a name."""
+
+    name: str
+    spans: Sequence[Span]
+
+
+@dataclasses.dataclass(frozen=True)
+class Item:
+    """An example that the model gets wrong."""
+
+    where: str
+    facts: Sequence[tuple[str, str]]
+    passages: Sequence[Passage]
+    confusions: Sequence[tuple[str, str]] = ()
+    """The gold and the predicted class of each error, by which the page selects."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Examples:
+    """Examples, the worst first."""
+
+    items: Sequence[Item]
+    kind: str = "examples"
+
+
+Block = Table | Matrix | Chart | Examples
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+    """A part of the report with a title of its own."""
+
+    id: str
+    title: str
+    note: str
+    parts: list[Block]
