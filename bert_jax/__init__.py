@@ -6,6 +6,8 @@ nor TensorFlow.
 
 import importlib
 
+import bert_jax.terminal.log  # noqa: F401  `logging.getLogger("bert_jax")` is ready
+
 TYPE_CHECKING = False  # importing it from typing takes longer than this whole file
 if TYPE_CHECKING:  # `as` marks a name as public
     from bert_jax.config import BertConfig as BertConfig

@@ -42,7 +42,7 @@ class EvaluateOptions(FinetunedOptions):
     """.html file to write on what the model gets wrong: scores by class, confusions,
     calibration, thresholds, the worst examples; with the same as .json beside it."""
     part: Literal["validation", "test"] = "validation"
-    """Split of data.path to score."""
+    """Split of data.path to score; test may also be the file of data.test."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -181,7 +181,7 @@ def read_with_checkpoint(
     if option_value(arguments, "--data.validation") is not None:
         data = dataclasses.replace(data, path="", glue="", train="")
     if option_value(arguments, "--data.path") is not None:
-        data = dataclasses.replace(data, train="", validation="")
+        data = dataclasses.replace(data, train="", validation="", test="")
     default = options_class(checkpoint=checkpoint, data=data)
     options = parse(options_class, arguments, verb, default)
     return with_beam_options(options, beam_options)

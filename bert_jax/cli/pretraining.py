@@ -61,17 +61,22 @@ def pretrain(options: PretrainOptions) -> None:
     scores = pretraining.pretrain(options.config, options.workdir, options.extend)
     if is_primary:
         print(scores_json(scores))
-        say(next_steps(options.workdir))
+        say(next_steps(options.workdir, options.config.objective))
 
 
-def next_steps(workdir: str) -> str:
+def next_steps(workdir: str, objective: str) -> str:
     """Return what to type after a pretraining, a line each."""
     place = shlex.quote(workdir)
+    use = (
+        f'  bert-jax generate --checkpoint {place} --prompt "TEXT"'
+        if objective == "causal_lm"
+        else f"  bert-jax finetune text-classification --init-from {place} "
+        "--data.train FILE.csv --workdir DIRECTORY"
+    )
     return "\n".join(
         [
             "Next:",
-            f"  bert-jax finetune text-classification --init-from {place} "
-            "--data.train FILE.csv --workdir DIRECTORY",
+            use,
             f"  bert-jax inspect {place} --report report.html",
             f"  in Python: bert = bert_jax.load({workdir!r})",
         ]

@@ -44,7 +44,6 @@ def draw_picture(
     guessing: float,
     sentence: str,
     predictions: Sequence[tuple[str, float]],
-    minutes: float,
 ) -> None:
     """Write the picture.
 
@@ -54,10 +53,9 @@ def draw_picture(
         guessing: the loss of predicting each token by its frequency.
         sentence: with one [MASK].
         predictions: tokens and probabilities for it, the most probable first.
-        minutes: the time that the demo took.
     """
     parts = [*_curve(train, validation, guessing), *_bars(sentence, predictions)]
-    title = f"What make demo shows after {minutes:.0f} minutes"
+    title = "What the demo's model has learned"
     description = (
         f"Masked-LM loss on validation text falls from {validation[0][1]:.2f} to "
         f"{validation[-1][1]:.2f} nats; guessing by frequency has {guessing:.2f}. "

@@ -66,13 +66,11 @@ def print_report(
         f'  bert_jax.load("{root}/library_pretrained").classify(["Return the mean."])',
         flush=True,
     )
-    write_picture(root, bert, scores["unigram_loss"], minutes, picture)
+    write_picture(root, bert, scores["unigram_loss"], picture)
     write_run_report(str(root / "model"), page)
 
 
-def write_picture(
-    root: Path, bert: Predictor, guessing: float, minutes: float, path: Path
-) -> None:
+def write_picture(root: Path, bert: Predictor, guessing: float, path: Path) -> None:
     """Draw the loss of the pretraining, and what the model fills a mask with."""
     lines, _ = read_metrics(epath.Path(root / "model" / METRICS))
 
@@ -83,7 +81,7 @@ def write_picture(
 
     curves = points(TRAIN), points(VALIDATION)
     predictions = bert.fill_mask(SENTENCE, k=5)
-    draw_picture(path, *curves, guessing, SENTENCE, predictions, minutes)
+    draw_picture(path, *curves, guessing, SENTENCE, predictions)
 
 
 def scores_table(scores: dict[str, float]) -> Table:

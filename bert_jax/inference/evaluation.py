@@ -21,7 +21,7 @@ from bert_jax.storage.files import (
 )
 from bert_jax.tasks.finetuning_task import Example, FinetuningTask, Predictions
 from bert_jax.tasks.lengths import fit_lengths
-from bert_jax.tasks.own_metrics import ComputeMetrics, with_own_scores
+from bert_jax.tasks.own_metrics import ComputeMetrics, before_official, own_scores
 from bert_jax.tasks.registry import finetuning_task, task_name_of
 from bert_jax.tasks.splits import hold_out
 
@@ -96,7 +96,7 @@ def evaluate(
         checkpoint: as `load`.
         data: names the file; None: the one that the run was validated on.
         output: directory for the official prediction files; empty: none are written.
-        part: the split of `data.path` to score: validation or test.
+        part: validation or test: the split of `data.path`, or the file of that name.
         batch_size: rows that are computed at once.
         report: .html file for what the model gets wrong, with the same as .json beside
             it; empty: none is written.
@@ -184,7 +184,8 @@ def _evaluation(
     scores = {}
     if has_labels:
         official = task.score(predictions)
-        scores = with_own_scores(official, compute_metrics, predictions)
+        own = own_scores(compute_metrics, predictions) if compute_metrics else {}
+        scores = before_official(own, official)
     return Evaluation(task, predictions, scores, source)
 
 

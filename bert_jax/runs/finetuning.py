@@ -2,16 +2,16 @@
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 from etils import epath
 
 from bert_jax.config import FinetuneConfig
 from bert_jax.distributed.collectives import (
-    broadcast_from_primary,
     is_primary,
     raise_on_all_processes,
+    run_on_primary,
     run_on_primary_first,
 )
 from bert_jax.distributed.mesh import host_shard, make_mesh
@@ -25,11 +25,12 @@ from bert_jax.runs.fitting import fit_in_workdir, locked_workdir
 from bert_jax.runs.init_from import check_source
 from bert_jax.runs.workdir import best_scores, check_workdir, final_scores
 from bert_jax.tasks.finetuning import Finetuning
-from bert_jax.tasks.finetuning_task import Splits
-from bert_jax.tasks.own_metrics import ComputeMetrics, load_function
+from bert_jax.tasks.finetuning_task import Predictions, Splits
+from bert_jax.tasks.own_metrics import ComputeMetrics, load_function, own_scores
 from bert_jax.tasks.task import check_attention_kernel
 from bert_jax.terminal.messages import say
 from bert_jax.training.callbacks import Callback
+from bert_jax.training.loggers import require_loggers
 
 BASELINE = "baseline: "
 
@@ -71,6 +72,7 @@ def finetune(
         DivergedRun: gradients stayed non-finite.
     """
     with raise_on_all_processes():
+        require_loggers(config)
         check_attention_kernel(config.model)
         own_metrics = load_function(config.compute_metrics)
         mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
@@ -85,7 +87,8 @@ def finetune(
         with raise_on_all_processes():
             host = host_shard(mesh, jax.process_index())
             splits = setup.train, setup.validation
-            task = Finetuning(setup.task, config, *splits, *host, own_metrics)
+            own = on_primary(own_metrics) if own_metrics else None
+            task = Finetuning(setup.task, config, *splits, *host, own)
             changed = check_workdir(path, config, resume, extend)
             note = check_source(config, source, task.init_params)
             if source is not None:
@@ -103,6 +106,17 @@ def finetune(
     return scores | {f"{BASELINE}{rule}": value}
 
 
+def on_primary(
+    function: ComputeMetrics,
+) -> Callable[[Predictions], dict[str, float]]:
+    """Return the scores of a user's function, which the primary process alone calls."""
+
+    def scores(predictions: Predictions) -> dict[str, float]:
+        return run_on_primary(lambda: own_scores(function, predictions))
+
+    return scores
+
+
 def score_test_file(
     config: FinetuneConfig,
     workdir: str | os.PathLike[str],
@@ -112,10 +126,12 @@ def score_test_file(
 
     The primary process computes them; they are {} if no file is named.
     """
-    scores: dict[str, float] = {}
-    with raise_on_all_processes():
-        if is_primary() and config.data.test:
-            data = dataclasses.replace(config.data, validation=config.data.test)
-            on_test, _ = evaluate(workdir, data, compute_metrics=compute_metrics)
-            scores = {f"test_{name}": value for name, value in on_test.items()}
-    return broadcast_from_primary(scores)
+    if not config.data.test:
+        return {}
+    data = dataclasses.replace(config.data, validation=config.data.test)
+
+    def scores() -> dict[str, float]:
+        on_test, _ = evaluate(workdir, data, compute_metrics=compute_metrics)
+        return {f"test_{name}": value for name, value in on_test.items()}
+
+    return run_on_primary(scores)

@@ -22,7 +22,7 @@ from bert_jax.tasks.class_names import similar_label_warnings
 from bert_jax.tasks.finetuning_task import Example, FinetuningTask, Split
 from bert_jax.tasks.lengths import changed_lengths, fit_lengths
 from bert_jax.tasks.registry import finetuning_task
-from bert_jax.tasks.splits import check_validation, read_splits
+from bert_jax.tasks.splits import check_labels, read_splits
 from bert_jax.tasks.text_classification import TextTask
 from bert_jax.terminal.messages import say
 from bert_jax.tokenization import Tokenizer
@@ -225,9 +225,10 @@ def prepare_finetuning(
     for line in similar_label_warnings(model.labels) if is_primary() else ():
         say(line)
     task = dataclasses.replace(task, model=model)
-    check_validation(task, splits.validation)
-    if config.data.test:
-        check_validation(task, task.read(config.data.test))
+    place = config.data.validation or config.data.path or config.data.train
+    check_labels(task, splits.validation, "validation", place)
+    if test := config.data.test:
+        check_labels(task, task.read(test), "test", test)
     data = dataclasses.replace(config.data, fingerprint=fingerprint(splits.train))
     if config.data.fingerprint not in ("", data.fingerprint):
         raise ValueError(

@@ -21,6 +21,7 @@ from bert_jax.tokenization import Tokenizer
 from bert_jax.training import loop
 from bert_jax.training.callbacks import Callback
 from bert_jax.training.lock import run_lock
+from bert_jax.training.loggers import require_loggers
 from bert_jax.training.resume import Resume, find_resume_on_all
 from bert_jax.training.start import InitSource
 
@@ -70,6 +71,7 @@ def fit(
         DivergedRun: gradients stayed non-finite.
     """
     require_positive(config, "num_steps", "eval_every", "checkpoint_every")
+    require_loggers(config)
     with locked_workdir(workdir) as run:
         with raise_on_all_processes():
             mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)

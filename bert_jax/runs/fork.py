@@ -9,6 +9,7 @@ import shutil
 
 from etils import epath
 
+from bert_jax.checkpoints.manager import INTERVAL
 from bert_jax.checkpoints.steps import (
     CHECKPOINTS,
     checkpoint_of_step,
@@ -168,9 +169,13 @@ def fork(
 
 
 def _drop_score(checkpoint: epath.Path) -> None:
-    """Remove the score of a checkpoint: later ones are of other validation tokens."""
+    """Remove the score of a checkpoint: later ones are of other validation tokens.
+
+    The losses since its last line of metrics are of other tokens, too.
+    """
     manifest = read_manifest(checkpoint)
-    manifest.pop("selection_score", None)
+    for name in ("selection_score", INTERVAL):
+        manifest.pop(name, None)
     write_manifest(manifest, checkpoint)
 
 

@@ -28,6 +28,7 @@ from bert_jax.tasks.pretraining import PretrainingTask, unigram_baseline
 from bert_jax.tasks.task import check_attention_kernel
 from bert_jax.terminal.messages import say
 from bert_jax.training.callbacks import Callback
+from bert_jax.training.loggers import require_loggers
 from bert_jax.training.resume import find_resume
 
 
@@ -58,6 +59,12 @@ def resolve(config: PretrainConfig, dataset: Dataset) -> PretrainConfig:
         raise ValueError(
             f"{dataset.path} has {len(dataset.train)} training rows, fewer than "
             f"batch_size={config.batch_size}; lower it, or prepare more text."
+        )
+    if config.patience and not len(dataset.validation):
+        raise ValueError(
+            f"patience={config.patience} needs scores, and {dataset.path} has no "
+            "validation rows; leave it out, or prepare the text with a larger "
+            "--validation-fraction."
         )
     return config
 
@@ -103,6 +110,7 @@ def pretrain(
         DivergedRun: gradients stayed non-finite.
     """
     with raise_on_all_processes():
+        require_loggers(config)
         check_attention_kernel(config.model)
         dataset, config = open_for(config, verify=False)
     with locked_workdir(workdir) as run:

@@ -12,11 +12,12 @@ from etils import epath
 
 from bert_jax.checkpoints.steps import CHECKPOINTS
 from bert_jax.config import FinetuneConfig
-from bert_jax.config.serialization import to_dict
+from bert_jax.config.serialization import differences, from_dict, to_dict
 from bert_jax.distributed import environment
 from bert_jax.distributed.collectives import is_primary
 from bert_jax.runs.finetuning import BASELINE, finetune
 from bert_jax.runs.init_from import with_pinned_source
+from bert_jax.runs.workdir import FREE_TO_CHANGE
 from bert_jax.storage.files import JsonObject, write_json
 from bert_jax.storage.manifest import escapes
 from bert_jax.storage.remote import open_directory
@@ -31,6 +32,10 @@ LEARNING_RATES = (5e-5, 3e-5, 2e-5)
 BATCH_SIZES = (16, 32)
 NUM_EPOCHS = (2.0, 3.0, 4.0)
 """The values that worked well across all tasks (Devlin et al. 2018, A.3)."""
+
+
+_CHANGES_SCORES = ("data.test", "patience")
+"""Fields that one run may change when it is resumed, and several runs must share."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,6 +98,8 @@ def finetune_runs(
         if is_primary():
             say(f"{run.setting}, seed {run.config.seed}")
         scores = finetune(run.config, root / run.name, root / "examples")
+        if done:  # an older version may have had fewer scores
+            scores = {k: v for k, v in scores.items() if k in done[0]["scores"]}
         seed = run.config.seed
         done.append(
             {"name": run.name, "setting": run.setting, "seed": seed, "scores": scores}
@@ -121,10 +128,17 @@ def read_runs(root: epath.Path, config: FinetuneConfig) -> list[JsonObject]:
     if not (root / RUNS).exists():
         return []
     summary = read_runs_file(root)
-    if summary["config"] != to_dict(config):
+    # Fields that an older version did not have, count as their defaults.
+    before = to_dict(from_dict(FinetuneConfig, summary["config"]))
+    changed = [
+        name
+        for name, *_ in differences(before, to_dict(config))
+        if name not in FREE_TO_CHANGE or name in _CHANGES_SCORES
+    ]
+    if changed:
         raise ValueError(
-            f"{root / RUNS} lists runs with other options; repeat those, or choose "
-            "another --workdir."
+            f"{root / RUNS} lists runs with another {', '.join(changed)}; repeat those "
+            "options, or choose another --workdir."
         )
     return summary["runs"]
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import final
 
 import jax
@@ -27,7 +27,7 @@ from bert_jax.tasks.finetuning_task import (
     Split,
     SplitOutputs,
 )
-from bert_jax.tasks.own_metrics import ComputeMetrics, with_own_scores
+from bert_jax.tasks.own_metrics import before_official
 from bert_jax.tasks.task import Counts, DeviceBatch, Evaluation, Sums, Task
 
 
@@ -78,8 +78,9 @@ class Finetuning(Task):
     validation: Split
     host_index: int = 0
     host_count: int = 1
-    compute_metrics: ComputeMetrics | None = None
-    """A function of the user's that adds scores before the official ones."""
+    own_scores: Callable[[Predictions], dict[str, float]] | None = None
+    """Scores of the user's, which stand before the official ones; all processes call it
+    together."""
 
     objective = ("loss",)
     one_shape = False
@@ -109,7 +110,10 @@ class Finetuning(Task):
         return init_params(self.task.model, key)
 
     def row_numbers(self, step: int) -> np.ndarray:
-        return self._rows(step)[1]
+        numbers = self._rows(step)[1]
+        # Repeated texts have the number of the text.
+        repeated = self.config.data.balance
+        return self.train.tokenized.example[numbers] if repeated else numbers
 
     def batch(self, step: int) -> Batch:
         length, numbers = self._rows(step)
@@ -143,10 +147,8 @@ class Finetuning(Task):
         rows = by_row(outputs, len(self.validation.tokenized))
         predictions = self.task.predict(SplitOutputs(self.validation, rows))
         predicted = Predictions(self.validation.examples, predictions)
-        scores = with_own_scores(
-            self.task.score(predicted), self.compute_metrics, predicted
-        )
-        return evaluation.means | scores
+        own = self.own_scores(predicted) if self.own_scores else {}
+        return evaluation.means | before_official(own, self.task.score(predicted))
 
     def selection_score(self, scores: dict[str, float]) -> float:
         return main_score(scores)

@@ -18,6 +18,9 @@ An example has the fields of its dataclass, such as `label`; a prediction is wha
 `bert-jax predict` prints of it, such as `label` and `probabilities`. The first score
 selects the best checkpoint: the higher, the better.
 """
+_TAKEN = ("loss", "step", "split")
+_PREFIXES = ("test_", "baseline:")
+"""Names that lines of metrics, or the results of a run, have already."""
 
 
 def load_function(name: str) -> ComputeMetrics | None:
@@ -40,7 +43,7 @@ def load_function(name: str) -> ComputeMetrics | None:
         sys.path.append(directory)
     try:
         member = getattr(importlib.import_module(module), function)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         reason = f"{type(error).__name__}: {error}"
         raise ValueError(
             f"compute_metrics={name} cannot be imported ({reason}); name a function of "
@@ -54,36 +57,37 @@ def load_function(name: str) -> ComputeMetrics | None:
     return member
 
 
-def with_own_scores(
-    official: dict[str, float],
-    function: ComputeMetrics | None,
-    predictions: Predictions,
+def before_official(
+    own: dict[str, float], official: dict[str, float]
 ) -> dict[str, float]:
-    """Return the scores of a user's function, if there is one, before the official.
-
-    Of two scores with one name the user's is kept.
-
-    Raises:
-        RuntimeError: the function fails, or does not return numbers by names.
-    """
-    own = _own_scores(function, predictions) if function else {}
+    """Return all scores; of two with one name the user's is kept."""
     return own | {name: value for name, value in official.items() if name not in own}
 
 
-def _own_scores(function: ComputeMetrics, predictions: Predictions) -> dict[str, float]:
-    """Call the function; raise RuntimeError as `with_own_scores`."""
+def own_scores(function: ComputeMetrics, predictions: Predictions) -> dict[str, float]:
+    """Return the scores of a user's function.
+
+    Raises:
+        RuntimeError: it fails, or does not return numbers by names that are free.
+    """
     name = getattr(function, "__qualname__", repr(function))
     try:
         scores = function(predictions.examples, predictions.values)
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         raise RuntimeError(f"compute_metrics: {name} failed: {reason}") from error
-    if isinstance(scores, Mapping) and scores and "loss" not in scores:
+    if isinstance(scores, Mapping) and scores:
+        names = [str(key) for key in scores]
+        if any(key in _TAKEN or key.startswith(_PREFIXES) for key in names):
+            raise RuntimeError(
+                f"compute_metrics: {name} returned {quoted(names)}; choose other names "
+                f"than {', '.join(_TAKEN)} and those that begin with test_ or baseline:"
+            )
         try:
-            return {str(key): float(value) for key, value in scores.items()}
+            return dict(zip(names, map(float, scores.values()), strict=True))
         except (TypeError, ValueError):
             pass  # said below
     raise RuntimeError(
         f"compute_metrics: {name} returned {quoted(scores)}; return a dict of numbers "
-        "by the names of the scores, and none with the name loss."
+        "by the names of the scores."
     )

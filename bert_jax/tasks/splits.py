@@ -88,21 +88,24 @@ def hold_out(task: FinetuningTask, examples: Sequence[Example]) -> Splits:
     return Splits(*parts)
 
 
-def check_validation(task: FinetuningTask, examples: Sequence[Example]) -> None:
-    """Refuse validation examples that cannot be scored.
+def check_labels(
+    task: FinetuningTask, examples: Sequence[Example], what: str, place: str
+) -> None:
+    """Refuse examples that cannot be scored.
+
+    Args:
+        what: validation or test, for messages.
+        place: the file, where examples do not name their own.
 
     Raises:
         ValueError: an example has no label, or a label that the model does not have.
     """
     unlabelled = [example for example in examples if not task.has_label(example)]
     if unlabelled:
-        data = task.data
-        place = getattr(unlabelled[0], "where", "")
-        if not isinstance(place, str) or not place:
-            place = data.validation or data.path or data.train
+        where = getattr(unlabelled[0], "where", "")
         raise ValueError(
-            f"{place}: {len(unlabelled)} of {len(examples)} validation examples have "
-            "no label, and cannot be scored; add labels, or hold some training "
-            "examples out."
+            f"{(where if isinstance(where, str) else '') or place}: {len(unlabelled)} "
+            f"of {len(examples)} {what} examples have no label, and cannot be scored; "
+            "add labels, or leave the file out."
         )
     task.check(examples)

@@ -1,7 +1,7 @@
 """The logger `bert_jax`: where the messages of the package go.
 
 By default, information goes to standard output and warnings to standard error, so that
-a command and a notebook show them. A program that set a handler before, keeps it.
+a command and a notebook show them. A handler that the program set before is kept.
 """
 
 import logging

@@ -84,9 +84,10 @@ class Waiting(contextlib.AbstractContextManager["Waiting", None]):
             text = f"{self._what} … {time.monotonic() - self._start:.0f} s"
             if self._status:
                 self._status(text)
-            else:
+                continue
+            with contextlib.suppress(OSError):  # the caller's next line raises it too
                 say(text)
-                pause = _WAITING_SECONDS
+            pause = _WAITING_SECONDS
 
 
 def format_duration(seconds: float) -> str:

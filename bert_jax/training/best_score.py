@@ -11,12 +11,16 @@ class BestScore:
     score: float = -math.inf
     step: int = -1
     """The step of the best evaluation; -1: there was none with a finite score."""
+    gain_step: int = -1
+    """The step at which the score last rose."""
     num_without_gain: int = 0
-    """Evaluations since the score last rose."""
+    """Evaluations since then."""
 
     def add(self, step: int, score: float) -> None:
         """Take the score of an evaluation; NaN is below all others."""
-        self.num_without_gain = 0 if score > self.score else self.num_without_gain + 1
+        self.num_without_gain += 1
+        if score > self.score:
+            self.gain_step, self.num_without_gain = step, 0
         if score >= self.score:
             self.score, self.step = score, step
 
@@ -25,3 +29,12 @@ class BestScore:
         if self.step < 0:
             return ""
         return "best so far" if self.step == step else f"best: step {self.step}"
+
+    def why_stopped(self) -> str:
+        """Return why a run ends whose patience is lost."""
+        if self.gain_step < 0:
+            return f"{self.num_without_gain} evaluations had no finite score"
+        return (
+            f"{self.num_without_gain} evaluations in a row had no higher score than "
+            f"that of step {self.gain_step}"
+        )

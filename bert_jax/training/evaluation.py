@@ -50,7 +50,7 @@ def evaluate(
     for batch_sums in jax.device_get(sums):
         for name, sum_and_count in batch_sums.items():
             totals[name] = totals.get(name, 0) + np.array(sum_and_count, np.float64)
-    means = {name: total / max(count, 1.0) for name, (total, count) in totals.items()}
+    means = {name: total / (count or 1.0) for name, (total, count) in totals.items()}
     loss = sum(means[name] for name in task.objective)
     floats = {"loss": float(loss)} | {k: float(v) for k, v in means.items()}
     return task.score(Evaluation(floats, jax.device_get(outputs)))

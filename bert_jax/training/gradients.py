@@ -183,7 +183,8 @@ def make_gradient(
     ) -> tuple[Float[Array, ""], Sums]:
         sums = task.loss(freeze(gather(params, first)), batch, key)
         parts = [
-            sums[name][0] / jnp.maximum(count, 1) for name, count in counts.items()
+            sums[name][0] / jnp.where(count > 0, count, 1)
+            for name, count in counts.items()
         ]
         return jnp.stack(parts).sum(), sums
 

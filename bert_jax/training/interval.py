@@ -44,13 +44,13 @@ class Interval:
             self._fetch()
 
     def _fetch(self) -> None:
-        """Add what is pending, except what is not finite, as of a skipped update."""
+        """Add what is pending, except steps whose loss is not finite."""
         for sums in jax.device_get(self._pending):
+            if not all(math.isfinite(sums[name][0]) for name in self.objective):
+                continue
             for name, (total, count) in sums.items():
-                if math.isfinite(total):
-                    before = self._totals.get(name, (0.0, 0.0))
-                    both = before[0] + float(total), before[1] + float(count)
-                    self._totals[name] = both
+                before = self._totals.get(name, (0.0, 0.0))
+                self._totals[name] = before[0] + float(total), before[1] + float(count)
         self._pending.clear()
 
     def means(self) -> dict[str, float]:
@@ -60,7 +60,7 @@ class Interval:
         """
         self._fetch()
         totals, self._totals = self._totals, {}
-        means = {name: total / max(n, 1.0) for name, (total, n) in totals.items()}
+        means = {name: total / (n or 1.0) for name, (total, n) in totals.items()}
         parts = [means.get(name, math.nan) for name in self.objective]
         return {"loss": math.fsum(parts)} | means
 

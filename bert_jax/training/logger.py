@@ -32,8 +32,9 @@ class Logger(abc.ABC):
         self._unless_stopped(self._flush)
 
     def close(self) -> None:
-        """Write what is left."""
-        self._unless_stopped(self._close)
+        """Write what is left, and free what it holds, also after an error."""
+        with self.recording_problem():
+            self._close()
 
     def _unless_stopped(self, action: Callable[[], None]) -> None:
         if not self.problem:

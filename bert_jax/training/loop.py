@@ -127,7 +127,9 @@ class _Run:
         """Train up to the last step, and return the scores after it."""
         num_steps = self._config.num_steps
         try:
-            scores = self._restore_scores() if resume else None
+            scores = None
+            if resume:
+                scores = self._restore_scores(resume.incomparable_until)
             for batch in self._batches():
                 self._train_on(batch)
                 # Poll only once per step: a signal that arrived between two polls
@@ -171,15 +173,27 @@ class _Run:
     def _is_due(self, every: int) -> bool:
         return self._step == self._config.num_steps or self._step % every == 0
 
-    def _restore_scores(self) -> dict[str, float] | None:
-        """Restore the best score of a resumed run; return the scores of this step."""
+    def _restore_scores(self, incomparable_until: int) -> dict[str, float] | None:
+        """Restore the best score of a resumed run; return the scores of this step.
+
+        Args:
+            incomparable_until: later scores are not compared with those up to here.
+        """
         lines = broadcast_from_primary(self._report.validation_lines())
         for step, scores in lines:
-            self._best.add(step, self._task.selection_score(scores))
-        if not self._is_due(self._config.eval_every):
+            if step > incomparable_until:
+                self._best.add(step, self._task.selection_score(scores))
+        if not (self._is_due(self._config.eval_every) or self._has_lost_patience()):
             return None
-        # A run that was stopped after a save may not have evaluated it.
-        return dict(lines).get(self._step) or self._validate()
+        # A run that was stopped after a save may not have evaluated it, or may not have
+        # written the score into the checkpoint.
+        here = dict(lines).get(self._step)
+        if here is None:
+            return self._validate()
+        if self._step > incomparable_until:
+            score = self._task.selection_score(here)
+            self._checkpoints.record_score(self._step, score)
+        return here
 
     def _has_lost_patience(self) -> bool:
         """Whether too many evaluations in a row brought no better score."""
@@ -189,9 +203,8 @@ class _Run:
     def _stop_early(self) -> None:
         """Save the step, at which the same command ends again."""
         self._report.say(
-            f"Stopped at step {self._step}: {self._best.num_without_gain} evaluations "
-            f"in a row without a better score than at step {self._best.step} "
-            "(patience)."
+            f"Ended at step {self._step} of {self._config.num_steps}: "
+            f"{self._best.why_stopped()}. To train on, raise --patience."
         )
         if self._saved_step != self._step:
             self._save(must_succeed=True)

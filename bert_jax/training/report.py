@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import logging
 import math
 import sys
 import tempfile
@@ -14,8 +15,10 @@ import numpy as np
 from etils import epath
 
 from bert_jax.config import RunConfig
+from bert_jax.config.checks import require
 from bert_jax.storage.atomic import is_address
 from bert_jax.storage.files import JsonObject, name_path_in_errors
+from bert_jax.terminal.log import LOGGER
 from bert_jax.terminal.messages import printable, say, warn
 from bert_jax.terminal.progress import Waiting, format_duration
 from bert_jax.training.logger import Logger
@@ -109,7 +112,8 @@ class Report(contextlib.AbstractContextManager["Report", None]):
                 if (workdir / name).exists():
                     (folder / name).write_bytes((workdir / name).read_bytes())
         self._folder = folder
-        self._loggers: list[Logger] = list(open_loggers(config, folder, first_step))
+        loggers = open_loggers(config, workdir, folder, first_step)
+        self._loggers: list[Logger] = list(loggers)
         names = (METRICS, EXAMPLES) if config.log_examples else (METRICS,)
         self._files = {name: open(folder / name, "a") for name in names}
         self._num_steps = config.num_steps
@@ -120,6 +124,9 @@ class Report(contextlib.AbstractContextManager["Report", None]):
         self._scalars_shown, self._score_shown = "", ""
 
     def __exit__(self, *_: object) -> None:
+        for logger in self._loggers:
+            logger.close()
+        self._report_problems()
         with contextlib.suppress(OSError):  # the run has raised it already
             upload = self.flush()
             if upload is not None and (error := upload.exception()) is not None:
@@ -127,9 +134,6 @@ class Report(contextlib.AbstractContextManager["Report", None]):
         for file in self._files.values():
             with contextlib.suppress(OSError):
                 file.close()
-        for logger in self._loggers:
-            logger.close()
-        self._report_problems()
         self._stack.close()
 
     def write(
@@ -141,7 +145,9 @@ class Report(contextlib.AbstractContextManager["Report", None]):
             note: shown after the scalars.
         """
         finite = {k: v if math.isfinite(v) else None for k, v in scalars.items()}
-        line = {"step": step, "split": split, **finite}
+        line = {"step": step, "split": split}
+        require(not line.keys() & finite.keys(), "A score is named step or split.")
+        line |= finite
         self._write_line(METRICS, line, flush=True)
         for logger in self._loggers:
             logger.write(step, split, scalars)
@@ -159,6 +165,7 @@ class Report(contextlib.AbstractContextManager["Report", None]):
             self._loggers.remove(logger)
             problem = logger.problem.rstrip(".")
             warn(f"report={logger.name} stops here: {problem}. The run goes on.")
+            logger.close()
 
     def write_examples(self, step: int, rows: np.ndarray) -> None:
         """Write the row numbers of the batch of `step`."""
@@ -226,7 +233,7 @@ class Report(contextlib.AbstractContextManager["Report", None]):
 
 def _start_progress_bar(first_step: int, num_steps: int) -> Any:
     """Start a progress bar; return None if the output is not a terminal."""
-    if not sys.stdout.isatty():
+    if not sys.stdout.isatty() or not LOGGER.isEnabledFor(logging.INFO):
         return None
     from rich import progress
 

@@ -41,6 +41,20 @@ class Resume:
     interval: object = None
     """The sums of an `Interval` that the checkpoint was saved in; None: a new one."""
 
+    @property
+    def incomparable_until(self) -> int:
+        """The last step at which masks or objective were changed; -1: never.
+
+        A fork may change them. Later scores are of other validation tokens.
+        """
+        steps = [-1]
+        for entry in self.history:
+            changed = entry.get("changed") if isinstance(entry, dict) else None
+            fields = [str(c.get("field")) for c in changed or () if isinstance(c, dict)]
+            if any(field.startswith(("masking.", "objective")) for field in fields):
+                steps.append(int(entry.get("step", -1)))
+        return max(steps)
+
 
 def find_resume(workdir: epath.Path) -> Resume | None:
     """Find what the run in `workdir` resumes from; None if it has no checkpoint yet.

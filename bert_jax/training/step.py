@@ -114,7 +114,8 @@ def means(sums: Sums, objective: tuple[str, ...]) -> Scalars:
     trained on its masked tokens alone.
     """
     scalars = {
-        name: total / jnp.maximum(count, 1.0) for name, (total, count) in sums.items()
+        name: total / jnp.where(count > 0, count, 1.0)
+        for name, (total, count) in sums.items()
     }
     loss = jnp.stack([scalars[name] for name in objective]).sum()
     return {"loss": loss, **scalars}

@@ -51,4 +51,5 @@ class TensorBoard(Logger):
         self._writer.flush()
 
     def _close(self) -> None:
-        self._writer.close()
+        if self._writer is not None:
+            self._writer.close()

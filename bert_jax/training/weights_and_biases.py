@@ -3,12 +3,13 @@
 import os
 import secrets
 from collections.abc import Mapping
-from typing import final
+from typing import Any, final
 
 from etils import epath
 
 from bert_jax.config import RunConfig
 from bert_jax.config.serialization import to_dict
+from bert_jax.storage.atomic import is_address
 from bert_jax.training.logger import Logger
 
 RUN_ID = "wandb_run_id.txt"
@@ -24,31 +25,30 @@ class WeightsAndBiases(Logger):
 
     name = "wandb"
 
-    def __init__(self, config: RunConfig, folder: epath.Path) -> None:
-        """Start or continue the run; its id is kept in `folder`.
+    def __init__(self, config: RunConfig, workdir: epath.Path) -> None:
+        """Start or continue the run; its id is kept in `workdir`.
 
-        Raises:
-            ModuleNotFoundError: wandb is not installed.
+        Its files are in the directory `wandb` of `workdir`, or of the current directory
+        if `workdir` is in a bucket.
         """
-        try:
-            import wandb
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(
-                "report=wandb needs the package wandb, which is not installed: pip "
-                "install 'bert_jax[wandb]', or leave it out of --report"
-            ) from error
+        self._run: Any = None
         with self.recording_problem():
-            identifier = folder / RUN_ID
+            import wandb
+
+            identifier = workdir / RUN_ID
             if not identifier.exists():
                 identifier.write_text(secrets.token_hex(4) + "\n")
             self._run = wandb.init(
                 id=identifier.read_text().strip(),
                 resume="allow",
-                name=None if "WANDB_NAME" in os.environ else folder.name,
+                name=None if "WANDB_NAME" in os.environ else workdir.name,
                 project=os.environ.get("WANDB_PROJECT", "bert_jax"),
-                dir=os.fspath(folder),
+                dir=None if is_address(workdir) else os.fspath(workdir),
                 config=to_dict(config),
-                settings=wandb.Settings(console="off", silent=True),
+                # A run of wandb that the calling program has open stays its own.
+                settings=wandb.Settings(
+                    console="off", silent=True, reinit="create_new"
+                ),
             )
             # wandb's own step cannot go back, as the lines of a resumed run may.
             self._run.define_metric("*", step_metric="step")
@@ -61,4 +61,5 @@ class WeightsAndBiases(Logger):
         """A no-op: a process of wandb's own writes the points at once."""
 
     def _close(self) -> None:
-        self._run.finish()
+        if self._run is not None:
+            self._run.finish()

@@ -44,6 +44,12 @@ def test_information_and_warnings_have_their_streams(capsys):
         ("", "", "step 1\n", "a problem\n"),
         ("", "logging.getLogger('bert_jax').setLevel('WARNING')", "", "a problem\n"),
         ("", "logging.getLogger('bert_jax').handlers.clear()", "", "a problem\n"),
+        (
+            "import bert_jax; logging.getLogger('bert_jax').setLevel('ERROR')",
+            "",
+            "",
+            "",
+        ),
         # A handler that the program set before takes all messages.
         (
             "handler = logging.StreamHandler(sys.stdout)\n"

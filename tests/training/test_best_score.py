@@ -2,12 +2,15 @@
 
 import dataclasses
 import math
+import signal
 
 import pytest
 from run_helpers import assert_same_run, logged_lines
 
+import bert_jax
 from bert_jax.runs.pretraining import pretrain
 from bert_jax.training.best_score import BestScore
+from bert_jax.training.faults import InterruptedRun
 
 
 def test_the_last_of_equal_scores_is_the_best_but_no_gain():
@@ -19,6 +22,39 @@ def test_the_last_of_equal_scores_is_the_best_but_no_gain():
         found.append((best.step, best.num_without_gain))
     assert found == [(-1, 1), (1, 0), (2, 0), (2, 1), (4, 2), (4, 3), (6, 0)]
     assert (best.note(6), best.note(7)) == ("best so far", "best: step 6")
+
+
+def test_why_a_run_ends():
+    best = BestScore()
+    for step in (1, 2):
+        best.add(step, math.nan)
+    assert best.why_stopped() == "2 evaluations had no finite score"
+    for step in (3, 4, 5):
+        best.add(step, 0.8)
+    assert best.step == 5
+    assert (
+        best.why_stopped()
+    ) == "2 evaluations in a row had no higher score than that of step 3"
+
+
+def test_patience_that_is_lost_at_a_resume_has_scores(small_config, tmp_path):
+    """Between two evaluations, by a later `--patience`."""
+    config = dataclasses.replace(small_config, eval_every=2, checkpoint_every=3)
+    optimizer = dataclasses.replace(config.optimizer, peak_learning_rate=5.0)
+    config = dataclasses.replace(config, optimizer=optimizer)
+
+    class Stop(bert_jax.Callback):
+        def on_log(self, step, scalars):
+            if step == 7:
+                signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(InterruptedRun, match="at step 7"):
+        pretrain(config, tmp_path, callbacks=[Stop()])
+    losses = [line["loss"] for line in logged_lines(tmp_path, "validation")]
+    assert len(losses) == 3 and losses[2] > min(losses)
+    scores = pretrain(dataclasses.replace(config, patience=1), tmp_path)
+    assert logged_lines(tmp_path, "validation")[-1]["step"] == 7
+    assert scores["loss"] == logged_lines(tmp_path, "validation")[-1]["loss"]
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +78,8 @@ def test_a_run_stops_after_evaluations_without_a_gain(stubborn, tmp_path, capsys
     assert scores["loss"] == losses[-1]
     printed = capsys.readouterr().out
     step, best = lines[-1]["step"], lines[gains[-1]]["step"]
-    assert f"Stopped at step {step}: 2 evaluations in a row without" in printed
-    assert f"than at step {best} (patience)." in printed
+    assert f"Ended at step {step} of 10: 2 evaluations in a row had no" in printed
+    assert f"that of step {best}. To train on, raise --patience." in printed
     assert f"best: step {best}" in printed
     # The same command ends at once, with the same scores.
     files = (tmp_path / "run" / "metrics.jsonl").read_text()

@@ -42,7 +42,7 @@ def profiled(calls, told: str, first: int, last: int) -> list:
     """What happens in the steps from `first` to `last`."""
     config = dataclasses.replace(PretrainConfig(), profile_steps=told)
     with Profile(config, epath.Path("nowhere"), first - 1) as profile:
-        step = profile.wrap(lambda state, batch: (calls.append(batch), state)[::-1])
+        step = profile.wrap(lambda state, batch: (state, calls.append(batch), {}))
         for number in range(first, last + 1):
             step(None, number)
     return calls
@@ -64,7 +64,7 @@ def test_a_run_that_ends_among_them_keeps_what_it_has(calls):
 
 def test_without_steps_the_step_is_itself():
     def step(state, batch):
-        return state, batch
+        return state, batch, {}
 
     with Profile(PretrainConfig(), epath.Path("nowhere"), 0) as profile:
         assert profile.wrap(step) is step
