@@ -83,6 +83,9 @@ def broken(examples, predictions):
 def no_numbers(examples, predictions):
     return {"recall": "high"}
 
+def taken(examples, predictions):
+    return {"step": 0.5}
+
 NUMBER = 3
 """
 
@@ -124,7 +127,7 @@ def test_a_score_of_ones_own_selects_the_checkpoint(config, tmp_path, module, ca
     assert 0 <= plain["accuracy"] <= 1
 
 
-@pytest.mark.parametrize("function", ["broken", "no_numbers"])
+@pytest.mark.parametrize("function", ["broken", "no_numbers", "taken"])
 def test_a_function_that_fails_ends_the_run(config, tmp_path, module, function):
     own = dataclasses.replace(config, compute_metrics=f"{module}:{function}")
     with pytest.raises(RuntimeError, match=f"compute_metrics: {function} "):

@@ -73,11 +73,30 @@ def test_only_the_best_keeps_its_checkpoints(fake_runs, tmp_path):
     assert "0.5000 ± 0.2500" in text and "baseline: chance 0.4000" in text
 
 
+def test_runs_of_an_older_version_go_on(fake_runs, tmp_path):
+    """Without the fields and the scores that were added since."""
+    finetune_runs(config_of(), tmp_path, 1)
+    summary = json.loads((tmp_path / "runs.json").read_text())
+    for name in ("patience", "report", "class_weights", "compute_metrics"):
+        del summary["config"][name]
+    for name in ("test", "balance"):
+        del summary["config"]["data"][name]
+    del summary["runs"][0]["scores"]["loss"]
+    (tmp_path / "runs.json").write_text(json.dumps(summary))
+    runs = finetune_runs(config_of(report=("csv",)), tmp_path, 2)
+    assert fake_runs == [0, 1]
+    assert [set(run["scores"]) for run in runs] == [
+        {"accuracy", "baseline: chance"}
+    ] * 2
+    with pytest.raises(ValueError, match="lists runs with another patience"):
+        finetune_runs(config_of(patience=2), tmp_path, 3)
+
+
 def test_what_was_finished_is_not_done_again(fake_runs, tmp_path):
     finetune_runs(config_of(), tmp_path, 1)
     finetune_runs(config_of(), tmp_path, 3)
     assert fake_runs == [0, 1, 2]
-    with pytest.raises(ValueError, match=r"runs\.json lists runs with other options"):
+    with pytest.raises(ValueError, match=r"runs\.json lists runs with another "):
         finetune_runs(config_of(batch_size=16), tmp_path, 3)
 
 

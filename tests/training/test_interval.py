@@ -41,6 +41,20 @@ def test_a_step_that_is_not_finite_is_left_out():
     assert interval.means() == {"loss": 2.0}
 
 
+def test_a_step_whose_loss_is_not_finite_has_no_accuracy_either():
+    interval = Interval(("loss",))
+    interval.add({"loss": sums(math.nan, 4), "accuracy": sums(0, 4)})
+    interval.add({"loss": sums(8, 4), "accuracy": sums(3, 4)})
+    assert interval.means() == {"loss": 2.0, "accuracy": 0.75}
+
+
+def test_counts_below_one_are_divided_by_too():
+    """Counts are sums of class weights."""
+    interval = Interval(("loss",))
+    interval.add({"loss": sums(0.5, 0.25)})
+    assert interval.means() == {"loss": 2.0}
+
+
 def test_the_sums_of_a_checkpoint_go_on_exactly():
     values = [0.1, 1e7, 3e-7, 0.7]
     whole, first = Interval(("loss",)), Interval(("loss",))

@@ -77,6 +77,14 @@ def test_loggers_do_not_change_a_run(small_config, pretrained, tmp_path):
     assert sorted(rows) == sorted(lines)
 
 
+def test_a_missing_package_is_found_before_the_run(small_config, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    config = dataclasses.replace(small_config, report=("wandb",))
+    with pytest.raises(ValueError, match=r"pip install 'bert_jax\[wandb\]'"):
+        pretrain(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_run_of_wandb_is_written_offline(small_config, tmp_path):
     """In a process of its own, as a user starts it."""
     pytest.importorskip("wandb")
