@@ -86,9 +86,8 @@ def finetune(
         config, source = setup.config, setup.initial_params
         with raise_on_all_processes():
             host = host_shard(mesh, jax.process_index())
-            splits = setup.train, setup.validation
-            own = on_primary(own_metrics) if own_metrics else None
-            task = Finetuning(setup.task, config, *splits, *host, own)
+            parts = setup.task, config, setup.train, setup.validation, *host
+            task = Finetuning(*parts, on_primary(own_metrics))
             changed = check_workdir(path, config, resume, extend)
             note = check_source(config, source, task.init_params)
             if source is not None:
@@ -96,20 +95,21 @@ def finetune(
         if final_scores(path, config, resume) is None:
             if is_primary():
                 say("\n".join(filter(None, [note, examples_line(setup)])))
-            tokenizer = setup.tokenizer
-            parts = task, config, mesh, tokenizer, source, changed
-            fit_in_workdir(run, *parts, callbacks)
+            rest = mesh, setup.tokenizer, source, changed, callbacks
+            fit_in_workdir(run, task, config, *rest)
         scores = best_scores(path)
     scores |= score_test_file(config, workdir, own_metrics)
-    examples = Splits(setup.train.examples, setup.validation.examples)
-    rule, value = setup.task.baseline(examples)
+    splits = Splits(setup.train.examples, setup.validation.examples)
+    rule, value = setup.task.baseline(splits)
     return scores | {f"{BASELINE}{rule}": value}
 
 
 def on_primary(
-    function: ComputeMetrics,
-) -> Callable[[Predictions], dict[str, float]]:
+    function: ComputeMetrics | None,
+) -> Callable[[Predictions], dict[str, float]] | None:
     """Return the scores of a user's function, which the primary process alone calls."""
+    if function is None:
+        return None
 
     def scores(predictions: Predictions) -> dict[str, float]:
         return run_on_primary(lambda: own_scores(function, predictions))

@@ -127,6 +127,7 @@ class Report(contextlib.AbstractContextManager["Report", None]):
         for logger in self._loggers:
             logger.close()
         self._report_problems()
+        self._loggers.clear()
         with contextlib.suppress(OSError):  # the run has raised it already
             upload = self.flush()
             if upload is not None and (error := upload.exception()) is not None:
