@@ -128,8 +128,14 @@ def read_runs(root: epath.Path, config: FinetuneConfig) -> list[JsonObject]:
     if not (root / RUNS).exists():
         return []
     summary = read_runs_file(root)
-    # Fields that an older version did not have, count as their defaults.
-    before = to_dict(from_dict(FinetuneConfig, summary["config"]))
+    try:
+        # Fields that an older version did not have, count as their defaults.
+        before = to_dict(from_dict(FinetuneConfig, summary["config"]))
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{root / RUNS} lists runs of another kind, or is damaged: "
+            f"{' '.join(str(error).split())} Choose another --workdir."
+        ) from error
     changed = [
         name
         for name, *_ in differences(before, to_dict(config))
