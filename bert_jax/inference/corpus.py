@@ -8,10 +8,12 @@ from etils import epath
 
 from bert_jax.inference.beam_shards import write_by_beam
 from bert_jax.inference.shard_job import ShardJob, ShardResult, output_path, write_one
-from bert_jax.inference.shards import find_shards
+from bert_jax.inference.shards import Shard, find_shards
+from bert_jax.storage.atomic import local_output
 from bert_jax.storage.files import (
     JsonObject,
     read_json_object,
+    require_writable,
     write_json,
 )
 from bert_jax.terminal.messages import say, warn
@@ -46,11 +48,12 @@ def write_shards(
         FileNotFoundError: an input matches no file.
         ValueError: a file is damaged, or the directory was written with other options.
     """
-    shards = find_shards(inputs)
-    directory = Path(output)
+    directory = Path(local_output(output))
+    shards = find_shards(inputs, directory)
+    require_writable(directory)
     loaded = job.load()
     _open_directory(directory, job.record(loaded))
-    missing = [s for s in shards if not output_path(job, directory, s).exists()]
+    missing = [s for s in shards if not _is_done(s, output_path(job, directory, s))]
     kept = len(shards) - len(missing)
     if kept:
         say(f"{output}: {kept:,} of {len(shards):,} files are there already.")
@@ -66,6 +69,13 @@ def write_shards(
         raise ValueError(f"None of {len(shards):,} files can be read: {problems[0]}")
     rest = f"; {len(problems):,} were left out" if problems else ""
     return f"{output}: {len(missing) - len(problems):,} files were written{rest}."
+
+
+def _is_done(shard: Shard, output: Path) -> bool:
+    """Whether the output of a file is there, and the file was not changed since."""
+    if not output.exists():
+        return False
+    return output.stat().st_mtime_ns >= Path(shard.source.path).stat().st_mtime_ns
 
 
 def _open_directory(directory: Path, record: JsonObject) -> None:

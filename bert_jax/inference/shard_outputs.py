@@ -12,7 +12,7 @@ from typing import Literal, final
 import jax
 import numpy as np
 
-from bert_jax.config import ExamplesConfig
+from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.checks import require_batch_size
 from bert_jax.config.model import Params
 from bert_jax.config.serialization import to_dict
@@ -24,6 +24,7 @@ from bert_jax.pretrained import Model
 from bert_jax.storage.files import JsonObject, name_path_in_errors
 from bert_jax.storage.table_files import write_rows
 from bert_jax.tasks.tables import TableRow, text_of
+from bert_jax.tokenization import Tokenizer
 
 Format = Literal["jsonl", "csv", "parquet"]
 _CHUNK_ROWS = 1024
@@ -50,7 +51,10 @@ class PredictShards(ShardJob):
     def record(self, loaded: Model) -> JsonObject:
         request = self.request
         return {
-            "model": params_fingerprint(loaded.params),
+            "verb": "predict",
+            "format": self.format,
+            **model_record(loaded.config, loaded.params, loaded.tokenizer),
+            "batch_size": request.batch_size,
             "data": to_dict(request.data),
             "columns": list(request.columns),
             "threshold": request.threshold,
@@ -90,15 +94,24 @@ class EmbedShards(ShardJob):
     def load(self) -> Predictor:
         require_batch_size(self.batch_size)
         predictor = load(self.model)
+        if predictor.embedding.max_tokens is None:
+            # Documents are longer than a row: they are cut, as by `predict`.
+            longest = predictor.config.max_position_embeddings
+            embedding = dataclasses.replace(predictor.embedding, max_tokens=longest)
+            predictor.embedding = embedding
         self._embed(predictor, ["."])  # its options may not fit the model
         return predictor
 
     def record(self, loaded: Predictor) -> JsonObject:
+        pooling, normalize = loaded.embedding.chosen(self.pooling, self.normalize)
         return {
-            "model": params_fingerprint(loaded.params),
+            "verb": "embed",
+            **model_record(loaded.config, loaded.params, loaded.tokenizer),
+            "batch_size": self.batch_size,
             "text_column": self.text_column,
-            "pooling": self.pooling,
-            "normalize": self.normalize,
+            "pooling": pooling,
+            "normalize": normalize,
+            "max_tokens": loaded.embedding.max_tokens,
         }
 
     def write(
@@ -132,6 +145,17 @@ def params_fingerprint(params: Params) -> str:
         digest.update(jax.tree_util.keystr(path).encode())
         digest.update(np.ascontiguousarray(leaf).tobytes())
     return digest.hexdigest()
+
+
+def model_record(
+    config: BertConfig, params: Params, tokenizer: Tokenizer
+) -> JsonObject:
+    """Return what identifies a model, as JSON values."""
+    return {
+        "model": params_fingerprint(params),
+        "config": to_dict(config),
+        "tokenizer": tokenizer.fingerprint,
+    }
 
 
 def write_matrix(parts: Iterator[np.ndarray], width: int, path: Path) -> None:

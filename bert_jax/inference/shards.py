@@ -3,11 +3,12 @@
 import dataclasses
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from bert_jax.config import ExamplesConfig
 from bert_jax.data.sources import Source, damaged, find_sources, open_file
-from bert_jax.inference.lines import lines_of, text_column, text_row
-from bert_jax.tasks.tables import TableRow, iterate_table
+from bert_jax.inference.lines import lines_of, text_column
+from bert_jax.tasks.tables import TableRow, iterate_table, json_row
 
 _SUFFIXES = re.compile(r"(\.(jsonl|parquet|csv|tsv|txt))?(\.(gz|zst))?$", re.IGNORECASE)
 _DELIMITED = (".csv", ".tsv")
@@ -23,8 +24,11 @@ class Shard:
     source: Source
 
 
-def find_shards(inputs: Sequence[str]) -> list[Shard]:
+def find_shards(inputs: Sequence[str], output: Path) -> list[Shard]:
     """Return the files that paths and patterns name, sorted by path.
+
+    Args:
+        output: the directory of the outputs; files in it are left out.
 
     Raises:
         FileNotFoundError: an input matches no file.
@@ -32,6 +36,8 @@ def find_shards(inputs: Sequence[str]) -> list[Shard]:
     """
     shards: dict[str, Shard] = {}
     for source in find_sources(inputs):
+        if Path(source.path).resolve().is_relative_to(output.resolve()):
+            continue
         _require_readable(source)
         name = _SUFFIXES.sub("", source.name) or source.name
         if name in shards:
@@ -48,6 +54,11 @@ def _require_readable(source: Source) -> None:
     stem = source.path.lower().removesuffix(".gz").removesuffix(".zst")
     if source.kind in ("tfds", "documentation"):
         raise ValueError(f"input {source.path!r} is not a file; name files of rows.")
+    if stem.endswith(".json"):
+        raise ValueError(
+            f"input {source.path!r} is one JSON value; write an object a line, as "
+            ".jsonl."
+        )
     if source.compression and stem.endswith(_DELIMITED):
         raise ValueError(
             f"input {source.path!r} is a compressed table; unpack it, or give "
@@ -57,6 +68,8 @@ def _require_readable(source: Source) -> None:
 
 def read_shard(source: Source, data: ExamplesConfig) -> Iterator[TableRow]:
     """Yield the rows of a file; lines of text are rows of one column.
+
+    Blank lines are left out.
 
     Raises:
         ValueError: the file is damaged, or is not what its name says; the message names
@@ -70,8 +83,13 @@ def read_shard(source: Source, data: ExamplesConfig) -> Iterator[TableRow]:
         column = text_column(data)
         with open_file(source) as stream:
             for number, line in enumerate(lines_of(stream.readline, source.path), 1):
-                if line.strip() or source.kind == "text":
-                    yield text_row(line, f"{source.path}, line {number}", column)
+                if not line.strip():
+                    continue
+                where = f"{source.path}, line {number}"
+                if source.kind == "jsonl":
+                    yield json_row(line, where)
+                else:
+                    yield TableRow({column: line}, where)
 
 
 def _read_parquet(source: Source) -> Iterator[TableRow]:
@@ -79,8 +97,10 @@ def _read_parquet(source: Source) -> Iterator[TableRow]:
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(source.path) as file:
-            number = 0
+        with pq.ParquetFile(source.path, page_checksum_verification=True) as file:
+            names, number = file.schema_arrow.names, 0
+            if len(set(names)) < len(names):
+                raise damaged(source, "Parquet", "it has two columns of one name")
             for batch in file.iter_batches(_ROWS_PER_BATCH):
                 for values in batch.to_pylist():
                     number += 1

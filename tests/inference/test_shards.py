@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -216,6 +217,55 @@ def test_vectors_of_each_text_in_order(model, shards, tmp_path):
         expected = predictor.embed(texts, normalize=True)
         np.testing.assert_allclose(found, expected, atol=1e-6)
         np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("a.jsonl", '{"review": "a"}\nlue": 3}\n', "a.jsonl, line 2"),
+        ("a.jsonl", '"a text"\n', "a.jsonl, line 1"),
+        ("a.json", '[{"review": "a"}]\n', "is one JSON value; write an object a line"),
+    ],
+)
+def test_torn_lines_are_no_texts(model, tmp_path, capsys, name, content, says):
+    (tmp_path / name).write_text(content)
+    assert predict(model, tmp_path, tmp_path / "out") == 2
+    assert says in capsys.readouterr().err
+
+
+def test_blank_lines_are_left_out_and_braces_are_text(model, tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("one\n\n{{Infobox}}\n")
+    assert predict(model, tmp_path / "in", tmp_path / "out") == 0
+    assert len((tmp_path / "out" / "a.jsonl").read_text().splitlines()) == 2
+
+
+def test_other_bits_and_forms_are_another_job(model, shards, predicted, capsys):
+    kept = outputs(predicted)
+    for option in (("--format", "csv"), ("--batch-size", "7")):
+        assert predict(model, shards, predicted, *option) == 2
+        assert "was written with another " in capsys.readouterr().err
+    assert outputs(predicted) == kept
+
+
+def test_outputs_are_no_inputs_and_changed_inputs_are_done_again(model, tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"review": "a"}\n')
+    for _ in range(2):
+        assert predict(model, tmp_path, tmp_path / "out") == 0
+    assert set(outputs(tmp_path / "out")) == {"a.jsonl", "job.json"}
+    before = (tmp_path / "out" / "a.jsonl").stat()
+    (tmp_path / "a.jsonl").write_text('{"review": "a"}\n{"review": "b"}\n')
+    os.utime(tmp_path / "a.jsonl", ns=(before.st_mtime_ns + 1, before.st_mtime_ns + 1))
+    assert predict(model, tmp_path, tmp_path / "out") == 0
+    assert len((tmp_path / "out" / "a.jsonl").read_text().splitlines()) == 2
+
+
+def test_long_texts_are_cut(model, tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"review": "' + "fox " * 500 + '"}\n')
+    command = ["embed", "--model", str(model), "--input", str(tmp_path / "a.jsonl")]
+    command += ["--text-column", "review", "--output", str(tmp_path / "out")]
+    assert main(command) == 0
+    assert len(np.load(tmp_path / "out" / "a.npy")) == 1
 
 
 def test_two_files_of_one_name_are_refused(model, tmp_path, capsys):
