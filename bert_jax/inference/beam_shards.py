@@ -54,6 +54,8 @@ def write_by_beam(
         def batch_elements_kwargs(self) -> dict[str, int]:
             return {"min_batch_size": 1, "max_batch_size": 1}
 
+    for shard in shards:  # what an earlier run said of it
+        damaged_path(directory, shard).unlink(missing_ok=True)
     if shards:
         with beam.Pipeline(options=PipelineOptions(list(options))) as pipeline:
             named = pipeline | beam.Create(list(shards)) | beam.Reshuffle()

@@ -1,6 +1,7 @@
 """Scores that a user's own function computes."""
 
 import importlib
+import math
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -84,10 +85,12 @@ def own_scores(function: ComputeMetrics, predictions: Predictions) -> dict[str, 
                 f"than {', '.join(_TAKEN)} and those that begin with test_ or baseline:"
             )
         try:
-            return dict(zip(names, map(float, scores.values()), strict=True))
+            numbers = dict(zip(names, map(float, scores.values()), strict=True))
         except (TypeError, ValueError):
-            pass  # said below
+            numbers = {}  # said below
+        if numbers and all(map(math.isfinite, numbers.values())):
+            return numbers
     raise RuntimeError(
-        f"compute_metrics: {name} returned {quoted(scores)}; return a dict of numbers "
-        "by the names of the scores."
+        f"compute_metrics: {name} returned {quoted(scores)}; return a dict of finite "
+        "numbers by the names of the scores."
     )

@@ -85,6 +85,9 @@ def broken(examples, predictions):
 def no_numbers(examples, predictions):
     return {"recall": "high"}
 
+def not_finite(examples, predictions):
+    return {"mine": float("nan")}
+
 def taken(examples, predictions):
     return {"step": 0.5}
 
@@ -129,7 +132,7 @@ def test_a_score_of_ones_own_selects_the_checkpoint(config, tmp_path, module, ca
     assert 0 <= plain["accuracy"] <= 1
 
 
-@pytest.mark.parametrize("function", ["broken", "no_numbers", "taken"])
+@pytest.mark.parametrize("function", ["broken", "no_numbers", "not_finite", "taken"])
 def test_a_function_that_fails_ends_the_run(config, tmp_path, module, function):
     own = dataclasses.replace(config, compute_metrics=f"{module}:{function}")
     with pytest.raises(RuntimeError, match=f"compute_metrics: {function} "):
