@@ -14,7 +14,7 @@ from bert_jax.cli.command import (
 )
 from bert_jax.cli.start import scores_json
 from bert_jax.config import ExamplesConfig
-from bert_jax.config.checks import require, require_seed
+from bert_jax.config.checks import require, require_beam_engine, require_seed
 from bert_jax.terminal.messages import printable, say
 
 if TYPE_CHECKING:
@@ -251,10 +251,7 @@ def write_corpus(job: "ShardJob", options: PredictOptions | EmbedOptions) -> Non
     """Write a file for each file of the inputs."""
     from bert_jax.inference.corpus import write_shards
 
-    require(
-        options.engine == "beam" or not options.beam_options,
-        "beam_options are given but engine=local; pass --engine beam.",
-    )
+    require_beam_engine(options)
     engine = options.engine, options.beam_options, options.skip_damaged
     say(write_shards(job, options.input, options.output, *engine))
 

@@ -185,6 +185,14 @@ def require_seed(config: Any) -> None:
     require(holds, f"seed={quoted(seed)} must be from 0 to {(1 << 32) - 1}.")
 
 
+def require_beam_engine(config: Any) -> None:
+    """Check that options of Apache Beam are given to the engine beam only."""
+    require(
+        config.engine == "beam" or not config.beam_options,
+        "beam_options are given but engine=local; pass --engine beam.",
+    )
+
+
 def require_class_names(labels: tuple[str, ...]) -> None:
     """Check that class names are distinct and not blank."""
     for i, label in enumerate(labels):

@@ -6,6 +6,7 @@ from typing import Literal
 
 from bert_jax.config.checks import (
     require,
+    require_beam_engine,
     require_fraction,
     require_not_negative,
     require_positive,
@@ -132,8 +133,5 @@ class PrepareConfig(TextConfig):
             f"weights={self.weights} times repeats={self.repeats:.6g} must be at most "
             f"{_MAX_PASSES} passes over the text; lower one of them.",
         )
-        require(
-            self.engine == "beam" or not self.beam_options,
-            "beam_options are given but engine=local; pass --engine beam.",
-        )
+        require_beam_engine(self)
         require_seed(self)

@@ -10,6 +10,7 @@ from bert_jax.config.model import Params
 from bert_jax.distributed.sharding import to_global_arrays
 from bert_jax.tasks.task import Evaluation, Sums, Task
 from bert_jax.training.faults import StopRequested
+from bert_jax.training.interval import means_of_totals
 from bert_jax.training.step import EvalStep
 
 _LATE = slice(-3, -2)
@@ -50,7 +51,6 @@ def evaluate(
     for batch_sums in jax.device_get(sums):
         for name, sum_and_count in batch_sums.items():
             totals[name] = totals.get(name, 0) + np.array(sum_and_count, np.float64)
-    means = {name: total / (count or 1.0) for name, (total, count) in totals.items()}
-    loss = sum(means[name] for name in task.objective)
-    floats = {"loss": float(loss)} | {k: float(v) for k, v in means.items()}
+    pairs = {k: (float(total), float(count)) for k, (total, count) in totals.items()}
+    floats = means_of_totals(pairs, task.objective)
     return task.score(Evaluation(floats, jax.device_get(outputs)))

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import time
+from collections.abc import Mapping
 
 import jax
 
@@ -12,6 +13,17 @@ from bert_jax.tasks.task import Sums
 
 _MOST_PENDING = 256
 """Steps whose sums stay on the device, at most."""
+
+
+def means_of_totals(
+    totals: Mapping[str, tuple[float, float]], objective: tuple[str, ...]
+) -> dict[str, float]:
+    """Return each total divided by its count, and `loss`: the objective's sum of means.
+
+    A count of 0 has a mean of 0. Without a total of the objective, `loss` is NaN.
+    """
+    means = {name: total / (count or 1.0) for name, (total, count) in totals.items()}
+    return {"loss": sum(means.get(name, math.nan) for name in objective)} | means
 
 
 @dataclasses.dataclass
@@ -60,9 +72,7 @@ class Interval:
         """
         self._fetch()
         totals, self._totals = self._totals, {}
-        means = {name: total / (n or 1.0) for name, (total, n) in totals.items()}
-        parts = [means.get(name, math.nan) for name in self.objective]
-        return {"loss": math.fsum(parts)} | means
+        return means_of_totals(totals, self.objective)
 
     def sums(self) -> JsonObject:
         """Return the totals and counts so far, for a checkpoint."""
