@@ -40,8 +40,8 @@ from bert_jax.data.unfinished import (
     write_plan,
 )
 from bert_jax.storage.atomic import local_output
-from bert_jax.storage.files import JsonObject
-from bert_jax.storage.manifest import describe_files, write_manifest
+from bert_jax.storage.files import JsonObject, remove_temporaries
+from bert_jax.storage.manifest import MANIFEST, describe_files, write_manifest
 from bert_jax.terminal.messages import say
 from bert_jax.tokenization import Tokenizer
 
@@ -193,6 +193,7 @@ def _finish(
         "dropped": dict(sorted(dropped.items())),
         "shards": [shard.finish() for shard in shards],
     }
+    remove_temporaries(output / MANIFEST)  # of a run killed just here
     write_manifest(manifest, output)
     return manifest
 

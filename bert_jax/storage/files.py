@@ -138,6 +138,17 @@ def atomic_write(path: str | os.PathLike[str], *pieces: bytes | memoryview) -> N
         raise
 
 
+def remove_temporaries(path: str | os.PathLike[str]) -> None:
+    """Remove what killed processes left of `atomic_write` to `path`.
+
+    Call this only where no other process writes `path`.
+    """
+    name = os.path.basename(path)
+    for entry in Path(path).parent.iterdir():
+        if re.fullmatch(re.escape(name) + r"\.[0-9a-f]{8}\.tmp", entry.name):
+            entry.unlink(missing_ok=True)
+
+
 def write_json(values: object, path: epath.Path) -> None:
     """Write `values` as indented JSON; completely or not at all, as `atomic_write`."""
     content = (json.dumps(values, indent=2) + "\n").encode()

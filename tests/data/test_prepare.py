@@ -204,6 +204,20 @@ def test_a_killed_run_is_continued_to_the_same_bytes(config, process, tmp_path):
     assert contents(config.output) == contents(whole.output)
 
 
+def test_a_run_killed_while_it_wrote_the_manifest_leaves_no_other_file(
+    config, tmp_path
+):
+    whole = change(config, output=str(tmp_path / "whole"))
+    prepare(whole, silent)
+    path = put_in_the_way(config, "train-000002")
+    with pytest.raises(OSError, match="Is a directory"):
+        prepare(config, silent)
+    path.rmdir()
+    (Path(config.output) / f"{MANIFEST}.0123abcd.tmp").write_text("half of it")
+    prepare(config, silent)
+    assert contents(config.output) == contents(whole.output)
+
+
 def test_killed_at_any_moment_it_goes_on_to_the_same_bytes(config, process, tmp_path):
     """Also within a write: chunks and shards are cut off, or are there twice."""
     whole = change(config, output=str(tmp_path / "whole"))
