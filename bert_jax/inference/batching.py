@@ -1,8 +1,10 @@
 """The one batcher of inference: rows of any length through compiled programs."""
 
+import collections
 import functools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -16,6 +18,7 @@ from bert_jax.data.examples import TokenizedExamples, build_row, from_rows
 from bert_jax.data.pipeline import Batch
 from bert_jax.model.bert import compute, layer_attention
 from bert_jax.model.inputs import inputs_of_tokenized
+from bert_jax.model.layers import target_device
 from bert_jax.tasks.finetuning import by_row, head_scores
 from bert_jax.tasks.finetuning_task import (
     Example,
@@ -25,7 +28,11 @@ from bert_jax.tasks.finetuning_task import (
     SplitOutputs,
 )
 from bert_jax.tasks.task import DeviceBatch
+from bert_jax.terminal.cores import num_cores
 from bert_jax.tokenization import Tokenizer
+
+_CPU_THREADS = 2
+"""Batches that a CPU computes at once: some parts of a program use one core only."""
 
 Program = Callable[[Params, Batch], PyTree]
 """Parameters, batch → arrays whose first axis is the row; compiled for few shapes."""
@@ -135,10 +142,43 @@ def compute_rows(
     """Return what `program` computes for each row, as NumPy arrays, in their order."""
     longest = config.max_position_embeddings
     batches = tokenized_batches(tokenized, batch_size, longest)
+
+    def compute_batch(batch: Batch) -> tuple[np.ndarray, PyTree]:
+        return batch["row"], jax.device_get(program(params, batch))
+
+    # Settings of a `with` block, such as the precision of products, are not seen by
+    # other threads; on a CPU they do not change what is computed.
+    is_cpu = target_device().platform == "cpu"
+    threads = min(_CPU_THREADS, num_cores()) if is_cpu else 1
     outputs = (
-        (batch["row"], jax.device_get(program(params, batch))) for batch in batches
+        map(compute_batch, batches)
+        if threads == 1
+        else _map_in_threads(compute_batch, batches, threads)
     )
     return by_row(outputs, len(tokenized))
+
+
+def _map_in_threads(
+    compute_batch: Callable[[Batch], tuple[np.ndarray, PyTree]],
+    batches: Iterator[Batch],
+    threads: int,
+) -> Iterator[tuple[np.ndarray, PyTree]]:
+    """Yield the result of each batch, in order, and compute the next ones meanwhile.
+
+    The first batch of each shape is computed alone, so that a program is compiled once.
+    """
+    shapes: set[tuple[int, ...]] = set()
+    pending: collections.deque[Future[tuple[np.ndarray, PyTree]]] = collections.deque()
+    with ThreadPoolExecutor(threads) as executor:
+        for batch in batches:
+            pending.append(executor.submit(compute_batch, batch))
+            if (shape := batch["tokens"].shape) not in shapes:
+                shapes.add(shape)
+                pending[-1].result()
+            if len(pending) > threads:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
 
 
 def predict_examples(
