@@ -10,6 +10,7 @@ from bert_jax.checkpoints.steps import find_checkpoint, read_config, read_config
 from bert_jax.config import BertConfig
 from bert_jax.config.model import Params
 from bert_jax.formats.embedding import Embedding
+from bert_jax.formats.folding import Unused, read_unused
 from bert_jax.formats.hub import HUB, download, hint
 from bert_jax.formats.huggingface import CONFIG, is_huggingface, read_huggingface
 from bert_jax.formats.tf1 import is_tf1
@@ -39,6 +40,8 @@ class Model:
     """Path, size and sha256 of each file that it was read from."""
     trained_length: int = 0
     """Tokens in the rows of its last pretraining run; 0: unknown."""
+    unused: Unused = dataclasses.field(default_factory=dict)
+    """Rows and tensors of its files that it never uses, for an export (folding.py)."""
 
 
 def as_directory(path: str) -> epath.Path:
@@ -90,12 +93,14 @@ def load_pretrained(path: str, allow_extra: bool = False) -> Model:
         model = read_huggingface(directory, allow_extra)
         config, params, tokenizer = model.config, model.params, model.tokenizer
         embedding, sources = model.embedding, model.sources
+        unused = dict(model.unused)
     else:
         config = read_config_as(directory, "model", BertConfig)
         embedding = None
         if "embedding" in read_config(directory):
             embedding = read_config_as(directory, "embedding", Embedding)
         params, sources = read_params(directory), read_manifest(directory)["files"]
+        unused = read_unused(directory)
         tokenizer = Tokenizer.load(directory / "tokenizer")
     pairs, trained_length = "nsp" if "next_sentence" in params else "none", 0
     if not imported:
@@ -104,7 +109,8 @@ def load_pretrained(path: str, allow_extra: bool = False) -> Model:
         pairs = read_config(directory).get("pairs", pairs)
     read = config, params, tokenizer
     files = tuple(sources)
-    return Model(*read, pairs, directory, imported, embedding, files, trained_length)
+    facts = files, trained_length, unused
+    return Model(*read, pairs, directory, imported, embedding, *facts)
 
 
 def read_pairs(directory: epath.Path) -> str:

@@ -148,7 +148,7 @@ def test_pages_and_scripts_stay_small(path):
 
 def test_few_files_lie_at_the_top():
     names = {path.name for path in PACKAGE.glob("*.py")}
-    assert names == {"__init__.py", "__main__.py", "tokenization.py", "pretrained.py"}
+    assert names == {"__init__.py", "__main__.py", "pretrained.py"}
 
 
 def test_the_architecture_page_names_every_room_and_files_that_exist():

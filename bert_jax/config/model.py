@@ -31,6 +31,9 @@ ProblemType = Literal[
     "single_label_classification", "multi_label_classification", "regression"
 ]
 
+Family = Literal["bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra"]
+PoolerActivation = Literal["tanh", "relu", "gelu"]
+
 MAX_PARAMETERS = 10**12
 """4 TB in float32; with Adam's moments, too much for the devices of a pod."""
 
@@ -99,6 +102,11 @@ class BertConfig(ShortRepr):
     """Input of a sequence classifier: the tanh layer on [CLS], the mean of the hidden
     states of all tokens except padding, or the tanh layer on the last of them, [SEP],
     for causal attention, by which [CLS] sees no other."""
+    pooler_act: PoolerActivation = dataclasses.field(default="tanh", metadata=RESOLVED)
+    """Activation of the pooler: tanh in BERT, relu in DistilBERT, gelu in ELECTRA."""
+    family: Family = dataclasses.field(default="bert", metadata=RESOLVED)
+    """Whose names and files an export for transformers writes: those of the model that
+    was imported. It does not change what the model computes."""
 
     def __post_init__(self) -> None:
         require_types(self)

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 
 from bert_jax.config import BertConfig
 from bert_jax.config.model import Params
-from bert_jax.formats.huggingface_config import ARCHITECTURES
+from bert_jax.formats.families import FAMILIES, Family
 from bert_jax.formats.model_files import short_reason
 from bert_jax.model.bert import head_outputs
 from bert_jax.model.inputs import Inputs
@@ -137,7 +137,9 @@ def transformers_outputs(
 ) -> dict[str, Float[np.ndarray, "..."]]:
     """Return transformers' outputs under our names, computed on the CPU in float32."""
     torch, transformers = (importlib.import_module(name) for name in LIBRARIES)
-    cls = getattr(transformers, ARCHITECTURES[config.head])
+    family = FAMILIES[config.family]
+    # The class without a head leaves out the others that a file may have.
+    cls = getattr(transformers, family.class_of(config.head))
     with _without_logging(transformers):
         model, report = cls.from_pretrained(
             str(directory),
@@ -154,19 +156,39 @@ def transformers_outputs(
     ]
     if absent:
         raise ValueError(f"it does not find {', '.join(map(str, absent[:3]))}")
-    ids, segments, mask = (torch.from_numpy(values) for values in inputs.values())
-    if config.head == "multiple_choice":
-        ids, segments, mask = ids[None], segments[None], mask[None]
+    arguments = {
+        name: torch.from_numpy(values)[
+            None if config.head == "multiple_choice" else ...
+        ]
+        for name, values in _arguments(family, model.config, inputs).items()
+    }
     with torch.no_grad():
-        result = model.eval()(
-            ids, token_type_ids=segments, attention_mask=mask, output_hidden_states=True
-        )
+        result = model.eval()(**arguments, output_hidden_states=True)
     outputs = _by_our_names(config.head, result, torch)
     if "token_scores" in outputs:  # the table may be padded
         outputs["token_scores"] = outputs["token_scores"][..., : config.vocab_size]
     if config.head == "encoder" and pooler:
         outputs["pooled"] = result.pooler_output
     return {name: values.numpy() for name, values in outputs.items()}
+
+
+def _arguments(
+    family: Family, config: Any, inputs: dict[str, Any]
+) -> dict[str, Int[np.ndarray, "B T"]]:
+    """Return the arguments of transformers' model.
+
+    Args:
+        config: of transformers' model.
+    """
+    ids, segments, mask = inputs.values()
+    arguments = {"input_ids": ids, "attention_mask": mask}
+    if family.has_segments:
+        arguments["token_type_ids"] = segments
+        # Else RoBERTa's classes do not count tokens that have the id of padding.
+        first = family.first_position({"pad_token_id": config.pad_token_id or 0})
+        positions = np.arange(first, first + ids.shape[1])
+        arguments["position_ids"] = np.broadcast_to(positions, ids.shape).copy()
+    return arguments
 
 
 def _by_our_names(head: str, result: Any, torch: Any) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Export a model to files of Hugging Face's transformers."""
 
 import dataclasses
+from collections.abc import Mapping
 
 import numpy as np
 from etils import epath
@@ -13,8 +14,10 @@ from bert_jax.config.model import POOLED_HEADS
 from bert_jax.convert.comparison import Comparison, compare
 from bert_jax.convert.model_card import model_card
 from bert_jax.formats.embedding import write_embedding
+from bert_jax.formats.families import FAMILIES
+from bert_jax.formats.folding import unfold, unused_tensors
 from bert_jax.formats.huggingface import CONFIG
-from bert_jax.formats.huggingface_config import ARCHITECTURES, RATES, SIZES
+from bert_jax.formats.huggingface_config import RATES, SIZES
 from bert_jax.formats.imported import RECEIPT, Leaf
 from bert_jax.formats.names import names_of
 from bert_jax.formats.sentencepiece_files import (
@@ -22,6 +25,7 @@ from bert_jax.formats.sentencepiece_files import (
     write_sentencepiece,
 )
 from bert_jax.formats.tensor_files import SINGLE
+from bert_jax.formats.tokenizer_json import write_tokenizer_json
 from bert_jax.formats.tokenizers import to_huggingface
 from bert_jax.pretrained import Model, load_pretrained
 from bert_jax.storage.atomic import atomic_directory
@@ -29,6 +33,12 @@ from bert_jax.storage.files import JsonObject, atomic_write, write_json
 from bert_jax.storage.manifest import describe_files, files_below
 
 README = "README.md"
+_TABLES = {
+    "vocab_size": "word_embeddings",
+    "max_position_embeddings": "position_embeddings",
+    "type_vocab_size": "token_type_embeddings",
+}
+"""The table whose number of rows is the value of a key, in every family."""
 
 
 def export_huggingface(
@@ -49,21 +59,27 @@ def export_huggingface(
         FileExistsError: `output` exists and is not an empty directory.
         ValueError: the source is damaged, or transformers does not support the model.
     """
-    model = load_pretrained(source)
+    model, left_out = with_class_of_family(load_pretrained(source))
     _require_expressible(model.config)
     require_tokenizer_json(model, source)
     with atomic_directory(output) as directory:
         tensors, leaves = huggingface_tensors(model)
         write_safetensors(tensors, directory / SINGLE)
-        config = huggingface_config(model.config, model.tokenizer.pad_id)
+        sizes, pad_id = table_sizes(tensors), model.tokenizer.pad_id
+        config = huggingface_config(model.config, pad_id, sizes)
+        if has_own_head(model):
+            class_name = FAMILIES[model.config.family].class_name
+            config["architectures"] = [f"{class_name}ForPreTraining"]
         write_json(config, directory / CONFIG)
         differences = write_tokenizer(model, directory)
         if model.embedding is not None and not model.embedding.unsupported:
             write_embedding(model.embedding, directory, model.config)
-        card = model_card(model, ARCHITECTURES[model.config.head])
+        card = model_card(model, config["architectures"][0])
         (directory / README).write_text(card)
         comparison = compare(directory, model.config, model.params)
-        receipt = {"comparison": dataclasses.asdict(comparison)}
+        receipt: JsonObject = {"comparison": dataclasses.asdict(comparison)}
+        if left_out:
+            receipt["left_out"] = left_out
         if differences.strings:
             receipt["tokenizer_differences"] = dataclasses.asdict(differences)
         receipt |= export_receipt(model, leaves, directory)
@@ -83,10 +99,28 @@ def require_tokenizer_json(model: Model, source: str) -> None:
 def write_tokenizer(model: Model, directory: epath.Path) -> TokenizerDifferences:
     """Write the tokenizer's files; only sentencepiece can have differences."""
     length = model.config.max_position_embeddings
-    if model.tokenizer.kind != "wordpiece":
+    if model.tokenizer.kind == "huggingface":
+        write_tokenizer_json(model.tokenizer, directory, length)
+    elif model.tokenizer.kind == "wordpiece":
+        to_huggingface(model.tokenizer, directory, length)
+    else:
         return write_sentencepiece(model.tokenizer, directory, length)
-    to_huggingface(model.tokenizer, directory, length)
     return TokenizerDifferences()
+
+
+def with_class_of_family(model: Model) -> tuple[Model, list[str]]:
+    """Return a model whose head its family has a class for, and what was left out.
+
+    Only BERT has a class with two heads of pretraining; for other families that is a
+    masked language model.
+    """
+    config = model.config
+    if config.head != "pretraining" or FAMILIES[config.family].class_of("pretraining"):
+        return model, []
+    left_out = ["next_sentence", "pooler"]
+    params = {name: v for name, v in model.params.items() if name not in left_out}
+    config = dataclasses.replace(config, head="masked_lm")
+    return dataclasses.replace(model, config=config, params=params), left_out
 
 
 def _require_expressible(config: BertConfig) -> None:
@@ -104,13 +138,43 @@ def _require_expressible(config: BertConfig) -> None:
         )
 
 
-def huggingface_config(config: BertConfig, pad_id: int) -> JsonObject:
-    """Return the content of config.json."""
+def has_own_head(model: Model) -> bool:
+    """Whether the files had a head of their family, which is written again."""
+    start = FAMILIES[model.config.family].own_head
+    return bool(start) and any(name.startswith(start) for name in model.unused)
+
+
+def table_sizes(tensors: dict[str, Float32[np.ndarray, "..."]]) -> dict[str, int]:
+    """Return the number of rows of each table of embeddings, by the key of config.json.
+
+    A family's tables may have more rows than the model uses.
+    """
+    return {
+        key: len(values)
+        for key, table in _TABLES.items()
+        for name, values in tensors.items()
+        if f".{table}." in f".{name}"
+    }
+
+
+def huggingface_config(
+    config: BertConfig, pad_id: int, sizes: Mapping[str, int]
+) -> JsonObject:
+    """Return the content of config.json.
+
+    Args:
+        sizes: of tables, where they are others than the configuration's.
+    """
+    family = FAMILIES[config.family]
+    fields = {name: getattr(config, name) for name in (*SIZES, *RATES, "hidden_act")}
+    fields |= sizes
+    if not family.has_segments:
+        del fields["type_vocab_size"]
+    fields |= {key: fields[other] for key, other in family.required.items()}
     values: JsonObject = {
-        "architectures": [ARCHITECTURES[config.head]],
-        "model_type": "bert",
-        **{name: getattr(config, name) for name in SIZES + RATES},
-        "hidden_act": config.hidden_act,
+        "architectures": [family.class_of(config.head)],
+        "model_type": config.family,
+        **{family.config_keys.get(name, name): v for name, v in fields.items()},
         "pad_token_id": pad_id,
         "position_embedding_type": "absolute",
         "tie_word_embeddings": True,
@@ -135,15 +199,21 @@ def huggingface_tensors(
     params = flatten_dict(model.params, sep="/")
     names = names_of(model.config, pooler="pooler" in model.params)
     assert {name.ours for name in names} == set(params)
+    head, family = model.config.head, FAMILIES[model.config.family]
+    unfolded = unfold(params, model.unused, family, model.tokenizer)
     # The class without a head has no prefix.
-    prefix = "bert." if model.config.head == "encoder" else ""
-    tensors, leaves = {}, []
+    no_head = head == "encoder" and not has_own_head(model)
+    prefix = f"{family.prefix}." if no_head else ""
+    tensors, leaves = unused_tensors(model.unused), []
     for name in names:
-        values, target = params[name.ours], name.huggingface.removeprefix(prefix)
+        if name.ours not in unfolded:
+            continue  # DistilBERT's positions hold the segment
+        values = unfolded[name.ours]
+        target = family.rename_from_bert(name.huggingface, head).removeprefix(prefix)
         transposed = name.huggingface_transposed
         tensors[target] = values.T if transposed else values
-        dtype = str(values.dtype)
-        leaves.append(Leaf(name.ours, target, values.shape, dtype, transposed))
+        shape, dtype = params[name.ours].shape, str(values.dtype)
+        leaves.append(Leaf(name.ours, target, shape, dtype, transposed))
     return tensors, tuple(leaves)
 
 

@@ -91,8 +91,11 @@ def add_words(model: Model, pieces: dict[str, list[int]]) -> Model:
     added = "".join(f"{word}\n" for word in pieces).encode()
     tokenizer = Tokenizer(model.tokenizer.config, old + added)
     config = dataclasses.replace(model.config, vocab_size=tokenizer.vocab_size)
+    # Rows after the vocabulary had no meaning, and now others stand there.
+    unused = {k: rows for k, rows in model.unused.items() if k not in ROWS_OF_TOKENS}
+    model = dataclasses.replace(model, tokenizer=tokenizer, unused=unused)
     params = unflatten_dict(params, sep="/")
-    return dataclasses.replace(model, config=config, params=params, tokenizer=tokenizer)
+    return dataclasses.replace(model, config=config, params=params)
 
 
 def add_positions(model: Model, num_positions: int) -> Model:

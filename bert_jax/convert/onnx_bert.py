@@ -74,7 +74,7 @@ def _encoder(graph: Graph, ids: str, mask: str, segments: str) -> str:
         hidden = _add_and_normalize(graph, hidden, mixed, f"{path}/attention")
         feed_forward = f"{path}/feed_forward"
         inner = _dense(graph, hidden, f"{feed_forward}/in")
-        inner = _activation(graph, inner, feed_forward)
+        inner = _activation(graph, config.hidden_act, inner, feed_forward)
         output = _dense(graph, inner, f"{feed_forward}/out")
         hidden = _add_and_normalize(graph, hidden, output, feed_forward)
     return hidden
@@ -98,11 +98,11 @@ def _add_and_normalize(graph: Graph, hidden: str, output: str, path: str) -> str
     return _layer_norm(graph, total, f"{path}/layer_norm")
 
 
-def _activation(graph: Graph, values: str, path: str) -> str:
+def _activation(graph: Graph, name: str, values: str, path: str) -> str:
     number = graph.number
-    if graph.config.hidden_act == "relu":
-        return graph.op("Relu", values, at=path)
-    if graph.config.hidden_act == "gelu":  # x / 2 · (1 + erf(x / √2))
+    if name in ("relu", "tanh"):
+        return graph.op(name.capitalize(), values, at=path)
+    if name == "gelu":  # x / 2 · (1 + erf(x / √2))
         bent = graph.op("Div", values, number(math.sqrt(2)), at=path)
         bent = graph.op("Erf", bent, at=path)
         bent = graph.op("Add", bent, number(1.0), at=path)
@@ -220,7 +220,7 @@ def _last(graph: Graph, hidden: str, mask: str, at: str) -> str:
 
 def _pooler(graph: Graph, hidden: str) -> str:
     dense = _dense(graph, hidden, "pooler/dense")
-    return graph.op("Tanh", dense, at="pooler")
+    return _activation(graph, graph.config.pooler_act, dense, "pooler")
 
 
 def _encoder_outputs(
@@ -245,7 +245,8 @@ def _encoder_outputs(
 
 def _pretraining_outputs(graph: Graph, hidden: str) -> None:
     at, is_pretraining = "masked_lm", graph.config.head == "pretraining"
-    values = _activation(graph, _dense(graph, hidden, f"{at}/dense"), at)
+    values = _dense(graph, hidden, f"{at}/dense")
+    values = _activation(graph, graph.config.hidden_act, values, at)
     values = _layer_norm(graph, values, f"{at}/layer_norm")
     # Runtimes transpose the table once, when they load the model.
     table = graph.parameter(f"{_TABLES}/token/embedding")

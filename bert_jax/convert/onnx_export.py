@@ -81,7 +81,7 @@ def export_onnx(
         if embedding is not None:
             write_embedding(embedding, directory, model.config)
             max_tokens = embedding.max_tokens or max_tokens
-        page = readme(model.config, pad_id, max_tokens, graph.outputs)
+        page = readme(model.config, model.tokenizer, max_tokens, graph.outputs)
         (directory / README).write_text(page)
         comparison = compare_onnx(directory, model.config, model.params, embedding)
         receipt = {"comparison": dataclasses.asdict(comparison)}
@@ -104,7 +104,7 @@ def supported_embedding(model: Model) -> Embedding | None:
 def onnx_config(config: BertConfig, pad_id: int) -> JsonObject:
     """Return the content of config.json: transformers' keys, and two of ours."""
     ours = {"attention": config.attention, "pooling": config.pooling}
-    return huggingface_config(config, pad_id) | ours
+    return huggingface_config(config, pad_id, {}) | ours
 
 
 def compare_onnx(

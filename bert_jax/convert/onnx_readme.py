@@ -2,14 +2,15 @@
 
 from bert_jax.config import BertConfig
 from bert_jax.convert.onnx_graph import MODEL, Dims
-from bert_jax.formats.huggingface_config import ARCHITECTURES
-from bert_jax.formats.tokenizers import TOKENIZER_JSON
+from bert_jax.formats.families import FAMILIES
+from bert_jax.formats.tokenizer_json import TOKENIZER_JSON
+from bert_jax.tokenization import Tokenizer
 
 PROGRAM = """\
 import {libraries}
 tokenizer = tokenizers.Tokenizer.from_file("{tokenizer}")
 tokenizer.enable_truncation({length})
-tokenizer.enable_padding(pad_id={pad_id}, pad_token="[PAD]")
+tokenizer.enable_padding(pad_id={pad_id}, pad_token="{pad_token}")
 session = onnxruntime.InferenceSession("{model}")
 texts = {texts}
 rows = tokenizer.encode_batch(texts)
@@ -29,7 +30,7 @@ _LABELS = (
 
 
 def readme(
-    config: BertConfig, pad_id: int, max_tokens: int, outputs: dict[str, Dims]
+    config: BertConfig, tokenizer: Tokenizer, max_tokens: int, outputs: dict[str, Dims]
 ) -> str:
     """Return the page.
 
@@ -37,14 +38,15 @@ def readme(
         max_tokens: longer texts are cut to it.
         outputs: of the graph, by their names.
     """
-    texts, use = _example(config, outputs)
+    texts, use = _example(config, outputs, tokenizer.mask_token)
     libraries = ["json", "pathlib"] if "json." in use else []
     program = PROGRAM.format(
         libraries=", ".join([*libraries, "numpy", "onnxruntime", "tokenizers"]),
         tokenizer=TOKENIZER_JSON,
         model=MODEL,
         length=max_tokens,
-        pad_id=pad_id,
+        pad_id=tokenizer.pad_id,
+        pad_token=tokenizer.special_names["[PAD]"],
         texts=texts,
         choices="[None]" if config.head == "multiple_choice" else "",
         results=", ".join(outputs) if len(outputs) > 1 else f"({next(iter(outputs))},)",
@@ -57,7 +59,7 @@ def readme(
     if config.attention == "causal":
         remarks = "Scores at a position are those of the token after it.\n"
     return f"""\
-# {ARCHITECTURES[config.head]} as ONNX
+# {FAMILIES[config.family].class_of(config.head) or config.head} as ONNX
 
 A model of bert_jax. Inputs are int64, outputs float32; batch size and length are free,
 up to {config.max_position_embeddings} tokens.
@@ -73,7 +75,9 @@ Run it in this directory, with onnxruntime, tokenizers and NumPy:
 """
 
 
-def _example(config: BertConfig, outputs: dict[str, Dims]) -> tuple[str, str]:
+def _example(
+    config: BertConfig, outputs: dict[str, Dims], mask: str
+) -> tuple[str, str]:
     """Return texts for the head, and what to do with its outputs, as Python."""
     head = config.head
     if head == "multiple_choice":
@@ -99,7 +103,7 @@ def _example(config: BertConfig, outputs: dict[str, Dims]) -> tuple[str, str]:
     if config.attention == "causal":  # the last token is [SEP]
         text, place = '["The cat sat on"]', "-2"
     else:
-        text, place = '["The [MASK] sat."]', 'rows[0].tokens.index("[MASK]")'
+        text, place = f'["The {mask} sat."]', f'rows[0].tokens.index("{mask}")'
     best = f"{scores}[0, {place}].argmax()"
     return text, f"print(tokenizer.id_to_token(int({best})))"
 

@@ -11,6 +11,7 @@ from etils import epath
 
 from bert_jax.config.serialization import to_dict
 from bert_jax.convert.comparison import NOT_COMPARED, Comparison
+from bert_jax.formats.folding import write_unused
 from bert_jax.formats.imported import RECEIPT, Imported
 from bert_jax.pretrained import Model
 from bert_jax.storage.atomic import absolute, atomic_directory
@@ -26,12 +27,14 @@ def summary(imported: Imported) -> str:
     # A key with an empty value has no effect.
     settings = [name for name, value in imported.config_left_over.items() if value]
     prefix = f", read without {imported.prefix!r} before each name"
+    folded = f"; {len(imported.folded)} folded, see {RECEIPT}"
     return (
         f"{size:,} parameters, head {imported.config.head}; "
         f"{len(imported.leaves)} tensors taken{prefix * bool(imported.prefix)}, "
         f"{len(imported.fresh)} fresh, "
         f"{len(imported.left_over)} left over{_in_brackets(imported.left_over)}; "
-        f"{len(settings)} settings left over{_in_brackets(settings)}."
+        f"{len(settings)} settings left over{_in_brackets(settings)}"
+        f"{folded * bool(imported.folded)}."
     )
 
 
@@ -53,6 +56,7 @@ def write_imported(
         "left_over": imported.left_over,
         "prefix_left_out": imported.prefix,
         "config_left_over": imported.config_left_over,
+        "folded": imported.folded,
     }
     write_checkpoint(imported, receipt, output)
 
@@ -81,6 +85,7 @@ def write_checkpoint(
         if model.embedding is not None:
             values["embedding"] = to_dict(model.embedding)
         write_json(values, directory / "config.json")
+        write_unused(model.unused, directory)
         model.tokenizer.save(directory / "tokenizer")
         files = describe_files(directory, files_below(directory))
         write_json(receipt | {"files": files}, directory / RECEIPT)

@@ -124,15 +124,23 @@ def from_rows(
 def build_row(tokenizer: Tokenizer, *segments: Iterable[int]) -> tuple[list[int], int]:
     """Return the ids of a row and the position at which its second segment starts.
 
-    A row is [CLS] A [SEP], or [CLS] A [SEP] B [SEP], of the segments A and B. Without
-    B, the position is the length of the row.
+    A row is [CLS] A [SEP], or [CLS] A [SEP] B [SEP], of the segments A and B; some
+    tokenizers have two [SEP] between them. Without B, the position is the length of the
+    row.
     """
     first, *others = segments
     ids = [tokenizer.cls_id, *first, tokenizer.sep_id]
+    if others:
+        ids += [tokenizer.sep_id] * (tokenizer.num_separators - 1)
     second = len(ids)
     for segment in others:
         ids += [*segment, tokenizer.sep_id]
     return ids, second
+
+
+def num_special_tokens(tokenizer: Tokenizer, num_segments: int) -> int:
+    """Return how many special tokens `build_row` adds to one or two segments."""
+    return 2 if num_segments == 1 else 2 + tokenizer.num_separators
 
 
 def join_pair(
@@ -143,16 +151,18 @@ def join_pair(
     Tokens are removed from the end of the longer segment until both are equally long,
     then from both in turn, as `_truncate_seq_pair` of the 2018 code does.
     """
+    room = max_length - num_special_tokens(tokenizer, len(segments))
     if len(segments) == 1:
-        return build_row(tokenizer, segments[0][: max_length - 2])
-    (first, second), room = segments, max_length - 3
+        return build_row(tokenizer, segments[0][:room])
+    first, second = segments
     kept = min(len(first), max(room - len(second), (room + 1) // 2))
     return build_row(tokenizer, first[:kept], second[: room - kept])
 
 
-def is_truncated(*segments: list[int], max_length: int) -> bool:
+def is_truncated(tokenizer: Tokenizer, *segments: list[int], max_length: int) -> bool:
     """Return whether `join_pair` truncates these segments."""
-    return sum(map(len, segments)) + len(segments) + 1 > max_length
+    room = max_length - num_special_tokens(tokenizer, len(segments))
+    return sum(map(len, segments)) > room
 
 
 def truncation_warnings(

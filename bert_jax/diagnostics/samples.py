@@ -99,10 +99,11 @@ def _masked_text(
     before, after = ids[begins[0] : place], ids[place + 1 : place + 1 + reach]
     if tokenizer.unk_id in (*before, *after):
         return None  # its name would be encoded as a text
-    text = f"{tokenizer.decode(before)} [MASK] {tokenizer.decode(after)}".strip()
+    mask = tokenizer.mask_token
+    text = f"{tokenizer.decode(before)} {mask} {tokenizer.decode(after)}".strip()
     rebuilt = tokenizer.encode(text, mask_token=True).ids.tolist()
     if len(rebuilt) > max_tokens or rebuilt.count(tokenizer.mask_id) != 1:
-        return None  # the text itself may hold the letters [MASK]
+        return None  # the text itself may hold the letters of the mask's name
     return MaskedText(text, tokens[place])
 
 

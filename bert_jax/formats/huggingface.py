@@ -9,6 +9,8 @@ from etils import epath
 
 from bert_jax.config import BertConfig
 from bert_jax.formats.embedding import embedding_files, model_directory, read_embedding
+from bert_jax.formats.families import BERT, Family, family_of
+from bert_jax.formats.folding import Fold
 from bert_jax.formats.huggingface_config import keys_left_over, read_bert_config
 from bert_jax.formats.imported import (
     RECEIPT,
@@ -34,20 +36,21 @@ from bert_jax.formats.tensor_files import (
 from bert_jax.formats.tokenizers import from_huggingface
 from bert_jax.storage.files import JsonObject, is_regular_file
 from bert_jax.storage.manifest import DamagedError, describe_files, is_confined
+from bert_jax.tokenization import Tokenizer
 
 CONFIG = "config.json"
 TOKENIZER_FILES = ("vocab.txt", MODEL, "tokenizer.json", "tokenizer_config.json")
 
-_LIBRARY = Library(
-    "huggingface",
-    CONFIG,
-    # 0, 1, 2, … and zeros, which old versions of transformers saved.
-    ignored=re.compile(r"bert\.embeddings\.(position|token_type)_ids"),
-    allow_extra="--allow-extra (of convert import and of training), or "
-    "load(…, allow_extra=True),",
+_BUFFERS = r"bert\.embeddings\.(position|token_type)_ids"
+"""Names of 0, 1, 2, … and zeros, which old versions of transformers saved."""
+_ALLOW_EXTRA = (
+    "--allow-extra (of convert import and of training), or load(…, allow_extra=True),"
 )
 _PADDING_MULTIPLES = (8, 16, 32, 64, 128, 256, 512, 1024)
 """The rows of a table may be padded to a multiple of one of these."""
+_SPARE_ROWS = 64
+"""Rows that a table may have beyond the tokens of a tokenizer.json; those of the
+multilingual MiniLM have 35."""
 _TIED_HEADS = ("pretraining", "masked_lm")
 """Heads whose output layer is the table of token embeddings."""
 
@@ -77,21 +80,24 @@ def read_huggingface(path: epath.Path, allow_extra: bool = False) -> Imported:
     """
     root = path.parent if path.is_file() else path
     path = path if path.is_file() else model_directory(root)
-    files, tensors, prefix = open_tensors(path)
+    family, architecture = _family(path.parent if path.is_file() else path)
+    files, tensors, prefix = open_tensors(path, family, architecture)
     path = path.parent if path.is_file() else path
-    config = _read_config(path, tensors)
+    values = _config_values(path)
+    config = _read_config(path, values, tensors)
     copies = pop_tied_copies(path, tensors) if config.head in _TIED_HEADS else []
-    names = names_of(config, pooler="bert.pooler.dense.weight" in tensors)
-    matches, left_over = match_tensors(
-        path, config, tensors, names, _LIBRARY, allow_extra
-    )
     tokenizer = read_sentencepiece(path) or from_huggingface(path)
-    left_over += _padding_rows(path, matches, config.vocab_size, tokenizer.vocab_size)
+    config, fold = _fold(path, config, family, values, tensors, tokenizer)
+    names = names_of(config, pooler="bert.pooler.dense.weight" in tensors)
+    ignored = re.compile(f"{_BUFFERS}|{family.left_over}")
+    library = Library("huggingface", CONFIG, ignored, _ALLOW_EXTRA)
+    matches, left_over = match_tensors(
+        path, config, tensors, names, library, allow_extra
+    )
+    fold.after_vocabulary(matches, tokenizer.vocab_size)
+    fold.whole_tensors(tensors, family)
+    left_over += _padding_rows(path, matches, config.vocab_size, tokenizer)
     config = dataclasses.replace(config, vocab_size=tokenizer.vocab_size)
-    files += [name for name in (CONFIG, *TOKENIZER_FILES) if (path / name).exists()]
-    sources = [os.path.relpath(path / name, root) for name in files]
-    described = describe_files(root, sources + embedding_files(root))
-    _check_exported(root, described)
     # A copy becomes the same parameter as its original.
     leaf_of = dict(zip((name.huggingface for name in names), matches, strict=True))
     tied = [dataclasses.replace(leaf_of[name], source=copy) for name, copy in copies]
@@ -99,23 +105,83 @@ def read_huggingface(path: epath.Path, allow_extra: bool = False) -> Imported:
         config=config,
         params=read_parameters(path, config, matches),
         tokenizer=tokenizer,
-        leaves=(*matches, *tied),
+        leaves=tuple(leaf for leaf in (*matches, *tied) if leaf.source),
         fresh=(),
         left_over=tuple(left_over),
-        sources=tuple(described),
-        config_left_over=keys_left_over(read_object(path / CONFIG)),
+        sources=tuple(_describe_sources(root, path, files)),
+        config_left_over=keys_left_over(values),
         embedding=read_embedding(root, tokenizer.cased, config.max_position_embeddings),
         prefix=prefix,
+        folded=tuple(fold.notes),
+        unused=fold.read_unused(),
     )
 
 
-def _read_config(path: epath.Path, tensors: dict[str, Tensor]) -> BertConfig:
-    """Return the configuration, which must agree with the tensors."""
+def _describe_sources(
+    root: epath.Path, path: epath.Path, files: list[str]
+) -> list[JsonObject]:
+    """Return path, size and sha256 of each file that was read, and check them.
+
+    Args:
+        root: the directory that was named.
+        path: that of the model's own files.
+        files: the names of those with tensors.
+    """
+    names = [*files, *(n for n in (CONFIG, *TOKENIZER_FILES) if (path / n).exists())]
+    sources = [os.path.relpath(path / name, root) for name in names]
+    described = describe_files(root, sources + embedding_files(root))
+    _check_exported(root, described)
+    return described
+
+
+def _config_values(path: epath.Path) -> JsonObject:
     if not (path / CONFIG).exists():
         raise FileNotFoundError(
             f"{path} lacks {CONFIG}, which describes the model; fetch it too."
         )
+    return read_object(path / CONFIG)
+
+
+def _family(path: epath.Path) -> tuple[Family, str]:
+    """Return the family that config.json names, and transformers' class if it does."""
+    if not (path / CONFIG).exists():
+        return BERT, ""  # an error follows, after those of the tensors
     values = read_object(path / CONFIG)
+    names = values.get("architectures")
+    named = [n for n in names if isinstance(n, str)] if isinstance(names, list) else []
+    try:
+        return family_of(values), named[0] if len(named) == 1 else ""
+    except ValueError as error:
+        raise ValueError(f"{path / CONFIG}: {error}") from error
+
+
+def _fold(
+    path: epath.Path,
+    config: BertConfig,
+    family: Family,
+    values: JsonObject,
+    tensors: dict[str, Tensor],
+    tokenizer: Tokenizer,
+) -> tuple[BertConfig, Fold]:
+    """Change `tensors` to those of BERT; return the configuration and what was done."""
+    fold, first = Fold(), family.first_position(values)
+    if first and tokenizer.pad_id != first - 1:
+        raise ValueError(
+            f"{path / CONFIG}: pad_token_id={first - 1}, after which positions are "
+            f"counted, but the tokenizer pads with id {tokenizer.pad_id}; use the "
+            "tokenizer that belongs to the model."
+        )
+    fold.positions(tensors, first)
+    if not (family.has_segments and tokenizer.has_segments):
+        fold.segments(tensors, family, config.hidden_size)
+        config = dataclasses.replace(config, type_vocab_size=1)
+    return config, fold
+
+
+def _read_config(
+    path: epath.Path, values: JsonObject, tensors: dict[str, Tensor]
+) -> BertConfig:
+    """Return the configuration, which must agree with the tensors."""
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     config = read_bert_config(path / CONFIG, values, shapes)
     untied = values.get("tie_word_embeddings") is False
@@ -128,15 +194,17 @@ def _read_config(path: epath.Path, tensors: dict[str, Tensor]) -> BertConfig:
 
 
 def _padding_rows(
-    path: epath.Path, leaves: Iterable[Leaf], num_rows: int, num_tokens: int
+    path: epath.Path, leaves: Iterable[Leaf], num_rows: int, tokenizer: Tokenizer
 ) -> list[str]:
     """Return the rows that belong to no token, as slices of their tensors.
 
     Raises:
         ValueError: there are fewer rows than tokens, or more than padding adds.
     """
+    num_tokens = tokenizer.vocab_size
     padded = [-(-num_tokens // multiple) * multiple for multiple in _PADDING_MULTIPLES]
-    if num_rows != num_tokens and num_rows not in padded:
+    spare = _SPARE_ROWS if tokenizer.kind == "huggingface" else 0
+    if num_rows not in padded and not 0 <= num_rows - num_tokens <= spare:
         raise ValueError(
             f"{path}: the vocabulary has {num_tokens} tokens and the table of "
             f"embeddings {num_rows} rows, which is not padding to a multiple of "

@@ -7,18 +7,9 @@ from etils import epath
 from bert_jax.config import BertConfig
 from bert_jax.config.checks import field_types, quoted, require_type
 from bert_jax.config.model import ANSWERABLE_LABELS
+from bert_jax.formats.families import Family, family_of
 from bert_jax.storage.files import JsonObject
 
-HEADS = {
-    "BertModel": "encoder",
-    "BertForPreTraining": "pretraining",
-    "BertForMaskedLM": "masked_lm",
-    "BertForSequenceClassification": "sequence_classification",
-    "BertForTokenClassification": "token_classification",
-    "BertForQuestionAnswering": "question_answering",
-    "BertForMultipleChoice": "multiple_choice",
-}
-ARCHITECTURES = {head: name for name, head in HEADS.items()}
 ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_python": "gelu",
@@ -47,7 +38,6 @@ RATES = (
     "layer_norm_eps",
 )
 SUPPORTED_VALUES = {
-    "model_type": "bert",
     "position_embedding_type": "absolute",
     "is_decoder": False,
     "add_cross_attention": False,
@@ -60,6 +50,7 @@ KNOWN_KEYS = {
     *SIZES,
     *RATES,
     *SUPPORTED_VALUES,
+    "model_type",
     "hidden_act",
     "architectures",
     "id2label",
@@ -103,24 +94,25 @@ def read_bert_config(
 
 
 def _bert_config(values: JsonObject, shapes: dict[str, tuple[int, ...]]) -> BertConfig:
-    for name, only in SUPPORTED_VALUES.items():
-        if name in values and values[name] != only:
-            raise ValueError(
-                f"{name}={quoted(values[name])} is not supported; "
-                f"bert_jax supports only {only!r}."
-            )
+    family = family_of(values)
+    values = family.bert_values(values)
+    _require_values(values, SUPPORTED_VALUES)
     fields = {name: values[name] for name in SIZES + RATES if name in values}
     act = values.get("hidden_act", "gelu")
     if not isinstance(act, str) or act not in ACTIVATIONS:
         known = ", ".join(ACTIVATIONS)
         raise ValueError(f"hidden_act={quoted(act)} must be one of {known}.")
-    head = _head(values.get("architectures"), shapes)
+    head = _head(family, values.get("architectures"), shapes)
+    _require_values(
+        values | {"hidden_act": ACTIVATIONS[act]}, family.only.get(head, {})
+    )
     labels = _labels(values) if head.endswith("_classification") else ()
     if head == "question_answering" and values.get("id2label") is not None:
         # Labels have no meaning for this head, but models of bert_jax that can answer
         # "no answer" are marked by them.
         labels = ANSWERABLE_LABELS if _labels(values) == ANSWERABLE_LABELS else ()
     fields |= {"hidden_act": ACTIVATIONS[act], "head": head, "labels": labels}
+    fields |= {"family": family.model_type, "pooler_act": family.pooler_act}
     if head == "sequence_classification":
         # The defaults of transformers.
         default = "regression" if len(labels) == 1 else BertConfig.problem_type
@@ -132,6 +124,16 @@ def _bert_config(values: JsonObject, shapes: dict[str, tuple[int, ...]]) -> Bert
     return BertConfig(**fields)
 
 
+def _require_values(values: JsonObject, supported: JsonObject) -> None:
+    """Raise ValueError if a key that is there has another value than the only one."""
+    for name, only in supported.items():
+        if name in values and values[name] != only:
+            raise ValueError(
+                f"{name}={quoted(values[name])} is not supported; "
+                f"bert_jax supports only {only!r}."
+            )
+
+
 def keys_left_over(values: JsonObject) -> JsonObject:
     """Return the entries of a `config.json` that an import does not read.
 
@@ -139,20 +141,24 @@ def keys_left_over(values: JsonObject) -> JsonObject:
     transformers' outputs, and rates that runs of bert_jax have options for, such as
     `classifier_dropout`.
     """
-    return {name: value for name, value in values.items() if name not in KNOWN_KEYS}
+    known = KNOWN_KEYS | family_of(values).known_keys
+    return {name: value for name, value in values.items() if name not in known}
 
 
-def _head(architectures: object, shapes: dict[str, tuple[int, ...]]) -> str:
+def _head(
+    family: Family, architectures: object, shapes: dict[str, tuple[int, ...]]
+) -> str:
     """Return the head by the name of the class, or else by the tensors."""
     if architectures is None:
         return _head_by_tensors(shapes)
+    heads = {family.class_name + end: head for end, head in family.head_of.items()}
     names = architectures if isinstance(architectures, list) else []
-    if len(names) != 1 or not isinstance(names[0], str) or names[0] not in HEADS:
+    if len(names) != 1 or not isinstance(names[0], str) or names[0] not in heads:
         raise ValueError(
             f"architectures={quoted(architectures)} must hold one of "
-            f"{', '.join(HEADS)}."
+            f"{', '.join(heads)}."
         )
-    head = HEADS[names[0]]
+    head = heads[names[0]]
     others = {"bert.pooler.dense.weight", "cls.seq_relationship.weight"}
     # The files of the first released models name BertForMaskedLM and hold both heads.
     return "pretraining" if head == "masked_lm" and others <= shapes.keys() else head

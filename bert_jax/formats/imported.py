@@ -95,6 +95,11 @@ class Imported:
     """Keys of the source's configuration that are not used, and their values."""
     prefix: str = ""
     """The prefix that was removed from each tensor's name."""
+    folded: tuple[str, ...] = ()
+    """What was changed to make the model of another family a BERT."""
+    unused: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    """Rows that the model never uses, by the path of our parameter, and whole tensors,
+    by their names in the file: an export writes them again."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,9 +20,9 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from bert_jax.formats.model_files import read_file, read_object_or_empty
+from bert_jax.formats.tokenizer_json import TOKENIZER_JSON
 from bert_jax.formats.tokenizers import (
     CONFIG,
-    TOKENIZER_JSON,
     library_tokenizer,
     make_tokenizer,
     template,

@@ -11,6 +11,7 @@ import numpy as np
 from etils import epath
 from safetensors import SafetensorError, safe_open
 
+from bert_jax.formats.families import Family
 from bert_jax.formats.imported import Tensor
 from bert_jax.formats.model_files import read_object, short_reason
 from bert_jax.storage.atomic import is_address
@@ -35,15 +36,18 @@ _PICKLE = (
 )
 
 
-def open_tensors(path: epath.Path) -> tuple[list[str], dict[str, Tensor], str]:
+def open_tensors(
+    path: epath.Path, family: Family, architecture: str = ""
+) -> tuple[list[str], dict[str, Tensor], str]:
     """Open the tensors of a model.
 
     Args:
         path: the directory, or one of the files that hold the tensors, or its index.
+        architecture: transformers' class, if the model's configuration names it.
 
     Returns:
-        The names of these files; the tensors by the names that transformers' classes
-        with a head use; the prefix that was removed from each name.
+        The names of these files; the tensors by the names that BERT's classes with a
+        head use today; the prefix that was removed from each name.
 
     Raises:
         FileNotFoundError: a file is missing.
@@ -67,7 +71,9 @@ def open_tensors(path: epath.Path) -> tuple[list[str], dict[str, Tensor], str]:
     else:
         files, tensors = [path.name], open_file(path)
     prefix = _wrapper_prefix(path.parent, [tensor.name for tensor in tensors])
-    return files, _by_todays_names(path.parent, tensors, prefix), prefix
+    names = [tensor.name.removeprefix(prefix) for tensor in tensors]
+    berts = bert_names(names, family, architecture)
+    return files, _by_unique_names(path.parent, tensors, berts), prefix
 
 
 def _open_shards(index: epath.Path) -> tuple[list[str], list[Tensor]]:
@@ -173,18 +179,28 @@ def _wrapper_prefix(path: epath.Path, names: Sequence[str]) -> str:
     return prefix
 
 
-def _by_todays_names(
-    path: epath.Path, tensors: Sequence[Tensor], prefix: str
+def bert_names(names: Sequence[str], family: Family, architecture: str) -> list[str]:
+    """Return the names of tensors in BERT's classes with a head, as they are today."""
+    head = family.head_of.get(architecture.removeprefix(family.class_name), "")
+    if any(name.startswith("classifier.out_proj.") for name in names):
+        head = "sequence_classification"
+    # Files of the class without a head have no prefix.
+    if not any(name.startswith(f"{family.prefix}.") for name in names):
+        of_encoder = ("embeddings.", "encoder.", "transformer.", "pooler.")
+        names = [
+            f"{family.prefix}.{name}" if name.startswith(of_encoder) else name
+            for name in names
+        ]
+    names = [family.rename_to_bert(name, head) for name in names]
+    names = [re.sub(r"(?<=\.LayerNorm\.)gamma$", "weight", name) for name in names]
+    return [re.sub(r"(?<=\.LayerNorm\.)beta$", "bias", name) for name in names]
+
+
+def _by_unique_names(
+    path: epath.Path, tensors: Sequence[Tensor], names: Sequence[str]
 ) -> dict[str, Tensor]:
-    names = [tensor.name.removeprefix(prefix) for tensor in tensors]
-    # Files of BertModel have no `bert.`.
-    is_encoder = not any(name.startswith("bert.") for name in names)
     renamed: dict[str, Tensor] = {}
     for tensor, name in zip(tensors, names, strict=True):
-        if is_encoder and name.startswith(("embeddings.", "encoder.", "pooler.")):
-            name = f"bert.{name}"
-        name = re.sub(r"(?<=\.LayerNorm\.)gamma$", "weight", name)
-        name = re.sub(r"(?<=\.LayerNorm\.)beta$", "bias", name)
         if name in renamed:
             raise ValueError(
                 f"{path}: {renamed[name].name} and {tensor.name} are two tensors for "

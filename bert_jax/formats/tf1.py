@@ -6,8 +6,8 @@ import re
 from etils import epath
 
 from bert_jax.config import BertConfig
+from bert_jax.formats.families import BERT
 from bert_jax.formats.huggingface_config import (
-    ARCHITECTURES,
     SIZES,
     keys_left_over,
     read_bert_config,
@@ -191,7 +191,7 @@ def _read_config(path: epath.Path, tensors: dict[str, Tensor]) -> BertConfig:
         raise ValueError(f"{path} lacks {', '.join(absent)}; use the complete file.")
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     head, num_labels = _head(shapes)
-    values |= {"architectures": [ARCHITECTURES[head]], "num_labels": num_labels}
+    values |= {"architectures": [BERT.class_of(head)], "num_labels": num_labels}
     return read_bert_config(path, values, shapes)
 
 

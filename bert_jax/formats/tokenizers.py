@@ -1,4 +1,4 @@
-"""Read and write WordPiece tokenizers in the files of Hugging Face.
+"""Read tokenizers in the files of Hugging Face, and write those of WordPiece.
 
 The files specify the cleaning of texts in `tokenizer_config.json`, in `tokenizer.json`,
 or in both. A setting that our Tokenizer does not support is an error: a model whose
@@ -16,6 +16,12 @@ from tokenizers.processors import TemplateProcessing
 
 from bert_jax.formats.added_tokens import read_added_tokens
 from bert_jax.formats.model_files import read_file, read_object_or_empty
+from bert_jax.formats.tokenizer_json import (
+    KEY_OF_ROLE,
+    TOKENIZER_JSON,
+    is_wordpiece,
+    read_tokenizer_json,
+)
 from bert_jax.storage.files import JsonObject, write_json
 from bert_jax.tokenization import (
     ADDED,
@@ -23,6 +29,7 @@ from bert_jax.tokenization import (
     WORD_LIMIT,
     Tokenizer,
     added_tokens,
+    library_from_json,
     library_wordpiece,
     vocabulary_file,
 )
@@ -30,8 +37,7 @@ from bert_jax.tokenization import (
 WORD_CHARACTERS = 100
 """The longest word of transformers' BertTokenizer, unless a file has another limit."""
 
-CONFIG, TOKENIZER_JSON = "tokenizer_config.json", "tokenizer.json"
-ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+CONFIG = "tokenizer_config.json"
 SINGLE = "[CLS]:0 $A:0 [SEP]:0"
 PAIR = f"{SINGLE} $B:1 [SEP]:1"
 _CLASSES = [
@@ -42,7 +48,9 @@ _CLASSES = [
 
 
 def from_huggingface(directory: epath.Path) -> Tokenizer:
-    """Return the WordPiece tokenizer of a model's directory, with its own word limit.
+    """Return the tokenizer of a model's directory.
+
+    WordPiece has its own word limit; other kinds are read as `tokenizer.json` has them.
 
     Raises:
         FileNotFoundError: it holds neither `vocab.txt` nor `tokenizer.json`.
@@ -59,6 +67,8 @@ def from_huggingface(directory: epath.Path) -> Tokenizer:
             f"{directory} holds neither vocab.txt nor tokenizer.json; "
             "a WordPiece tokenizer needs one of them."
         )
+    if content and not is_wordpiece(content, (config, roles)):
+        return read_tokenizer_json(directory, content, (config, roles))
     _check_config(config, config_path)
     _check_roles(roles, roles_path)
     tokens, limit, normalizer = None, WORD_CHARACTERS, {}
@@ -87,11 +97,9 @@ def library_tokenizer(content: JsonObject, path: epath.Path) -> HuggingFaceToken
     """
     _check_ids(content, path)
     try:
-        return HuggingFaceTokenizer.from_str(json.dumps(content))
-    except BaseException as error:  # the library also raises pyo3's PanicException
-        if isinstance(error, KeyboardInterrupt):
-            raise
-        raise ValueError(f"{path} is no tokenizer: {error}; fetch it again.") from error
+        return library_from_json(content)
+    except ValueError as error:
+        raise ValueError(f"{path} {error}") from error
 
 
 def _check_ids(content: JsonObject, path: epath.Path) -> None:
@@ -158,7 +166,7 @@ def _check_config(config: JsonObject, path: epath.Path) -> None:
 
 
 def _check_roles(config: JsonObject, path: epath.Path) -> None:
-    for role, name in zip(ROLES, SPECIAL_TOKENS, strict=True):
+    for name, role in KEY_OF_ROLE.items():
         token = config.get(role)
         token = token.get("content") if isinstance(token, dict) else token
         _require(path, role, token, (None, name))
@@ -278,7 +286,7 @@ def write_files(
     config |= {
         "model_max_length": model_max_length,
         "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
-        **dict(zip(ROLES, SPECIAL_TOKENS, strict=True)),
+        **{role: name for name, role in KEY_OF_ROLE.items()},
     }
     name = vocabulary_file(tokenizer.kind)
     (directory / name).write_bytes(tokenizer.files[name])

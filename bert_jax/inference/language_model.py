@@ -64,7 +64,8 @@ def masked_segments(
         if (count := ids.count(tokenizer.mask_id)) != 1:
             what = f"text {number}" if numbered else "The text"
             raise ValueError(
-                f"{what} holds {count} [MASK] tokens; fill_mask takes exactly one."
+                f"{what} holds {count} {tokenizer.mask_token} tokens; fill_mask takes "
+                "exactly one."
             )
         segments.append((ids,))
     return segments

@@ -1,5 +1,8 @@
 """The heads of pretraining, and what they read from the hidden states."""
 
+import functools
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
@@ -23,16 +26,22 @@ def gather_positions(
     )
 
 
+POOLER_ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "tanh": jnp.tanh,
+    "relu": jax.nn.relu,
+    "gelu": functools.partial(jax.nn.gelu, approximate=False),
+}
+
+
 class Pooler(nn.Module):
-    """A tanh layer on the hidden state of [CLS]."""
+    """A dense layer and its activation, in BERT tanh, on the hidden state of [CLS]."""
 
     config: BertConfig
 
     @nn.compact
     def __call__(self, hidden: Float[Array, "*shape D"]) -> Float[Array, "*shape D"]:
-        return jnp.tanh(
-            Dense(self.config.hidden_size, self.config, name="dense")(hidden)
-        )
+        dense = Dense(self.config.hidden_size, self.config, name="dense")
+        return POOLER_ACTIVATIONS[self.config.pooler_act](dense(hidden))
 
 
 class MaskedLM(nn.Module):

@@ -27,7 +27,7 @@ ConfigT = TypeVar("ConfigT", bound=RunConfig)
 
 SHAPE_FIELDS = (
     "hidden_size num_hidden_layers num_attention_heads intermediate_size hidden_act "
-    "max_position_embeddings type_vocab_size layer_norm_eps"
+    "max_position_embeddings type_vocab_size layer_norm_eps pooler_act family"
 ).split()
 """Fields that a run takes from the source where they have their defaults."""
 SAME_FIELDS = ("num_attention_heads", "hidden_act", "layer_norm_eps")

@@ -86,7 +86,9 @@ class MultipleChoiceTask(FinetuningTask):
         num_choices = len(examples[0].choices)
         pairs = [(contexts[i // num_choices], end) for i, end in enumerate(endings)]
         rows = [join_pair(tokenizer, *parts, max_length=max_length) for parts in pairs]
-        cut = np.array([is_truncated(*parts, max_length=max_length) for parts in pairs])
+        cut = np.array(
+            [is_truncated(tokenizer, *p, max_length=max_length) for p in pairs]
+        )
         labels = [
             -1 if example.label is None else example.label for example in examples
         ]

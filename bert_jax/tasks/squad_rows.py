@@ -11,7 +11,12 @@ import numpy as np
 from jaxtyping import Bool, Int32, Integer
 
 from bert_jax.config import BertConfig, ExamplesConfig
-from bert_jax.data.examples import TokenizedExamples, build_row, from_rows
+from bert_jax.data.examples import (
+    TokenizedExamples,
+    build_row,
+    from_rows,
+    num_special_tokens,
+)
 from bert_jax.tokenization import Encoding, Tokenizer
 
 
@@ -66,7 +71,7 @@ def tokenize(
         ValueError: rows are too short for questions and stride.
     """
     max_length = min(config.max_length, model.max_position_embeddings)
-    _check_lengths(config, max_length)
+    _check_lengths(config, max_length, num_special_tokens(tokenizer, 2))
     questions = tokenizer.encode_batch([example.question for example in examples])
     contexts = dict.fromkeys(example.context for example in examples)
     documents = {context: _encode_document(context, tokenizer) for context in contexts}
@@ -89,21 +94,21 @@ def tokenize(
     )
 
 
-def _check_lengths(config: ExamplesConfig, max_length: int) -> None:
+def _check_lengths(config: ExamplesConfig, max_length: int, num_special: int) -> None:
     """Check that a row has room for a stride beside the longest possible question.
 
     Actual questions do not matter: a model that was trained must not fail on new ones.
     """
     query, stride = config.max_query_length, config.document_stride
-    room = max_length - query - 3
+    room = max_length - query - num_special
     if stride > room:
         advice = f"pass --data.document-stride {max(1, room // 2)}"
         if room < 1:
             advice = f"pass --data.max-query-length {max_length // 2} or less"
         raise ValueError(
             f"document_stride={stride} must be at most {room}, which a row of "
-            f"{max_length} tokens leaves beside max_query_length={query} and 3 special "
-            f"tokens; {advice}."
+            f"{max_length} tokens leaves beside max_query_length={query} and "
+            f"{num_special} special tokens; {advice}."
         )
 
 
@@ -182,7 +187,8 @@ def _rows(
     """Return the rows of an example, one for each window of its document."""
     length = len(document.ids)
     query = question[: config.max_query_length]
-    cut, width = len(question) - len(query), max_length - len(query) - 3
+    cut, width = len(question) - len(query), max_length - len(query)
+    width -= num_special_tokens(tokenizer, 2)
     spans = windows(length, width, config.document_stride)
     best_window = window_of_most_context(spans, length)
     answer = None

@@ -127,7 +127,9 @@ class TextTask(FinetuningTask):
         columns = zip(*(example.texts for example in examples), strict=True)
         pairs = list(zip(*map(tokenizer.encode_batch, columns), strict=True))
         rows = [join_pair(tokenizer, *parts, max_length=max_length) for parts in pairs]
-        cut = np.array([is_truncated(*parts, max_length=max_length) for parts in pairs])
+        cut = np.array(
+            [is_truncated(tokenizer, *p, max_length=max_length) for p in pairs]
+        )
         by_example = {"cut": cut}
         if all(example.label is not None for example in examples):
             by_example["label"] = self._label_array(examples)

@@ -80,7 +80,11 @@ CASES: list[tuple[Callable[[Files], None], str]] = [
     ),
     (config(is_decoder=True), "is_decoder=True is not supported"),
     (config(add_cross_attention=True), "add_cross_attention=True is not supported"),
-    (config(model_type="roberta"), "model_type='roberta' is not supported"),
+    (config(model_type="albert"), "model_type='albert' is not supported, because"),
+    (
+        config(model_type="gpt2"),
+        "model_type='gpt2' is not supported; bert_jax supports",
+    ),
     (config(architectures=["BertLMHeadModel"]), "must hold one of BertModel, BertFor"),
     (config(architectures=[]), r"architectures=\[\] must hold one of"),
     (config(hidden_size="32"), "hidden_size='32' must be a whole number"),

@@ -1,12 +1,12 @@
-"""One Tokenizer over two libraries: `tokenizers` (WordPiece) and `sentencepiece`.
+"""One Tokenizer over two libraries, `tokenizers` and `sentencepiece`.
 
 A tokenizer is a directory of two files. `tokenizer_config.json` holds `kind` and
 `cased`, and how the vocabulary was made. The vocabulary is `vocab.txt` with one token
-per line (BERT's format), or sentencepiece's `tokenizer.model`. The JSON is required,
-because vocabulary files do not hold the casing and a wrong guess is silent.
+per line (BERT's format), sentencepiece's `tokenizer.model`, or a `tokenizer.json`. The
+configuration is required, because vocabulary files do not hold the casing or the roles
+of special tokens, and a wrong guess is silent.
 """
 
-import collections
 import dataclasses
 import hashlib
 import json
@@ -16,159 +16,33 @@ from typing import Literal, get_args
 import numpy as np
 from etils import epath
 from jaxtyping import Bool, Int32
-from tokenizers import AddedToken, models, normalizers, pre_tokenizers
-from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from bert_jax.storage.files import JsonObject, is_regular_file, name_path_in_errors
 from bert_jax.storage.remote import open_directory
+from bert_jax.tokenization.library_file import LibraryFile
+from bert_jax.tokenization.sentencepiece_model import SentencePiece
+from bert_jax.tokenization.special_tokens import (
+    NAMES,
+    SEGMENTS,
+    SEPARATORS,
+    SPECIAL_TOKENS,
+)
+from bert_jax.tokenization.wordpiece import (
+    ACCENTS,
+    ADDED,
+    CHINESE,
+    WORD_LIMIT,
+    WordPiece,
+    check_added,
+    is_text,
+)
 
-Kind = Literal["wordpiece", "unigram", "bpe", "char"]
+Kind = Literal["wordpiece", "unigram", "bpe", "char", "huggingface"]
+"""`huggingface` is any tokenizer of the library `tokenizers`, by its own file."""
 TokenId = int | np.integer
-
-SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-"""In the order of their ids in vocabularies trained here; others may use other ids."""
-MAX_WORD_CHARACTERS = 200
-"""Longer words are [UNK], as in the 2018 code (100 in Hugging Face's files)."""
-WORD_LIMIT = "max_input_chars_per_word"
-ACCENTS, CHINESE = "strip_accents", "tokenize_chinese_chars"
-"""Optional keys of a WordPiece tokenizer's configuration, named as in Hugging Face."""
-ADDED = "added_tokens"
-"""Key of the tokens that are matched in a text before it is split into words."""
-ADDED_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
-"""Flags that control how an added token is matched, as in a `tokenizer.json`."""
 
 _CONFIG = "tokenizer_config.json"
 _MAX_WORD_LIMIT = (1 << 31) - 1
-_WORD_START = "\u2581"  # sentencepiece's mark of the first piece of a word
-
-
-def bert_normalizer(
-    cased: bool, strip_accents: bool | None = None, chinese: bool = True
-) -> normalizers.Normalizer:
-    """Return BERT's normalizer.
-
-    It deletes control characters and puts spaces around CJK characters; if uncased, it
-    strips accents and converts to lower case.
-    """
-    return normalizers.BertNormalizer(True, chinese, strip_accents, not cased)
-
-
-def added_tokens(config: JsonObject) -> list[AddedToken]:
-    """Return the tokens that a tokenizer's configuration adds to its vocabulary."""
-    return [AddedToken(**entry) for entry in config.get(ADDED, [])]
-
-
-def is_text(content: str) -> bool:
-    """Return whether a string is not empty and has no surrogate code point."""
-    return bool(content) and not any("\ud800" <= c <= "\udfff" for c in content)
-
-
-def check_added(entries: object) -> None:
-    """Raise ValueError if an entry is not a token with its flags, or is repeated."""
-    if not isinstance(entries, list):
-        raise ValueError(f"{ADDED}={entries!r:.80} must be a list of tokens.")
-    for entry in entries:
-        flags = dict(entry) if isinstance(entry, dict) else {}
-        content = flags.pop("content", "")
-        is_token = isinstance(content, str) and is_text(content)
-        known = flags.keys() <= set(ADDED_FLAGS)
-        if not (is_token and known and all(type(f) is bool for f in flags.values())):
-            raise ValueError(
-                f"{ADDED} has the entry {entry!r:.80}, which must be an object with "
-                f"content (a string) and, each true or false, {', '.join(ADDED_FLAGS)}."
-            )
-    # The special tokens are always in the vocabulary.
-    contents = [*SPECIAL_TOKENS, *(entry["content"] for entry in entries)]
-    token, count = collections.Counter(contents).most_common(1)[0]
-    if count > 1:
-        raise ValueError(f"{ADDED} repeats {token!r}; remove it there.")
-
-
-def library_wordpiece(lines: list[str], config: JsonObject) -> HuggingFaceTokenizer:
-    """Return the library's tokenizer of a vocabulary, without special tokens."""
-    ids = {token: i for i, token in enumerate(lines)}
-    limit = config.get(WORD_LIMIT, MAX_WORD_CHARACTERS)
-    library = HuggingFaceTokenizer(
-        models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=limit)
-    )
-    library.normalizer = bert_normalizer(
-        config["cased"], config.get(ACCENTS), config.get(CHINESE, True)
-    )
-    library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    return library
-
-
-class WordPiece:
-    def __init__(self, vocabulary: bytes, config: JsonObject) -> None:
-        lines = _vocabulary_lines(vocabulary)
-        added, pieces = added_tokens(config), set(lines)
-        self.tokens = lines + [t.content for t in added if t.content not in pieces]
-        self.num_pieces = len(lines)
-        self.continuing = [token.startswith("##") for token in self.tokens]
-        self._tokenizer = library_wordpiece(lines, config)
-        # Added tokens that are not in the vocabulary get the ids after its last one.
-        # Special tokens are not added, so "[MASK]" in a text is split at its brackets.
-        self._tokenizer.add_tokens(added)
-
-    def encode(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        encoding = self._tokenizer.encode(text, add_special_tokens=False)
-        return encoding.ids, encoding.offsets
-
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        return [encoding.ids for encoding in encodings]
-
-    def inside_word(self, token_id: int) -> int | None:
-        return token_id  # [MASK] ends a word in BERT: a new word follows it
-
-    def num_bytes(self, token: str) -> int:
-        text = token.removeprefix("##") if token.startswith("##") else f" {token}"
-        return len(text.encode())
-
-    def decode(self, tokens: Iterable[str]) -> str:
-        return " ".join(tokens).replace(" ##", "")
-
-
-class SentencePiece:
-    def __init__(self, model: bytes) -> None:
-        import sentencepiece  # optional: not needed for WordPiece
-
-        self._processor = sentencepiece.SentencePieceProcessor()
-        try:
-            self._processor.LoadFromSerializedProto(model)
-        except RuntimeError as error:
-            message = "is not a sentencepiece model; train one by `bert-jax vocab`."
-            raise ValueError(message) from error
-        self.num_pieces = len(self._processor)
-        self.tokens = self._processor.id_to_piece(list(range(self.num_pieces)))
-        self._ids = {token: i for i, token in enumerate(self.tokens)}
-        self.continuing = [
-            not token.startswith(_WORD_START) and token not in SPECIAL_TOKENS
-            for token in self.tokens
-        ]
-
-    def encode(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        encoding = self._processor.encode(text, return_type="offset_mapping")
-        return encoding["ids"], encoding["offsets"]
-
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        ids: list[list[int]] = self._processor.encode(list(texts), num_threads=1)
-        return ids
-
-    def inside_word(self, token_id: int) -> int | None:
-        """Return the piece without the mark of a word start; None if it is the mark."""
-        token = self.tokens[token_id]
-        rest = token.removeprefix(_WORD_START)
-        return self._ids.get(rest, token_id) if rest else None
-
-    def num_bytes(self, token: str) -> int:
-        if self._processor.is_byte(self._ids[token]):
-            return 1
-        return len(token.replace(_WORD_START, " ").encode())
-
-    def decode(self, tokens: Iterable[str]) -> str:
-        spaced = (f" {t} " if t in SPECIAL_TOKENS else t for t in tokens)
-        return " ".join("".join(spaced).replace(_WORD_START, " ").split())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -200,15 +74,20 @@ class Tokenizer:
             _CONFIG: (json.dumps(config, indent=2) + "\n").encode(),
             vocabulary_file(self.kind): vocabulary,
         }
-        self._backend: WordPiece | SentencePiece = (
-            WordPiece(vocabulary, config)
-            if self.kind == "wordpiece"
-            else SentencePiece(vocabulary)
-        )
+        self._backend: WordPiece | SentencePiece | LibraryFile
+        if self.kind == "wordpiece":
+            self._backend = WordPiece(vocabulary, config)
+        elif self.kind == "huggingface":
+            self._backend = LibraryFile(vocabulary, config)
+        else:
+            self._backend = SentencePiece(vocabulary)
         self.vocab_size = len(self._backend.tokens)
         self.num_pieces = self._backend.num_pieces
         """The number of tokens in the vocabulary file; added tokens follow them."""
-        self.special_ids = _special_ids(self._backend.tokens)
+        own_names = {name: name for name in SPECIAL_TOKENS}
+        self.special_names: dict[str, str] = config.get(NAMES, own_names)
+        """The name of each role's token in the vocabulary."""
+        self.special_ids = _special_ids(self._backend.tokens, self.special_names)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
             self.special_ids[name] for name in SPECIAL_TOKENS
         )
@@ -216,8 +95,8 @@ class Tokenizer:
         self.continues_word.flags.writeable = False
         self.num_bytes: Int32[np.ndarray, " V"] = np.array(
             [
-                0 if token in SPECIAL_TOKENS else self._backend.num_bytes(token)
-                for token in self._backend.tokens
+                0 if i in self.special_ids.values() else self._backend.num_bytes(token)
+                for i, token in enumerate(self._backend.tokens)
             ],
             np.int32,
         )
@@ -259,6 +138,23 @@ class Tokenizer:
                 (root / name).write_bytes(content)
 
     @property
+    def mask_token(self) -> str:
+        """The name of the mask token: texts for `encode` have it at a mask."""
+        return self.special_names["[MASK]"]
+
+    @property
+    def num_separators(self) -> int:
+        """The number of [SEP] between the two texts of a pair."""
+        separators: int = self.config.get(SEPARATORS, 1)
+        return separators
+
+    @property
+    def has_segments(self) -> bool:
+        """Whether the second text of a pair has segment 1; else all have segment 0."""
+        segments: bool = self.config.get(SEGMENTS, True)
+        return segments
+
+    @property
     def fingerprint(self) -> str:
         """The hexadecimal sha256 of the names and bytes of the tokenizer's files."""
         digest = hashlib.sha256()
@@ -270,9 +166,12 @@ class Tokenizer:
         """Return the tokens of `text` with their offsets, without [CLS] and [SEP].
 
         Args:
-            mask_token: encode each "[MASK]" in the text as the special token. If not
-                set, it is plain text and never becomes a special id.
+            mask_token: encode each `mask_token`, such as "[MASK]", in the text as the
+                special token. If not set, it is plain text and never becomes a special
+                id.
         """
+        if isinstance(self._backend, LibraryFile):
+            return self._encoding(*self._backend.encode(text, mask_token))
         ids: list[int] = []
         offsets: list[tuple[int, int]] = []
         start = 0
@@ -289,6 +188,9 @@ class Tokenizer:
             ids += part_ids
             offsets += [(start + a, start + b) for a, b in part_offsets]
             start += len(part) + len("[MASK]")
+        return self._encoding(ids, offsets)
+
+    def _encoding(self, ids: list[int], offsets: list[tuple[int, int]]) -> Encoding:
         array, spans = np.array(ids, np.int32), np.array(offsets, np.int32)
         return Encoding(array, spans.reshape(-1, 2), self.continues_word[array])
 
@@ -315,7 +217,8 @@ class Tokenizer:
 
 def vocabulary_file(kind: Kind) -> str:
     """Return the name of the file that holds a vocabulary of this kind."""
-    return "vocab.txt" if kind == "wordpiece" else "tokenizer.model"
+    names = {"wordpiece": "vocab.txt", "huggingface": "tokenizer.json"}
+    return names.get(kind, "tokenizer.model")
 
 
 def _read_config(root: epath.Path) -> JsonObject:
@@ -366,32 +269,35 @@ def _check_config(config: object) -> None:
             f"{WORD_LIMIT}={limit!r:.80} must be a whole number from 1 to "
             f"{_MAX_WORD_LIMIT}; use 200, or 100 as in Hugging Face's files."
         )
+    if config["kind"] == "huggingface":
+        _check_roles(config)
     if ADDED in config:
         check_added(config[ADDED])
         if config["kind"] != "wordpiece":
             raise ValueError(f"only kind wordpiece has {ADDED}; remove it.")
 
 
-def _vocabulary_lines(vocabulary: bytes) -> list[str]:
-    """Return the entries of a vocab.txt."""
-    # Not splitlines: a token may be one of the rarer line breaks.
-    lines = vocabulary.decode().removesuffix("\n").split("\n")
-    tokens = [line.removesuffix("\r") for line in lines]
-    for number, token in enumerate(tokens, 1):
-        if not token.strip(" \t"):  # rarer white space may be a token
-            raise ValueError(f"line {number} is blank; each line must hold one token.")
-    token, count = collections.Counter(tokens).most_common(1)[0]
-    if count > 1:
-        first, second = [n for n, t in enumerate(tokens, 1) if t == token][:2]
-        raise ValueError(f"line {second} repeats {token!r} of line {first}; keep one.")
-    return tokens
-
-
-def _special_ids(tokens: list[str]) -> dict[str, int]:
-    ids = {token: i for i, token in enumerate(tokens)}
-    if missing := [name for name in SPECIAL_TOKENS if name not in ids]:
+def _check_roles(config: JsonObject) -> None:
+    """Check the keys of a tokenizer.json's special tokens."""
+    value = config.get(NAMES)
+    names = value if isinstance(value, dict) else {}
+    valid = names.keys() == set(SPECIAL_TOKENS)
+    if not valid or not all(isinstance(n, str) and is_text(n) for n in names.values()):
         raise ValueError(
-            f"lacks {', '.join(missing)}; a vocabulary must hold each of "
+            f"{NAMES}={names!r:.80} must name the token of each of "
             f"{' '.join(SPECIAL_TOKENS)}."
         )
-    return {name: ids[name] for name in SPECIAL_TOKENS}
+    if (value := config.get(SEPARATORS, 1)) not in (1, 2) or type(value) is not int:
+        raise ValueError(f"{SEPARATORS}={value!r:.80} must be 1 or 2.")
+    if (value := config.get(SEGMENTS, True)) not in (True, False):
+        raise ValueError(f"{SEGMENTS}={value!r:.80} must be true or false.")
+
+
+def _special_ids(tokens: list[str], names: dict[str, str]) -> dict[str, int]:
+    ids = {token: i for i, token in enumerate(tokens)}
+    if missing := [name for name in names.values() if name not in ids]:
+        raise ValueError(
+            f"lacks {', '.join(missing)}; a vocabulary must hold each of "
+            f"{' '.join(names.values())}."
+        )
+    return {role: ids[name] for role, name in names.items()}

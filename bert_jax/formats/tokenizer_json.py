@@ -1,0 +1,214 @@
+"""Read and write tokenizers of Hugging Face's library other than BERT's WordPiece.
+
+`tokenizer.json` says everything but the roles of the special tokens, which are in
+`tokenizer_config.json` or `special_tokens_map.json`, or follow from the template of a
+row. RoBERTa's and XLM-R's templates have two separators between texts, and no segments.
+"""
+
+from collections.abc import Iterable
+
+from etils import epath
+
+from bert_jax.formats.model_files import read_file
+from bert_jax.storage.files import JsonObject, write_json
+from bert_jax.tokenization import (
+    NAMES,
+    SEGMENTS,
+    SEPARATORS,
+    SPECIAL_TOKENS,
+    Tokenizer,
+    library_from_json,
+    types_of,
+)
+
+KEY_OF_ROLE = {
+    "[PAD]": "pad_token",
+    "[UNK]": "unk_token",
+    "[CLS]": "cls_token",
+    "[SEP]": "sep_token",
+    "[MASK]": "mask_token",
+}
+TOKENIZER_JSON = "tokenizer.json"
+_TEMPLATES = ("TemplateProcessing", "RobertaProcessing", "BertProcessing")
+# (separators between two texts, whether the second has segment 1), by its template
+_PAIRS = {
+    "c:0 A:0 s:0 B:1 s:1": (1, True),
+    "c:0 A:0 s:0 B:0 s:0": (1, False),
+    "c:0 A:0 s:0 s:0 B:1 s:1": (2, True),
+    "c:0 A:0 s:0 s:0 B:0 s:0": (2, False),
+}
+
+
+def read_tokenizer_json(
+    directory: epath.Path, content: JsonObject, settings: Iterable[JsonObject]
+) -> Tokenizer:
+    """Return the tokenizer of a directory's tokenizer.json, which is kept as it is.
+
+    Args:
+        content: that of tokenizer.json.
+        settings: that of the files that may name the special tokens, first ones first.
+
+    Raises:
+        ValueError: the library refuses the file, it has no template of BERT's kind, or
+            no file says which token has a role; the message names the file.
+    """
+    path = directory / TOKENIZER_JSON
+    try:
+        library = library_from_json(content)
+        processor = _find(content.get("post_processor"))
+        names = _role_names(content, processor, [*settings])
+        separators, segments = _pair_template(processor, names)
+        _check_prefix_space(content, [*settings])
+        normalizer = library.normalizer
+        uncased = normalizer is not None and normalizer.normalize_str("A") == "a"
+        config = {"kind": "huggingface", "cased": not uncased, NAMES: names}
+        config |= {SEPARATORS: separators, SEGMENTS: segments}
+        return Tokenizer(config, read_file(path))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def is_wordpiece(content: JsonObject, settings: Iterable[JsonObject]) -> bool:
+    """Whether a tokenizer.json is a WordPiece with BERT's names of special tokens."""
+    model = content.get("model")
+    kind = model.get("type") if isinstance(model, dict) else None
+    if kind not in (None, "WordPiece"):
+        return False
+    given = {
+        role: _name(values.get(key))
+        for values in settings
+        for role, key in KEY_OF_ROLE.items()
+        if values.get(key) is not None
+    }
+    unknown = model.get("unk_token") if isinstance(model, dict) else None
+    return all(role == name for role, name in given.items()) or unknown == "[UNK]"
+
+
+def _find(part: object) -> JsonObject:
+    """Return the template in a post_processor, or in a sequence of some."""
+    if isinstance(part, dict) and part.get("type") in _TEMPLATES:
+        return part
+    inner = part.get("processors") if isinstance(part, dict) else None
+    found = [_find(item) for item in inner] if isinstance(inner, list) else []
+    return next((item for item in found if item), {})
+
+
+def _name(token: object) -> str | None:
+    """Return the name of a token, which may be an object with its flags."""
+    token = token.get("content") if isinstance(token, dict) else token
+    return token if isinstance(token, str) else None
+
+
+def _role_names(
+    content: JsonObject, processor: JsonObject, settings: list[JsonObject]
+) -> dict[str, str]:
+    """Return the name of each role's token.
+
+    Raises:
+        ValueError: nothing says it, or two files disagree.
+    """
+    names: dict[str, str] = {}
+    for values in [*settings, _names_of_json(content, processor)]:
+        for role, key in KEY_OF_ROLE.items():
+            if (name := _name(values.get(key))) is None:
+                continue
+            if names.setdefault(role, name) != name:
+                raise ValueError(
+                    f"{key} is {names[role]!r} in one file and {name!r} in another; "
+                    "make them the same."
+                )
+    if absent := [key for role, key in KEY_OF_ROLE.items() if role not in names]:
+        raise ValueError(
+            f"nothing says which tokens are the {', '.join(absent)}; write them into "
+            'tokenizer_config.json, for example {"mask_token": "<mask>"}.'
+        )
+    return {role: names[role] for role in SPECIAL_TOKENS}
+
+
+def _names_of_json(content: JsonObject, processor: JsonObject) -> JsonObject:
+    """Return the names of special tokens that tokenizer.json itself determines."""
+    model = content["model"]
+    names: JsonObject = {"unk_token": model.get("unk_token")}
+    vocabulary, number = model.get("vocab"), model.get("unk_id")
+    if isinstance(vocabulary, list) and type(number) is int:
+        names["unk_token"] = vocabulary[number][0] if number < len(vocabulary) else None
+    if isinstance(padding := content.get("padding"), dict):
+        names["pad_token"] = padding.get("pad_token")
+    if processor.get("type") == "TemplateProcessing":
+        special = [
+            item["SpecialToken"]["id"]
+            for item in processor.get("single", [])
+            if "SpecialToken" in item
+        ]
+        if len(special) == 2:
+            names |= {"cls_token": special[0], "sep_token": special[1]}
+    elif processor:
+        names |= {"cls_token": processor["cls"][0], "sep_token": processor["sep"][0]}
+    return names
+
+
+def _pair_template(processor: JsonObject, names: dict[str, str]) -> tuple[int, bool]:
+    """Return the number of separators in a pair, and whether it has two segments.
+
+    Raises:
+        ValueError: a row is not [CLS] A [SEP], or a pair is none of BERT's kind.
+    """
+    kind = processor.get("type")
+    if kind == "BertProcessing":
+        return 1, True
+    if kind == "RobertaProcessing":
+        return 2, False
+    if kind is None:
+        raise ValueError(
+            "its post_processor adds no special tokens to a text, as those of BERT and "
+            "RoBERTa do; only such tokenizers can be imported."
+        )
+    short = {names["[CLS]"]: "c", names["[SEP]"]: "s"}
+    single, pair = (_template(processor.get(n, []), short) for n in ("single", "pair"))
+    if single != "c:0 A:0 s:0" or pair not in _PAIRS:
+        raise ValueError(
+            f"its post_processor makes {single!r} of a text and {pair!r} of a pair, "
+            f"where c is cls_token and s is sep_token; only 'c:0 A:0 s:0' and "
+            f"{', '.join(map(repr, _PAIRS))} can be imported."
+        )
+    return _PAIRS[pair]
+
+
+def _template(items: list[JsonObject], short: dict[str, str]) -> str:
+    """Return a template as the names of its parts with their segments."""
+    parts = [part for item in items for part in item.values()]
+    return " ".join(
+        f"{short.get(part['id'], part['id'])}:{part['type_id']}" for part in parts
+    )
+
+
+def _check_prefix_space(content: JsonObject, settings: list[JsonObject]) -> None:
+    """Check that two files agree on a space before a text's first word."""
+    part: JsonObject = content.get("pre_tokenizer") or {}
+    parts: list[JsonObject] = part.get("pretokenizers") or [part]
+    found = [p for p in parts if "ByteLevel" in types_of(p)]
+    for values in settings:
+        wanted = values.get("add_prefix_space")
+        if found and wanted is not None and found[0].get("add_prefix_space") != wanted:
+            raise ValueError(
+                f"add_prefix_space={wanted} in tokenizer_config.json and "
+                f"{found[0].get('add_prefix_space')} here; make them the same."
+            )
+
+
+def write_tokenizer_json(
+    tokenizer: Tokenizer, directory: epath.Path, model_max_length: int
+) -> None:
+    """Write the tokenizer.json as it was, and a tokenizer_config.json."""
+    inputs = ["input_ids", "attention_mask"]
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": model_max_length,
+        "model_input_names": (
+            [*inputs, "token_type_ids"] if tokenizer.has_segments else inputs
+        ),
+        **{KEY_OF_ROLE[role]: name for role, name in tokenizer.special_names.items()},
+    }
+    (directory / TOKENIZER_JSON).write_bytes(tokenizer.files[TOKENIZER_JSON])
+    write_json(config, directory / "tokenizer_config.json")

@@ -1,0 +1,190 @@
+"""Other families at Hugging Face, beside transformers: tests/parity/README.md."""
+
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+import safetensors.numpy
+from etils import epath
+from family_files import (
+    family_of,
+    model_names,
+    stored_inputs,
+    stored_model,
+    write_model,
+)
+
+from bert_jax.convert.export import export_huggingface
+from bert_jax.convert.receipts import write_imported
+from bert_jax.formats.families import FAMILIES
+from bert_jax.formats.huggingface import read_huggingface
+from bert_jax.formats.names import names_of
+from bert_jax.model.bert import head_outputs
+from bert_jax.model.inputs import Inputs
+from bert_jax.pretrained import load_pretrained
+
+pytestmark = pytest.mark.precise
+MODELS = model_names()
+
+
+def read(folder):
+    return read_huggingface(epath.Path(folder))
+
+
+def test_every_head_of_every_family_is_tested():
+    """`precise`: differences are compared with 1e-5."""
+    by_class = {family.class_name: family for family in FAMILIES.values()}
+    tested = {name: name.removeprefix(family_of(name)) for name in MODELS}
+    for name, family in by_class.items():
+        if name != "Bert":
+            ends = {end for model, end in tested.items() if family_of(model) == name}
+            assert ends == set(family.head_of), name
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_folded_model_computes_what_transformers_does(name, tmp_path):
+    config, _, expected = stored_model(name)
+    imported = read(write_model(name, tmp_path / "model"))
+    ids, mask = stored_inputs(config["pad_token_id"])
+    arrays = Inputs(*jax.device_put((ids, np.zeros_like(ids), mask > 0)))
+    outputs = head_outputs(imported.config, imported.params, arrays)
+    found = {"hidden_states": outputs["hidden_states"]}
+    if "pooler_output" in expected:
+        found["pooler_output"] = outputs["pooled"]
+    if name.endswith("ForMaskedLM"):
+        found["logits"] = outputs["token_scores"]
+    elif name.endswith("QuestionAnswering"):
+        found["start_logits"] = outputs["scores"][..., 0]
+        found["end_logits"] = outputs["scores"][..., 1]
+    elif "scores" in outputs:
+        found["logits"] = outputs["scores"]
+    known = expected.keys() - ({"logits"} if "ForPreTraining" in name else set())
+    assert found.keys() == known
+    for key in known:
+        ours, theirs = np.asarray(found[key]), expected[key]
+        ours = ours.reshape(theirs.shape)
+        if theirs.shape[-len(mask.shape) :] == mask.shape:  # a score of each token
+            ours, theirs = ours * mask, theirs * mask
+        elif mask.shape == theirs.shape[-3:-1]:
+            ours, theirs = ours * mask[..., None], theirs * mask[..., None]
+        largest = np.abs(theirs).max()
+        assert largest > 0.1, f"{key} would equal zeros"
+        assert np.abs(ours - theirs).max() <= 1e-5 * largest, key
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_export_returns_the_bytes_of_its_own_family(name, tmp_path):
+    saved = write_model(name, tmp_path / "saved")
+    write_imported(read(saved), epath.Path(tmp_path / "checkpoint"))
+    for source, output in ((saved, "direct"), (tmp_path / "checkpoint", "imported")):
+        export_huggingface(str(source), epath.Path(tmp_path / output))
+        content = (tmp_path / output / "model.safetensors").read_bytes()
+        assert content == (saved / "model.safetensors").read_bytes()
+        theirs = json.loads((saved / "config.json").read_text())
+        ours = json.loads((tmp_path / output / "config.json").read_text())
+        shared = (theirs.keys() & ours.keys()) - {"label2id"}
+        assert {n: theirs[n] for n in shared} == {n: ours[n] for n in shared}
+        assert {"model_type", "architectures"} <= shared
+        if (saved / "tokenizer.json").exists():
+            exported = tmp_path / output / "tokenizer.json"
+            assert exported.read_bytes() == (saved / "tokenizer.json").read_bytes()
+
+
+def test_the_receipt_says_what_was_folded(tmp_path):
+    imported = read(write_model("RobertaForMaskedLM", tmp_path / "a"))
+    assert imported.config.max_position_embeddings == 16
+    assert imported.folded == (
+        "roberta.embeddings.position_embeddings.weight[:2]: never used, since "
+        "positions begin at 2",
+    )
+    imported = read(write_model("DistilBertForMaskedLM", tmp_path / "b"))
+    assert imported.folded == (
+        "encoder/embeddings/segment/embedding: a row of zeros, since there is no "
+        "segment",
+    )
+    write_imported(imported, epath.Path(tmp_path / "checkpoint"))
+    receipt = json.loads((tmp_path / "checkpoint" / "conversion.json").read_text())
+    assert receipt["folded"] == list(imported.folded)
+    imported = read(write_model("ElectraForPreTraining", tmp_path / "c"))
+    assert imported.config.head == "encoder" and len(imported.left_over) == 4
+    assert all("discriminator_predictions" in name for name in imported.left_over)
+
+
+def test_a_fine_tuned_model_without_the_rows_put_aside_can_be_exported(tmp_path):
+    """A checkpoint of training has no such rows; transformers never reads them."""
+    saved = write_model("DistilBertForSequenceClassification", tmp_path / "saved")
+    imported = read(saved)
+    segment = imported.params["encoder"]["embeddings"]["segment"]
+    segment["embedding"] = segment["embedding"] + 0.5  # as training changes it
+    write_imported(dataclasses.replace(imported, unused={}), epath.Path(tmp_path / "a"))
+    export_huggingface(str(tmp_path / "a"), epath.Path(tmp_path / "out"))
+    before, after = (
+        safetensors.numpy.load_file(folder / "model.safetensors")
+        for folder in (saved, tmp_path / "out")
+    )
+    name = "distilbert.embeddings.position_embeddings.weight"
+    np.testing.assert_array_equal(after[name], before[name] + 0.5)
+
+
+def test_a_run_on_pairs_is_exported_as_a_masked_language_model(tmp_path):
+    """RoBERTa has no class with a head for pairs."""
+    imported = read(write_model("RobertaForMaskedLM", tmp_path / "saved"))
+    config = dataclasses.replace(imported.config, head="pretraining")
+    rng = np.random.default_rng(0)
+    params = dict(imported.params)
+    for name in names_of(config):
+        if name.ours.startswith(("pooler/", "next_sentence/")):
+            room, part, leaf = name.ours.split("/")
+            values = rng.standard_normal(name.shape).astype(np.float32)
+            params.setdefault(room, {}).setdefault(part, {})[leaf] = values
+    changed = dataclasses.replace(imported, config=config, params=params)
+    write_imported(changed, epath.Path(tmp_path / "a"))
+    export_huggingface(str(tmp_path / "a"), epath.Path(tmp_path / "out"))
+    content = (tmp_path / "out" / "model.safetensors").read_bytes()
+    assert content == (tmp_path / "saved" / "model.safetensors").read_bytes()
+    receipt = json.loads((tmp_path / "out" / "conversion.json").read_text())
+    assert receipt["left_out"] == ["next_sentence", "pooler"]
+
+
+def change_config(folder, **values):
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [
+        ("ElectraModel", {"embedding_size": 8}, "embedding_size=8 is not hidden_size"),
+        ("RobertaForMaskedLM", {"hidden_act": "relu"}, "hidden_act='relu' is not supp"),
+        ("RobertaModel", {"pad_token_id": 0}, "the tokenizer pads with id 1"),
+        ("RobertaModel", {"pad_token_id": "1"}, "must be the id of the padding token"),
+        (
+            "RobertaModel",
+            {"position_embedding_type": "relative_key"},
+            "is not supporte",
+        ),
+        (
+            "XLMRobertaModel",
+            {"architectures": ["XLMRobertaForCausalLM"]},
+            "must hold o",
+        ),
+        (
+            "ElectraForMultipleChoice",
+            {"summary_activation": "tanh"},
+            "summary_activation='tanh' is not supported",
+        ),
+        (
+            "DistilBertModel",
+            {"model_type": "mpnet"},
+            "attention has relative positions",
+        ),
+    ],
+)
+def test_another_variant_is_refused_by_name(name, values, message, tmp_path):
+    folder = write_model(name, tmp_path / "model")
+    change_config(folder, **values)
+    with pytest.raises(ValueError, match=message) as error:
+        load_pretrained(str(folder))
+    assert "\n" not in str(error.value) and str(folder) in str(error.value)

@@ -1,0 +1,197 @@
+"""Tokenizers of other families, beside the library `tokenizers` itself."""
+
+import json
+
+import numpy as np
+import pytest
+import tokenizers
+from etils import epath
+from family_files import byte_level_bpe, unigram, write_model, write_tokenizer
+from test_tokenizer_parity import ODD, TEXT
+
+from bert_jax.data.examples import build_row, join_pair
+from bert_jax.formats.tokenizers import from_huggingface
+from bert_jax.tokenization import Tokenizer
+
+FAMILIES = ("Roberta", "XLMRoberta", "Camembert")
+
+
+def written(family, folder):
+    write_tokenizer(family, folder)
+    return from_huggingface(epath.Path(folder))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_ids_and_offsets_are_the_librarys(family, tmp_path):
+    tokenizer = written(family, tmp_path)
+    library = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    library.no_truncation()
+    for text in [
+        *TEXT.splitlines(),
+        ODD,
+        "the cat sat, a mat.",
+        " the  cat",
+        "Ünïcode\tthe\ncat",
+    ]:
+        theirs = library.encode(text, add_special_tokens=False)
+        ours = tokenizer.encode(text)
+        assert ours.ids.tolist() == theirs.ids
+        assert [tuple(pair) for pair in ours.offsets.tolist()] == theirs.offsets
+        assert tokenizer.encode_batch([text]) == [theirs.ids]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_rows_are_the_librarys(family, tmp_path):
+    tokenizer = written(family, tmp_path)
+    library = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    library.no_truncation()
+    one, two = "the cat", "a mat"
+    first, second = tokenizer.encode_batch([one, two])
+    assert build_row(tokenizer, first)[0] == library.encode(one).ids
+    ids, start = build_row(tokenizer, first, second)
+    assert ids == library.encode(one, two).ids
+    assert ids[start:-1] == second
+    assert tokenizer.num_separators == 2 and not tokenizer.has_segments
+    short, _ = join_pair(tokenizer, first, second, max_length=8)
+    assert len(short) == 8 and short.count(tokenizer.sep_id) == 3
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_names_of_special_tokens_are_text_except_for_the_mask(family, tmp_path):
+    tokenizer = written(family, tmp_path)
+    special = set(tokenizer.special_ids.values())
+    assert len(special) == 5
+    text = "the </s> cat <mask> <s><pad>"
+    assert not (special - {tokenizer.unk_id}) & set(tokenizer.encode(text).ids.tolist())
+    ids = tokenizer.encode(text, mask_token=True).ids.tolist()
+    assert ids.count(tokenizer.mask_id) == 1 and tokenizer.mask_token == "<mask>"
+    assert not (special - {tokenizer.unk_id, tokenizer.mask_id}) & set(ids)
+
+
+def test_words_bytes_and_text(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    tokenizer = written("Roberta", tmp_path / "a")
+    encoding = tokenizer.encode("a the cat")
+    assert tokenizer.tokens(encoding.ids) == ["a", "Ġthe", "Ġ", "cat"]
+    assert encoding.continues.tolist() == [True, False, False, True]
+    assert tokenizer.num_bytes[encoding.ids].tolist() == [1, 4, 1, 3]
+    assert tokenizer.decode(encoding.ids) == "a the cat"
+    tokenizer = written("XLMRoberta", tmp_path / "b")
+    encoding = tokenizer.encode("the cats")
+    assert tokenizer.tokens(encoding.ids) == ["▁the", "▁cat", "s"]
+    assert encoding.continues.tolist() == [False, False, True]
+    assert tokenizer.num_bytes[encoding.ids].tolist() == [4, 4, 1]
+    assert tokenizer.decode(encoding.ids) == "the cats"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_it_is_saved_byte_for_byte(family, tmp_path):
+    tokenizer = written(family, tmp_path)
+    tokenizer.save(tmp_path / "copy")
+    content = (tmp_path / "tokenizer.json").read_bytes()
+    assert (tmp_path / "copy" / "tokenizer.json").read_bytes() == content
+    again = Tokenizer.load(tmp_path / "copy")
+    assert again.fingerprint == tokenizer.fingerprint
+    assert again.special_ids == tokenizer.special_ids
+    np.testing.assert_array_equal(again.continues_word, tokenizer.continues_word)
+
+
+def test_roles_follow_from_the_file_where_no_other_names_them(tmp_path):
+    content = unigram("XLMRoberta")
+    content["padding"] = {
+        "strategy": "BatchLongest",
+        "direction": "Right",
+        "pad_to_multiple_of": None,
+        "pad_id": 1,
+        "pad_type_id": 0,
+        "pad_token": "<pad>",
+    }
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    path = tmp_path / "tokenizer_config.json"
+    path.write_text("{}")
+    with pytest.raises(ValueError, match="which tokens are the mask_token; write them"):
+        from_huggingface(epath.Path(tmp_path))
+    path.write_text('{"mask_token": {"content": "<mask>", "lstrip": true}}')
+    tokenizer = from_huggingface(epath.Path(tmp_path))
+    assert list(tokenizer.special_names.values()) == [
+        "<pad>",
+        "<unk>",
+        "<s>",
+        "</s>",
+        "<mask>",
+    ]
+
+
+def no_template(content):
+    content["post_processor"] = content["pre_tokenizer"]
+
+
+def other_template(content):
+    content["post_processor"] = {
+        "type": "TemplateProcessing",
+        "single": [{"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [],
+        "special_tokens": {},
+    }
+
+
+def huge_id(content):
+    content["model"]["vocab"]["the"] = 4_000_000_000
+
+
+def absent_mask(content):
+    content["added_tokens"].pop()
+    del content["model"]["vocab"]["<mask>"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (no_template, "adds no special tokens to a text"),
+        (other_template, "of a pair, where c is cls_token"),
+        (huge_id, "the id 4000000000 of"),
+        (absent_mask, "lacks <mask>"),
+    ],
+)
+def test_what_is_refused_is_one_line(damage, message, tmp_path):
+    write_tokenizer("Roberta", tmp_path)
+    content = byte_level_bpe()
+    damage(content)
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=message) as error:
+        from_huggingface(epath.Path(tmp_path))
+    assert "\n" not in str(error.value) and "tokenizer.json" in str(error.value)
+
+
+def test_files_that_disagree_are_refused(tmp_path):
+    write_tokenizer("Roberta", tmp_path)
+    path = tmp_path / "tokenizer_config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps(config | {"add_prefix_space": True}))
+    with pytest.raises(ValueError, match="add_prefix_space=True in tokenizer_config"):
+        from_huggingface(epath.Path(tmp_path))
+    path.write_text(json.dumps(config | {"sep_token": "the"}))
+    with pytest.raises(ValueError, match="sep_token is 'the' in one file and '</s>'"):
+        from_huggingface(epath.Path(tmp_path))
+
+
+def test_more_rows_than_tokens_are_put_aside(tmp_path):
+    """The multilingual MiniLM has 35 rows more than its tokenizer has tokens."""
+    import safetensors.numpy
+
+    from bert_jax.formats.huggingface import read_huggingface
+
+    folder = write_model("XLMRobertaModel", tmp_path / "model")
+    path = folder / "model.safetensors"
+    tensors = safetensors.numpy.load_file(path)
+    table = tensors["embeddings.word_embeddings.weight"]
+    more = np.concatenate([table, np.ones((35, table.shape[1]), np.float32)])
+    tensors["embeddings.word_embeddings.weight"] = more
+    safetensors.numpy.save_file(tensors, path, metadata={"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"vocab_size": 75}))
+    imported = read_huggingface(epath.Path(folder))
+    assert imported.config.vocab_size == 40
+    assert imported.left_over == ("embeddings.word_embeddings.weight[40:75]",)
+    assert imported.unused["encoder/embeddings/token/embedding"].shape == (35, 16)
