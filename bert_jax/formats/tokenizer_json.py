@@ -89,8 +89,8 @@ def _find(part: object) -> JsonObject:
     if isinstance(part, dict) and part.get("type") in _TEMPLATES:
         return part
     inner = part.get("processors") if isinstance(part, dict) else None
-    found = [_find(item) for item in inner] if isinstance(inner, list) else []
-    return next((item for item in found if item), {})
+    templates = [_find(item) for item in inner] if isinstance(inner, list) else []
+    return next((item for item in templates if item), {})
 
 
 def _name(token: object) -> str | None:
@@ -186,13 +186,15 @@ def _check_prefix_space(content: JsonObject, settings: list[JsonObject]) -> None
     """Check that two files agree on a space before a text's first word."""
     part: JsonObject = content.get("pre_tokenizer") or {}
     parts: list[JsonObject] = part.get("pretokenizers") or [part]
-    found = [p for p in parts if "ByteLevel" in types_of(p)]
+    byte_level = [p for p in parts if "ByteLevel" in types_of(p)]
     for values in settings:
         wanted = values.get("add_prefix_space")
-        if found and wanted is not None and found[0].get("add_prefix_space") != wanted:
+        if not byte_level or wanted is None:
+            continue
+        if (value := byte_level[0].get("add_prefix_space")) != wanted:
             raise ValueError(
-                f"add_prefix_space={wanted} in tokenizer_config.json and "
-                f"{found[0].get('add_prefix_space')} here; make them the same."
+                f"add_prefix_space={wanted} in tokenizer_config.json and {value} here; "
+                "make them the same."
             )
 
 
