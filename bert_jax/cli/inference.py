@@ -50,9 +50,9 @@ class PredictOptions(FinetunedOptions):
     """Write predictions in the order of the input, by default as lines of JSON."""
 
     input: tuple[str, ...] = ("-",)
-    """.csv, .tsv or .jsonl file, or another file with one text per line; -: lines of
-    JSON or of text from standard input. With a directory as output: files and patterns,
-    also .jsonl.gz, .jsonl.zst, .txt.gz, .txt.zst and .parquet."""
+    """.csv, .tsv, .jsonl or .parquet file, or another file with one text per line, also
+    .jsonl.gz, .jsonl.zst, .txt.gz and .txt.zst; -: lines of JSON or of text from
+    standard input. With a directory as output: files and patterns."""
     output: str = ""
     """.jsonl, .csv or .parquet file to write, or a directory, for a file for each input
     file; empty: lines of JSON on standard output."""

@@ -193,7 +193,7 @@ def _finish(
         "dropped": dict(sorted(dropped.items())),
         "shards": [shard.finish() for shard in shards],
     }
-    remove_temporaries(output / MANIFEST)  # of a run killed just here
+    remove_temporaries(output, MANIFEST)  # of a run killed just here
     write_manifest(manifest, output)
     return manifest
 

@@ -6,16 +6,15 @@ unfinished, it is stored beside the finished chunks.
 
 import contextlib
 import dataclasses
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 from etils import epath
 
 from bert_jax.config.serialization import differences
 from bert_jax.data.chunks import UNFINISHED, Layout
+from bert_jax.storage.file_lock import lock_file
 from bert_jax.storage.files import JsonObject, read_json_object, write_json
 from bert_jax.storage.manifest import MANIFEST, DamagedError, read_manifest
 
@@ -68,7 +67,7 @@ def workspace(output: epath.Path) -> Iterator[Path]:
     with contextlib.ExitStack() as stack:
         if not (output / MANIFEST).exists():
             unfinished.mkdir(parents=True, exist_ok=True)
-            _lock(stack.enter_context(open(unfinished / _LOCK, "w")), output)
+            lock_file(stack.enter_context(open(unfinished / _LOCK, "w")), output)
         shutil.rmtree(folder, ignore_errors=True)  # left by an interrupted run
         try:
             yield folder
@@ -80,23 +79,6 @@ def workspace(output: epath.Path) -> Iterator[Path]:
             for path in new_parents:
                 with contextlib.suppress(OSError):
                     path.rmdir()
-
-
-def _lock(file: IO[str], output: epath.Path) -> None:
-    """Lock a file; the system releases the lock when the process ends."""
-    import fcntl  # Windows has none
-
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not os.fstat(file.fileno()).st_nlink:
-            raise BlockingIOError  # the other process ended and removed the lock
-    except BlockingIOError as error:
-        raise FileExistsError(
-            f"output={output} is being written by another process; wait for it, "
-            "or choose another."
-        ) from error
-    except OSError:
-        pass  # a file system without locks
 
 
 def write_plan(output: epath.Path, plan: JsonObject, layout: Layout) -> None:

@@ -25,9 +25,17 @@ from bert_jax.storage.files import JsonObject, read_json_object
 from bert_jax.storage.manifest import MANIFEST
 from bert_jax.storage.remote import open_directory
 from bert_jax.storage.runs_file import RUNS, read_runs_file
+from bert_jax.tasks.finetuning import main_score
 from bert_jax.tokenization import Tokenizer
+from bert_jax.training.best_score import BestScore
 from bert_jax.training.lock import LOCK, has_ended
-from bert_jax.training.metrics_file import METRICS, MetricsLine, read_metrics
+from bert_jax.training.metrics_file import (
+    METRICS,
+    VALIDATION,
+    MetricsLine,
+    read_metrics,
+)
+from bert_jax.training.resume import Resume
 from bert_jax.training.step import num_parameters
 
 
@@ -116,7 +124,23 @@ def progress(run: RunRecord) -> str:
         return f"Stopped {at}, without a checkpoint; the same command begins it again."
     if newest >= num_steps > 0:
         return f"Finished, {at}."
+    if newest == run.step and (why := lost_patience(run, newest)):
+        return f"Ended {at}: {why}. To train on, raise --patience."
     return f"Stopped {at}; the same command resumes it from its checkpoint {newest:,}."
+
+
+def lost_patience(run: RunRecord, step: int) -> str:
+    """Return why `patience` ends the run at `step`, its last; "": it does not."""
+    is_finetuning, best = isinstance(run.config, FinetuneConfig), BestScore()
+    first = Resume(step, {}, run.history, []).incomparable_until + 1
+    for line in run.lines:
+        if line.split == VALIDATION and line.step >= first:
+            scores = line.scalars
+            best.add(
+                line.step, main_score(scores) if is_finetuning else -scores["loss"]
+            )
+    is_lost = 0 < run.config.patience <= best.num_without_gain
+    return best.why_stopped() if is_lost else ""
 
 
 def evaluations(run: RunRecord, max_rows: int = 30) -> JsonObject:
@@ -126,7 +150,7 @@ def evaluations(run: RunRecord, max_rows: int = 30) -> JsonObject:
     checkpoint of it, and the best one. Of more than `max_rows`, about as many evenly
     spread rows are kept, and those with checkpoints.
     """
-    lines = [line for line in run.lines if line.split == "validation"]
+    lines = [line for line in run.lines if line.split == VALIDATION]
     scores, _ = selection_scores(run.workdir / CHECKPOINTS)
     known = {step: score for step, score in scores.items() if abs(score) < float("inf")}
     best = max(known, key=lambda step: (known[step], step), default=None)

@@ -15,7 +15,7 @@ from bert_jax.inference.shard_job import (
     output_path,
     write_one,
 )
-from bert_jax.inference.shards import Shard
+from bert_jax.inference.shards import Shard, with_absolute_path
 
 
 def write_by_beam(
@@ -54,6 +54,9 @@ def write_by_beam(
         def batch_elements_kwargs(self) -> dict[str, int]:
             return {"min_batch_size": 1, "max_batch_size": 1}
 
+    # Workers have working directories of their own.
+    job, directory = job.with_absolute_paths(), directory.absolute()
+    shards = [with_absolute_path(shard) for shard in shards]
     for shard in shards:  # what an earlier run said of it
         damaged_path(directory, shard).unlink(missing_ok=True)
     if shards:

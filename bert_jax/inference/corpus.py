@@ -1,7 +1,8 @@
 """A model over the files of a corpus: one output for each, in any order, resumable."""
 
+import contextlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from etils import epath
@@ -10,9 +11,11 @@ from bert_jax.inference.beam_shards import write_by_beam
 from bert_jax.inference.shard_job import ShardJob, ShardResult, output_path, write_one
 from bert_jax.inference.shards import Shard, find_shards
 from bert_jax.storage.atomic import local_output
+from bert_jax.storage.file_lock import lock_file
 from bert_jax.storage.files import (
     JsonObject,
     read_json_object,
+    remove_temporaries,
     require_writable,
     write_json,
 )
@@ -21,6 +24,8 @@ from bert_jax.terminal.progress import Progress
 
 JOB = "job.json"
 """In the output directory: what its files were computed by."""
+LOCK = ".lock"
+"""In the output directory while a process writes there."""
 
 
 def write_shards(
@@ -47,24 +52,29 @@ def write_shards(
     Raises:
         FileNotFoundError: an input matches no file.
         ValueError: a file is damaged, or the directory was written with other options.
+        FileExistsError: another process writes there.
     """
     directory = Path(local_output(output))
     shards = find_shards(inputs, directory)
     require_writable(directory)
     loaded = job.load()
-    _open_directory(directory, job.record(loaded))
-    missing = [s for s in shards if not _is_done(s, output_path(job, directory, s))]
-    kept = len(shards) - len(missing)
-    if kept:
-        say(f"{output}: {kept:,} of {len(shards):,} files are there already.")
-    if engine == "beam":
-        results: Iterable[ShardResult] = write_by_beam(
-            job, missing, directory, beam_options
-        )
-    else:
-        advance = Progress("rows").advance
-        results = (write_one(job, loaded, s, directory, advance) for s in missing)
-    problems = _problems(results, skip_damaged)
+    record = job.record(loaded)
+    with _locked_directory(directory):
+        _require_same_job(directory, record)
+        remove_temporaries(directory)  # of a run that was killed
+        missing = [s for s in shards if not _is_done(s, output_path(job, directory, s))]
+        kept = len(shards) - len(missing)
+        if kept:
+            say(f"{output}: {kept:,} of {len(shards):,} files are there already.")
+        if engine == "beam":
+            del loaded  # the workers load their own
+            results: Iterable[ShardResult] = write_by_beam(
+                job, missing, directory, beam_options
+            )
+        else:
+            advance = Progress("rows").advance
+            results = (write_one(job, loaded, s, directory, advance) for s in missing)
+        problems = _problems(results, skip_damaged)
     if problems and len(problems) == len(shards):
         raise ValueError(f"None of {len(shards):,} files can be read: {problems[0]}")
     rest = f"; {len(problems):,} were left out" if problems else ""
@@ -78,13 +88,34 @@ def _is_done(shard: Shard, output: Path) -> bool:
     return output.stat().st_mtime_ns >= Path(shard.source.path).stat().st_mtime_ns
 
 
-def _open_directory(directory: Path, record: JsonObject) -> None:
-    """Make the directory of the outputs, or check that it is of the same job.
+@contextlib.contextmanager
+def _locked_directory(directory: Path) -> Iterator[None]:
+    """Make the directory of the outputs, and lock it while the block runs.
 
     Raises:
-        ValueError: it is of another one, or holds other files.
+        FileExistsError: another process writes there.
+        ValueError: it is a file.
+    """
+    if directory.exists() and not directory.is_dir():
+        raise ValueError(f"{directory} is a file; choose another --output.")
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / LOCK
+    with path.open("w") as file:
+        lock_file(file, directory)
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _require_same_job(directory: Path, record: JsonObject) -> None:
+    """Write the record of the job, or check that it is the one in the directory.
+
+    Raises:
+        ValueError: the directory is of another job, or holds other files.
     """
     path = epath.Path(directory / JOB)
+    remove_temporaries(directory, JOB)  # of a run that was killed just here
     if path.exists():
         before = read_json_object(path, "remove the directory, and begin again")
         if before != json.loads(json.dumps(record)):
@@ -94,12 +125,11 @@ def _open_directory(directory: Path, record: JsonObject) -> None:
                 "options, or choose another --output."
             )
         return
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+    if {entry.name for entry in directory.iterdir()} - {LOCK}:
         raise ValueError(
             f"{directory} exists and is not a directory of such outputs; choose "
             "another --output."
         )
-    directory.mkdir(parents=True, exist_ok=True)
     write_json(record, path)
 
 

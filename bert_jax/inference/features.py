@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import json
-import secrets
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -14,7 +13,11 @@ from bert_jax.config import BertConfig
 from bert_jax.config.model import Params
 from bert_jax.data.examples import build_row
 from bert_jax.inference.batching import compiled, compute_rows, rows_of
-from bert_jax.storage.files import name_path_in_errors, require_output_file
+from bert_jax.storage.files import (
+    atomic_file,
+    name_path_in_errors,
+    require_output_file,
+)
 from bert_jax.tokenization import Tokenizer
 
 COMBINATIONS = ("concatenate", "sum")
@@ -95,16 +98,12 @@ def write_features(chunks: Iterable[Sequence[Features]], path: Path) -> int:
     another suffix.
     """
     require_output_file(path, *SUFFIXES)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    write = _write_npz if path.suffix == ".npz" else _write_jsonl
-    try:
+    write = _write_npz if path.suffix.lower() == ".npz" else _write_jsonl
+    with atomic_file(path) as temporary:
         with name_path_in_errors(path):
             num_texts = write(chunks, temporary)
         if not num_texts:
             raise ValueError(f"There is no text to write to {path}.")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
     return num_texts
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from bert_jax.config.checks import require_batch_size
 from bert_jax.inference.batching import predict_examples
 from bert_jax.inference.features import SUFFIXES, Features, features, write_features
 from bert_jax.inference.lines import count_lines, display_name, read_lines, read_rows
+from bert_jax.inference.shards import compressed_source, read_shard
 from bert_jax.inference.thresholds import apply_threshold, require_threshold
 from bert_jax.pretrained import Model, load_pretrained
 from bert_jax.storage.files import JsonObject, require_output_file
@@ -36,7 +38,8 @@ class Request:
 
     checkpoint: str
     source: str
-    """A table, or lines of JSON or of text; -: standard input."""
+    """A table, or lines of JSON or of text, which may be compressed; -: standard
+    input."""
     data: ExamplesConfig
     """How rows are read, as for fine-tuning."""
     batch_size: int
@@ -57,7 +60,11 @@ def prediction_rows(request: Request) -> Iterator[list[JsonObject]]:
             column to copy, or the task has no threshold.
     """
     model = load_for(request)
-    yield from predict_rows(request, model, read_rows(request.source, request.data))
+    if packed := compressed_source(request.source):
+        rows = read_shard(packed, request.data)
+    else:
+        rows = read_rows(request.source, request.data)
+    yield from predict_rows(request, model, rows)
 
 
 def load_for(request: Request) -> Model:
@@ -101,7 +108,8 @@ def write_predictions(request: Request, output: str) -> str:
 
     Lines on the way say how far it is.
     """
-    progress = Progress("rows", count_lines(request.source))
+    is_packed = compressed_source(request.source) is not None
+    progress = Progress("rows", 0 if is_packed else count_lines(request.source))
 
     def counted() -> Iterator[list[JsonObject]]:
         for rows in prediction_rows(request):
@@ -133,7 +141,20 @@ def _copied(row: TableRow, columns: tuple[str, ...]) -> JsonObject:
                 f"{row.where}: {name} holds half of a surrogate pair, which cannot be "
                 "written; correct it."
             )
-    return {name: row.values[name] for name in names}
+    return {name: null_for_nan(row.values[name]) for name in names}
+
+
+def null_for_nan(value: Any) -> Any:
+    """Return a JSON value with None in the place of numbers that JSON does not have.
+
+    Those are NaN and the infinities, which .parquet files have.
+    """
+    if isinstance(value, dict):
+        return {name: null_for_nan(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [null_for_nan(item) for item in value]
+    is_number = not isinstance(value, float) or math.isfinite(value)
+    return value if is_number else None
 
 
 def _renamed(prediction: JsonObject, taken: JsonObject) -> JsonObject:

@@ -8,9 +8,9 @@ from typing import BinaryIO
 
 from bert_jax.config import ExamplesConfig
 from bert_jax.tasks.tables import (
-    TABLES,
     TableRow,
     decode,
+    is_table,
     iterate_table,
     json_row,
     require_file,
@@ -22,7 +22,7 @@ _MAX_LINE_BYTES = 1 << 24
 
 def read_rows(source: str, data: ExamplesConfig) -> Iterator[TableRow]:
     """Yield the rows of a table, or of lines of JSON or of text."""
-    if Path(source).suffix in TABLES:
+    if is_table(source):
         yield from iterate_table(source)
         return
     name, column = display_name(source), text_column(data)

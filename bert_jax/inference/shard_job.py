@@ -28,6 +28,10 @@ class ShardJob(abc.ABC):
         """Return what the outputs depend on, besides the inputs, as JSON values."""
 
     @abc.abstractmethod
+    def with_absolute_paths(self) -> "ShardJob":
+        """Return a job whose model another working directory finds, too."""
+
+    @abc.abstractmethod
     def write(
         self, loaded: Any, shard: Shard, output: Path, advance: Callable[[int], None]
     ) -> None:

@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import io
 import itertools
-import secrets
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal, final
@@ -21,7 +21,7 @@ from bert_jax.inference.predictor import Predictor, load
 from bert_jax.inference.shard_job import ShardJob
 from bert_jax.inference.shards import Shard, read_shard
 from bert_jax.pretrained import Model
-from bert_jax.storage.files import JsonObject, name_path_in_errors
+from bert_jax.storage.files import JsonObject, atomic_file, name_path_in_errors
 from bert_jax.storage.table_files import write_rows
 from bert_jax.tasks.tables import TableRow, text_of
 from bert_jax.tokenization import Tokenizer
@@ -60,6 +60,12 @@ class PredictShards(ShardJob):
             "threshold": request.threshold,
         }
 
+    def with_absolute_paths(self) -> "PredictShards":
+        path = absolute_if_local(self.request.checkpoint)
+        return dataclasses.replace(
+            self, request=dataclasses.replace(self.request, checkpoint=path)
+        )
+
     def write(
         self,
         loaded: Model,
@@ -74,7 +80,7 @@ class PredictShards(ShardJob):
                 yield chunk
                 advance(len(chunk))
 
-        write_rows(counted(), output)
+        write_rows(counted(), output, allow_no_row=True)
 
 
 @final
@@ -114,6 +120,9 @@ class EmbedShards(ShardJob):
             "max_tokens": loaded.embedding.max_tokens,
         }
 
+    def with_absolute_paths(self) -> "EmbedShards":
+        return dataclasses.replace(self, model=absolute_if_local(self.model))
+
     def write(
         self,
         loaded: Predictor,
@@ -136,6 +145,11 @@ class EmbedShards(ShardJob):
 
     def _text(self, row: TableRow) -> str:
         return text_of(row, self.text_column)
+
+
+def absolute_if_local(model: str) -> str:
+    """Return the absolute path of a model on this machine; other names unchanged."""
+    return os.path.abspath(model) if os.path.exists(model) else model
 
 
 def params_fingerprint(params: Params) -> str:
@@ -169,9 +183,8 @@ def write_matrix(parts: Iterator[np.ndarray], width: int, path: Path) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     num_rows = 0
-    try:
+    with atomic_file(path) as temporary:
         with name_path_in_errors(path):
             file = temporary.open("wb")
         with file:
@@ -183,9 +196,7 @@ def write_matrix(parts: Iterator[np.ndarray], width: int, path: Path) -> None:
             with name_path_in_errors(path):
                 file.seek(0)
                 file.write(_header(num_rows, width))
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+                file.flush()
 
 
 def _header(num_rows: int, width: int) -> bytes:

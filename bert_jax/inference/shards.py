@@ -1,6 +1,7 @@
 """The shards of a corpus: files of rows, compressed or not."""
 
 import dataclasses
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 from bert_jax.config import ExamplesConfig
 from bert_jax.data.sources import Source, damaged, find_sources, open_file
 from bert_jax.inference.lines import lines_of, text_column
-from bert_jax.tasks.tables import TableRow, iterate_table, json_row
+from bert_jax.tasks.tables import TableRow, delimited_rows, json_row
 
 _SUFFIXES = re.compile(r"(\.(jsonl|parquet|csv|tsv|txt))?(\.(gz|zst))?$", re.IGNORECASE)
 _DELIMITED = (".csv", ".tsv")
@@ -66,30 +67,56 @@ def _require_readable(source: Source) -> None:
         )
 
 
+def with_absolute_path(shard: Shard) -> Shard:
+    """Return a shard that another working directory finds, too."""
+    path = os.path.abspath(shard.source.path)
+    return Shard(shard.name, dataclasses.replace(shard.source, path=path))
+
+
+def compressed_source(path: str) -> Source | None:
+    """Return a file that only `read_shard` reads: compressed, or .parquet; or None.
+
+    Raises:
+        ValueError: the file is of a kind that cannot be read.
+    """
+    if not Path(path).is_file():  # standard input, or a missing file
+        return None
+    (source,) = find_sources([path])
+    if not source.compression and source.kind != "parquet":
+        return None
+    _require_readable(source)
+    return source
+
+
 def read_shard(source: Source, data: ExamplesConfig) -> Iterator[TableRow]:
     """Yield the rows of a file; lines of text are rows of one column.
 
-    Blank lines are left out.
+    Blank lines are left out. There may be no row, and texts may be empty.
 
     Raises:
         ValueError: the file is damaged, or is not what its name says; the message names
             the file and the line.
     """
     if source.kind == "parquet":
-        yield from _read_parquet(source)
+        rows = _read_parquet(source)
     elif source.path.lower().endswith(_DELIMITED):
-        yield from iterate_table(source.path)
+        rows = delimited_rows(Path(source.path))
     else:
-        column = text_column(data)
-        with open_file(source) as stream:
-            for number, line in enumerate(lines_of(stream.readline, source.path), 1):
-                if not line.strip():
-                    continue
-                where = f"{source.path}, line {number}"
-                if source.kind == "jsonl":
-                    yield json_row(line, where)
-                else:
-                    yield TableRow({column: line}, where)
+        rows = _read_lines(source, text_column(data))
+    for row in rows:
+        yield dataclasses.replace(row, may_be_empty=True)
+
+
+def _read_lines(source: Source, column: str) -> Iterator[TableRow]:
+    with open_file(source) as stream:
+        for number, line in enumerate(lines_of(stream.readline, source.path), 1):
+            if not line.strip():
+                continue
+            where = f"{source.path}, line {number}"
+            if source.kind == "jsonl":
+                yield json_row(line, where)
+            else:
+                yield TableRow({column: line}, where)
 
 
 def _read_parquet(source: Source) -> Iterator[TableRow]:

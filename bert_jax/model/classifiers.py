@@ -30,7 +30,8 @@ class Classifier(nn.Module):
     """Float32 scores: dropout, then a dense layer (Devlin et al. 2018, §4 and §5.3).
 
     Of the classes for a pooled text, of the tags for each token, that an answer starts
-    and ends at each token, or one for a pooled choice.
+    and ends at each token, or one for a pooled choice. The initial kernel is not cut at
+    ±2σ, as all others are: so the first steps learn faster (docs/finetuning.md).
     """
 
     config: BertConfig
@@ -42,7 +43,8 @@ class Classifier(nn.Module):
         c = self.config
         if c.head != "question_answering":  # without dropout, as in the code of 2018
             inputs = Dropout(c.hidden_dropout_prob)(inputs, deterministic)
-        return Dense(num_outputs(c), c, name="dense")(inputs).astype(jnp.float32)
+        dense = Dense(num_outputs(c), c, truncated=False, name="dense")
+        return dense(inputs).astype(jnp.float32)
 
 
 CLASSIFIERS: dict[str, type[nn.Module]] = {

@@ -31,8 +31,12 @@ def target_device() -> Any:
     return chosen or jax.devices()[0]
 
 
-def kernel_init(config: BertConfig) -> jax.nn.initializers.Initializer:
+def kernel_init(
+    config: BertConfig, truncated: bool = True
+) -> jax.nn.initializers.Initializer:
     """Return the initializer of kernels and embeddings: a normal, cut at ±2σ."""
+    if not truncated:
+        return nn.initializers.normal(config.initializer_range)
     return nn.initializers.truncated_normal(config.initializer_range)
 
 
@@ -52,6 +56,8 @@ class Dense(nn.Module):
 
     features: int
     config: BertConfig
+    truncated: bool = True
+    """Whether the initial kernel is within ±2σ."""
 
     @nn.compact
     def __call__(
@@ -68,7 +74,7 @@ class Dense(nn.Module):
         kernel: Any = self.get_variable("params", "kernel")
         axis = None if kernel is None else sharded_axis(kernel.shape, shape)
         if axis is None:
-            kernel = self.param("kernel", kernel_init(c), shape)
+            kernel = self.param("kernel", kernel_init(c, self.truncated), shape)
         bias = self.param("bias", nn.initializers.zeros, shape[1:])
         inputs = inputs.astype(c.dtype)
         is_matrix = target_device().platform != "tpu" or c.remat != "none"

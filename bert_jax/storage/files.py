@@ -115,37 +115,68 @@ def name_path_if_disk_full(directory: str | os.PathLike[str]) -> Iterator[None]:
             raise OSError(error.errno, error.strerror) from error
 
 
+_TEMPORARY = r"\.[0-9a-f]{8}\.tmp"
+
+
+@contextlib.contextmanager
+def temporary_beside(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield where a temporary file of a local `path` may be; it is removed at the end.
+
+    Its name is random, since another process may write the same file at once.
+    """
+    temporary = Path(f"{os.fspath(path)}.{secrets.token_hex(4)}.tmp")
+    try:
+        yield temporary
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a file to write; it becomes the local file `path` if the block succeeds.
+
+    Before, its content is flushed to the disk: a crash of the machine leaves the old
+    file or the new one.
+
+    Raises:
+        OSError: it cannot be renamed; the message names `path` and a remedy. The
+            block's own errors pass unchanged.
+    """
+    with temporary_beside(path) as temporary:
+        yield temporary
+        with name_path_in_errors(path):
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+
+
 def atomic_write(path: str | os.PathLike[str], *pieces: bytes | memoryview) -> None:
-    """Write a local file completely or not at all, and flush it to the disk.
+    """Write a local file completely or not at all, as `atomic_file`.
 
     Raises:
         OSError: it cannot be written; the message names the path and a remedy.
     """
-    name = os.fspath(path)
-    # The name is random, since another process may write the same file at once.
-    temporary = f"{name}.{secrets.token_hex(4)}.tmp"
-    try:
-        with name_path_in_errors(name):
-            with open(temporary, "xb") as file:
-                for piece in pieces:
-                    file.write(piece)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, name)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+    with (
+        atomic_file(path) as temporary,
+        name_path_in_errors(path),
+        temporary.open("xb") as file,
+    ):
+        for piece in pieces:
+            file.write(piece)
 
 
-def remove_temporaries(path: str | os.PathLike[str]) -> None:
-    """Remove what killed processes left of `atomic_write` to `path`.
+def remove_temporaries(directory: str | os.PathLike[str], name: str = "") -> None:
+    """Remove what killed processes left of `atomic_file` in a local directory.
 
-    Call this only where no other process writes `path`.
+    Call this only where no other process writes there.
+
+    Args:
+        name: of the one file whose temporaries are removed; "": those of all.
     """
-    name = os.path.basename(path)
-    for entry in Path(path).parent.iterdir():
-        if re.fullmatch(re.escape(name) + r"\.[0-9a-f]{8}\.tmp", entry.name):
+    pattern = (re.escape(name) if name else ".+") + _TEMPORARY
+    for entry in Path(directory).iterdir():
+        if re.fullmatch(pattern, entry.name, re.DOTALL):
             entry.unlink(missing_ok=True)
 
 
@@ -189,7 +220,7 @@ def require_output_file(path: Path, *suffixes: str) -> None:
             f"{path} is an address, and only a local file can be written; name one, "
             "and copy it to the bucket."
         )
-    if path.suffix not in suffixes:
+    if path.suffix.lower() not in suffixes:
         raise ValueError(
             f"{path} must end in {' or '.join(suffixes)}, to define the format."
         )

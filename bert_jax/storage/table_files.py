@@ -1,31 +1,39 @@
 """Tables of results that are written row by row: .jsonl, .csv and .parquet files."""
 
+import contextlib
 import csv
 import io
 import itertools
 import json
-import os
-import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bert_jax.storage.files import (
     JsonObject,
+    atomic_file,
     name_path_in_errors,
     require_output_file,
+    temporary_beside,
 )
 
 SUFFIXES = (".jsonl", ".csv", ".parquet")
 _CHUNK_ROWS = 1024
+_ROW_GROUP_BYTES = 64 << 20
+"""Of a row group of a .parquet file, in memory; pyarrow splits one of 2^20 rows."""
 
 
-def write_rows(chunks: Iterable[Sequence[JsonObject]], path: Path) -> int:
+def write_rows(
+    chunks: Iterable[Sequence[JsonObject]], path: Path, allow_no_row: bool = False
+) -> int:
     """Write rows, of which one chunk at a time is in memory; return their number.
 
     The file is written completely or not at all. In .csv and .parquet files each field
     is a column, with one for each entry of an object, as in `probabilities.positive`. A
     list is written in a .csv file as JSON. What a row lacks is empty.
+
+    Args:
+        allow_no_row: write a file without rows, whose columns are not known either.
 
     Raises:
         ValueError: the file name has another suffix, there is no row, two fields become
@@ -33,39 +41,52 @@ def write_rows(chunks: Iterable[Sequence[JsonObject]], path: Path) -> int:
         OSError: the file cannot be written.
     """
     require_output_file(path, *SUFFIXES)
-    is_flat = path.suffix != ".jsonl"
-    # The columns and their types are known after the last row.
-    lines = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    finished = lines.with_suffix(".finished")
-    columns, num_rows = _Columns(), 0
-    try:
-        with name_path_in_errors(path):
-            file = lines.open("w", encoding="utf-8")
-        with file:
-            for chunk in chunks:  # its errors are not those of the output
-                rows = [dict(_flat(row)) for row in chunk] if is_flat else chunk
-                if path.suffix == ".parquet":
-                    columns.add_types(rows)
-                if is_flat:
-                    columns.add_names(rows)
-                with name_path_in_errors(path):
-                    file.writelines(
-                        json.dumps(row, ensure_ascii=False) + "\n" for row in rows
-                    )
-                num_rows += len(rows)
-            with name_path_in_errors(path):
-                file.flush()
-        if not num_rows:
+    kind, columns = path.suffix.lower(), _Columns()
+    with contextlib.ExitStack() as stack:
+        output = stack.enter_context(atomic_file(path))
+        lines = output
+        if kind != ".jsonl":  # the columns and their types are known after all rows
+            lines = stack.enter_context(temporary_beside(path))
+        num_rows = _write_lines(chunks, lines, kind, columns, path)
+        if not num_rows and not allow_no_row:
             raise ValueError(f"There is no row to write to {path}.")
         with name_path_in_errors(path):
-            if path.suffix == ".csv":
-                _write_csv(lines, columns, finished)
-            elif path.suffix == ".parquet":
-                _write_parquet(lines, columns, finished)
-            os.replace(finished if is_flat else lines, path)
-    finally:
-        lines.unlink(missing_ok=True)
-        finished.unlink(missing_ok=True)
+            if kind == ".csv":
+                _write_csv(lines, columns, output)
+            elif kind == ".parquet":
+                _write_parquet(lines, columns, output)
+    return num_rows
+
+
+def _write_lines(
+    chunks: Iterable[Sequence[JsonObject]],
+    lines: Path,
+    kind: str,
+    columns: "_Columns",
+    path: Path,
+) -> int:
+    """Write rows as lines of JSON, and note their columns; return their number.
+
+    Args:
+        path: what errors name.
+    """
+    num_rows = 0
+    with name_path_in_errors(path):
+        file = lines.open("w", encoding="utf-8")
+    with file:
+        for rows in chunks:  # its errors are not those of the output
+            if kind != ".jsonl":
+                rows = [dict(_flat(row)) for row in rows]
+                columns.add_names(rows)
+            if kind == ".parquet":
+                columns.add_types(rows)
+            with name_path_in_errors(path):
+                file.writelines(
+                    json.dumps(row, ensure_ascii=False) + "\n" for row in rows
+                )
+            num_rows += len(rows)
+        with name_path_in_errors(path):
+            file.flush()
     return num_rows
 
 
@@ -114,7 +135,8 @@ def _read(lines: Path, names: Iterable[str]) -> Iterator[list[JsonObject]]:
 
 def _write_csv(lines: Path, columns: _Columns, path: Path) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
-        file.write(_csv_line(columns.names))
+        if columns.names:
+            file.write(_csv_line(columns.names))
         for rows in _read(lines, columns.names):
             file.writelines(_csv_line(map(_cell, row.values())) for row in rows)
 
@@ -133,12 +155,20 @@ def _cell(value: object) -> object:
 
 
 def _write_parquet(lines: Path, columns: _Columns, path: Path) -> None:
+    """Write row groups of many chunks each, as readers of columns expect."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with pq.ParquetWriter(path, columns.schema) as writer:
+    schema = columns.schema or pa.schema([])
+    with pq.ParquetWriter(path, schema) as writer:
+        group: list[Any] = []
         for rows in _read(lines, columns.names):
-            writer.write_table(pa.Table.from_pylist(rows, schema=columns.schema))
+            group.append(pa.Table.from_pylist(rows, schema=schema))
+            if sum(table.nbytes for table in group) >= _ROW_GROUP_BYTES:
+                writer.write_table(pa.concat_tables(group))
+                group = []
+        if group:
+            writer.write_table(pa.concat_tables(group))
 
 
 def _flat(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -60,10 +60,14 @@ def read(name: str, config: ExamplesConfig) -> list[ChoiceExample]:
             rows differ in their number of choices.
     """
     path = split_file(name, config.path, PUBLISHED)
-    if Path(path).suffix == ".tsv":
+    if Path(path).suffix.lower() == ".tsv":
         examples = _read_codah(path)
     else:
-        parse = choice_from_row if Path(path).suffix == ".jsonl" else _choice_from_swag
+        parse = (
+            choice_from_row
+            if Path(path).suffix.lower() == ".jsonl"
+            else _choice_from_swag
+        )
         examples = [parse(row, config.label_column) for row in read_table(path)]
     if not examples:
         raise ValueError(f"{path} has no rows; it must have at least one.")

@@ -28,6 +28,8 @@ class TableRow:
     values: JsonObject
     where: str
     """File and line, for messages."""
+    may_be_empty: bool = False
+    """Whether a text may be empty: rows of a corpus are not chosen one by one."""
 
 
 def require_file(path: str | Path, remedy: str) -> None:
@@ -96,19 +98,24 @@ def iterate_table(name: str) -> Iterator[TableRow]:
     """
     path = Path(name)
     require_file(path, "name a .csv, .tsv or .jsonl.")
-    if path.suffix not in TABLES:
+    if not is_table(path):
         raise ValueError(
             f"{name} ends in {path.suffix or 'nothing'}; it must be .csv, .tsv or "
             ".jsonl, which defines how to read it."
         )
-    rows = _delimited(path)
-    if path.suffix == ".jsonl":
+    rows = delimited_rows(path)
+    if path.suffix.lower() == ".jsonl":
         rows = (row for _, row in read_json_lines(path))
     row = None
     for row in rows:
         yield row
     if row is None:
         raise ValueError(f"{name} has no rows; it must have at least one.")
+
+
+def is_table(path: str | Path) -> bool:
+    """Return whether the name of a file is that of a table."""
+    return Path(path).suffix.lower() in TABLES
 
 
 def text_lines(path: Path) -> Iterator[str]:
@@ -156,8 +163,9 @@ def read_lines(path: Path, quoted: bool) -> Iterator[tuple[int, list[str]]]:
         ) from error
 
 
-def _delimited(path: Path) -> Iterator[TableRow]:
-    lines = read_lines(path, quoted=path.suffix == ".csv")
+def delimited_rows(path: Path) -> Iterator[TableRow]:
+    """Yield the rows of a .csv or .tsv file, as `iterate_table`; there may be none."""
+    lines = read_lines(path, quoted=path.suffix.lower() == ".csv")
     _, header = next(lines, (1, []))
     repeated = {name for name in header if header.count(name) > 1}
     if repeated:
@@ -284,7 +292,7 @@ def text_of(row: TableRow, column: str) -> str:
     text = row.values[column]
     if not isinstance(text, str):
         raise ValueError(f"{row.where}: {column}={text!r:.80} must be a text.")
-    if not text.strip():
+    if not text.strip() and not row.may_be_empty:
         raise ValueError(f"{row.where}: {column} is empty; write a text, or drop it.")
     if HALF_CHARACTER.search(text):
         raise ValueError(

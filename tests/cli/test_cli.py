@@ -390,15 +390,13 @@ def test_a_tokenizer_without_mask(capsys, tmp_path, corpus, tokenizer_directory)
 
 
 def test_another_tokenizer_than_the_source(
-    capsys, tmp_path, small_config, corpus, dataset
+    capsys, tmp_path, small_config, corpus, pretrained
 ):
     """A run does not begin from a model that reads other ids."""
     from bert_jax.config import PrepareConfig, VocabularyConfig
     from bert_jax.data.prepare import prepare
     from bert_jax.data.vocabulary import train_vocabulary
-    from bert_jax.runs.pretraining import pretrain
 
-    pretrain(small_config, tmp_path / "source")
     text = (str(corpus / "*.txt"),)
     other = str(tmp_path / "other")
     train_vocabulary(
@@ -415,7 +413,7 @@ def test_another_tokenizer_than_the_source(
         small_config,
         data__path=data,
         workdir=str(tmp_path / "run"),
-        init_from=str(tmp_path / "source"),
+        init_from=str(pretrained),
     )
     assert "have different tokenizers" in refused(capsys, "pretrain", *arguments)
 

@@ -263,6 +263,15 @@ def test_whether_a_run_goes_on(pretrained, tmp_path):
         "10."
     )
     assert progress(read_run_record(str(workdir))) == stopped
+    for patience, expected in ((100, stopped), (1, "Ended at step 10 of 2,000: 1 ev")):
+        (workdir / "config.json").write_text(
+            json.dumps(config | {"patience": patience})
+        )
+        line = {"step": 10, "split": "validation", "loss": 99.0}
+        metrics = (pretrained / "metrics.jsonl").read_text() + json.dumps(line) + "\n"
+        (workdir / "metrics.jsonl").write_text(metrics)
+        assert progress(read_run_record(str(workdir))).startswith(expected)
+    (workdir / "config.json").write_text(json.dumps(config))
     owner = this_process()
     lock = workdir / LOCK
     for change, expected in (

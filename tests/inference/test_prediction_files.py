@@ -159,6 +159,12 @@ def test_types_and_columns_of_later_rows(tmp_path):
     )
 
 
+def test_row_groups_hold_many_chunks(tmp_path):
+    chunks = [[{"n": i}] * 1000 for i in range(5)]
+    assert write_rows(chunks, tmp_path / "a.parquet") == 5000
+    assert pq.ParquetFile(tmp_path / "a.parquet").num_row_groups == 1
+
+
 def test_any_text_is_read_back_from_csv(tmp_path):
     texts = ["a\rb", "a\r\nb", 'a "quoted", word', " a", "", "é\u2028\x85"]
     write_rows([[{"text": text, "n": 1} for text in texts]], tmp_path / "a.csv")

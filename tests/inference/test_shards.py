@@ -11,12 +11,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow.dataset import dataset
 from run_helpers import classifier_config
 from small_world import SUBJECTS
 
 from bert_jax.cli.main import main
+from bert_jax.config import ExamplesConfig
+from bert_jax.inference.jsonl import Request
 from bert_jax.inference.predictor import load
+from bert_jax.inference.shard_outputs import EmbedShards, PredictShards
+from bert_jax.inference.shards import find_shards, with_absolute_path
 from bert_jax.runs.finetuning import finetune
+from bert_jax.storage.file_lock import lock_file
 
 TEXTS = {
     name: [f"The {SUBJECTS[i % 2]} reads {i} in the {name}." for i in range(size)]
@@ -225,6 +231,7 @@ def test_vectors_of_each_text_in_order(model, shards, tmp_path):
         ("a.jsonl", '{"review": "a"}\nlue": 3}\n', "a.jsonl, line 2"),
         ("a.jsonl", '"a text"\n', "a.jsonl, line 1"),
         ("a.json", '[{"review": "a"}]\n', "is one JSON value; write an object a line"),
+        ("a.jsonl.gz", "", "a.jsonl.gz is damaged or not gzip (it is empty)"),
     ],
 )
 def test_torn_lines_are_no_texts(model, tmp_path, capsys, name, content, says):
@@ -274,3 +281,124 @@ def test_two_files_of_one_name_are_refused(model, tmp_path, capsys):
     assert predict(model, tmp_path, tmp_path / "out" / "x") == 2
     assert "would both be written as a; rename" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_files_without_rows_have_outputs_without_rows(model, tmp_path):
+    source = tmp_path / "in"
+    source.mkdir()
+    (source / "a.jsonl").write_text("\n")
+    (source / "b.CSV").write_text("review\n")
+    (source / "c.txt").write_bytes(b"")
+    empty = pa.table({"review": pa.array([], pa.string())})
+    pq.write_table(empty, source / "d.parquet")
+    (source / "e.jsonl.gz").write_bytes(gzip.compress(b""))
+    (source / "f.csv").write_bytes(b"")
+    (source / "g.CSV").write_text("review\nThe judge reads.\n")
+    for kind in ("jsonl", "csv", "parquet"):
+        assert predict(model, source, tmp_path / kind, "--format", kind) == 0
+        assert len(outputs(tmp_path / kind)) == 8
+    for name in "abcef":
+        assert (tmp_path / "jsonl" / f"{name}.jsonl").read_bytes() == b""
+        assert (tmp_path / "csv" / f"{name}.csv").read_bytes() == b""
+        assert pq.read_table(tmp_path / "parquet" / f"{name}.parquet").num_rows == 0
+    assert len((tmp_path / "jsonl" / "g.jsonl").read_text().splitlines()) == 1
+    command = ["embed", "--model", str(model), "--input", str(source / "*.parquet")]
+    command += ["--text-column", "review", "--output", str(tmp_path / "vectors")]
+    assert main(command) == 0
+    assert np.load(tmp_path / "vectors" / "d.npy").shape == (0, 16)
+
+
+def test_an_empty_text_has_a_row_of_its_own(model, tmp_path):
+    texts = ["The judge reads.", "", " "]
+    lines = [json.dumps({"review": text, "n": i}) for i, text in enumerate(texts)]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    where = model, tmp_path, tmp_path / "out"
+    assert predict(*where, "--columns", "n") == 0
+    rows = [json.loads(line) for line in (tmp_path / "out" / "a.jsonl").open()]
+    assert [row["n"] for row in rows] == [0, 1, 2]
+    assert rows[1]["probabilities"] == rows[2]["probabilities"]
+    assert rows[0]["probabilities"] != rows[1]["probabilities"]
+
+
+def test_numbers_that_json_does_not_have_become_null(model, tmp_path):
+    values = [float("nan"), float("inf"), 0.5]
+    nested = [[{"v": value}] for value in values]
+    table = {"review": ["a", "b", "c"], "n": values, "nested": nested}
+    pq.write_table(pa.table(table), tmp_path / "a.parquet")
+    assert predict(model, tmp_path, tmp_path / "out", "--columns", "*") == 0
+    text = (tmp_path / "out" / "a.jsonl").read_text()
+    rows = [json.loads(line, parse_constant=pytest.fail) for line in text.splitlines()]
+    assert [row["n"] for row in rows] == [None, None, 0.5]
+    assert [row["nested"][0]["v"] for row in rows] == [None, None, 0.5]
+
+
+def test_one_process_writes_and_removes_what_a_killed_one_left(
+    model, shards, predicted, tmp_path, capsys
+):
+    output = tmp_path / "out"
+    output.mkdir()
+    left = ("job.json.0123abcd.tmp", "b.jsonl.0123abcd.tmp")
+    (output / left[0]).write_text("{")  # killed before it had begun
+    (output / ".lock").touch()
+    with (output / ".lock").open("w") as file:
+        lock_file(file, output)
+        assert predict(model, shards, output) == 2
+        message = f"output={output} is being written by another process; wait for it"
+        assert message in capsys.readouterr().err
+    assert predict(model, shards, output) == 0
+    (output / left[1]).write_text("{")
+    (output / "b.jsonl").unlink()
+    assert predict(model, shards, output) == 0
+    assert outputs(output) == outputs(predicted)
+
+
+def test_workers_find_the_files_from_other_directories(
+    model, shards, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(model.parent)
+    (shard,) = find_shards([os.path.relpath(shards / "a.jsonl")], tmp_path)
+    assert with_absolute_path(shard).source.path == str(shards / "a.jsonl")
+    jobs = [EmbedShards(name).with_absolute_paths() for name in ("run", "hf:a/b")]
+    assert [job.model for job in jobs] == [str(model), "hf:a/b"]
+    request = Request("run", "", ExamplesConfig(), batch_size=2)
+    assert PredictShards(request).with_absolute_paths().request.checkpoint == str(model)
+
+
+def test_one_file_may_be_packed(model, shards, tmp_path, capsys):
+    """By its name alone, without a directory as output."""
+    where = ["predict", "--checkpoint", str(model), "--input"]
+    upper = tmp_path / "E.CSV"
+    upper.write_bytes((shards / "e.csv").read_bytes())
+    names = {
+        shards / "b.jsonl.gz": 40,
+        shards / "c.jsonl.zst": 3,
+        shards / "d.parquet": 7,
+    } | {upper: 9}
+    for path, count in names.items():
+        assert main([*where, str(path)]) == 0
+        rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        name = path.name[0].lower()
+        assert [row["id"] for row in rows] == [f"{name}{i}" for i in range(count)]
+        assert main([*where, str(path), "--output", str(tmp_path / "out.JSONL")]) == 0
+        written = (tmp_path / "out.JSONL").read_text().splitlines()
+        assert [json.loads(line) for line in written] == rows
+        assert f"{count} predictions of {path}" in capsys.readouterr().out
+    (tmp_path / "a.jsonl.bz2").touch()
+    assert main([*where, str(tmp_path / "a.jsonl.bz2")]) == 2
+    assert "is of an unsupported kind; unpack it" in capsys.readouterr().err
+
+
+def test_tables_of_all_files_are_read_as_one(model, tmp_path):
+    """By the recipe of docs/finetuning.md: types follow the values of each file."""
+    source, output = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    for name, values in {"a": [], "b": [None], "c": [1], "d": [1.5]}.items():
+        rows = [{"review": name, "n": value} for value in values]
+        (source / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert predict(model, source, output, "--format", "parquet", "--columns", "n") == 0
+    files = sorted(map(str, output.glob("*.parquet")))
+    schemas = [pq.read_schema(file) for file in files]
+    schema = pa.unify_schemas(schemas, promote_options="permissive")
+    table = dataset(files, schema=schema).to_table()
+    assert table.column("n").to_pylist() == [None, 1.0, 1.5]
+    assert table.column("label").null_count == 0

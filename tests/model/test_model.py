@@ -81,6 +81,15 @@ def test_how_parameters_start(params):
                 assert leaf.std() == pytest.approx(0.02 * 0.8796, rel=0.1), name
 
 
+def test_a_fine_tuning_head_starts_without_truncation():
+    names = tuple(map(str, range(50)))
+    config = dataclasses.replace(CONFIG, head="sequence_classification", labels=names)
+    params = init_params(config, jax.random.key(0))
+    kernel = np.asarray(params["classifier"]["dense"]["kernel"])
+    assert kernel.std() == pytest.approx(0.02, rel=0.05) and np.abs(kernel).max() > 0.05
+    assert np.abs(params["pooler"]["dense"]["kernel"]).max() <= 0.04 + 1e-6
+
+
 def test_padding_does_not_change_real_tokens(params):
     ids, segments, mask = inputs()
     mask = mask.at[:, 8:].set(0)

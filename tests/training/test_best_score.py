@@ -8,6 +8,7 @@ import pytest
 from run_helpers import assert_same_run, logged_lines
 
 import bert_jax
+from bert_jax.diagnostics.run_record import progress, read_run_record
 from bert_jax.runs.pretraining import pretrain
 from bert_jax.training.best_score import BestScore
 from bert_jax.training.faults import InterruptedRun
@@ -81,6 +82,11 @@ def test_a_run_stops_after_evaluations_without_a_gain(stubborn, tmp_path, capsys
     assert f"Ended at step {step} of 10: 2 evaluations in a row had no" in printed
     assert f"that of step {best}. To train on, raise --patience." in printed
     assert f"best: step {best}" in printed
+    # So does its report: not that the same command resumes it.
+    assert progress(read_run_record(str(tmp_path / "run"))) == (
+        f"Ended at step {step} of 10: 2 evaluations in a row had no higher score than "
+        f"that of step {best}. To train on, raise --patience."
+    )
     # The same command ends at once, with the same scores.
     files = (tmp_path / "run" / "metrics.jsonl").read_text()
     assert pretrain(stubborn, tmp_path / "run") == scores

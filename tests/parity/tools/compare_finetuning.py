@@ -159,19 +159,11 @@ def head_of(model: Any) -> torch.nn.Linear:
 
 
 def open_torch(config: FinetuneConfig, **options: Any) -> Torch:
-    """The model of `config.init_from`, its head drawn by the seed as ours is.
-
-    transformers does not truncate the normal: its heads are a seventh larger, and learn
-    tags faster in the first steps.
-    """
+    """The model of `config.init_from`; its head is as likely as ours: not truncated."""
     torch.manual_seed(config.seed)
     if config.model.labels and config.model.head != "question_answering":
         options["num_labels"] = len(config.model.labels)
     model = CLASSES[config.model.head].from_pretrained(config.init_from, **options)
-    deviation = config.model.initializer_range
-    torch.nn.init.trunc_normal_(
-        head_of(model).weight, std=deviation, a=-2 * deviation, b=2 * deviation
-    )
     named = dict(model.named_parameters())
     plain = [p for name, p in named.items() if "bias" in name or "LayerNorm" in name]
     rest = [p for p in named.values() if all(p is not other for other in plain)]

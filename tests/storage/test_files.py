@@ -1,0 +1,61 @@
+"""Files that are written completely or not at all, and locks of outputs."""
+
+from pathlib import Path
+
+import pytest
+
+from bert_jax.storage.file_lock import lock_file
+from bert_jax.storage.files import (
+    atomic_file,
+    atomic_write,
+    remove_temporaries,
+    temporary_beside,
+)
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def write_half(path: Path) -> None:
+    with atomic_file(path) as temporary:
+        temporary.write_text("half of the new")
+        assert path.read_text() == "old file"
+        raise KeyError
+
+
+def test_an_error_keeps_the_old_file(tmp_path):
+    path = tmp_path / "a"
+    atomic_write(path, b"old", memoryview(b" file"))
+    with pytest.raises(KeyError):
+        write_half(path)
+    assert path.read_text() == "old file" and names(tmp_path) == ["a"]
+    with atomic_file(path) as temporary:
+        temporary.write_text("new")
+    assert path.read_text() == "new" and names(tmp_path) == ["a"]
+
+
+def test_what_killed_processes_left_is_removed(tmp_path):
+    for name in ("a.0123abcd.tmp", "b.0123abcd.tmp", "a.tmp", "a.0123ABCD.tmp"):
+        (tmp_path / name).touch()
+    with temporary_beside(tmp_path / "a") as temporary:
+        temporary.touch()
+        remove_temporaries(tmp_path, "a")
+        assert not temporary.exists()
+    assert names(tmp_path) == ["a.0123ABCD.tmp", "a.tmp", "b.0123abcd.tmp"]
+    remove_temporaries(tmp_path)
+    assert names(tmp_path) == ["a.0123ABCD.tmp", "a.tmp"]
+
+
+def test_one_process_holds_a_lock(tmp_path):
+    path, message = tmp_path / "lock", "output=out is being written by another process"
+    with path.open("w") as first, path.open("w") as second:
+        lock_file(first, "out")
+        with pytest.raises(FileExistsError, match=message):
+            lock_file(second, "out")
+        first.close()
+        lock_file(second, "out")
+    with path.open("w") as late:
+        path.unlink()  # by the process that held it
+        with pytest.raises(FileExistsError, match=message):
+            lock_file(late, "out")
