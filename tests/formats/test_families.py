@@ -76,9 +76,13 @@ def test_a_folded_model_computes_what_transformers_does(name, tmp_path):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_export_returns_the_bytes_of_its_own_family(name, tmp_path):
+    """From the files themselves, and for some from an imported checkpoint."""
     saved = write_model(name, tmp_path / "saved")
-    write_imported(read(saved), epath.Path(tmp_path / "checkpoint"))
-    for source, output in ((saved, "direct"), (tmp_path / "checkpoint", "imported")):
+    sources = {"direct": saved}
+    if name.endswith(("ForMaskedLM", "ForPreTraining", "Model")):
+        sources["imported"] = tmp_path / "checkpoint"
+        write_imported(read(saved), epath.Path(tmp_path / "checkpoint"))
+    for output, source in sources.items():
         export_huggingface(str(source), epath.Path(tmp_path / output))
         content = (tmp_path / output / "model.safetensors").read_bytes()
         assert content == (saved / "model.safetensors").read_bytes()
