@@ -17,6 +17,7 @@ from bert_jax.distributed import environment
 from bert_jax.distributed.collectives import is_primary
 from bert_jax.runs.finetuning import BASELINE, finetune
 from bert_jax.runs.init_from import with_pinned_source
+from bert_jax.runs.teacher import with_pinned_teacher
 from bert_jax.runs.workdir import FREE_TO_CHANGE
 from bert_jax.storage.files import JsonObject, write_json
 from bert_jax.storage.manifest import escapes
@@ -87,8 +88,12 @@ def finetune_runs(
     """
     root = open_directory(workdir)
     before = read_runs_file(root)["config"] if (root / RUNS).exists() else None
-    recorded = None if before is None else str(before.get("init_from"))
+    recorded, teacher = (
+        None if before is None else str(before.get(name))
+        for name in ("init_from", "teacher")
+    )
     config = with_pinned_source(config, recorded)  # the same commit for all runs
+    config = with_pinned_teacher(config, teacher)
     done = read_runs(root, config)
     # Runs that differ in the seed share their compiled programs.
     environment.configure_jax(os.environ)
