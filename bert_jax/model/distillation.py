@@ -13,7 +13,8 @@ from bert_jax.config import BertConfig
 from bert_jax.config.model import Params
 from bert_jax.model.bert import Bert
 
-Projections = tuple[Float[Array, "B T D"], Float[Array, "B T D"], Float[Array, "B T D"]]
+_Vectors = Float[Array, "B T _"]
+Projections = tuple[_Vectors, _Vectors, _Vectors]
 """The queries, keys and values of a layer, with all heads side by side."""
 
 
