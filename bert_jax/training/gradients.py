@@ -158,6 +158,33 @@ def all_reduce_gradients(
     return jax.tree.unflatten(structure, leaves)
 
 
+def global_mean(
+    task: Task,
+    freeze: Callable[[Params], Params],
+    first: PyTree,
+    fixed_first: PyTree,
+    params: Params,
+    batch: PyTree,
+    counts: Counts,
+    key: Key[Array, ""],
+    fixed: Params,
+) -> tuple[Float[Array, ""], Sums]:
+    """Return a part's share of the loss of the global batch, and its sums.
+
+    Args:
+        first: the partitions to gather before the task's loss; `fixed_first`, those of
+            the fixed parameters.
+        counts: those of the global batch.
+    """
+    beside = gather(fixed, fixed_first)
+    sums = task.loss(freeze(gather(params, first)) | beside, batch, key)
+    terms = {
+        name: sums[name][0] / jnp.where(count > 0, count, 1)
+        for name, count in counts.items()
+    }
+    return add_terms(terms, task.weights), sums
+
+
 def make_gradient(
     task: Task,
     freeze: Callable[[Params], Params],
@@ -185,21 +212,7 @@ def make_gradient(
     if gather_dtype:
         first = jax.tree.map(lambda _: P(), partitions)
 
-    def objective(
-        params: Params,
-        batch: PyTree,
-        counts: Counts,
-        key: Key[Array, ""],
-        fixed: Params,
-    ) -> tuple[Float[Array, ""], Sums]:
-        beside = gather(fixed, fixed_first)
-        sums = task.loss(freeze(gather(params, first)) | beside, batch, key)
-        terms = {
-            name: sums[name][0] / jnp.where(count > 0, count, 1)
-            for name, count in counts.items()
-        }
-        return add_terms(terms, task.weights), sums
-
+    objective = functools.partial(global_mean, task, freeze, first, fixed_first)
     differentiate = jax.grad(objective, has_aux=True)
     is_sharded = batch_shards(mesh) > 1
     axes = BATCH_AXES if is_sharded else ()

@@ -39,6 +39,7 @@ from bert_jax.training.report import NullReport, Report
 from bert_jax.training.resume import Resume
 from bert_jax.training.start import InitSource, place_fixed_params, starting_state
 from bert_jax.training.step import (
+    TrainState,
     check_objective,
     make_eval_step,
     make_train_step,
@@ -105,13 +106,7 @@ class _Run:
         self._callbacks = Callbacks(callbacks if is_primary() else (), self._report.say)
         self._say_where_it_resumes(resume)
         profile = stack.enter_context(Profile(config, workdir, self._step))
-        options = config.microbatches, mesh, shardings, Collectives.of(config)
-        step = make_train_step(task, optimizer, *options)
-        step = profile.wrap(with_fixed_params(step, self._fixed_params))
-        waiting = self._report.waiting
-        self._train_step = announce_compilation(step, "the training step", waiting)
-        eval_step = make_eval_step(task, mesh, shardings)
-        self._eval_step = announce_compilation(eval_step, "the evaluation", waiting)
+        self._make_steps(optimizer, shardings, profile)
         self._signals = stack.enter_context(faults.StopSignals())
         watchdog = faults.Watchdog(config.hang_timeout_minutes)
         self._watchdog = stack.enter_context(watchdog)
@@ -121,6 +116,19 @@ class _Run:
         sums = resume and resume.interval
         self._interval = Interval.resumed(task.objective, sums, task.weights)
         self._best = BestScore()
+
+    def _make_steps(
+        self, optimizer: Optimizer, shardings: TrainState, profile: Profile
+    ) -> None:
+        """Make the training step and the evaluation, which first calls compile."""
+        task, config, mesh = self._task, self._config, self._mesh
+        options = config.microbatches, mesh, shardings, Collectives.of(config)
+        step = make_train_step(task, optimizer, *options)
+        step = profile.wrap(with_fixed_params(step, self._fixed_params))
+        waiting = self._report.waiting
+        self._train_step = announce_compilation(step, "the training step", waiting)
+        eval_step = make_eval_step(task, mesh, shardings)
+        self._eval_step = announce_compilation(eval_step, "the evaluation", waiting)
 
     def _say_where_it_resumes(self, resume: Resume | None) -> None:
         for problem in resume.problems if resume else ():

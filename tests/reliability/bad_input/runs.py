@@ -133,4 +133,24 @@ REPORTS = [
     ),
 ]
 
-CASES = [*LENGTHS, *RUNS, *REPORTS]
+TEACHERS = [
+    Case(
+        "teacher-missing",
+        finetune(GOOD, "--teacher", "/nonexistent/model"),
+        ("/nonexistent/model does not exist; name a workdir",),
+        leaves=lambda world: {"run", "run/examples"},
+    ),
+    Case(
+        "teacher-of-another-task",
+        lambda world: finetune(GOOD, "--teacher", str(world.encoder))(world),
+        ("has head=", "fine-tune the teacher on the same task and classes"),
+        leaves=lambda world: {"run", "run/examples"},
+    ),
+    Case(
+        "distillation-without-teacher",
+        finetune(GOOD, "--distillation.temperature", "3"),
+        ("distillation.temperature=3.0 has no effect without a teacher", "--teacher"),
+    ),
+]
+
+CASES = [*LENGTHS, *RUNS, *REPORTS, *TEACHERS]
