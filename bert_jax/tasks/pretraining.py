@@ -218,7 +218,7 @@ class PretrainingTask(Task):
         counts = dict(zip(self.label_losses, by_label, strict=False))
         if self.teacher is not None:
             counts[DISTILLATION_LOSS] = real_rows(batch.masked.inputs).sum()
-        return {name: counts[name] for name in self.objective}
+        return {name: counts[name] for name in self.objective if name in counts}
 
     def loss(
         self, params: Params, batch: PretrainingBatch, key: Key[Array, ""]

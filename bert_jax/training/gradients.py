@@ -299,11 +299,10 @@ def shard_gradient(
         totals = all_reduce_gradients(grads, partitions, collectives)
         return totals, jax.lax.psum(sums, BATCH_AXES)
 
-    params_spec = jax.tree.map(manual_spec, partitions)
-    fixed_spec = jax.tree.map(manual_spec, fixed_partitions)
-    in_specs = (params_spec, BATCH_SPEC, P(), P(), BATCH_SPEC, fixed_spec)
+    specs = jax.tree.map(manual_spec, (partitions, fixed_partitions))
+    in_specs = (specs[0], BATCH_SPEC, P(), P(), BATCH_SPEC, specs[1])
     sharded = shard_map_over_batch(
-        local, mesh=mesh, in_specs=in_specs, out_specs=(params_spec, P())
+        local, mesh=mesh, in_specs=in_specs, out_specs=(specs[0], P())
     )
 
     def gradient(
@@ -314,8 +313,7 @@ def shard_gradient(
         dropout_key: Key[Array, ""],
         fixed: Params,
     ) -> tuple[Params, Sums]:
-        shards = jnp.arange(batch_shards(mesh))
         keys = jax.random.key_data(jnp.stack([mask_key, dropout_key]))
-        return sharded(params, batch, step, keys, shards, fixed)
+        return sharded(params, batch, step, keys, jnp.arange(batch_shards(mesh)), fixed)
 
     return gradient

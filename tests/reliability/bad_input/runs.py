@@ -133,18 +133,25 @@ REPORTS = [
     ),
 ]
 
+
+def tokenized(world: World) -> set[str]:
+    """The tokenized examples, which are kept for the next try, and nothing else."""
+    files = (world.folder / "run" / "examples").glob("*.npz")
+    return {"run", "run/examples", *(f"run/examples/{path.name}" for path in files)}
+
+
 TEACHERS = [
     Case(
         "teacher-missing",
         finetune(GOOD, "--teacher", "/nonexistent/model"),
         ("/nonexistent/model does not exist; name a workdir",),
-        leaves=lambda world: {"run", "run/examples"},
+        leaves=tokenized,
     ),
     Case(
         "teacher-of-another-task",
         lambda world: finetune(GOOD, "--teacher", str(world.encoder))(world),
         ("has head=", "fine-tune the teacher on the same task and classes"),
-        leaves=lambda world: {"run", "run/examples"},
+        leaves=tokenized,
     ),
     Case(
         "distillation-without-teacher",
