@@ -301,9 +301,7 @@ def shard_gradient(
 
     specs = jax.tree.map(manual_spec, (partitions, fixed_partitions))
     in_specs = (specs[0], BATCH_SPEC, P(), P(), BATCH_SPEC, specs[1])
-    sharded = shard_map_over_batch(
-        local, mesh=mesh, in_specs=in_specs, out_specs=(specs[0], P())
-    )
+    sharded = shard_map_over_batch(local, mesh, in_specs, (specs[0], P()))
 
     def gradient(
         params: Params,
@@ -313,7 +311,8 @@ def shard_gradient(
         dropout_key: Key[Array, ""],
         fixed: Params,
     ) -> tuple[Params, Sums]:
+        shards = jnp.arange(batch_shards(mesh))
         keys = jax.random.key_data(jnp.stack([mask_key, dropout_key]))
-        return sharded(params, batch, step, keys, jnp.arange(batch_shards(mesh)), fixed)
+        return sharded(params, batch, step, keys, shards, fixed)
 
     return gradient
