@@ -12,6 +12,7 @@ TYPE_CHECKING = False  # importing it from typing takes longer than this whole f
 if TYPE_CHECKING:  # `as` marks a name as public
     from bert_jax.config import BertConfig as BertConfig
     from bert_jax.config import DataConfig as DataConfig
+    from bert_jax.config import DistillationConfig as DistillationConfig
     from bert_jax.config import ExamplesConfig as ExamplesConfig
     from bert_jax.config import FinetuneConfig as FinetuneConfig
     from bert_jax.config import MaskingConfig as MaskingConfig
@@ -19,6 +20,9 @@ if TYPE_CHECKING:  # `as` marks a name as public
     from bert_jax.config import OptimizerConfig as OptimizerConfig
     from bert_jax.config import PrepareConfig as PrepareConfig
     from bert_jax.config import PretrainConfig as PretrainConfig
+    from bert_jax.config import (
+        PretrainDistillationConfig as PretrainDistillationConfig,
+    )
     from bert_jax.config import RunConfig as RunConfig
     from bert_jax.config import VocabularyConfig as VocabularyConfig
     from bert_jax.data.batches import DatasetBatches as DatasetBatches
@@ -51,9 +55,9 @@ if TYPE_CHECKING:  # `as` marks a name as public
     from bert_jax.training.callbacks import Callback as Callback
 
 _NAMES = {
-    "config": "BertConfig DataConfig ExamplesConfig FinetuneConfig MaskingConfig "
-    "MeshConfig OptimizerConfig PrepareConfig PretrainConfig "
-    "RunConfig VocabularyConfig",
+    "config": "BertConfig DataConfig DistillationConfig ExamplesConfig FinetuneConfig "
+    "MaskingConfig MeshConfig OptimizerConfig PrepareConfig PretrainConfig "
+    "PretrainDistillationConfig RunConfig VocabularyConfig",
     "data.batches": "DatasetBatches",
     "data.prepare": "prepare",
     "data.records": "open_dataset",

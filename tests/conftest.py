@@ -184,6 +184,31 @@ def encoder_checkpoint(
     return output
 
 
+@pytest.fixture(scope="session")
+def teacher_checkpoint(
+    tokenizer_directory: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A model of four layers with the heads of pretraining, as seed 11 draws it."""
+    import numpy as np
+    from etils import epath
+
+    from bert_jax.convert.receipts import write_imported
+    from bert_jax.formats.imported import Imported
+    from bert_jax.model.bert import init_params
+    from bert_jax.tokenization import Tokenizer
+
+    # Large weights, so that the scores differ from token to token.
+    sizes = {"vocab_size": VOCAB_SIZE, "max_position_embeddings": SEQUENCE_LENGTH}
+    model = BertConfig.miniature(4, 16, initializer_range=0.5, **sizes)
+    params = jax.jit(lambda key: init_params(model, key))(jax.random.key(11))
+    tokenizer = Tokenizer.load(tokenizer_directory)
+    params = jax.tree.map(np.asarray, params)
+    found = Imported(model, params, tokenizer, (), (), (), ())
+    output = tmp_path_factory.mktemp("teacher") / "checkpoint"
+    write_imported(found, epath.Path(output))
+    return output
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Print the table of the suites of tests/reliability that ran."""
     outcomes = ("passed", "failed", "error")

@@ -12,8 +12,10 @@ from run_helpers import classifier_config
 
 import bert_jax
 from bert_jax.cli.main import main
+from bert_jax.config import FinetuneConfig
 from bert_jax.pretrained import load_pretrained
 from bert_jax.runs.finetuning import finetune
+from bert_jax.runs.teacher import with_pinned_teacher
 
 NAME = "hf:owner/model@main"
 
@@ -103,6 +105,21 @@ def test_a_run_records_the_commit_and_keeps_it(tmp_path, monkeypatch):
     other = dataclasses.replace(longer, init_from=f"hf:owner/model@{commit[::-1]}")
     with pytest.raises(ValueError, match="belongs to another run: init_from was"):
         finetune(other, workdir)
+
+
+def test_the_commit_of_a_teacher_is_kept(tmp_path, monkeypatch):
+    """By each of several runs, and where one resumes."""
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    folder = tmp_path / commit
+    folder.mkdir()
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: folder)
+    config = FinetuneConfig(teacher="hf:owner/model")
+    first = with_pinned_teacher(config, None)
+    assert first.teacher == f"hf:owner/model@{commit}"
+    moved = f"hf:owner/model@{commit[::-1]}"
+    assert with_pinned_teacher(config, moved).teacher == moved
+    named = dataclasses.replace(config, teacher="runs/a")
+    assert with_pinned_teacher(named, None) == named
 
 
 def test_what_the_hub_cannot_give_is_one_line(monkeypatch):

@@ -74,6 +74,18 @@ class AverageOptions:
     """Directory to write the checkpoint to."""
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ShrinkOptions:
+    """Keep some layers of a model, as a student to distil it into."""
+
+    source: Model
+    """Workdir, checkpoint, Hugging Face directory, or hf:OWNER/NAME."""
+    layers: tuple[int, ...]
+    """Layers to keep, counted from 0, in order, such as 0 2 4."""
+    output: str
+    """Directory to write the checkpoint to."""
+
+
 def import_model(options: ImportOptions) -> None:
     from bert_jax.convert.comparison import Comparison, compare
     from bert_jax.convert.receipts import summary, write_imported
@@ -158,3 +170,10 @@ def average_model(options: AverageOptions) -> None:
     from bert_jax.storage.atomic import local_output
 
     say(average(options.source, options.steps, local_output(options.output)))
+
+
+def shrink_model(options: ShrinkOptions) -> None:
+    from bert_jax.convert.shrink import shrink
+    from bert_jax.storage.atomic import local_output
+
+    say(shrink(options.source, options.layers, local_output(options.output)))

@@ -17,7 +17,8 @@ usage: bert-jax VERB [OPTIONS]        bert-jax VERB --help lists a verb's option
   embed       write a vector for each text of a file, or of a corpus of files
   features    write the hidden states of each token of a file's lines
   generate    continue a text by a causal language model
-  convert     import a model of another library; export, extend or average one
+  convert     import a model of another library; export, extend, average or
+              shrink one
   inspect     print what a dataset or a model holds, and verify its files;
               write a run, or the attention of a model, as a web page
   reproduce   run an experiment of the paper, at a budget that you choose
@@ -69,6 +70,7 @@ VERBS = {
     "convert export": Verb("cli.conversion", "ExportOptions", "export_model"),
     "convert extend": Verb("cli.conversion", "ExtendOptions", "extend_model"),
     "convert average": Verb("cli.conversion", "AverageOptions", "average_model"),
+    "convert shrink": Verb("cli.conversion", "ShrinkOptions", "shrink_model"),
     "inspect": Verb("cli.inspection", "InspectOptions", "inspect"),
     "reproduce": Verb("cli.reproduction", "ReproduceOptions", "reproduce"),
     "configs": Verb("cli.configurations", "ConfigsOptions", "configs"),

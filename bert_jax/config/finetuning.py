@@ -12,8 +12,10 @@ from bert_jax.config.checks import (
     require_positive,
     require_types,
 )
+from bert_jax.config.distillation import DistillationConfig, check_teacher
+from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.config.representation import ShortRepr
-from bert_jax.config.training import OptimizerConfig, RunConfig
+from bert_jax.config.training import RunConfig
 
 TaskName = Literal[
     "text-classification",
@@ -130,6 +132,10 @@ class FinetuneConfig(RunConfig):
     compute_metrics: str = ""
     """MODULE:FUNCTION of your own that returns scores; its first one selects the best
     checkpoint."""
+    teacher: str = ""
+    """Learn from the scores of this model, too: fine-tuned on the same task, and named
+    as init_from; empty: from the labels alone."""
+    distillation: DistillationConfig = DistillationConfig()
     reinitialise_layers: int = 0
     """Number of top layers to reinitialise, with the pooler (Zhang et al. 2020)."""
     log_every: int = 20
@@ -144,6 +150,14 @@ class FinetuneConfig(RunConfig):
         require_positive(self, "num_epochs")
         require_not_negative(self, "reinitialise_layers")
         self._check_balance()
+        check_teacher(self.teacher, self.distillation)
+        temperature = self.distillation.temperature
+        require(
+            self.task != "text-regression"
+            or temperature == DistillationConfig.temperature,
+            f"distillation.temperature={temperature} has no effect with "
+            "task=text-regression, whose score is a number; leave it out.",
+        )
 
     def _check_balance(self) -> None:
         """Check that classes can be weighted or balanced, and not both."""

@@ -1,4 +1,4 @@
-"""Configuration of a training run: data, masking, optimizer, mesh."""
+"""Configuration of a training run: data, masking, mesh, steps."""
 
 import dataclasses
 import math
@@ -8,13 +8,14 @@ from typing import Literal
 from bert_jax.config.checks import (
     RESOLVED,
     require,
-    require_fraction,
     require_not_negative,
     require_positive,
     require_seed,
     require_types,
 )
+from bert_jax.config.distillation import PretrainDistillationConfig, check_teacher
 from bert_jax.config.model import BertConfig
+from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.config.representation import ShortRepr
 
 
@@ -86,87 +87,6 @@ class DataConfig(ShortRepr):
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class OptimizerConfig(ShortRepr):
-    """AdamW with linear warm-up, then decay (Devlin et al. 2018, A.2), or LAMB."""
-
-    algorithm: Literal["adamw", "lamb"] = "adamw"
-    """adamw, or lamb for batches of tens of thousands of rows: it scales each update
-    to the norm of its kernel or embedding (You et al. 2020, Alg. 2)."""
-    peak_learning_rate: float = 1e-4
-    """Maximum learning rate, reached at the end of the warm-up."""
-    schedule: Literal["linear", "constant"] = "linear"
-    """Learning rate after the warm-up: linear, a decay to 0 over all of the steps, or
-    constant, the peak until a decay to 0 over the last of them (Hu et al. 2024)."""
-    warmup_steps: int = 10_000
-    """Number of warm-up steps, from learning rate 0 to the peak."""
-    warmup_share: float = 0.0
-    """With warmup_steps=0: warm-up as a fraction of the schedule."""
-    decay_steps: int = 0
-    """Step at which the learning rate has decayed to 0; 0: num_steps."""
-    decay_share: float = 0.2
-    """With schedule=constant: length of the linear decay, as a fraction of the schedule
-    at its end (Hägele et al. 2024, §3); 0: no decay."""
-    weight_decay: float = 0.01
-    """Weight decay of kernels and embeddings; biases and LayerNorm have none."""
-    beta1: float = 0.9
-    """Decay rate of the first moment."""
-    beta2: float = 0.999
-    """Decay rate of the second moment."""
-    epsilon: float = 1e-6
-    """Added to the square root of the second moment."""
-    max_grad_norm: float = 1.0
-    """Maximum global norm of the gradient; larger gradients are scaled down to it."""
-    layer_decay: float = 1.0
-    """Multiply the learning rate by this factor for each layer below the heads,
-    and once more for the embeddings (Clark et al. 2020, A)."""
-    frozen_layers: int = 0
-    """Number of lowest layers that are not updated, together with the embeddings."""
-
-    def __post_init__(self) -> None:
-        require_types(self)
-        require_positive(self, "peak_learning_rate", "epsilon", "max_grad_norm")
-        require_not_negative(self, "weight_decay", "warmup_steps", "decay_steps")
-        require_not_negative(self, "frozen_layers")
-        require_fraction(self, "beta1", "beta2", "warmup_share")
-        factor = self.layer_decay
-        require(0 < factor <= 1, f"layer_decay={factor} must be above 0 and at most 1.")
-        self._check_decay_share()
-
-    def _check_decay_share(self) -> None:
-        """Check that decay_share has an effect, and leaves room for the warm-up."""
-        share, warmup = self.decay_share, self.warmup_share
-        require(0 <= share <= 1, f"decay_share={share} must be from 0 to 1.")
-        is_constant = self.schedule == "constant"
-        require(
-            is_constant or share == OptimizerConfig.decay_share,
-            f"decay_share={share} has no effect with schedule=linear, which decays "
-            "right after the warm-up; leave it out, or set schedule to constant.",
-        )
-        require(
-            share > 0 or not self.decay_steps or (warmup > 0 and not self.warmup_steps),
-            f"decay_steps={self.decay_steps} has no effect with decay_share={share}, "
-            "which means no decay; leave one of them out.",
-        )
-        require(
-            not is_constant or self.warmup_steps > 0 or warmup + share <= 1 + 1e-9,
-            f"warmup_share={warmup} and decay_share={share} must add up to at most 1.",
-        )
-
-    def phases(self, schedule_steps: int) -> tuple[int, int]:
-        """The steps at which the warm-up ends and the decay begins.
-
-        Args:
-            schedule_steps: the length of the schedule; the decay ends there.
-        """
-        warmup = self.warmup_steps or round(self.warmup_share * schedule_steps)
-        if self.schedule == "linear":
-            return warmup, warmup
-        decay = schedule_steps - round(self.decay_share * schedule_steps)
-        # Of two shares that add up to 1, both may be rounded up.
-        return warmup, decay if self.warmup_steps else max(warmup, decay)
-
-
-@dataclasses.dataclass(frozen=True, repr=False)
 class MeshConfig(ShortRepr):
     """Mesh of `data` times `fsdp` times `tensor` devices."""
 
@@ -197,6 +117,25 @@ class MeshConfig(ShortRepr):
         )
 
 
+def check_widths(mesh: MeshConfig, model: BertConfig, prefix: str) -> None:
+    """Raise ValueError unless the axes of a mesh divide the widths of a model.
+
+    Args:
+        prefix: stands before the name of a width in the message.
+    """
+    for axis, width in (
+        ("fsdp", "hidden_size"),
+        ("tensor", "num_attention_heads"),
+        ("tensor", "intermediate_size"),
+    ):
+        devices, size = getattr(mesh, axis), getattr(model, width)
+        require(
+            size % devices == 0,
+            f"mesh.{axis}={devices} does not divide {prefix}{width}={size}; "
+            f"{math.gcd(devices, size)} would.",
+        )
+
+
 def parse_step_range(text: str) -> range:
     """The steps of FIRST:LAST, both included; empty if `text` is anything else."""
     match = re.fullmatch(r"(\d+):(\d+)", text)
@@ -222,7 +161,8 @@ class RunConfig(ShortRepr):
     or hf:OWNER/NAME, with @REVISION for another branch than main; empty: random.
     The run records the commit."""
     allow_extra: bool = False
-    """With init_from: ignore tensors of a Hugging Face model that are not used here."""
+    """Ignore tensors of a Hugging Face model to start from, or to learn from, that are
+    not used here."""
     seed: int = 0
     """Seed of initialisation, data order, masks and dropout."""
     log_every: int = 100
@@ -280,18 +220,7 @@ class RunConfig(ShortRepr):
 
     def _check_mesh(self) -> None:
         """Check that the axes divide the widths, and that the kernel can be sharded."""
-        for axis, width in (
-            ("fsdp", "hidden_size"),
-            ("tensor", "num_attention_heads"),
-            ("tensor", "intermediate_size"),
-        ):
-            devices, size = getattr(self.mesh, axis), getattr(self.model, width)
-            require(
-                size % devices == 0,
-                f"mesh.{axis}={devices} does not divide model.{width}={size}; "
-                f"{math.gcd(devices, size)} would.",
-            )
-
+        check_widths(self.mesh, self.model, "model.")
         require(
             self.mesh.tensor == 1 or self.model.attention_kernel == "plain",
             f"mesh.tensor={self.mesh.tensor} cannot be used with "
@@ -337,6 +266,10 @@ class PretrainConfig(RunConfig):
     """Number of validation rows per evaluation (the same random ones); 0: all."""
     keep_optimizer: bool = False
     """With init_from: also take optimizer state and step; the schedule continues."""
+    teacher: str = ""
+    """Learn from this model, too: as init_from, with the dataset's tokenizer; empty:
+    from the text alone."""
+    distillation: PretrainDistillationConfig = PretrainDistillationConfig()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -358,6 +291,7 @@ class PretrainConfig(RunConfig):
         )
         self._check_objective()
         self._check_final_rate()
+        check_teacher(self.teacher, self.distillation)
 
     def _check_objective(self) -> None:
         """Check that attention, pairs and masking go with the objective."""

@@ -227,6 +227,7 @@ def provenance(run: RunRecord) -> list[tuple[str, str]]:
         ("parameters", f"{num_parameters(shapes):,}"),
         ("seed", str(config.seed)),
         ("initial parameters", config.init_from or "random"),
+        *([("teacher", config.teacher)] if config.teacher else []),
         *_data(config),
         *_tokenizer(run.workdir),
     ]

@@ -52,12 +52,30 @@ def describe_schedules(config: PretrainConfig) -> Iterator[str]:
         yield f"masking rate: {ends}"
 
 
+def describe_teacher(config: PretrainConfig, task: Task) -> Iterator[str]:
+    """Yield a line on the teacher, if there is one, and on the parts of the loss."""
+    if not config.teacher:
+        return
+    c, size = config.distillation, num_parameters(task.fixed_params)
+    parts = [f"{c.label_weight:g} x the loss on the labels"]
+    parts += [
+        f"{getattr(c, name):g} x {name.removesuffix('_weight')}"
+        for name in c.weights
+        if getattr(c, name)
+    ]
+    yield (
+        f"teacher: {config.teacher}, {size:,} parameters that are not trained; loss = "
+        f"{' + '.join(parts)}, temperature {c.temperature:g}"
+    )
+
+
 def describe(config: PretrainConfig, dataset: Dataset, task: Task) -> Iterator[str]:
     """Yield lines on parameters, FLOPs, schedules, data, and the first masked rows."""
     params = jax.eval_shape(task.init_params, jax.random.key(config.seed))
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):
         yield f"{path_name(path)}  {list(leaf.shape)} {leaf.dtype}"
     yield f"parameters: {num_parameters(params):,}"
+    yield from describe_teacher(config, task)
     first_step = config.data.first_step
     batch = task.batch(first_step)
     yield f"model FLOPs a step: {task.flops(batch):.4g}"

@@ -156,20 +156,22 @@ def lower_step(
     )
     shardings = tree_shardings(mesh, shapes)
     state = with_shardings(shapes, shardings)
+    fixed = task.fixed_params
+    fixed = with_shardings(fixed, tree_shardings(mesh, fixed))
     rows = with_shardings(batch, dict.fromkeys(batch, batch_sharding(mesh)))
     start = time.monotonic()
     step: Any = make_train_step(
         task, optimizer, config.microbatches, mesh, shardings, Collectives.of(config)
     )
     with jax.default_device(devices[0]):
-        lowered = step.lower(state, rows)
+        lowered = step.lower(state, rows, *([fixed] if fixed else []))
     num_rows, length = batch_sharding(mesh).shard_shape(batch["tokens"].shape)
     has_pairs = batch["first"].shape[1] > 1
     return LoweredStep(
         lowered,
         num_devices=mesh.size,
-        parameters=size_on_device(state.params),
-        state=size_on_device(state),
+        parameters=size_on_device([state.params, fixed]),
+        state=size_on_device([state, fixed]),
         is_loop=config.microbatches > 1,
         kernels=Kernels.of(config.model, topology, num_rows, length, has_pairs),
         seconds=time.monotonic() - start,

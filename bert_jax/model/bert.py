@@ -88,6 +88,12 @@ class Bert(nn.Module):
         )
         return scores
 
+    def token_scores(
+        self, inputs: Inputs, predicted: Int[Array, "B P"] | None
+    ) -> Float[Array, "B P V"]:
+        """Return vocabulary scores at `predicted`, without dropout."""
+        return self.masked_lm_scores(self(inputs), predicted)
+
     def classifier_scores(
         self, inputs: Inputs, deterministic: bool = True
     ) -> Float[Array, "B ..."]:
@@ -123,7 +129,7 @@ class Bert(nn.Module):
         self, inputs: Inputs, predicted: Int[Array, "B P"]
     ) -> Float[Array, "B P V"]:
         """Return the probabilities of each token at the positions `predicted`."""
-        return jax.nn.softmax(self.masked_lm_scores(self(inputs), predicted))
+        return jax.nn.softmax(self.token_scores(inputs, predicted))
 
     def follows(self, inputs: Inputs) -> Float[Array, "B 2"]:
         """Return the probabilities that the second segment follows, or is random."""

@@ -101,6 +101,8 @@ class SelfAttention(nn.Module):
             Dense(c.hidden_size, c, name=name)(hidden)
             for name in ("query", "key", "value")
         )
+        # Stored only for distillation, which asks for it.
+        self.sow("internals", "projections", (query, key, value))
         rate, num_heads = c.attention_probs_dropout_prob, c.num_attention_heads
         kernel = chosen_kernel(c, hidden.shape[1], deterministic)
         if kernel == "tpu":
@@ -234,6 +236,8 @@ class Encoder(nn.Module):
         states = [self.embeddings(input_ids, segment_ids, deterministic, pair_ids)]
         for layer in self.layers:
             states.append(layer(states[-1], visible, deterministic))
+        # Stored only for distillation, which asks for it.
+        self.sow("internals", "states", states)
         return states
 
     def token_table(self) -> Float[Array, "V D"]:

@@ -61,6 +61,8 @@ FIXED = {
     "data.": "the rows of each step",
     "task": "the head and the loss",
     "class_weights": "the loss",
+    "teacher": "the loss",
+    "distillation.": "the loss",
     "compute_metrics": "the score of each checkpoint",
     "model.": "the parameters and what the model computes of them",
     "init_from": "how the run began",

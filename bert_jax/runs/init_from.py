@@ -52,16 +52,27 @@ def with_pinned_source(config: ConfigT, before: str | None) -> ConfigT:
         before: what an earlier start has recorded, which is kept; None: this is the
             first.
     """
-    name = config.init_from
+    source = pinned(config.init_from, before, "The run began from")
+    return dataclasses.replace(config, init_from=source)
+
+
+def pinned(name: str, before: str | None, note: str) -> str:
+    """Return the name of a model with a commit in the place of a branch of the hub.
+
+    Args:
+        before: what an earlier start has recorded, which is kept; None: this is the
+            first.
+        note: begins the line that is printed if the record is kept.
+    """
     if not name.startswith(HUB):
-        return config
+        return name
     if before is None:
-        return dataclasses.replace(config, init_from=pin(name))
+        return pin(name)
     if not may_be(name, before):
-        return config
+        return name
     if before != name and is_primary():
-        say(f"The run began from {before}, and keeps it.")
-    return dataclasses.replace(config, init_from=before)
+        say(f"{note} {before}, and keeps it.")
+    return before
 
 
 def with_shape_of(

@@ -22,6 +22,7 @@ from bert_jax.dry_run.estimate import choose_devices
 from bert_jax.dry_run.topologies import GIB, devices_of, parse_topology
 from bert_jax.runs.fitting import fit_in_workdir, locked_workdir
 from bert_jax.runs.init_from import check_source, open_source
+from bert_jax.runs.teacher import pretraining_teacher
 from bert_jax.runs.workdir import check_workdir, final_scores
 from bert_jax.storage.remote import open_directory
 from bert_jax.tasks.pretraining import PretrainingTask, unigram_baseline
@@ -116,9 +117,10 @@ def pretrain(
     with locked_workdir(workdir) as run:
         with raise_on_all_processes():
             source, config = open_source(config, dataset, run.resume)
+            teacher, config = pretraining_teacher(config, dataset, run.resume)
             mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
             host = host_shard(mesh, jax.process_index())
-            task = PretrainingTask(config, dataset, *host)
+            task = PretrainingTask(config, dataset, *host, teacher)
             changed = check_workdir(run.path, config, run.resume, extend)
             note = check_source(config, source, task.init_params)
         scores = final_scores(run.path, config, run.resume)
@@ -159,13 +161,14 @@ def dry_run(
     dataset, config = open_for(config)
     resume = find_resume(open_directory(workdir)) if workdir else None
     source, config = open_source(config, dataset, resume)
+    teacher, config = pretraining_teacher(config, dataset, resume)
     chosen: Sequence[jax.Device] | None = None
     if target:
         chosen = devices_of(target)
     elif devices:
         chosen = choose_devices(devices)
     mesh = make_mesh(config.mesh, config.batch_size, config.microbatches, chosen)
-    build = functools.partial(PretrainingTask, dataset=dataset)
+    build = functools.partial(PretrainingTask, dataset=dataset, teacher=teacher)
     task = build(config)
     if workdir:
         check_workdir(open_directory(workdir), config, resume, extend)

@@ -17,6 +17,7 @@ from bert_jax.distributed import environment
 from bert_jax.distributed.collectives import is_primary
 from bert_jax.runs.finetuning import BASELINE, finetune
 from bert_jax.runs.init_from import with_pinned_source
+from bert_jax.runs.teacher import with_pinned_teacher
 from bert_jax.runs.workdir import FREE_TO_CHANGE
 from bert_jax.storage.files import JsonObject, write_json
 from bert_jax.storage.manifest import escapes
@@ -68,6 +69,21 @@ def grid(config: FinetuneConfig, seeds: int, sweep: bool) -> Iterator[Run]:
             yield Run(name, setting, own)
 
 
+def with_pinned_models(
+    config: FinetuneConfig, before: JsonObject | None
+) -> FinetuneConfig:
+    """Return the configuration with the same commits of models for all runs.
+
+    Args:
+        before: the configuration that an earlier start has recorded, if there was one.
+    """
+    source, teacher = (
+        None if before is None else str(before.get(name))
+        for name in ("init_from", "teacher")
+    )
+    return with_pinned_teacher(with_pinned_source(config, source), teacher)
+
+
 def finetune_runs(
     config: FinetuneConfig,
     workdir: str | os.PathLike[str],
@@ -87,8 +103,7 @@ def finetune_runs(
     """
     root = open_directory(workdir)
     before = read_runs_file(root)["config"] if (root / RUNS).exists() else None
-    recorded = None if before is None else str(before.get("init_from"))
-    config = with_pinned_source(config, recorded)  # the same commit for all runs
+    config = with_pinned_models(config, before)
     done = read_runs(root, config)
     # Runs that differ in the seed share their compiled programs.
     environment.configure_jax(os.environ)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import final
 
 import jax
@@ -21,6 +21,7 @@ from bert_jax.data.pipeline import Batch, host_slice
 from bert_jax.model.bert import compute, init_params
 from bert_jax.model.flops import finetuning_flops
 from bert_jax.model.inputs import inputs_of_tokenized
+from bert_jax.tasks.distillation import DISTILLATION_LOSS, TEACHER, Teacher
 from bert_jax.tasks.finetuning_task import (
     FinetuningTask,
     Predictions,
@@ -28,7 +29,16 @@ from bert_jax.tasks.finetuning_task import (
     SplitOutputs,
 )
 from bert_jax.tasks.own_metrics import before_official
-from bert_jax.tasks.task import Counts, DeviceBatch, Evaluation, Sums, Task
+from bert_jax.tasks.task import (
+    NO_WEIGHTS,
+    Counts,
+    DeviceBatch,
+    Evaluation,
+    Sums,
+    Task,
+)
+
+_LABEL_LOSS = "label_loss"
 
 
 def head_scores(
@@ -81,10 +91,28 @@ class Finetuning(Task):
     own_scores: Callable[[Predictions], dict[str, float]] | None = None
     """Scores of the user's, which stand before the official ones; all processes call it
     together."""
+    teacher: Teacher | None = None
 
-    objective = ("loss",)
     one_shape = False
     takes_sharded_kernels = True
+
+    @property
+    def objective(self) -> tuple[str, ...]:
+        """`loss`; with a teacher, the losses that it is the sum of."""
+        if self.teacher is None:
+            return ("loss",)
+        labels = (_LABEL_LOSS,) if self.config.distillation.label_weight else ()
+        return (*labels, DISTILLATION_LOSS)
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        if self.teacher is None:
+            return NO_WEIGHTS
+        return {_LABEL_LOSS: self.config.distillation.label_weight}
+
+    @property
+    def fixed_params(self) -> Params:
+        return {} if self.teacher is None else {TEACHER: self.teacher.params}
 
     @functools.cached_property
     def _boundaries(self) -> tuple[int, ...]:
@@ -121,18 +149,29 @@ class Finetuning(Task):
         return self.train.tokenized.gather(numbers[own], length)
 
     def count(self, batch: DeviceBatch) -> Counts:
-        return {"loss": self.task.count(batch)}
+        return dict.fromkeys(self.objective, self.task.count(batch))
 
     def loss(self, params: Params, batch: DeviceBatch, key: Key[Array, ""]) -> Sums:
         scores = head_scores(self.task.model, params, batch, dropout_key=key)
-        return {"loss": self.task.loss(scores, batch)}
+        return self._losses(scores, params, batch)
+
+    def _losses(self, scores: Array, params: Params, batch: DeviceBatch) -> Sums:
+        own = self.task.loss(scores, batch)
+        if self.teacher is None:
+            return {"loss": own}
+        c = self.config.distillation
+        teacher_scores = head_scores(self.teacher.config, params[TEACHER], batch)
+        total, count = self.task.distillation_loss(
+            scores, teacher_scores, batch, c.temperature
+        )
+        return {_LABEL_LOSS: own, DISTILLATION_LOSS: (c.scores_weight * total, count)}
 
     def evaluate(
         self, params: Params, batch: DeviceBatch
     ) -> tuple[Sums, dict[str, jax.Array]]:
         scores = head_scores(self.task.model, params, batch)
         outputs = self.task.outputs(scores) | {"row": batch["row"]}
-        return {"loss": self.task.loss(scores, batch)}, outputs
+        return self._losses(scores, params, batch), outputs
 
     def evaluation_batches(self) -> Iterator[Batch]:
         rows, boundaries = self.validation.tokenized, self._boundaries
@@ -148,7 +187,14 @@ class Finetuning(Task):
         predictions = self.task.predict(SplitOutputs(self.validation, rows))
         predicted = Predictions(self.validation.examples, predictions)
         own = self.own_scores(predicted) if self.own_scores else {}
-        return evaluation.means | before_official(own, self.task.score(predicted))
+        scores = before_official(own, self.task.score(predicted))
+        # The parts of the loss stand last: the first score selects the best checkpoint.
+        loss = {"loss": evaluation.means["loss"]}
+        return (
+            loss
+            | scores
+            | {k: v for k, v in evaluation.means.items() if k not in scores}
+        )
 
     def selection_score(self, scores: dict[str, float]) -> float:
         return main_score(scores)
@@ -157,8 +203,11 @@ class Finetuning(Task):
         return int(batch["end"].sum(dtype=np.int64))
 
     def flops(self, batch: Batch) -> float:
-        rows, length = batch["end"].size, batch["tokens"].shape[-1]
-        return self.host_count * finetuning_flops(self.task.model, rows, length)
+        shape = self.host_count * batch["end"].size, batch["tokens"].shape[-1]
+        flops = finetuning_flops(self.task.model, *shape)
+        if self.teacher is not None:  # forward only: a third
+            flops += finetuning_flops(self.teacher.config, *shape) / 3
+        return flops
 
 
 def main_score(scores: dict[str, float]) -> float:

@@ -14,7 +14,8 @@ from jaxtyping import Array, Float
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.model import Head
 from bert_jax.data.examples import TokenizedExamples
-from bert_jax.model.losses import Sum, cross_entropy
+from bert_jax.model.distillation import score_divergence
+from bert_jax.model.losses import Sum, cross_entropy, weighted_sum
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.tables import TableRow
 from bert_jax.tasks.task import DeviceBatch
@@ -114,6 +115,21 @@ class FinetuningTask(abc.ABC):
         labels = batch["label"]
         weights = (labels >= 0).astype(jnp.float32)
         return cross_entropy(scores, jnp.maximum(labels, 0), weights)
+
+    def distillation_loss(
+        self,
+        scores: Float[Array, "B *T C"],
+        teacher_scores: Float[Array, "B *T C"],
+        batch: DeviceBatch,
+        temperature: float,
+    ) -> Sum:
+        """Return the total divergence from a teacher's scores, and the count of `loss`.
+
+        By default, it is that of the probabilities where a label is not -1.
+        """
+        weights = (batch["label"] >= 0).astype(jnp.float32)
+        values = score_divergence(scores, teacher_scores, temperature)
+        return weighted_sum(values, weights)
 
     @abc.abstractmethod
     def outputs(self, scores: Array) -> dict[str, jax.Array]:

@@ -7,7 +7,7 @@ the same tokens of the validation rows as the model.
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import final
 
 import jax
@@ -33,7 +33,21 @@ from bert_jax.model.losses import (
     cross_entropy,
     weighted_sum,
 )
-from bert_jax.tasks.task import Counts, DeviceBatch, Evaluation, Sums, Task
+from bert_jax.tasks.distillation import (
+    DISTILLATION_LOSS,
+    TEACHER,
+    Teacher,
+    distil,
+    real_rows,
+)
+from bert_jax.tasks.task import (
+    NO_WEIGHTS,
+    Counts,
+    DeviceBatch,
+    Evaluation,
+    Sums,
+    Task,
+)
 
 _EVALUATION_KEY = 2018
 """Validation rows have the same masks in every evaluation of every run."""
@@ -99,6 +113,8 @@ def pretraining_scores(
 class PretrainingTask(Task):
     """Masked or causal LM and the objective of the dataset's pairs, on a host's shard.
 
+    With a teacher, what it computes of the same rows is learned, too.
+
     `config` needs `data.pairs`, `masking.vocab_size` and `masking.mask_token_id`.
     """
 
@@ -106,6 +122,7 @@ class PretrainingTask(Task):
     dataset: Dataset
     host_index: int = 0
     host_count: int = 1
+    teacher: Teacher | None = None
 
     takes_sharded_kernels = True
 
@@ -125,10 +142,29 @@ class PretrainingTask(Task):
         return self.config.data.pairs if self.config.pair_loss else "none"
 
     @property
-    def objective(self) -> tuple[str, ...]:
-        """The losses that are added up."""
+    def label_losses(self) -> tuple[str, ...]:
+        """The losses on the tokens to predict, and on the labels of pairs."""
         tokens, pairs = f"{self.token_objective}_loss", self.pair_objective
         return (tokens,) if pairs == "none" else (tokens, f"{pairs}_loss")
+
+    @property
+    def objective(self) -> tuple[str, ...]:
+        """The losses that are added up."""
+        if self.teacher is None:
+            return self.label_losses
+        labels = self.label_losses if self.config.distillation.label_weight else ()
+        return (*labels, DISTILLATION_LOSS)
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        if self.teacher is None:
+            return NO_WEIGHTS
+        weight = self.config.distillation.label_weight
+        return dict.fromkeys(self.label_losses, weight)
+
+    @property
+    def fixed_params(self) -> Params:
+        return {} if self.teacher is None else {TEACHER: self.teacher.params}
 
     @functools.cached_property
     def batches(self) -> DatasetBatches:  # type: ignore[override]
@@ -176,28 +212,41 @@ class PretrainingTask(Task):
         return self.corrupt(batch, jax.random.key(_EVALUATION_KEY))
 
     def count(self, batch: PretrainingBatch) -> Counts:
-        """Count the predictions, and the labelled pairs."""
+        """Count the predictions, the labelled pairs and, with a teacher, the rows."""
         pairs = (batch.pair_labels >= 0).sum(dtype=jnp.float32)
-        counts = (batch.masked.weights.sum(), pairs)
-        return dict(zip(self.objective, counts, strict=False))
+        by_label = (batch.masked.weights.sum(), pairs)
+        counts = dict(zip(self.label_losses, by_label, strict=False))
+        if self.teacher is not None:
+            counts[DISTILLATION_LOSS] = real_rows(batch.masked.inputs).sum()
+        return {name: counts[name] for name in self.objective if name in counts}
 
     def loss(
         self, params: Params, batch: PretrainingBatch, key: Key[Array, ""]
     ) -> Sums:
-        scores = pretraining_scores(self.config.model, params, batch, dropout_key=key)
-        return self._losses(scores, batch)
+        return self._losses(params, batch, key)
 
-    def _losses(self, scores: tuple[Array, Array], batch: PretrainingBatch) -> Sums:
-        return pretraining_losses(
-            scores, batch, self.pair_objective, self.token_objective
-        )
+    def _losses(
+        self,
+        params: Params,
+        batch: PretrainingBatch,
+        dropout_key: Key[Array, ""] | None = None,
+    ) -> Sums:
+        objectives = self.pair_objective, self.token_objective
+        if self.teacher is None:
+            model = self.config.model
+            scores = pretraining_scores(model, params, batch, dropout_key)
+            return pretraining_losses(scores, batch, *objectives)
+        rows = batch.masked, batch.first
+        scores, distance = distil(self.config, self.teacher, params, *rows, dropout_key)
+        sums = pretraining_losses(scores, batch, *objectives)
+        return sums | {DISTILLATION_LOSS: distance}
 
     def evaluate(
         self, params: Params, batch: DeviceBatch
     ) -> tuple[Sums, dict[str, jax.Array]]:
         """Evaluate as in `Task.evaluate`; the masks are always the same."""
         rows = self.mask_for_evaluation(batch)
-        sums = self._losses(pretraining_scores(self.config.model, params, rows), rows)
+        sums = self._losses(params, rows)
         if self.is_causal:
             sizes = jnp.asarray(self.dataset.tokenizer.num_bytes, jnp.float32)
             labels, weights = rows.masked.labels, rows.masked.weights
@@ -221,7 +270,11 @@ class PretrainingTask(Task):
     def flops(self, batch: Batch) -> float:
         c, length = self.config, batch["tokens"].shape[-1]
         num_predictions = length - 1 if self.is_causal else c.masking.max_predictions
-        return pretraining_flops(c.model, c.batch_size, length, num_predictions)
+        shape = c.batch_size, length, num_predictions
+        flops = pretraining_flops(c.model, *shape)
+        if self.teacher is not None:  # forward only: a third
+            flops += pretraining_flops(self.teacher.config, *shape) / 3
+        return flops
 
 
 def log_frequencies(

@@ -17,7 +17,8 @@ from bert_jax.config.model import ANSWERABLE_LABELS, Head
 from bert_jax.data.documents import split_sentences
 from bert_jax.data.examples import TokenizedExamples
 from bert_jax.metrics.squad import normalize_answer, squad1_scores, squad2_scores
-from bert_jax.model.losses import Sum, cross_entropy
+from bert_jax.model.distillation import score_divergence
+from bert_jax.model.losses import Sum, cross_entropy, weighted_sum
 from bert_jax.tasks.finetuning_task import (
     FinetuningTask,
     Prediction,
@@ -118,10 +119,30 @@ class QuestionAnsweringTask(FinetuningTask):
         The code of 2018 also chooses among padding, so that its loss depends on the
         length that a batch is padded to.
         """
-        real = jnp.arange(scores.shape[1]) < batch["end"][:, None, None]  # [B, 1, T]
-        masked = jnp.where(real, scores.transpose(0, 2, 1), _PADDING_SCORE)
         labels = jnp.maximum(batch["label"], 0)
+        masked = self._scores_of_tokens(scores, batch)
         return cross_entropy(masked, labels, self._weights(batch))
+
+    def _scores_of_tokens(
+        self, scores: Float[Array, "B T 2"], batch: DeviceBatch
+    ) -> Float[Array, "B 2 T"]:
+        """Return the scores of start and end, with the lowest one on padding."""
+        real = jnp.arange(scores.shape[1]) < batch["end"][:, None, None]  # [B, 1, T]
+        return jnp.where(real, scores.transpose(0, 2, 1), _PADDING_SCORE)
+
+    def distillation_loss(
+        self,
+        scores: Float[Array, "B T 2"],
+        teacher_scores: Float[Array, "B T 2"],
+        batch: DeviceBatch,
+        temperature: float,
+    ) -> Sum:
+        """Return the mean divergence of start and end over real tokens."""
+        ours, theirs = (
+            self._scores_of_tokens(part, batch) for part in (scores, teacher_scores)
+        )
+        divergence = score_divergence(ours, theirs, temperature)
+        return weighted_sum(divergence, self._weights(batch))
 
     def outputs(self, scores: Float[Array, "B T 2"]) -> dict[str, jax.Array]:
         """Return `start` and `end` [B, T], in logits, of real tokens and padding."""

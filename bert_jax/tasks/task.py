@@ -2,7 +2,8 @@
 
 import abc
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 import jax
 import numpy as np
@@ -20,6 +21,7 @@ DeviceBatch = dict[str, jax.Array]
 Sums = dict[str, Sum]
 """Totals and counts by name."""
 Counts = dict[str, Float[Array, ""]]
+NO_WEIGHTS: Mapping[str, float] = MappingProxyType({})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +37,8 @@ class Evaluation:
 class Task(abc.ABC):
     """Batches, and what is computed from them. No task calls jit or names a mesh.
 
-    The loop minimises the sum of the means of `objective`, over the global batch.
+    The loop minimises the sum of the means of `objective`, over the global batch, each
+    times its factor in `weights`.
     """
 
     one_shape: bool = True
@@ -52,6 +55,20 @@ class Task(abc.ABC):
     @abc.abstractmethod
     def objective(self) -> tuple[str, ...]:
         """The names of the sums of `loss` whose means are minimised."""
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        """The factors of the means of `objective`; a name that is missing has 1."""
+        return NO_WEIGHTS
+
+    @property
+    def fixed_params(self) -> Params:
+        """Parameters that are read and never trained, such as a teacher's.
+
+        `loss` and `evaluate` get them beside those that are trained. They are sharded
+        by the same table, and are in no checkpoint.
+        """
+        return {}
 
     @abc.abstractmethod
     def init_params(self, key: Key[Array, ""]) -> Params:

@@ -28,6 +28,7 @@ from bert_jax.metrics.classification import (
     multi_label_scores,
     regression_scores,
 )
+from bert_jax.model.distillation import binary_divergence, score_divergence
 from bert_jax.model.losses import Sum, cross_entropy, weighted_sum
 from bert_jax.tasks.finetuning_task import (
     FinetuningTask,
@@ -184,6 +185,25 @@ class TextTask(FinetuningTask):
         targets = jnp.maximum(labels, 0).astype(jnp.float32)
         losses = optax.sigmoid_binary_cross_entropy(scores, targets)
         return weighted_sum(losses, weights)
+
+    def distillation_loss(
+        self,
+        scores: Array,
+        teacher_scores: Array,
+        batch: DeviceBatch,
+        temperature: float,
+    ) -> Sum:
+        """Return the divergence, or the squared difference from the teacher's number.
+
+        If a row may have several classes, it is the divergence of each class. Weights
+        are those of `loss`.
+        """
+        weights, models = self._weights(batch), (scores, teacher_scores)
+        if self._is_number:
+            return weighted_sum((scores - teacher_scores)[:, 0] ** 2, weights)
+        if self.model.problem_type == "multi_label_classification":
+            return weighted_sum(binary_divergence(*models, temperature), weights)
+        return weighted_sum(score_divergence(*models, temperature), weights)
 
     def outputs(self, scores: Array) -> dict[str, jax.Array]:
         """Return `values` [B, C]: probabilities, or the number."""

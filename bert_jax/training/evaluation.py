@@ -52,5 +52,5 @@ def evaluate(
         for name, sum_and_count in batch_sums.items():
             totals[name] = totals.get(name, 0) + np.array(sum_and_count, np.float64)
     pairs = {k: (float(total), float(count)) for k, (total, count) in totals.items()}
-    floats = means_of_totals(pairs, task.objective)
+    floats = means_of_totals(pairs, task.objective, task.weights)
     return task.score(Evaluation(floats, jax.device_get(outputs)))

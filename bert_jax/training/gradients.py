@@ -9,7 +9,7 @@ shard_map; `tensor` is left to the compiler, which follows the parameters' shard
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import jax
 import jax.numpy as jnp
@@ -29,11 +29,11 @@ from bert_jax.distributed.sharding import (
 from bert_jax.tasks.task import Counts, DeviceBatch, Sums, Task
 
 Gradient = Callable[
-    [Params, DeviceBatch, Int[Array, ""], Key[Array, ""], Key[Array, ""]],
+    [Params, DeviceBatch, Int[Array, ""], Key[Array, ""], Key[Array, ""], Params],
     tuple[Params, Sums],
 ]
-"""Parameters, batch, number of the step, keys of masking and of dropout → gradient and
-sums over all."""
+"""Parameters, batch, number of the step, keys of masking and of dropout, fixed
+parameters → gradient and sums over all."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,12 +124,14 @@ def gather_once(
         step: Int[Array, ""],
         mask_key: Key[Array, ""],
         dropout_key: Key[Array, ""],
+        fixed: Params,
     ) -> tuple[Params, Sums]:
         cast_params = jax.tree_util.tree_map_with_path(cast, params)
         gathered = gather(cast_params, partitions)
         # Gradients are added up in float32.
         gathered = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), gathered)
-        grads, sums = local_gradient(gathered, batch, step, mask_key, dropout_key)
+        keys = mask_key, dropout_key
+        grads, sums = local_gradient(gathered, batch, step, *keys, fixed)
         return jax.tree.map(scatter, grads, partitions), sums
 
     return gradient
@@ -156,11 +158,39 @@ def all_reduce_gradients(
     return jax.tree.unflatten(structure, leaves)
 
 
+def global_mean(
+    task: Task,
+    freeze: Callable[[Params], Params],
+    first: PyTree,
+    fixed_first: PyTree,
+    params: Params,
+    batch: PyTree,
+    counts: Counts,
+    key: Key[Array, ""],
+    fixed: Params,
+) -> tuple[Float[Array, ""], Sums]:
+    """Return a part's share of the loss of the global batch, and its sums.
+
+    Args:
+        first: the partitions to gather before the task's loss; `fixed_first`, those of
+            the fixed parameters.
+        counts: those of the global batch.
+    """
+    beside = gather(fixed, fixed_first)
+    sums = task.loss(freeze(gather(params, first)) | beside, batch, key)
+    terms = {
+        name: sums[name][0] / jnp.where(count > 0, count, 1)
+        for name, count in counts.items()
+    }
+    return add_terms(terms, task.weights), sums
+
+
 def make_gradient(
     task: Task,
     freeze: Callable[[Params], Params],
     mesh: Mesh,
     shardings: PyTree,
+    fixed_shardings: PyTree,
     microbatches: int,
     collectives: Collectives,
 ) -> Gradient:
@@ -169,25 +199,20 @@ def make_gradient(
     Args:
         freeze: stops the gradient of frozen parameters.
         shardings: of each parameter.
+        fixed_shardings: of each fixed parameter.
         microbatches: the number of parts in which each device processes its rows; each
             part on each device has dropout of its own.
     """
     partitions = gather_specs(shardings, mesh)
-    first = gathered_first(task, partitions)
+    fixed_partitions = gather_specs(fixed_shardings, mesh)
+    first, fixed_first = (
+        gathered_first(task, parts) for parts in (partitions, fixed_partitions)
+    )
     gather_dtype = collectives.gather_dtype if mesh.shape["fsdp"] > 1 else None
     if gather_dtype:
         first = jax.tree.map(lambda _: P(), partitions)
 
-    def objective(
-        params: Params, batch: PyTree, counts: Counts, key: Key[Array, ""]
-    ) -> tuple[Float[Array, ""], Sums]:
-        sums = task.loss(freeze(gather(params, first)), batch, key)
-        parts = [
-            sums[name][0] / jnp.where(count > 0, count, 1)
-            for name, count in counts.items()
-        ]
-        return jnp.stack(parts).sum(), sums
-
+    objective = functools.partial(global_mean, task, freeze, first, fixed_first)
     differentiate = jax.grad(objective, has_aux=True)
     is_sharded = batch_shards(mesh) > 1
     axes = BATCH_AXES if is_sharded else ()
@@ -198,7 +223,18 @@ def make_gradient(
         local = gather_once(local, task, partitions, gather_dtype)
     if not is_sharded:
         return local
-    return shard_gradient(local, mesh, partitions, collectives)
+    return shard_gradient(local, mesh, partitions, fixed_partitions, collectives)
+
+
+def add_terms(
+    terms: Mapping[str, Float[Array, ""]], weights: Mapping[str, float]
+) -> Float[Array, ""]:
+    """Return the sum of the terms of a loss, each times its weight if it has one."""
+    weighted = [
+        term * weights[name] if name in weights else term
+        for name, term in terms.items()
+    ]
+    return jnp.stack(weighted).sum()
 
 
 def local_gradient(
@@ -211,11 +247,13 @@ def local_gradient(
     step: Int[Array, ""],
     mask_key: Key[Array, ""],
     dropout_key: Key[Array, ""],
+    fixed: Params,
 ) -> tuple[Params, Sums]:
     """Return the gradient and the sums over the rows of one batch shard.
 
     Args:
-        differentiate: parameters, batch, global counts, key → gradient, sums.
+        differentiate: parameters, batch, global counts, key, fixed parameters →
+            gradient, sums.
         axes: the mesh axes to add counts over.
     """
     # 1. Mask the rows, and count over the global batch.
@@ -227,7 +265,7 @@ def local_gradient(
     # 2. Accumulate the gradient over the microbatches.
     def add(total: Params, part: tuple[PyTree, Array]) -> tuple[Params, Sums]:
         part_batch, part_key = part
-        grads, sums = differentiate(params, part_batch, counts, part_key)
+        grads, sums = differentiate(params, part_batch, counts, part_key, fixed)
         return jax.tree.map(jnp.add, total, grads), sums
 
     keys = jax.random.split(dropout_key, microbatches)
@@ -239,7 +277,11 @@ def local_gradient(
 
 
 def shard_gradient(
-    local_gradient: Gradient, mesh: Mesh, partitions: PyTree, collectives: Collectives
+    local_gradient: Gradient,
+    mesh: Mesh,
+    partitions: PyTree,
+    fixed_partitions: PyTree,
+    collectives: Collectives,
 ) -> Gradient:
     """Return `local_gradient` on every batch shard, summed over all of them."""
 
@@ -249,18 +291,17 @@ def shard_gradient(
         step: Int[Array, ""],
         keys: Array,
         shard: Array,
+        fixed: Params,
     ) -> tuple[Params, Sums]:
         mask_key, dropout_key = jax.random.wrap_key_data(keys)
         own_key = jax.random.fold_in(dropout_key, shard[0])
-        grads, sums = local_gradient(params, batch, step, mask_key, own_key)
+        grads, sums = local_gradient(params, batch, step, mask_key, own_key, fixed)
         totals = all_reduce_gradients(grads, partitions, collectives)
         return totals, jax.lax.psum(sums, BATCH_AXES)
 
-    params_spec = jax.tree.map(manual_spec, partitions)
-    in_specs = (params_spec, BATCH_SPEC, P(), P(), BATCH_SPEC)
-    sharded = shard_map_over_batch(
-        local, mesh=mesh, in_specs=in_specs, out_specs=(params_spec, P())
-    )
+    specs = jax.tree.map(manual_spec, (partitions, fixed_partitions))
+    in_specs = (specs[0], BATCH_SPEC, P(), P(), BATCH_SPEC, specs[1])
+    sharded = shard_map_over_batch(local, mesh, in_specs, (specs[0], P()))
 
     def gradient(
         params: Params,
@@ -268,9 +309,10 @@ def shard_gradient(
         step: Int[Array, ""],
         mask_key: Key[Array, ""],
         dropout_key: Key[Array, ""],
+        fixed: Params,
     ) -> tuple[Params, Sums]:
         shards = jnp.arange(batch_shards(mesh))
         keys = jax.random.key_data(jnp.stack([mask_key, dropout_key]))
-        return sharded(params, batch, step, keys, shards)
+        return sharded(params, batch, step, keys, shards, fixed)
 
     return gradient

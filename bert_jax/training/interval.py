@@ -9,21 +9,27 @@ import jax
 
 from bert_jax.distributed.peaks import peak_flops_per_second
 from bert_jax.storage.files import JsonObject
-from bert_jax.tasks.task import Sums
+from bert_jax.tasks.task import NO_WEIGHTS, Sums
 
 _MOST_PENDING = 256
 """Steps whose sums stay on the device, at most."""
 
 
 def means_of_totals(
-    totals: Mapping[str, tuple[float, float]], objective: tuple[str, ...]
+    totals: Mapping[str, tuple[float, float]],
+    objective: tuple[str, ...],
+    weights: Mapping[str, float] = NO_WEIGHTS,
 ) -> dict[str, float]:
     """Return each total divided by its count, and `loss`: the objective's sum of means.
 
     A count of 0 has a mean of 0. Without a total of the objective, `loss` is NaN.
+
+    Args:
+        weights: the factors of means in `loss`, other than 1.
     """
     means = {name: total / (count or 1.0) for name, (total, count) in totals.items()}
-    return {"loss": sum(means.get(name, math.nan) for name in objective)} | means
+    loss = sum(means.get(name, math.nan) * weights.get(name, 1.0) for name in objective)
+    return {"loss": loss} | means
 
 
 @dataclasses.dataclass
@@ -36,18 +42,25 @@ class Interval:
 
     objective: tuple[str, ...]
     """The names whose means add up to `loss`."""
+    weights: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    """The factors of means in `loss`, other than 1."""
     _pending: list[Sums] = dataclasses.field(default_factory=list)
     _totals: dict[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def resumed(cls, objective: tuple[str, ...], sums: object) -> "Interval":
+    def resumed(
+        cls,
+        objective: tuple[str, ...],
+        sums: object,
+        weights: Mapping[str, float] = NO_WEIGHTS,
+    ) -> "Interval":
         """Return one that goes on from the `sums` of a checkpoint.
 
         What are no sums, as in a checkpoint of an older version, counts as none.
         """
         pairs = sums.items() if isinstance(sums, dict) else ()
         totals = {name: (pair[0], pair[1]) for name, pair in pairs if _is_pair(pair)}
-        return cls(objective, _totals=totals)
+        return cls(objective, weights, _totals=totals)
 
     def add(self, sums: Sums) -> None:
         """Add a step's totals and counts, by name."""
@@ -72,7 +85,7 @@ class Interval:
         """
         self._fetch()
         totals, self._totals = self._totals, {}
-        return means_of_totals(totals, self.objective)
+        return means_of_totals(totals, self.objective, self.weights)
 
     def sums(self) -> JsonObject:
         """Return the totals and counts so far, for a checkpoint."""

@@ -13,6 +13,7 @@ from jax.sharding import Mesh
 from bert_jax.checkpoints.manager import Checkpoints
 from bert_jax.checkpoints.steps import CHECKPOINTS
 from bert_jax.config import RunConfig
+from bert_jax.config.model import Params
 from bert_jax.config.serialization import to_dict
 from bert_jax.data.pipeline import stream
 from bert_jax.distributed.collectives import (
@@ -36,8 +37,14 @@ from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.profile import Profile
 from bert_jax.training.report import NullReport, Report
 from bert_jax.training.resume import Resume
-from bert_jax.training.start import InitSource, starting_state
-from bert_jax.training.step import check_objective, make_eval_step, make_train_step
+from bert_jax.training.start import InitSource, place_fixed_params, starting_state
+from bert_jax.training.step import (
+    TrainState,
+    check_objective,
+    make_eval_step,
+    make_train_step,
+    with_fixed_params,
+)
 
 _BATCHES_AHEAD = 2
 
@@ -90,6 +97,7 @@ class _Run:
         self._state, shardings = starting_state(
             task, optimizer, config, mesh, checkpoints, source, resume
         )
+        self._fixed_params = place_fixed_params(task, mesh)
         self._step = self._first_step = int(self._state.step)
         assert self._step >= getattr(getattr(config, "data", None), "first_step", 0)
         self._saved_step = resume.step if resume else None
@@ -98,20 +106,29 @@ class _Run:
         self._callbacks = Callbacks(callbacks if is_primary() else (), self._report.say)
         self._say_where_it_resumes(resume)
         profile = stack.enter_context(Profile(config, workdir, self._step))
-        options = config.microbatches, mesh, shardings, Collectives.of(config)
-        step = profile.wrap(make_train_step(task, optimizer, *options))
-        waiting = self._report.waiting
-        self._train_step = announce_compilation(step, "the training step", waiting)
-        eval_step = make_eval_step(task, mesh, shardings)
-        self._eval_step = announce_compilation(eval_step, "the evaluation", waiting)
+        self._make_steps(optimizer, shardings, profile)
         self._signals = stack.enter_context(faults.StopSignals())
         watchdog = faults.Watchdog(config.hang_timeout_minutes)
         self._watchdog = stack.enter_context(watchdog)
         self._async_max = AsyncMax()
         _, num_shards = host_shard(mesh, jax.process_index())
         self._clock = Clock(mesh.size, num_shards)
-        self._interval = Interval.resumed(task.objective, resume and resume.interval)
+        sums = resume and resume.interval
+        self._interval = Interval.resumed(task.objective, sums, task.weights)
         self._best = BestScore()
+
+    def _make_steps(
+        self, optimizer: Optimizer, shardings: TrainState, profile: Profile
+    ) -> None:
+        """Make the training step and the evaluation, which first calls compile."""
+        task, config, mesh = self._task, self._config, self._mesh
+        options = config.microbatches, mesh, shardings, Collectives.of(config)
+        step = make_train_step(task, optimizer, *options)
+        step = profile.wrap(with_fixed_params(step, self._fixed_params))
+        waiting = self._report.waiting
+        self._train_step = announce_compilation(step, "the training step", waiting)
+        eval_step = make_eval_step(task, mesh, shardings)
+        self._eval_step = announce_compilation(eval_step, "the evaluation", waiting)
 
     def _say_where_it_resumes(self, resume: Resume | None) -> None:
         for problem in resume.problems if resume else ():
@@ -165,10 +182,15 @@ class _Run:
         """Return the batches of the steps that are left."""
         task, step, num_steps = self._task, self._step, self._config.num_steps
         if step < num_steps:
-            check_objective(task, self._state.params, task.batch(step))
+            check_objective(task, self._all_params(), task.batch(step))
         last = step if self._has_lost_patience() else num_steps
         self._clock.restart()
         return device_batches(task, step, last, self._mesh, self._clock)
+
+    def _all_params(self) -> Params:
+        """Return the parameters, and beside them the fixed ones."""
+        params: Params = self._state.params
+        return params | self._fixed_params
 
     def _is_due(self, every: int) -> bool:
         return self._step == self._config.num_steps or self._step % every == 0
@@ -232,7 +254,7 @@ class _Run:
 
     def _validate(self) -> dict[str, float] | None:
         """Evaluate; write the scores, and record the checkpoint's score."""
-        task, params = self._task, self._state.params
+        task, params = self._task, self._all_params()
         scores = evaluate(task, self._eval_step, params, self._mesh, self._stop_signal)
         if scores is not None:
             score = task.selection_score(scores)

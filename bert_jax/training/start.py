@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from etils import epath
 from flax import serialization
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding
 
 from bert_jax.checkpoints.manager import Checkpoints
 from bert_jax.checkpoints.restore import restore_step
@@ -44,6 +44,18 @@ def replace_params(params: Params, source: Params) -> Params:
         )
 
     return jax.tree_util.tree_map_with_path(replace, params)
+
+
+def place_fixed_params(task: Task, mesh: Mesh) -> Params:
+    """Return the fixed parameters of a task on the devices; {} if it has none."""
+
+    def place(leaf: np.ndarray, sharding: NamedSharding) -> jax.Array:
+        return jax.make_array_from_callback(
+            leaf.shape, sharding, lambda index: leaf[index]
+        )
+
+    fixed = task.fixed_params
+    return jax.tree.map(place, fixed, tree_shardings(mesh, fixed))
 
 
 def starting_state(

@@ -1,7 +1,7 @@
 """The training state, and the compiled training and evaluation steps of any task."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -21,11 +21,13 @@ from bert_jax.distributed.sharding import (
     batch_sharding,
     batch_shards,
     shard_map_over_batch,
+    tree_shardings,
 )
-from bert_jax.tasks.task import DeviceBatch, Sums, Task
+from bert_jax.tasks.task import NO_WEIGHTS, DeviceBatch, Sums, Task
 from bert_jax.training.gradients import (
     DEFAULT_COLLECTIVES,
     Collectives,
+    add_terms,
     gather,
     gather_specs,
     gathered_first,
@@ -54,7 +56,9 @@ class TrainState:
 
 
 Scalars = dict[str, Float[Array, ""]]
-TrainStep = Callable[[TrainState, DeviceBatch], tuple[TrainState, Scalars, Sums]]
+TrainStep = Callable[..., tuple[TrainState, Scalars, Sums]]
+"""State, global batch and, if the task has any, fixed parameters → see
+`make_train_step`."""
 EvalStep = Callable[[Params, DeviceBatch], tuple[Sums, DeviceBatch]]
 
 
@@ -107,17 +111,22 @@ def num_parameters(params: Params) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(params))
 
 
-def means(sums: Sums, objective: tuple[str, ...]) -> Scalars:
+def means(
+    sums: Sums, objective: tuple[str, ...], weights: Mapping[str, float] = NO_WEIGHTS
+) -> Scalars:
     """Return each total divided by its count, and `loss`: the objective's sum of means.
 
     A count of zero has a mean of zero, so that a batch without any labelled pair is
     trained on its masked tokens alone.
+
+    Args:
+        weights: the factors of means in `loss`, other than 1.
     """
     scalars = {
         name: total / jnp.where(count > 0, count, 1.0)
         for name, (total, count) in sums.items()
     }
-    loss = jnp.stack([scalars[name] for name in objective]).sum()
+    loss = add_terms({name: scalars[name] for name in objective}, weights)
     return {"loss": loss, **scalars}
 
 
@@ -150,44 +159,59 @@ def make_train_step(
 ) -> TrainStep:
     """Return the jitted step: state, global batch → next state, scalars, sums.
 
+    If the task has fixed parameters, they are the third argument.
+
     The scalars are those of this step: means, the gradient's norm and others. The sums
     are the totals and counts that the means are of. The state is donated. The gradient
     is that of the means over the global batch, summed over the devices before it is
     clipped.
     """
-    shardings = state_shardings.params
+    fixed_shardings = tree_shardings(mesh, task.fixed_params)
+    shardings = state_shardings.params, fixed_shardings
     gradient = make_gradient(
-        task, optimizer.freeze, mesh, shardings, microbatches, collectives
+        task, optimizer.freeze, mesh, *shardings, microbatches, collectives
     )
 
     def train_step(
-        state: TrainState, batch: DeviceBatch
+        state: TrainState, batch: DeviceBatch, *fixed: Params
     ) -> tuple[TrainState, Scalars, Sums]:
         mask_key, dropout_key = step_keys(state.key, state.step)
-        grads, sums = gradient(state.params, batch, state.step, mask_key, dropout_key)
+        beside = fixed[0] if fixed else {}
+        grads, sums = gradient(
+            state.params, batch, state.step, mask_key, dropout_key, beside
+        )
         rate = optimizer.learning_rate(state.opt_state)
         next_state, more = apply_gradients(state, grads, optimizer)
-        scalars = means(sums, task.objective)
+        scalars = means(sums, task.objective, task.weights)
         return next_state, scalars | more | {"learning_rate": rate}, sums
 
     replicated = NamedSharding(mesh, P())
+    beside_shardings = (fixed_shardings,) if fixed_shardings else ()
     platform = mesh.devices.flat[0].platform
     return jax.jit(
         train_step,
-        in_shardings=(state_shardings, batch_sharding(mesh)),
+        in_shardings=(state_shardings, batch_sharding(mesh), *beside_shardings),
         out_shardings=(state_shardings, replicated, replicated),
         donate_argnums=0,
         compiler_options=compiler_options(platform, collectives.overlap),
     )
 
 
+def with_fixed_params(step: TrainStep, fixed: Params) -> TrainStep:
+    """Return a step of state and batch alone, which reads these fixed parameters."""
+    return (lambda state, batch: step(state, batch, fixed)) if fixed else step
+
+
 def make_eval_step(task: Task, mesh: Mesh, state_shardings: TrainState) -> EvalStep:
     """Return the jitted step: parameters, global batch → sums, outputs of each row.
+
+    The parameters include the fixed ones.
 
     The sums and counts are those of all devices, and the outputs are on every host.
     Devices evaluate the rows that they hold, as in training.
     """
-    partitions = gather_specs(state_shardings.params, mesh)
+    shardings = state_shardings.params | tree_shardings(mesh, task.fixed_params)
+    partitions = gather_specs(shardings, mesh)
     first = gathered_first(task, partitions)
 
     def local(params: Params, batch: DeviceBatch) -> tuple[Sums, DeviceBatch]:
@@ -200,7 +224,7 @@ def make_eval_step(task: Task, mesh: Mesh, state_shardings: TrainState) -> EvalS
     )
     return jax.jit(
         sharded if batch_shards(mesh) > 1 else task.evaluate,
-        in_shardings=(state_shardings.params, batch_sharding(mesh)),
+        in_shardings=(shardings, batch_sharding(mesh)),
         out_shardings=NamedSharding(mesh, P()),
     )
 
@@ -209,7 +233,7 @@ def check_objective(task: Task, params: Params, batch: Batch | DeviceBatch) -> N
     """Check, by shapes alone, that `evaluate` and `count` name all of `objective`.
 
     Args:
-        params: parameters or their shapes.
+        params: parameters or their shapes, with the fixed ones.
         batch: a host's batch.
 
     Raises:

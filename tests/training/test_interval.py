@@ -32,6 +32,13 @@ def test_means_are_of_all_rows_and_not_of_steps():
     assert interval.means() == {"loss": 0.5, "mlm_loss": 0.5, "nsp_loss": 0.0}
 
 
+def test_the_loss_weighs_its_terms():
+    weights = {"mlm_loss": 0.5}
+    interval = Interval.resumed(("mlm_loss", "nsp_loss"), None, weights)
+    interval.add({"mlm_loss": sums(6, 2), "nsp_loss": sums(2, 4)})
+    assert interval.means() == {"loss": 2.0, "mlm_loss": 3.0, "nsp_loss": 0.5}
+
+
 def test_a_step_that_is_not_finite_is_left_out():
     interval = Interval(("loss",))
     interval.add({"loss": sums(math.nan, 4)})

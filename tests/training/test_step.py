@@ -190,3 +190,10 @@ def test_means_of_nothing_are_zero():
     one, zero = jnp.float32(3.0), jnp.float32(0.0)
     found = means({"a": (one, jnp.float32(2.0)), "b": (zero, zero)}, ("a", "b"))
     assert {k: float(v) for k, v in found.items()} == {"a": 1.5, "b": 0.0, "loss": 1.5}
+
+
+def test_the_loss_weighs_its_terms():
+    two = jnp.float32(2.0)
+    sums = {"a": (jnp.float32(3.0), two), "b": (two, two)}
+    found = means(sums, ("a", "b"), {"a": 0.5})
+    assert {k: float(v) for k, v in found.items()} == {"a": 1.5, "b": 1.0, "loss": 1.75}

@@ -28,6 +28,7 @@ OPTIONS = [
             "convert export": ("MODEL", "--to", "--output"),
             "convert extend": ("MODEL", "--output"),
             "convert average": ("RUN", "--steps", "--output"),
+            "convert shrink": ("MODEL", "--layers", "--output"),
             "fork": ("RUN", "--at", "--output"),
             "inspect": ("PATH",),
         }.items()

@@ -133,4 +133,31 @@ REPORTS = [
     ),
 ]
 
-CASES = [*LENGTHS, *RUNS, *REPORTS]
+
+def tokenized(world: World) -> set[str]:
+    """The tokenized examples, which are kept for the next try, and nothing else."""
+    files = (world.folder / "run" / "examples").glob("*.npz")
+    return {"run", "run/examples", *(f"run/examples/{path.name}" for path in files)}
+
+
+TEACHERS = [
+    Case(
+        "teacher-missing",
+        finetune(GOOD, "--teacher", "/nonexistent/model"),
+        ("/nonexistent/model does not exist; name a workdir",),
+        leaves=tokenized,
+    ),
+    Case(
+        "teacher-of-another-task",
+        lambda world: finetune(GOOD, "--teacher", str(world.encoder))(world),
+        ("has head=", "fine-tune the teacher on the same task and classes"),
+        leaves=tokenized,
+    ),
+    Case(
+        "distillation-without-teacher",
+        finetune(GOOD, "--distillation.temperature", "3"),
+        ("distillation.temperature=3.0 has no effect without a teacher", "--teacher"),
+    ),
+]
+
+CASES = [*LENGTHS, *RUNS, *REPORTS, *TEACHERS]

@@ -1,0 +1,163 @@
+"""The model that `teacher` names: what a run learns from besides its data."""
+
+import dataclasses
+from typing import TypeVar
+
+from bert_jax.config import BertConfig, FinetuneConfig, PretrainConfig
+from bert_jax.config.checks import require
+from bert_jax.config.serialization import to_dict
+from bert_jax.config.training import check_widths
+from bert_jax.data.example_cache import content_key
+from bert_jax.data.records import Dataset
+from bert_jax.pretrained import Model, load_pretrained
+from bert_jax.runs.init_from import pinned
+from bert_jax.tasks.distillation import Teacher, layer_pairs, relation_heads
+from bert_jax.tokenization import Tokenizer
+from bert_jax.training.resume import Resume
+
+ConfigT = TypeVar("ConfigT", PretrainConfig, FinetuneConfig)
+
+
+def with_pinned_teacher(config: ConfigT, before: str | None) -> ConfigT:
+    """Return the configuration with a commit in the place of a branch of the hub.
+
+    Args:
+        before: what an earlier start has recorded, which is kept; None: this is the
+            first.
+    """
+    teacher = pinned(config.teacher, before, "The teacher is")
+    return dataclasses.replace(config, teacher=teacher)
+
+
+def fingerprint(model: Model) -> str:
+    """Return the hexadecimal sha256 of a model's configuration and files."""
+    files = sorted(str(file["sha256"]) for file in model.sources)
+    return content_key(to_dict(model.config), files)
+
+
+def _open(
+    config: ConfigT, tokenizer: Tokenizer, length: int, resume: Resume | None
+) -> tuple[Model, Teacher, ConfigT]:
+    """Return the teacher, and the configuration with its fingerprint.
+
+    Args:
+        tokenizer: the student's.
+        length: tokens of the longest row.
+    """
+    before = None if resume is None else str(resume.config.get("teacher"))
+    config = with_pinned_teacher(config, before)
+    name = config.teacher
+    model = load_pretrained(name, config.allow_extra)
+    require(
+        model.tokenizer.fingerprint == tokenizer.fingerprint,
+        f"teacher={name} is a teacher with another vocabulary than the run's; name one "
+        "whose tokenizer files are the same.",
+    )
+    positions = model.config.max_position_embeddings
+    require(
+        length <= positions,
+        f"teacher={name} has {positions} positions, and the rows have up to {length} "
+        "tokens; make rows that fit.",
+    )
+    check_widths(config.mesh, model.config, "the teacher's ")
+    distillation, actual = config.distillation, fingerprint(model)
+    require(
+        distillation.fingerprint in ("", actual),
+        f"distillation.fingerprint={distillation.fingerprint} but teacher={name} has "
+        f"{actual}; leave the option out, or name the other model.",
+    )
+    distillation = dataclasses.replace(distillation, fingerprint=actual)
+    config = dataclasses.replace(config, distillation=distillation)
+    own = dataclasses.replace(
+        model.config,
+        dtype=config.model.dtype,
+        attention_kernel=config.model.attention_kernel,
+        remat="none",
+    )
+    return model, Teacher(own, model.params), config
+
+
+def pretraining_teacher(
+    config: PretrainConfig, dataset: Dataset, resume: Resume | None
+) -> tuple[Teacher | None, PretrainConfig]:
+    """Return the teacher of a pretraining run, and the configuration completed by it.
+
+    Raises:
+        ValueError: the teacher does not fit the run; the message names what differs.
+    """
+    if not config.teacher:
+        return None, config
+    length = config.data.sequence_length
+    model, teacher, config = _open(config, dataset.tokenizer, length, resume)
+    name, theirs, ours = f"teacher={config.teacher}", teacher.config, config.model
+    require(
+        theirs.attention == ours.attention,
+        f"{name} has attention={theirs.attention} and the run {ours.attention}; its "
+        "scores would be of other tokens. Name a teacher with the same.",
+    )
+    heads = ["encoder"]
+    if config.distillation.scores_weight:
+        heads.append("masked_lm")
+        require(
+            "masked_lm" in model.params and theirs.vocab_size == ours.vocab_size,
+            f"{name} has no scores of the {ours.vocab_size} tokens; name a pretrained "
+            "model with its masked-LM head, or set distillation.scores_weight to 0.",
+        )
+    _check_internals(config, name, theirs)
+    kept = {head: model.params[head] for head in heads}
+    return dataclasses.replace(teacher, params=kept), config
+
+
+def _check_internals(config: PretrainConfig, name: str, theirs: BertConfig) -> None:
+    """Check that the states and relations of the two models can be compared."""
+    c, ours = config.distillation, config.model
+    if c.hidden_weight:
+        require(
+            theirs.hidden_size == ours.hidden_size,
+            f"{name} has hidden_size={theirs.hidden_size} and the model "
+            f"{ours.hidden_size}, so that hidden states cannot be compared; set "
+            "distillation.relations_weight instead of hidden_weight.",
+        )
+        layer_pairs(c, ours.num_hidden_layers, theirs.num_hidden_layers)
+    if not c.relations_weight:
+        return
+    parts = relation_heads(c, ours)
+    for size in (ours.hidden_size, theirs.hidden_size):
+        require(
+            size % parts == 0,
+            f"distillation.relation_heads={parts} does not divide hidden_size={size}; "
+            "both models need a width that is a multiple of it.",
+        )
+    layer, count = c.relation_layer, theirs.num_hidden_layers
+    require(
+        layer is None or 0 <= layer < count,
+        f"distillation.relation_layer={layer} but {name} has {count} layers; they are "
+        f"counted from 0 to {count - 1}.",
+    )
+
+
+def finetuning_teacher(
+    config: FinetuneConfig, tokenizer: Tokenizer, resume: Resume | None
+) -> tuple[Teacher | None, FinetuneConfig]:
+    """Return the teacher of a fine-tuning run, and the configuration completed by it.
+
+    Args:
+        config: with the head and the labels of the model.
+
+    Raises:
+        ValueError: the teacher does not fit the run; the message names what differs.
+    """
+    if not config.teacher:
+        return None, config
+    _, teacher, config = _open(config, tokenizer, config.data.max_length, resume)
+    fields = ["head", "problem_type"]
+    if config.task != "text-regression":
+        fields.append("labels")
+    for field in fields:
+        theirs, ours = getattr(teacher.config, field), getattr(config.model, field)
+        require(
+            theirs == ours,
+            f"teacher={config.teacher} has {field}={theirs} and the run {ours}; "
+            "fine-tune the teacher on the same task and classes.",
+        )
+    return teacher, config
