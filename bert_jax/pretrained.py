@@ -8,8 +8,8 @@ from etils import epath
 from bert_jax.checkpoints.restore import read_params
 from bert_jax.checkpoints.steps import find_checkpoint, read_config, read_config_as
 from bert_jax.config import BertConfig
+from bert_jax.config.embedding import Embedding
 from bert_jax.config.model import Params
-from bert_jax.formats.embedding import Embedding
 from bert_jax.formats.hub import HUB, download, hint
 from bert_jax.formats.huggingface import CONFIG, is_huggingface, read_huggingface
 from bert_jax.formats.tf1 import is_tf1

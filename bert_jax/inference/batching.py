@@ -14,8 +14,10 @@ from bert_jax.config.model import Params
 from bert_jax.data.batches import tokenized_batches
 from bert_jax.data.examples import TokenizedExamples, build_row, from_rows
 from bert_jax.data.pipeline import Batch
+from bert_jax.inference.arguments import require_count
 from bert_jax.model.bert import compute, layer_attention
 from bert_jax.model.inputs import inputs_of_tokenized
+from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.finetuning import by_row, head_scores
 from bert_jax.tasks.finetuning_task import (
     Example,
@@ -24,6 +26,8 @@ from bert_jax.tasks.finetuning_task import (
     Split,
     SplitOutputs,
 )
+from bert_jax.tasks.registry import finetuning_task, task_name_of
+from bert_jax.tasks.tables import TableRow
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tokenization import Tokenizer
 
@@ -141,6 +145,29 @@ def compute_rows(
     return by_row(outputs, len(tokenized))
 
 
+def compute_texts(
+    program: Program,
+    config: BertConfig,
+    params: Params,
+    tokenizer: Tokenizer,
+    trained_length: int,
+    segments: Sequence[tuple[Sequence[int], ...]],
+    batch_size: int,
+    first: int = 0,
+) -> list[PyTree]:
+    """Return what `program` computes for the ids of each text or pair, in their order.
+
+    `first` and `trained_length` are those of `rows_of`.
+    """
+    require_count("batch_size", batch_size)
+    if not segments:
+        return []
+    rows = rows_of(
+        tokenizer, config, segments, first=first, trained_length=trained_length
+    )
+    return compute_rows(program, params, rows, config, batch_size)
+
+
 def predict_examples(
     task: FinetuningTask,
     params: Params,
@@ -155,3 +182,33 @@ def predict_examples(
     program = compiled_outputs(type(task), task.model)
     rows = compute_rows(program, params, tokenized, task.model, batch_size)
     return task.predict(SplitOutputs(Split(examples, tokenized), rows))
+
+
+def predict_rows(
+    config: BertConfig,
+    params: Params,
+    tokenizer: Tokenizer,
+    data: ExamplesConfig,
+    rows: Sequence[JsonObject],
+    kind: str,
+    method: str,
+    batch_size: int,
+) -> list[Prediction]:
+    """Return the predictions of a fine-tuned model for rows of texts.
+
+    Args:
+        kind: how the name of the model's task must begin.
+        method: of `Predictor`, for messages.
+    """
+    name = task_name_of(config)
+    if not name.startswith(kind):
+        raise ValueError(
+            f"The model was fine-tuned on {name}, but {method} is for another task; "
+            "load a model that was fine-tuned on that."
+        )
+    task = finetuning_task(name, data, config)
+    examples = [
+        task.example_without_label(TableRow(row, f"text {number}"))
+        for number, row in enumerate(rows)
+    ]
+    return predict_examples(task, params, tokenizer, examples, batch_size)

@@ -85,8 +85,9 @@ class EmbedShards(ShardJob):
     model: str
     text_column: str = "text"
     pooling: str | None = None
-    """As `Predictor.embed`, and `normalize` too."""
+    """As `Predictor.embed`, and `normalize` and `prompt` too."""
     normalize: bool | None = None
+    prompt: str | None = None
     batch_size: int = 32
 
     suffix = ".npy"
@@ -111,6 +112,8 @@ class EmbedShards(ShardJob):
             "text_column": self.text_column,
             "pooling": pooling,
             "normalize": normalize,
+            "prompt": loaded.embedding.prompt_text(self.prompt),
+            "pool_prompt": loaded.embedding.pool_prompt,
             "max_tokens": loaded.embedding.max_tokens,
         }
 
@@ -132,7 +135,8 @@ class EmbedShards(ShardJob):
         write_matrix(vectors(), loaded.config.hidden_size, output)
 
     def _embed(self, predictor: Predictor, texts: list[str]) -> np.ndarray:
-        return predictor.embed(texts, self.pooling, self.normalize, self.batch_size)
+        options = self.pooling, self.normalize, self.batch_size, self.prompt
+        return predictor.embed(texts, *options)
 
     def _text(self, row: TableRow) -> str:
         return text_of(row, self.text_column)

@@ -20,8 +20,8 @@ from bert_jax.config import (
     OptimizerConfig,
     PretrainConfig,
 )
+from bert_jax.config.embedding import Embedding
 from bert_jax.config.serialization import from_dict, to_dict
-from bert_jax.formats.embedding import Embedding
 
 pytestmark = pytest.mark.usefixtures("unchecked_types")
 
