@@ -7,7 +7,7 @@ from etils import epath
 
 from bert_jax.checkpoints.restore import read_params
 from bert_jax.checkpoints.steps import find_checkpoint, read_config, read_config_as
-from bert_jax.config import BertConfig
+from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.embedding import Embedding
 from bert_jax.config.model import Params
 from bert_jax.formats.hub import HUB, download, hint
@@ -92,9 +92,7 @@ def load_pretrained(path: str, allow_extra: bool = False) -> Model:
         embedding, sources = model.embedding, model.sources
     else:
         config = read_config_as(directory, "model", BertConfig)
-        embedding = None
-        if "embedding" in read_config(directory):
-            embedding = read_config_as(directory, "embedding", Embedding)
+        embedding = read_stored_embedding(directory)
         params, sources = read_params(directory), read_manifest(directory)["files"]
         tokenizer = Tokenizer.load(directory / "tokenizer")
     pairs, trained_length = "nsp" if "next_sentence" in params else "none", 0
@@ -105,6 +103,17 @@ def load_pretrained(path: str, allow_extra: bool = False) -> Model:
     read = config, params, tokenizer
     files = tuple(sources)
     return Model(*read, pairs, directory, imported, embedding, files, trained_length)
+
+
+def read_stored_embedding(directory: epath.Path) -> Embedding | None:
+    """Return how a checkpoint's model makes vectors; None if it does not say it."""
+    values = read_config(directory)
+    if values.get("task") == "sentence-pairs":
+        data = read_config_as(directory, "data", ExamplesConfig)
+        return None if data.pairs.objective == "rank" else data.embedding
+    if "embedding" in values:
+        return read_config_as(directory, "embedding", Embedding)
+    return None
 
 
 def read_pairs(directory: epath.Path) -> str:

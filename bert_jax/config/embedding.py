@@ -1,11 +1,15 @@
 """How a model makes one vector of a text."""
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Literal
 
 from bert_jax.config.checks import did_you_mean, require, require_types
 
 Pooling = Literal["mean", "cls"]
+QUERY_PROMPTS = ("query",)
+CORPUS_PROMPTS = ("document", "passage", "corpus")
+"""Prompts of queries and of texts to find; the first that a model has is used."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +51,10 @@ class Embedding:
     def prompts(self) -> dict[str, str]:
         """The text of each prompt by its name."""
         return dict(zip(self.prompt_names, self.prompt_texts, strict=True))
+
+    def first_prompt(self, names: Iterable[str]) -> str | None:
+        """Return the first of `names` that is a prompt's; None: the default prompt."""
+        return next((name for name in names if name in self.prompt_names), None)
 
     def chosen(self, pooling: str | None, normalize: bool | None) -> tuple[str, bool]:
         """Return the arguments; for each None, what the model's files say.

@@ -12,7 +12,9 @@ from bert_jax.config.checks import (
     require_positive,
     require_types,
 )
+from bert_jax.config.embedding import Embedding
 from bert_jax.config.representation import ShortRepr
+from bert_jax.config.sentence_pairs import SentencePairsConfig
 from bert_jax.config.training import OptimizerConfig, RunConfig
 
 TaskName = Literal[
@@ -21,6 +23,7 @@ TaskName = Literal[
     "token-classification",
     "question-answering",
     "multiple-choice",
+    "sentence-pairs",
 ]
 GlueName = Literal[
     "", "cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli"
@@ -73,6 +76,10 @@ class ExamplesConfig(ShortRepr):
     null_threshold: float = 0.0
     """Question answering: predict no answer if null_odds are above this value;
     evaluation on unanswerable questions reports the best value."""
+    pairs: SentencePairsConfig = SentencePairsConfig()
+    embedding: Embedding = dataclasses.field(default=Embedding(), metadata=RESOLVED)
+    """Sentence pairs: how the model makes a vector of a text; filled in at the start.
+    """
     fingerprint: str = dataclasses.field(default="", metadata=RESOLVED)
     """Hash of the training examples; filled in at the start, checked when resuming."""
 
@@ -144,6 +151,13 @@ class FinetuneConfig(RunConfig):
         require_positive(self, "num_epochs")
         require_not_negative(self, "reinitialise_layers")
         self._check_balance()
+        require(
+            self.task != "sentence-pairs"
+            or self.data.pairs.objective != "contrastive"
+            or self.batch_size > 1,
+            f"batch_size={self.batch_size} leaves a pair alone in its batch, without "
+            "another second text to tell its own from; it must be at least 2.",
+        )
 
     def _check_balance(self) -> None:
         """Check that classes can be weighted or balanced, and not both."""

@@ -18,7 +18,7 @@ from bert_jax.inference.arguments import require_count
 from bert_jax.model.bert import compute, layer_attention
 from bert_jax.model.inputs import inputs_of_tokenized
 from bert_jax.storage.files import JsonObject
-from bert_jax.tasks.finetuning import by_row, head_scores
+from bert_jax.tasks.finetuning import by_row
 from bert_jax.tasks.finetuning_task import (
     Example,
     FinetuningTask,
@@ -74,12 +74,11 @@ def compiled_attention(config: BertConfig) -> Program:
 
 
 @functools.cache
-def compiled_outputs(task_class: type[FinetuningTask], model: BertConfig) -> Program:
-    """Return the program of a task's outputs."""
-    task = task_class(ExamplesConfig(), model)  # `outputs` depends on the model alone
+def compiled_outputs(task: FinetuningTask) -> Program:
+    """Return the program of a task's outputs; the task is from `for_program`."""
 
     def program(params: Params, batch: DeviceBatch) -> dict[str, jax.Array]:
-        return task.outputs(head_scores(model, params, batch))
+        return task.outputs(task.scores(params, batch))
 
     return jax.jit(program)
 
@@ -168,6 +167,20 @@ def compute_texts(
     return compute_rows(program, params, rows, config, batch_size)
 
 
+def example_outputs(
+    task: FinetuningTask,
+    params: Params,
+    tokenizer: Tokenizer,
+    examples: Sequence[Example],
+    batch_size: int,
+) -> SplitOutputs:
+    """Return what the model computes for examples, of which there is at least one."""
+    tokenized = task.tokenize(examples, tokenizer)
+    program = compiled_outputs(task.for_program())
+    rows = compute_rows(program, params, tokenized, task.model, batch_size)
+    return SplitOutputs(Split(examples, tokenized), rows)
+
+
 def predict_examples(
     task: FinetuningTask,
     params: Params,
@@ -178,10 +191,8 @@ def predict_examples(
     """Return a prediction for each example, in their order."""
     if not examples:
         return []
-    tokenized = task.tokenize(examples, tokenizer)
-    program = compiled_outputs(type(task), task.model)
-    rows = compute_rows(program, params, tokenized, task.model, batch_size)
-    return task.predict(SplitOutputs(Split(examples, tokenized), rows))
+    outputs = example_outputs(task, params, tokenizer, examples, batch_size)
+    return task.predict(outputs)
 
 
 def predict_rows(

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from bert_jax.config import BertConfig, ExamplesConfig
-from bert_jax.config.embedding import Embedding
+from bert_jax.config.embedding import CORPUS_PROMPTS, QUERY_PROMPTS, Embedding
 from bert_jax.config.model import Params
 from bert_jax.inference.arguments import (
     require_count,
@@ -32,7 +32,7 @@ from bert_jax.inference.language_model import (
     require_head,
 )
 from bert_jax.inference.search import Hits, nearest, similarities
-from bert_jax.inference.vectors import CORPUS_PROMPTS, QUERY_PROMPTS, Embedder
+from bert_jax.inference.vectors import Embedder
 from bert_jax.pretrained import load_pretrained
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.finetuning_task import Prediction
@@ -120,8 +120,8 @@ class Predictor:
         is_list = isinstance(text, list | tuple)
         texts = require_texts("text", text if is_list else [require_text("text", text)])
         model = self.config, self.params, self.tokenizer
-        options = k, batch_size, self.trained_length, is_list
-        values = fillings(*model, texts, *options)
+        options = batch_size, self.trained_length, is_list
+        values = fillings(*model, texts, k, *options)
         return values if is_list else values[0]
 
     def generate(

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from bert_jax.model.heads import unit
 from bert_jax.terminal.progress import Progress
 
 _QUERIES, _BLOCK = 1024, 16384
 """Vectors that are compared at once; their similarities take 64 MiB."""
-_MIN_NORM = 1e-12  # a zero vector is similar to none, as in sentence-transformers
 
 Best = tuple[Float[Array, "Q K"], Int[Array, "Q K"]]
 """The highest similarities so far, in falling order, and the rows that have them."""
@@ -53,7 +53,7 @@ def similarities(
 ) -> Float[np.ndarray, "A B"]:
     """Return the cosine of the angle between each two vectors, in float32."""
     require_same_width("a", first, "b", second)
-    return np.asarray(_cosines(_unit(jnp.asarray(first)), jnp.asarray(second)))
+    return np.asarray(_cosines(unit(jnp.asarray(first)), jnp.asarray(second)))
 
 
 def nearest(
@@ -79,7 +79,7 @@ def nearest(
         jax.device_put(_padded(queries[i : i + _QUERIES], len(queries)))
         for i in range(0, len(queries), _QUERIES)
     ]
-    parts = [_unit(part) for part in parts]
+    parts = [unit(part) for part in parts]
     best: list[Best] = [
         (jnp.full((len(part), k), -jnp.inf), jnp.zeros((len(part), k), jnp.int32))
         for part in parts
@@ -128,19 +128,13 @@ def _require_finite(name: str, vectors: np.ndarray, first: int) -> None:
         )
 
 
-def _unit(vectors: Float[Array, "*B D"]) -> Float[Array, "*B D"]:
-    vectors = vectors.astype(jnp.float32)
-    norms = jnp.linalg.norm(vectors, axis=-1, keepdims=True)
-    return vectors / jnp.maximum(norms, _MIN_NORM)
-
-
 @jax.jit
 def _cosines(
     units: Float[Array, "A D"], vectors: Float[Array, "B D"]
 ) -> Float[Array, "A B"]:
     """Return the cosines; `units` have length 1."""
     # On accelerators the default precision of a product is lower than float32.
-    return jnp.einsum("AD,BD->AB", units, _unit(vectors), precision="highest")
+    return jnp.einsum("AD,BD->AB", units, unit(vectors), precision="highest")
 
 
 @functools.partial(jax.jit, donate_argnums=(0, 1))

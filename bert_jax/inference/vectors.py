@@ -17,9 +17,6 @@ from bert_jax.inference.search import require_vectors
 from bert_jax.terminal.progress import Progress
 from bert_jax.tokenization import Tokenizer
 
-QUERY_PROMPTS = ("query",)
-CORPUS_PROMPTS = ("document", "passage", "corpus")
-"""The prompts that sentence-transformers looks for; the first that a model has."""
 _CHUNK_TEXTS = 8192
 """Texts that are tokenized and sorted by length at once."""
 
@@ -92,7 +89,7 @@ class Embedder:
             return require_vectors(name, values)
         texts = require_texts(name, values)
         if prompt is None:
-            prompt = next((p for p in prompts if p in self.embedding.prompts), None)
+            prompt = self.embedding.first_prompt(prompts)
         progress = Progress(f"texts of {name} embedded", len(texts))
         return self.embed(
             texts, batch_size=batch_size, prompt=prompt, progress=progress

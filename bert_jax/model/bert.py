@@ -24,10 +24,9 @@ from bert_jax.model.heads import (
     Pooler,
     gather_positions,
     mean_of_tokens,
+    unit,
 )
 from bert_jax.model.inputs import Inputs
-
-_MIN_NORM = 1e-12  # a zero vector stays zero, as in sentence-transformers
 
 
 class Bert(nn.Module):
@@ -150,10 +149,7 @@ class Bert(nn.Module):
             vectors = mean_of_tokens(hidden, inputs.attention_mask & after)
         else:
             vectors = hidden[:, skip]
-        if normalize:
-            norms = jnp.linalg.norm(vectors, axis=1, keepdims=True)
-            vectors = vectors / jnp.maximum(norms, _MIN_NORM)
-        return vectors
+        return unit(vectors) if normalize else vectors
 
     def hidden_states(
         self, inputs: Inputs, deterministic: bool = True

@@ -27,6 +27,12 @@ from bert_jax.distributed.sharding import (
     shard_map_over_batch,
 )
 from bert_jax.tasks.task import Counts, DeviceBatch, Sums, Task
+from bert_jax.training.compared_gradient import (
+    compared_gradient,
+    global_counts,
+    split_rows,
+    sum_of_means,
+)
 
 Gradient = Callable[
     [Params, DeviceBatch, Int[Array, ""], Key[Array, ""], Key[Array, ""]],
@@ -178,22 +184,25 @@ def make_gradient(
     if gather_dtype:
         first = jax.tree.map(lambda _: P(), partitions)
 
+    def prepare(params: Params) -> Params:
+        return freeze(gather(params, first))
+
     def objective(
         params: Params, batch: PyTree, counts: Counts, key: Key[Array, ""]
     ) -> tuple[Float[Array, ""], Sums]:
-        sums = task.loss(freeze(gather(params, first)), batch, key)
-        parts = [
-            sums[name][0] / jnp.where(count > 0, count, 1)
-            for name, count in counts.items()
-        ]
-        return jnp.stack(parts).sum(), sums
+        sums = task.loss(prepare(params), batch, key)
+        return sum_of_means(sums, counts), sums
 
-    differentiate = jax.grad(objective, has_aux=True)
     is_sharded = batch_shards(mesh) > 1
     axes = BATCH_AXES if is_sharded else ()
-    local: Gradient = functools.partial(
-        local_gradient, task, differentiate, microbatches, axes
-    )
+    local: Gradient
+    if task.compares_rows:
+        parts = task, prepare, microbatches, axes
+        local = functools.partial(compared_gradient, *parts)
+    else:
+        differentiate = jax.grad(objective, has_aux=True)
+        rest = task, differentiate, microbatches, axes
+        local = functools.partial(local_gradient, *rest)
     if gather_dtype:
         local = gather_once(local, task, partitions, gather_dtype)
     if not is_sharded:
@@ -220,9 +229,7 @@ def local_gradient(
     """
     # 1. Mask the rows, and count over the global batch.
     corrupted = task.corrupt_at_step(batch, mask_key, step)
-    counts = task.count(corrupted)
-    if axes:
-        counts = jax.lax.psum(counts, axes)
+    counts = global_counts(task, corrupted, axes)
 
     # 2. Accumulate the gradient over the microbatches.
     def add(total: Params, part: tuple[PyTree, Array]) -> tuple[Params, Sums]:
@@ -231,8 +238,7 @@ def local_gradient(
         return jax.tree.map(jnp.add, total, grads), sums
 
     keys = jax.random.split(dropout_key, microbatches)
-    # Rows [B, …] become [microbatches, B / microbatches, …].
-    parts = jax.tree.map(lambda x: x.reshape(microbatches, -1, *x.shape[1:]), corrupted)
+    parts = split_rows(corrupted, microbatches)
     zeros = jax.tree.map(jnp.zeros_like, params)
     grads, sums = jax.lax.scan(add, zeros, (parts, keys))
     return grads, jax.tree.map(lambda values: values.sum(0), sums)

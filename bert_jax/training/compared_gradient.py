@@ -1,0 +1,108 @@
+"""The gradient of a loss that compares each row with all others of the global batch.
+
+Its vectors are gathered from all devices once. Such a loss is no sum over microbatches;
+with several, the gradient with respect to the vectors of the whole batch is computed
+first and kept, and then used microbatch after microbatch (GradCache, Gao et al. 2021,
+"Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup", §3.2). It is
+the gradient of the whole batch, for the price of another forward pass.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key, PyTree
+
+from bert_jax.config.model import Params
+from bert_jax.model.contrastive import Texts
+from bert_jax.tasks.task import Counts, DeviceBatch, Sums, Task
+
+
+def global_counts(task: Task, batch: PyTree, axes: tuple[str, ...]) -> Counts:
+    """Return a task's counts of a batch, summed over mesh axes."""
+    counts = task.count(batch)
+    totals: Counts = jax.lax.psum(counts, axes) if axes else counts
+    return totals
+
+
+def split_rows(batch: PyTree, microbatches: int) -> PyTree:
+    """Return rows [B, …] as [microbatches, B / microbatches, …]."""
+    return jax.tree.map(lambda x: x.reshape(microbatches, -1, *x.shape[1:]), batch)
+
+
+def sum_of_means(sums: Sums, counts: Counts) -> Float[Array, ""]:
+    """Return the sum of the means that are minimised, by the counts of all rows."""
+    parts = [
+        sums[name][0] / jnp.where(count > 0, count, 1) for name, count in counts.items()
+    ]
+    return jnp.stack(parts).sum()
+
+
+def compared_gradient(
+    task: Task,
+    prepare: Callable[[Params], Params],
+    microbatches: int,
+    axes: tuple[str, ...],
+    params: Params,
+    batch: DeviceBatch,
+    step: Int[Array, ""],
+    mask_key: Key[Array, ""],
+    dropout_key: Key[Array, ""],
+) -> tuple[Params, Sums]:
+    """Return the gradient and the sums over the rows of one batch shard.
+
+    Args:
+        prepare: gathers parameters, and stops the gradient of frozen ones.
+        axes: the mesh axes over which the batch is sharded.
+    """
+    corrupted = task.corrupt_at_step(batch, mask_key, step)
+    counts = global_counts(task, corrupted, axes)
+
+    def objective(texts: Texts) -> tuple[Float[Array, ""], Sums]:
+        sums = _compare_with_all(task, texts, axes)
+        return sum_of_means(sums, counts), sums
+
+    def represent(params: Params, rows: PyTree, key: Key[Array, ""]) -> Texts:
+        return task.represent(prepare(params), rows, key)
+
+    keys = jax.random.split(dropout_key, microbatches)
+    if microbatches == 1:
+        whole = jax.grad(
+            lambda params: objective(represent(params, corrupted, keys[0])),
+            has_aux=True,
+        )
+        gradient: tuple[Params, Sums] = whole(params)
+        return gradient
+
+    # 1. The vectors of all rows, and the gradient with respect to them.
+    parts = split_rows(corrupted, microbatches)
+    texts = jax.lax.map(lambda part: represent(params, *part), (parts, keys))
+    joined = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), texts)
+
+    def objective_of(vectors: Float[Array, "B C D"]) -> tuple[Float[Array, ""], Sums]:
+        return objective(dataclasses.replace(joined, vectors=vectors))
+
+    by_vector, sums = jax.grad(objective_of, has_aux=True)(joined.vectors)
+
+    # 2. The gradient with respect to the parameters, microbatch after microbatch.
+    def add(total: Params, part: tuple[PyTree, Array, Array]) -> tuple[Params, None]:
+        rows, key, cotangent = part
+        _, pullback = jax.vjp(lambda p: represent(p, rows, key).vectors, params)
+        return jax.tree.map(jnp.add, total, pullback(cotangent)[0]), None
+
+    zeros = jax.tree.map(jnp.zeros_like, params)
+    by_part = split_rows(by_vector, microbatches)
+    grads, _ = jax.lax.scan(add, zeros, (parts, keys, by_part))
+    return grads, sums
+
+
+def _compare_with_all(task: Task, own: Texts, axes: tuple[str, ...]) -> Sums:
+    """Return the sums over this shard's rows, compared with those of all shards."""
+    if not axes:
+        return task.compare(own, own, 0)
+    everyone = jax.tree.map(
+        lambda x: jax.lax.all_gather(x, axes, axis=0, tiled=True), own
+    )
+    first = jax.lax.axis_index(axes) * own.vectors.shape[0]
+    return task.compare(own, everyone, first)
