@@ -110,7 +110,7 @@ def read_stored_embedding(directory: epath.Path) -> Embedding | None:
     values = read_config(directory)
     if values.get("task") == "sentence-pairs":
         data = read_config_as(directory, "data", ExamplesConfig)
-        return None if data.pairs.objective == "rank" else data.embedding
+        return None if data.sentence_pairs.objective == "rank" else data.embedding
     if "embedding" in values:
         return read_config_as(directory, "embedding", Embedding)
     return None

@@ -76,7 +76,7 @@ class ExamplesConfig(ShortRepr):
     null_threshold: float = 0.0
     """Question answering: predict no answer if null_odds are above this value;
     evaluation on unanswerable questions reports the best value."""
-    pairs: SentencePairsConfig = SentencePairsConfig()
+    sentence_pairs: SentencePairsConfig = SentencePairsConfig()
     embedding: Embedding = dataclasses.field(default=Embedding(), metadata=RESOLVED)
     """Sentence pairs: how the model makes a vector of a text; filled in at the start.
     """
@@ -153,7 +153,7 @@ class FinetuneConfig(RunConfig):
         self._check_balance()
         require(
             self.task != "sentence-pairs"
-            or self.data.pairs.objective != "contrastive"
+            or self.data.sentence_pairs.objective != "contrastive"
             or self.batch_size > 1,
             f"batch_size={self.batch_size} leaves a pair alone in its batch, without "
             "another second text to tell its own from; it must be at least 2.",

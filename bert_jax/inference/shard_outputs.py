@@ -20,6 +20,7 @@ from bert_jax.inference.jsonl import Request, load_for, predict_rows
 from bert_jax.inference.predictor import Predictor, load
 from bert_jax.inference.shard_job import ShardJob
 from bert_jax.inference.shards import Shard, read_shard
+from bert_jax.inference.vectors import with_cut
 from bert_jax.pretrained import Model
 from bert_jax.storage.files import JsonObject, name_path_in_errors
 from bert_jax.storage.table_files import write_rows
@@ -95,11 +96,8 @@ class EmbedShards(ShardJob):
     def load(self) -> Predictor:
         require_batch_size(self.batch_size)
         predictor = load(self.model)
-        if predictor.embedding.max_tokens is None:
-            # Documents are longer than a row: they are cut, as by `predict`.
-            longest = predictor.config.max_position_embeddings
-            embedding = dataclasses.replace(predictor.embedding, max_tokens=longest)
-            predictor.embedding = embedding
+        # Documents are longer than a row: they are cut, as by `predict`.
+        predictor.embedding = with_cut(predictor.embedding, predictor.config)
         self._embed(predictor, ["."])  # its options may not fit the model
         return predictor
 

@@ -21,6 +21,13 @@ _CHUNK_TEXTS = 8192
 """Texts that are tokenized and sorted by length at once."""
 
 
+def with_cut(embedding: Embedding, config: BertConfig) -> Embedding:
+    """Return the embedding with texts cut to the model's positions, at the latest."""
+    if embedding.max_tokens is not None:
+        return embedding
+    return dataclasses.replace(embedding, max_tokens=config.max_position_embeddings)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Embedder:
     """A model that makes vectors."""

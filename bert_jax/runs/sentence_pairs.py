@@ -19,7 +19,7 @@ def with_embedding(
     Args:
         embedding: what the source's files say.
     """
-    pairs = config.data.pairs
+    pairs = config.data.sentence_pairs
     if config.task != "sentence-pairs" or pairs.objective == "rank":
         return config
     found = embedding or Embedding()
@@ -37,12 +37,12 @@ def with_embedding(
     require(
         pooling == "mean" or source.attention == "bidirectional",
         "pooling=cls cannot be used with attention=causal, by which [CLS] sees no "
-        "other token; pass --data.pairs.pooling mean.",
+        "other token; pass --data.sentence-pairs.pooling mean.",
     )
     for number in pairs.dimensions:
         width = source.hidden_size
         rule = f"vectors have {width} numbers; name fewer"
-        require(number < width, f"data.pairs.dimensions: {number} but {rule}.")
+        require(number < width, f"data.sentence_pairs.dimensions: {number} but {rule}.")
     length = min(config.data.max_length, source.max_position_embeddings)
     own = dataclasses.replace(found, pooling=pooling, normalize=True, max_tokens=length)
     data = dataclasses.replace(config.data, embedding=own)

@@ -85,7 +85,7 @@ def _labelled(row: TableRow, data: ExamplesConfig) -> PairExample:
             f"{row.where}: {column} is named for a text and for the labels; name "
             "others by --data.text-columns and --data.label-column."
         )
-    names = data.pairs.negative_columns or sorted(
+    names = data.sentence_pairs.negative_columns or sorted(
         filter(_NEGATIVE.fullmatch, row.values)
     )
     texts = [text_of(row, name) for name in names if name not in used]

@@ -71,8 +71,8 @@ class PairRankingTask(FinetuningTask):
             return (RELEVANCE,)
         if len(examples[0].texts) > 2:
             raise ValueError(
-                f"{examples[0].where} has hard negatives and a label; leave one of "
-                "them out by --data.label-column or --data.pairs.negative-columns."
+                f"{examples[0].where} has hard negatives and a label; only one "
+                "can be learned from; leave one of them out of the file."
             )
         require_scores(examples, self.data.label_column, (0.0, 1.0))
         return (RELEVANCE,)

@@ -28,7 +28,7 @@ def finetuning_task(
         model: with the task's head and labels; None: not known yet.
     """
     model = BertConfig() if model is None else model
-    if name == "sentence-pairs" and data.pairs.objective == "rank":
+    if name == "sentence-pairs" and data.sentence_pairs.objective == "rank":
         return PairRankingTask(data, model)
     if name in _TASKS:
         return _TASKS[name](data, model)
@@ -46,7 +46,7 @@ def task_name_of(model: BertConfig, data: ExamplesConfig | None = None) -> TaskN
         ValueError: the model was never fine-tuned.
     """
     if model.head == TextTask.head:
-        if data is not None and data.pairs.objective == "rank":
+        if data is not None and data.sentence_pairs.objective == "rank":
             return "sentence-pairs"
         regression = model.problem_type == "regression"
         return "text-regression" if regression else "text-classification"

@@ -57,7 +57,7 @@ from bert_jax.tokenization import Tokenizer
 @final
 @dataclasses.dataclass(frozen=True)
 class SentencePairsTask(FinetuningTask):
-    """One vector for each text; `data.pairs.objective` contrastive or cosine.
+    """One vector for each text; `data.sentence_pairs.objective` contrastive or cosine.
 
     A row of a batch holds the C texts of an example: first, second, hard negatives.
     """
@@ -74,7 +74,7 @@ class SentencePairsTask(FinetuningTask):
 
     @property
     def compares_rows(self) -> bool:
-        return self.data.pairs.objective == "contrastive"
+        return self.data.sentence_pairs.objective == "contrastive"
 
     def labels(self, examples: Sequence[PairExample]) -> tuple[str, ...]:
         """Return (): a vector has no classes."""
@@ -87,7 +87,7 @@ class SentencePairsTask(FinetuningTask):
                 f"{first.where} has the label {first.label:g} in {column}, and "
                 "objective=contrastive takes every row as a pair that belongs "
                 "together; keep only such rows, without that column, or choose "
-                "--data.pairs.objective cosine."
+                "--data.sentence-pairs.objective cosine."
             )
         if len({example.texts[1] for example in examples}) < 2:
             raise ValueError(
@@ -199,7 +199,7 @@ class SentencePairsTask(FinetuningTask):
         return weighted_sum(errors**2, known.astype(jnp.float32))
 
     def compare(self, own: Texts, everyone: Texts, first: Int[Array, ""] | int) -> Sum:
-        pairs = self.data.pairs
+        pairs = self.data.sentence_pairs
         options = pairs.temperature, pairs.symmetric, pairs.dimensions
         return info_nce(own, everyone, first, *options)
 
@@ -221,7 +221,7 @@ class SentencePairsTask(FinetuningTask):
             return {}
         vectors = np.stack([row["vectors"] for row in outputs.rows])
         ids = outputs.split.tokenized.by_example["text_ids"]
-        return retrieval_among(vectors, ids, self.data.pairs.temperature)
+        return retrieval_among(vectors, ids, self.data.sentence_pairs.temperature)
 
     def score(self, predictions: Predictions) -> dict[str, float]:
         """Return `spearman` and `pearson` of labelled pairs."""

@@ -43,7 +43,9 @@ def task(tmp_path_factory: Any, encoder_checkpoint: Path) -> Finetuning:
     folder = tmp_path_factory.mktemp("pairs")
     pairs = SentencePairsConfig(temperature=0.2, symmetric=True, dimensions=(8,))
     file = str(write_pairs(folder / "pairs.csv"))
-    data = ExamplesConfig(train=file, validation=file, num_buckets=1, pairs=pairs)
+    data = ExamplesConfig(
+        train=file, validation=file, num_buckets=1, sentence_pairs=pairs
+    )
     config = FinetuneConfig(
         task="sentence-pairs",
         model=BertConfig(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0),
