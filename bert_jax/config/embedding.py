@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from bert_jax.config.checks import did_you_mean, require, require_types
+from bert_jax.config.representation import ShortRepr
 
 Pooling = Literal["mean", "cls"]
 QUERY_PROMPTS = ("query",)
@@ -12,8 +13,8 @@ CORPUS_PROMPTS = ("document", "passage", "corpus")
 """Prompts of queries and of texts to find; the first that a model has is used."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Embedding:
+@dataclasses.dataclass(frozen=True, repr=False)
+class Embedding(ShortRepr):
     """The defaults of `Predictor.embed`."""
 
     pooling: Pooling = "mean"

@@ -54,13 +54,13 @@ def _query_scores(
     ranks = [rank for rank, gain in enumerate(gains, 1) if gain]
     best = sorted((grades[document] for document in relevant), reverse=True)
     ideal = _discounted(best[:_DEPTH])
-    precisions = (found / rank for found, rank in enumerate(ranks, 1))
-    number = max(len(relevant), 1)
+    precisions = (number / rank for number, rank in enumerate(ranks, 1))
+    total = max(len(relevant), 1)
     return {
         "ndcg@10": _discounted(gains[:_DEPTH]) / ideal if ideal else 0.0,
         "mrr@10": 1 / ranks[0] if ranks and ranks[0] <= _DEPTH else 0.0,
-        "map": math.fsum(precisions) / number,
-        **{f"recall@{k}": sum(rank <= k for rank in ranks) / number for k in CUTOFFS},
+        "map": math.fsum(precisions) / total,
+        **{f"recall@{k}": sum(rank <= k for rank in ranks) / total for k in CUTOFFS},
     }
 
 

@@ -217,6 +217,20 @@ def finetuning_model(
     )
 
 
+def with_fingerprint(data: ExamplesConfig, train: Sequence[Example]) -> ExamplesConfig:
+    """Return the settings with the fingerprint of the training examples.
+
+    Raise ValueError if they have another one already.
+    """
+    own = fingerprint(train)
+    require(
+        data.fingerprint in ("", own),
+        f"data.fingerprint={data.fingerprint} but the training examples have {own}; "
+        "leave the option out, or name the other file.",
+    )
+    return dataclasses.replace(data, fingerprint=own)
+
+
 def prepare_finetuning(
     config: FinetuneConfig,
     workdir: epath.Path,
@@ -246,12 +260,7 @@ def prepare_finetuning(
     check_labels(task, splits.validation, "validation", place)
     if test := config.data.test:
         check_labels(task, task.read(test), "test", test)
-    data = dataclasses.replace(config.data, fingerprint=fingerprint(splits.train))
-    if config.data.fingerprint not in ("", data.fingerprint):
-        raise ValueError(
-            f"data.fingerprint={config.data.fingerprint} but the training examples "
-            f"have {data.fingerprint}; leave the option out, or name the other file."
-        )
+    data = with_fingerprint(config.data, splits.train)
     config = dataclasses.replace(config, model=model, data=data)
     tokenize = functools.partial(tokenize_cached, task, tokenizer, config, cache)
     train = tokenize(splits.train)

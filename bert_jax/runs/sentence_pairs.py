@@ -22,18 +22,18 @@ def with_embedding(
     pairs = config.data.sentence_pairs
     if config.task != "sentence-pairs" or pairs.objective == "rank":
         return config
-    found = embedding or Embedding()
+    theirs = embedding or Embedding()
     require(
-        not found.unsupported,
-        f"The files of {config.init_from} require {found.unsupported}, which cannot be "
-        "trained on; start from another model.",
+        not theirs.unsupported,
+        f"The files of {config.init_from} require {theirs.unsupported}, which cannot "
+        "be trained on; start from another model.",
     )
     require(
-        found.pool_prompt or not any(found.prompt_texts),
+        theirs.pool_prompt or not any(theirs.prompt_texts),
         f"{config.init_from} leaves prompts out of the pooling, which cannot be "
         "trained; start from another model.",
     )
-    pooling = pairs.pooling or found.pooling
+    pooling = pairs.pooling or theirs.pooling
     require(
         pooling == "mean" or source.attention == "bidirectional",
         "pooling=cls cannot be used with attention=causal, by which [CLS] sees no "
@@ -44,7 +44,9 @@ def with_embedding(
         rule = f"vectors have {width} numbers; name fewer"
         require(number < width, f"data.sentence_pairs.dimensions: {number} but {rule}.")
     length = min(config.data.max_length, source.max_position_embeddings)
-    own = dataclasses.replace(found, pooling=pooling, normalize=True, max_tokens=length)
+    own = dataclasses.replace(
+        theirs, pooling=pooling, normalize=True, max_tokens=length
+    )
     data = dataclasses.replace(config.data, embedding=own)
     return dataclasses.replace(config, data=data)
 

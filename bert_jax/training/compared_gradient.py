@@ -67,33 +67,49 @@ def compared_gradient(
         return task.represent(prepare(params), rows, key)
 
     keys = jax.random.split(dropout_key, microbatches)
-    if microbatches == 1:
-        whole = jax.grad(
-            lambda params: objective(represent(params, corrupted, keys[0])),
-            has_aux=True,
-        )
-        gradient: tuple[Params, Sums] = whole(params)
-        return gradient
+    if microbatches > 1:
+        parts = split_rows(corrupted, microbatches), keys
+        return _cached_gradient(represent, objective, params, *parts)
 
+    def of_params(params: Params) -> tuple[Float[Array, ""], Sums]:
+        return objective(represent(params, corrupted, keys[0]))
+
+    gradient: tuple[Params, Sums] = jax.grad(of_params, has_aux=True)(params)
+    return gradient
+
+
+def _cached_gradient(
+    represent: Callable[[Params, PyTree, Array], Texts],
+    objective: Callable[[Texts], tuple[Float[Array, ""], Sums]],
+    params: Params,
+    rows: PyTree,
+    keys: Key[Array, " M"],
+) -> tuple[Params, Sums]:
+    """Return the gradient of `objective` over all rows, and its sums.
+
+    Args:
+        represent: parameters, rows of one microbatch and a key → their texts.
+        rows: those of M microbatches, [M, B / M, …].
+        keys: of the dropout, the same in both passes.
+    """
     # 1. The vectors of all rows, and the gradient with respect to them.
-    parts = split_rows(corrupted, microbatches)
-    texts = jax.lax.map(lambda part: represent(params, *part), (parts, keys))
-    joined = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), texts)
+    parts = jax.lax.map(lambda part: represent(params, *part), (rows, keys))
+    texts = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), parts)
 
-    def objective_of(vectors: Float[Array, "B C D"]) -> tuple[Float[Array, ""], Sums]:
-        return objective(dataclasses.replace(joined, vectors=vectors))
+    def of_vectors(vectors: Float[Array, "B C D"]) -> tuple[Float[Array, ""], Sums]:
+        return objective(dataclasses.replace(texts, vectors=vectors))
 
-    by_vector, sums = jax.grad(objective_of, has_aux=True)(joined.vectors)
+    by_vector, sums = jax.grad(of_vectors, has_aux=True)(texts.vectors)
 
     # 2. The gradient with respect to the parameters, microbatch after microbatch.
     def add(total: Params, part: tuple[PyTree, Array, Array]) -> tuple[Params, None]:
-        rows, key, cotangent = part
-        _, pullback = jax.vjp(lambda p: represent(p, rows, key).vectors, params)
+        own, key, cotangent = part
+        _, pullback = jax.vjp(lambda p: represent(p, own, key).vectors, params)
         return jax.tree.map(jnp.add, total, pullback(cotangent)[0]), None
 
     zeros = jax.tree.map(jnp.zeros_like, params)
-    by_part = split_rows(by_vector, microbatches)
-    grads, _ = jax.lax.scan(add, zeros, (parts, keys, by_part))
+    cotangents = split_rows(by_vector, len(keys))
+    grads, _ = jax.lax.scan(add, zeros, (rows, keys, cotangents))
     return grads, sums
 
 
