@@ -7,9 +7,9 @@ from etils import epath
 
 from bert_jax.checkpoints.restore import read_params
 from bert_jax.checkpoints.steps import find_checkpoint, read_config, read_config_as
-from bert_jax.config import BertConfig
+from bert_jax.config import BertConfig, ExamplesConfig
+from bert_jax.config.embedding import Embedding
 from bert_jax.config.model import Params
-from bert_jax.formats.embedding import Embedding
 from bert_jax.formats.folding import Unused, read_unused
 from bert_jax.formats.hub import HUB, download, hint
 from bert_jax.formats.huggingface import CONFIG, is_huggingface, read_huggingface
@@ -96,9 +96,7 @@ def load_pretrained(path: str, allow_extra: bool = False) -> Model:
         unused = dict(model.unused)
     else:
         config = read_config_as(directory, "model", BertConfig)
-        embedding = None
-        if "embedding" in read_config(directory):
-            embedding = read_config_as(directory, "embedding", Embedding)
+        embedding = read_stored_embedding(directory)
         params, sources = read_params(directory), read_manifest(directory)["files"]
         unused = read_unused(directory)
         tokenizer = Tokenizer.load(directory / "tokenizer")
@@ -111,6 +109,17 @@ def load_pretrained(path: str, allow_extra: bool = False) -> Model:
     files = tuple(sources)
     facts = files, trained_length, unused
     return Model(*read, pairs, directory, imported, embedding, *facts)
+
+
+def read_stored_embedding(directory: epath.Path) -> Embedding | None:
+    """Return how a checkpoint's model makes vectors; None if it does not say it."""
+    values = read_config(directory)
+    if values.get("task") == "sentence-pairs":
+        data = read_config_as(directory, "data", ExamplesConfig)
+        return None if data.sentence_pairs.objective == "rank" else data.embedding
+    if "embedding" in values:
+        return read_config_as(directory, "embedding", Embedding)
+    return None
 
 
 def read_pairs(directory: epath.Path) -> str:

@@ -27,8 +27,8 @@ ROOMS = {
     "pretrained": "storage config tokenization checkpoints formats",
     "tasks": "storage config tokenization data model masking metrics",
     "error_analysis": "terminal storage metrics tasks",
-    "training": "terminal storage config data distributed checkpoints tasks",
-    "inference": "terminal storage config tokenization data model checkpoints "
+    "training": "terminal storage config data model distributed checkpoints tasks",
+    "inference": "terminal storage config tokenization data model metrics checkpoints "
     "formats pretrained tasks error_analysis",
     "dry_run": "config data model distributed tasks training",
     "convert": "storage config tokenization model checkpoints formats pretrained "

@@ -109,6 +109,9 @@ class EmbedOptions:
     mean."""
     normalize: bool | None = None
     """Divide each vector by its length; default: as the model's files say, or not."""
+    prompt: str | None = None
+    """Put before each text: the name of one of the model's prompts, or a text;
+    default: the model's default prompt, if it has one."""
     engine: Literal["local", "beam"] = "local"
     """Compute here, or by Apache Beam, whose options stand after --."""
     skip_damaged: bool = False

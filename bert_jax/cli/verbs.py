@@ -15,6 +15,7 @@ usage: bert-jax VERB [OPTIONS]        bert-jax VERB --help lists a verb's option
   predict     print or write a fine-tuned model's predictions for a file, for
               standard input, or for each file of a corpus
   embed       write a vector for each text of a file, or of a corpus of files
+  search      find texts of a corpus for queries, rank them again, and score that
   features    write the hidden states of each token of a file's lines
   generate    continue a text by a causal language model
   convert     import a model of another library; export, extend, average or
@@ -64,6 +65,7 @@ VERBS = {
     "evaluate": Verb("cli.inference", "EvaluateOptions", "evaluate", _EXAMPLES),
     "predict": Verb("cli.inference", "PredictOptions", "predict", _EXAMPLES),
     "embed": Verb("cli.inference", "EmbedOptions", "embed", "read_embed"),
+    "search": Verb("cli.search", "SearchOptions", "search"),
     "features": Verb("cli.inference", "FeaturesOptions", "features"),
     "generate": Verb("cli.inference", "GenerateOptions", "generate"),
     "convert import": Verb("cli.conversion", "ImportOptions", "import_model"),

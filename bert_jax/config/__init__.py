@@ -11,11 +11,13 @@ from bert_jax.config.distillation import DistillationConfig as DistillationConfi
 from bert_jax.config.distillation import (
     PretrainDistillationConfig as PretrainDistillationConfig,
 )
+from bert_jax.config.embedding import Embedding as Embedding
 from bert_jax.config.finetuning import ExamplesConfig as ExamplesConfig
 from bert_jax.config.finetuning import FinetuneConfig as FinetuneConfig
 from bert_jax.config.model import PRESETS as PRESETS
 from bert_jax.config.model import BertConfig as BertConfig
 from bert_jax.config.optimizer import OptimizerConfig as OptimizerConfig
+from bert_jax.config.sentence_pairs import SentencePairsConfig as SentencePairsConfig
 from bert_jax.config.training import DataConfig as DataConfig
 from bert_jax.config.training import MaskingConfig as MaskingConfig
 from bert_jax.config.training import MeshConfig as MeshConfig

@@ -13,8 +13,10 @@ from bert_jax.config.checks import (
     require_types,
 )
 from bert_jax.config.distillation import DistillationConfig, check_teacher
+from bert_jax.config.embedding import Embedding
 from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.config.representation import ShortRepr
+from bert_jax.config.sentence_pairs import SentencePairsConfig
 from bert_jax.config.training import RunConfig
 
 TaskName = Literal[
@@ -23,6 +25,7 @@ TaskName = Literal[
     "token-classification",
     "question-answering",
     "multiple-choice",
+    "sentence-pairs",
 ]
 GlueName = Literal[
     "", "cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli"
@@ -75,6 +78,10 @@ class ExamplesConfig(ShortRepr):
     null_threshold: float = 0.0
     """Question answering: predict no answer if null_odds are above this value;
     evaluation on unanswerable questions reports the best value."""
+    sentence_pairs: SentencePairsConfig = SentencePairsConfig()
+    embedding: Embedding = dataclasses.field(default=Embedding(), metadata=RESOLVED)
+    """Sentence pairs: how the model makes a vector of a text; filled in at the start.
+    """
     fingerprint: str = dataclasses.field(default="", metadata=RESOLVED)
     """Hash of the training examples; filled in at the start, checked when resuming."""
 
@@ -150,6 +157,7 @@ class FinetuneConfig(RunConfig):
         require_positive(self, "num_epochs")
         require_not_negative(self, "reinitialise_layers")
         self._check_balance()
+        self._check_pairs()
         check_teacher(self.teacher, self.distillation)
         temperature = self.distillation.temperature
         require(
@@ -157,6 +165,21 @@ class FinetuneConfig(RunConfig):
             or temperature == DistillationConfig.temperature,
             f"distillation.temperature={temperature} has no effect with "
             "task=text-regression, whose score is a number; leave it out.",
+        )
+
+    def _check_pairs(self) -> None:
+        """Check the options that pairs of sentences do not have, and their batch."""
+        if self.task != "sentence-pairs":
+            return
+        require(
+            not self.teacher,
+            f"teacher={self.teacher!r} cannot be used with task=sentence-pairs, which "
+            "has no scores of classes; leave it out.",
+        )
+        require(
+            self.data.sentence_pairs.objective != "contrastive" or self.batch_size > 1,
+            f"batch_size={self.batch_size} leaves a pair alone in its batch, without "
+            "another second text to tell its own from; it must be at least 2.",
         )
 
     def _check_balance(self) -> None:

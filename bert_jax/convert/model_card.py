@@ -6,7 +6,7 @@ import json
 from etils import epath
 
 from bert_jax.checkpoints.steps import CHECKPOINTS, read_config
-from bert_jax.formats.embedding import Embedding
+from bert_jax.config.embedding import Embedding
 from bert_jax.pretrained import Model
 from bert_jax.storage.files import JsonObject
 from bert_jax.storage.manifest import read_manifest

@@ -11,9 +11,9 @@ import numpy as np
 from jaxtyping import Float32
 
 from bert_jax.config import BertConfig
+from bert_jax.config.embedding import Embedding
 from bert_jax.config.model import POOLED_HEADS
 from bert_jax.convert.onnx_graph import Graph
-from bert_jax.formats.embedding import Embedding
 from bert_jax.model.classifiers import num_outputs
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")

@@ -13,6 +13,7 @@ from flax.traverse_util import flatten_dict
 from jaxtyping import Float, Int
 
 from bert_jax.config import BertConfig
+from bert_jax.config.embedding import Embedding
 from bert_jax.config.model import Params
 from bert_jax.convert.comparison import Comparison, fixed_batch
 from bert_jax.convert.export import (
@@ -25,7 +26,7 @@ from bert_jax.convert.export import (
 from bert_jax.convert.onnx_bert import INPUTS, bert_graph
 from bert_jax.convert.onnx_graph import MODEL
 from bert_jax.convert.onnx_readme import readme
-from bert_jax.formats.embedding import Embedding, write_embedding
+from bert_jax.formats.embedding import write_embedding
 from bert_jax.formats.huggingface import CONFIG
 from bert_jax.formats.imported import RECEIPT, Leaf
 from bert_jax.formats.model_files import short_reason

@@ -26,7 +26,7 @@ class TokenizedExamples:
     example: Int32[np.ndarray, " N"]
     """Index of the raw example that each tokenized example was made from."""
     by_example: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
-    """Arrays [N, …]. `label`, if present, is part of a batch."""
+    """Arrays [N, …]. `label` and `text_ids`, if present, are part of a batch."""
     by_token: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     """Arrays [S, …] parallel to `tokens`. `label`, if present, is part of a batch; a
     label below 0 means that the token has none."""
@@ -75,8 +75,8 @@ class TokenizedExamples:
 
         Returns:
             `tokens` [B, T], or [B, C, T] for several choices; `second` and `end`, int32
-            without T; `row` [B], the indices; and `label`, which in padding is -1, or
-            NaN if it is a float.
+            without T; `row` [B], the indices; and `label` and `text_ids`, which in
+            padding are -1, or NaN if they are floats.
         """
         rows = numbers[:, None] * self.choices + np.arange(self.choices)
         rows = rows[:, 0] if self.choices == 1 else rows
@@ -94,10 +94,10 @@ class TokenizedExamples:
         }
         if "label" in self.by_token:
             batch["label"] = np.where(real, self.by_token["label"][index], -1)
-        if "label" in self.by_example:
-            label = self.by_example["label"][numbers]
-            label[numbers < 0] = -1 if label.dtype.kind == "i" else np.nan
-            batch["label"] = label
+        for name in {"label", "text_ids"} & self.by_example.keys():
+            values = self.by_example[name][numbers]
+            values[numbers < 0] = -1 if values.dtype.kind == "i" else np.nan
+            batch[name] = values
         return batch | {"row": numbers.astype(np.int32)}
 
 

@@ -4,19 +4,15 @@ These are the files of sentence-transformers: `modules.json` lists the modules t
 follow the model, and each module has a directory with a `config.json`.
 """
 
-import dataclasses
 import os
-from typing import Literal
 
 from etils import epath
 
 from bert_jax.config import BertConfig
-from bert_jax.config.checks import require_types
+from bert_jax.config.embedding import Embedding, Pooling
 from bert_jax.formats.model_files import read_object, read_object_or_empty, read_values
 from bert_jax.storage.files import JsonObject, write_json
 from bert_jax.storage.manifest import escapes, is_confined
-
-Pooling = Literal["mean", "cls"]
 
 MODULES, POOLING_CONFIG = "modules.json", "1_Pooling/config.json"
 GENERAL_CONFIG = "config_sentence_transformers.json"
@@ -33,40 +29,6 @@ _MODE_OF_FLAG = {
     "pooling_mode_lasttoken": "lasttoken",
 }
 """Keys of files before version 5.4, and the mode that each enables."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Embedding:
-    """The defaults of `Predictor.embed`."""
-
-    pooling: Pooling = "mean"
-    """The mean of the real tokens' hidden states, or the hidden state of [CLS]."""
-    normalize: bool = False
-    """Whether vectors are divided by their L2 norm."""
-    unsupported: str = ""
-    """What the model's files require and bert_jax does not compute."""
-    max_tokens: int | None = None
-    """Texts are cut to this length, with [CLS] and [SEP]; None: they are not cut."""
-
-    def __post_init__(self) -> None:
-        require_types(self)
-
-    def chosen(self, pooling: str | None, normalize: bool | None) -> tuple[str, bool]:
-        """Return the arguments; for each None, what the model's files say.
-
-        Raises:
-            ValueError: `pooling` is unknown; or an argument is None, and the files need
-                what the library does not compute.
-        """
-        if self.unsupported and (pooling is None or normalize is None):
-            raise ValueError(
-                f"The model's files require {self.unsupported}, which embed does not "
-                "compute; pass both pooling and normalize for another vector."
-            )
-        pooling = self.pooling if pooling is None else pooling
-        if pooling not in ("mean", "cls"):
-            raise ValueError(f"pooling={pooling!r:.80} must be 'mean' or 'cls'.")
-        return pooling, self.normalize if normalize is None else normalize
 
 
 def model_directory(root: epath.Path) -> epath.Path:
@@ -117,19 +79,46 @@ def read_embedding(
     if kinds not in (supported, supported[:2]):
         listed = ", ".join(f"{kind} in {module!r}" for kind, module in modules)
         return Embedding(unsupported=f"the modules {listed}")
-    modes = _pooling_modes(directory / modules[1][1] / "config.json")
+    modes, pool_prompt = _pooling(directory / modules[1][1] / "config.json")
     general = read_object_or_empty(directory / GENERAL_CONFIG)
     folder = directory / modules[0][1]
     own = read_object_or_empty(folder / TRANSFORMER_CONFIG)
     tokenizer = read_object_or_empty(folder / "tokenizer_config.json")
-    unsupported = _unsupported_changes(general, own, tokenizer, cased)
+    unsupported = _unsupported_changes(own, tokenizer, cased)
     if modes not in (["mean"], ["cls"]):
         unsupported.append(f"pooling by {' and '.join(modes)}")
     if unsupported:
         return Embedding(unsupported=" and ".join(unsupported))
     pooling: Pooling = "mean" if modes == ["mean"] else "cls"
-    limit = _max_tokens(own, tokenizer, positions, directory)
-    return Embedding(pooling, normalize=kinds == supported, max_tokens=limit)
+    prompts = _prompts(general, directory / GENERAL_CONFIG)
+    return Embedding(
+        pooling,
+        normalize=kinds == supported,
+        max_tokens=_max_tokens(own, tokenizer, positions, directory),
+        prompt_names=tuple(prompts),
+        prompt_texts=tuple(prompts.values()),
+        default_prompt=general.get("default_prompt_name") or "",
+        pool_prompt=pool_prompt,
+    )
+
+
+def _prompts(general: JsonObject, path: epath.Path) -> dict[str, str]:
+    """Return the prompts by name; raise ValueError if the default is none of them."""
+    prompts = general.get("prompts") or {}
+    texts = prompts.values() if isinstance(prompts, dict) else [prompts]
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError(
+            f"{path}: prompts={prompts!r:.80} must be an object of texts by name; "
+            "correct the file."
+        )
+    default = general.get("default_prompt_name")
+    is_known = isinstance(default, str) and default in prompts
+    if default is not None and not is_known:
+        raise ValueError(
+            f"{path}: default_prompt_name={default!r:.80} is none of its prompts "
+            f"({', '.join(prompts) or 'there are none'}); correct the file."
+        )
+    return prompts
 
 
 def _embedding_of_parent(directory: epath.Path) -> Embedding | None:
@@ -173,11 +162,18 @@ def write_embedding(
     write_json(listed, directory / MODULES)
     (directory / POOLING_CONFIG).parent.mkdir()
     modes = {flag: mode == embedding.pooling for flag, mode in _MODE_OF_FLAG.items()}
-    width = {"word_embedding_dimension": config.hidden_size}
-    write_json(width | modes, directory / POOLING_CONFIG)
+    own = {
+        "word_embedding_dimension": config.hidden_size,
+        "include_prompt": embedding.pool_prompt,
+    }
+    write_json(own | modes, directory / POOLING_CONFIG)
     max_tokens = embedding.max_tokens or config.max_position_embeddings
     limits = {"max_seq_length": max_tokens, "do_lower_case": False}
     write_json(limits, directory / TRANSFORMER_CONFIG)
+    if embedding.prompt_names:
+        default = embedding.default_prompt or None
+        general = {"prompts": embedding.prompts, "default_prompt_name": default}
+        write_json(general, directory / GENERAL_CONFIG)
 
 
 def _read_modules(path: epath.Path) -> list[tuple[str, str]]:
@@ -206,8 +202,11 @@ def _read_modules(path: epath.Path) -> list[tuple[str, str]]:
     return modules
 
 
-def _pooling_modes(path: epath.Path) -> list[str]:
-    """Return the modes whose vectors are concatenated; the default is the mean."""
+def _pooling(path: epath.Path) -> tuple[list[str], bool]:
+    """Return the modes whose vectors are concatenated, and whether prompts are pooled.
+
+    The defaults are the mean, and true.
+    """
     if not path.exists():
         raise FileNotFoundError(
             f"{path} is missing, which configures the pooling; fetch it again."
@@ -222,18 +221,20 @@ def _pooling_modes(path: epath.Path) -> list[str]:
         raise ValueError(
             f"{path}: pooling_mode={value!r} must be a name; correct the file."
         )
-    return modes
+    pool_prompt = values.get("include_prompt", True)
+    if not isinstance(pool_prompt, bool):
+        raise ValueError(
+            f"{path}: include_prompt={pool_prompt!r:.80} must be true or false; "
+            "correct the file."
+        )
+    return modes, pool_prompt
 
 
 def _unsupported_changes(
-    general: JsonObject, own: JsonObject, tokenizer: JsonObject, cased: bool
+    own: JsonObject, tokenizer: JsonObject, cased: bool
 ) -> list[str]:
     """Return the changes to a text before tokenization that bert_jax does not make."""
     changes = []
-    name, prompts = general.get("default_prompt_name"), general.get("prompts") or {}
-    known = isinstance(name, str) and isinstance(prompts, dict)
-    if name is not None and (not known or prompts.get(name)):
-        changes.append(f"the prompt {name!r} before each text")
     if own.get("do_lower_case") and cased:
         changes.append("lower case of a cased vocabulary")
     if tokenizer.get("truncation_side") not in (None, "right"):

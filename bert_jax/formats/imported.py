@@ -11,8 +11,8 @@ from flax.traverse_util import unflatten_dict
 from jaxtyping import Float32
 
 from bert_jax.config import BertConfig
+from bert_jax.config.embedding import Embedding
 from bert_jax.config.model import Params
-from bert_jax.formats.embedding import Embedding
 from bert_jax.formats.model_files import short_reason
 from bert_jax.formats.names import Name
 from bert_jax.storage.files import JsonObject

@@ -52,6 +52,23 @@ def require_texts_or_pairs(name: str, values: object) -> list[tuple[str, ...]]:
     return examples
 
 
+def require_two_sides(first: object, second: object) -> list[tuple[str, str]]:
+    """Return the pairs of two texts, or of two lists of as many texts.
+
+    Raises:
+        ValueError: they are neither.
+    """
+    if not isinstance(first, list | tuple):
+        return [(require_text("first", first), require_text("second", second))]
+    sides = require_texts("first", first), require_texts("second", second)
+    if len(sides[0]) != len(sides[1]):
+        raise ValueError(
+            f"first has {len(sides[0])} texts and second has {len(sides[1])}; pass the "
+            "same number of each."
+        )
+    return list(zip(*sides, strict=True))
+
+
 def require_count(name: str, value: object) -> int:
     """Return the value; raise ValueError unless it is a whole number from 1."""
     if type(value) is not int or value < 1:

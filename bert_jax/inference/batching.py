@@ -16,10 +16,12 @@ from bert_jax.config.model import Params
 from bert_jax.data.batches import tokenized_batches
 from bert_jax.data.examples import TokenizedExamples, build_row, from_rows
 from bert_jax.data.pipeline import Batch
+from bert_jax.inference.arguments import require_count
 from bert_jax.model.bert import compute, layer_attention
 from bert_jax.model.inputs import inputs_of_tokenized
 from bert_jax.model.layers import target_device
-from bert_jax.tasks.finetuning import by_row, head_scores
+from bert_jax.storage.files import JsonObject
+from bert_jax.tasks.finetuning import by_row
 from bert_jax.tasks.finetuning_task import (
     Example,
     FinetuningTask,
@@ -27,6 +29,8 @@ from bert_jax.tasks.finetuning_task import (
     Split,
     SplitOutputs,
 )
+from bert_jax.tasks.registry import finetuning_task, task_name_of
+from bert_jax.tasks.tables import TableRow
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.terminal.cores import num_cores
 from bert_jax.tokenization import Tokenizer
@@ -77,12 +81,11 @@ def compiled_attention(config: BertConfig) -> Program:
 
 
 @functools.cache
-def compiled_outputs(task_class: type[FinetuningTask], model: BertConfig) -> Program:
-    """Return the program of a task's outputs."""
-    task = task_class(ExamplesConfig(), model)  # `outputs` depends on the model alone
+def compiled_outputs(task: FinetuningTask) -> Program:
+    """Return the program of a task's outputs; the task is from `for_program`."""
 
     def program(params: Params, batch: DeviceBatch) -> dict[str, jax.Array]:
-        return task.outputs(head_scores(model, params, batch))
+        return task.outputs(task.scores(params, batch))
 
     return jax.jit(program)
 
@@ -181,6 +184,43 @@ def _map_in_threads(
             yield pending.popleft().result()
 
 
+def compute_texts(
+    program: Program,
+    config: BertConfig,
+    params: Params,
+    tokenizer: Tokenizer,
+    trained_length: int,
+    segments: Sequence[tuple[Sequence[int], ...]],
+    batch_size: int,
+    first: int = 0,
+) -> list[PyTree]:
+    """Return what `program` computes for the ids of each text or pair, in their order.
+
+    `first` and `trained_length` are those of `rows_of`.
+    """
+    require_count("batch_size", batch_size)
+    if not segments:
+        return []
+    rows = rows_of(
+        tokenizer, config, segments, first=first, trained_length=trained_length
+    )
+    return compute_rows(program, params, rows, config, batch_size)
+
+
+def example_outputs(
+    task: FinetuningTask,
+    params: Params,
+    tokenizer: Tokenizer,
+    examples: Sequence[Example],
+    batch_size: int,
+) -> SplitOutputs:
+    """Return what the model computes for examples, of which there is at least one."""
+    tokenized = task.tokenize(examples, tokenizer)
+    program = compiled_outputs(task.for_program())
+    rows = compute_rows(program, params, tokenized, task.model, batch_size)
+    return SplitOutputs(Split(examples, tokenized), rows)
+
+
 def predict_examples(
     task: FinetuningTask,
     params: Params,
@@ -191,7 +231,35 @@ def predict_examples(
     """Return a prediction for each example, in their order."""
     if not examples:
         return []
-    tokenized = task.tokenize(examples, tokenizer)
-    program = compiled_outputs(type(task), task.model)
-    rows = compute_rows(program, params, tokenized, task.model, batch_size)
-    return task.predict(SplitOutputs(Split(examples, tokenized), rows))
+    outputs = example_outputs(task, params, tokenizer, examples, batch_size)
+    return task.predict(outputs)
+
+
+def predict_rows(
+    config: BertConfig,
+    params: Params,
+    tokenizer: Tokenizer,
+    data: ExamplesConfig,
+    rows: Sequence[JsonObject],
+    kind: str,
+    method: str,
+    batch_size: int,
+) -> list[Prediction]:
+    """Return the predictions of a fine-tuned model for rows of texts.
+
+    Args:
+        kind: how the name of the model's task must begin.
+        method: of `Predictor`, for messages.
+    """
+    name = task_name_of(config)
+    if not name.startswith(kind):
+        raise ValueError(
+            f"The model was fine-tuned on {name}, but {method} is for another task; "
+            "load a model that was fine-tuned on that."
+        )
+    task = finetuning_task(name, data, config)
+    examples = [
+        task.example_without_label(TableRow(row, f"text {number}"))
+        for number, row in enumerate(rows)
+    ]
+    return predict_examples(task, params, tokenizer, examples, batch_size)

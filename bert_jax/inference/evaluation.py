@@ -12,8 +12,8 @@ from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig
 from bert_jax.error_analysis.page import require_report_file, write_report
 from bert_jax.error_analysis.report import Source, error_report
 from bert_jax.formats.embedding import model_directory
-from bert_jax.inference.batching import predict_examples
-from bert_jax.pretrained import load_pretrained
+from bert_jax.inference.batching import example_outputs
+from bert_jax.pretrained import Model, load_pretrained
 from bert_jax.storage.files import (
     JsonObject,
     name_path_in_errors,
@@ -37,6 +37,13 @@ def examples_config(directory: epath.Path) -> ExamplesConfig:
         positions = model.max_position_embeddings
     # A damaged value is refused where the model is read.
     return default_examples_config(positions if type(positions) is int else 512)
+
+
+def with_embedding(data: ExamplesConfig, model: Model) -> ExamplesConfig:
+    """Return the settings with how the model makes vectors, if its files say it."""
+    if model.embedding is None or model.embedding.unsupported:
+        return data
+    return dataclasses.replace(data, embedding=model.embedding)
 
 
 def default_examples_config(positions: int) -> ExamplesConfig:
@@ -164,14 +171,19 @@ def _evaluation(
     compute_metrics: ComputeMetrics | None = None,
 ) -> Evaluation:
     model = load_pretrained(os.fspath(checkpoint))
-    name = task_name_of(model.config)
-    data = data or examples_config(model.directory)
+    data = with_embedding(data or examples_config(model.directory), model)
+    name = task_name_of(model.config, data)
     task = finetuning_task(name, data, model.config)
     try:
         examples = examples_of(task, part)
     except ValueError as error:
         raise ValueError(f"{error} ({checkpoint} was fine-tuned on {name}.)") from error
     task.check(examples)
+    if needs_labels and not task.has_report:
+        raise ValueError(
+            f"{checkpoint} was fine-tuned on {name}, of which there is no report; "
+            "leave --report out."
+        )
     source = Source(os.fspath(checkpoint), _name_of(data, part))
     has_labels = _all_have_labels(task, examples)
     if needs_labels and not has_labels:
@@ -179,11 +191,12 @@ def _evaluation(
             f"{source.data} has no labels, and a report compares predictions with "
             "labels; name a file that has them, or leave --report out."
         )
-    values = predict_examples(task, model.params, model.tokenizer, examples, batch_size)
-    predictions = Predictions(examples, values)
+    read = model.params, model.tokenizer, examples, batch_size
+    outputs = example_outputs(task, *read)
+    predictions = Predictions(examples, task.predict(outputs))
     scores = {}
     if has_labels:
-        official = task.score(predictions)
+        official = task.scores_among(outputs) | task.score(predictions)
         own = own_scores(compute_metrics, predictions) if compute_metrics else {}
         scores = before_official(own, official)
     return Evaluation(task, predictions, scores, source)

@@ -11,6 +11,7 @@ from typing import Any
 from bert_jax.config import ExamplesConfig
 from bert_jax.config.checks import require_batch_size
 from bert_jax.inference.batching import predict_examples
+from bert_jax.inference.evaluation import with_embedding
 from bert_jax.inference.features import SUFFIXES, Features, features, write_features
 from bert_jax.inference.lines import count_lines, display_name, read_lines, read_rows
 from bert_jax.inference.shards import compressed_source, read_shard
@@ -71,7 +72,7 @@ def load_for(request: Request) -> Model:
     """Load the model; raise ValueError as `prediction_rows` if it cannot predict."""
     require_batch_size(request.batch_size)
     model = load_pretrained(request.checkpoint)
-    task_name_of(model.config)
+    task_name_of(model.config, request.data)
     if request.threshold is not None:
         require_threshold(model.config, request.threshold)
     return model
@@ -81,7 +82,8 @@ def predict_rows(
     request: Request, model: Model, rows: Iterator[TableRow]
 ) -> Iterator[list[JsonObject]]:
     """Yield chunks of predictions of rows, as `prediction_rows`."""
-    task = finetuning_task(task_name_of(model.config), request.data, model.config)
+    data = with_embedding(request.data, model)
+    task = finetuning_task(task_name_of(model.config, data), data, model.config)
     while chunk := list(itertools.islice(rows, _CHUNK_LINES)):
         copied = [_copied(row, request.columns) for row in chunk]
         examples = [task.example_without_label(row) for row in chunk]

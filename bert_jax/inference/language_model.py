@@ -15,7 +15,10 @@ from bert_jax.config.model import Params
 from bert_jax.inference.arguments import require_count
 from bert_jax.inference.batching import (
     Program,
+    compiled,
+    compiled_fill,
     compute_rows,
+    compute_texts,
     rows_of,
     warn_untrained_positions,
 )
@@ -69,6 +72,59 @@ def masked_segments(
             )
         segments.append((ids,))
     return segments
+
+
+def fillings(
+    config: BertConfig,
+    params: Params,
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    k: int,
+    batch_size: int,
+    trained_length: int,
+    numbered: bool,
+) -> list[list[tuple[str, float]]]:
+    """Return the k most probable tokens for each text's [MASK], as `fill_mask`.
+
+    Args:
+        numbered: as `masked_segments`.
+    """
+    require_head(config, params, "masked_lm", "fill_mask")
+    require_attention(config, "bidirectional", "fill_mask")
+    program = compiled_fill(config, tokenizer.mask_id, require_count("k", k))
+    segments = masked_segments(tokenizer, texts, numbered)
+    model = config, params, tokenizer, trained_length
+    return [
+        list(zip(tokenizer.tokens(ids.tolist()), values.tolist(), strict=True))
+        for values, ids in compute_texts(program, *model, segments, batch_size)
+    ]
+
+
+def follow_probabilities(
+    config: BertConfig,
+    params: Params,
+    tokenizer: Tokenizer,
+    pairs: Sequence[tuple[str, str]],
+    objective: str,
+    batch_size: int,
+    trained_length: int,
+) -> list[float]:
+    """Return the probability that the second text of each pair follows the first.
+
+    Args:
+        objective: what the model learned on pairs: nsp, sop, or none.
+    """
+    require_head(config, params, "next_sentence", "next_sentence")
+    if objective != "nsp":
+        raise ValueError(
+            f"The model was pretrained with pairs={objective}, not on whether a second "
+            "segment follows; next_sentence needs one trained with nsp."
+        )
+    columns = [[pair[i] for pair in pairs] for i in (0, 1)]
+    ids = list(zip(*map(tokenizer.encode_batch, columns), strict=True))
+    model = config, params, tokenizer, trained_length
+    outputs = compute_texts(compiled(config, "follows"), *model, ids, batch_size)
+    return [float(values[0]) for values in outputs]
 
 
 @functools.cache

@@ -10,39 +10,32 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from bert_jax.config import BertConfig, ExamplesConfig
+from bert_jax.config.embedding import CORPUS_PROMPTS, QUERY_PROMPTS, Embedding
 from bert_jax.config.model import Params
-from bert_jax.formats.embedding import Embedding
 from bert_jax.inference.arguments import (
-    require_bool,
     require_count,
     require_text,
     require_texts,
     require_texts_or_pairs,
+    require_two_sides,
 )
 from bert_jax.inference.attention import attention
-from bert_jax.inference.batching import (
-    Program,
-    compiled,
-    compiled_fill,
-    compute_rows,
-    predict_examples,
-    rows_of,
-)
+from bert_jax.inference.batching import predict_rows
 from bert_jax.inference.evaluation import default_examples_config, examples_config
 from bert_jax.inference.features import Features, features
 from bert_jax.inference.language_model import (
+    fillings,
+    follow_probabilities,
     generated_text,
     log_likelihoods,
-    masked_segments,
     pseudo_log_likelihoods,
-    require_attention,
     require_head,
 )
+from bert_jax.inference.search import Hits, nearest, similarities
+from bert_jax.inference.vectors import Embedder
 from bert_jax.pretrained import load_pretrained
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.finetuning_task import Prediction
-from bert_jax.tasks.registry import finetuning_task, task_name_of
-from bert_jax.tasks.tables import TableRow
 from bert_jax.tokenization import Tokenizer
 
 Filling: TypeAlias = tuple[str, float]
@@ -124,20 +117,12 @@ class Predictor:
             ValueError: `text` does not hold exactly one [MASK], or is too long, or
                 the model has no masked-LM head, or causal attention.
         """
-        require_head(self.config, self.params, "masked_lm", "fill_mask")
-        require_attention(self.config, "bidirectional", "fill_mask")
-        require_count("k", k)
-        if not isinstance(text, list | tuple):
-            segments = masked_segments(self.tokenizer, [require_text("text", text)])
-        else:
-            texts = require_texts("text", text)
-            segments = masked_segments(self.tokenizer, texts, numbered=True)
-        program = compiled_fill(self.config, self.tokenizer.mask_id, k)
-        fillings = [
-            list(zip(self.tokenizer.tokens(ids.tolist()), values.tolist(), strict=True))
-            for values, ids in self._compute(program, segments, batch_size)
-        ]
-        return fillings if isinstance(text, list | tuple) else fillings[0]
+        is_list = isinstance(text, list | tuple)
+        texts = require_texts("text", text if is_list else [require_text("text", text)])
+        model = self.config, self.params, self.tokenizer
+        options = batch_size, self.trained_length, is_list
+        values = fillings(*model, texts, k, *options)
+        return values if is_list else values[0]
 
     def generate(
         self,
@@ -211,26 +196,10 @@ class Predictor:
             ValueError: the two are too long together, or the model has no
                 next-sentence head, or learned another pair objective.
         """
-        require_head(self.config, self.params, "next_sentence", "next_sentence")
-        if self.pairs != "nsp":
-            raise ValueError(
-                f"The model was pretrained with pairs={self.pairs}, not on whether a "
-                "second segment follows; next_sentence needs one trained with nsp."
-            )
-        single = not isinstance(first, list | tuple)
-        if single:
-            sides = [[require_text("first", first)], [require_text("second", second)]]
-        else:
-            sides = [require_texts("first", first), require_texts("second", second)]
-        if len(sides[0]) != len(sides[1]):
-            raise ValueError(
-                f"first has {len(sides[0])} texts and second has {len(sides[1])}; "
-                "pass the same number of each."
-            )
-        segments = list(zip(*map(self.tokenizer.encode_batch, sides), strict=True))
-        outputs = self._compute(compiled(self.config, "follows"), segments, batch_size)
-        follows = [float(values[0]) for values in outputs]
-        return follows[0] if single else follows
+        pairs = require_two_sides(first, second)
+        model, longest = (self.config, self.params, self.tokenizer), self.trained_length
+        follows = follow_probabilities(*model, pairs, self.pairs, batch_size, longest)
+        return follows if isinstance(first, list | tuple) else follows[0]
 
     def embed(
         self,
@@ -238,6 +207,7 @@ class Predictor:
         pooling: str | None = None,
         normalize: bool | None = None,
         batch_size: int = 32,
+        prompt: str | None = None,
     ) -> Float[np.ndarray, "B D"]:
         """Return one float32 vector per text, from the last layer.
 
@@ -249,36 +219,66 @@ class Predictor:
             normalize: divide each vector by its L2 norm; None: as the model's files
                 say, or not.
             batch_size: texts that are computed at once.
+            prompt: put before each text: the name of one of `embedding.prompts`, or a
+                text; "": none; None: the model's default prompt, if it has one.
 
         Raises:
             ValueError: a text is too long, `texts` is one string, `pooling` is
-                neither, or the model's files need what the library does not compute and
-                `pooling` or `normalize` is None.
+                neither, there is no such prompt, or the model's files need what the
+                library does not compute and `pooling` or `normalize` is None.
         """
-        if normalize is not None:
-            normalize = require_bool("normalize", normalize)
-        pooling, normalize = self.embedding.chosen(pooling, normalize)
-        if pooling == "cls":
-            require_attention(self.config, "bidirectional", "pooling='cls'")
-        ids, limit = self.tokenizer.encode_batch(require_texts("texts", texts)), None
-        if self.embedding.max_tokens is not None:
-            limit = self.embedding.max_tokens - 2  # [CLS] and [SEP]
-        program = compiled(self.config, "embed", pooling=pooling, normalize=normalize)
-        vectors = self._compute(program, [(one[:limit],) for one in ids], batch_size)
-        return np.array(vectors, np.float32).reshape(-1, self.config.hidden_size)
+        texts = require_texts("texts", texts)
+        return self._embedder.embed(texts, pooling, normalize, batch_size, prompt)
 
-    def _compute(
+    def similarity(
         self,
-        program: Program,
-        segments: Sequence[tuple[Sequence[int], ...]],
-        batch_size: int,
-    ) -> list[Any]:
-        require_count("batch_size", batch_size)
-        if not segments:
-            return []
-        longest = self.trained_length
-        rows = rows_of(self.tokenizer, self.config, segments, trained_length=longest)
-        return compute_rows(program, self.params, rows, self.config, batch_size)
+        a: Sequence[str] | np.ndarray,
+        b: Sequence[str] | np.ndarray,
+        batch_size: int = 32,
+    ) -> Float[np.ndarray, "A B"]:
+        """Return the cosine similarity of each text or vector of `a` to each of `b`.
+
+        Raises:
+            ValueError: they are neither texts nor vectors [N, D], two vectors differ in
+                length, or as `embed`.
+        """
+        first = self._embedder.vectors("a", a, batch_size=batch_size)
+        second = self._embedder.vectors("b", b, batch_size=batch_size)
+        return similarities(first, second)
+
+    def search(
+        self,
+        queries: Sequence[str] | np.ndarray,
+        corpus: Sequence[str] | np.ndarray,
+        k: int = 10,
+        batch_size: int = 32,
+        query_prompt: str | None = None,
+        corpus_prompt: str | None = None,
+    ) -> Hits:
+        """Return the k texts of a corpus that are most similar to each query.
+
+        The search is exact: each query is compared with the whole corpus, a block of
+        it after the other on the device. Lines on the way say how far it is.
+
+        Args:
+            queries: texts, or their vectors.
+            corpus: texts, or their vectors, which may be a memory map of an .npy file.
+            query_prompt: as `prompt` of `embed`; None: the model's prompt "query".
+            corpus_prompt: None: the model's "document", "passage" or "corpus".
+
+        Raises:
+            ValueError: as `embed` and `similarity`.
+        """
+        require_count("k", k)
+        ask = self._embedder.vectors
+        first = ask("queries", queries, query_prompt, QUERY_PROMPTS, batch_size)
+        stored = ask("corpus", corpus, corpus_prompt, CORPUS_PROMPTS, batch_size)
+        return nearest(first, stored, k)
+
+    @property
+    def _embedder(self) -> Embedder:
+        model = self.config, self.params, self.tokenizer
+        return Embedder(*model, self.embedding, self.trained_length)
 
     def classify(
         self, texts: Sequence[str | tuple[str, str]], batch_size: int = 32
@@ -386,15 +386,5 @@ class Predictor:
         data: ExamplesConfig | None = None,
     ) -> list[Prediction]:
         require_count("batch_size", batch_size)
-        name = task_name_of(self.config)
-        if not name.startswith(kind):
-            raise ValueError(
-                f"The model was fine-tuned on {name}, but {method} is for another "
-                "task; load a model that was fine-tuned on that."
-            )
-        task = finetuning_task(name, data or self.data, self.config)
-        examples = [
-            task.example_without_label(TableRow(row, f"text {number}"))
-            for number, row in enumerate(rows)
-        ]
-        return predict_examples(task, self.params, self.tokenizer, examples, batch_size)
+        model = self.config, self.params, self.tokenizer
+        return predict_rows(*model, data or self.data, rows, kind, method, batch_size)

@@ -20,6 +20,7 @@ from bert_jax.inference.jsonl import Request, load_for, predict_rows
 from bert_jax.inference.predictor import Predictor, load
 from bert_jax.inference.shard_job import ShardJob
 from bert_jax.inference.shards import Shard, read_shard
+from bert_jax.inference.vectors import with_cut
 from bert_jax.pretrained import Model
 from bert_jax.storage.files import JsonObject, atomic_file, name_path_in_errors
 from bert_jax.storage.table_files import write_rows
@@ -91,8 +92,9 @@ class EmbedShards(ShardJob):
     model: str
     text_column: str = "text"
     pooling: str | None = None
-    """As `Predictor.embed`, and `normalize` too."""
+    """As `Predictor.embed`, and `normalize` and `prompt` too."""
     normalize: bool | None = None
+    prompt: str | None = None
     batch_size: int = 32
 
     suffix = ".npy"
@@ -100,11 +102,8 @@ class EmbedShards(ShardJob):
     def load(self) -> Predictor:
         require_batch_size(self.batch_size)
         predictor = load(self.model)
-        if predictor.embedding.max_tokens is None:
-            # Documents are longer than a row: they are cut, as by `predict`.
-            longest = predictor.config.max_position_embeddings
-            embedding = dataclasses.replace(predictor.embedding, max_tokens=longest)
-            predictor.embedding = embedding
+        # Documents are longer than a row: they are cut, as by `predict`.
+        predictor.embedding = with_cut(predictor.embedding, predictor.config)
         self._embed(predictor, ["."])  # its options may not fit the model
         return predictor
 
@@ -117,6 +116,8 @@ class EmbedShards(ShardJob):
             "text_column": self.text_column,
             "pooling": pooling,
             "normalize": normalize,
+            "prompt": loaded.embedding.prompt_text(self.prompt),
+            "pool_prompt": loaded.embedding.pool_prompt,
             "max_tokens": loaded.embedding.max_tokens,
         }
 
@@ -141,7 +142,8 @@ class EmbedShards(ShardJob):
         write_matrix(vectors(), loaded.config.hidden_size, output)
 
     def _embed(self, predictor: Predictor, texts: list[str]) -> np.ndarray:
-        return predictor.embed(texts, self.pooling, self.normalize, self.batch_size)
+        options = self.pooling, self.normalize, self.batch_size, self.prompt
+        return predictor.embed(texts, *options)
 
     def _text(self, row: TableRow) -> str:
         return text_of(row, self.text_column)

@@ -24,10 +24,9 @@ from bert_jax.model.heads import (
     Pooler,
     gather_positions,
     mean_of_tokens,
+    unit,
 )
 from bert_jax.model.inputs import Inputs
-
-_MIN_NORM = 1e-12  # a zero vector stays zero, as in sentence-transformers
 
 
 class Bert(nn.Module):
@@ -137,18 +136,26 @@ class Bert(nn.Module):
         return jax.nn.softmax(self.next_sentence(pooled))
 
     def embed(
-        self, inputs: Inputs, pooling: Literal["mean", "cls"], normalize: bool
+        self,
+        inputs: Inputs,
+        pooling: Literal["mean", "cls"],
+        normalize: bool,
+        skip: int = 0,
+        deterministic: bool = True,
     ) -> Float[Array, "B D"]:
-        """Return a float32 vector per row: the mean of the real tokens, or [CLS]'s."""
-        hidden = self(inputs).astype(jnp.float32)
-        mean = pooling == "mean"
-        vectors = (
-            mean_of_tokens(hidden, inputs.attention_mask) if mean else hidden[:, 0]
-        )
-        if normalize:
-            norms = jnp.linalg.norm(vectors, axis=1, keepdims=True)
-            vectors = vectors / jnp.maximum(norms, _MIN_NORM)
-        return vectors
+        """Return a float32 vector per row: the mean of the real tokens, or [CLS]'s.
+
+        Args:
+            skip: the number of tokens of each row, [CLS] and a prompt's, that are not
+                pooled; "cls" is then the first token after them.
+        """
+        hidden = self(inputs, deterministic).astype(jnp.float32)
+        if pooling == "mean":
+            after = jnp.arange(hidden.shape[1]) >= skip
+            vectors = mean_of_tokens(hidden, inputs.attention_mask & after)
+        else:
+            vectors = hidden[:, skip]
+        return unit(vectors) if normalize else vectors
 
     def hidden_states(
         self, inputs: Inputs, deterministic: bool = True

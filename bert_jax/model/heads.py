@@ -11,6 +11,8 @@ from jaxtyping import Array, Bool, Float, Int
 from bert_jax.config import BertConfig
 from bert_jax.model.layers import Dense, LayerNorm, activation, add_bias
 
+_MIN_NORM = 1e-12  # a zero vector stays zero, as in sentence-transformers
+
 
 def gather_positions(
     hidden: Float[Array, "B T D"], positions: Int[Array, "B P"]
@@ -83,3 +85,10 @@ def mean_of_tokens(
     weights = attention_mask.astype(jnp.float32)[:, :, None]
     total = (hidden.astype(jnp.float32) * weights).sum(1)
     return (total / jnp.maximum(weights.sum(1), 1.0)).astype(hidden.dtype)
+
+
+def unit(vectors: Float[Array, "*B D"]) -> Float[Array, "*B D"]:
+    """Return vectors of length 1; a zero vector stays zero."""
+    squares = jnp.sum(vectors**2, axis=-1, keepdims=True)
+    # The square root has no derivative at 0.
+    return vectors / jnp.sqrt(jnp.maximum(squares, _MIN_NORM**2))

@@ -10,13 +10,15 @@ from collections.abc import Sequence
 from etils import epath
 
 from bert_jax.checkpoints.steps import CHECKPOINTS, read_config_as
-from bert_jax.config import BertConfig, FinetuneConfig
+from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig
 from bert_jax.config.checks import require
+from bert_jax.config.embedding import Embedding
 from bert_jax.config.model import Params, ProblemType
 from bert_jax.data.example_cache import cached_examples, content_key
 from bert_jax.distributed.collectives import is_primary
 from bert_jax.pretrained import load_pretrained
 from bert_jax.runs.init_from import pin_source
+from bert_jax.runs.sentence_pairs import with_embedding, with_first_length
 from bert_jax.tasks.class_balance import balanced_rows, balanced_weights
 from bert_jax.tasks.class_names import similar_label_warnings
 from bert_jax.tasks.finetuning_task import Example, FinetuningTask, Split
@@ -68,7 +70,7 @@ def merge_model_config(
 
 def problem_type(config: FinetuneConfig) -> ProblemType:
     """Return the problem type of a sequence classifier."""
-    if config.task == "text-regression":
+    if config.task in ("text-regression", "sentence-pairs"):
         return "regression"
     if config.data.multi_label:
         return "multi_label_classification"
@@ -94,14 +96,28 @@ def fingerprint(examples: Sequence[Example]) -> str:
     return digest.hexdigest()
 
 
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """The model to start from."""
+
+    model: BertConfig
+    tokenizer: Tokenizer
+    params: Params | None
+    """None on resume."""
+    embedding: Embedding | None
+    """How it makes a vector of a text, if its files say it."""
+
+
 def load_start(
     config: FinetuneConfig, workdir: epath.Path, resume: Resume | None
-) -> tuple[BertConfig, Tokenizer, Params | None]:
+) -> Start:
     """Return the model to start from; on resume, the run's own, without parameters."""
     if resume is not None:
         checkpoint = workdir / CHECKPOINTS / str(resume.step)
         model_config = read_config_as(checkpoint, "model", BertConfig)
-        return model_config, Tokenizer.load(checkpoint / "tokenizer"), None
+        tokenizer = Tokenizer.load(checkpoint / "tokenizer")
+        embedding = read_config_as(checkpoint, "data", ExamplesConfig).embedding
+        return Start(model_config, tokenizer, None, embedding)
     if not config.init_from:
         raise ValueError(
             "init_from is empty; pass --init-from with a workdir of `bert-jax "
@@ -109,7 +125,7 @@ def load_start(
             "hf:OWNER/NAME."
         )
     model = load_pretrained(config.init_from, config.allow_extra)
-    return model.config, model.tokenizer, model.params
+    return Start(model.config, model.tokenizer, model.params, model.embedding)
 
 
 def with_steps(config: FinetuneConfig, num_examples: int) -> FinetuneConfig:
@@ -201,6 +217,20 @@ def finetuning_model(
     )
 
 
+def with_fingerprint(data: ExamplesConfig, train: Sequence[Example]) -> ExamplesConfig:
+    """Return the settings with the fingerprint of the training examples.
+
+    Raise ValueError if they have another one already.
+    """
+    own = fingerprint(train)
+    require(
+        data.fingerprint in ("", own),
+        f"data.fingerprint={data.fingerprint} but the training examples have {own}; "
+        "leave the option out, or name the other file.",
+    )
+    return dataclasses.replace(data, fingerprint=own)
+
+
 def prepare_finetuning(
     config: FinetuneConfig,
     workdir: epath.Path,
@@ -213,8 +243,9 @@ def prepare_finetuning(
     in `workdir`. Raise ValueError if files, model and options do not fit together.
     """
     config = pin_source(config, resume)
-    source, tokenizer, params = load_start(config, workdir, resume)
-    config = with_lengths(config, source)
+    start = load_start(config, workdir, resume)
+    source, tokenizer, params = start.model, start.tokenizer, start.params
+    config = with_embedding(with_lengths(config, source), source, start.embedding)
     task = finetuning_task(config.task, config.data)
     splits = read_splits(task)
     class_examples = splits.train
@@ -229,12 +260,7 @@ def prepare_finetuning(
     check_labels(task, splits.validation, "validation", place)
     if test := config.data.test:
         check_labels(task, task.read(test), "test", test)
-    data = dataclasses.replace(config.data, fingerprint=fingerprint(splits.train))
-    if config.data.fingerprint not in ("", data.fingerprint):
-        raise ValueError(
-            f"data.fingerprint={config.data.fingerprint} but the training examples "
-            f"have {data.fingerprint}; leave the option out, or name the other file."
-        )
+    data = with_fingerprint(config.data, splits.train)
     config = dataclasses.replace(config, model=model, data=data)
     tokenize = functools.partial(tokenize_cached, task, tokenizer, config, cache)
     train = tokenize(splits.train)
@@ -243,6 +269,7 @@ def prepare_finetuning(
     if params is not None:
         params = None if config.from_scratch else without_head(params, source, model)
     validation = tokenize(splits.validation)
+    task = with_first_length(task, train, validation)
     return FinetuningSetup(task, config, tokenizer, train, validation, params)
 
 

@@ -7,9 +7,9 @@ from typing import final
 
 import jax
 import numpy as np
-from jaxtyping import Array, Key, PyTree
+from jaxtyping import Array, Int, Key, PyTree
 
-from bert_jax.config import BertConfig, FinetuneConfig
+from bert_jax.config import FinetuneConfig
 from bert_jax.config.model import Params
 from bert_jax.data.batches import tokenized_batches
 from bert_jax.data.buckets import (
@@ -18,15 +18,16 @@ from bert_jax.data.buckets import (
     choose_bucket_boundaries,
 )
 from bert_jax.data.pipeline import Batch, host_slice
-from bert_jax.model.bert import compute, init_params
+from bert_jax.model.bert import init_params
+from bert_jax.model.contrastive import Texts
 from bert_jax.model.flops import finetuning_flops
-from bert_jax.model.inputs import inputs_of_tokenized
 from bert_jax.tasks.distillation import DISTILLATION_LOSS, TEACHER, Teacher
 from bert_jax.tasks.finetuning_task import (
     FinetuningTask,
     Predictions,
     Split,
     SplitOutputs,
+    head_scores,
 )
 from bert_jax.tasks.own_metrics import before_official
 from bert_jax.tasks.task import (
@@ -39,24 +40,6 @@ from bert_jax.tasks.task import (
 )
 
 _LABEL_LOSS = "label_loss"
-
-
-def head_scores(
-    model: BertConfig,
-    params: Params,
-    batch: DeviceBatch,
-    dropout_key: Key[Array, ""] | None = None,
-) -> Array:
-    """Return the head's float32 scores of a batch that `TokenizedExamples.gather` made.
-
-    Returns:
-        [B, C] for texts, [B, T, C] for tokens, [B, C] for choices.
-    """
-    tokens, inputs = batch["tokens"], inputs_of_tokenized(batch)
-    scores: Array = compute(
-        model, params, "classifier_scores", inputs, dropout_key=dropout_key
-    )
-    return scores[:, 0].reshape(tokens.shape[:2]) if tokens.ndim == 3 else scores
 
 
 def by_row(batches: Iterable[tuple[np.ndarray, PyTree]], num_rows: int) -> list[PyTree]:
@@ -152,7 +135,7 @@ class Finetuning(Task):
         return dict.fromkeys(self.objective, self.task.count(batch))
 
     def loss(self, params: Params, batch: DeviceBatch, key: Key[Array, ""]) -> Sums:
-        scores = head_scores(self.task.model, params, batch, dropout_key=key)
+        scores = self.task.scores(params, batch, key)
         return self._losses(scores, params, batch)
 
     def _losses(self, scores: Array, params: Params, batch: DeviceBatch) -> Sums:
@@ -166,10 +149,22 @@ class Finetuning(Task):
         )
         return {_LABEL_LOSS: own, DISTILLATION_LOSS: (c.scores_weight * total, count)}
 
+    @property
+    def compares_rows(self) -> bool:
+        return self.task.compares_rows
+
+    def represent(
+        self, params: Params, batch: DeviceBatch, key: Key[Array, ""]
+    ) -> Texts:
+        return Texts(self.task.scores(params, batch, key), batch["text_ids"])
+
+    def compare(self, own: Texts, everyone: Texts, first: Int[Array, ""] | int) -> Sums:
+        return {"loss": self.task.compare(own, everyone, first)}
+
     def evaluate(
         self, params: Params, batch: DeviceBatch
     ) -> tuple[Sums, dict[str, jax.Array]]:
-        scores = head_scores(self.task.model, params, batch)
+        scores = self.task.scores(params, batch)
         outputs = self.task.outputs(scores) | {"row": batch["row"]}
         return self._losses(scores, params, batch), outputs
 
@@ -184,10 +179,12 @@ class Finetuning(Task):
     def score(self, evaluation: Evaluation) -> dict[str, float]:
         outputs = ((batch.pop("row"), batch) for batch in map(dict, evaluation.outputs))
         rows = by_row(outputs, len(self.validation.tokenized))
-        predictions = self.task.predict(SplitOutputs(self.validation, rows))
+        split_outputs = SplitOutputs(self.validation, rows)
+        predictions = self.task.predict(split_outputs)
         predicted = Predictions(self.validation.examples, predictions)
         own = self.own_scores(predicted) if self.own_scores else {}
-        scores = before_official(own, self.task.score(predicted))
+        official = self.task.scores_among(split_outputs) | self.task.score(predicted)
+        scores = before_official(own, official)
         # The parts of the loss stand last: the first score selects the best checkpoint.
         loss = {"loss": evaluation.means["loss"]}
         return (
@@ -203,11 +200,11 @@ class Finetuning(Task):
         return int(batch["end"].sum(dtype=np.int64))
 
     def flops(self, batch: Batch) -> float:
-        shape = self.host_count * batch["end"].size, batch["tokens"].shape[-1]
-        flops = finetuning_flops(self.task.model, *shape)
+        flops = self.task.flops(batch)
         if self.teacher is not None:  # forward only: a third
-            flops += finetuning_flops(self.teacher.config, *shape) / 3
-        return flops
+            rows, length = batch["end"].size, batch["tokens"].shape[-1]
+            flops += finetuning_flops(self.teacher.config, rows, length) / 3
+        return self.host_count * flops
 
 
 def main_score(scores: dict[str, float]) -> float:

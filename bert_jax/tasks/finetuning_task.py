@@ -9,12 +9,17 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int, Key
 
 from bert_jax.config import BertConfig, ExamplesConfig
-from bert_jax.config.model import Head
+from bert_jax.config.model import Head, Params
 from bert_jax.data.examples import TokenizedExamples
+from bert_jax.data.pipeline import Batch
+from bert_jax.model.bert import compute
+from bert_jax.model.contrastive import Texts
 from bert_jax.model.distillation import score_divergence
+from bert_jax.model.flops import finetuning_flops
+from bert_jax.model.inputs import inputs_of_tokenized
 from bert_jax.model.losses import Sum, cross_entropy, weighted_sum
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.tables import TableRow
@@ -61,6 +66,24 @@ class Predictions:
     values: Sequence[Prediction]
 
 
+def head_scores(
+    model: BertConfig,
+    params: Params,
+    batch: DeviceBatch,
+    dropout_key: Key[Array, ""] | None = None,
+) -> Array:
+    """Return the head's float32 scores of a batch that `TokenizedExamples.gather` made.
+
+    Returns:
+        [B, C] for texts, [B, T, C] for tokens, [B, C] for choices.
+    """
+    tokens, inputs = batch["tokens"], inputs_of_tokenized(batch)
+    scores: Array = compute(
+        model, params, "classifier_scores", inputs, dropout_key=dropout_key
+    )
+    return scores[:, 0].reshape(tokens.shape[:2]) if tokens.ndim == 3 else scores
+
+
 @dataclasses.dataclass(frozen=True)
 class FinetuningTask(abc.ABC):
     """From a file to its scores; pure functions except `read` and `write`.
@@ -74,6 +97,8 @@ class FinetuningTask(abc.ABC):
     """The model with the task's head and labels, once the labels are known."""
 
     head: ClassVar[Head]
+    has_report: ClassVar[bool] = True
+    """Whether there is an error report of its predictions."""
 
     @abc.abstractmethod
     def read(self, name: str) -> list[Example]:
@@ -103,6 +128,27 @@ class FinetuningTask(abc.ABC):
     ) -> TokenizedExamples:
         """Return one or more rows per example, in the order of the examples."""
 
+    def scores(
+        self,
+        params: Params,
+        batch: DeviceBatch,
+        dropout_key: Key[Array, ""] | None = None,
+    ) -> Array:
+        """Return the model's scores of a batch; by default, those of the head."""
+        return head_scores(self.model, params, batch, dropout_key)
+
+    def for_program(self) -> "FinetuningTask":
+        """Return the task with only what its scores and outputs depend on.
+
+        It is the key of a compiled program; by default, the model alone.
+        """
+        return dataclasses.replace(self, data=ExamplesConfig())
+
+    def flops(self, batch: Batch) -> float:
+        """Return the model FLOPs of a training step on a batch."""
+        rows, length = batch["end"].size, batch["tokens"].shape[-1]
+        return finetuning_flops(self.model, rows, length)
+
     def count(self, batch: DeviceBatch) -> Float[Array, ""]:
         """Return the divisor of the loss; by default, the number of known labels."""
         return (batch["label"] >= 0).sum(dtype=jnp.float32)
@@ -131,6 +177,15 @@ class FinetuningTask(abc.ABC):
         values = score_divergence(scores, teacher_scores, temperature)
         return weighted_sum(values, weights)
 
+    @property
+    def compares_rows(self) -> bool:
+        """As that of `Task`; `scores` are then the vectors to compare."""
+        return False
+
+    def compare(self, own: Texts, everyone: Texts, first: Int[Array, ""] | int) -> Sum:
+        """Return the total loss of some rows and its count, as `Task.compare`."""
+        raise NotImplementedError
+
     @abc.abstractmethod
     def outputs(self, scores: Array) -> dict[str, jax.Array]:
         """Return what `predict` needs from the head's scores; arrays [B, …]."""
@@ -138,6 +193,15 @@ class FinetuningTask(abc.ABC):
     @abc.abstractmethod
     def predict(self, outputs: SplitOutputs) -> list[Prediction]:
         """Return a prediction for each example of a split."""
+
+    def scores_among(self, outputs: SplitOutputs) -> dict[str, float]:
+        """Return the scores that compare the examples of a split with each other.
+
+        They stand before those of `score`, and a `loss` among them replaces the mean
+        over the batches. By default, there are none.
+        """
+        del outputs
+        return {}
 
     @abc.abstractmethod
     def score(self, predictions: Predictions) -> dict[str, float]:

@@ -13,7 +13,7 @@ _BREAKS = re.compile(r"\t|\r\n|\r|\n")
 def submission_rows(predictions: Sequence[Prediction], separator: str) -> list[str]:
     """Return the lines of a table of index and prediction, as GLUE accepts them."""
     cells = (_predicted(prediction, separator) for prediction in predictions)
-    return ["index\tprediction", *(_line(i, cell) for i, cell in enumerate(cells))]
+    return ["index\tprediction", *(table_line(i, cell) for i, cell in enumerate(cells))]
 
 
 def readable_rows(
@@ -38,7 +38,7 @@ def readable_rows(
             cells.append(_probabilities(values, separator))
         if has_label:
             cells.append(_label(example, separator))
-        lines.append(_line(i, *cells, *example.texts))
+        lines.append(table_line(i, *cells, *example.texts))
     return lines
 
 
@@ -47,7 +47,8 @@ def write_lines(lines: Sequence[str], path: Path) -> None:
     path.write_text("\n".join(lines) + "\n", "utf-8", newline="\n")
 
 
-def _line(index: int, *cells: str) -> str:
+def table_line(index: int, *cells: str) -> str:
+    """Return a line of a table without quotes: tabs and line breaks become spaces."""
     return "\t".join([str(index), *(_BREAKS.sub(" ", cell) for cell in cells)])
 
 

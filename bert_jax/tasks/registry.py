@@ -5,6 +5,8 @@ from bert_jax.config.finetuning import TaskName
 from bert_jax.tasks.finetuning_task import FinetuningTask
 from bert_jax.tasks.multiple_choice import MultipleChoiceTask
 from bert_jax.tasks.ner import TokenClassificationTask
+from bert_jax.tasks.pair_ranking import PairRankingTask
+from bert_jax.tasks.sentence_pairs import SentencePairsTask
 from bert_jax.tasks.squad import QuestionAnsweringTask
 from bert_jax.tasks.text_classification import TextTask
 
@@ -12,6 +14,7 @@ _TASKS: dict[TaskName, type[FinetuningTask]] = {
     "token-classification": TokenClassificationTask,
     "question-answering": QuestionAnsweringTask,
     "multiple-choice": MultipleChoiceTask,
+    "sentence-pairs": SentencePairsTask,
 }
 """The tasks that have a head of their own."""
 
@@ -25,18 +28,26 @@ def finetuning_task(
         model: with the task's head and labels; None: not known yet.
     """
     model = BertConfig() if model is None else model
+    if name == "sentence-pairs" and data.sentence_pairs.objective == "rank":
+        return PairRankingTask(data, model)
     if name in _TASKS:
         return _TASKS[name](data, model)
     return TextTask(data, model, is_regression=name == "text-regression")
 
 
-def task_name_of(model: BertConfig) -> TaskName:
+def task_name_of(model: BertConfig, data: ExamplesConfig | None = None) -> TaskName:
     """Return the name of the task that a model's head is for.
+
+    Args:
+        data: of its fine-tuning; None: not known, and then a score of two texts is a
+            number like any other.
 
     Raises:
         ValueError: the model was never fine-tuned.
     """
     if model.head == TextTask.head:
+        if data is not None and data.sentence_pairs.objective == "rank":
+            return "sentence-pairs"
         regression = model.problem_type == "regression"
         return "text-regression" if regression else "text-classification"
     for name, task in _TASKS.items():

@@ -14,6 +14,7 @@ from bert_jax.config.model import Params
 from bert_jax.data.batches import DatasetBatches
 from bert_jax.data.pipeline import Batch
 from bert_jax.model.attention import chosen_kernel
+from bert_jax.model.contrastive import Texts
 from bert_jax.model.losses import Sum
 
 DeviceBatch = dict[str, jax.Array]
@@ -114,6 +115,26 @@ class Task(abc.ABC):
     @abc.abstractmethod
     def loss(self, params: Params, batch: PyTree, key: Key[Array, ""]) -> Sums:
         """Return sums over a batch from `corrupt`, or a part of it, with dropout."""
+
+    @property
+    def compares_rows(self) -> bool:
+        """Whether the loss compares each row with all others of the global batch.
+
+        In training, `represent` and `compare` then take the place of `loss`.
+        """
+        return False
+
+    def represent(self, params: Params, batch: PyTree, key: Key[Array, ""]) -> Texts:
+        """Return what `compare` compares of some rows, with dropout."""
+        raise NotImplementedError
+
+    def compare(self, own: Texts, everyone: Texts, first: Int[Array, ""] | int) -> Sums:
+        """Return sums over some rows, each compared with all of the global batch.
+
+        Args:
+            first: the row of `everyone` that is the first of `own`.
+        """
+        raise NotImplementedError
 
     @abc.abstractmethod
     def evaluate(

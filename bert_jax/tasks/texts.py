@@ -100,7 +100,7 @@ def _label(
     if value is None or (is_blank and not config.multi_label):
         raise ValueError(f"{where} is empty; fill it in, or leave the row out.")
     if is_regression:
-        return _number(value, where)
+        return parse_number(value, where)
     is_list = isinstance(value, list)
     for name in map(str, value if is_list else [value]):
         if HALF_CHARACTER.search(name):
@@ -118,8 +118,12 @@ def _label(
     return str(value)
 
 
-def _number(value: object, where: str) -> float:
-    """Parse a decimal number; `float` alone would accept "nan", "1_000" and more."""
+def parse_number(value: object, where: str) -> float:
+    """Parse a decimal number; `float` alone would accept "nan", "1_000" and more.
+
+    Raises:
+        ValueError: it is none that float32 holds.
+    """
     digits = value.strip() if isinstance(value, str) else ""
     if type(value) in (int, float):
         digits = repr(value)

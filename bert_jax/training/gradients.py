@@ -9,7 +9,7 @@ shard_map; `tensor` is left to the compiler, which follows the parameters' shard
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +27,8 @@ from bert_jax.distributed.sharding import (
     shard_map_over_batch,
 )
 from bert_jax.tasks.task import Counts, DeviceBatch, Sums, Task
+from bert_jax.training.compared_gradient import compared_gradient
+from bert_jax.training.global_batch import global_counts, split_rows, sum_of_means
 
 Gradient = Callable[
     [Params, DeviceBatch, Int[Array, ""], Key[Array, ""], Key[Array, ""], Params],
@@ -160,8 +162,7 @@ def all_reduce_gradients(
 
 def global_mean(
     task: Task,
-    freeze: Callable[[Params], Params],
-    first: PyTree,
+    prepare: Callable[[Params], Params],
     fixed_first: PyTree,
     params: Params,
     batch: PyTree,
@@ -172,17 +173,13 @@ def global_mean(
     """Return a part's share of the loss of the global batch, and its sums.
 
     Args:
-        first: the partitions to gather before the task's loss; `fixed_first`, those of
-            the fixed parameters.
+        prepare: gathers parameters, and stops the gradient of frozen ones.
+        fixed_first: the partitions of fixed parameters to gather before the loss.
         counts: those of the global batch.
     """
     beside = gather(fixed, fixed_first)
-    sums = task.loss(freeze(gather(params, first)) | beside, batch, key)
-    terms = {
-        name: sums[name][0] / jnp.where(count > 0, count, 1)
-        for name, count in counts.items()
-    }
-    return add_terms(terms, task.weights), sums
+    sums = task.loss(prepare(params) | beside, batch, key)
+    return sum_of_means(sums, counts, task.weights), sums
 
 
 def make_gradient(
@@ -212,29 +209,25 @@ def make_gradient(
     if gather_dtype:
         first = jax.tree.map(lambda _: P(), partitions)
 
-    objective = functools.partial(global_mean, task, freeze, first, fixed_first)
-    differentiate = jax.grad(objective, has_aux=True)
+    def prepare(params: Params) -> Params:
+        return freeze(gather(params, first))
+
+    objective = functools.partial(global_mean, task, prepare, fixed_first)
     is_sharded = batch_shards(mesh) > 1
     axes = BATCH_AXES if is_sharded else ()
-    local: Gradient = functools.partial(
-        local_gradient, task, differentiate, microbatches, axes
-    )
+    local: Gradient
+    if task.compares_rows:
+        parts = task, prepare, microbatches, axes
+        local = functools.partial(compared_gradient, *parts)
+    else:
+        differentiate = jax.grad(objective, has_aux=True)
+        rest = task, differentiate, microbatches, axes
+        local = functools.partial(local_gradient, *rest)
     if gather_dtype:
         local = gather_once(local, task, partitions, gather_dtype)
     if not is_sharded:
         return local
     return shard_gradient(local, mesh, partitions, fixed_partitions, collectives)
-
-
-def add_terms(
-    terms: Mapping[str, Float[Array, ""]], weights: Mapping[str, float]
-) -> Float[Array, ""]:
-    """Return the sum of the terms of a loss, each times its weight if it has one."""
-    weighted = [
-        term * weights[name] if name in weights else term
-        for name, term in terms.items()
-    ]
-    return jnp.stack(weighted).sum()
 
 
 def local_gradient(
@@ -258,9 +251,7 @@ def local_gradient(
     """
     # 1. Mask the rows, and count over the global batch.
     corrupted = task.corrupt_at_step(batch, mask_key, step)
-    counts = task.count(corrupted)
-    if axes:
-        counts = jax.lax.psum(counts, axes)
+    counts = global_counts(task, corrupted, axes)
 
     # 2. Accumulate the gradient over the microbatches.
     def add(total: Params, part: tuple[PyTree, Array]) -> tuple[Params, Sums]:
@@ -269,8 +260,7 @@ def local_gradient(
         return jax.tree.map(jnp.add, total, grads), sums
 
     keys = jax.random.split(dropout_key, microbatches)
-    # Rows [B, …] become [microbatches, B / microbatches, …].
-    parts = jax.tree.map(lambda x: x.reshape(microbatches, -1, *x.shape[1:]), corrupted)
+    parts = split_rows(corrupted, microbatches)
     zeros = jax.tree.map(jnp.zeros_like, params)
     grads, sums = jax.lax.scan(add, zeros, (parts, keys))
     return grads, jax.tree.map(lambda values: values.sum(0), sums)

@@ -24,10 +24,10 @@ from bert_jax.distributed.sharding import (
     tree_shardings,
 )
 from bert_jax.tasks.task import NO_WEIGHTS, DeviceBatch, Sums, Task
+from bert_jax.training.global_batch import add_terms
 from bert_jax.training.gradients import (
     DEFAULT_COLLECTIVES,
     Collectives,
-    add_terms,
     gather,
     gather_specs,
     gathered_first,

@@ -21,7 +21,6 @@ from bert_jax.config import (
     PretrainConfig,
 )
 from bert_jax.config.serialization import from_dict, to_dict
-from bert_jax.formats.embedding import Embedding
 
 pytestmark = pytest.mark.usefixtures("unchecked_types")
 
@@ -30,7 +29,7 @@ CLASSES = [
     value
     for value in vars(module).values()
     if isinstance(value, type) and dataclasses.is_dataclass(value)
-] + [Embedding]
+]
 VALUES: tuple[Any, ...] = (
     *(None, True, 0, 1, -1, 2**31, 10**400, 10**5000, 0.5, 1e-320, 1e39, math.nan),
     *(math.inf, "", "x", "true", "0", "nul\0", b"x", (), ("a",), (1,), ((),), (None,)),

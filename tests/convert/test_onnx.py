@@ -19,6 +19,7 @@ from test_export import imported
 import bert_jax
 from bert_jax.cli.main import main
 from bert_jax.config import BertConfig
+from bert_jax.config.embedding import Embedding
 from bert_jax.convert import onnx_export
 from bert_jax.convert.onnx_bert import INPUTS, bert_graph
 from bert_jax.convert.onnx_export import (
@@ -27,7 +28,6 @@ from bert_jax.convert.onnx_export import (
     export_onnx,
     onnx_outputs,
 )
-from bert_jax.formats.embedding import Embedding
 from bert_jax.formats.names import names_of
 from bert_jax.storage.manifest import sha256_of
 

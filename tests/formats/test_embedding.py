@@ -11,10 +11,11 @@ from huggingface_files import stored
 
 import bert_jax
 from bert_jax.cli.main import main
+from bert_jax.config.embedding import Embedding
 from bert_jax.convert.export import export_huggingface
 from bert_jax.convert.extend import extend
 from bert_jax.convert.receipts import write_imported
-from bert_jax.formats.embedding import Embedding, read_embedding
+from bert_jax.formats.embedding import read_embedding
 from bert_jax.formats.huggingface import read_huggingface
 
 TEXTS = ["the cat", "a mat", "cat the mat"]
@@ -65,10 +66,17 @@ def write(folder, *, kinds=("Normalize",), pooling=None, general=None, own=None)
             {"pooling": {"pooling_mode": "mean", "pooling_mode_cls_token": True}},
             Embedding("mean", True),
         ),
-        ({"general": {"prompts": {"query": "q: "}}}, Embedding("mean", True)),
         (
-            {"general": {"prompts": {"a": ""}, "default_prompt_name": "a"}},
-            Embedding("mean", True),
+            {"general": {"prompts": {"query": "q: "}}},
+            Embedding("mean", True, prompt_names=("query",), prompt_texts=("q: ",)),
+        ),
+        (
+            {"general": {"prompts": {"a": "b: "}, "default_prompt_name": "a"}},
+            Embedding("mean", True, "", None, ("a",), ("b: ",), default_prompt="a"),
+        ),
+        (
+            {"pooling": {"pooling_mode": "cls", "include_prompt": False}},
+            Embedding("cls", True, pool_prompt=False),
         ),
     ],
 )
@@ -103,10 +111,6 @@ def test_modules_by_the_names_of_version_5_4(tmp_path):
         (
             {"pooling": {"pooling_mode_cls_token": 1, "pooling_mode_mean_tokens": 1}},
             "pooling by cls and mean",
-        ),
-        (
-            {"general": {"prompts": {"a": "q: "}, "default_prompt_name": "a"}},
-            "the prompt 'a' before each text",
         ),
         ({"own": {"do_lower_case": True}}, "lower case of a cased vocabulary"),
     ],
@@ -144,6 +148,24 @@ def test_a_model_in_a_directory_of_its_own_below_the_modules(tmp_path):
             '{"pooling_mode": 3}',
             ValueError,
             "pooling_mode=3 must be a name",
+        ),
+        (
+            "1_Pooling/config.json",
+            '{"include_prompt": 0}',
+            ValueError,
+            "include_prompt=0 must be true or false",
+        ),
+        (
+            "config_sentence_transformers.json",
+            '{"prompts": ["query: "]}',
+            ValueError,
+            "prompts=['query: '] must be an object of texts",
+        ),
+        (
+            "config_sentence_transformers.json",
+            '{"default_prompt_name": "query"}',
+            ValueError,
+            "default_prompt_name='query' is none of its prompts (there are none)",
         ),
         (
             "1_Pooling/config.json",
@@ -297,3 +319,55 @@ def test_a_limit_that_is_none(value, nested):
     path.write_text(json.dumps({"max_seq_length": value}))
     with pytest.raises(ValueError, match="max_seq_length=.* must be a number of tok"):
         bert_jax.load(nested)
+
+
+PROMPTS = {"prompts": {"query": "the cat: ", "document": ""}}
+
+
+def with_prompts(source, **pooling):
+    general = PROMPTS | {"default_prompt_name": "query"}
+    own = {"pooling_mode_mean_tokens": True} | pooling
+    return write(source, pooling=own, general=general)
+
+
+def test_prompts_are_kept_through_import_and_export(source, tmp_path):
+    with_prompts(source, include_prompt=False)
+    write_imported(read_huggingface(source), epath.Path(tmp_path / "a"))
+    export_huggingface(str(tmp_path / "a"), epath.Path(tmp_path / "b"))
+    expected = bert_jax.load(source).embed(TEXTS)
+    for path in (source, tmp_path / "a", tmp_path / "b"):
+        bert = bert_jax.load(path)
+        assert bert.embedding.prompts == PROMPTS["prompts"]
+        assert bert.embedding.default_prompt == "query"
+        assert not bert.embedding.pool_prompt
+        np.testing.assert_allclose(bert.embed(TEXTS), expected, atol=1e-6)
+
+
+def test_a_prompt_stands_before_each_text(source):
+    bert = bert_jax.load(with_prompts(source))
+    plain = bert.embed(TEXTS, prompt="")
+    with_text = bert.embed([f"the cat: {text}" for text in TEXTS], prompt="")
+    assert np.abs(plain - with_text).max() > 1e-3
+    for prompt in (None, "query", "the cat: "):
+        np.testing.assert_array_equal(bert.embed(TEXTS, prompt=prompt), with_text)
+    np.testing.assert_array_equal(bert.embed(TEXTS, prompt="document"), plain)
+    with pytest.raises(ValueError, match="prompt='qery' is not the name .*'query'"):
+        bert.embed(TEXTS, prompt="qery")
+    with pytest.raises(ValueError, match="The prompt .* has .* are cut to 20"):
+        bert.embed(TEXTS, prompt="the cat mat " * 8)
+
+
+@pytest.mark.parametrize("mode", ["mean", "cls"])
+def test_a_prompt_that_is_not_pooled(source, mode):
+    """By the hidden states, without the tokens before the text."""
+    modes = {"pooling_mode_mean_tokens": False, f"pooling_mode_{mode}_tokens": True}
+    if mode == "cls":
+        modes = {"pooling_mode_mean_tokens": False, "pooling_mode_cls_token": True}
+    bert = bert_jax.load(with_prompts(source, include_prompt=False, **modes))
+    bert.embedding = dataclasses.replace(bert.embedding, normalize=False)
+    found = bert.embed(TEXTS, prompt="the cat: ")
+    num_before = 1 + len(bert.tokenizer.encode("the cat: ").ids)
+    for text, vector in zip(TEXTS, found, strict=True):
+        states = bert.features([f"the cat: {text}"])[0].vectors[num_before:]
+        expected = states.mean(axis=0) if mode == "mean" else states[0]
+        np.testing.assert_allclose(vector, expected, atol=1e-5)

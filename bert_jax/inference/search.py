@@ -1,0 +1,163 @@
+"""Exact nearest neighbours of vectors by their cosine similarity, block after block."""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from bert_jax.model.heads import unit
+from bert_jax.terminal.progress import Progress
+
+_QUERIES, _BLOCK = 1024, 16384
+"""Vectors that are compared at once; their similarities take 64 MiB."""
+
+Best = tuple[Float[Array, "Q K"], Int[Array, "Q K"]]
+"""The highest similarities so far, in falling order, and the rows that have them."""
+
+
+class Hits(NamedTuple):
+    """The k nearest texts of the corpus for each query, the nearest first."""
+
+    indices: Int[np.ndarray, "Q K"]
+    """Numbers of texts of the corpus, from 0; of equally near ones the lower first."""
+    scores: Float[np.ndarray, "Q K"]
+    """Their cosine similarities, float32."""
+
+
+def require_vectors(name: str, values: np.ndarray) -> Float[np.ndarray, "N D"]:
+    """Return the vectors; raise ValueError unless they are numbers of shape [N, D]."""
+    if values.ndim != 2 or values.dtype.kind not in "fiu" or not values.shape[1]:
+        raise ValueError(
+            f"{name} has shape {values.shape} and dtype {values.dtype}; it must be a "
+            "list of texts, or vectors as `embed` returns them, numbers [N, D]."
+        )
+    return values
+
+
+def require_same_width(
+    first: str, vectors: np.ndarray, second: str, others: np.ndarray
+) -> None:
+    """Raise ValueError unless vectors of two names are equally long."""
+    if vectors.shape[1] != others.shape[1]:
+        raise ValueError(
+            f"{first} has vectors of {vectors.shape[1]} numbers and {second} of "
+            f"{others.shape[1]}; make both by the same model."
+        )
+
+
+def similarities(
+    first: Float[np.ndarray, "A _"], second: Float[np.ndarray, "B _"]
+) -> Float[np.ndarray, "A B"]:
+    """Return the cosine of the angle between each two vectors, in float32."""
+    require_same_width("a", first, "b", second)
+    return np.asarray(_cosines(unit(jnp.asarray(first)), jnp.asarray(second)))
+
+
+def nearest(
+    queries: Float[np.ndarray, "Q _"],
+    corpus: Float[np.ndarray, "N _"],
+    k: int,
+    block: int = _BLOCK,
+) -> Hits:
+    """Return the k vectors of the corpus that are nearest to each query.
+
+    The corpus may be a memory map: `block` of its vectors are on the device at once.
+    Lines say how far it is if it takes longer than a second.
+
+    Raises:
+        ValueError: the vectors are not equally long, or one holds NaN or infinity.
+    """
+    require_same_width("queries", queries, "corpus", corpus)
+    _require_finite("queries", queries, 0)
+    k = min(k, len(corpus))
+    # Small corpora share few shapes, so that few programs are compiled.
+    block = min(block, 1 << max(len(corpus) - 1, k, 1).bit_length())
+    parts = [
+        jax.device_put(_padded(queries[i : i + _QUERIES], len(queries)))
+        for i in range(0, len(queries), _QUERIES)
+    ]
+    parts = [unit(part) for part in parts]
+    best: list[Best] = [
+        (jnp.full((len(part), k), -jnp.inf), jnp.zeros((len(part), k), jnp.int32))
+        for part in parts
+    ]
+    progress = Progress("vectors searched", len(corpus))
+    for start in range(0, len(corpus), block):
+        rows = np.asarray(corpus[start : start + block], np.float32)
+        _require_finite("corpus", rows, start)
+        chunk = np.pad(rows, ((0, block - len(rows)), (0, 0)))
+        vectors = jax.device_put(chunk)
+        best = [
+            _merge(*one, part, vectors, start, len(rows))
+            for one, part in zip(best, parts, strict=True)
+        ]
+        jax.block_until_ready(best[-1:])
+        progress.advance(len(rows))
+    return _hits(best, len(queries), k)
+
+
+def _hits(best: list[Best], num_queries: int, k: int) -> Hits:
+    """Return the results of all parts, without the padding of the last one."""
+    empty = np.zeros((0, k))
+    scores = np.concatenate([empty, *(np.asarray(values) for values, _ in best)])
+    indices = np.concatenate([empty, *(np.asarray(rows) for _, rows in best)])
+    return Hits(
+        indices[:num_queries].astype(np.int64), scores[:num_queries].astype(np.float32)
+    )
+
+
+def _padded(rows: np.ndarray, total: int) -> Float[np.ndarray, "Q D"]:
+    """Return the last of several parts as long as the others."""
+    missing = _QUERIES - len(rows) if total > _QUERIES else 0
+    return np.pad(np.asarray(rows, np.float32), ((0, missing), (0, 0)))
+
+
+def _require_finite(name: str, vectors: np.ndarray, first: int) -> None:
+    # A sum is finite only if each number is; it is the quicker check.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(vectors.sum()):
+            return
+    wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if len(wrong):
+        raise ValueError(
+            f"{name}: vector {first + wrong[0]} holds NaN or infinity; it has no "
+            "similarity. Make it again, or leave it out."
+        )
+
+
+@jax.jit
+def _cosines(
+    units: Float[Array, "A D"], vectors: Float[Array, "B D"]
+) -> Float[Array, "A B"]:
+    """Return the cosines; `units` have length 1."""
+    # On accelerators the default precision of a product is lower than float32.
+    return jnp.einsum("AD,BD->AB", units, unit(vectors), precision="highest")
+
+
+@functools.partial(jax.jit, donate_argnums=(0, 1))
+def _merge(
+    scores: Float[Array, "Q K"],
+    rows: Int[Array, "Q K"],
+    queries: Float[Array, "Q D"],
+    block: Float[Array, "N D"],
+    start: Int[Array, ""] | int,
+    num_rows: Int[Array, ""] | int,
+) -> Best:
+    """Return the best of those so far and of a block of the corpus.
+
+    Args:
+        start: the number of the block's first vector.
+        num_rows: the number of its vectors; the others are padding.
+    """
+    k = scores.shape[1]
+    cosines = _cosines(queries, block)
+    cosines = jnp.where(jnp.arange(len(block)) < num_rows, cosines, -jnp.inf)
+    values, places = jax.lax.top_k(cosines, k)
+    # Earlier rows stand first, so that of equal ones the lower is kept.
+    both = jnp.concatenate([scores, values], axis=1)
+    numbers = jnp.concatenate([rows, start + places], axis=1)
+    values, chosen = jax.lax.top_k(both, k)
+    return values, jnp.take_along_axis(numbers, chosen, axis=1)

@@ -1,0 +1,60 @@
+"""What a run on sentence pairs takes from its source and its examples."""
+
+import dataclasses
+
+import numpy as np
+
+from bert_jax.config import BertConfig, FinetuneConfig
+from bert_jax.config.checks import require
+from bert_jax.config.embedding import Embedding
+from bert_jax.tasks.finetuning_task import FinetuningTask, Split
+from bert_jax.tasks.sentence_pairs import SentencePairsTask
+
+
+def with_embedding(
+    config: FinetuneConfig, source: BertConfig, embedding: Embedding | None
+) -> FinetuneConfig:
+    """Return the configuration with how sentence pairs become vectors.
+
+    Args:
+        embedding: what the source's files say.
+    """
+    pairs = config.data.sentence_pairs
+    if config.task != "sentence-pairs" or pairs.objective == "rank":
+        return config
+    theirs = embedding or Embedding()
+    require(
+        not theirs.unsupported,
+        f"The files of {config.init_from} require {theirs.unsupported}, which cannot "
+        "be trained on; start from another model.",
+    )
+    require(
+        theirs.pool_prompt or not any(theirs.prompt_texts),
+        f"{config.init_from} leaves prompts out of the pooling, which cannot be "
+        "trained; start from another model.",
+    )
+    pooling = pairs.pooling or theirs.pooling
+    require(
+        pooling == "mean" or source.attention == "bidirectional",
+        "pooling=cls cannot be used with attention=causal, by which [CLS] sees no "
+        "other token; pass --data.sentence-pairs.pooling mean.",
+    )
+    for number in pairs.dimensions:
+        width = source.hidden_size
+        rule = f"vectors have {width} numbers; name fewer"
+        require(number < width, f"data.sentence_pairs.dimensions: {number} but {rule}.")
+    length = min(config.data.max_length, source.max_position_embeddings)
+    own = dataclasses.replace(
+        theirs, pooling=pooling, normalize=True, max_tokens=length
+    )
+    data = dataclasses.replace(config.data, embedding=own)
+    return dataclasses.replace(config, data=data)
+
+
+def with_first_length(task: FinetuningTask, *splits: Split) -> FinetuningTask:
+    """Return the task with the length of the longest first text, if it is of pairs."""
+    if not isinstance(task, SentencePairsTask):
+        return task
+    rows = [split.tokenized for split in splits]
+    longest = max(int(np.diff(one.starts)[:: one.choices].max()) for one in rows)
+    return dataclasses.replace(task, first_length=-(-longest // 8) * 8)

@@ -1,0 +1,164 @@
+"""Pairs of texts, with hard negatives or a score, from the rows of a table."""
+
+import dataclasses
+import re
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Int
+
+from bert_jax.config import ExamplesConfig
+from bert_jax.storage.files import JsonObject
+from bert_jax.tasks.prediction_tables import table_line
+from bert_jax.tasks.tables import TableRow, column_names, read_table, text_of
+from bert_jax.tasks.texts import DEFAULT_COLUMNS, parse_number
+
+PAIR_COLUMNS = (
+    ("anchor", "positive"),
+    ("query", "document"),
+    ("query", "passage"),
+    ("query", "positive"),
+    ("question", "context"),
+    ("question", "answer"),
+    *(columns for columns in DEFAULT_COLUMNS if len(columns) == 2),
+)
+"""The columns to look for, in this order, if text_columns is not given."""
+_NEGATIVE = re.compile("negative(_[0-9]+)?")
+
+
+@dataclasses.dataclass(frozen=True)
+class PairExample:
+    """A text, the one that belongs to it, and texts that do not."""
+
+    texts: tuple[str, ...]
+    label: float | None = None
+    """How similar or relevant the second text is; None if it is not known."""
+    where: str = dataclasses.field(default="", repr=False)
+    """File and line, for messages; not in the fingerprint, since files are moved."""
+
+
+def read_pairs(name: str, data: ExamplesConfig) -> list[PairExample]:
+    """Return the pairs of a table.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: a column is missing, a text is empty, a label is no number, or some
+            rows have a label or hard negatives and others do not.
+    """
+    if data.path:
+        raise ValueError(
+            f"data.path={data.path} is not read for sentence pairs; name the files by "
+            "--data.train and --data.validation."
+        )
+    examples = [_labelled(row, data) for row in read_table(name)]
+    first = examples[0]
+    for example in examples:
+        if len(example.texts) != len(first.texts):
+            raise ValueError(
+                f"{example.where} has {len(example.texts) - 2} hard negatives, and the "
+                f"first row {len(first.texts) - 2}; all must have the same number."
+            )
+        if (example.label is None) != (first.label is None):
+            with_label = "lacks" if example.label is None else "has"
+            raise ValueError(
+                f"{example.where} {with_label} a label, unlike the first row; all rows "
+                "must have one, or none."
+            )
+    return examples
+
+
+def pair_of_row(row: TableRow, data: ExamplesConfig) -> PairExample:
+    """Return the two texts of a row; its other columns are ignored.
+
+    Raises:
+        ValueError: a column is missing or empty.
+    """
+    columns = _pair_columns(row, data)
+    return PairExample(tuple(text_of(row, name) for name in columns), where=row.where)
+
+
+def _labelled(row: TableRow, data: ExamplesConfig) -> PairExample:
+    pair, column = pair_of_row(row, data), data.label_column
+    used = _pair_columns(row, data)
+    if column in used:
+        raise ValueError(
+            f"{row.where}: {column} is named for a text and for the labels; name "
+            "others by --data.text-columns and --data.label-column."
+        )
+    names = data.sentence_pairs.negative_columns or sorted(
+        filter(_NEGATIVE.fullmatch, row.values)
+    )
+    texts = [text_of(row, name) for name in names if name not in used]
+    label = None
+    if column in row.values:
+        label = parse_number(row.values[column], f"{row.where}: {column}")
+    return dataclasses.replace(pair, texts=(*pair.texts, *texts), label=label)
+
+
+def _pair_columns(row: TableRow, data: ExamplesConfig) -> tuple[str, ...]:
+    """Return the columns of the two texts."""
+    if len(data.text_columns) == 1:
+        raise ValueError(
+            f"text_columns={data.text_columns[0]} is one column; name the two of a "
+            "pair by --data.text-columns."
+        )
+    if data.text_columns:
+        return data.text_columns
+    for columns in PAIR_COLUMNS:
+        if set(columns) <= row.values.keys():
+            return columns
+    raise ValueError(
+        f"{row.where} has the columns {column_names(row.values)}; name the two of a "
+        "pair by --data.text-columns."
+    )
+
+
+def require_scores(
+    examples: Sequence[PairExample], column: str, limits: tuple[float, float]
+) -> None:
+    """Raise ValueError unless each example has a label within the limits."""
+    low, high = limits
+    for example in examples:
+        if example.label is None:
+            raise ValueError(
+                f"{example.where} has no {column}; name the column with the scores by "
+                "--data.label-column."
+            )
+        if not low <= example.label <= high:
+            raise ValueError(
+                f"{example.where}: {column}={example.label:g} must be from {low:g} to "
+                f"{high:g}; divide all scores by the largest possible one."
+            )
+    if len({example.label for example in examples}) < 2:
+        raise ValueError(
+            f"{examples[0].where}: {column} is {examples[0].label:g} in all "
+            f"{len(examples)} rows; there is nothing to learn."
+        )
+
+
+def text_ids(examples: Sequence[PairExample]) -> Int[np.ndarray, "N C"]:
+    """Return a number for each text, the same one for equal texts."""
+    numbers: dict[str, int] = {}
+    return np.array(
+        [
+            [numbers.setdefault(text, len(numbers)) for text in example.texts]
+            for example in examples
+        ],
+        np.int32,
+    )
+
+
+def score_lines(
+    examples: Sequence[PairExample], values: Sequence[JsonObject]
+) -> list[str]:
+    """Return the lines of a table of scores, with label and texts beside them.
+
+    The table has no quotes: a tab or a line break in a text is a space.
+    """
+    has_label = any(example.label is not None for example in examples)
+    columns = ["index", "score", *["label"] * has_label, "text_1", "text_2"]
+    lines = ["\t".join(columns)]
+    for i, (example, value) in enumerate(zip(examples, values, strict=True)):
+        label = [f"{example.label:.9g}"] if example.label is not None else []
+        lines.append(table_line(i, f"{value['score']:.6f}", *label, *example.texts[:2]))
+    return lines

@@ -1,0 +1,264 @@
+"""Vectors of texts whose cosine similarity says whether two texts belong together.
+
+Reimers & Gurevych 2019; Henderson et al. 2017 for the negatives of the batch.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from bert_jax.config import ExamplesConfig
+from bert_jax.config.embedding import CORPUS_PROMPTS, QUERY_PROMPTS
+from bert_jax.config.model import Head, Params
+from bert_jax.data.examples import (
+    TokenizedExamples,
+    from_rows,
+    is_truncated,
+    join_pair,
+    truncation_warnings,
+)
+from bert_jax.data.pipeline import Batch
+from bert_jax.metrics.classification import regression_scores
+from bert_jax.model.bert import compute
+from bert_jax.model.contrastive import Texts, info_nce
+from bert_jax.model.flops import finetuning_flops
+from bert_jax.model.heads import unit
+from bert_jax.model.inputs import inputs_of_tokenized
+from bert_jax.model.losses import Sum, weighted_sum
+from bert_jax.tasks.finetuning_task import (
+    FinetuningTask,
+    Prediction,
+    Predictions,
+    Split,
+    SplitOutputs,
+    Splits,
+)
+from bert_jax.tasks.pair_examples import (
+    PairExample,
+    pair_of_row,
+    read_pairs,
+    require_scores,
+    score_lines,
+    text_ids,
+)
+from bert_jax.tasks.pair_retrieval import random_retrieval, retrieval_among
+from bert_jax.tasks.prediction_tables import write_lines
+from bert_jax.tasks.tables import TableRow
+from bert_jax.tasks.task import DeviceBatch
+from bert_jax.tokenization import Tokenizer
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class SentencePairsTask(FinetuningTask):
+    """One vector for each text; `data.sentence_pairs.objective` contrastive or cosine.
+
+    A row of a batch holds the C texts of an example: first, second, hard negatives.
+    """
+
+    first_length: int = 0
+    """The length to which first texts are padded in training, if rows are longer: they
+    are often much shorter than the second ones. 0: as the rows."""
+
+    head: ClassVar[Head] = "encoder"
+    has_report: ClassVar[bool] = False
+
+    def read(self, name: str) -> list[PairExample]:
+        return read_pairs(name, self.data)
+
+    @property
+    def compares_rows(self) -> bool:
+        return self.data.sentence_pairs.objective == "contrastive"
+
+    def labels(self, examples: Sequence[PairExample]) -> tuple[str, ...]:
+        """Return (): a vector has no classes."""
+        if not self.compares_rows:
+            require_scores(examples, self.data.label_column, (-1.0, 1.0))
+            return ()
+        column, first = self.data.label_column, examples[0]
+        if first.label is not None:
+            raise ValueError(
+                f"{first.where} has the label {first.label:g} in {column}, and "
+                "objective=contrastive takes every row as a pair that belongs "
+                "together; keep only such rows, without that column, or choose "
+                "--data.sentence-pairs.objective cosine."
+            )
+        if len({example.texts[1] for example in examples}) < 2:
+            raise ValueError(
+                f"{first.where} and all other rows have the same second text; there is "
+                "nothing to tell apart."
+            )
+        return ()
+
+    def check(self, examples: Sequence[PairExample]) -> None:
+        """Accept all pairs: any number may be a label that is only compared."""
+
+    def tokenize(
+        self, examples: Sequence[PairExample], tokenizer: Tokenizer
+    ) -> TokenizedExamples:
+        """Return a row [CLS] text [SEP] for each text, with the prompt of its side.
+
+        `text_ids` by example, int32 [N, C], are equal for equal texts; `label`,
+        float32, is the score if there is one.
+        """
+        embedding = self.data.embedding
+        sides = (QUERY_PROMPTS, CORPUS_PROMPTS) if self.compares_rows else ((), ())
+        prompts = [
+            embedding.prompt_text(embedding.first_prompt(names)) for names in sides
+        ]
+        num_texts = len(examples[0].texts)
+        ids = tokenizer.encode_batch(
+            [
+                prompts[min(i, 1)] + text
+                for example in examples
+                for i, text in enumerate(example.texts)
+            ]
+        )
+        max_length = min(self.data.max_length, self.model.max_position_embeddings)
+        cut = np.array(
+            [is_truncated(tokenizer, one, max_length=max_length) for one in ids]
+        )
+        by_example = {"cut": np.any(cut.reshape(-1, num_texts), axis=1)}
+        if examples[0].label is not None:
+            scores = [example.label for example in examples]
+            by_example["label"] = np.array(scores, np.float32)
+        return from_rows(
+            [join_pair(tokenizer, one, max_length=max_length) for one in ids],
+            np.arange(len(examples), dtype=np.int32),
+            by_example | {"text_ids": text_ids(examples)},
+            choices=num_texts,
+        )
+
+    def warnings(self, split: Split) -> list[str]:
+        return truncation_warnings(split.tokenized, "pairs", self.data.max_length)
+
+    def for_program(self) -> FinetuningTask:
+        data = ExamplesConfig(embedding=self.data.embedding)
+        return dataclasses.replace(self, data=data, first_length=0)
+
+    def flops(self, batch: Batch) -> float:
+        num_pairs, num_texts, length = batch["tokens"].shape
+        first = min(self.first_length or length, length)
+        others = finetuning_flops(self.model, num_pairs * (num_texts - 1), length)
+        return others + finetuning_flops(self.model, num_pairs, first)
+
+    def scores(
+        self,
+        params: Params,
+        batch: DeviceBatch,
+        dropout_key: Key[Array, ""] | None = None,
+    ) -> Float[Array, "B C D"]:
+        """Return the vectors of all texts, not normalised."""
+        num_pairs, num_texts, length = batch["tokens"].shape
+        first = min(self.first_length or length, length)
+        keys = [None, None] if dropout_key is None else jax.random.split(dropout_key)
+        vectors = [
+            self._vectors(params, batch, texts, size, key)
+            for texts, size, key in (
+                (slice(0, 1), first, keys[0]),
+                (slice(1, num_texts), length, keys[1]),
+            )
+        ]
+        parts = [part.reshape(num_pairs, -1, part.shape[-1]) for part in vectors]
+        return jnp.concatenate(parts, axis=1)
+
+    def _vectors(
+        self,
+        params: Params,
+        batch: DeviceBatch,
+        texts: slice,
+        length: int,
+        dropout_key: Key[Array, ""] | None,
+    ) -> Float[Array, "_ D"]:
+        """Return the vectors of some of each row's texts, of at most `length` ids."""
+        part = {name: batch[name][:, texts] for name in ("tokens", "second", "end")}
+        inputs = inputs_of_tokenized(part | {"tokens": part["tokens"][..., :length]})
+        options = {"pooling": self.data.embedding.pooling, "normalize": False}
+        vectors: Float[Array, "_ D"] = compute(
+            self.model, params, "embed", inputs, dropout_key=dropout_key, **options
+        )
+        return vectors
+
+    def count(self, batch: DeviceBatch) -> Float[Array, ""]:
+        return (batch["row"] >= 0).sum(dtype=jnp.float32)
+
+    def loss(self, scores: Float[Array, "B C D"], batch: DeviceBatch) -> Sum:
+        """Return the squared error of the cosines, or InfoNCE among these rows."""
+        if self.compares_rows:
+            texts = Texts(scores, batch["text_ids"])
+            return self.compare(texts, texts, 0)
+        units = unit(scores)
+        cosines = (units[:, 0] * units[:, 1]).sum(axis=-1)
+        label = batch.get("label", jnp.full(len(cosines), jnp.nan))
+        known = ~jnp.isnan(label)
+        errors = cosines - jnp.where(known, label, 0.0)
+        return weighted_sum(errors**2, known.astype(jnp.float32))
+
+    def compare(self, own: Texts, everyone: Texts, first: Int[Array, ""] | int) -> Sum:
+        pairs = self.data.sentence_pairs
+        options = pairs.temperature, pairs.symmetric, pairs.dimensions
+        return info_nce(own, everyone, first, *options)
+
+    def outputs(self, scores: Float[Array, "B C D"]) -> dict[str, jax.Array]:
+        """Return the `vectors` [B, C, D], of length 1."""
+        return {"vectors": unit(scores)}
+
+    def predict(self, outputs: SplitOutputs) -> list[Prediction]:
+        """Return the `score` of each pair: the cosine similarity of its two texts."""
+        vectors = (row["vectors"].astype(np.float64) for row in outputs.rows)
+        return [{"score": float(row[0] @ row[1])} for row in vectors]
+
+    def scores_among(self, outputs: SplitOutputs) -> dict[str, float]:
+        """Return the scores of finding each second text among all of the split.
+
+        There are none if the pairs have a label, which they are scored by.
+        """
+        if not self.compares_rows or _has_labels(outputs.split.examples):
+            return {}
+        vectors = np.stack([row["vectors"] for row in outputs.rows])
+        ids = outputs.split.tokenized.by_example["text_ids"]
+        return retrieval_among(vectors, ids, self.data.sentence_pairs.temperature)
+
+    def score(self, predictions: Predictions) -> dict[str, float]:
+        """Return `spearman` and `pearson` of labelled pairs."""
+        if not _has_labels(predictions.examples):
+            return {}
+        gold = np.array([example.label for example in predictions.examples])
+        cosines = np.array([value["score"] for value in predictions.values])
+        scores = regression_scores(gold, cosines)
+        return {name: scores[name] for name in ("spearman", "pearson")}
+
+    def write(self, predictions: Predictions, directory: Path) -> list[str]:
+        """Write predictions.tsv: index, score, label and the two texts."""
+        lines = score_lines(predictions.examples, predictions.values)
+        write_lines(lines, directory / "predictions.tsv")
+        return ["predictions.tsv"]
+
+    def baseline(self, splits: Splits) -> tuple[str, float]:
+        """Return the expected score of a random order, or that of equal cosines."""
+        if _has_labels(splits.validation):
+            return "correlation of a constant", 0.0
+        return "ndcg@10 of a random order", random_retrieval(
+            text_ids(splits.validation)
+        )
+
+    def example_without_label(self, row: TableRow) -> PairExample:
+        return pair_of_row(row, self.data)
+
+    def has_label(self, example: PairExample) -> bool:
+        """Return whether a pair can be scored: the second text itself may be found."""
+        return self.compares_rows or example.label is not None
+
+    def group(self, example: PairExample) -> object:
+        """Pairs of one second text, such as questions on a paragraph, stay together."""
+        return example.texts[1]
+
+
+def _has_labels(examples: Sequence[PairExample]) -> bool:
+    return bool(examples) and examples[0].label is not None

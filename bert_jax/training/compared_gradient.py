@@ -1,0 +1,108 @@
+"""The gradient of a loss that compares each row with all others of the global batch.
+
+Its vectors are gathered from all devices once. Such a loss is no sum over microbatches;
+with several, the gradient with respect to the vectors of the whole batch is computed
+first and kept, and then used microbatch after microbatch (GradCache, Gao et al. 2021,
+"Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup", §3.2). It is
+the gradient of the whole batch, for the price of another forward pass.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key, PyTree
+
+from bert_jax.config.model import Params
+from bert_jax.model.contrastive import Texts
+from bert_jax.tasks.task import DeviceBatch, Sums, Task
+from bert_jax.training.global_batch import global_counts, split_rows, sum_of_means
+
+
+def compared_gradient(
+    task: Task,
+    prepare: Callable[[Params], Params],
+    microbatches: int,
+    axes: tuple[str, ...],
+    params: Params,
+    batch: DeviceBatch,
+    step: Int[Array, ""],
+    mask_key: Key[Array, ""],
+    dropout_key: Key[Array, ""],
+    fixed: Params,
+) -> tuple[Params, Sums]:
+    """Return the gradient and the sums over the rows of one batch shard.
+
+    Args:
+        prepare: gathers parameters, and stops the gradient of frozen ones.
+        axes: the mesh axes over which the batch is sharded.
+        fixed: nothing, since such a task has no teacher.
+    """
+    assert not fixed
+    corrupted = task.corrupt_at_step(batch, mask_key, step)
+    counts = global_counts(task, corrupted, axes)
+
+    def objective(texts: Texts) -> tuple[Float[Array, ""], Sums]:
+        sums = _compare_with_all(task, texts, axes)
+        return sum_of_means(sums, counts, task.weights), sums
+
+    def represent(params: Params, rows: PyTree, key: Key[Array, ""]) -> Texts:
+        return task.represent(prepare(params), rows, key)
+
+    keys = jax.random.split(dropout_key, microbatches)
+    if microbatches > 1:
+        parts = split_rows(corrupted, microbatches), keys
+        return _cached_gradient(represent, objective, params, *parts)
+
+    def of_params(params: Params) -> tuple[Float[Array, ""], Sums]:
+        return objective(represent(params, corrupted, keys[0]))
+
+    gradient: tuple[Params, Sums] = jax.grad(of_params, has_aux=True)(params)
+    return gradient
+
+
+def _cached_gradient(
+    represent: Callable[[Params, PyTree, Array], Texts],
+    objective: Callable[[Texts], tuple[Float[Array, ""], Sums]],
+    params: Params,
+    rows: PyTree,
+    keys: Key[Array, " M"],
+) -> tuple[Params, Sums]:
+    """Return the gradient of `objective` over all rows, and its sums.
+
+    Args:
+        represent: parameters, rows of one microbatch and a key → their texts.
+        rows: those of M microbatches, [M, B / M, …].
+        keys: of the dropout, the same in both passes.
+    """
+    # 1. The vectors of all rows, and the gradient with respect to them.
+    parts = jax.lax.map(lambda part: represent(params, *part), (rows, keys))
+    texts = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), parts)
+
+    def of_vectors(vectors: Float[Array, "B C D"]) -> tuple[Float[Array, ""], Sums]:
+        return objective(dataclasses.replace(texts, vectors=vectors))
+
+    by_vector, sums = jax.grad(of_vectors, has_aux=True)(texts.vectors)
+
+    # 2. The gradient with respect to the parameters, microbatch after microbatch.
+    def add(total: Params, part: tuple[PyTree, Array, Array]) -> tuple[Params, None]:
+        own, key, cotangent = part
+        _, pullback = jax.vjp(lambda p: represent(p, own, key).vectors, params)
+        return jax.tree.map(jnp.add, total, pullback(cotangent)[0]), None
+
+    zeros = jax.tree.map(jnp.zeros_like, params)
+    cotangents = split_rows(by_vector, len(keys))
+    grads, _ = jax.lax.scan(add, zeros, (rows, keys, cotangents))
+    return grads, sums
+
+
+def _compare_with_all(task: Task, own: Texts, axes: tuple[str, ...]) -> Sums:
+    """Return the sums over this shard's rows, compared with those of all shards."""
+    if not axes:
+        return task.compare(own, own, 0)
+    everyone = jax.tree.map(
+        lambda x: jax.lax.all_gather(x, axes, axis=0, tiled=True), own
+    )
+    first = jax.lax.axis_index(axes) * own.vectors.shape[0]
+    return task.compare(own, everyone, first)

@@ -1,0 +1,190 @@
+"""Search and reranking of a user's files, from the command line."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+from etils import epath
+from small_world import OBJECTS, PLACES, SUBJECTS
+
+import bert_jax
+from bert_jax.cli.main import main
+from bert_jax.convert.receipts import write_imported
+from bert_jax.formats.imported import Imported
+from bert_jax.inference.retrieval_files import (
+    read_collection,
+    read_judgements,
+    read_run,
+)
+from bert_jax.model.bert import init_params
+from bert_jax.pretrained import load_pretrained
+
+
+def lines(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Twelve texts, three queries, and judgements that name what does not exist."""
+    folder = tmp_path_factory.mktemp("beir")
+    (folder / "qrels").mkdir()
+    texts = [f"The {SUBJECTS[i % 8]} in the {PLACES[i // 2]}." for i in range(12)]
+    corpus = [
+        {"_id": f"d{i}", "title": OBJECTS[i % 8] if i % 2 else "", "text": text}
+        for i, text in enumerate(texts)
+    ]
+    lines(folder / "corpus.jsonl", corpus)
+    queries = [{"_id": f"q{i}", "text": texts[3 * i]} for i in range(4)]
+    lines(folder / "queries.jsonl", queries)
+    (folder / "qrels" / "test.tsv").write_text(
+        "query-id\tcorpus-id\tscore\nq0\td0\t2\nq0\td5\t1\nq2\td6\t1\nq2\td1\t0\n"
+        "nobody\td1\t1\nq2\tmissing\t1\n"
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def reranker(pretrained, tmp_path_factory):
+    """A cross-encoder as seed 0 draws it."""
+    import dataclasses
+
+    model = load_pretrained(str(pretrained))
+    config = dataclasses.replace(
+        model.config,
+        head="sequence_classification",
+        labels=("relevance",),
+        problem_type="regression",
+    )
+    params = jax.jit(lambda: init_params(config, jax.random.key(0)))()
+    params = jax.tree.map(np.asarray, params)
+    output = tmp_path_factory.mktemp("reranker") / "model"
+    found = Imported(config, params, model.tokenizer, (), (), (), ())
+    write_imported(found, epath.Path(output))
+    return output
+
+
+def run(capsys, *arguments):
+    code = main(["search", *map(str, arguments)])
+    output, error = capsys.readouterr()
+    assert code == 0, error
+    scores = [line for line in output.splitlines() if line.startswith("{")]
+    return json.loads(scores[-1]) if scores else {}, error
+
+
+def test_a_search_is_scored_and_written(folder, pretrained, tmp_path, capsys):
+    path = tmp_path / "found.trec"
+    options = ("--input", folder, "--model", pretrained, "--k", 5, "--output", path)
+    scores, error = run(capsys, *options)
+    assert "1 unknown queries (nobody), left out" in error
+    assert "1 unknown documents (missing), left out" in error
+    bert = bert_jax.load(pretrained)
+    collection = read_collection(folder, "test")
+    assert list(collection.queries) == ["q0", "q2"], "the judged ones"
+    texts = list(collection.corpus.values())
+    assert texts[1].startswith(OBJECTS[1]), "the title stands first"
+    hits = bert.search(list(collection.queries.values()), texts, 5)
+    rankings = read_run(path)
+    for query, rows in zip(("q0", "q2"), hits.indices, strict=True):
+        assert list(rankings[query]) == [f"d{i}" for i in rows]
+    assert scores["mrr@10"] == 1.0, "each text is nearest to itself"
+    assert 0 < scores["ndcg@10"] < 1 or scores["recall@10"] == 1.0
+
+
+def test_a_list_is_ranked_again(folder, reranker, tmp_path, capsys):
+    path, again = tmp_path / "first.run", tmp_path / "second.run"
+    path.write_text(
+        "".join(f"q0 Q0 d{i} {i} {10 - i} bm25\n" for i in range(4))
+        + "q2 Q0 d6 1 3 bm25\nq2 Q0 lost 2 2 bm25\n"
+    )
+    options = ("--input", folder, "--run", path, "--reranker", reranker, "--k", 3)
+    _, error = run(capsys, *options, "--output", again)
+    assert "first.run: 1 unknown documents (lost), left out" in error
+    first, second = read_run(path), read_run(again)
+    assert set(second["q0"]) == set(list(first["q0"])[:3])
+    bert, collection = bert_jax.load(reranker), read_collection(folder, "test")
+    pairs = [(collection.queries["q0"], collection.corpus[d]) for d in second["q0"]]
+    values = [value["value"] for value in bert.classify(pairs)]
+    assert values == sorted(values, reverse=True)
+    np.testing.assert_allclose(list(second["q0"].values()), values, atol=2e-6)
+
+
+def test_without_judgements_the_lists_are_written(folder, pretrained, tmp_path, capsys):
+    for name in ("corpus.jsonl", "queries.jsonl"):
+        (tmp_path / name).write_text((folder / name).read_text())
+    path = tmp_path / "found.trec"
+    options = ("--input", tmp_path, "--model", pretrained, "--output", path)
+    scores, error = run(capsys, *options)
+    assert not scores and "no judgements" in error
+    assert len(read_run(path)) == 4, "all queries"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "Pass --model, which makes the vectors"),
+        (("--run", "a.run"), "--run needs --reranker"),
+        (("--model", "{model}", "--reranker", "{model}"), "a reranker has a sequence"),
+        (("--model", "{model}", "--split", "dev"), "name a split that"),
+        (("--model", "{model}", "--k", "0"), "k=0 must be at least 1"),
+        (("--model", "{model}", "--output", "a.json"), "must end in"),
+    ],
+)
+def test_what_is_refused(folder, pretrained, options, message, capsys):
+    arguments = [option.format(model=pretrained) for option in options]
+    assert main(["search", "--input", str(folder), *arguments]) == 2
+    error = capsys.readouterr().err.strip().splitlines()
+    assert len(error) == 1 and message in error[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("q d\n", "line 1 has 2 fields; it must have three"),
+        ("q\td\tx\n", "line 1: grade 'x' must be a whole number"),
+        ("q\td\t1\nq\td\t0\n", "line 2 judges d for q again"),
+    ],
+)
+def test_damaged_judgements(tmp_path, text, message):
+    path = tmp_path / "test.tsv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        read_judgements(path)
+
+
+def test_the_four_columns_of_trec(tmp_path):
+    path = tmp_path / "test.tsv"
+    path.write_text("q 0 d 1\nq 0 e 0\n")
+    assert read_judgements(path) == {"q": {"d": 1, "e": 0}}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("q Q0 d 1 0.5\n", "line 1 has 5 fields; it must have six"),
+        ("q Q0 d 1 nan x\n", "line 1 has the score 'nan', which is no number"),
+        ("q Q0 d 1 1 x\nq Q0 d 2 0 x\n", "line 2 lists d for q again"),
+    ],
+)
+def test_damaged_lists(tmp_path, text, message):
+    path = tmp_path / "a.run"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        read_run(path)
+
+
+@pytest.mark.parametrize(
+    ("corpus", "message"),
+    [
+        ('{"_id": "a", "text": "x"}\n{"_id": "a", "text": "y"}\n', "'a' stands twice"),
+        ('{"_id": "a b", "text": "x"}\n', "'a b' must be a word"),
+        ('{"_id": "a"}\n', "has no text"),
+        ('{"_id": "a", "text": 3}\n', "text=3 must be a text"),
+        ("", "has no lines"),
+    ],
+)
+def test_damaged_corpora(folder, tmp_path, corpus, message):
+    (tmp_path / "corpus.jsonl").write_text(corpus)
+    with pytest.raises(ValueError, match=message):
+        read_collection(tmp_path, "test")

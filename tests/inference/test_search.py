@@ -1,0 +1,103 @@
+"""Similarities and exact search, beside NumPy over all vectors at once."""
+
+import numpy as np
+import pytest
+
+import bert_jax
+from bert_jax.inference.search import Hits, nearest, similarities
+
+
+@pytest.fixture(scope="module")
+def bert(pretrained):
+    return bert_jax.load(pretrained)
+
+
+def drawn(rows, width=8, seed=0):
+    return np.random.default_rng(seed).standard_normal((rows, width), np.float32)
+
+
+def cosines(first, second):
+    first, second = np.float64(first), np.float64(second)
+    norms = np.linalg.norm(first, axis=1)[:, None] * np.linalg.norm(second, axis=1)
+    return first @ second.T / norms
+
+
+@pytest.mark.parametrize(("num_queries", "rows", "k"), [(5, 100, 7), (1030, 40, 50)])
+def test_the_nearest_are_those_of_all_similarities(num_queries, rows, k):
+    """Blocks of 16 that the rows do not fill, two parts of queries, k beyond all."""
+    queries, corpus = drawn(num_queries), drawn(rows, seed=1)
+    hits = nearest(queries, corpus, k, block=64)
+    expected = cosines(queries, corpus)
+    order = np.argsort(-expected, axis=1, kind="stable")[:, :k]
+    np.testing.assert_array_equal(hits.indices, order)
+    scores = np.take_along_axis(expected, order, axis=1)
+    np.testing.assert_allclose(hits.scores, scores, atol=1e-6)
+    assert hits.scores.dtype == np.float32
+
+
+def test_of_equal_vectors_the_first_come_first():
+    corpus = np.repeat(drawn(2), 40, axis=0)
+    hits = nearest(corpus[:1], corpus, 5, block=16)
+    assert hits.indices.tolist() == [[0, 1, 2, 3, 4]]
+
+
+def test_a_memory_map_is_searched(tmp_path):
+    corpus = drawn(50)
+    np.save(tmp_path / "corpus.npy", corpus)
+    stored = np.load(tmp_path / "corpus.npy", mmap_mode="r")
+    assert nearest(corpus[20:21], stored, 1).indices.tolist() == [[20]]
+
+
+def test_nothing_is_near_to_nothing():
+    assert nearest(drawn(0), drawn(5), 2).indices.shape == (0, 2)
+    assert nearest(drawn(2), drawn(0), 2).indices.shape == (2, 0)
+    assert nearest(np.zeros((1, 8), np.float32), drawn(3), 1).scores.tolist() == [[0]]
+
+
+@pytest.mark.parametrize(
+    ("queries", "corpus", "message"),
+    [
+        (drawn(2, 8), drawn(3, 4), "queries has vectors of 8 numbers and corpus of 4"),
+        (np.full((1, 4), np.nan), drawn(3, 4), "queries: vector 0 holds NaN"),
+        (drawn(1, 4), np.full((3, 4), np.inf), "corpus: vector 0 holds NaN or inf"),
+    ],
+)
+def test_vectors_that_cannot_be_compared(queries, corpus, message):
+    with pytest.raises(ValueError, match=message):
+        nearest(queries, corpus, 1)
+
+
+def test_texts_or_their_vectors(bert):
+    texts = ["The judge writes.", "door", "in the garden in the garden"]
+    vectors = bert.embed(texts)
+    expected = cosines(vectors[:1], vectors)
+    np.testing.assert_allclose(bert.similarity(texts[:1], texts), expected, atol=1e-6)
+    np.testing.assert_allclose(similarities(vectors[:1], vectors), expected, atol=1e-6)
+    by_text = bert.search(["The judge writes."], texts, k=2)
+    assert isinstance(by_text, Hits)
+    by_vector = bert.search(vectors[:1], vectors, k=2)
+    np.testing.assert_array_equal(by_text.indices, by_vector.indices)
+    assert by_text.indices[0, 0] == 0
+    with pytest.raises(ValueError, match="corpus has shape .3,. and dtype float64"):
+        bert.search(texts, np.zeros(3))
+    with pytest.raises(ValueError, match="k=0 must be at least 1"):
+        bert.search(texts, texts, k=0)
+
+
+def test_queries_and_texts_have_the_prompts_of_the_model(bert):
+    from bert_jax.config.embedding import Embedding
+
+    names, prompts = ("query", "passage"), ("The judge: ", "The baker: ")
+    other = bert_jax.Predictor(
+        bert.config,
+        bert.params,
+        bert.tokenizer,
+        embedding=Embedding(prompt_names=names, prompt_texts=prompts),
+    )
+    texts = ["door", "garden", "candle", "letter"]
+    asked, stored = (bert.embed(texts, prompt=text) for text in prompts)
+    expected = nearest(asked, stored, 4)
+    found = other.search(texts, texts, 4)
+    np.testing.assert_allclose(found.scores, expected.scores, atol=1e-6)
+    plain = other.search(texts, texts, 4, query_prompt="", corpus_prompt="")
+    assert np.abs(plain.scores - found.scores).max() > 1e-3

@@ -1,0 +1,217 @@
+"""Pairs of texts: how files are read, what is refused, losses and scores by hand."""
+
+import dataclasses
+import re
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig
+from bert_jax.config.embedding import Embedding
+from bert_jax.config.sentence_pairs import SentencePairsConfig
+from bert_jax.metrics.retrieval import retrieval_scores
+from bert_jax.runs.sentence_pairs import with_embedding
+from bert_jax.tasks.finetuning_task import Predictions, Splits
+from bert_jax.tasks.pair_examples import PairExample, text_ids
+from bert_jax.tasks.pair_ranking import PairRankingTask
+from bert_jax.tasks.pair_retrieval import random_retrieval, retrieval_among
+from bert_jax.tasks.registry import finetuning_task, task_name_of
+from bert_jax.tasks.sentence_pairs import SentencePairsTask
+from bert_jax.tokenization import Tokenizer
+
+
+def data(objective="contrastive", **options):
+    pairs = SentencePairsConfig(objective=objective)
+    return ExamplesConfig(sentence_pairs=pairs, **options)
+
+
+def read(tmp_path, text, objective="contrastive", **options):
+    path = tmp_path / "pairs.csv"
+    path.write_text(text)
+    task = finetuning_task("sentence-pairs", data(objective, **options))
+    examples = task.read(str(path))
+    task.labels(examples)
+    return examples
+
+
+def test_columns_are_found(tmp_path):
+    """Those of sentence-transformers' datasets, with hard negatives in their order."""
+    header = "negative_2,positive,anchor,other,negative_1\n"
+    examples = read(tmp_path, header + "n2,p,a,x,n1\nm2,q,b,x,m1\n")
+    assert [example.texts for example in examples] == [
+        ("a", "p", "n1", "n2"),
+        ("b", "q", "m1", "m2"),
+    ]
+    options = {"text_columns": ("one", "two"), "label_column": "score"}
+    examples = read(tmp_path, "two,one,score\nb,a,0.5\nd,c,-1\n", "cosine", **options)
+    assert [example.texts for example in examples] == [("a", "b"), ("c", "d")]
+    assert [example.label for example in examples] == [0.5, -1.0]
+
+
+@pytest.mark.parametrize(
+    ("objective", "text", "message"),
+    [
+        ("contrastive", "anchor,positive\na,b\nc, \n", "line 3: positive is empty"),
+        ("contrastive", "anchor,positive\n,b\n", "line 2: anchor is empty"),
+        ("contrastive", "a,b\n1,2\n", "has the columns a, b; name the two of a pair"),
+        (
+            "contrastive",
+            "anchor,positive,label\na,b,1\nc,d,0\n",
+            "line 2 has the label 1 in label, and objective=contrastive takes every",
+        ),
+        ("contrastive", "anchor,positive\na,b\nc,b\n", "have the same second text"),
+        ("cosine", "anchor,positive\na,b\n", "line 2 has no label; name the column"),
+        ("cosine", "anchor,positive,label\na,b,1\nc,d,4\n", "label=4 must be from -1"),
+        ("cosine", "anchor,positive,label\na,b,1\nc,d,x\n", "must be a finite number"),
+        ("cosine", "anchor,positive,label\na,b,1\nc,d,1\n", "label is 1 in all 2 rows"),
+        ("rank", "anchor,positive\na,b\n", "line 2 has no label; name the column"),
+        ("rank", "anchor,positive,label\na,b,1\nc,d,-1\n", "label=-1 must be from 0"),
+        ("rank", "anchor,positive,negative,label\na,b,c,1\n", "hard negatives and a"),
+    ],
+)
+def test_pairs_that_cannot_be_learned(tmp_path, objective, text, message):
+    with pytest.raises(ValueError, match=re.escape(message)) as refused:
+        read(tmp_path, text, objective)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (
+            lambda: FinetuneConfig(task="sentence-pairs", batch_size=1),
+            "batch_size=1 leaves a pair alone in its batch",
+        ),
+        (lambda: SentencePairsConfig(temperature=0.0), "temperature=0.0 must be"),
+        (
+            lambda: SentencePairsConfig(dimensions=(0,)),
+            "dimensions: 0 must be at least",
+        ),
+        (
+            lambda: SentencePairsConfig(objective="rank", symmetric=True),
+            "symmetric=True has no effect with objective=rank",
+        ),
+        (
+            lambda: SentencePairsConfig(objective="rank", pooling="cls"),
+            "pooling=cls has no effect with objective=rank",
+        ),
+        (
+            lambda: SentencePairsConfig("cosine", negative_columns=("n",)),
+            "negative_columns=('n',) have no label",
+        ),
+    ],
+)
+def test_options_that_cannot_be(build, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        build()
+
+
+def test_vectors_are_made_as_the_source_does():
+    config = FinetuneConfig(task="sentence-pairs", init_from="m")
+    source = BertConfig.miniature(1, 16, max_position_embeddings=32)
+    prompts = {"prompt_names": ("query",), "prompt_texts": ("q: ",)}
+    theirs = Embedding("cls", **prompts)
+    made = with_embedding(config, source, theirs).data.embedding
+    assert made == Embedding("cls", True, max_tokens=32, **prompts)
+    assert with_embedding(config, source, None).data.embedding.pooling == "mean"
+    for embedding, message in (
+        (Embedding(unsupported="max pooling"), "require max pooling, which cannot"),
+        (Embedding(pool_prompt=False, **prompts), "leaves prompts out of the pooling"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            with_embedding(config, source, embedding)
+    pairs = SentencePairsConfig(dimensions=(16,))
+    own = dataclasses.replace(config.data, sentence_pairs=pairs)
+    with pytest.raises(ValueError, match="dimensions: 16 but vectors have 16 numbers"):
+        with_embedding(dataclasses.replace(config, data=own), source, None)
+
+
+def test_each_side_has_its_prompt(tokenizer_directory):
+    tokenizer = Tokenizer.load(tokenizer_directory)
+    embedding = Embedding(
+        prompt_names=("query", "passage"), prompt_texts=("judge ", "baker ")
+    )
+    examples = [PairExample(("door", "letter", "book"))]
+    task = SentencePairsTask(data(embedding=embedding))
+    rows = task.tokenize(examples, tokenizer)
+    expected = tokenizer.encode_batch(["judge door", "baker letter", "baker book"])
+    for i, ids in enumerate(expected):
+        assert rows.tokens[rows.starts[i] : rows.starts[i + 1]].tolist() == [
+            tokenizer.cls_id,
+            *ids,
+            tokenizer.sep_id,
+        ]
+    assert rows.by_example["text_ids"].tolist() == [[0, 1, 2]]
+
+
+EXAMPLES = [PairExample((a, b)) for a, b in ("ap", "aq", "br", "cp")]
+"""Text a has two partners, and p has two."""
+
+
+def test_the_second_texts_are_ranked_among_all():
+    ids = text_ids(EXAMPLES)
+    vectors = np.random.default_rng(0).standard_normal((4, 2, 8), np.float32)
+    vectors /= np.linalg.norm(vectors, axis=-1, keepdims=True)
+    vectors[1, 0], vectors[3, 1] = vectors[0, 0], vectors[0, 1]  # equal texts
+    queries = {"a": vectors[0, 0], "b": vectors[2, 0], "c": vectors[3, 0]}
+    documents = {"p": vectors[0, 1], "q": vectors[1, 1], "r": vectors[2, 1]}
+    relevant = {"a": "pq", "b": "r", "c": "p"}
+    rankings, losses = {}, []
+    for name, query in queries.items():
+        cosines = {text: float(query @ vector) for text, vector in documents.items()}
+        rankings[name] = sorted(cosines, key=cosines.__getitem__, reverse=True)
+        for right in relevant[name]:
+            wrong = [cosines[t] for t in documents if t not in relevant[name]]
+            weights = np.exp(np.array([cosines[right], *wrong]) / 0.1)
+            losses.append(np.log(weights.sum() / weights[0]))
+    grades = {name: dict.fromkeys(texts, 1) for name, texts in relevant.items()}
+    expected = retrieval_scores(rankings, grades) | {"loss": np.mean(losses)}
+    assert retrieval_among(vectors, ids, 0.1) == pytest.approx(expected, rel=1e-5)
+    assert 0 < expected["ndcg@10"] < 1 or expected["loss"] > 0
+    assert 0 < random_retrieval(ids) < 1
+
+
+def test_cosines_are_near_their_labels():
+    task = SentencePairsTask(data("cosine"))
+    vectors = jnp.array([[[1.0, 0.0], [3.0, 4.0]], [[1.0, 0.0], [0.0, 2.0]]])
+    batch = {"label": jnp.array([0.5, jnp.nan])}
+    total, count = task.loss(vectors, batch)
+    assert (float(total), float(count)) == (pytest.approx(0.01), 1.0)
+
+
+def test_the_losses_of_ranking_by_hand():
+    task = PairRankingTask(data("rank"))
+    row = jnp.array([0, 1, -1])
+    scores = jnp.array([[2.0, 0.0], [0.0, 1.0], [5.0, 5.0]])
+    total, count = task.loss(scores, {"row": row})
+    expected = np.log1p(np.exp(-2)) + np.log1p(np.exp(1))
+    assert (float(total), float(count)) == (pytest.approx(expected), 2.0)
+    labels = jnp.array([1.0, 0.25, jnp.nan])
+    total, _ = task.loss(scores[:, :1], {"row": row, "label": labels})
+    assert float(total) == pytest.approx(np.log1p(np.exp(-2)) + np.log(2))
+
+
+def test_the_scores_of_ranking_by_hand():
+    task = PairRankingTask(data("rank"))
+    examples = [PairExample(("a", "b", "c", "d"))] * 3
+    values = [
+        {"score": 3.0, "negative_scores": [1.0, 2.0]},
+        {"score": 1.0, "negative_scores": [1.0, 0.0]},
+        {"score": 1.0, "negative_scores": [2.0, 3.0]},
+    ]
+    scores = task.score(Predictions(examples, values))
+    assert scores["mrr@10"] == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
+    assert scores["recall@1"] == pytest.approx(1 / 3)
+    name, value = task.baseline(Splits(examples, examples))
+    assert name.startswith("mrr@10")
+    assert value == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
+
+
+def test_the_task_of_a_model():
+    assert task_name_of(BertConfig(head="encoder")) == "sentence-pairs"
+    ranking = BertConfig(
+        head="sequence_classification", labels=("a",), problem_type="regression"
+    )
+    assert task_name_of(ranking) == "text-regression"
+    assert task_name_of(ranking, data("rank")) == "sentence-pairs"
