@@ -118,11 +118,9 @@ class FinetuningTask(abc.ABC):
             ValueError: nothing can be learned from these examples.
         """
 
+    @abc.abstractmethod
     def check(self, examples: Sequence[Example]) -> None:
-        """Raise ValueError if the model does not have the label of an example.
-
-        By default, every example is accepted.
-        """
+        """Raise ValueError if the model does not have the label of an example."""
 
     @abc.abstractmethod
     def tokenize(

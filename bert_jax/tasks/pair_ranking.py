@@ -77,6 +77,9 @@ class PairRankingTask(FinetuningTask):
         require_scores(examples, self.data.label_column, (0.0, 1.0))
         return (RELEVANCE,)
 
+    def check(self, examples: Sequence[PairExample]) -> None:
+        """Accept all pairs: any number may be a label that is only compared."""
+
     def tokenize(
         self, examples: Sequence[PairExample], tokenizer: Tokenizer
     ) -> TokenizedExamples:

@@ -96,6 +96,9 @@ class SentencePairsTask(FinetuningTask):
             )
         return ()
 
+    def check(self, examples: Sequence[PairExample]) -> None:
+        """Accept all pairs: any number may be a label that is only compared."""
+
     def tokenize(
         self, examples: Sequence[PairExample], tokenizer: Tokenizer
     ) -> TokenizedExamples:
