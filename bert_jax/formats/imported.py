@@ -131,26 +131,16 @@ def match_tensors(
         allow_extra: whether any tensor may be left over.
 
     Raises:
-        ValueError: a tensor is missing, has another shape than `config` implies, or is
-            not one of the model.
+        ValueError: tensors are missing, have another shape than `config` implies, or
+            are not of the model; the message has all of that.
     """
     theirs: list[str] = [getattr(name, library.name) for name in names]
-    if missing := [name for name in theirs if name not in tensors]:
-        raise ValueError(
-            f"{path} lacks {abbreviate(missing)}; a model with the head "
-            f"{config.head} has them."
-        )
-    left_over = tensors.keys() - set(theirs)
-    extra = [tensors[n].name for n in left_over if not library.ignored.fullmatch(n)]
-    if extra and not allow_extra:
-        raise ValueError(
-            f"{path} holds {abbreviate(sorted(extra))}, which a model with the head "
-            f"{config.head} does not have; {library.allow_extra} ignores them."
-        )
     matches: dict[Leaf, Tensor] = {}
-    wrong = []
+    missing, wrong = [], []
     for name, source in zip(names, theirs, strict=True):
-        tensor = tensors[source]
+        if (tensor := tensors.get(source)) is None:
+            missing.append(source)
+            continue
         transposed: bool = getattr(name, f"{library.name}_transposed")
         leaf = Leaf(tensor.name, name.ours, tensor.shape, tensor.dtype, transposed)
         matches[leaf] = tensor
@@ -158,11 +148,21 @@ def match_tensors(
         if tensor.shape != shape:
             own, wanted = _format_shape(tensor.shape), _format_shape(shape)
             wrong.append(f"{tensor.name} is {own}, not {wanted}")
-    if wrong:
-        file = library.config_file
+    left_over = tensors.keys() - set(theirs)
+    extra = [tensors[n].name for n in left_over if not library.ignored.fullmatch(n)]
+    head, file = config.head, library.config_file
+    problems = {
+        f"{path} lacks {abbreviate(missing)}; a model with the head {head} has "
+        "them.": missing,
+        f"{path} holds {abbreviate(sorted(extra))}, which a model with the head {head} "
+        f"does not have; {library.allow_extra} ignores them.": extra
+        and not allow_extra,
+        f"{path}: {abbreviate(wrong, '; ', ' differ')}, as {file} says; use the {file} "
+        "that belongs to the tensors.": wrong,
+    }
+    if any(problems.values()):
         raise ValueError(
-            f"{path}: {abbreviate(wrong, '; ', ' differ')}, as {file} says; use the "
-            f"{file} that belongs to the tensors."
+            " ".join(text for text, is_wrong in problems.items() if is_wrong)
         )
     return matches, sorted(tensors[name].name for name in left_over)
 

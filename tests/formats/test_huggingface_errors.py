@@ -318,3 +318,16 @@ def test_a_thousand_damaged_models_end_in_one_line(tmp_path):
             np.testing.assert_array_equal(one, other, err_msg=str(number))
         outcomes["equal"] += 1
     assert min(outcomes.values()) > 20, outcomes
+
+
+def test_all_that_does_not_fit_is_one_line(tmp_path):
+    """A user need not correct one thing after the other."""
+    files = stored("BertForMaskedLM")
+    files.rename("cls.predictions.transform.dense", "cls.predictions.dense")
+    files.config["type_vocab_size"] = 3
+    with pytest.raises(ValueError, match="lacks cls.predictions.transform") as error:
+        read_huggingface(epath.Path(files.write(tmp_path / "model")))
+    message = str(error.value)
+    assert "holds cls.predictions.dense.bias, cls.predictions.dense.weight" in message
+    assert "token_type_embeddings.weight is 2x32, not 3x32" in message
+    assert "\n" not in message
