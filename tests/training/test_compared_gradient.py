@@ -73,13 +73,14 @@ def compiled(task: Finetuning, shape: tuple[int, int], microbatches: int) -> Any
     shardings = tree_shardings(mesh, params)
     config = task.config
     gradient = make_gradient(
-        task, lambda p: p, mesh, shardings, microbatches, Collectives.of(config)
+        task, lambda p: p, mesh, shardings, {}, microbatches, Collectives.of(config)
     )
     arguments = (
         jax.device_put(params, shardings),
         to_global_arrays(task.batch(0), mesh),
         np.int32(0),
         *jax.random.split(jax.random.key(1)),
+        {},  # no teacher
     )
     return jax.jit(gradient).lower(*arguments).compile(), arguments
 
