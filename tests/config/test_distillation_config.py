@@ -60,6 +60,10 @@ from bert_jax.config.serialization import from_dict, to_dict
             ),
             "distillation.temperature=3.0 has no effect with task=text-regression",
         ),
+        (
+            lambda: FinetuneConfig(task="sentence-pairs", teacher="runs/a"),
+            "teacher='runs/a' cannot be used with task=sentence-pairs, which has no",
+        ),
     ],
 )
 def test_refusals_name_value_and_rule(build, message):
