@@ -1,10 +1,10 @@
 """Tokenized examples for fine-tuning and prediction: rows of tokens of many lengths."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
-from jaxtyping import Int, Int32, Int64
+from jaxtyping import Bool, Int, Int32, Int64
 
 from bert_jax.data.pipeline import Batch
 from bert_jax.tokenization import Tokenizer
@@ -159,10 +159,16 @@ def join_pair(
     return build_row(tokenizer, first[:kept], second[: room - kept])
 
 
-def is_truncated(tokenizer: Tokenizer, *segments: list[int], max_length: int) -> bool:
-    """Return whether `join_pair` truncates these segments."""
-    room = max_length - num_special_tokens(tokenizer, len(segments))
-    return sum(map(len, segments)) > room
+def join_pairs(
+    tokenizer: Tokenizer, pairs: Iterable[Sequence[list[int]]], max_length: int
+) -> tuple[list[tuple[list[int], int]], Bool[np.ndarray, " R"]]:
+    """Return `join_pair` of each one or two segments, and whether it was truncated."""
+    rows, cut = [], []
+    for segments in pairs:
+        room = max_length - num_special_tokens(tokenizer, len(segments))
+        rows.append(join_pair(tokenizer, *segments, max_length=max_length))
+        cut.append(sum(map(len, segments)) > room)
+    return rows, np.array(cut, np.bool_)
 
 
 def truncation_warnings(

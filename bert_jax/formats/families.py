@@ -49,8 +49,6 @@ class Family:
     """Values of BERT's keys that a file of the family may leave out."""
     pooler_act: PoolerActivation = "tanh"
     has_segments: bool = True
-    has_pooler: bool = True
-    """Whether the class without a head may have a pooler."""
     positions_after_padding: bool = False
     """Whether positions are counted from `pad_token_id` + 1."""
     required: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -211,7 +209,6 @@ DISTILBERT = Family(
     defaults={"num_hidden_layers": 6},
     pooler_act="relu",
     has_segments=False,
-    has_pooler=False,
 )
 ELECTRA = Family(
     "electra",
@@ -233,7 +230,6 @@ ELECTRA = Family(
         "intermediate_size": 1024,
     },
     pooler_act="gelu",
-    has_pooler=False,
     only={
         "masked_lm": {"hidden_act": "gelu"},
         "multiple_choice": {

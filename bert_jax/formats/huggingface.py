@@ -9,7 +9,7 @@ from etils import epath
 
 from bert_jax.config import BertConfig
 from bert_jax.formats.embedding import embedding_files, model_directory, read_embedding
-from bert_jax.formats.families import BERT, Family, family_of
+from bert_jax.formats.families import Family, family_of
 from bert_jax.formats.folding import Fold
 from bert_jax.formats.huggingface_config import keys_left_over, read_bert_config
 from bert_jax.formats.imported import (
@@ -22,7 +22,7 @@ from bert_jax.formats.imported import (
     match_tensors,
     read_parameters,
 )
-from bert_jax.formats.model_files import read_object, read_object_or_empty
+from bert_jax.formats.model_files import read_object_or_empty
 from bert_jax.formats.names import names_of
 from bert_jax.formats.sentencepiece_files import MODEL, read_sentencepiece
 from bert_jax.formats.tensor_files import (
@@ -80,10 +80,11 @@ def read_huggingface(path: epath.Path, allow_extra: bool = False) -> Imported:
     """
     root = path.parent if path.is_file() else path
     path = path if path.is_file() else model_directory(root)
-    family, architecture = _family(path.parent if path.is_file() else path)
+    directory = path.parent if path.is_file() else path
+    values = read_object_or_empty(directory / CONFIG)
+    family, architecture = _family(directory, values)
     files, tensors, prefix = open_tensors(path, family, architecture)
-    path = path.parent if path.is_file() else path
-    values = _config_values(path)
+    path = directory
     config = _read_config(path, values, tensors)
     copies = pop_tied_copies(path, tensors) if config.head in _TIED_HEADS else []
     tokenizer = read_sentencepiece(path) or from_huggingface(path)
@@ -134,19 +135,8 @@ def _describe_sources(
     return described
 
 
-def _config_values(path: epath.Path) -> JsonObject:
-    if not (path / CONFIG).exists():
-        raise FileNotFoundError(
-            f"{path} lacks {CONFIG}, which describes the model; fetch it too."
-        )
-    return read_object(path / CONFIG)
-
-
-def _family(path: epath.Path) -> tuple[Family, str]:
+def _family(path: epath.Path, values: JsonObject) -> tuple[Family, str]:
     """Return the family that config.json names, and transformers' class if it does."""
-    if not (path / CONFIG).exists():
-        return BERT, ""  # an error follows, after those of the tensors
-    values = read_object(path / CONFIG)
     names = values.get("architectures")
     named = [n for n in names if isinstance(n, str)] if isinstance(names, list) else []
     try:
@@ -182,6 +172,10 @@ def _read_config(
     path: epath.Path, values: JsonObject, tensors: dict[str, Tensor]
 ) -> BertConfig:
     """Return the configuration, which must agree with the tensors."""
+    if not (path / CONFIG).exists():
+        raise FileNotFoundError(
+            f"{path} lacks {CONFIG}, which describes the model; fetch it too."
+        )
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     config = read_bert_config(path / CONFIG, values, shapes)
     untied = values.get("tie_word_embeddings") is False

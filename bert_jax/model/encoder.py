@@ -139,7 +139,9 @@ class FeedForward(nn.Module):
         self, hidden: Float[Array, "B T D"], deterministic: bool
     ) -> Float[Array, "B T D"]:
         c = self.config
-        inner = activation(c)(Dense(c.intermediate_size, c, name="in")(hidden))
+        inner = activation(c.hidden_act)(
+            Dense(c.intermediate_size, c, name="in")(hidden)
+        )
         output = Dense(c.hidden_size, c, name="out")(inner, after=hidden)
         output = Dropout(c.hidden_dropout_prob)(output, deterministic)
         return LayerNorm(c, name="layer_norm")(hidden + output).astype(c.dtype)

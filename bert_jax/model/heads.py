@@ -1,8 +1,5 @@
 """The heads of pretraining, and what they read from the hidden states."""
 
-import functools
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
@@ -28,13 +25,6 @@ def gather_positions(
     )
 
 
-POOLER_ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
-    "tanh": jnp.tanh,
-    "relu": jax.nn.relu,
-    "gelu": functools.partial(jax.nn.gelu, approximate=False),
-}
-
-
 class Pooler(nn.Module):
     """A dense layer and its activation, in BERT tanh, on the hidden state of [CLS]."""
 
@@ -43,7 +33,7 @@ class Pooler(nn.Module):
     @nn.compact
     def __call__(self, hidden: Float[Array, "*shape D"]) -> Float[Array, "*shape D"]:
         dense = Dense(self.config.hidden_size, self.config, name="dense")
-        return POOLER_ACTIVATIONS[self.config.pooler_act](dense(hidden))
+        return activation(self.config.pooler_act)(dense(hidden))
 
 
 class MaskedLM(nn.Module):
@@ -56,7 +46,7 @@ class MaskedLM(nn.Module):
         self, hidden: Float[Array, "B P D"], token_table: Float[Array, "V D"]
     ) -> Float[Array, "B P V"]:
         c = self.config
-        hidden = activation(c)(Dense(c.hidden_size, c, name="dense")(hidden))
+        hidden = activation(c.hidden_act)(Dense(c.hidden_size, c, name="dense")(hidden))
         hidden = LayerNorm(c, name="layer_norm")(hidden).astype(c.dtype)
         scores = jnp.einsum(
             "BPD,VD->BPV",

@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -326,9 +326,11 @@ def gelu(
 
 
 def activation(
-    config: BertConfig,
+    name: Literal["gelu", "gelu_new", "relu", "tanh"],
 ) -> Callable[[Float[Array, "*shape"]], Float[Array, "*shape"]]:
-    """Return the activation function that `config.hidden_act` names."""
-    if config.hidden_act == "relu":
+    """Return the activation function that `hidden_act` or `pooler_act` names."""
+    if name == "relu":
         return jax.nn.relu
-    return functools.partial(gelu, approximate=config.hidden_act == "gelu_new")
+    if name == "tanh":
+        return jnp.tanh
+    return functools.partial(gelu, approximate=name == "gelu_new")

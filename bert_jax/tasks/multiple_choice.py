@@ -14,8 +14,7 @@ from bert_jax.config.model import Head
 from bert_jax.data.examples import (
     TokenizedExamples,
     from_rows,
-    is_truncated,
-    join_pair,
+    join_pairs,
     truncation_warnings,
 )
 from bert_jax.tasks.choices import ChoiceExample, choice_from_row, read
@@ -85,10 +84,7 @@ class MultipleChoiceTask(FinetuningTask):
         )
         num_choices = len(examples[0].choices)
         pairs = [(contexts[i // num_choices], end) for i, end in enumerate(endings)]
-        rows = [join_pair(tokenizer, *parts, max_length=max_length) for parts in pairs]
-        cut = np.array(
-            [is_truncated(tokenizer, *p, max_length=max_length) for p in pairs]
-        )
+        rows, cut = join_pairs(tokenizer, pairs, max_length)
         labels = [
             -1 if example.label is None else example.label for example in examples
         ]

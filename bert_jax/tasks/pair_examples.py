@@ -3,13 +3,16 @@
 import dataclasses
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import Int
 
 from bert_jax.config import ExamplesConfig
+from bert_jax.metrics.classification import regression_scores
 from bert_jax.storage.files import JsonObject
-from bert_jax.tasks.prediction_tables import table_line
+from bert_jax.tasks.finetuning_task import Predictions
+from bert_jax.tasks.prediction_tables import table_line, write_lines
 from bert_jax.tasks.tables import TableRow, column_names, read_table, text_of
 from bert_jax.tasks.texts import DEFAULT_COLUMNS, parse_number
 
@@ -148,17 +151,26 @@ def text_ids(examples: Sequence[PairExample]) -> Int[np.ndarray, "N C"]:
     )
 
 
-def score_lines(
+def correlations(
     examples: Sequence[PairExample], values: Sequence[JsonObject]
-) -> list[str]:
-    """Return the lines of a table of scores, with label and texts beside them.
+) -> dict[str, float]:
+    """Return `spearman` and `pearson` of the scores with the labels."""
+    gold = np.array([example.label for example in examples])
+    scores = regression_scores(gold, np.array([value["score"] for value in values]))
+    return {name: scores[name] for name in ("spearman", "pearson")}
+
+
+def write_scores(predictions: Predictions, directory: Path) -> str:
+    """Write predictions.tsv: index, score, label and the two texts; return its name.
 
     The table has no quotes: a tab or a line break in a text is a space.
     """
+    examples, values = predictions.examples, predictions.values
     has_label = any(example.label is not None for example in examples)
     columns = ["index", "score", *["label"] * has_label, "text_1", "text_2"]
     lines = ["\t".join(columns)]
     for i, (example, value) in enumerate(zip(examples, values, strict=True)):
         label = [f"{example.label:.9g}"] if example.label is not None else []
         lines.append(table_line(i, f"{value['score']:.6f}", *label, *example.texts[:2]))
-    return lines
+    write_lines(lines, directory / "predictions.tsv")
+    return "predictions.tsv"

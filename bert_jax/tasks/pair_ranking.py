@@ -13,17 +13,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float
 
-from bert_jax.config.model import Head, Params
+from bert_jax.config.model import Head
 from bert_jax.data.examples import (
     TokenizedExamples,
     from_rows,
-    is_truncated,
-    join_pair,
+    join_pairs,
     truncation_warnings,
 )
-from bert_jax.metrics.classification import regression_scores
 from bert_jax.metrics.retrieval import retrieval_scores
 from bert_jax.model.losses import Sum, cross_entropy, weighted_sum
 from bert_jax.tasks.finetuning_task import (
@@ -33,16 +31,15 @@ from bert_jax.tasks.finetuning_task import (
     Split,
     SplitOutputs,
     Splits,
-    head_scores,
 )
 from bert_jax.tasks.pair_examples import (
     PairExample,
+    correlations,
     pair_of_row,
     read_pairs,
     require_scores,
-    score_lines,
+    write_scores,
 )
-from bert_jax.tasks.prediction_tables import write_lines
 from bert_jax.tasks.tables import TableRow
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tokenization import Tokenizer
@@ -95,15 +92,13 @@ class PairRankingTask(FinetuningTask):
             [text for example in examples for text in example.texts[1:]]
         )
         pairs = [(first[i // num_others], text) for i, text in enumerate(others)]
-        cut = np.array(
-            [is_truncated(tokenizer, *pair, max_length=max_length) for pair in pairs]
-        )
+        rows, cut = join_pairs(tokenizer, pairs, max_length)
         by_example = {"cut": np.any(cut.reshape(-1, num_others), axis=1)}
         if examples[0].label is not None:
             scores = [example.label for example in examples]
             by_example["label"] = np.array(scores, np.float32)
         return from_rows(
-            [join_pair(tokenizer, *pair, max_length=max_length) for pair in pairs],
+            rows,
             np.arange(len(examples), dtype=np.int32),
             by_example,
             choices=num_others,
@@ -111,15 +106,6 @@ class PairRankingTask(FinetuningTask):
 
     def warnings(self, split: Split) -> list[str]:
         return truncation_warnings(split.tokenized, "pairs", self.data.max_length)
-
-    def scores(
-        self,
-        params: Params,
-        batch: DeviceBatch,
-        dropout_key: Key[Array, ""] | None = None,
-    ) -> Float[Array, "B C"]:
-        """Return the score of the second text and of each hard negative."""
-        return head_scores(self.model, params, batch, dropout_key)
 
     def count(self, batch: DeviceBatch) -> Float[Array, ""]:
         return (batch["row"] >= 0).sum(dtype=jnp.float32)
@@ -156,10 +142,7 @@ class PairRankingTask(FinetuningTask):
         """
         examples, values = predictions.examples, predictions.values
         if all(example.label is not None for example in examples):
-            gold = np.array([example.label for example in examples])
-            given = np.array([value["score"] for value in values])
-            scores = regression_scores(gold, given)
-            return {name: scores[name] for name in ("spearman", "pearson")}
+            return correlations(examples, values)
         rankings: dict[int, list[int]] = {}
         for i, value in enumerate(values):
             given = np.array([value["score"], *value["negative_scores"]])
@@ -170,9 +153,7 @@ class PairRankingTask(FinetuningTask):
 
     def write(self, predictions: Predictions, directory: Path) -> list[str]:
         """Write predictions.tsv: index, score, label and the two texts."""
-        lines = score_lines(predictions.examples, predictions.values)
-        write_lines(lines, directory / "predictions.tsv")
-        return ["predictions.tsv"]
+        return [write_scores(predictions, directory)]
 
     def baseline(self, splits: Splits) -> tuple[str, float]:
         """Return the expected score of a random order, or that of equal scores."""

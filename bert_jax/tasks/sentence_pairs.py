@@ -19,12 +19,10 @@ from bert_jax.config.model import Head, Params
 from bert_jax.data.examples import (
     TokenizedExamples,
     from_rows,
-    is_truncated,
-    join_pair,
+    join_pairs,
     truncation_warnings,
 )
 from bert_jax.data.pipeline import Batch
-from bert_jax.metrics.classification import regression_scores
 from bert_jax.model.bert import compute
 from bert_jax.model.contrastive import Texts, info_nce
 from bert_jax.model.flops import finetuning_flops
@@ -41,14 +39,14 @@ from bert_jax.tasks.finetuning_task import (
 )
 from bert_jax.tasks.pair_examples import (
     PairExample,
+    correlations,
     pair_of_row,
     read_pairs,
     require_scores,
-    score_lines,
     text_ids,
+    write_scores,
 )
 from bert_jax.tasks.pair_retrieval import random_retrieval, retrieval_among
-from bert_jax.tasks.prediction_tables import write_lines
 from bert_jax.tasks.tables import TableRow
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tokenization import Tokenizer
@@ -121,15 +119,13 @@ class SentencePairsTask(FinetuningTask):
             ]
         )
         max_length = min(self.data.max_length, self.model.max_position_embeddings)
-        cut = np.array(
-            [is_truncated(tokenizer, one, max_length=max_length) for one in ids]
-        )
+        rows, cut = join_pairs(tokenizer, [(one,) for one in ids], max_length)
         by_example = {"cut": np.any(cut.reshape(-1, num_texts), axis=1)}
         if examples[0].label is not None:
             scores = [example.label for example in examples]
             by_example["label"] = np.array(scores, np.float32)
         return from_rows(
-            [join_pair(tokenizer, one, max_length=max_length) for one in ids],
+            rows,
             np.arange(len(examples), dtype=np.int32),
             by_example | {"text_ids": text_ids(examples)},
             choices=num_texts,
@@ -229,16 +225,11 @@ class SentencePairsTask(FinetuningTask):
         """Return `spearman` and `pearson` of labelled pairs."""
         if not _has_labels(predictions.examples):
             return {}
-        gold = np.array([example.label for example in predictions.examples])
-        cosines = np.array([value["score"] for value in predictions.values])
-        scores = regression_scores(gold, cosines)
-        return {name: scores[name] for name in ("spearman", "pearson")}
+        return correlations(predictions.examples, predictions.values)
 
     def write(self, predictions: Predictions, directory: Path) -> list[str]:
         """Write predictions.tsv: index, score, label and the two texts."""
-        lines = score_lines(predictions.examples, predictions.values)
-        write_lines(lines, directory / "predictions.tsv")
-        return ["predictions.tsv"]
+        return [write_scores(predictions, directory)]
 
     def baseline(self, splits: Splits) -> tuple[str, float]:
         """Return the expected score of a random order, or that of equal cosines."""

@@ -19,8 +19,7 @@ from bert_jax.config.model import Head
 from bert_jax.data.examples import (
     TokenizedExamples,
     from_rows,
-    is_truncated,
-    join_pair,
+    join_pairs,
     truncation_warnings,
 )
 from bert_jax.metrics.classification import (
@@ -127,10 +126,7 @@ class TextTask(FinetuningTask):
         max_length = min(self.data.max_length, self.model.max_position_embeddings)
         columns = zip(*(example.texts for example in examples), strict=True)
         pairs = list(zip(*map(tokenizer.encode_batch, columns), strict=True))
-        rows = [join_pair(tokenizer, *parts, max_length=max_length) for parts in pairs]
-        cut = np.array(
-            [is_truncated(tokenizer, *p, max_length=max_length) for p in pairs]
-        )
+        rows, cut = join_pairs(tokenizer, pairs, max_length)
         by_example = {"cut": cut}
         if all(example.label is not None for example in examples):
             by_example["label"] = self._label_array(examples)

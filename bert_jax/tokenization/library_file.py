@@ -66,7 +66,9 @@ class LibraryFile:
         # Rows are padded and cut elsewhere.
         self._values = values | {"truncation": None, "padding": None}
         self._names: dict[str, str] = config[NAMES]
-        ids = library_from_json(self._values).get_vocab(with_added_tokens=True)
+        self._library = library_from_json(_hide(self._values, self._names.values()))
+        hidden = self._library.get_vocab(with_added_tokens=True)
+        ids = {token.strip(_NEVER_IN_TEXT): i for token, i in hidden.items()}
         self.tokens = sorted(ids, key=ids.__getitem__)
         if [ids[token] for token in self.tokens] != list(range(len(ids))):
             raise ValueError("has ids with holes or repeats; they must count from 0.")
@@ -74,7 +76,6 @@ class LibraryFile:
         self._is_bytes = "ByteLevel" in types_of(values.get("pre_tokenizer"))
         self._added = {str(entry.get("content")) for entry in self._added_entries()}
         self.continuing = self._continuing()
-        self._library = library_from_json(_hide(self._values, self._names.values()))
 
     def _added_entries(self) -> list[JsonObject]:
         entries: list[JsonObject] = self._values.get("added_tokens") or []

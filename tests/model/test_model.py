@@ -294,7 +294,7 @@ def test_the_gradient_of_a_bias_by_a_product(dtype):
 def test_the_tail_of_gelu_in_bfloat16(name):
     config = BertConfig.tiny(hidden_act=name, dtype="bfloat16")
     values = jnp.linspace(-3, 3, 49).astype(jnp.bfloat16)
-    found = jax.jit(activation(config))(values)
+    found = jax.jit(activation(config.hidden_act))(values)
     assert found.dtype == jnp.bfloat16
     x = np.asarray(values, np.float64)
     inner = np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)
