@@ -3,10 +3,10 @@
 It is no test. Both start from one model, and learn from the same pairs with the same
 batch, rate, epochs and length; each model then searches a directory in BEIR's form:
 
-    python tests/parity/tools/compare_sentences.py MODEL train.csv BEIR --seeds 0 1 2
+    python tests/parity/tools/compare_sentences.py MODEL train.csv validation.csv BEIR
 
-MODEL is a directory that sentence-transformers reads; the table has the columns
-`question` and `context`.
+MODEL is a directory that sentence-transformers reads; the tables have the columns
+`question` and `context`. Nothing is chosen by the validation, which a run needs.
 """
 
 import argparse
@@ -34,6 +34,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("model")
     parser.add_argument("train", type=Path)
+    parser.add_argument("validation")
     parser.add_argument("beir")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--batch-size", type=int, default=32)
@@ -62,6 +63,7 @@ def train_ours(options: argparse.Namespace, seed: int, workdir: str) -> float:
             init_from=options.model,
             data=ExamplesConfig(
                 train=str(options.train),
+                validation=options.validation,
                 text_columns=COLUMNS,
                 max_length=options.length,
                 num_buckets=1,
@@ -70,7 +72,10 @@ def train_ours(options: argparse.Namespace, seed: int, workdir: str) -> float:
             num_epochs=options.epochs,
             seed=seed,
             log_every=LOG_EVERY,
-            optimizer=OptimizerConfig(peak_learning_rate=options.rate),
+            eval_every=1_000_000,  # after the last step only
+            optimizer=OptimizerConfig(
+                peak_learning_rate=options.rate, warmup_steps=0, warmup_share=0.1
+            ),
         ),
         workdir,
         callbacks=[times],
