@@ -202,7 +202,8 @@ def _tokenize(
         text, undecodable = read_text(files[file], int(offset), int(length))
         dropped["undecodable bytes"] += undecodable
         sentences = split_sentences(text, config.sentences, config.language)
-        kept = list(_encode(sentences, tokenizer))
+        later = tokenizer.after_space(sentences[1:])
+        kept = list(_encode([*sentences[:1], *later], tokenizer))
         dropped["sentences without a token"] += len(sentences) - len(kept)
         if kept:
             documents.append(list(itertools.accumulate(map(len, kept), initial=end)))

@@ -99,8 +99,9 @@ def _token_ids_of_words(
     words = list(
         dict.fromkeys(word for sentence in examples for word in sentence.words)
     )
-    encoded = zip(words, tokenizer.encode_batch(words), strict=True)
-    return {word: ids[:room] or [tokenizer.unk_id] for word, ids in encoded}
+    encoded = tokenizer.encode_batch(tokenizer.after_space(words))
+    pairs = zip(words, encoded, strict=True)
+    return {word: ids[:room] or [tokenizer.unk_id] for word, ids in pairs}
 
 
 def _ranges_that_fit(lengths: Sequence[int], room: int) -> Iterator[range]:

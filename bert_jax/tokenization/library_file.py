@@ -73,7 +73,8 @@ class LibraryFile:
         if [ids[token] for token in self.tokens] != list(range(len(ids))):
             raise ValueError("has ids with holes or repeats; they must count from 0.")
         self.num_pieces = len(self.tokens)
-        self._is_bytes = "ByteLevel" in types_of(values.get("pre_tokenizer"))
+        self.is_bytes = "ByteLevel" in types_of(values.get("pre_tokenizer"))
+        """Whether the tokens are of bytes, that of the space before a word included."""
         self._added = {str(entry.get("content")) for entry in self._added_entries()}
         self.continuing = self._continuing()
 
@@ -84,7 +85,7 @@ class LibraryFile:
     def _continuing(self) -> list[bool]:
         """Return which tokens continue a word; added tokens never do."""
         prefix = self._values["model"].get("continuing_subword_prefix")
-        starts = _BYTE_SPACES if self._is_bytes else (_WORD_START,)
+        starts = _BYTE_SPACES if self.is_bytes else (_WORD_START,)
         if not any(token.startswith(starts) for token in self.tokens):
             inside = [
                 bool(prefix) and token.startswith(prefix) for token in self.tokens
@@ -116,7 +117,7 @@ class LibraryFile:
         return [encoding.ids for encoding in encodings]
 
     def num_bytes(self, token: str) -> int:
-        if self._is_bytes and token not in self._added:
+        if self.is_bytes and token not in self._added:
             return len(token)  # one character for each byte
         if _BYTE.fullmatch(token):
             return 1

@@ -202,6 +202,16 @@ class Tokenizer:
         """
         return self._backend.encode_batch(texts)
 
+    def after_space(self, texts: Sequence[str]) -> Sequence[str]:
+        """Return texts as they are encoded where a space stands before them.
+
+        Byte-level BPE has other tokens for a word after a space than for one at the
+        start. All others, and sentencepiece, have the same, and get the texts as given.
+        """
+        if isinstance(self._backend, LibraryFile) and self._backend.is_bytes:
+            return [f" {text}" for text in texts]
+        return texts
+
     def decode(self, ids: Iterable[TokenId]) -> str:
         """Return readable text: normalized, with special tokens as their names."""
         return self._backend.decode(self.tokens(ids))

@@ -1,0 +1,72 @@
+"""Byte-level BPE has a token for a word after a space and another without one."""
+
+import json
+
+import numpy as np
+import pytest
+import tokenizers
+from etils import epath
+from family_files import byte_level_bpe, write_tokenizer
+
+from bert_jax.config import BertConfig, ExamplesConfig, PrepareConfig
+from bert_jax.data.prepare import prepare
+from bert_jax.data.records import open_dataset
+from bert_jax.formats.tokenizers import from_huggingface
+from bert_jax.tasks.conll import Sentence
+from bert_jax.tasks.ner import TokenClassificationTask
+
+FAMILIES = ("Roberta", "XLMRoberta", "Electra")
+
+
+def tokenizer_of(family, folder):
+    write_tokenizer(family, folder)
+    return from_huggingface(epath.Path(folder))
+
+
+@pytest.mark.parametrize("prefix", [True, False])
+def test_words_of_a_tagged_sentence_are_those_of_transformers(prefix, tmp_path):
+    """It asks for add_prefix_space where words are given (`is_split_into_words`)."""
+    content = byte_level_bpe()
+    content["pre_tokenizer"]["add_prefix_space"] = prefix
+    tokenizer = tokenizer_of("Roberta", tmp_path)
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    tokenizer = from_huggingface(epath.Path(tmp_path))
+    content["pre_tokenizer"]["add_prefix_space"] = True
+    library = tokenizers.Tokenizer.from_str(json.dumps(content))
+    library.no_truncation()
+    words = ("the", "cat", ",", "the", "mat")
+    model = BertConfig.tiny(head="token_classification", labels=("O",))
+    task = TokenClassificationTask(ExamplesConfig(), model)
+    rows = task.tokenize([Sentence(words)], tokenizer)
+    theirs = library.encode(words, is_pretokenized=True)
+    assert rows.tokens.tolist() == theirs.ids
+    starts = [i for i, word in enumerate(theirs.word_ids) if word is not None]
+    assert [theirs.word_ids[i] for i in starts if rows.by_token["word"][i] >= 0] == [
+        *range(len(words))
+    ]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_sentences_of_a_document_have_the_tokens_of_the_document(family, tmp_path):
+    sentences = ["the cat sat.", "the mat, the cat!", "a mat."]
+    tokenizer = tokenizer_of(family, tmp_path)
+    tokenizer.save(tmp_path / "tokenizer")
+    (tmp_path / "text.txt").write_text("\n".join(sentences) + "\n\n" + sentences[1])
+    config = PrepareConfig(
+        input=(str(tmp_path / "text.txt"),),
+        tokenizer=str(tmp_path / "tokenizer"),
+        output=str(tmp_path / "data"),
+        sequence_length=64,
+        sentences="lines",
+        pairs="none",
+        validation_fraction=0.0,
+        workers=1,
+    )
+    prepare(config, lambda line: None)
+    train = open_dataset(str(tmp_path / "data")).train
+    read = {
+        tuple(row["tokens"][1 : row["end"][0] - 1])
+        for row in train.gather(np.arange(len(train)))
+    }
+    texts = [" ".join(sentences), sentences[1]]
+    assert read == {tuple(tokenizer.encode(text).ids) for text in texts}
