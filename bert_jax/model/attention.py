@@ -46,8 +46,9 @@ def attention_probabilities(
     Hidden keys get the lowest finite score and not minus infinity, so that a row
     without any visible key attends evenly instead of giving NaN.
     """
+    query, key = query.swapaxes(1, 2), key.swapaxes(1, 2)
     scores = jnp.einsum(
-        "BTNH,BSNH->BNTS", query, key, preferred_element_type=jnp.float32
+        "BNTH,BNSH->BNTS", query, key, preferred_element_type=jnp.float32
     )
     scores = scores / jnp.sqrt(query.shape[-1]).astype(jnp.float32)
     lowest = jnp.finfo(jnp.float32).min
@@ -71,8 +72,8 @@ def plain_attention(
     query, key, value = (heads.reshape(split) for heads in (query, key, value))
     probabilities = attention_probabilities(query, key, visibility.matrix())
     probabilities = dropout(probabilities).astype(value.dtype)
-    mixed = jnp.einsum("BNTS,BSNH->BTNH", probabilities, value)
-    return mixed.reshape(*split[:2], -1)
+    mixed = jnp.einsum("BNTS,BNSH->BNTH", probabilities, value.swapaxes(1, 2))
+    return mixed.swapaxes(1, 2).reshape(*split[:2], -1)
 
 
 def chosen_kernel(
