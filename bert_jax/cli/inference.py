@@ -121,6 +121,13 @@ class EmbedOptions:
     beam_options: tuple[str, ...] = ()
     """Options for Apache Beam, such as --runner=FlinkRunner."""
 
+    def __post_init__(self) -> None:
+        require(
+            Path(self.output).suffix not in (".npy", ".npz", ".jsonl", ".csv"),
+            f"output={self.output} must be a directory, with an .npy file for each "
+            "input file; leave out the suffix.",
+        )
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FeaturesOptions:

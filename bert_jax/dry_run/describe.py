@@ -69,6 +69,15 @@ def describe_teacher(config: PretrainConfig, task: Task) -> Iterator[str]:
     )
 
 
+def rows_line(config: PretrainConfig, dataset: Dataset) -> str:
+    """Return how often a run sees its rows."""
+    num_rows, num_steps = len(dataset.train), config.num_steps
+    return (
+        f"training rows: {num_rows:,}; {num_steps:,} steps of {config.batch_size} rows "
+        f"are {num_steps * config.batch_size / num_rows:.2f} epochs"
+    )
+
+
 def describe(config: PretrainConfig, dataset: Dataset, task: Task) -> Iterator[str]:
     """Yield lines on parameters, FLOPs, schedules, data, and the first masked rows."""
     params = jax.eval_shape(task.init_params, jax.random.key(config.seed))
@@ -80,11 +89,7 @@ def describe(config: PretrainConfig, dataset: Dataset, task: Task) -> Iterator[s
     batch = task.batch(first_step)
     yield f"model FLOPs a step: {task.flops(batch):.4g}"
     yield from describe_schedules(config)
-    num_rows, num_steps = len(dataset.train), config.num_steps
-    yield (
-        f"training rows: {num_rows:,}; {num_steps:,} steps of {config.batch_size} rows "
-        f"are {num_steps * config.batch_size / num_rows:.2f} epochs"
-    )
+    yield rows_line(config, dataset)
     yield f"validation rows: {len(dataset.validation):,}"
     for name, values in batch.items():
         yield f"batch {name}: {list(values.shape)} {values.dtype}"

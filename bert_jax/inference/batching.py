@@ -33,6 +33,7 @@ from bert_jax.tasks.registry import finetuning_task, task_name_of
 from bert_jax.tasks.tables import TableRow
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.terminal.cores import num_cores
+from bert_jax.terminal.progress import Progress
 from bert_jax.tokenization import Tokenizer
 
 _CPU_THREADS = 2
@@ -141,13 +142,25 @@ def compute_rows(
     tokenized: TokenizedExamples,
     config: BertConfig,
     batch_size: int,
+    advance: Callable[[int], None] = lambda _: None,
 ) -> list[PyTree]:
-    """Return what `program` computes for each row, as NumPy arrays, in their order."""
+    """Return what `program` computes for each row, as NumPy arrays, in their order.
+
+    Args:
+        advance: called with the number of rows that are done since the last call.
+    """
     longest = config.max_position_embeddings
     batches = tokenized_batches(tokenized, batch_size, longest)
 
     def compute_batch(batch: Batch) -> tuple[np.ndarray, PyTree]:
         return batch["row"], jax.device_get(program(params, batch))
+
+    def counted(
+        outputs: Iterator[tuple[np.ndarray, PyTree]],
+    ) -> Iterator[tuple[np.ndarray, PyTree]]:
+        for rows, values in outputs:
+            yield rows, values
+            advance(int((rows >= 0).sum()))
 
     # Settings of a `with` block, such as the precision of products, are not seen by
     # other threads; on a CPU they do not change what is computed.
@@ -158,7 +171,7 @@ def compute_rows(
         if threads == 1
         else _map_in_threads(compute_batch, batches, threads)
     )
-    return by_row(outputs, len(tokenized))
+    return by_row(counted(outputs), len(tokenized))
 
 
 def _map_in_threads(
@@ -213,11 +226,14 @@ def example_outputs(
     tokenizer: Tokenizer,
     examples: Sequence[Example],
     batch_size: int,
+    shows_progress: bool = False,
 ) -> SplitOutputs:
     """Return what the model computes for examples, of which there is at least one."""
     tokenized = task.tokenize(examples, tokenizer)
     program = compiled_outputs(task.for_program())
-    rows = compute_rows(program, params, tokenized, task.model, batch_size)
+    progress = Progress("rows", len(tokenized))
+    advance = progress.advance if shows_progress else lambda _: None
+    rows = compute_rows(program, params, tokenized, task.model, batch_size, advance)
     return SplitOutputs(Split(examples, tokenized), rows)
 
 

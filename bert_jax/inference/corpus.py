@@ -4,11 +4,18 @@ import contextlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from etils import epath
 
 from bert_jax.inference.beam_shards import write_by_beam
-from bert_jax.inference.shard_job import ShardJob, ShardResult, output_path, write_one
+from bert_jax.inference.shard_job import (
+    ShardJob,
+    ShardResult,
+    damaged_path,
+    output_path,
+    write_one,
+)
 from bert_jax.inference.shards import Shard, find_shards
 from bert_jax.storage.atomic import local_output
 from bert_jax.storage.file_lock import lock_file
@@ -20,7 +27,7 @@ from bert_jax.storage.files import (
     write_json,
 )
 from bert_jax.terminal.messages import say, warn
-from bert_jax.terminal.progress import Progress
+from bert_jax.terminal.progress import Progress, format_duration
 
 JOB = "job.json"
 """In the output directory: what its files were computed by."""
@@ -59,7 +66,7 @@ def write_shards(
     require_writable(directory)
     loaded = job.load()
     record = job.record(loaded)
-    with _locked_directory(directory):
+    with _removed_if_empty(directory), _locked_directory(directory):
         _require_same_job(directory, record)
         remove_temporaries(directory)  # of a run that was killed
         missing = [s for s in shards if not _is_done(s, output_path(job, directory, s))]
@@ -72,13 +79,49 @@ def write_shards(
                 job, missing, directory, beam_options
             )
         else:
-            advance = Progress("rows").advance
-            results = (write_one(job, loaded, s, directory, advance) for s in missing)
+            results = _write_locally(job, loaded, missing, directory)
         problems = _problems(results, skip_damaged)
+        if problems and not skip_damaged:
+            for shard in missing:
+                damaged_path(directory, shard).unlink(missing_ok=True)
+            raise ValueError(
+                f"{problems[0]} If the file is damaged, pass --skip-damaged to leave "
+                "such files out; the outputs that are written stay."
+            )
     if problems and len(problems) == len(shards):
         raise ValueError(f"None of {len(shards):,} files can be read: {problems[0]}")
     rest = f"; {len(problems):,} were left out" if problems else ""
     return f"{output}: {len(missing) - len(problems):,} files were written{rest}."
+
+
+class FilesProgress(Progress):
+    """Rows and files that are done; the time left is estimated by the files' sizes."""
+
+    def __init__(self, shards: Sequence[Shard]) -> None:
+        super().__init__("rows")
+        self._sizes = [Path(shard.source.path).stat().st_size for shard in shards]
+        self._num_files = 0
+
+    def end_file(self) -> None:
+        """Count a file that is done."""
+        self._num_files += 1
+
+    def line(self, seconds: float) -> str:
+        """Return the line: 3/40 files, 3,000 rows, 310/s, 0:01:26 left."""
+        files = f"{self._num_files:,}/{len(self._sizes):,} files"
+        done = sum(self._sizes[: self._num_files])
+        left = seconds * (sum(self._sizes) - done) / max(done, 1)
+        rest = f", {format_duration(left)} left" if done else ""
+        return f"{files}, {super().line(seconds)}{rest}"
+
+
+def _write_locally(
+    job: ShardJob, loaded: Any, shards: Sequence[Shard], directory: Path
+) -> Iterator[ShardResult]:
+    progress = FilesProgress(shards)
+    for shard in shards:
+        yield write_one(job, loaded, shard, directory, progress.advance)
+        progress.end_file()
 
 
 def _is_done(shard: Shard, output: Path) -> bool:
@@ -86,6 +129,24 @@ def _is_done(shard: Shard, output: Path) -> bool:
     if not output.exists():
         return False
     return output.stat().st_mtime_ns >= Path(shard.source.path).stat().st_mtime_ns
+
+
+@contextlib.contextmanager
+def _removed_if_empty(directory: Path) -> Iterator[None]:
+    """If the block fails before any output, leave the directory as it was.
+
+    The next call may have other options.
+    """
+    existed = directory.exists()
+    try:
+        yield
+    except Exception:
+        with contextlib.suppress(OSError):  # it is a file, or is not empty
+            if [entry.name for entry in directory.iterdir()] == [JOB]:
+                (directory / JOB).unlink()
+            if not existed:
+                directory.rmdir()
+        raise
 
 
 @contextlib.contextmanager
@@ -134,19 +195,17 @@ def _require_same_job(directory: Path, record: JsonObject) -> None:
 
 
 def _problems(results: Iterable[ShardResult], skip_damaged: bool) -> list[str]:
-    """Wait for the results; return why files were left out.
+    """Wait for the results; return why files could not be read.
 
-    Raises:
-        ValueError: a file could not be read, and may not be left out.
+    Args:
+        skip_damaged: wait for all of them, not only until the first problem.
     """
     problems = []
     for result in results:
-        if result.problem and not skip_damaged:
-            raise ValueError(
-                f"{result.problem} To leave such files out, pass --skip-damaged; the "
-                "outputs that are written stay."
-            )
-        if result.problem:
-            warn(f"Left out: {result.problem}")
-            problems.append(result.problem)
+        if not result.problem:
+            continue
+        problems.append(result.problem)
+        if not skip_damaged:
+            break
+        warn(f"Left out: {result.problem}")
     return problems

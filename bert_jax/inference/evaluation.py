@@ -192,7 +192,7 @@ def _evaluation(
             "labels; name a file that has them, or leave --report out."
         )
     read = model.params, model.tokenizer, examples, batch_size
-    outputs = example_outputs(task, *read)
+    outputs = example_outputs(task, *read, shows_progress=True)
     predictions = Predictions(examples, task.predict(outputs))
     scores = {}
     if has_labels:

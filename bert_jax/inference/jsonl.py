@@ -13,11 +13,15 @@ from bert_jax.config.checks import require_batch_size
 from bert_jax.inference.batching import predict_examples
 from bert_jax.inference.evaluation import with_embedding
 from bert_jax.inference.features import SUFFIXES, Features, features, write_features
-from bert_jax.inference.lines import count_lines, display_name, read_lines, read_rows
+from bert_jax.inference.lines import count_rows, display_name, read_lines, read_rows
 from bert_jax.inference.shards import compressed_source, read_shard
 from bert_jax.inference.thresholds import apply_threshold, require_threshold
 from bert_jax.pretrained import Model, load_pretrained
-from bert_jax.storage.files import JsonObject, require_output_file
+from bert_jax.storage.files import (
+    JsonObject,
+    require_not_input,
+    require_output_file,
+)
 from bert_jax.storage.table_files import write_rows
 from bert_jax.tasks.registry import finetuning_task, task_name_of
 from bert_jax.tasks.tables import (
@@ -110,8 +114,9 @@ def write_predictions(request: Request, output: str) -> str:
 
     Lines on the way say how far it is.
     """
+    require_not_input(output, request.source)
     is_packed = compressed_source(request.source) is not None
-    progress = Progress("rows", 0 if is_packed else count_lines(request.source))
+    progress = Progress("rows", 0 if is_packed else count_rows(request.source))
 
     def counted() -> Iterator[list[JsonObject]]:
         for rows in prediction_rows(request):
@@ -193,6 +198,7 @@ def write_feature_file(
 ) -> str:
     """Write features of each line of `source`; return a message with their number."""
     require_output_file(Path(output), *SUFFIXES)
+    require_not_input(output, source)
     model, name = load_pretrained(path), display_name(source)
     if source != "-":
         require_file(source, "name one, or - for standard input.")
@@ -200,6 +206,7 @@ def write_feature_file(
     what = f"{name}, line"
 
     def chunks() -> Iterator[list[Features]]:
+        progress = Progress("lines", count_rows(source))
         lines, first = read_lines(source), 1
         while chunk := list(itertools.islice(lines, _CHUNK_LINES)):
             yield features(
@@ -209,6 +216,7 @@ def write_feature_file(
                 trained_length=longest,
             )
             first += len(chunk)
+            progress.advance(len(chunk))
 
     num_lines = write_features(chunks(), Path(output))
     return f"{output}: features of {num_lines} lines of {name}."

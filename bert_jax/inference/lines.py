@@ -47,13 +47,14 @@ def display_name(source: str) -> str:
     return "standard input" if source == "-" else source
 
 
-def count_lines(source: str) -> int:
-    """Return the number of lines of a file; 0 for standard input."""
+def count_rows(source: str) -> int:
+    """Return the number of rows of a file, by its line ends; 0 for standard input."""
     if source == "-" or not Path(source).is_file():
         return 0
     with open(source, "rb") as file:
         blocks = iter(lambda: file.read(1 << 20), b"")
-        return sum(block.count(b"\n") for block in blocks)
+        num_lines = sum(block.count(b"\n") for block in blocks)
+    return max(num_lines - 1, 0) if is_table(source) else num_lines  # the header
 
 
 def read_lines(source: str) -> Iterator[str]:

@@ -17,7 +17,7 @@ from bert_jax.distributed.collectives import (
 )
 from bert_jax.distributed.mesh import host_shard, make_mesh
 from bert_jax.dry_run.advise import advise
-from bert_jax.dry_run.describe import describe
+from bert_jax.dry_run.describe import describe, rows_line
 from bert_jax.dry_run.estimate import choose_devices
 from bert_jax.dry_run.topologies import GIB, devices_of, parse_topology
 from bert_jax.runs.fitting import fit_in_workdir, locked_workdir
@@ -127,8 +127,8 @@ def pretrain(
         if scores is None:
             with raise_on_all_processes():
                 open_dataset(config.data.path, verify=True, once=True)
-            if note and is_primary():
-                say(note)
+            if is_primary():
+                say("\n".join(filter(None, [note, rows_line(config, dataset)])))
             tokenizer = dataset.tokenizer
             parts = task, config, mesh, tokenizer, source, changed
             scores = fit_in_workdir(run, *parts, callbacks)

@@ -189,6 +189,16 @@ def write_json(values: object, path: epath.Path) -> None:
         path.write_bytes(content)  # a bucket stores an object when it is complete
 
 
+def require_not_input(output: str | os.PathLike[str], source: str) -> None:
+    """Raise ValueError if an output file is the input that it would replace."""
+    if os.path.exists(output) and os.path.exists(source):
+        if os.path.samefile(output, source):
+            raise ValueError(
+                f"output={os.fspath(output)} is the input; it would be lost. Choose "
+                "another --output."
+            )
+
+
 def require_writable(directory: str | os.PathLike[str]) -> None:
     """Raise ValueError or OSError if an output directory cannot be made or written to.
 

@@ -50,14 +50,20 @@ class Waiting(contextlib.AbstractContextManager["Waiting", None]):
     It uses a thread: what is waited for, such as a compilation, blocks the caller's.
     """
 
-    def __init__(self, what: str, status: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        what: str,
+        status: Callable[[str], None] | None = None,
+        says_end: bool = True,
+    ) -> None:
         """Take what is waited for, such as "compiling the model".
 
         Args:
             status: shows a text in place of the one before, about every second; None:
                 print a line now and then, and one at the end, if it takes longer.
+            says_end: print that last line.
         """
-        self._what, self._status = what, status
+        self._what, self._status, self._says_end = what, status, says_end
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._tell, daemon=True)
 
@@ -74,7 +80,7 @@ class Waiting(contextlib.AbstractContextManager["Waiting", None]):
         seconds = time.monotonic() - self._start
         if self._status:
             self._status("")
-        elif seconds >= 1 and error[0] is None:
+        elif self._says_end and seconds >= 1 and error[0] is None:
             say(f"{self._what}: {seconds:.1f} s")
 
     def _tell(self) -> None:

@@ -28,7 +28,10 @@ class BestScore:
         """Return what to show beside the scores of an evaluation at `step`."""
         if self.step < 0:
             return ""
-        return "best so far" if self.step == step else f"best: step {self.step}"
+        if self.step != step:
+            return f"best: step {self.step}"
+        is_equal = self.gain_step != step
+        return f"as good as step {self.gain_step}" if is_equal else "best so far"
 
     def why_stopped(self) -> str:
         """Return why a run ends whose patience is lost."""

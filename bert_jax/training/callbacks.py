@@ -32,7 +32,17 @@ class Callbacks:
     """The callbacks of a run, in order."""
 
     def __init__(self, callbacks: Sequence[Callback], say: Callable[[str], None]):
-        """Take the callbacks, and a function that prints a line."""
+        """Take the callbacks, and a function that prints a line.
+
+        Raises:
+            TypeError: one is no `Callback`.
+        """
+        for callback in callbacks:
+            if not isinstance(callback, Callback):
+                raise TypeError(
+                    f"callbacks holds {callback!r:.80}, which is no bert_jax.Callback; "
+                    "derive its class from that."
+                )
         self._callbacks, self._say = callbacks, say
 
     def on_log(self, step: int, scalars: Mapping[str, float]) -> None:

@@ -244,6 +244,7 @@ class _Run:
             rows = self._task.row_numbers(self._step)
             self._report.write_examples(self._step + 1, rows)
         self._step += 1
+        self._report.advance(self._step)
         if self._is_due(self._config.log_every):
             values = {k: float(v) for k, v in jax.device_get(scalars).items()}
             faults.check_finite(values["skipped_in_a_row"], self._step)
@@ -255,7 +256,9 @@ class _Run:
     def _validate(self) -> dict[str, float] | None:
         """Evaluate; write the scores, and record the checkpoint's score."""
         task, params = self._task, self._all_params()
-        scores = evaluate(task, self._eval_step, params, self._mesh, self._stop_signal)
+        with self._report.waiting("evaluating", says_end=False):
+            parts = task, self._eval_step, params, self._mesh
+            scores = evaluate(*parts, self._stop_signal)
         if scores is not None:
             score = task.selection_score(scores)
             self._best.add(self._step, score)

@@ -82,7 +82,11 @@ class NullReport(contextlib.nullcontext[None]):
     def validation_lines(self) -> list[tuple[int, dict[str, float]]]:
         return []
 
-    def waiting(self, what: str) -> contextlib.AbstractContextManager[object]:
+    def advance(self, step: int) -> None: ...
+
+    def waiting(
+        self, what: str, says_end: bool = True
+    ) -> contextlib.AbstractContextManager[object]:
         return contextlib.nullcontext()
 
 
@@ -180,9 +184,15 @@ class Report(contextlib.AbstractContextManager["Report", None]):
         """Log a message; if there is a progress bar, it is shown above it."""
         say(message)
 
-    def waiting(self, what: str) -> Waiting:
+    def advance(self, step: int) -> None:
+        """Move the progress bar, if there is one, to a step that has begun."""
+        if self._progress:
+            self._progress.update(self._progress.task_ids[0], completed=step)
+
+    def waiting(self, what: str, says_end: bool = True) -> Waiting:
         """Return a context that says what the run waits for, and for how long."""
-        return Waiting(what, self._show_status if self._progress else None)
+        status = self._show_status if self._progress else None
+        return Waiting(what, status, says_end)
 
     def flush(self) -> Future[None] | None:
         """Flush all files to the operating system.
@@ -203,7 +213,7 @@ class Report(contextlib.AbstractContextManager["Report", None]):
     ) -> None:
         shown = "  ".join(filter(None, [format_scalars(scalars), note]))
         if self._progress and split == TRAIN:
-            self._progress.update(self._progress.task_ids[0], completed=step)
+            self.advance(step)
             self._scalars_shown = shown
             self._show_status("")
             return

@@ -17,12 +17,14 @@ from small_world import SUBJECTS
 
 from bert_jax.cli.main import main
 from bert_jax.config import ExamplesConfig
+from bert_jax.inference.corpus import FilesProgress
 from bert_jax.inference.jsonl import Request
 from bert_jax.inference.predictor import load
 from bert_jax.inference.shard_outputs import EmbedShards, PredictShards
 from bert_jax.inference.shards import find_shards, with_absolute_path
 from bert_jax.runs.finetuning import finetune
 from bert_jax.storage.file_lock import lock_file
+from bert_jax.terminal.progress import format_duration
 
 TEXTS = {
     name: [f"The {SUBJECTS[i % 2]} reads {i} in the {name}." for i in range(size)]
@@ -192,6 +194,7 @@ def test_damaged_files_are_named_and_may_be_left_out(
     [line] = capsys.readouterr().err.splitlines()
     assert f"{damaged / 'b.jsonl.gz'} is damaged or not gzip" in line
     assert "pass --skip-damaged" in line
+    assert outputs(output).keys() == {"a.jsonl", "job.json"}
     assert (output / "a.jsonl").read_bytes() == whole["a.jsonl"]
     (output / "a.jsonl").unlink()
     assert predict(model, damaged, output, "--skip-damaged") == 0
@@ -210,6 +213,51 @@ def test_if_no_file_can_be_read_it_is_an_error(model, tmp_path, capsys):
     assert predict(model, tmp_path / "in", tmp_path / "out", "--skip-damaged") == 2
     message = capsys.readouterr().err
     assert "None of 1 files can be read" in message and "has no review" in message
+
+
+def test_a_mistyped_column_leaves_nothing(model, shards, tmp_path, capsys):
+    command = ["embed", "--model", str(model), "--input", str(shards / "*")]
+    command += ["--output", str(tmp_path / "out"), "--text-column"]
+    assert main([*command, "revue"]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert "has no revue; its columns are id, review" in line
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "out").mkdir()
+    assert main([*command, "revue"]) == 2
+    assert not list((tmp_path / "out").iterdir())
+    assert main([*command, "review"]) == 0
+
+
+@pytest.mark.parametrize("verb", ["predict", "features"])
+def test_the_input_is_not_replaced(verb, model, shards, tmp_path, capsys):
+    name = {"predict": "a.csv", "features": "a.jsonl"}[verb]
+    content = {"predict": "review\nThe tea\n", "features": "The tea\n"}[verb]
+    (tmp_path / name).write_text(content)
+    (tmp_path / f"link-{name}").symlink_to(tmp_path / name)
+    option = {"predict": "--checkpoint", "features": "--model"}[verb]
+    command = [verb, option, str(model), "--input", str(tmp_path / name), "--output"]
+    for output in (name, f"link-{name}"):
+        assert main([*command, str(tmp_path / output)]) == 2
+        assert "is the input; it would be lost" in capsys.readouterr().err
+    assert (tmp_path / name).read_text() == content
+
+
+def test_vectors_need_a_directory(model, shards, tmp_path, capsys):
+    command = ["embed", "--model", str(model), "--input", str(shards / "*")]
+    assert main([*command, "--output", str(tmp_path / "out.npy")]) == 2
+    assert "must be a directory, with an .npy file" in capsys.readouterr().err
+    assert not (tmp_path / "out.npy").exists()
+
+
+def test_progress_over_files(shards):
+    files = find_shards([str(shards / "*")], Path("out"))
+    progress = FilesProgress(files)
+    progress.advance(30)
+    assert progress.line(10.0) == "0/5 files, 30 rows, 3/s"
+    progress.end_file()
+    sizes = [Path(file.source.path).stat().st_size for file in files]
+    left = format_duration(10.0 * sum(sizes[1:]) / sizes[0])
+    assert progress.line(10.0) == f"1/5 files, 30 rows, 3/s, {left} left"
 
 
 def test_vectors_of_each_text_in_order(model, shards, tmp_path):

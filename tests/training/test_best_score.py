@@ -21,6 +21,8 @@ def test_the_last_of_equal_scores_is_the_best_but_no_gain():
     for step, score in enumerate([math.nan, 1.0, 3.0, 2.0, 3.0, math.nan, 4.0]):
         best.add(step, score)
         found.append((best.step, best.num_without_gain))
+        if step == 4:
+            assert best.note(4) == "as good as step 2"
     assert found == [(-1, 1), (1, 0), (2, 0), (2, 1), (4, 2), (4, 3), (6, 0)]
     assert (best.note(6), best.note(7)) == ("best so far", "best: step 6")
 
