@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 DOCS := $(VENV)/.installed_docs
 LOWEST := build/lowest
+LIGHT := build/light
 LOWEST_TESTS := $(addprefix tests/,config metrics masking model/test_model.py \
 	test_tokenization.py data/test_vocabulary.py data/test_structured.py \
 	training/test_fit.py tasks/test_text_classification.py \
@@ -21,7 +22,7 @@ CONFIGS := $(shell grep -l PretrainConfig configs/bert_*.py configs/lamb_*.py)
 
 TESTS := tests
 
-.PHONY: demo test slow reliability lowest coverage check docs topologies clean
+.PHONY: demo test slow reliability lowest light coverage check docs topologies clean
 
 demo: $(READY)
 	$(BIN)/bert-jax demo
@@ -46,6 +47,10 @@ lowest: $(LOWEST)/.installed
 	XLA_FLAGS="$$($(LOWEST)/bin/python tests/fast_compile.py)" \
 		JAX_DISABLE_MOST_OPTIMIZATIONS=1 \
 		$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal -m "$(DEFAULT)" $(LOWEST_TESTS)
+
+# Every verb in an environment without TensorFlow, installed as README.md says.
+light: $(LIGHT)/.installed
+	$(LIGHT)/bin/python -m pytest tests/test_light_install.py
 
 # Of the package by `make test`, or by a part of it: make coverage TESTS=tests/config.
 coverage: $(READY)
@@ -78,6 +83,14 @@ $(LOWEST)/.installed: setup.cfg pyproject.toml tests/lowest.txt
 	$(LOWEST)/bin/python -m pip install --quiet --upgrade pip
 	$(LOWEST)/bin/python -m pip install --quiet --constraint tests/lowest.txt \
 		--editable '.[test]'
+	touch $@
+
+$(LIGHT)/.installed: setup.cfg pyproject.toml requirements-light.txt
+	$(PYTHON) -m venv $(LIGHT)
+	$(LIGHT)/bin/python -m pip install --quiet --upgrade pip
+	$(LIGHT)/bin/python -m pip install --quiet --requirement requirements-light.txt
+	$(LIGHT)/bin/python -m pip install --quiet --no-deps --editable .
+	$(LIGHT)/bin/python -m pip install --quiet beartype chex hypothesis pytest
 	touch $@
 
 $(READY): setup.cfg pyproject.toml

@@ -75,10 +75,12 @@ def recipe(options: argparse.Namespace, seed: int) -> FinetuneConfig:
             max_length=max_length,
         ),
         optimizer=OptimizerConfig(
-            peak_learning_rate=rate, warmup_steps=0, warmup_share=0.1
+            peak_learning_rate=options.learning_rate or rate,
+            warmup_steps=0,
+            warmup_share=0.1,
         ),
         num_epochs=options.epochs or epochs,
-        batch_size=batch_size,
+        batch_size=options.batch_size or batch_size,
         init_from=options.init_from,
         seed=seed,
         eval_every=1_000_000,
@@ -447,6 +449,8 @@ def main() -> None:
         command.add_argument("--text-columns", nargs="*", default=[])
         command.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
         command.add_argument("--epochs", type=float, help="in place of the recipe's")
+        command.add_argument("--batch-size", type=int, help="as --epochs")
+        command.add_argument("--learning-rate", type=float, help="as --epochs")
         command.add_argument("--threads", type=int, default=2)
         command.add_argument("--steps", type=int, default=20, help="agree, speed")
         command.add_argument("--turns", type=int, default=7, help="speed")
