@@ -43,6 +43,7 @@ _CONTEXT_WORDS = (50, 100, 200, 400)
 _GROUPS = {
     "answerable": "Has an answer",
     "question_word": "Question word",
+    "answer_type": "Answer",
     "answer_words": "Words of the answer",
     "context_words": "Words of the document",
 }
@@ -71,6 +72,7 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
     group_of = {
         "answerable": lambda example: "no" if example.impossible else "yes",
         "question_word": question_word,
+        "answer_type": answer_type,
         "answer_words": _answer_words,
         "context_words": _context_words,
     }
@@ -127,6 +129,17 @@ def question_word(example: SquadExample) -> str:
         if (match := re.search(rf"\b({pattern})\b", text))
     }
     return min(places, key=places.__getitem__) if places else "other"
+
+
+def answer_type(example: SquadExample) -> str:
+    """Return what the first accepted answer looks like, in any language."""
+    if not example.answers:
+        return "none"
+    text = example.answers[0][0]
+    if any(character.isnumeric() for character in text):
+        return "with a number"
+    first = next(filter(str.isalpha, text), "")
+    return "capitalised, as a name" if first.isupper() else "other words"
 
 
 def _answer_words(example: SquadExample) -> str:
@@ -242,8 +255,9 @@ def sections(report: JsonObject) -> list[Section]:
         [kind, count, _ERRORS[kind]] for kind, count in report["error_kinds"].items()
     ]
     note = (
-        "By the first question word, such as that of “In which city …”, and by the "
-        "words of the first accepted answer and of the document, split at white space."
+        "By the first question word, such as that of “In which city …”, by what the "
+        "first accepted answer looks like, and by the words of that answer and of the "
+        "document, split at white space."
     )
     items = [_item(entry) for entry in report["worst"]]
     about = "First the answers without any right word, of these the surest ones."

@@ -1,11 +1,13 @@
 """What a report says of answers to questions, and of choices, by hand."""
 
+import dataclasses
+
 import pytest
 from predictions import report_of
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.model import ANSWERABLE_LABELS
-from bert_jax.error_analysis.questions import excerpt, question_word
+from bert_jax.error_analysis.questions import answer_type, excerpt, question_word
 from bert_jax.error_analysis.report import sections
 from bert_jax.tasks.choices import ChoiceExample
 from bert_jax.tasks.multiple_choice import MultipleChoiceTask
@@ -56,6 +58,27 @@ def test_scores_by_question_word(answers):
     assert groups["when"] == {"count": 1, "exact_match": 0.0, "f1": 0.0}
     total = sum(group["count"] * group["f1"] for group in groups.values())
     assert total / 4 == pytest.approx(answers["scores"]["f1"])
+
+
+def test_scores_by_type_of_answer(answers):
+    groups = {g.pop("group"): g for g in answers["groups"]["answer_type"]}
+    assert groups["capitalised, as a name"]["count"] == 3
+    assert groups["with a number"] == {"count": 1, "exact_match": 0.0, "f1": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("answer", "group"),
+    [
+        ("“Paris”", "capitalised, as a name"),
+        ("the 18th century", "with a number"),
+        ("moved to", "other words"),
+        ("三百", "with a number"),
+        ("…", "other words"),
+    ],
+)
+def test_types_of_answers(answer, group):
+    example = dataclasses.replace(asked("?"), answers=((answer, 0),))
+    assert answer_type(example) == group
 
 
 def test_scores_by_length(answers):
