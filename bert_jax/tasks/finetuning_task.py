@@ -182,8 +182,10 @@ class FinetuningTask(abc.ABC):
         """As that of `Task`; `scores` are then the vectors to compare."""
         return False
 
-    def compare(self, own: Texts, everyone: Texts, first: Int[Array, ""] | int) -> Sum:
-        """Return the total loss of some rows and its count, as `Task.compare`."""
+    def compare(
+        self, own: Texts, everyone: Texts, first: Int[Array, ""] | int
+    ) -> dict[str, Sum]:
+        """Return the `loss` of some rows and other sums, as `Task.compare`."""
         raise NotImplementedError
 
     @abc.abstractmethod

@@ -151,6 +151,24 @@ def text_ids(examples: Sequence[PairExample]) -> Int[np.ndarray, "N C"]:
     )
 
 
+def has_wrong_choice(ids: Int[np.ndarray, "N C"]) -> bool:
+    """Return whether any first text can be told from a text that does not belong to it.
+
+    That is a hard negative, or a second text that is not in a pair with it.
+
+    Args:
+        ids: as `text_ids` returns them.
+    """
+    if ids.shape[1] > 2 and (ids[:, 2:] != ids[:, 1:2]).any():
+        return True
+    partners: dict[int, set[int]] = {}
+    for first, second in ids[:, :2].tolist():
+        partners.setdefault(first, {first}).add(second)
+        partners.setdefault(second, {second}).add(first)
+    choices = set(ids[:, 1].tolist())
+    return any(choices - partners[first] for first in set(ids[:, 0].tolist()))
+
+
 def correlations(
     examples: Sequence[PairExample], values: Sequence[JsonObject]
 ) -> dict[str, float]:

@@ -24,7 +24,7 @@ from bert_jax.data.examples import (
 )
 from bert_jax.data.pipeline import Batch
 from bert_jax.model.bert import compute
-from bert_jax.model.contrastive import Texts, info_nce
+from bert_jax.model.contrastive import Texts, info_nce, num_wrong_choices
 from bert_jax.model.flops import finetuning_flops
 from bert_jax.model.heads import unit
 from bert_jax.model.inputs import inputs_of_tokenized
@@ -40,6 +40,7 @@ from bert_jax.tasks.finetuning_task import (
 from bert_jax.tasks.pair_examples import (
     PairExample,
     correlations,
+    has_wrong_choice,
     pair_of_row,
     read_pairs,
     require_scores,
@@ -87,10 +88,11 @@ class SentencePairsTask(FinetuningTask):
                 "together; keep only such rows, without that column, or choose "
                 "--data.sentence-pairs.objective cosine."
             )
-        if len({example.texts[1] for example in examples}) < 2:
+        if not has_wrong_choice(text_ids(examples)):
             raise ValueError(
-                f"{first.where} and all other rows have the same second text; there is "
-                "nothing to tell apart."
+                f"{first.where}: as in all other rows, every second text is in a pair "
+                "with the first one, so that there is nothing to tell apart; add pairs "
+                "of other texts, or hard negatives."
             )
         return ()
 
@@ -188,7 +190,7 @@ class SentencePairsTask(FinetuningTask):
         """Return the squared error of the cosines, or InfoNCE among these rows."""
         if self.compares_rows:
             texts = Texts(scores, batch["text_ids"])
-            return self.compare(texts, texts, 0)
+            return self.compare(texts, texts, 0)["loss"]
         units = unit(scores)
         cosines = (units[:, 0] * units[:, 1]).sum(axis=-1)
         label = batch.get("label", jnp.full(len(cosines), jnp.nan))
@@ -196,10 +198,16 @@ class SentencePairsTask(FinetuningTask):
         errors = cosines - jnp.where(known, label, 0.0)
         return weighted_sum(errors**2, known.astype(jnp.float32))
 
-    def compare(self, own: Texts, everyone: Texts, first: Int[Array, ""] | int) -> Sum:
+    def compare(
+        self, own: Texts, everyone: Texts, first: Int[Array, ""] | int
+    ) -> dict[str, Sum]:
+        """Return the `loss`, and how many `negatives` each pair was compared with."""
         pairs = self.data.sentence_pairs
         options = pairs.temperature, pairs.symmetric, pairs.dimensions
-        return info_nce(own, everyone, first, *options)
+        return {
+            "loss": info_nce(own, everyone, first, *options),
+            "negatives": num_wrong_choices(own, everyone, first),
+        }
 
     def outputs(self, scores: Float[Array, "B C D"]) -> dict[str, jax.Array]:
         """Return the `vectors` [B, C, D], of length 1."""
