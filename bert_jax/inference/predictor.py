@@ -242,9 +242,9 @@ class Predictor:
             ValueError: they are neither texts nor vectors [N, D], two vectors differ in
                 length, or as `embed`.
         """
-        first = self._embedder.vectors("a", a, batch_size=batch_size)
-        second = self._embedder.vectors("b", b, batch_size=batch_size)
-        return similarities(first, second)
+        embedder = self._embedder
+        sides = embedder.side("a", a), embedder.side("b", b)
+        return similarities(*embedder.vectors(*sides, batch_size=batch_size))
 
     def search(
         self,
@@ -270,9 +270,12 @@ class Predictor:
             ValueError: as `embed` and `similarity`.
         """
         require_count("k", k)
-        ask = self._embedder.vectors
-        first = ask("queries", queries, query_prompt, QUERY_PROMPTS, batch_size)
-        stored = ask("corpus", corpus, corpus_prompt, CORPUS_PROMPTS, batch_size)
+        embedder = self._embedder
+        sides = (
+            embedder.side("queries", queries, query_prompt, QUERY_PROMPTS),
+            embedder.side("corpus", corpus, corpus_prompt, CORPUS_PROMPTS),
+        )
+        first, stored = embedder.vectors(*sides, batch_size=batch_size)
         return nearest(first, stored, k)
 
     @property
