@@ -23,7 +23,9 @@ from bert_jax.tasks.finetuning_task import Example, FinetuningTask, Predictions
 from bert_jax.tasks.lengths import fit_lengths
 from bert_jax.tasks.own_metrics import ComputeMetrics, before_official, own_scores
 from bert_jax.tasks.registry import finetuning_task, task_name_of
+from bert_jax.tasks.sentence_pairs import SentencePairsTask
 from bert_jax.tasks.splits import hold_out
+from bert_jax.tasks.text_vectors import chosen_embedding
 
 
 def examples_config(directory: epath.Path) -> ExamplesConfig:
@@ -40,10 +42,15 @@ def examples_config(directory: epath.Path) -> ExamplesConfig:
 
 
 def with_embedding(data: ExamplesConfig, model: Model) -> ExamplesConfig:
-    """Return the settings with how the model makes vectors, if its files say it."""
-    if model.embedding is None or model.embedding.unsupported:
+    """Return the settings with how a model of sentence pairs makes vectors.
+
+    Raises:
+        ValueError: as `chosen_embedding`.
+    """
+    if model.config.head != SentencePairsTask.head:
         return data
-    return dataclasses.replace(data, embedding=model.embedding)
+    embedding = chosen_embedding(model.embedding, data.sentence_pairs.pooling)
+    return dataclasses.replace(data, embedding=embedding)
 
 
 def default_examples_config(positions: int) -> ExamplesConfig:

@@ -14,7 +14,7 @@ from bert_jax.inference.arguments import require_bool, require_count, require_te
 from bert_jax.inference.batching import Program, compiled, compute_texts
 from bert_jax.inference.language_model import require_attention
 from bert_jax.inference.search import require_same_width, require_vectors
-from bert_jax.tasks.prompts import checked_prompt
+from bert_jax.tasks.text_vectors import checked_prompt
 from bert_jax.terminal.progress import Progress
 from bert_jax.tokenization import Tokenizer
 

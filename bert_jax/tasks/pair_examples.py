@@ -1,6 +1,7 @@
 """Pairs of texts, with hard negatives or a score, from the rows of a table."""
 
 import dataclasses
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -78,6 +79,13 @@ def pair_of_row(row: TableRow, data: ExamplesConfig) -> PairExample:
     """
     columns = _pair_columns(row, data)
     return PairExample(tuple(text_of(row, name) for name in columns), where=row.where)
+
+
+def pair_to_score(row: TableRow, data: ExamplesConfig) -> PairExample:
+    """As `pair_of_row`; a pair with a label has NaN, since its value is not needed."""
+    pair = pair_of_row(row, data)
+    label = math.nan if data.label_column in row.values else None
+    return dataclasses.replace(pair, label=label)
 
 
 def _labelled(row: TableRow, data: ExamplesConfig) -> PairExample:

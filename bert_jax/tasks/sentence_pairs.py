@@ -4,9 +4,10 @@ Reimers & Gurevych 2019; Henderson et al. 2017 for the negatives of the batch.
 """
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import jax
 import jax.numpy as jnp
@@ -41,7 +42,7 @@ from bert_jax.tasks.pair_examples import (
     PairExample,
     correlations,
     has_wrong_choice,
-    pair_of_row,
+    pair_to_score,
     read_pairs,
     require_scores,
     text_ids,
@@ -50,6 +51,7 @@ from bert_jax.tasks.pair_examples import (
 from bert_jax.tasks.pair_retrieval import random_retrieval, retrieval_among
 from bert_jax.tasks.tables import TableRow
 from bert_jax.tasks.task import DeviceBatch
+from bert_jax.tasks.text_vectors import Prompt, checked_prompt
 from bert_jax.tokenization import Tokenizer
 
 
@@ -102,27 +104,26 @@ class SentencePairsTask(FinetuningTask):
     def tokenize(
         self, examples: Sequence[PairExample], tokenizer: Tokenizer
     ) -> TokenizedExamples:
-        """Return a row [CLS] text [SEP] for each text, with the prompt of its side.
+        """Return a row [CLS] text [SEP] for each text, with its prompt before it.
+
+        Of a pair to be found, each text has the prompt of its side; of one with a
+        score, both have the default prompt, as those of `embed`.
 
         `text_ids` by example, int32 [N, C], are equal for equal texts; `label`,
-        float32, is the score if there is one.
+        float32, is the score if there is one; `skip`, int32 [N, C], are the tokens that
+        are not pooled, if there are any.
         """
-        embedding = self.data.embedding
-        sides = (QUERY_PROMPTS, CORPUS_PROMPTS) if self.compares_rows else ((), ())
-        prompts = [
-            embedding.prompt_text(embedding.first_prompt(names)) for names in sides
-        ]
         num_texts = len(examples[0].texts)
+        prompts = self._prompts(examples, tokenizer)
+        texts = [text for example in examples for text in example.texts]
         ids = tokenizer.encode_batch(
-            [
-                prompts[min(i, 1)] + text
-                for example in examples
-                for i, text in enumerate(example.texts)
-            ]
+            [prompt.text + text for prompt, text in zip(prompts, texts, strict=True)]
         )
-        max_length = min(self.data.max_length, self.model.max_position_embeddings)
-        rows, cut = join_pairs(tokenizer, [(one,) for one in ids], max_length)
+        rows, cut = join_pairs(tokenizer, [(one,) for one in ids], self._max_tokens)
         by_example = {"cut": np.any(cut.reshape(-1, num_texts), axis=1)}
+        if any(prompt.skip for prompt in prompts):
+            skip = np.array([prompt.skip for prompt in prompts], np.int32)
+            by_example["skip"] = skip.reshape(-1, num_texts)
         if examples[0].label is not None:
             scores = [example.label for example in examples]
             by_example["label"] = np.array(scores, np.float32)
@@ -133,8 +134,37 @@ class SentencePairsTask(FinetuningTask):
             choices=num_texts,
         )
 
+    @property
+    def _max_tokens(self) -> int:
+        """The length to which texts are cut: as `embed`, and that of the run."""
+        own = self.data.embedding.max_tokens
+        limits = self.data.max_length, self.model.max_position_embeddings
+        return min(*limits, *([] if own is None else [own]))
+
+    def _prompts(
+        self, examples: Sequence[PairExample], tokenizer: Tokenizer
+    ) -> list[Prompt]:
+        """Return the prompt of each text of each example."""
+        embedding, limit = self.data.embedding, self._max_tokens
+
+        @functools.cache
+        def prompt_of(names: tuple[str, ...]) -> Prompt:
+            prompt = embedding.first_prompt(names)
+            return checked_prompt(embedding, tokenizer, prompt, limit)
+
+        def names_of(example: PairExample, text: int) -> tuple[str, ...]:
+            if not self.compares_rows or example.label is not None:
+                return ()
+            return CORPUS_PROMPTS if text else QUERY_PROMPTS
+
+        return [
+            prompt_of(names_of(example, i))
+            for example in examples
+            for i in range(len(example.texts))
+        ]
+
     def warnings(self, split: Split) -> list[str]:
-        return truncation_warnings(split.tokenized, "pairs", self.data.max_length)
+        return truncation_warnings(split.tokenized, "pairs", self._max_tokens)
 
     def for_program(self) -> FinetuningTask:
         data = ExamplesConfig(embedding=self.data.embedding)
@@ -177,9 +207,17 @@ class SentencePairsTask(FinetuningTask):
         """Return the vectors of some of each row's texts, of at most `length` ids."""
         part = {name: batch[name][:, texts] for name in ("tokens", "second", "end")}
         inputs = inputs_of_tokenized(part | {"tokens": part["tokens"][..., :length]})
-        options = {"pooling": self.data.embedding.pooling, "normalize": False}
+        options: dict[str, Any] = {"pooling": self.data.embedding.pooling}
+        if "skip" in batch:
+            options["skip"] = batch["skip"][:, texts].reshape(-1)
         vectors: Float[Array, "_ D"] = compute(
-            self.model, params, "embed", inputs, dropout_key=dropout_key, **options
+            self.model,
+            params,
+            "embed",
+            inputs,
+            dropout_key=dropout_key,
+            normalize=False,
+            **options,
         )
         return vectors
 
@@ -248,7 +286,7 @@ class SentencePairsTask(FinetuningTask):
         )
 
     def example_without_label(self, row: TableRow) -> PairExample:
-        return pair_of_row(row, self.data)
+        return pair_to_score(row, self.data)
 
     def has_label(self, example: PairExample) -> bool:
         """Return whether a pair can be scored: the second text itself may be found."""

@@ -117,12 +117,10 @@ def test_vectors_are_made_as_the_source_does():
     made = with_embedding(config, source, theirs).data.embedding
     assert made == Embedding("cls", True, max_tokens=32, **prompts)
     assert with_embedding(config, source, None).data.embedding.pooling == "mean"
-    for embedding, message in (
-        (Embedding(unsupported="max pooling"), "require max pooling, which cannot"),
-        (Embedding(pool_prompt=False, **prompts), "leaves prompts out of the pooling"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            with_embedding(config, source, embedding)
+    apart = dataclasses.replace(theirs, pool_prompt=False)
+    assert not with_embedding(config, source, apart).data.embedding.pool_prompt
+    with pytest.raises(ValueError, match="require max pooling, which is not computed"):
+        with_embedding(config, source, Embedding(unsupported="max pooling"))
     pairs = SentencePairsConfig(dimensions=(16,))
     own = dataclasses.replace(config.data, sentence_pairs=pairs)
     with pytest.raises(ValueError, match="dimensions: 16 but vectors have 16 numbers"):
@@ -145,6 +143,30 @@ def test_each_side_has_its_prompt(tokenizer_directory):
             tokenizer.sep_id,
         ]
     assert rows.by_example["text_ids"].tolist() == [[0, 1, 2]]
+    assert "skip" not in rows.by_example
+
+
+def test_a_prompt_that_is_not_pooled(tokenizer_directory):
+    """A row says where its pooling begins: after [CLS] and the prompt."""
+    tokenizer = Tokenizer.load(tokenizer_directory)
+    embedding = Embedding(
+        prompt_names=("query",), prompt_texts=("the judge: ",), pool_prompt=False
+    )
+    num_tokens = len(tokenizer.encode("the judge: ").ids)
+    task = SentencePairsTask(data(embedding=embedding))
+    rows = task.tokenize([PairExample(("door", "letter"))] * 2, tokenizer)
+    assert rows.by_example["skip"].tolist() == [[1 + num_tokens, 0]] * 2
+    batch = rows.gather(np.array([1, -1]), 16)
+    assert batch["skip"].tolist() == [[1 + num_tokens, 0], [-1, -1]]
+
+
+def test_a_prompt_that_leaves_no_text(tokenizer_directory):
+    """In training, all first texts would be equal."""
+    tokenizer = Tokenizer.load(tokenizer_directory)
+    embedding = Embedding(prompt_names=("query",), prompt_texts=("judge " * 8,))
+    task = SentencePairsTask(data(embedding=embedding, max_length=8))
+    with pytest.raises(ValueError, match="The prompt .* has .* are cut to 8, .CLS."):
+        task.tokenize([PairExample(("door", "letter"))], tokenizer)
 
 
 EXAMPLES = [PairExample((a, b)) for a, b in ("ap", "aq", "br", "cp")]

@@ -1,8 +1,9 @@
-"""The prompt before a text, and where its pooling begins."""
+"""How a text becomes a vector: what is pooled, and the prompt before the text."""
 
 import dataclasses
+from typing import Literal
 
-from bert_jax.config.embedding import Embedding
+from bert_jax.config.embedding import Embedding, Pooling
 from bert_jax.tokenization import Tokenizer
 
 
@@ -13,6 +14,30 @@ class Prompt:
     text: str = ""
     skip: int = 0
     """Tokens of each row, [CLS] and the prompt's, that are not pooled; 0: all are."""
+
+
+def chosen_embedding(
+    embedding: Embedding | None, pooling: Pooling | Literal[""]
+) -> Embedding:
+    """Return how the texts of pairs become vectors.
+
+    Args:
+        embedding: what the model's files say; None: nothing.
+        pooling: what the user chose; empty: as the files say, or mean.
+
+    Raises:
+        ValueError: the files require what the library does not compute, and the user
+            chose nothing else.
+    """
+    own = embedding or Embedding()
+    if own.unsupported and not pooling:
+        raise ValueError(
+            f"The model's files require {own.unsupported}, which is not computed; "
+            "choose another vector by --data.sentence-pairs.pooling, or another model."
+        )
+    if own.unsupported:
+        own = Embedding()
+    return dataclasses.replace(own, pooling=pooling) if pooling else own
 
 
 def checked_prompt(
