@@ -196,6 +196,53 @@ def test_the_second_texts_are_ranked_among_all():
     assert 0 < random_retrieval(ids) < 1
 
 
+def many_pairs(number=60, num_texts=25):
+    """Pairs of few texts, with hard negatives, and vectors that have equal cosines."""
+    generator = np.random.default_rng(3)
+    ids = generator.integers(0, num_texts, (number, 3))
+    ids[:, 1:] += num_texts
+    by_text = np.sign(generator.standard_normal((2 * num_texts, 4), np.float32)) / 2
+    return by_text[ids], ids
+
+
+@pytest.mark.parametrize("block", [1, 100, 400, 1 << 24])
+def test_the_blocks_change_nothing(block):
+    """Beside the ranks and losses of each pair alone, in float64."""
+    vectors, ids = many_pairs()
+    documents = {
+        t: v
+        for row, v in zip(ids, vectors, strict=True)
+        for t, v in zip(row[1:].tolist(), v[1:], strict=True)
+    }
+    queries = {row[0]: v[0] for row, v in zip(ids.tolist(), vectors, strict=True)}
+    pairs = set(map(tuple, ids[:, :2].tolist()))
+    rankings, losses = {}, []
+    for query, vector in queries.items():
+        scores = {t: float(vector @ documents[t]) for t in sorted(documents)}
+        # Of equal ones, the lower number stands first.
+        rankings[query] = sorted(scores, key=lambda t, s=scores: -s[t])
+        wrong = [s for t, s in scores.items() if (query, t) not in pairs]
+        for text in (t for q, t in pairs if q == query):
+            values = np.array([scores[text], *wrong]) / 0.05
+            losses.append(np.logaddexp.reduce(values) - values[0])
+    grades = {q: {t: 1 for a, t in pairs if a == q} for q in queries}
+    expected = retrieval_scores(rankings, grades) | {"loss": np.mean(losses)}
+    found = retrieval_among(vectors, ids, 0.05, block)
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
+def test_where_every_text_is_right_the_loss_is_0():
+    vectors = np.eye(4, dtype=np.float32)[[[0, 1], [0, 2]]]
+    found = retrieval_among(vectors, np.array([[0, 1], [0, 2]]), 0.05)
+    assert found["loss"] == 0.0 and found["recall@10"] == 1.0
+
+
+def test_the_vectors_of_a_run_that_diverges():
+    vectors, ids = many_pairs()
+    found = retrieval_among(np.full_like(vectors, np.nan), ids, 0.05)
+    assert np.isnan(found["loss"])
+
+
 def test_cosines_are_near_their_labels():
     task = SentencePairsTask(data("cosine"))
     vectors = jnp.array([[[1.0, 0.0], [3.0, 4.0]], [[1.0, 0.0], [0.0, 2.0]]])
