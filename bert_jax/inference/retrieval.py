@@ -12,8 +12,10 @@ from bert_jax.inference.batching import example_outputs
 from bert_jax.inference.evaluation import examples_config
 from bert_jax.inference.predictor import load
 from bert_jax.inference.retrieval_files import (
+    NOT_JUDGED,
     Collection,
     Rankings,
+    counted,
     known_only,
     ranked,
     read_collection,
@@ -89,12 +91,8 @@ def search_files(
     if request.model:
         rankings = search_collection(collection, request)
     else:
-        lists = read_run(Path(request.run))
-        rankings, unknown = known_only(lists, collection.corpus, collection.queries)
-        notes += [f"{request.run}: {note}, left out." for note in unknown]
-        rankings = {
-            q: dict(list(own.items())[: request.k]) for q, own in rankings.items()
-        }
+        rankings, left_out = first_lists(collection, request)
+        notes += [f"{request.run}: {note}, left out." for note in left_out]
     if reranker is not None:
         rankings = rerank(reranker, collection, rankings, request.batch_size)
     if output:
@@ -105,6 +103,21 @@ def search_files(
         return {}, notes
     lists_only = {query: list(own) for query, own in rankings.items()}
     return retrieval_scores(lists_only, collection.relevance), notes
+
+
+def first_lists(
+    collection: Collection, request: SearchRequest
+) -> tuple[Rankings, list[str]]:
+    """Return the first k of each list of a run file, and a line on what is left out."""
+    lists = read_run(Path(request.run))
+    unjudged = [query for query in lists if query in collection.unjudged]
+    for query in unjudged:
+        del lists[query]
+    known, notes = known_only(lists, collection.corpus, collection.queries)
+    if unjudged:
+        notes.append(counted(unjudged, NOT_JUDGED))
+    first = {q: dict(list(own.items())[: request.k]) for q, own in known.items()}
+    return first, notes
 
 
 def search_collection(collection: Collection, request: SearchRequest) -> Rankings:

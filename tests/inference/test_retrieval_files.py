@@ -96,11 +96,14 @@ def test_a_list_is_ranked_again(folder, reranker, tmp_path, capsys):
     path, again = tmp_path / "first.run", tmp_path / "second.run"
     path.write_text(
         "".join(f"q0 Q0 d{i} {i} {10 - i} bm25\n" for i in range(4))
-        + "q2 Q0 d6 1 3 bm25\nq2 Q0 lost 2 2 bm25\n"
+        + "q2 Q0 d6 1 3 bm25\nq2 Q0 lost 2 2 bm25\nq1 Q0 d6 1 3 x\nother Q0 d6 1 3 x\n"
     )
     options = ("--input", folder, "--run", path, "--reranker", reranker, "--k", 3)
     _, error = run(capsys, *options, "--output", again)
     assert "first.run: 1 unknown documents (lost), left out" in error
+    assert "first.run: 1 queries that are not judged (q1), left out" in error
+    assert "first.run: 1 unknown queries (other), left out" in error
+    assert "test.tsv: 2 queries that are not judged (q1, q3), left out" in error
     first, second = read_run(path), read_run(again)
     assert set(second["q0"]) == set(list(first["q0"])[:3])
     bert, collection = bert_jax.load(reranker), read_collection(folder, "test")
