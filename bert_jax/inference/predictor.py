@@ -263,6 +263,7 @@ class Predictor:
         Args:
             queries: texts, or their vectors.
             corpus: texts, or their vectors, which may be a memory map of an .npy file.
+                One that `bert-jax embed` or `search` wrote must be of this model.
             query_prompt: as `prompt` of `embed`; None: the model's prompt "query".
             corpus_prompt: None: the model's "document", "passage" or "corpus".
 

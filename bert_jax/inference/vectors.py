@@ -14,6 +14,11 @@ from bert_jax.inference.arguments import require_bool, require_count, require_te
 from bert_jax.inference.batching import Program, compiled, compute_texts
 from bert_jax.inference.language_model import require_attention
 from bert_jax.inference.search import require_same_width, require_vectors
+from bert_jax.inference.vector_record import (
+    record_beside,
+    require_same_vectors,
+    vector_record,
+)
 from bert_jax.tasks.text_vectors import checked_prompt
 from bert_jax.terminal.progress import Progress
 from bert_jax.tokenization import Tokenizer
@@ -103,12 +108,22 @@ class Embedder:
             name: of the argument, for messages.
             prompt: as `embed`; None: the first of `prompts` that the model has.
         """
-        if isinstance(values, np.ndarray) and values.dtype.kind not in "OUS":
-            return Side(name, require_vectors(name, values))
         if prompt is None:
             prompt = self.embedding.first_prompt(prompts)
+        if isinstance(values, np.ndarray) and values.dtype.kind not in "OUS":
+            self._require_own(name, values, prompt)
+            return Side(name, require_vectors(name, values))
         self._prepared(None, None, prompt)
         return Side(name, require_texts(name, values), prompt)
+
+    def _require_own(self, name: str, vectors: np.ndarray, prompt: str | None) -> None:
+        """Raise ValueError if a record says that another model made the vectors."""
+        if found := record_beside(vectors):
+            embedding = with_cut(self.embedding, self.config)
+            own = vector_record(self.params, self.tokenizer, embedding, prompt)
+            if embedding.unsupported:
+                del own["pooling"]  # it was chosen when the vectors were made
+            require_same_vectors(name, *found, own)
 
     def vectors(self, *sides: Side, batch_size: int) -> list[Float[np.ndarray, "_ D"]]:
         """Return vectors as they are, and make those of texts.
