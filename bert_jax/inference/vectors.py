@@ -118,12 +118,12 @@ class Embedder:
 
     def _require_own(self, name: str, vectors: np.ndarray, prompt: str | None) -> None:
         """Raise ValueError if a record says that another model made the vectors."""
-        if found := record_beside(vectors):
+        if stored := record_beside(vectors):
             embedding = with_cut(self.embedding, self.config)
             own = vector_record(self.params, self.tokenizer, embedding, prompt)
             if embedding.unsupported:
                 del own["pooling"]  # it was chosen when the vectors were made
-            require_same_vectors(name, *found, own)
+            require_same_vectors(name, *stored, own)
 
     def vectors(self, *sides: Side, batch_size: int) -> list[Float[np.ndarray, "_ D"]]:
         """Return vectors as they are, and make those of texts.

@@ -78,13 +78,13 @@ def _best(
 
 
 def _scores(
-    found: Int[np.ndarray, "Q K"], right: Int[np.ndarray, "P 2"]
+    ranked: Int[np.ndarray, "Q K"], right: Int[np.ndarray, "P 2"]
 ) -> dict[str, float]:
     """Return the scores of some queries, of which `right` has the documents."""
-    grades: dict[int, dict[int, int]] = {i: {} for i in range(len(found))}
+    grades: dict[int, dict[int, int]] = {i: {} for i in range(len(ranked))}
     for query, document in right.tolist():
         grades[query][document] = 1
-    return retrieval_scores(dict(enumerate(found.tolist())), grades)
+    return retrieval_scores(dict(enumerate(ranked.tolist())), grades)
 
 
 def _losses(
