@@ -97,8 +97,6 @@ class FinetuningTask(abc.ABC):
     """The model with the task's head and labels, once the labels are known."""
 
     head: ClassVar[Head]
-    has_report: ClassVar[bool] = True
-    """Whether there is an error report of its predictions."""
 
     @abc.abstractmethod
     def read(self, name: str) -> list[Example]:
@@ -204,6 +202,16 @@ class FinetuningTask(abc.ABC):
         """
         del outputs
         return {}
+
+    def rankings_among(self, outputs: SplitOutputs) -> list[Prediction]:
+        """Return what an error report says of each example besides its prediction.
+
+        For each text that others are ranked for: the `rank` of the right one, where it
+        is found and its score (`right`, `right_score`), and those of what is ranked
+        first (`first`, `first_score`). A place is an example and a text in it. By
+        default, and for other examples, nothing.
+        """
+        return [{} for _ in outputs.split.examples]
 
     @abc.abstractmethod
     def score(self, predictions: Predictions) -> dict[str, float]:

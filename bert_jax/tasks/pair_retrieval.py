@@ -1,14 +1,54 @@
 """How well vectors find each second text of a split among all of its texts."""
 
+import dataclasses
 import math
+from collections.abc import Iterator
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from bert_jax.metrics.retrieval import CUTOFFS, random_ndcg, retrieval_scores
+from bert_jax.storage.files import JsonObject
 
 _BLOCK = 1 << 24
 """Similarities that are in memory at once: 64 MiB."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Space:
+    """Different first texts, and the different texts that are searched for them."""
+
+    first: Float[np.ndarray, "Q D"]
+    others: Float[np.ndarray, "M D"]
+    pairs: Int[np.ndarray, "P 2"]
+    """The query and the document of each different pair, in order."""
+    rows: Int[np.ndarray, " Q"]
+    """The first example that has each query."""
+    places: Int[np.ndarray, " M"]
+    """Where each document stands first, among the second texts and hard negatives."""
+
+    def blocks(
+        self, block: int
+    ) -> Iterator[tuple[int, Float[np.ndarray, "_ M"], Int[np.ndarray, "_ 2"]]]:
+        """Yield the first query, the cosines and the pairs of some queries at a time.
+
+        The queries of the pairs are counted from the first one.
+        """
+        size = max(1, block // len(self.others))
+        for start in range(0, len(self.first), size):
+            cosines = self.first[start : start + size] @ self.others.T
+            bounds = [start, start + len(cosines)]
+            low, high = np.searchsorted(self.pairs[:, 0], bounds)
+            yield start, cosines, self.pairs[low:high] - (start, 0)
+
+
+def _space(vectors: Float[np.ndarray, "N C D"], ids: Int[np.ndarray, "N C"]) -> _Space:
+    queries, rows = np.unique(ids[:, 0], return_index=True)
+    documents, places = np.unique(ids[:, 1:], return_index=True)
+    columns = np.searchsorted(queries, ids[:, 0]), np.searchsorted(documents, ids[:, 1])
+    pairs = np.unique(np.stack(columns, axis=1), axis=0)
+    others = vectors[:, 1:].reshape(-1, vectors.shape[-1])[places]
+    return _Space(vectors[rows, 0], others, pairs, rows, places)
 
 
 def retrieval_among(
@@ -28,20 +68,11 @@ def retrieval_among(
         ids: the number of each text; equal texts have equal numbers.
         block: similarities that are in memory at once.
     """
-    queries, rows = np.unique(ids[:, 0], return_index=True)
-    documents, places = np.unique(ids[:, 1:], return_index=True)
-    first = vectors[rows, 0]
-    others = vectors[:, 1:].reshape(-1, vectors.shape[-1])[places]
-    # [P, 2]: the query and the document of each different pair, in order.
-    columns = np.searchsorted(queries, ids[:, 0]), np.searchsorted(documents, ids[:, 1])
-    pairs = np.unique(np.stack(columns, axis=1), axis=0)
-    depth = min(max(CUTOFFS), len(documents))
-    size = max(1, block // len(documents))
+    space = _space(vectors, ids)
+    pairs, num_queries = space.pairs, len(space.first)
+    depth = min(max(CUTOFFS), len(space.others))
     totals: dict[str, float] = {}
-    for start in range(0, len(queries), size):
-        cosines = first[start : start + size] @ others.T
-        low, high = np.searchsorted(pairs[:, 0], [start, start + len(cosines)])
-        right = pairs[low:high] - (start, 0)
+    for _, cosines, right in space.blocks(block):
         scores = _scores(_best(cosines, depth), right)
         # Last: it uses the memory of the cosines.
         losses = _losses(cosines, right, temperature)
@@ -49,9 +80,47 @@ def retrieval_among(
         for name, value in (sums | {"loss": math.fsum(losses)}).items():
             totals[name] = totals.get(name, 0.0) + value
     return {
-        name: total / (len(pairs) if name == "loss" else len(queries))
+        name: total / (len(pairs) if name == "loss" else num_queries)
         for name, total in totals.items()
     }
+
+
+def ranks_among(
+    vectors: Float[np.ndarray, "N C D"],
+    ids: Int[np.ndarray, "N C"],
+    block: int = _BLOCK,
+) -> list[JsonObject]:
+    """Return for the first example of each first text how its best partner is found.
+
+    The fields are those of `FinetuningTask.rankings_among`; the others have none. Args
+    are those of `retrieval_among`.
+    """
+    space, num_texts = _space(vectors, ids), ids.shape[1] - 1
+    rankings: list[JsonObject] = [{} for _ in ids]
+    examples = {
+        tuple(pair): i for i, pair in reversed([*enumerate(ids[:, :2].tolist())])
+    }
+    for start, cosines, right in space.blocks(block):
+        top = cosines.argmax(axis=1)
+        for query, document in right.tolist():
+            row, own = cosines[query], cosines[query, document]
+            # Of equal ones, the lower column stands first.
+            before = (row > own).sum() + (row[:document] == own).sum()
+            rank = 1 + int(before)
+            example = int(space.rows[start + query])
+            if rank >= rankings[example].get("rank", len(row) + 1):
+                continue
+            place, text = divmod(int(space.places[document]), num_texts)
+            pair = int(ids[example, 0]), int(ids[place, 1 + text])
+            first, column = divmod(int(space.places[top[query]]), num_texts)
+            rankings[example] = {
+                "rank": rank,
+                "right": (examples[pair], 1),
+                "right_score": float(own),
+                "first": (first, 1 + column),
+                "first_score": float(row[top[query]]),
+            }
+    return rankings
 
 
 def random_retrieval(ids: Int[np.ndarray, "N C"]) -> float:

@@ -48,7 +48,7 @@ from bert_jax.tasks.pair_examples import (
     text_ids,
     write_scores,
 )
-from bert_jax.tasks.pair_retrieval import random_retrieval, retrieval_among
+from bert_jax.tasks.pair_retrieval import random_retrieval, ranks_among, retrieval_among
 from bert_jax.tasks.tables import TableRow
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tasks.text_vectors import Prompt, checked_prompt
@@ -68,7 +68,6 @@ class SentencePairsTask(FinetuningTask):
     are often much shorter than the second ones. 0: as the rows."""
 
     head: ClassVar[Head] = "encoder"
-    has_report: ClassVar[bool] = False
 
     def read(self, name: str) -> list[PairExample]:
         return read_pairs(name, self.data)
@@ -266,6 +265,13 @@ class SentencePairsTask(FinetuningTask):
         vectors = np.stack([row["vectors"] for row in outputs.rows])
         ids = outputs.split.tokenized.by_example["text_ids"]
         return retrieval_among(vectors, ids, self.data.sentence_pairs.temperature)
+
+    def rankings_among(self, outputs: SplitOutputs) -> list[Prediction]:
+        """Return the rank of the best second text of each different first text."""
+        if not self.compares_rows or _has_labels(outputs.split.examples):
+            return super().rankings_among(outputs)
+        vectors = np.stack([row["vectors"] for row in outputs.rows])
+        return ranks_among(vectors, outputs.split.tokenized.by_example["text_ids"])
 
     def score(self, predictions: Predictions) -> dict[str, float]:
         """Return `spearman` and `pearson` of labelled pairs."""

@@ -208,3 +208,20 @@ def test_a_prompt_that_is_not_pooled_is_trained_with(model_of, unlabelled, tmp_p
     lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     (line,) = [json.loads(text) for text in lines if '"train"' in text][-1:]
     assert line["negatives"] == 7
+
+
+@pytest.mark.parametrize("kind", ["scored_pairs", "found_pairs"])
+def test_a_report_of_the_errors(kind, model_of, file, unlabelled, tmp_path, capsys):
+    model = model_of(CASES["no prompt"])
+    source = file if kind == "scored_pairs" else unlabelled
+    page = tmp_path / "report.html"
+    files = ["--data.validation", source, "--report", str(page)]
+    assert main(["evaluate", "--checkpoint", model, *files]) == 0
+    scores = json.loads(capsys.readouterr().out.splitlines()[0])
+    report = json.loads(page.with_suffix(".json").read_text())
+    assert report["kind"] == kind
+    assert report["scores"] == pytest.approx(scores, abs=1e-3)
+    assert report["num_examples"] == 40 and page.stat().st_size > 10_000
+    if kind == "found_pairs":
+        right = report["ranks"][0]["count"] / report["num_queries"]
+        assert right == pytest.approx(report["scores"]["recall@1"])
