@@ -96,12 +96,7 @@ def search_files(
     else:
         rankings, left_out = first_lists(collection, request)
         notes += [f"{request.run}: {note}, left out." for note in left_out]
-    same = not_found_for_themselves(collection) if request.ignore_identical_ids else []
-    if same:
-        notes.append(
-            f"{request.input}: {counted(same, 'queries')} that are documents, too, do "
-            "not find themselves; --no-ignore-identical-ids lets them."
-        )
+    notes += _self_note(collection, request)
     rankings = first_of_each(rankings, request)
     if reranker is not None:
         rankings = rerank(reranker, collection, rankings, request.batch_size)
@@ -183,6 +178,17 @@ def search_collection(collection: Collection, request: SearchRequest) -> Ranking
 def not_found_for_themselves(collection: Collection) -> list[str]:
     """Return the ids that a query and a document share."""
     return [query for query in collection.queries if query in collection.corpus]
+
+
+def _self_note(collection: Collection, request: SearchRequest) -> list[str]:
+    """Return a line on the queries that do not find themselves, if there are any."""
+    same = not_found_for_themselves(collection) if request.ignore_identical_ids else []
+    if not same:
+        return []
+    return [
+        f"{request.input}: {counted(same, 'queries')} that are documents, too, do not "
+        "find themselves; --no-ignore-identical-ids lets them."
+    ]
 
 
 def first_of_each(rankings: Rankings, request: SearchRequest) -> Rankings:

@@ -64,8 +64,7 @@ def nearest(
 ) -> Hits:
     """Return the k vectors of the corpus that are nearest to each query.
 
-    The corpus may be a memory map: `block` of its vectors are on the device at once, or
-    k if that is more.
+    The corpus may be a memory map: `block` of its vectors, or k, are on the device.
     Lines say how far it is if it takes longer than a second.
 
     Raises:

@@ -275,8 +275,7 @@ def prepare_finetuning(
         params = None if config.from_scratch else without_head(params, source, model)
     validation = tokenize(splits.validation)
     task = with_first_length(task, train, validation)
-    splits_and_models = train, validation, params, teacher
-    return FinetuningSetup(task, config, tokenizer, *splits_and_models)
+    return FinetuningSetup(task, config, tokenizer, train, validation, params, teacher)
 
 
 def with_balance(

@@ -169,7 +169,7 @@ def test_vectors_of_something_else_are_refused(
     assert "is not a directory of such outputs" in refused(pretrained, folder)
 
 
-def test_a_query_does_not_find_itself(folder, pretrained, tmp_path, capsys):
+def test_a_query_does_not_find_itself(folder, pretrained, reranker, tmp_path, capsys):
     """As in BEIR, where a document of the query's id is the query (ArguAna, Quora)."""
     (tmp_path / "corpus.jsonl").symlink_to(folder / "corpus.jsonl")
     texts = [json.loads(text) for text in (folder / "corpus.jsonl").open()]
@@ -186,6 +186,12 @@ def test_a_query_does_not_find_itself(folder, pretrained, tmp_path, capsys):
     assert "themselves" not in error
     assert next(iter(everything["d3"])) == "d3"
     assert list(everything["d3"])[1:] == list(found["d3"])[:3]
+    # Nor does it stay in a first list.
+    first, again = tmp_path / "first.run", tmp_path / "again.trec"
+    first.write_text("".join(f"d3 Q0 d{i} 1 {9 - i} x\n" for i in (3, 5, 6)))
+    options = ["--run", first, "--reranker", reranker, "--k", 2, "--output", again]
+    run(capsys, "--input", tmp_path, *options)
+    assert set(read_run(again)["d3"]) == {"d5", "d6"}
 
 
 def test_a_memory_map_must_be_of_the_model(
