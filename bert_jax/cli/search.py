@@ -31,6 +31,11 @@ class SearchOptions:
     corpus_prompt: str | None = None
     """Put before each text of the corpus; default: the model's prompt document, passage
     or corpus, if it has one."""
+    corpus_vectors: str = ""
+    """Directory that keeps the vectors of the corpus: the first search makes them, and
+    later ones of the same model, prompt and corpus read them."""
+    ignore_identical_ids: bool = True
+    """Do not find a document for the query that has its id, as BEIR does."""
     batch_size: int = 32
     """Texts that are computed at once."""
     output: str = ""

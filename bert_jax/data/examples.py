@@ -9,6 +9,10 @@ from jaxtyping import Bool, Int, Int32, Int64
 from bert_jax.data.pipeline import Batch
 from bert_jax.tokenization import Tokenizer
 
+BATCH_FIELDS = frozenset({"label", "text_ids", "skip"})
+"""Of `TokenizedExamples.by_example`: labels, numbers of equal texts, and how many
+tokens at the beginning of each row are not pooled."""
+
 
 @dataclasses.dataclass(frozen=True)
 class TokenizedExamples:
@@ -26,7 +30,7 @@ class TokenizedExamples:
     example: Int32[np.ndarray, " N"]
     """Index of the raw example that each tokenized example was made from."""
     by_example: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
-    """Arrays [N, …]. `label` and `text_ids`, if present, are part of a batch."""
+    """Arrays [N, …]. Those of `BATCH_FIELDS`, if present, are part of a batch."""
     by_token: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     """Arrays [S, …] parallel to `tokens`. `label`, if present, is part of a batch; a
     label below 0 means that the token has none."""
@@ -75,7 +79,7 @@ class TokenizedExamples:
 
         Returns:
             `tokens` [B, T], or [B, C, T] for several choices; `second` and `end`, int32
-            without T; `row` [B], the indices; and `label` and `text_ids`, which in
+            without T; `row` [B], the indices; and those of `BATCH_FIELDS`, which in
             padding are -1, or NaN if they are floats.
         """
         rows = numbers[:, None] * self.choices + np.arange(self.choices)
@@ -94,7 +98,7 @@ class TokenizedExamples:
         }
         if "label" in self.by_token:
             batch["label"] = np.where(real, self.by_token["label"][index], -1)
-        for name in {"label", "text_ids"} & self.by_example.keys():
+        for name in BATCH_FIELDS & self.by_example.keys():
             values = self.by_example[name][numbers]
             values[numbers < 0] = -1 if values.dtype.kind == "i" else np.nan
             batch[name] = values

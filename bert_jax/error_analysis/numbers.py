@@ -23,7 +23,7 @@ from bert_jax.tasks.finetuning_task import FinetuningTask, Predictions
 
 MAX_POINTS = 1000
 _NUM_BINS = 25
-_NUM_GROUPS = 5
+NUM_GROUPS = 5
 
 
 def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
@@ -71,7 +71,7 @@ def _by_range(
     gold: Float[np.ndarray, " N"], error: Float[np.ndarray, " N"]
 ) -> list[JsonObject]:
     """Return the errors in ranges of gold numbers with about equally many texts."""
-    edges = np.unique(np.quantile(gold, np.linspace(0, 1, _NUM_GROUPS + 1)))
+    edges = np.unique(np.quantile(gold, np.linspace(0, 1, NUM_GROUPS + 1)))
     group = np.searchsorted(edges[1:-1], gold, side="right")
     return [
         {"low": float(own.min()), "high": float(own.max()), "count": own.size}

@@ -7,9 +7,11 @@ from typing import NamedTuple
 from bert_jax.error_analysis import (
     choices,
     entities,
+    found_pairs,
     labels,
     numbers,
     questions,
+    scored_pairs,
     tags,
     texts,
 )
@@ -35,6 +37,8 @@ ANALYSES = {
     "tags": Analysis(tags.analyse, tags.sections),
     "question-answering": Analysis(questions.analyse, questions.sections),
     "multiple-choice": Analysis(choices.analyse, choices.sections),
+    "scored_pairs": Analysis(scored_pairs.analyse, scored_pairs.sections),
+    "found_pairs": Analysis(found_pairs.analyse, found_pairs.sections),
 }
 """By the `kind` of a report."""
 _MEANINGS = {
@@ -44,6 +48,8 @@ _MEANINGS = {
     "mcc": "Matthews correlation coefficient",
     "pearson": "Pearson correlation",
     "spearman": "Spearman rank correlation",
+    "mrr@10": "mean of 1 / rank of the first right text, 0 beyond 10",
+    "map": "mean average precision",
     "mean_squared_error": "in squared units of the labels",
     "exact_match": "examples with all classes right",
 }
@@ -81,15 +87,16 @@ def error_report(
     is undefined is None.
 
     Args:
-        predictions: of examples that have labels.
+        predictions: of examples that have labels; those of pairs to be found with the
+            fields of `FinetuningTask.rankings_among`.
 
     Raises:
         ValueError: a probability is not a number.
     """
-    kind = _kind(task)
+    kind = _kind(task, predictions)
     report: JsonObject = {
         "kind": kind,
-        "task": task_name_of(task.model),
+        "task": task_name_of(task.model, task.data),
         **dataclasses.asdict(source),
         "num_examples": len(predictions.examples),
         "scores": dict(scores),
@@ -99,8 +106,11 @@ def error_report(
     return report | ANALYSES[kind].analyse(task, predictions)
 
 
-def _kind(task: FinetuningTask) -> str:
-    name = task_name_of(task.model)
+def _kind(task: FinetuningTask, predictions: Predictions) -> str:
+    name = task_name_of(task.model, task.data)
+    if name == "sentence-pairs":
+        has_label = predictions.examples[0].label is not None
+        return "scored_pairs" if has_label else "found_pairs"
     if name == "token-classification":
         return "tags" if learned_scheme(task.model) is None else "entities"
     return name if name in ANALYSES else task.model.problem_type

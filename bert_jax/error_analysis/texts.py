@@ -23,6 +23,7 @@ from bert_jax.error_analysis.worst import WorstExamples, shortened
 from bert_jax.metrics.confusions import confusion_counts, counts_of_classes
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.finetuning_task import FinetuningTask, Predictions
+from bert_jax.tasks.pair_examples import PairExample
 from bert_jax.tasks.texts import TextExample
 
 LEAST_PROBABILITY = float(np.finfo(np.float32).tiny)
@@ -88,13 +89,13 @@ def _worst(
 
 def worst_texts(
     worst: WorstExamples,
-    examples: Sequence[TextExample],
+    examples: Sequence[TextExample | PairExample],
     entry: Callable[[int], JsonObject],
 ) -> JsonObject:
     """Return the number of wrong examples, and those to list with their texts."""
     listed = [
         {"index": i, "where": examples[i].where}
-        | {"texts": [shortened(text) for text in examples[i].texts]}
+        | {"texts": [shortened(text) for text in examples[i].texts[:2]]}
         | entry(i)
         for i in worst.indices()
     ]

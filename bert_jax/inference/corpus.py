@@ -17,6 +17,7 @@ from bert_jax.inference.shard_job import (
     write_one,
 )
 from bert_jax.inference.shards import Shard, find_shards
+from bert_jax.inference.vector_record import JOB
 from bert_jax.storage.atomic import local_output
 from bert_jax.storage.file_lock import lock_file
 from bert_jax.storage.files import (
@@ -29,8 +30,6 @@ from bert_jax.storage.files import (
 from bert_jax.terminal.messages import say, warn
 from bert_jax.terminal.progress import Progress, format_duration
 
-JOB = "job.json"
-"""In the output directory: what its files were computed by."""
 LOCK = ".lock"
 """In the output directory while a process writes there."""
 
@@ -66,8 +65,13 @@ def write_shards(
     require_writable(directory)
     loaded = job.load()
     record = job.record(loaded)
+<<<<<<< HEAD
     with _removed_if_empty(directory), _locked_directory(directory):
         _require_same_job(directory, record)
+=======
+    with locked_directory(directory):
+        require_same_job(directory, record)
+>>>>>>> pairs
         remove_temporaries(directory)  # of a run that was killed
         missing = [s for s in shards if not _is_done(s, output_path(job, directory, s))]
         kept = len(shards) - len(missing)
@@ -132,6 +136,7 @@ def _is_done(shard: Shard, output: Path) -> bool:
 
 
 @contextlib.contextmanager
+<<<<<<< HEAD
 def _removed_if_empty(directory: Path) -> Iterator[None]:
     """If the block fails before any output, leave the directory as it was.
 
@@ -151,14 +156,20 @@ def _removed_if_empty(directory: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _locked_directory(directory: Path) -> Iterator[None]:
+=======
+def locked_directory(directory: Path, option: str = "--output") -> Iterator[None]:
+>>>>>>> pairs
     """Make the directory of the outputs, and lock it while the block runs.
+
+    Args:
+        option: names the directory.
 
     Raises:
         FileExistsError: another process writes there.
         ValueError: it is a file.
     """
     if directory.exists() and not directory.is_dir():
-        raise ValueError(f"{directory} is a file; choose another --output.")
+        raise ValueError(f"{directory} is a file; choose another {option}.")
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / LOCK
     with path.open("w") as file:
@@ -169,8 +180,13 @@ def _locked_directory(directory: Path) -> Iterator[None]:
             path.unlink(missing_ok=True)
 
 
-def _require_same_job(directory: Path, record: JsonObject) -> None:
+def require_same_job(
+    directory: Path, record: JsonObject, option: str = "--output"
+) -> None:
     """Write the record of the job, or check that it is the one in the directory.
+
+    Args:
+        option: names the directory.
 
     Raises:
         ValueError: the directory is of another job, or holds other files.
@@ -183,13 +199,13 @@ def _require_same_job(directory: Path, record: JsonObject) -> None:
             names = [n for n in record if before.get(n) != record[n]] or ["a field"]
             raise ValueError(
                 f"{directory} was written with another {', '.join(names)}; repeat the "
-                "options, or choose another --output."
+                f"options, or choose another {option}."
             )
         return
     if {entry.name for entry in directory.iterdir()} - {LOCK}:
         raise ValueError(
             f"{directory} exists and is not a directory of such outputs; choose "
-            "another --output."
+            f"another {option}."
         )
     write_json(record, path)
 

@@ -19,11 +19,18 @@ from bert_jax.storage.files import (
     name_path_in_errors,
     require_writable,
 )
-from bert_jax.tasks.finetuning_task import Example, FinetuningTask, Predictions
+from bert_jax.tasks.finetuning_task import (
+    Example,
+    FinetuningTask,
+    Prediction,
+    Predictions,
+)
 from bert_jax.tasks.lengths import fit_lengths
 from bert_jax.tasks.own_metrics import ComputeMetrics, before_official, own_scores
 from bert_jax.tasks.registry import finetuning_task, task_name_of
+from bert_jax.tasks.sentence_pairs import SentencePairsTask
 from bert_jax.tasks.splits import hold_out
+from bert_jax.tasks.text_vectors import chosen_embedding
 
 
 def examples_config(directory: epath.Path) -> ExamplesConfig:
@@ -40,10 +47,15 @@ def examples_config(directory: epath.Path) -> ExamplesConfig:
 
 
 def with_embedding(data: ExamplesConfig, model: Model) -> ExamplesConfig:
-    """Return the settings with how the model makes vectors, if its files say it."""
-    if model.embedding is None or model.embedding.unsupported:
+    """Return the settings with how a model of sentence pairs makes vectors.
+
+    Raises:
+        ValueError: as `chosen_embedding`.
+    """
+    if model.config.head != SentencePairsTask.head:
         return data
-    return dataclasses.replace(data, embedding=model.embedding)
+    embedding = chosen_embedding(model.embedding, data.sentence_pairs.pooling)
+    return dataclasses.replace(data, embedding=embedding)
 
 
 def default_examples_config(positions: int) -> ExamplesConfig:
@@ -82,10 +94,15 @@ class Evaluation:
     scores: dict[str, float]
     """The official scores; {} if the file has no labels."""
     source: Source
+    rankings: list[Prediction]
+    """Those of `rankings_among`, for a report."""
 
     def report(self) -> JsonObject:
         """Return what the model gets wrong, as `error_report`."""
-        return error_report(self.task, self.predictions, self.scores, self.source)
+        both = zip(self.predictions.values, self.rankings, strict=True)
+        values = [value | ranking for value, ranking in both]
+        predictions = Predictions(self.predictions.examples, values)
+        return error_report(self.task, predictions, self.scores, self.source)
 
 
 def evaluate(
@@ -179,11 +196,6 @@ def _evaluation(
     except ValueError as error:
         raise ValueError(f"{error} ({checkpoint} was fine-tuned on {name}.)") from error
     task.check(examples)
-    if needs_labels and not task.has_report:
-        raise ValueError(
-            f"{checkpoint} was fine-tuned on {name}, of which there is no report; "
-            "leave --report out."
-        )
     source = Source(os.fspath(checkpoint), _name_of(data, part))
     has_labels = _all_have_labels(task, examples)
     if needs_labels and not has_labels:
@@ -194,12 +206,13 @@ def _evaluation(
     read = model.params, model.tokenizer, examples, batch_size
     outputs = example_outputs(task, *read, shows_progress=True)
     predictions = Predictions(examples, task.predict(outputs))
+    rankings = task.rankings_among(outputs) if needs_labels else []
     scores = {}
     if has_labels:
         official = task.scores_among(outputs) | task.score(predictions)
         own = own_scores(compute_metrics, predictions) if compute_metrics else {}
         scores = before_official(own, official)
-    return Evaluation(task, predictions, scores, source)
+    return Evaluation(task, predictions, scores, source, rankings)
 
 
 def _name_of(data: ExamplesConfig, part: str) -> str:

@@ -76,7 +76,7 @@ def load_for(request: Request) -> Model:
     """Load the model; raise ValueError as `prediction_rows` if it cannot predict."""
     require_batch_size(request.batch_size)
     model = load_pretrained(request.checkpoint)
-    task_name_of(model.config, request.data)
+    task_name_of(model.config, with_embedding(request.data, model))
     if request.threshold is not None:
         require_threshold(model.config, request.threshold)
     return model

@@ -242,9 +242,9 @@ class Predictor:
             ValueError: they are neither texts nor vectors [N, D], two vectors differ in
                 length, or as `embed`.
         """
-        first = self._embedder.vectors("a", a, batch_size=batch_size)
-        second = self._embedder.vectors("b", b, batch_size=batch_size)
-        return similarities(first, second)
+        embedder = self._embedder
+        sides = embedder.side("a", a), embedder.side("b", b)
+        return similarities(*embedder.vectors(*sides, batch_size=batch_size))
 
     def search(
         self,
@@ -263,6 +263,7 @@ class Predictor:
         Args:
             queries: texts, or their vectors.
             corpus: texts, or their vectors, which may be a memory map of an .npy file.
+                One that `bert-jax embed` or `search` wrote must be of this model.
             query_prompt: as `prompt` of `embed`; None: the model's prompt "query".
             corpus_prompt: None: the model's "document", "passage" or "corpus".
 
@@ -270,9 +271,12 @@ class Predictor:
             ValueError: as `embed` and `similarity`.
         """
         require_count("k", k)
-        ask = self._embedder.vectors
-        first = ask("queries", queries, query_prompt, QUERY_PROMPTS, batch_size)
-        stored = ask("corpus", corpus, corpus_prompt, CORPUS_PROMPTS, batch_size)
+        embedder = self._embedder
+        sides = (
+            embedder.side("queries", queries, query_prompt, QUERY_PROMPTS),
+            embedder.side("corpus", corpus, corpus_prompt, CORPUS_PROMPTS),
+        )
+        first, stored = embedder.vectors(*sides, batch_size=batch_size)
         return nearest(first, stored, k)
 
     @property

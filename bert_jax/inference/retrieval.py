@@ -1,31 +1,42 @@
 """Search a corpus for queries, rank a first list again, and score what was found."""
 
 import dataclasses
+import itertools
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from bert_jax.config import ExamplesConfig
 from bert_jax.config.checks import require_batch_size
+from bert_jax.config.embedding import CORPUS_PROMPTS
+from bert_jax.data.example_cache import content_key
 from bert_jax.inference.arguments import require_count
 from bert_jax.inference.batching import example_outputs
+from bert_jax.inference.corpus import locked_directory, require_same_job
 from bert_jax.inference.evaluation import examples_config
-from bert_jax.inference.predictor import load
+from bert_jax.inference.predictor import Predictor, load
 from bert_jax.inference.retrieval_files import (
+    NOT_JUDGED,
     Collection,
     Rankings,
+    counted,
     known_only,
     ranked,
     read_collection,
     read_run,
     run_lines,
 )
+from bert_jax.inference.shard_outputs import write_matrix
+from bert_jax.inference.vector_record import vector_record
 from bert_jax.inference.vectors import with_cut
 from bert_jax.metrics.retrieval import retrieval_scores
 from bert_jax.pretrained import Model, load_pretrained
+from bert_jax.storage.atomic import local_output
 from bert_jax.storage.files import (
     atomic_write,
     name_path_in_errors,
+    remove_temporaries,
     require_output_file,
 )
 from bert_jax.tasks.pair_examples import PairExample
@@ -33,7 +44,9 @@ from bert_jax.tasks.pair_ranking import PairRankingTask
 from bert_jax.terminal.progress import Progress
 
 RUN_SUFFIXES = (".trec", ".run", ".txt")
-_CHUNK_PAIRS = 2048
+VECTORS = "corpus.npy"
+"""The vectors in the directory that keeps them."""
+_CHUNK_PAIRS, _CHUNK_TEXTS = 2048, 8192
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +66,10 @@ class SearchRequest:
     query_prompt: str | None = None
     corpus_prompt: str | None = None
     batch_size: int = 32
+    corpus_vectors: str = ""
+    """Directory that keeps the vectors of the corpus; empty: they are not kept."""
+    ignore_identical_ids: bool = True
+    """Whether a query does not find the document of its own id, as in BEIR."""
 
 
 def search_files(
@@ -70,31 +87,17 @@ def search_files(
         FileNotFoundError: a file or a model is missing.
         ValueError: a file is damaged, or a model is of another kind.
     """
-    if output:
-        require_output_file(Path(output), *RUN_SUFFIXES)
-    if bool(request.model) == bool(request.run):
-        raise ValueError(
-            "Pass --model, which makes the vectors to search by, or --run with a list "
-            "for each query to rank again; one of them."
-        )
-    if request.run and not request.reranker:
-        raise ValueError(
-            "--run needs --reranker, the model that ranks its lists again."
-        )
-    require_count("k", request.k)
-    require_batch_size(request.batch_size)
+    _require_options(request, output)
     reranker = _load_reranker(request.reranker) if request.reranker else None
     collection = read_collection(Path(request.input), request.split)
     notes = list(collection.notes)
     if request.model:
         rankings = search_collection(collection, request)
     else:
-        lists = read_run(Path(request.run))
-        rankings, unknown = known_only(lists, collection.corpus, collection.queries)
-        notes += [f"{request.run}: {note}, left out." for note in unknown]
-        rankings = {
-            q: dict(list(own.items())[: request.k]) for q, own in rankings.items()
-        }
+        rankings, left_out = first_lists(collection, request)
+        notes += [f"{request.run}: {note}, left out." for note in left_out]
+    notes += _self_note(collection, request)
+    rankings = first_of_each(rankings, request)
     if reranker is not None:
         rankings = rerank(reranker, collection, rankings, request.batch_size)
     if output:
@@ -107,6 +110,39 @@ def search_files(
     return retrieval_scores(lists_only, collection.relevance), notes
 
 
+def _require_options(request: SearchRequest, output: str) -> None:
+    """Raise ValueError unless the options fit together."""
+    if output:
+        require_output_file(Path(output), *RUN_SUFFIXES)
+    if bool(request.model) == bool(request.run):
+        raise ValueError(
+            "Pass --model, which makes the vectors to search by, or --run with a list "
+            "for each query to rank again; one of them."
+        )
+    if request.run and not request.reranker:
+        raise ValueError(
+            "--run needs --reranker, the model that ranks its lists again."
+        )
+    if request.corpus_vectors and not request.model:
+        raise ValueError("--corpus-vectors has no effect with --run; leave it out.")
+    require_count("k", request.k)
+    require_batch_size(request.batch_size)
+
+
+def first_lists(
+    collection: Collection, request: SearchRequest
+) -> tuple[Rankings, list[str]]:
+    """Return the lists of a run file, and a line on what is left out."""
+    lists = read_run(Path(request.run))
+    unjudged = [query for query in lists if query in collection.unjudged]
+    for query in unjudged:
+        del lists[query]
+    known, notes = known_only(lists, collection.corpus, collection.queries)
+    if unjudged:
+        notes.append(counted(unjudged, NOT_JUDGED))
+    return known, notes
+
+
 def search_collection(collection: Collection, request: SearchRequest) -> Rankings:
     """Return the k documents whose vectors are nearest to each query's.
 
@@ -115,10 +151,15 @@ def search_collection(collection: Collection, request: SearchRequest) -> Ranking
     bert = load(request.model)
     bert.embedding = with_cut(bert.embedding, bert.config)
     documents = list(collection.corpus)
+    vectors: np.ndarray | list[str] = list(collection.corpus.values())
+    if request.corpus_vectors:
+        vectors = stored_vectors(bert, collection, request)
+    # One more, in the place of the document that is the query.
+    without = request.ignore_identical_ids and not_found_for_themselves(collection)
     hits = bert.search(
         list(collection.queries.values()),
-        list(collection.corpus.values()),
-        request.k,
+        vectors,
+        request.k + bool(without),
         request.batch_size,
         request.query_prompt,
         request.corpus_prompt,
@@ -132,6 +173,76 @@ def search_collection(collection: Collection, request: SearchRequest) -> Ranking
             collection.queries, hits.indices, hits.scores, strict=True
         )
     }
+
+
+def not_found_for_themselves(collection: Collection) -> list[str]:
+    """Return the ids that a query and a document share."""
+    return [query for query in collection.queries if query in collection.corpus]
+
+
+def _self_note(collection: Collection, request: SearchRequest) -> list[str]:
+    """Return a line on the queries that do not find themselves, if there are any."""
+    same = not_found_for_themselves(collection) if request.ignore_identical_ids else []
+    if not same:
+        return []
+    return [
+        f"{request.input}: {counted(same, 'queries')} that are documents, too, do not "
+        "find themselves; --no-ignore-identical-ids lets them."
+    ]
+
+
+def first_of_each(rankings: Rankings, request: SearchRequest) -> Rankings:
+    """Return the first k documents of each list, as BEIR without the query itself."""
+    return {
+        query: dict(
+            itertools.islice(
+                (
+                    (name, score)
+                    for name, score in own.items()
+                    if name != query or not request.ignore_identical_ids
+                ),
+                request.k,
+            )
+        )
+        for query, own in rankings.items()
+    }
+
+
+def stored_vectors(
+    bert: Predictor, collection: Collection, request: SearchRequest
+) -> np.ndarray:
+    """Return the vectors of the corpus that a directory keeps; make them if it is new.
+
+    Raises:
+        ValueError: they are of another model, prompt or corpus.
+    """
+    option = "--corpus-vectors"
+    directory = Path(local_output(request.corpus_vectors))
+    prompt = request.corpus_prompt
+    if prompt is None:
+        prompt = bert.embedding.first_prompt(CORPUS_PROMPTS)
+    bert.embed([], prompt=prompt)  # its options may not fit the model
+    model = bert.params, bert.tokenizer, bert.embedding
+    content = content_key(list(collection.corpus.items()))
+    record = {"verb": "search", **vector_record(*model, prompt), "corpus": content}
+    path, texts = directory / VECTORS, list(collection.corpus.values())
+    progress = Progress("texts of the corpus embedded", len(texts))
+
+    def parts() -> Iterator[np.ndarray]:
+        for start in range(0, len(texts), _CHUNK_TEXTS):
+            part = texts[start : start + _CHUNK_TEXTS]
+            yield bert.embed(part, batch_size=request.batch_size, prompt=prompt)
+            progress.advance(len(part))
+
+    if path.exists():
+        require_same_job(directory, record, option)
+    else:
+        with locked_directory(directory, option):
+            require_same_job(directory, record, option)
+            remove_temporaries(directory)  # of a search that was killed
+            write_matrix(parts(), bert.config.hidden_size, path)
+    stored: np.ndarray = np.load(path, mmap_mode="r")
+    return stored
 
 
 def rerank(

@@ -20,6 +20,7 @@ from bert_jax.tasks.tables import (
 )
 
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
+NOT_JUDGED = "queries that are not judged"
 _MAX_LISTED = 5
 
 NumberT = TypeVar("NumberT", int, float)
@@ -42,13 +43,15 @@ class Collection:
     """{} if the directory has no judgements."""
     notes: list[str]
     """What was left out of the files, a line each."""
+    unjudged: frozenset[str] = frozenset()
+    """Queries of the file that are left out, since there is no judgement of them."""
 
 
 def read_collection(directory: Path, split: str) -> Collection:
     """Read a directory of BEIR's files.
 
-    Judgements of queries or documents that the other files do not have are left out,
-    counted and listed in `notes`.
+    Judgements of queries or documents that the other files do not have, and queries
+    without a judgement, are left out, counted and listed in `notes`.
 
     Raises:
         FileNotFoundError: there is no corpus or no queries, or no judgements though
@@ -76,7 +79,10 @@ def read_collection(directory: Path, split: str) -> Collection:
             f"must be those of {QUERIES} and {CORPUS}."
         )
     judged = {name: queries[name] for name in relevance}
-    return Collection(corpus, judged, relevance, notes)
+    others = [name for name in queries if name not in relevance]
+    if others:
+        notes.append(f"{path}: {counted(others, NOT_JUDGED)}, left out.")
+    return Collection(corpus, judged, relevance, notes, frozenset(others))
 
 
 def known_only(

@@ -1,6 +1,7 @@
 """Exact nearest neighbours of vectors by their cosine similarity, block after block."""
 
 import functools
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax
@@ -37,14 +38,13 @@ def require_vectors(name: str, values: np.ndarray) -> Float[np.ndarray, "N D"]:
     return values
 
 
-def require_same_width(
-    first: str, vectors: np.ndarray, second: str, others: np.ndarray
-) -> None:
-    """Raise ValueError unless vectors of two names are equally long."""
-    if vectors.shape[1] != others.shape[1]:
+def require_same_width(widths: Mapping[str, int]) -> None:
+    """Raise ValueError unless the vectors of all names are equally long."""
+    if len(set(widths.values())) > 1:
+        (first, width), (second, other) = widths.items()
         raise ValueError(
-            f"{first} has vectors of {vectors.shape[1]} numbers and {second} of "
-            f"{others.shape[1]}; make both by the same model."
+            f"{first} has vectors of {width} numbers and {second} of {other}; make "
+            "both by the same model."
         )
 
 
@@ -52,7 +52,7 @@ def similarities(
     first: Float[np.ndarray, "A _"], second: Float[np.ndarray, "B _"]
 ) -> Float[np.ndarray, "A B"]:
     """Return the cosine of the angle between each two vectors, in float32."""
-    require_same_width("a", first, "b", second)
+    require_same_width({"a": first.shape[1], "b": second.shape[1]})
     return np.asarray(_cosines(unit(jnp.asarray(first)), jnp.asarray(second)))
 
 
@@ -64,17 +64,17 @@ def nearest(
 ) -> Hits:
     """Return the k vectors of the corpus that are nearest to each query.
 
-    The corpus may be a memory map: `block` of its vectors are on the device at once.
+    The corpus may be a memory map: `block` of its vectors, or k, are on the device.
     Lines say how far it is if it takes longer than a second.
 
     Raises:
         ValueError: the vectors are not equally long, or one holds NaN or infinity.
     """
-    require_same_width("queries", queries, "corpus", corpus)
+    require_same_width({"queries": queries.shape[1], "corpus": corpus.shape[1]})
     _require_finite("queries", queries, 0)
     k = min(k, len(corpus))
     # Small corpora share few shapes, so that few programs are compiled.
-    block = min(block, 1 << max(len(corpus) - 1, k, 1).bit_length())
+    block = max(k, min(block, 1 << max(len(corpus) - 1, k, 1).bit_length()))
     parts = [
         jax.device_put(_padded(queries[i : i + _QUERIES], len(queries)))
         for i in range(0, len(queries), _QUERIES)

@@ -1,7 +1,6 @@
 """What is computed of each file of a corpus: predictions, or a vector of each text."""
 
 import dataclasses
-import hashlib
 import io
 import itertools
 import os
@@ -9,7 +8,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal, final
 
-import jax
 import numpy as np
 
 from bert_jax.config import BertConfig, ExamplesConfig
@@ -20,6 +18,7 @@ from bert_jax.inference.jsonl import Request, load_for, predict_rows
 from bert_jax.inference.predictor import Predictor, load
 from bert_jax.inference.shard_job import ShardJob
 from bert_jax.inference.shards import Shard, read_shard
+from bert_jax.inference.vector_record import params_fingerprint, vector_record
 from bert_jax.inference.vectors import with_cut
 from bert_jax.pretrained import Model
 from bert_jax.storage.files import JsonObject, atomic_file, name_path_in_errors
@@ -114,11 +113,11 @@ class EmbedShards(ShardJob):
             **model_record(loaded.config, loaded.params, loaded.tokenizer),
             "batch_size": self.batch_size,
             "text_column": self.text_column,
+            **vector_record(
+                loaded.params, loaded.tokenizer, loaded.embedding, self.prompt
+            ),
             "pooling": pooling,
             "normalize": normalize,
-            "prompt": loaded.embedding.prompt_text(self.prompt),
-            "pool_prompt": loaded.embedding.pool_prompt,
-            "max_tokens": loaded.embedding.max_tokens,
         }
 
     def with_absolute_paths(self) -> "EmbedShards":
@@ -152,15 +151,6 @@ class EmbedShards(ShardJob):
 def absolute_if_local(model: str) -> str:
     """Return the absolute path of a model on this machine; other names unchanged."""
     return os.path.abspath(model) if os.path.exists(model) else model
-
-
-def params_fingerprint(params: Params) -> str:
-    """Return a hash of all parameters, by their paths."""
-    digest = hashlib.sha256()
-    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
-        digest.update(jax.tree_util.keystr(path).encode())
-        digest.update(np.ascontiguousarray(leaf).tobytes())
-    return digest.hexdigest()
 
 
 def model_record(

@@ -10,10 +10,16 @@ from jaxtyping import Float
 from bert_jax.config import BertConfig
 from bert_jax.config.embedding import Embedding
 from bert_jax.config.model import Params
-from bert_jax.inference.arguments import require_bool, require_texts
-from bert_jax.inference.batching import compiled, compute_texts
+from bert_jax.inference.arguments import require_bool, require_count, require_texts
+from bert_jax.inference.batching import Program, compiled, compute_texts
 from bert_jax.inference.language_model import require_attention
-from bert_jax.inference.search import require_vectors
+from bert_jax.inference.search import require_same_width, require_vectors
+from bert_jax.inference.vector_record import (
+    record_beside,
+    require_same_vectors,
+    vector_record,
+)
+from bert_jax.tasks.text_vectors import checked_prompt
 from bert_jax.terminal.progress import Progress
 from bert_jax.tokenization import Tokenizer
 
@@ -26,6 +32,17 @@ def with_cut(embedding: Embedding, config: BertConfig) -> Embedding:
     if embedding.max_tokens is not None:
         return embedding
     return dataclasses.replace(embedding, max_tokens=config.max_position_embeddings)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Side:
+    """Checked texts with the prompt before each, or their vectors."""
+
+    name: str
+    """Of the argument, for messages."""
+    values: list[str] | Float[np.ndarray, "N D"]
+    prompt: str | None = None
+    """As that of `Predictor.embed`."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -48,24 +65,8 @@ class Embedder:
         progress: Progress | None = None,
     ) -> Float[np.ndarray, "N D"]:
         """Return the vectors of texts, as `Predictor.embed`."""
-        if normalize is not None:
-            normalize = require_bool("normalize", normalize)
-        pooling, normalize = self.embedding.chosen(pooling, normalize)
-        if pooling == "cls":
-            require_attention(self.config, "bidirectional", "pooling='cls'")
-        before = self.embedding.prompt_text(prompt)
-        options: dict[str, Any] = {"pooling": pooling, "normalize": normalize}
+        before, program = self._prepared(pooling, normalize, prompt)
         limit = self.embedding.max_tokens
-        if before:
-            prompt_tokens = len(self.tokenizer.encode(before).ids)
-            if limit is not None and prompt_tokens >= limit - 2:
-                raise ValueError(
-                    f"The prompt {before!r:.80} has {prompt_tokens} tokens, and texts "
-                    f"are cut to {limit}, [CLS] and [SEP] included; shorten it."
-                )
-            if not self.embedding.pool_prompt:
-                options["skip"] = 1 + prompt_tokens  # [CLS] stands before them
-        program = compiled(self.config, "embed", **options)
         vectors: list[Any] = []
         for start in range(0, len(texts), _CHUNK_TEXTS):
             chunk = [before + text for text in texts[start : start + _CHUNK_TEXTS]]
@@ -78,26 +79,73 @@ class Embedder:
                 progress.advance(len(chunk))
         return np.array(vectors, np.float32).reshape(-1, self.config.hidden_size)
 
-    def vectors(
+    def _prepared(
+        self, pooling: str | None, normalize: bool | None, prompt: str | None
+    ) -> tuple[str, Program]:
+        """Return the text before each text, and the program; check the arguments."""
+        if normalize is not None:
+            normalize = require_bool("normalize", normalize)
+        pooling, normalize = self.embedding.chosen(pooling, normalize)
+        if pooling == "cls":
+            require_attention(self.config, "bidirectional", "pooling='cls'")
+        limit = self.embedding.max_tokens
+        before = checked_prompt(self.embedding, self.tokenizer, prompt, limit)
+        options: dict[str, Any] = {"pooling": pooling, "normalize": normalize}
+        if before.skip:
+            options["skip"] = before.skip
+        return before.text, compiled(self.config, "embed", **options)
+
+    def side(
         self,
         name: str,
         values: Sequence[str] | np.ndarray,
         prompt: str | None = None,
         prompts: Iterable[str] = (),
-        batch_size: int = 32,
-    ) -> Float[np.ndarray, "N D"]:
-        """Return vectors as they are, and make those of texts.
+    ) -> Side:
+        """Check texts or vectors, before anything is computed.
 
         Args:
             name: of the argument, for messages.
             prompt: as `embed`; None: the first of `prompts` that the model has.
         """
-        if isinstance(values, np.ndarray) and values.dtype.kind not in "OUS":
-            return require_vectors(name, values)
-        texts = require_texts(name, values)
         if prompt is None:
             prompt = self.embedding.first_prompt(prompts)
-        progress = Progress(f"texts of {name} embedded", len(texts))
-        return self.embed(
-            texts, batch_size=batch_size, prompt=prompt, progress=progress
-        )
+        if isinstance(values, np.ndarray) and values.dtype.kind not in "OUS":
+            self._require_own(name, values, prompt)
+            return Side(name, require_vectors(name, values))
+        self._prepared(None, None, prompt)
+        return Side(name, require_texts(name, values), prompt)
+
+    def _require_own(self, name: str, vectors: np.ndarray, prompt: str | None) -> None:
+        """Raise ValueError if a record says that another model made the vectors."""
+        if stored := record_beside(vectors):
+            embedding = with_cut(self.embedding, self.config)
+            own = vector_record(self.params, self.tokenizer, embedding, prompt)
+            if embedding.unsupported:
+                del own["pooling"]  # it was chosen when the vectors were made
+            require_same_vectors(name, *stored, own)
+
+    def vectors(self, *sides: Side, batch_size: int) -> list[Float[np.ndarray, "_ D"]]:
+        """Return vectors as they are, and make those of texts.
+
+        Raises:
+            ValueError: those of two sides would not be equally long.
+        """
+        require_count("batch_size", batch_size)
+        width = self.config.hidden_size
+        by_name = {
+            side.name: width if isinstance(side.values, list) else side.values.shape[1]
+            for side in sides
+        }
+        require_same_width(by_name)
+        return [
+            side.values
+            if not isinstance(side.values, list)
+            else self.embed(
+                side.values,
+                batch_size=batch_size,
+                prompt=side.prompt,
+                progress=Progress(f"texts of {side.name} embedded", len(side.values)),
+            )
+            for side in sides
+        ]

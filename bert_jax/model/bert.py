@@ -140,7 +140,7 @@ class Bert(nn.Module):
         inputs: Inputs,
         pooling: Literal["mean", "cls"],
         normalize: bool,
-        skip: int = 0,
+        skip: int | Int[Array, " B"] = 0,
         deterministic: bool = True,
     ) -> Float[Array, "B D"]:
         """Return a float32 vector per row: the mean of the real tokens, or [CLS]'s.
@@ -151,10 +151,12 @@ class Bert(nn.Module):
         """
         hidden = self(inputs, deterministic).astype(jnp.float32)
         if pooling == "mean":
-            after = jnp.arange(hidden.shape[1]) >= skip
+            after = jnp.arange(hidden.shape[1]) >= jnp.reshape(skip, (-1, 1))
             vectors = mean_of_tokens(hidden, inputs.attention_mask & after)
-        else:
+        elif isinstance(skip, int):
             vectors = hidden[:, skip]
+        else:
+            vectors = gather_positions(hidden, skip[:, None])[:, 0]
         return unit(vectors) if normalize else vectors
 
     def hidden_states(

@@ -36,7 +36,9 @@ def info_nce(
     For each first text, the softmax is over the second texts and hard negatives of
     `everyone`. With `symmetric`, the loss is the mean of this and of finding the first
     text among all first ones. What also belongs to the text is never a wrong choice:
-    an equal text, and the partner of an equal text.
+    an equal text, and one that is in a pair with an equal text anywhere in `everyone`,
+    on either side. The hard negatives of a pair's own row are wrong choices, unless
+    equal to its second text. A pair that has no wrong choice has a loss of 0.
 
     Args:
         own: the pairs whose loss is computed.
@@ -47,38 +49,85 @@ def info_nce(
     num_pairs, num_texts, width = own.vectors.shape
     real = (own.ids[:, 0] >= 0).astype(jnp.float32)
     rows = first + jnp.arange(num_pairs)
-    # [B, G]: whether another pair has the same first, or the same second text.
-    same_first = own.ids[:, :1] == everyone.ids[:, 0]
-    same_second = own.ids[:, 1:2] == everyone.ids[:, 1]
-    # [B, G, C - 1]: what is right besides the pair's own second text.
-    also_right = own.ids[:, 1, None, None] == everyone.ids[:, 1:]
-    also_right = also_right.at[:, :, 0].set(same_first | same_second)
-    also_right = (also_right | (everyone.ids[:, 1:] < 0)).reshape(num_pairs, -1)
-    absent = everyone.ids[:, 0] < 0
+    wrong = _wrong_choices(own.ids, everyone.ids, rows)
     losses = []
     for size in (width, *dimensions):
         ours, theirs = unit(own.vectors[..., :size]), unit(everyone.vectors[..., :size])
         candidates = theirs[:, 1:].reshape(-1, size)
         targets = rows * (num_texts - 1)
-        loss = _cross_entropy(ours[:, 0], candidates, targets, also_right, temperature)
+        loss = _cross_entropy(ours[:, 0], candidates, targets, wrong, temperature)
         if symmetric:
-            wrong = same_first | same_second | absent
-            others = ours[:, 1], theirs[:, 0], rows, wrong
+            backward = ~_belongs(own.ids[:, 1], everyone.ids[:, 0], everyone.ids)
+            others = ours[:, 1], theirs[:, 0], rows, backward
             loss = (loss + _cross_entropy(*others, temperature)) / 2
         losses.append(loss)
     return weighted_sum(jnp.stack(losses).mean(axis=0), real)
+
+
+def num_wrong_choices(own: Texts, everyone: Texts, first: Int[Array, ""] | int) -> Sum:
+    """Return the total number of wrong choices of some pairs, and that of the pairs.
+
+    Args and choices are those of `info_nce`; those of `symmetric` are not counted.
+    """
+    real = (own.ids[:, 0] >= 0).astype(jnp.float32)
+    rows = first + jnp.arange(len(own.ids))
+    wrong = _wrong_choices(own.ids, everyone.ids, rows)
+    return weighted_sum(wrong.sum(axis=1, dtype=jnp.float32), real)
+
+
+def _wrong_choices(
+    own: Int[Array, "B C"], everyone: Int[Array, "G C"], rows: Int[Array, " B"]
+) -> Bool[Array, "B _"]:
+    """Return which second texts and hard negatives do not belong to each first text.
+
+    Args:
+        own: the numbers of the texts of some rows.
+        everyone: those of all rows.
+        rows: where the rows of `own` stand in `everyone`.
+    """
+    choices = everyone[:, 1:]
+    wrong = ~_belongs(own[:, 0], choices.reshape(-1), everyone)
+    wrong = wrong.reshape(len(own), *choices.shape)
+    # What a row itself names as a negative is one, whatever other rows say.
+    is_own_row = rows[:, None, None] == jnp.arange(len(everyone))[:, None]
+    is_negative = jnp.arange(choices.shape[1]) > 0
+    differs = own[:, 1, None, None] != choices
+    wrong |= is_own_row & is_negative & differs & (choices >= 0)
+    return wrong.reshape(len(own), -1)
+
+
+def _belongs(
+    texts: Int[Array, " B"], choices: Int[Array, " N"], pairs: Int[Array, "G C"]
+) -> Bool[Array, "B N"]:
+    """Return whether each choice is equal to a text, or in a pair with it, or padding.
+
+    All arguments are numbers of texts; the first two of a row of `pairs` are a pair.
+    """
+    # [N]: for each choice, a place that equal ones share.
+    in_order = jnp.sort(choices)
+    place = jnp.searchsorted(in_order, choices)
+    partners = jnp.zeros((len(choices), len(texts)), jnp.int32)
+    for here, there in ((0, 1), (1, 0)):
+        # [G, B]: whether a text is on this side of a pair, whose other side is marked.
+        is_here = pairs[:, here, None] == texts
+        other = pairs[:, there]
+        at = jnp.minimum(jnp.searchsorted(in_order, other), len(choices) - 1)
+        is_choice = in_order[at] == other
+        partners = partners.at[at].max((is_here & is_choice[:, None]).astype(jnp.int32))
+    in_pair = partners[place].T > 0
+    return in_pair | (texts[:, None] == choices) | (choices < 0)
 
 
 def _cross_entropy(
     texts: Float[Array, "B D"],
     candidates: Float[Array, "G D"],
     targets: Int[Array, " B"],
-    left_out: Bool[Array, "B G"],
+    wrong: Bool[Array, "B G"],
     temperature: float,
 ) -> Float[Array, " B"]:
-    """Return -log softmax of the target, over the candidates that are not left out."""
+    """Return -log softmax of the target, over it and the candidates that are wrong."""
     # On accelerators the default precision of a product is lower than float32.
     cosines = jnp.einsum("BD,GD->BG", texts, candidates, precision="highest")
     is_target = jnp.arange(len(candidates)) == targets[:, None]
-    scores = jnp.where(left_out & ~is_target, -jnp.inf, cosines / temperature)
+    scores = jnp.where(wrong | is_target, cosines / temperature, -jnp.inf)
     return optax.softmax_cross_entropy_with_integer_labels(scores, targets)

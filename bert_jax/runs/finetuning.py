@@ -23,7 +23,6 @@ from bert_jax.runs.finetuning_setup import (
 )
 from bert_jax.runs.fitting import fit_in_workdir, locked_workdir
 from bert_jax.runs.init_from import check_source
-from bert_jax.runs.teacher import finetuning_teacher
 from bert_jax.runs.workdir import best_scores, check_workdir, final_scores
 from bert_jax.tasks.finetuning import Finetuning
 from bert_jax.tasks.finetuning_task import Predictions, Splits
@@ -87,9 +86,8 @@ def finetune(
         config, source = setup.config, setup.initial_params
         with raise_on_all_processes():
             host = host_shard(mesh, jax.process_index())
-            teacher, config = finetuning_teacher(config, setup.tokenizer, resume)
             parts = setup.task, config, setup.train, setup.validation, *host
-            task = Finetuning(*parts, on_primary(own_metrics), teacher)
+            task = Finetuning(*parts, on_primary(own_metrics), setup.teacher)
             changed = check_workdir(path, config, resume, extend)
             note = check_source(config, source, task.init_params)
             if source is not None:

@@ -19,8 +19,10 @@ from bert_jax.distributed.collectives import is_primary
 from bert_jax.pretrained import load_pretrained
 from bert_jax.runs.init_from import pin_source
 from bert_jax.runs.sentence_pairs import with_embedding, with_first_length
+from bert_jax.runs.teacher import finetuning_teacher
 from bert_jax.tasks.class_balance import balanced_rows, balanced_weights
 from bert_jax.tasks.class_names import similar_label_warnings
+from bert_jax.tasks.distillation import Teacher
 from bert_jax.tasks.finetuning_task import Example, FinetuningTask, Split
 from bert_jax.tasks.lengths import changed_lengths, fit_lengths
 from bert_jax.tasks.registry import finetuning_task
@@ -49,6 +51,7 @@ class FinetuningSetup:
     validation: Split
     initial_params: Params | None
     """None if the run has a checkpoint, or initializes all parameters randomly."""
+    teacher: Teacher | None = None
 
 
 def merge_model_config(
@@ -237,10 +240,11 @@ def prepare_finetuning(
     cache: epath.Path,
     resume: Resume | None = None,
 ) -> FinetuningSetup:
-    """Read the files and the model, and complete the configuration.
+    """Read the files, the model and its teacher, and complete the configuration.
 
-    Tokenized examples are kept in `cache`; `resume` is the latest checkpoint of the run
-    in `workdir`. Raise ValueError if files, model and options do not fit together.
+    All are checked before anything is written. Tokenized examples are kept in `cache`;
+    `resume` is the latest checkpoint of the run in `workdir`. Raise ValueError if
+    files, models and options do not fit together.
     """
     config = pin_source(config, resume)
     start = load_start(config, workdir, resume)
@@ -262,6 +266,7 @@ def prepare_finetuning(
         check_labels(task, task.read(test), "test", test)
     data = with_fingerprint(config.data, splits.train)
     config = dataclasses.replace(config, model=model, data=data)
+    teacher, config = finetuning_teacher(config, tokenizer, resume)
     tokenize = functools.partial(tokenize_cached, task, tokenizer, config, cache)
     train = tokenize(splits.train)
     task, train = with_balance(config, task, train)
@@ -270,7 +275,7 @@ def prepare_finetuning(
         params = None if config.from_scratch else without_head(params, source, model)
     validation = tokenize(splits.validation)
     task = with_first_length(task, train, validation)
-    return FinetuningSetup(task, config, tokenizer, train, validation, params)
+    return FinetuningSetup(task, config, tokenizer, train, validation, params, teacher)
 
 
 def with_balance(

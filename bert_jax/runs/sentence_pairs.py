@@ -9,6 +9,7 @@ from bert_jax.config.checks import require
 from bert_jax.config.embedding import Embedding
 from bert_jax.tasks.finetuning_task import FinetuningTask, Split
 from bert_jax.tasks.sentence_pairs import SentencePairsTask
+from bert_jax.tasks.text_vectors import chosen_embedding
 
 
 def with_embedding(
@@ -22,20 +23,9 @@ def with_embedding(
     pairs = config.data.sentence_pairs
     if config.task != "sentence-pairs" or pairs.objective == "rank":
         return config
-    theirs = embedding or Embedding()
+    theirs = chosen_embedding(embedding, pairs.pooling)
     require(
-        not theirs.unsupported,
-        f"The files of {config.init_from} require {theirs.unsupported}, which cannot "
-        "be trained on; start from another model.",
-    )
-    require(
-        theirs.pool_prompt or not any(theirs.prompt_texts),
-        f"{config.init_from} leaves prompts out of the pooling, which cannot be "
-        "trained; start from another model.",
-    )
-    pooling = pairs.pooling or theirs.pooling
-    require(
-        pooling == "mean" or source.attention == "bidirectional",
+        theirs.pooling == "mean" or source.attention == "bidirectional",
         "pooling=cls cannot be used with attention=causal, by which [CLS] sees no "
         "other token; pass --data.sentence-pairs.pooling mean.",
     )
@@ -44,9 +34,7 @@ def with_embedding(
         rule = f"vectors have {width} numbers; name fewer"
         require(number < width, f"data.sentence_pairs.dimensions: {number} but {rule}.")
     length = min(config.data.max_length, source.max_position_embeddings)
-    own = dataclasses.replace(
-        theirs, pooling=pooling, normalize=True, max_tokens=length
-    )
+    own = dataclasses.replace(theirs, normalize=True, max_tokens=length)
     data = dataclasses.replace(config.data, embedding=own)
     return dataclasses.replace(config, data=data)
 

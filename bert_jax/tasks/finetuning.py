@@ -159,7 +159,7 @@ class Finetuning(Task):
         return Texts(self.task.scores(params, batch, key), batch["text_ids"])
 
     def compare(self, own: Texts, everyone: Texts, first: Int[Array, ""] | int) -> Sums:
-        return {"loss": self.task.compare(own, everyone, first)}
+        return self.task.compare(own, everyone, first)
 
     def evaluate(
         self, params: Params, batch: DeviceBatch

@@ -97,8 +97,6 @@ class FinetuningTask(abc.ABC):
     """The model with the task's head and labels, once the labels are known."""
 
     head: ClassVar[Head]
-    has_report: ClassVar[bool] = True
-    """Whether there is an error report of its predictions."""
 
     @abc.abstractmethod
     def read(self, name: str) -> list[Example]:
@@ -182,8 +180,10 @@ class FinetuningTask(abc.ABC):
         """As that of `Task`; `scores` are then the vectors to compare."""
         return False
 
-    def compare(self, own: Texts, everyone: Texts, first: Int[Array, ""] | int) -> Sum:
-        """Return the total loss of some rows and its count, as `Task.compare`."""
+    def compare(
+        self, own: Texts, everyone: Texts, first: Int[Array, ""] | int
+    ) -> dict[str, Sum]:
+        """Return the `loss` of some rows and other sums, as `Task.compare`."""
         raise NotImplementedError
 
     @abc.abstractmethod
@@ -202,6 +202,16 @@ class FinetuningTask(abc.ABC):
         """
         del outputs
         return {}
+
+    def rankings_among(self, outputs: SplitOutputs) -> list[Prediction]:
+        """Return what an error report says of each example besides its prediction.
+
+        For each text that others are ranked for: the `rank` of the right one, where it
+        is found and its score (`right`, `right_score`), and those of what is ranked
+        first (`first`, `first_score`). A place is an example and a text in it. By
+        default, and for other examples, nothing.
+        """
+        return [{} for _ in outputs.split.examples]
 
     @abc.abstractmethod
     def score(self, predictions: Predictions) -> dict[str, float]:

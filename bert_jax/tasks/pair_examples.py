@@ -1,6 +1,7 @@
 """Pairs of texts, with hard negatives or a score, from the rows of a table."""
 
 import dataclasses
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -80,6 +81,13 @@ def pair_of_row(row: TableRow, data: ExamplesConfig) -> PairExample:
     return PairExample(tuple(text_of(row, name) for name in columns), where=row.where)
 
 
+def pair_to_score(row: TableRow, data: ExamplesConfig) -> PairExample:
+    """As `pair_of_row`; a pair with a label has NaN, since its value is not needed."""
+    pair = pair_of_row(row, data)
+    label = math.nan if data.label_column in row.values else None
+    return dataclasses.replace(pair, label=label)
+
+
 def _labelled(row: TableRow, data: ExamplesConfig) -> PairExample:
     pair, column = pair_of_row(row, data), data.label_column
     used = _pair_columns(row, data)
@@ -149,6 +157,24 @@ def text_ids(examples: Sequence[PairExample]) -> Int[np.ndarray, "N C"]:
         ],
         np.int32,
     )
+
+
+def has_wrong_choice(ids: Int[np.ndarray, "N C"]) -> bool:
+    """Return whether any first text can be told from a text that does not belong to it.
+
+    That is a hard negative, or a second text that is not in a pair with it.
+
+    Args:
+        ids: as `text_ids` returns them.
+    """
+    if ids.shape[1] > 2 and (ids[:, 2:] != ids[:, 1:2]).any():
+        return True
+    partners: dict[int, set[int]] = {}
+    for first, second in ids[:, :2].tolist():
+        partners.setdefault(first, {first}).add(second)
+        partners.setdefault(second, {second}).add(first)
+    choices = set(ids[:, 1].tolist())
+    return any(choices - partners[first] for first in set(ids[:, 0].tolist()))
 
 
 def correlations(

@@ -58,7 +58,6 @@ class PairRankingTask(FinetuningTask):
     """
 
     head: ClassVar[Head] = "sequence_classification"
-    has_report: ClassVar[bool] = False
 
     def read(self, name: str) -> list[PairExample]:
         return read_pairs(name, self.data)
@@ -134,6 +133,28 @@ class PairRankingTask(FinetuningTask):
             negatives = {"negative_scores": others} if others else {}
             predictions.append({"score": score} | negatives)
         return predictions
+
+    def rankings_among(self, outputs: SplitOutputs) -> list[Prediction]:
+        """Return the rank of each second text among itself and its hard negatives."""
+        rankings: list[Prediction] = []
+        for i, row in enumerate(outputs.rows):
+            score, *others = row["scores"].astype(np.float64).tolist()
+            if not others:
+                rankings.append({})
+                continue
+            # Of equal scores, the negative stands first.
+            best = int(np.argmax(others))
+            text = 2 + best if others[best] >= score else 1
+            rankings.append(
+                {
+                    "rank": 1 + sum(other >= score for other in others),
+                    "right": (i, 1),
+                    "right_score": score,
+                    "first": (i, text),
+                    "first_score": max(score, others[best]),
+                }
+            )
+        return rankings
 
     def score(self, predictions: Predictions) -> dict[str, float]:
         """Return `spearman` and `pearson` of labelled pairs; else scores of ranking.

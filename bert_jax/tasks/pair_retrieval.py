@@ -1,46 +1,126 @@
 """How well vectors find each second text of a split among all of its texts."""
 
+import dataclasses
+import math
+from collections.abc import Iterator
+
 import numpy as np
 from jaxtyping import Float, Int
 
 from bert_jax.metrics.retrieval import CUTOFFS, random_ndcg, retrieval_scores
+from bert_jax.storage.files import JsonObject
 
-_QUERIES = 256
-"""First texts that are compared with all others at once."""
+_BLOCK = 1 << 24
+"""Similarities that are in memory at once: 64 MiB."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Space:
+    """Different first texts, and the different texts that are searched for them."""
+
+    first: Float[np.ndarray, "Q D"]
+    others: Float[np.ndarray, "M D"]
+    pairs: Int[np.ndarray, "P 2"]
+    """The query and the document of each different pair, in order."""
+    rows: Int[np.ndarray, " Q"]
+    """The first example that has each query."""
+    places: Int[np.ndarray, " M"]
+    """Where each document stands first, among the second texts and hard negatives."""
+
+    def blocks(
+        self, block: int
+    ) -> Iterator[tuple[int, Float[np.ndarray, "_ M"], Int[np.ndarray, "_ 2"]]]:
+        """Yield the first query, the cosines and the pairs of some queries at a time.
+
+        The queries of the pairs are counted from the first one.
+        """
+        size = max(1, block // len(self.others))
+        for start in range(0, len(self.first), size):
+            cosines = self.first[start : start + size] @ self.others.T
+            bounds = [start, start + len(cosines)]
+            low, high = np.searchsorted(self.pairs[:, 0], bounds)
+            yield start, cosines, self.pairs[low:high] - (start, 0)
+
+
+def _space(vectors: Float[np.ndarray, "N C D"], ids: Int[np.ndarray, "N C"]) -> _Space:
+    queries, rows = np.unique(ids[:, 0], return_index=True)
+    documents, places = np.unique(ids[:, 1:], return_index=True)
+    columns = np.searchsorted(queries, ids[:, 0]), np.searchsorted(documents, ids[:, 1])
+    pairs = np.unique(np.stack(columns, axis=1), axis=0)
+    others = vectors[:, 1:].reshape(-1, vectors.shape[-1])[places]
+    return _Space(vectors[rows, 0], others, pairs, rows, places)
 
 
 def retrieval_among(
-    vectors: Float[np.ndarray, "N C D"], ids: Int[np.ndarray, "N C"], temperature: float
+    vectors: Float[np.ndarray, "N C D"],
+    ids: Int[np.ndarray, "N C"],
+    temperature: float,
+    block: int = _BLOCK,
 ) -> dict[str, float]:
     """Return the scores of a search, and the InfoNCE `loss` in nats among all texts.
 
     Each different first text is a query; what it is to find are the second texts that
-    are paired with it, among all different second texts and hard negatives.
+    are paired with it, among all different second texts and hard negatives. The loss of
+    a pair is over its second text and those that are not paired with its first one.
 
     Args:
         vectors: of length 1.
         ids: the number of each text; equal texts have equal numbers.
+        block: similarities that are in memory at once.
     """
-    queries, rows = np.unique(ids[:, 0], return_index=True)
-    documents, places = np.unique(ids[:, 1:], return_index=True)
-    first = vectors[rows, 0]
-    others = vectors[:, 1:].reshape(-1, vectors.shape[-1])[places]
-    # relevant[i]: the columns of the documents that belong to query i.
-    columns = np.searchsorted(documents, ids[:, 1])
-    owners = np.searchsorted(queries, ids[:, 0])
-    relevant: list[set[int]] = [set() for _ in queries]
-    for query, column in zip(owners.tolist(), columns.tolist(), strict=True):
-        relevant[query].add(column)
-    depth = min(max(CUTOFFS), len(documents))
-    rankings: dict[int, list[int]] = {}
-    losses = []
-    for start in range(0, len(queries), _QUERIES):
-        cosines = first[start : start + _QUERIES] @ others.T
-        for query, row in enumerate(cosines, start):
-            rankings[query] = _best(row, depth)
-            losses += _losses(row / temperature, sorted(relevant[query]))
-    grades = {i: dict.fromkeys(own, 1) for i, own in enumerate(relevant)}
-    return retrieval_scores(rankings, grades) | {"loss": float(np.mean(losses))}
+    space = _space(vectors, ids)
+    pairs, num_queries = space.pairs, len(space.first)
+    depth = min(max(CUTOFFS), len(space.others))
+    totals: dict[str, float] = {}
+    for _, cosines, right in space.blocks(block):
+        scores = _scores(_best(cosines, depth), right)
+        # Last: it uses the memory of the cosines.
+        losses = _losses(cosines, right, temperature)
+        sums = {name: value * len(cosines) for name, value in scores.items()}
+        for name, value in (sums | {"loss": math.fsum(losses)}).items():
+            totals[name] = totals.get(name, 0.0) + value
+    return {
+        name: total / (len(pairs) if name == "loss" else num_queries)
+        for name, total in totals.items()
+    }
+
+
+def ranks_among(
+    vectors: Float[np.ndarray, "N C D"],
+    ids: Int[np.ndarray, "N C"],
+    block: int = _BLOCK,
+) -> list[JsonObject]:
+    """Return for the first example of each first text how its best partner is found.
+
+    The fields are those of `FinetuningTask.rankings_among`; the others have none. Args
+    are those of `retrieval_among`.
+    """
+    space, num_texts = _space(vectors, ids), ids.shape[1] - 1
+    rankings: list[JsonObject] = [{} for _ in ids]
+    examples = {
+        tuple(pair): i for i, pair in reversed([*enumerate(ids[:, :2].tolist())])
+    }
+    for start, cosines, right in space.blocks(block):
+        top = cosines.argmax(axis=1)
+        for query, document in right.tolist():
+            row, own = cosines[query], cosines[query, document]
+            # Of equal ones, the lower column stands first.
+            before = (row > own).sum() + (row[:document] == own).sum()
+            rank = 1 + int(before)
+            example = int(space.rows[start + query])
+            if rank >= rankings[example].get("rank", len(row) + 1):
+                continue
+            place, text = divmod(int(space.places[document]), num_texts)
+            pair = int(ids[example, 0]), int(ids[place, 1 + text])
+            first, column = divmod(int(space.places[top[query]]), num_texts)
+            rankings[example] = {
+                "rank": rank,
+                "right": (examples[pair], 1),
+                "right_score": float(own),
+                "first": (first, 1 + column),
+                "first_score": float(row[top[query]]),
+            }
+    return rankings
 
 
 def random_retrieval(ids: Int[np.ndarray, "N C"]) -> float:
@@ -50,18 +130,50 @@ def random_retrieval(ids: Int[np.ndarray, "N C"]) -> float:
     return random_ndcg(num_relevant.tolist(), len(np.unique(ids[:, 1:])))
 
 
-def _best(scores: Float[np.ndarray, " M"], depth: int) -> list[int]:
-    """Return the places of the highest scores; of equal ones the lower one first."""
-    threshold = np.partition(scores, -depth)[-depth]
-    candidates = np.flatnonzero(scores >= threshold)
-    order = np.argsort(-scores[candidates], kind="stable")
-    return candidates[order][:depth].tolist()
+def _best(
+    cosines: Float[np.ndarray, "Q M"], depth: int
+) -> Int[np.ndarray, "Q {depth}"]:
+    """Return the columns of each row's highest; of equal ones the lower one first."""
+    # The vectors of a run that diverges are NaN, which is no order.
+    if np.isnan(cosines).any():
+        cosines = np.where(np.isnan(cosines), -np.inf, cosines)
+    num_queries, last = len(cosines), cosines.shape[1] - depth
+    thresholds = np.partition(cosines, last, axis=1)[:, last]
+    # Of equal ones at the threshold there may be more than `depth`.
+    rows, columns = np.nonzero(cosines >= thresholds[:, None])
+    order = np.lexsort((columns, -cosines[rows, columns], rows))
+    starts = np.searchsorted(rows, np.arange(num_queries))
+    return columns[order][starts[:, None] + np.arange(depth)]
 
 
-def _losses(scores: Float[np.ndarray, " M"], relevant: list[int]) -> list[float]:
-    """Return -log softmax of each relevant one among itself and the irrelevant ones."""
-    irrelevant = np.delete(scores, relevant)
-    return [
-        float(np.logaddexp.reduce(np.append(irrelevant, scores[i])) - scores[i])
-        for i in relevant
-    ]
+def _scores(
+    ranked: Int[np.ndarray, "Q K"], right: Int[np.ndarray, "P 2"]
+) -> dict[str, float]:
+    """Return the scores of some queries, of which `right` has the documents."""
+    grades: dict[int, dict[int, int]] = {i: {} for i in range(len(ranked))}
+    for query, document in right.tolist():
+        grades[query][document] = 1
+    return retrieval_scores(dict(enumerate(ranked.tolist())), grades)
+
+
+def _losses(
+    cosines: Float[np.ndarray, "Q M"], right: Int[np.ndarray, "P 2"], temperature: float
+) -> Float[np.ndarray, " P"]:
+    """Return -log softmax of each right document among itself and the wrong ones.
+
+    The cosines are overwritten.
+    """
+    rows, columns = right.T
+    own = cosines[rows, columns] / temperature
+    cosines[rows, columns] = -np.inf
+    # The highest is subtracted, so that no exponential overflows.
+    highest = cosines.max(axis=1, keepdims=True)
+    highest[highest == -np.inf] = 0.0  # there is no wrong document
+    cosines -= highest
+    cosines /= temperature
+    sums = np.exp(cosines, out=cosines).sum(axis=1, dtype=np.float64)
+    # The logarithm of 0 is -inf; NaN stays NaN.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_wrong = highest[:, 0] / temperature + np.log(sums)
+        losses: Float[np.ndarray, " P"] = np.logaddexp(log_wrong[rows], own) - own
+    return losses

@@ -4,9 +4,10 @@ Reimers & Gurevych 2019; Henderson et al. 2017 for the negatives of the batch.
 """
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +25,7 @@ from bert_jax.data.examples import (
 )
 from bert_jax.data.pipeline import Batch
 from bert_jax.model.bert import compute
-from bert_jax.model.contrastive import Texts, info_nce
+from bert_jax.model.contrastive import Texts, info_nce, num_wrong_choices
 from bert_jax.model.flops import finetuning_flops
 from bert_jax.model.heads import unit
 from bert_jax.model.inputs import inputs_of_tokenized
@@ -40,15 +41,17 @@ from bert_jax.tasks.finetuning_task import (
 from bert_jax.tasks.pair_examples import (
     PairExample,
     correlations,
-    pair_of_row,
+    has_wrong_choice,
+    pair_to_score,
     read_pairs,
     require_scores,
     text_ids,
     write_scores,
 )
-from bert_jax.tasks.pair_retrieval import random_retrieval, retrieval_among
+from bert_jax.tasks.pair_retrieval import random_retrieval, ranks_among, retrieval_among
 from bert_jax.tasks.tables import TableRow
 from bert_jax.tasks.task import DeviceBatch
+from bert_jax.tasks.text_vectors import Prompt, checked_prompt
 from bert_jax.tokenization import Tokenizer
 
 
@@ -65,7 +68,6 @@ class SentencePairsTask(FinetuningTask):
     are often much shorter than the second ones. 0: as the rows."""
 
     head: ClassVar[Head] = "encoder"
-    has_report: ClassVar[bool] = False
 
     def read(self, name: str) -> list[PairExample]:
         return read_pairs(name, self.data)
@@ -87,10 +89,11 @@ class SentencePairsTask(FinetuningTask):
                 "together; keep only such rows, without that column, or choose "
                 "--data.sentence-pairs.objective cosine."
             )
-        if len({example.texts[1] for example in examples}) < 2:
+        if not has_wrong_choice(text_ids(examples)):
             raise ValueError(
-                f"{first.where} and all other rows have the same second text; there is "
-                "nothing to tell apart."
+                f"{first.where}: as in all other rows, every second text is in a pair "
+                "with the first one, so that there is nothing to tell apart; add pairs "
+                "of other texts, or hard negatives."
             )
         return ()
 
@@ -100,27 +103,26 @@ class SentencePairsTask(FinetuningTask):
     def tokenize(
         self, examples: Sequence[PairExample], tokenizer: Tokenizer
     ) -> TokenizedExamples:
-        """Return a row [CLS] text [SEP] for each text, with the prompt of its side.
+        """Return a row [CLS] text [SEP] for each text, with its prompt before it.
+
+        Of a pair to be found, each text has the prompt of its side; of one with a
+        score, both have the default prompt, as those of `embed`.
 
         `text_ids` by example, int32 [N, C], are equal for equal texts; `label`,
-        float32, is the score if there is one.
+        float32, is the score if there is one; `skip`, int32 [N, C], are the tokens that
+        are not pooled, if there are any.
         """
-        embedding = self.data.embedding
-        sides = (QUERY_PROMPTS, CORPUS_PROMPTS) if self.compares_rows else ((), ())
-        prompts = [
-            embedding.prompt_text(embedding.first_prompt(names)) for names in sides
-        ]
         num_texts = len(examples[0].texts)
+        prompts = self._prompts(examples, tokenizer)
+        texts = [text for example in examples for text in example.texts]
         ids = tokenizer.encode_batch(
-            [
-                prompts[min(i, 1)] + text
-                for example in examples
-                for i, text in enumerate(example.texts)
-            ]
+            [prompt.text + text for prompt, text in zip(prompts, texts, strict=True)]
         )
-        max_length = min(self.data.max_length, self.model.max_position_embeddings)
-        rows, cut = join_pairs(tokenizer, [(one,) for one in ids], max_length)
+        rows, cut = join_pairs(tokenizer, [(one,) for one in ids], self._max_tokens)
         by_example = {"cut": np.any(cut.reshape(-1, num_texts), axis=1)}
+        if any(prompt.skip for prompt in prompts):
+            skip = np.array([prompt.skip for prompt in prompts], np.int32)
+            by_example["skip"] = skip.reshape(-1, num_texts)
         if examples[0].label is not None:
             scores = [example.label for example in examples]
             by_example["label"] = np.array(scores, np.float32)
@@ -131,8 +133,37 @@ class SentencePairsTask(FinetuningTask):
             choices=num_texts,
         )
 
+    @property
+    def _max_tokens(self) -> int:
+        """The length to which texts are cut: as `embed`, and that of the run."""
+        own = self.data.embedding.max_tokens
+        limits = self.data.max_length, self.model.max_position_embeddings
+        return min(*limits, *([] if own is None else [own]))
+
+    def _prompts(
+        self, examples: Sequence[PairExample], tokenizer: Tokenizer
+    ) -> list[Prompt]:
+        """Return the prompt of each text of each example."""
+        embedding, limit = self.data.embedding, self._max_tokens
+
+        @functools.cache
+        def prompt_of(names: tuple[str, ...]) -> Prompt:
+            prompt = embedding.first_prompt(names)
+            return checked_prompt(embedding, tokenizer, prompt, limit)
+
+        def names_of(example: PairExample, text: int) -> tuple[str, ...]:
+            if not self.compares_rows or example.label is not None:
+                return ()
+            return CORPUS_PROMPTS if text else QUERY_PROMPTS
+
+        return [
+            prompt_of(names_of(example, i))
+            for example in examples
+            for i in range(len(example.texts))
+        ]
+
     def warnings(self, split: Split) -> list[str]:
-        return truncation_warnings(split.tokenized, "pairs", self.data.max_length)
+        return truncation_warnings(split.tokenized, "pairs", self._max_tokens)
 
     def for_program(self) -> FinetuningTask:
         data = ExamplesConfig(embedding=self.data.embedding)
@@ -175,9 +206,17 @@ class SentencePairsTask(FinetuningTask):
         """Return the vectors of some of each row's texts, of at most `length` ids."""
         part = {name: batch[name][:, texts] for name in ("tokens", "second", "end")}
         inputs = inputs_of_tokenized(part | {"tokens": part["tokens"][..., :length]})
-        options = {"pooling": self.data.embedding.pooling, "normalize": False}
+        options: dict[str, Any] = {"pooling": self.data.embedding.pooling}
+        if "skip" in batch:
+            options["skip"] = batch["skip"][:, texts].reshape(-1)
         vectors: Float[Array, "_ D"] = compute(
-            self.model, params, "embed", inputs, dropout_key=dropout_key, **options
+            self.model,
+            params,
+            "embed",
+            inputs,
+            dropout_key=dropout_key,
+            normalize=False,
+            **options,
         )
         return vectors
 
@@ -188,7 +227,7 @@ class SentencePairsTask(FinetuningTask):
         """Return the squared error of the cosines, or InfoNCE among these rows."""
         if self.compares_rows:
             texts = Texts(scores, batch["text_ids"])
-            return self.compare(texts, texts, 0)
+            return self.compare(texts, texts, 0)["loss"]
         units = unit(scores)
         cosines = (units[:, 0] * units[:, 1]).sum(axis=-1)
         label = batch.get("label", jnp.full(len(cosines), jnp.nan))
@@ -196,10 +235,16 @@ class SentencePairsTask(FinetuningTask):
         errors = cosines - jnp.where(known, label, 0.0)
         return weighted_sum(errors**2, known.astype(jnp.float32))
 
-    def compare(self, own: Texts, everyone: Texts, first: Int[Array, ""] | int) -> Sum:
+    def compare(
+        self, own: Texts, everyone: Texts, first: Int[Array, ""] | int
+    ) -> dict[str, Sum]:
+        """Return the `loss`, and how many `negatives` each pair was compared with."""
         pairs = self.data.sentence_pairs
         options = pairs.temperature, pairs.symmetric, pairs.dimensions
-        return info_nce(own, everyone, first, *options)
+        return {
+            "loss": info_nce(own, everyone, first, *options),
+            "negatives": num_wrong_choices(own, everyone, first),
+        }
 
     def outputs(self, scores: Float[Array, "B C D"]) -> dict[str, jax.Array]:
         """Return the `vectors` [B, C, D], of length 1."""
@@ -221,6 +266,13 @@ class SentencePairsTask(FinetuningTask):
         ids = outputs.split.tokenized.by_example["text_ids"]
         return retrieval_among(vectors, ids, self.data.sentence_pairs.temperature)
 
+    def rankings_among(self, outputs: SplitOutputs) -> list[Prediction]:
+        """Return the rank of the best second text of each different first text."""
+        if not self.compares_rows or _has_labels(outputs.split.examples):
+            return super().rankings_among(outputs)
+        vectors = np.stack([row["vectors"] for row in outputs.rows])
+        return ranks_among(vectors, outputs.split.tokenized.by_example["text_ids"])
+
     def score(self, predictions: Predictions) -> dict[str, float]:
         """Return `spearman` and `pearson` of labelled pairs."""
         if not _has_labels(predictions.examples):
@@ -240,7 +292,7 @@ class SentencePairsTask(FinetuningTask):
         )
 
     def example_without_label(self, row: TableRow) -> PairExample:
-        return pair_of_row(row, self.data)
+        return pair_to_score(row, self.data)
 
     def has_label(self, example: PairExample) -> bool:
         """Return whether a pair can be scored: the second text itself may be found."""

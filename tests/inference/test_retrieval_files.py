@@ -1,6 +1,7 @@
 """Search and reranking of a user's files, from the command line."""
 
 import json
+import shutil
 
 import jax
 import numpy as np
@@ -96,11 +97,14 @@ def test_a_list_is_ranked_again(folder, reranker, tmp_path, capsys):
     path, again = tmp_path / "first.run", tmp_path / "second.run"
     path.write_text(
         "".join(f"q0 Q0 d{i} {i} {10 - i} bm25\n" for i in range(4))
-        + "q2 Q0 d6 1 3 bm25\nq2 Q0 lost 2 2 bm25\n"
+        + "q2 Q0 d6 1 3 bm25\nq2 Q0 lost 2 2 bm25\nq1 Q0 d6 1 3 x\nother Q0 d6 1 3 x\n"
     )
     options = ("--input", folder, "--run", path, "--reranker", reranker, "--k", 3)
     _, error = run(capsys, *options, "--output", again)
     assert "first.run: 1 unknown documents (lost), left out" in error
+    assert "first.run: 1 queries that are not judged (q1), left out" in error
+    assert "first.run: 1 unknown queries (other), left out" in error
+    assert "test.tsv: 2 queries that are not judged (q1, q3), left out" in error
     first, second = read_run(path), read_run(again)
     assert set(second["q0"]) == set(list(first["q0"])[:3])
     bert, collection = bert_jax.load(reranker), read_collection(folder, "test")
@@ -120,11 +124,112 @@ def test_without_judgements_the_lists_are_written(folder, pretrained, tmp_path, 
     assert len(read_run(path)) == 4, "all queries"
 
 
+def test_the_vectors_of_a_corpus_are_kept(folder, pretrained, tmp_path, capsys):
+    kept, path = tmp_path / "vectors", tmp_path / "found.trec"
+    options = ["--input", folder, "--model", pretrained, "--output", path]
+    expected, _ = run(capsys, *options)
+    options += ["--corpus-vectors", kept]
+    found, _ = run(capsys, *options)
+    assert found == expected
+    vectors = np.load(kept / "corpus.npy")
+    assert vectors.shape == (12, 16) and vectors.dtype == np.float32
+    # They are read, and not made again.
+    np.save(kept / "corpus.npy", vectors[::-1])
+    other, _ = run(capsys, *options)
+    assert other["mrr@10"] < expected["mrr@10"]
+    # A search that was killed after the record begins again.
+    (kept / "corpus.npy").unlink()
+    assert run(capsys, *options)[0] == expected
+    np.testing.assert_array_equal(np.load(kept / "corpus.npy"), vectors)
+
+
+def test_vectors_of_something_else_are_refused(
+    folder, pretrained, encoder_checkpoint, tmp_path, capsys
+):
+    def refused(model, source, *more):
+        options = ("--input", source, "--model", model, *more)
+        arguments = ["search", *map(str, options), "--corpus-vectors", str(kept)]
+        assert main(arguments) == 2
+        error = capsys.readouterr().err.strip()
+        assert "\n" not in error
+        return error
+
+    kept = tmp_path / "vectors"
+    run(capsys, "--input", folder, "--model", pretrained, "--corpus-vectors", kept)
+    message = f"{kept} was written with another "
+    assert message + "model;" in refused(encoder_checkpoint, folder)
+    error = refused(pretrained, folder, "--corpus-prompt", "the: ")
+    assert message + "prompt; repeat the options, or choose another --corpus-v" in error
+    changed = tmp_path / "changed"
+    shutil.copytree(folder, changed)
+    with (changed / "corpus.jsonl").open("a") as file:
+        file.write('{"_id": "new", "text": "door"}\n')
+    assert message + "corpus;" in refused(pretrained, changed)
+    kept = folder
+    assert "is not a directory of such outputs" in refused(pretrained, folder)
+
+
+def test_a_query_does_not_find_itself(folder, pretrained, reranker, tmp_path, capsys):
+    """As in BEIR, where a document of the query's id is the query (ArguAna, Quora)."""
+    (tmp_path / "corpus.jsonl").symlink_to(folder / "corpus.jsonl")
+    texts = [json.loads(text) for text in (folder / "corpus.jsonl").open()]
+    queries = [{"_id": "q0", "text": "door"}, {"_id": "d3", "text": texts[3]["text"]}]
+    lines(tmp_path / "queries.jsonl", queries)
+    path = tmp_path / "found.trec"
+    options = ["--input", tmp_path, "--model", pretrained, "--output", path, "--k", 4]
+    _, error = run(capsys, *options)
+    found = read_run(path)
+    assert "1 queries (d3) that are documents, too, do not find themselves" in error
+    assert "d3" not in found["d3"] and len(found["d3"]) == 4 == len(found["q0"])
+    _, error = run(capsys, *options, "--no-ignore-identical-ids")
+    everything = read_run(path)
+    assert "themselves" not in error
+    assert next(iter(everything["d3"])) == "d3"
+    assert list(everything["d3"])[1:] == list(found["d3"])[:3]
+    # Nor does it stay in a first list.
+    first, again = tmp_path / "first.run", tmp_path / "again.trec"
+    first.write_text("".join(f"d3 Q0 d{i} 1 {9 - i} x\n" for i in (3, 5, 6)))
+    options = ["--run", first, "--reranker", reranker, "--k", 2, "--output", again]
+    run(capsys, "--input", tmp_path, *options)
+    assert set(read_run(again)["d3"]) == {"d5", "d6"}
+
+
+def test_a_memory_map_must_be_of_the_model(
+    folder, pretrained, encoder_checkpoint, tmp_path, capsys
+):
+    """The record that `embed` writes beside its vectors is compared."""
+    arguments = ["--input", str(folder / "corpus.jsonl"), "--output"]
+    for name, model in (("own", pretrained), ("other", encoder_checkpoint)):
+        output = str(tmp_path / name)
+        assert main(["embed", "--model", str(model), *arguments, output]) == 0
+    own, other = (
+        np.load(tmp_path / name / "corpus.npy", mmap_mode="r")
+        for name in ("own", "other")
+    )
+    assert own.shape == other.shape
+    bert = bert_jax.load(pretrained)
+    assert bert.search(["door"], own, 2).indices.shape == (1, 2)
+    for search in (
+        lambda: bert.search(["door"], other, 2),
+        lambda: bert.similarity(["door"], other[:2]),
+    ):
+        with pytest.raises(ValueError, match="other/job.json says .* another model; m"):
+            search()
+    with pytest.raises(ValueError, match="made with another prompt ''; make"):
+        bert.search(["door"], own, 2, corpus_prompt="the: ")
+    # In memory, nothing says what made them.
+    assert bert.search(["door"], np.array(other), 2).indices.shape == (1, 2)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ((), "Pass --model, which makes the vectors"),
         (("--run", "a.run"), "--run needs --reranker"),
+        (
+            ("--run", "a", "--reranker", "b", "--corpus-vectors", "c"),
+            "--corpus-vectors has no effect with --run",
+        ),
         (("--model", "{model}", "--reranker", "{model}"), "a reranker has a sequence"),
         (("--model", "{model}", "--split", "dev"), "name a split that"),
         (("--model", "{model}", "--k", "0"), "k=0 must be at least 1"),

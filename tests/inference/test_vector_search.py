@@ -22,11 +22,14 @@ def cosines(first, second):
     return first @ second.T / norms
 
 
-@pytest.mark.parametrize(("num_queries", "rows", "k"), [(5, 100, 7), (1030, 40, 50)])
-def test_the_nearest_are_those_of_all_similarities(num_queries, rows, k):
-    """Blocks of 16 that the rows do not fill, two parts of queries, k beyond all."""
+@pytest.mark.parametrize(
+    ("num_queries", "rows", "k", "block"),
+    [(5, 100, 7, 64), (1030, 40, 50, 64), (3, 100, 40, 16), (3, 100, 100, 16)],
+)
+def test_the_nearest_are_those_of_all_similarities(num_queries, rows, k, block):
+    """Blocks that the rows do not fill, two parts of queries, k beyond block or all."""
     queries, corpus = drawn(num_queries), drawn(rows, seed=1)
-    hits = nearest(queries, corpus, k, block=64)
+    hits = nearest(queries, corpus, k, block)
     expected = cosines(queries, corpus)
     order = np.argsort(-expected, axis=1, kind="stable")[:, :k]
     np.testing.assert_array_equal(hits.indices, order)
@@ -101,3 +104,22 @@ def test_queries_and_texts_have_the_prompts_of_the_model(bert):
     np.testing.assert_allclose(found.scores, expected.scores, atol=1e-6)
     plain = other.search(texts, texts, 4, query_prompt="", corpus_prompt="")
     assert np.abs(plain.scores - found.scores).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("asked", "stored", "options", "message"),
+    [
+        (["door"], drawn(3), {}, "queries has vectors of 16 numbers and corpus of 8"),
+        (drawn(3), ["door"], {}, "queries has vectors of 8 numbers and corpus of 16"),
+        (["door"], ["door", "\ud800"], {}, r"corpus\[1\].* half of a surrogate"),
+        (["door"], ["door"], {"corpus_prompt": "x"}, "prompt='x' is not the name of"),
+        (["door"], ["door"], {"batch_size": 0}, "batch_size=0 must be at least 1"),
+    ],
+)
+def test_arguments_are_checked_before_anything_is_computed(
+    bert, asked, stored, options, message
+):
+    """Also in a model whose parameters could not be computed with."""
+    empty = bert_jax.Predictor(bert.config, {}, bert.tokenizer)
+    with pytest.raises(ValueError, match=message):
+        empty.search(asked, stored, **options)

@@ -60,7 +60,9 @@ def test_columns_are_found(tmp_path):
             "anchor,positive,label\na,b,1\nc,d,0\n",
             "line 2 has the label 1 in label, and objective=contrastive takes every",
         ),
-        ("contrastive", "anchor,positive\na,b\nc,b\n", "have the same second text"),
+        ("contrastive", "anchor,positive\na,b\nc,b\n", "nothing to tell apart; add"),
+        ("contrastive", "anchor,positive\na,b\na,c\n", "nothing to tell apart; add"),
+        ("contrastive", "anchor,positive\na,b\nb,a\n", "nothing to tell apart; add"),
         ("cosine", "anchor,positive\na,b\n", "line 2 has no label; name the column"),
         ("cosine", "anchor,positive,label\na,b,1\nc,d,4\n", "label=4 must be from -1"),
         ("cosine", "anchor,positive,label\na,b,1\nc,d,x\n", "must be a finite number"),
@@ -115,12 +117,10 @@ def test_vectors_are_made_as_the_source_does():
     made = with_embedding(config, source, theirs).data.embedding
     assert made == Embedding("cls", True, max_tokens=32, **prompts)
     assert with_embedding(config, source, None).data.embedding.pooling == "mean"
-    for embedding, message in (
-        (Embedding(unsupported="max pooling"), "require max pooling, which cannot"),
-        (Embedding(pool_prompt=False, **prompts), "leaves prompts out of the pooling"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            with_embedding(config, source, embedding)
+    apart = dataclasses.replace(theirs, pool_prompt=False)
+    assert not with_embedding(config, source, apart).data.embedding.pool_prompt
+    with pytest.raises(ValueError, match="require max pooling, which is not computed"):
+        with_embedding(config, source, Embedding(unsupported="max pooling"))
     pairs = SentencePairsConfig(dimensions=(16,))
     own = dataclasses.replace(config.data, sentence_pairs=pairs)
     with pytest.raises(ValueError, match="dimensions: 16 but vectors have 16 numbers"):
@@ -143,6 +143,30 @@ def test_each_side_has_its_prompt(tokenizer_directory):
             tokenizer.sep_id,
         ]
     assert rows.by_example["text_ids"].tolist() == [[0, 1, 2]]
+    assert "skip" not in rows.by_example
+
+
+def test_a_prompt_that_is_not_pooled(tokenizer_directory):
+    """A row says where its pooling begins: after [CLS] and the prompt."""
+    tokenizer = Tokenizer.load(tokenizer_directory)
+    embedding = Embedding(
+        prompt_names=("query",), prompt_texts=("the judge: ",), pool_prompt=False
+    )
+    num_tokens = len(tokenizer.encode("the judge: ").ids)
+    task = SentencePairsTask(data(embedding=embedding))
+    rows = task.tokenize([PairExample(("door", "letter"))] * 2, tokenizer)
+    assert rows.by_example["skip"].tolist() == [[1 + num_tokens, 0]] * 2
+    batch = rows.gather(np.array([1, -1]), 16)
+    assert batch["skip"].tolist() == [[1 + num_tokens, 0], [-1, -1]]
+
+
+def test_a_prompt_that_leaves_no_text(tokenizer_directory):
+    """In training, all first texts would be equal."""
+    tokenizer = Tokenizer.load(tokenizer_directory)
+    embedding = Embedding(prompt_names=("query",), prompt_texts=("judge " * 8,))
+    task = SentencePairsTask(data(embedding=embedding, max_length=8))
+    with pytest.raises(ValueError, match="The prompt .* has .* are cut to 8, .CLS."):
+        task.tokenize([PairExample(("door", "letter"))], tokenizer)
 
 
 EXAMPLES = [PairExample((a, b)) for a, b in ("ap", "aq", "br", "cp")]
@@ -170,6 +194,53 @@ def test_the_second_texts_are_ranked_among_all():
     assert retrieval_among(vectors, ids, 0.1) == pytest.approx(expected, rel=1e-5)
     assert 0 < expected["ndcg@10"] < 1 or expected["loss"] > 0
     assert 0 < random_retrieval(ids) < 1
+
+
+def many_pairs(number=60, num_texts=25):
+    """Pairs of few texts, with hard negatives, and vectors that have equal cosines."""
+    generator = np.random.default_rng(3)
+    ids = generator.integers(0, num_texts, (number, 3))
+    ids[:, 1:] += num_texts
+    by_text = np.sign(generator.standard_normal((2 * num_texts, 4), np.float32)) / 2
+    return by_text[ids], ids
+
+
+@pytest.mark.parametrize("block", [1, 100, 400, 1 << 24])
+def test_the_blocks_change_nothing(block):
+    """Beside the ranks and losses of each pair alone, in float64."""
+    vectors, ids = many_pairs()
+    documents = {
+        t: v
+        for row, v in zip(ids, vectors, strict=True)
+        for t, v in zip(row[1:].tolist(), v[1:], strict=True)
+    }
+    queries = {row[0]: v[0] for row, v in zip(ids.tolist(), vectors, strict=True)}
+    pairs = set(map(tuple, ids[:, :2].tolist()))
+    rankings, losses = {}, []
+    for query, vector in queries.items():
+        scores = {t: float(vector @ documents[t]) for t in sorted(documents)}
+        # Of equal ones, the lower number stands first.
+        rankings[query] = sorted(scores, key=lambda t, s=scores: -s[t])
+        wrong = [s for t, s in scores.items() if (query, t) not in pairs]
+        for text in (t for q, t in pairs if q == query):
+            values = np.array([scores[text], *wrong]) / 0.05
+            losses.append(np.logaddexp.reduce(values) - values[0])
+    grades = {q: {t: 1 for a, t in pairs if a == q} for q in queries}
+    expected = retrieval_scores(rankings, grades) | {"loss": np.mean(losses)}
+    found = retrieval_among(vectors, ids, 0.05, block)
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
+def test_where_every_text_is_right_the_loss_is_0():
+    vectors = np.eye(4, dtype=np.float32)[[[0, 1], [0, 2]]]
+    found = retrieval_among(vectors, np.array([[0, 1], [0, 2]]), 0.05)
+    assert found["loss"] == 0.0 and found["recall@10"] == 1.0
+
+
+def test_the_vectors_of_a_run_that_diverges():
+    vectors, ids = many_pairs()
+    found = retrieval_among(np.full_like(vectors, np.nan), ids, 0.05)
+    assert np.isnan(found["loss"])
 
 
 def test_cosines_are_near_their_labels():

@@ -1,0 +1,80 @@
+"""What stored vectors were made by: a record beside the file, and its check."""
+
+import hashlib
+import os
+from pathlib import Path
+
+import jax
+import numpy as np
+from etils import epath
+
+from bert_jax.config.embedding import Embedding
+from bert_jax.config.model import Params
+from bert_jax.storage.files import JsonObject, read_json_object
+from bert_jax.tokenization import Tokenizer
+
+JOB = "job.json"
+"""In a directory of outputs: what its files were computed by."""
+
+
+def params_fingerprint(params: Params) -> str:
+    """Return a hash of all parameters, by their paths."""
+    digest = hashlib.sha256()
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        digest.update(jax.tree_util.keystr(path).encode())
+        digest.update(np.ascontiguousarray(leaf).tobytes())
+    return digest.hexdigest()
+
+
+def vector_record(
+    params: Params, tokenizer: Tokenizer, embedding: Embedding, prompt: str | None
+) -> JsonObject:
+    """Return what the directions of a model's vectors depend on, as JSON values.
+
+    Args:
+        prompt: as `Embedding.prompt_text`.
+    """
+    return {
+        "model": params_fingerprint(params),
+        "tokenizer": tokenizer.fingerprint,
+        "pooling": embedding.pooling,
+        "prompt": embedding.prompt_text(prompt),
+        "pool_prompt": embedding.pool_prompt,
+        "max_tokens": embedding.max_tokens,
+    }
+
+
+def record_beside(vectors: np.ndarray) -> tuple[Path, JsonObject] | None:
+    """Return the record of a memory map's file; None if it has none, or is no map."""
+    name = getattr(vectors, "filename", None)
+    if name is None:
+        return None
+    path = Path(os.fspath(name)).parent / JOB
+    if not path.is_file():
+        return None
+    return path, read_json_object(epath.Path(path), "remove it, and make the vectors")
+
+
+def require_same_vectors(
+    name: str, path: Path, record: JsonObject, own: JsonObject
+) -> None:
+    """Raise ValueError unless stored vectors can be compared with a model's own.
+
+    Args:
+        name: of the argument.
+        record: that of the stored vectors, in the file `path`.
+        own: the model's `vector_record`.
+    """
+    differs = [field for field, value in own.items() if record.get(field) != value]
+    if not differs:
+        return
+    what = ", ".join(
+        field
+        if field in ("model", "tokenizer")
+        else f"{field} {record.get(field)!r:.60}"
+        for field in differs
+    )
+    raise ValueError(
+        f"{name}: {path} says that these vectors were made with another {what}; make "
+        "them by this model again, or pass the prompt that they have."
+    )

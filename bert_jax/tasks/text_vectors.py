@@ -1,0 +1,65 @@
+"""How a text becomes a vector: what is pooled, and the prompt before the text."""
+
+import dataclasses
+from typing import Literal
+
+from bert_jax.config.embedding import Embedding, Pooling
+from bert_jax.tokenization import Tokenizer
+
+
+@dataclasses.dataclass(frozen=True)
+class Prompt:
+    """What stands before each text of a kind."""
+
+    text: str = ""
+    skip: int = 0
+    """Tokens of each row, [CLS] and the prompt's, that are not pooled; 0: all are."""
+
+
+def chosen_embedding(
+    embedding: Embedding | None, pooling: Pooling | Literal[""]
+) -> Embedding:
+    """Return how the texts of pairs become vectors.
+
+    Args:
+        embedding: what the model's files say; None: nothing.
+        pooling: what the user chose; empty: as the files say, or mean.
+
+    Raises:
+        ValueError: the files require what the library does not compute, and the user
+            chose nothing else.
+    """
+    own = embedding or Embedding()
+    if own.unsupported and not pooling:
+        raise ValueError(
+            f"The model's files require {own.unsupported}, which is not computed; "
+            "choose another vector by --data.sentence-pairs.pooling, or another model."
+        )
+    if own.unsupported:
+        own = Embedding()
+    return dataclasses.replace(own, pooling=pooling) if pooling else own
+
+
+def checked_prompt(
+    embedding: Embedding, tokenizer: Tokenizer, prompt: str | None, limit: int | None
+) -> Prompt:
+    """Return a model's prompt.
+
+    Args:
+        prompt: as `Embedding.prompt_text`.
+        limit: tokens to which rows are cut; None: they are not cut.
+
+    Raises:
+        ValueError: there is no such prompt, or no token of a text would be left.
+    """
+    text = embedding.prompt_text(prompt)
+    if not text:
+        return Prompt()
+    num_tokens = len(tokenizer.encode(text).ids)
+    if limit is not None and num_tokens >= limit - 2:
+        raise ValueError(
+            f"The prompt {text!r:.80} has {num_tokens} tokens, and texts are cut to "
+            f"{limit}, [CLS] and [SEP] included; shorten it."
+        )
+    # [CLS] stands before the prompt.
+    return Prompt(text, 0 if embedding.pool_prompt else 1 + num_tokens)
