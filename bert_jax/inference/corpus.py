@@ -65,13 +65,8 @@ def write_shards(
     require_writable(directory)
     loaded = job.load()
     record = job.record(loaded)
-<<<<<<< HEAD
-    with _removed_if_empty(directory), _locked_directory(directory):
-        _require_same_job(directory, record)
-=======
-    with locked_directory(directory):
+    with _removed_if_empty(directory), locked_directory(directory):
         require_same_job(directory, record)
->>>>>>> pairs
         remove_temporaries(directory)  # of a run that was killed
         missing = [s for s in shards if not _is_done(s, output_path(job, directory, s))]
         kept = len(shards) - len(missing)
@@ -136,7 +131,6 @@ def _is_done(shard: Shard, output: Path) -> bool:
 
 
 @contextlib.contextmanager
-<<<<<<< HEAD
 def _removed_if_empty(directory: Path) -> Iterator[None]:
     """If the block fails before any output, leave the directory as it was.
 
@@ -155,10 +149,7 @@ def _removed_if_empty(directory: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _locked_directory(directory: Path) -> Iterator[None]:
-=======
 def locked_directory(directory: Path, option: str = "--output") -> Iterator[None]:
->>>>>>> pairs
     """Make the directory of the outputs, and lock it while the block runs.
 
     Args:
