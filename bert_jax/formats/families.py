@@ -59,13 +59,16 @@ class Family:
     """The tensors of a head that bert_jax does not have, of the class for pretraining,
     begin so."""
     left_over: str = r"(?!)"
-    """A pattern of BERT's names of tensors that are not used, whatever the head."""
+    """A pattern of the names, once changed to BERT's, of tensors that a head may leave
+    unused."""
 
     def rename_to_bert(self, name: str, head: str) -> str:
         """Return the name at BERT of a tensor; other names stay as they are."""
         for theirs, berts in (*self.own_heads.get(head, ()), *self.heads):
             if name.startswith(theirs):
                 return berts + name.removeprefix(theirs)
+        if head in self.own_heads and name.startswith(f"{self.prefix}.pooler."):
+            return name  # the head has a layer of its own in the pooler's place
         if not name.startswith(f"{self.prefix}."):
             return name
         name = f"bert.{name.removeprefix(f'{self.prefix}.')}"
@@ -170,8 +173,9 @@ def _roberta(model_type: FamilyName, class_name: str) -> Family:
         own_heads=_DENSE_CLASSIFIER,
         positions_after_padding=True,
         only={"masked_lm": {"hidden_act": "gelu"}},
-        # The released files of masked language models hold a pooler.
-        left_over=r"bert\.pooler\..*",
+        # The released files of masked language models hold a pooler, and so do those of
+        # some classifiers beside `classifier.dense`.
+        left_over=r"(bert|roberta)\.pooler\..*",
     )
 
 

@@ -96,7 +96,7 @@ def read_huggingface(path: epath.Path, allow_extra: bool = False) -> Imported:
         path, config, tensors, names, library, allow_extra
     )
     fold.after_vocabulary(matches, tokenizer.vocab_size)
-    fold.whole_tensors(tensors, family)
+    fold.whole_tensors(tensors, matches, family)
     left_over += _padding_rows(path, matches, config.vocab_size, tokenizer)
     config = dataclasses.replace(config, vocab_size=tokenizer.vocab_size)
     # A copy becomes the same parameter as its original.

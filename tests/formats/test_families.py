@@ -116,6 +116,30 @@ def test_the_receipt_says_what_was_folded(tmp_path):
     assert all("discriminator_predictions" in name for name in imported.left_over)
 
 
+@pytest.mark.parametrize("family", ["Roberta", "XLMRoberta", "Camembert"])
+def test_a_classifier_beside_a_pooler_is_imported(family, tmp_path):
+    """roberta-large-mnli has both; transformers' class reads `classifier.dense` only."""
+    saved = write_model(f"{family}ForSequenceClassification", tmp_path / "saved")
+    alone = read(saved)
+    path = saved / "model.safetensors"
+    tensors = safetensors.numpy.load_file(path)
+    dense = tensors["classifier.dense.weight"]
+    assert alone.left_over == () and not any("." in name for name in alone.unused)
+    tensors["roberta.pooler.dense.weight"] = dense + 1
+    tensors["roberta.pooler.dense.bias"] = dense[0] + 1
+    safetensors.numpy.save_file(tensors, path, metadata={"format": "pt"})
+    imported = read(saved)
+    np.testing.assert_array_equal(imported.params["pooler"]["dense"]["kernel"], dense.T)
+    pooler = {"roberta.pooler.dense.bias", "roberta.pooler.dense.weight"}
+    assert set(imported.left_over) == pooler
+    assert {name for name in imported.unused if "." in name} == pooler
+    write_imported(imported, epath.Path(tmp_path / "checkpoint"))
+    for output, source in (("a", saved), ("b", tmp_path / "checkpoint")):
+        export_huggingface(str(source), epath.Path(tmp_path / output))
+        content = (tmp_path / output / "model.safetensors").read_bytes()
+        assert content == path.read_bytes()
+
+
 def test_a_fine_tuned_model_without_the_rows_put_aside_can_be_exported(tmp_path):
     """A checkpoint of training has no such rows; transformers never reads them."""
     saved = write_model("DistilBertForSequenceClassification", tmp_path / "saved")
