@@ -38,6 +38,13 @@ WORD_CHARACTERS = 100
 """The longest word of transformers' BertTokenizer, unless a file has another limit."""
 
 CONFIG = "tokenizer_config.json"
+SETTINGS_FILES = (
+    TOKENIZER_JSON,
+    CONFIG,
+    "special_tokens_map.json",
+    "added_tokens.json",
+)
+"""The files beside a vocabulary that an import reads, if they are there."""
 SINGLE = "[CLS]:0 $A:0 [SEP]:0"
 PAIR = f"{SINGLE} $B:1 [SEP]:1"
 _CLASSES = [
@@ -57,15 +64,17 @@ def from_huggingface(directory: epath.Path) -> Tokenizer:
         ValueError: two files disagree, no file says whether the vocabulary is cased,
             or a setting, a model type or a special token is not supported.
     """
-    names = (TOKENIZER_JSON, CONFIG, "special_tokens_map.json", "added_tokens.json")
-    files = {directory / name: read_object_or_empty(directory / name) for name in names}
+    paths = [directory / name for name in SETTINGS_FILES]
+    files = {path: read_object_or_empty(path) for path in paths}
     content, config, roles, _ = files.values()
     json_path, config_path, roles_path, _ = files
     path = directory / "vocab.txt"
     if not content and not path.exists():
         raise FileNotFoundError(
-            f"{directory} holds neither vocab.txt nor tokenizer.json; "
-            "a WordPiece tokenizer needs one of them."
+            f"{directory} holds neither tokenizer.json nor vocab.txt; if the model has "
+            "vocab.json and merges.txt, or a sentencepiece model, transformers makes "
+            "tokenizer.json of them: AutoTokenizer.from_pretrained(SOURCE)"
+            ".save_pretrained(COPY), where COPY is a directory with the other files."
         )
     if content and not is_wordpiece(content, (config, roles)):
         return read_tokenizer_json(directory, content, (config, roles))
