@@ -8,6 +8,8 @@ from bert_jax.config.checks import did_you_mean, require, require_types
 from bert_jax.config.representation import ShortRepr
 
 Pooling = Literal["mean", "cls"]
+Similarity = Literal["cosine", "dot", "euclidean", "manhattan"]
+COMPUTED_SIMILARITIES = ("cosine", "dot")
 QUERY_PROMPTS = ("query",)
 CORPUS_PROMPTS = ("document", "passage", "corpus")
 """Prompts of queries and of texts to find; the first that a model has is used."""
@@ -34,6 +36,8 @@ class Embedding(ShortRepr):
     pool_prompt: bool = True
     """Whether the tokens of a prompt are part of the pooling; if not, `cls` is the
     first token after them, as in sentence-transformers 6."""
+    similarity: Similarity = "cosine"
+    """How two vectors are compared; only cosine and dot product can be computed."""
 
     def __post_init__(self) -> None:
         require_types(self)
@@ -73,6 +77,16 @@ class Embedding(ShortRepr):
         if pooling not in ("mean", "cls"):
             raise ValueError(f"pooling={pooling!r:.80} must be 'mean' or 'cls'.")
         return pooling, self.normalize if normalize is None else normalize
+
+    def computed_similarity(self) -> str:
+        """Return cosine or dot; raise ValueError if vectors are compared otherwise."""
+        require(
+            self.similarity in COMPUTED_SIMILARITIES,
+            f"The model's files require similarity={self.similarity}, and only "
+            f"{' and '.join(COMPUTED_SIMILARITIES)} can be computed; compare the "
+            "vectors of `embed` by another library.",
+        )
+        return self.similarity
 
     def prompt_text(self, prompt: str | None) -> str:
         """Return the text to put before each text.

@@ -31,7 +31,7 @@ from bert_jax.inference.language_model import (
     pseudo_log_likelihoods,
     require_head,
 )
-from bert_jax.inference.search import Hits, nearest, similarities
+from bert_jax.inference.search import Hits, nearest
 from bert_jax.inference.vectors import Embedder
 from bert_jax.pretrained import load_pretrained
 from bert_jax.storage.files import JsonObject
@@ -236,15 +236,17 @@ class Predictor:
         b: Sequence[str] | np.ndarray,
         batch_size: int = 32,
     ) -> Float[np.ndarray, "A B"]:
-        """Return the cosine similarity of each text or vector of `a` to each of `b`.
+        """Return the similarity of each text or vector of `a` to each of `b`.
+
+        It is the cosine, or the dot product if `embedding.similarity` is dot.
 
         Raises:
             ValueError: they are neither texts nor vectors [N, D], two vectors differ in
-                length, or as `embed`.
+                length, the model's files require another similarity, or as `embed`.
         """
         first = self._embedder.vectors("a", a, batch_size=batch_size)
         second = self._embedder.vectors("b", b, batch_size=batch_size)
-        return similarities(first, second)
+        return self._embedder.similarity(first, second)
 
     def search(
         self,
@@ -270,6 +272,7 @@ class Predictor:
             ValueError: as `embed` and `similarity`.
         """
         require_count("k", k)
+        self._embedder.require_cosine("search")
         ask = self._embedder.vectors
         first = ask("queries", queries, query_prompt, QUERY_PROMPTS, batch_size)
         stored = ask("corpus", corpus, corpus_prompt, CORPUS_PROMPTS, batch_size)

@@ -13,7 +13,11 @@ from bert_jax.config.model import Params
 from bert_jax.inference.arguments import require_bool, require_texts
 from bert_jax.inference.batching import compiled, compute_texts
 from bert_jax.inference.language_model import require_attention
-from bert_jax.inference.search import require_vectors
+from bert_jax.inference.search import (
+    require_same_width,
+    require_vectors,
+    similarities,
+)
 from bert_jax.terminal.progress import Progress
 from bert_jax.tokenization import Tokenizer
 
@@ -77,6 +81,29 @@ class Embedder:
             if progress:
                 progress.advance(len(chunk))
         return np.array(vectors, np.float32).reshape(-1, self.config.hidden_size)
+
+    def similarity(
+        self, first: Float[np.ndarray, "A _"], second: Float[np.ndarray, "B _"]
+    ) -> Float[np.ndarray, "A B"]:
+        """Return the similarity of each two vectors, as the model's files say.
+
+        Raises:
+            ValueError: the vectors are not equally long, or it cannot be computed.
+        """
+        if self.embedding.computed_similarity() == "cosine":
+            return similarities(first, second)
+        require_same_width("a", first, "b", second)
+        return np.asarray(first, np.float32) @ np.asarray(second, np.float32).T
+
+    def require_cosine(self, what: str) -> None:
+        """Raise ValueError if vectors are compared otherwise than by the cosine."""
+        kind = self.embedding.computed_similarity()
+        # For vectors of length 1 the two are the same.
+        if kind != "cosine" and not self.embedding.normalize:
+            raise ValueError(
+                f"The model's files require similarity={kind} of vectors that are not "
+                f"normalized, and {what} compares by the cosine; use `similarity`."
+            )
 
     def vectors(
         self,

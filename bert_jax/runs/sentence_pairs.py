@@ -44,8 +44,13 @@ def with_embedding(
         rule = f"vectors have {width} numbers; name fewer"
         require(number < width, f"data.sentence_pairs.dimensions: {number} but {rule}.")
     length = min(config.data.max_length, source.max_position_embeddings)
+    # The losses compare vectors of length 1, whatever the source compared them by.
     own = dataclasses.replace(
-        theirs, pooling=pooling, normalize=True, max_tokens=length
+        theirs,
+        pooling=pooling,
+        normalize=True,
+        max_tokens=length,
+        similarity="cosine",
     )
     data = dataclasses.replace(config.data, embedding=own)
     return dataclasses.replace(config, data=data)
