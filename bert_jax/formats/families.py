@@ -53,6 +53,8 @@ class Family:
     """Whether positions are counted from `pad_token_id` + 1."""
     required: dict[str, str] = dataclasses.field(default_factory=dict)
     """Keys that must have the value of another key."""
+    fixed: JsonObject = dataclasses.field(default_factory=dict)
+    """Values of keys that the classes never read: they compute by these."""
     only: dict[str, JsonObject] = dataclasses.field(default_factory=dict)
     """By the head, values of keys that the classes compute whatever the file says."""
     own_head: str = ""
@@ -97,7 +99,7 @@ class Family:
             for berts, theirs in self.config_keys.items()
             if theirs in values
         }
-        values = {**self.defaults, **values, **renamed}
+        values = {**self.defaults, **values, **renamed, **self.fixed}
         for key, other in self.required.items():
             if values.get(key) != values.get(other):
                 raise ValueError(
@@ -211,6 +213,7 @@ DISTILBERT = Family(
         "attention_probs_dropout_prob": "attention_dropout",
     },
     defaults={"num_hidden_layers": 6},
+    fixed={"layer_norm_eps": 1e-12},
     pooler_act="relu",
     has_segments=False,
 )

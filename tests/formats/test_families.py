@@ -176,6 +176,32 @@ def test_a_run_on_pairs_is_exported_as_a_masked_language_model(tmp_path):
     assert receipt["left_out"] == ["next_sentence", "pooler"]
 
 
+def test_distilbert_has_one_epsilon_whatever_the_file_says(tmp_path):
+    """transformers' class does not read the key."""
+    folder = write_model("DistilBertModel", tmp_path / "model")
+    assert read(folder).config.layer_norm_eps == 1e-12
+    change_config(folder, layer_norm_eps=0.1)
+    imported = read(folder)
+    assert imported.config.layer_norm_eps == 1e-12
+    assert imported.config_left_over["layer_norm_eps"] == 0.1
+    write_imported(imported, epath.Path(tmp_path / "a"))
+    export_huggingface(str(tmp_path / "a"), epath.Path(tmp_path / "b"))
+    written = json.loads((tmp_path / "b" / "config.json").read_text())
+    assert "layer_norm_eps" not in written
+    config = dataclasses.replace(imported.config, layer_norm_eps=0.1)
+    changed = dataclasses.replace(imported, config=config)
+    write_imported(changed, epath.Path(tmp_path / "c"))
+    with pytest.raises(ValueError, match="layer_norm_eps=0.1 has no counterpart in "):
+        export_huggingface(str(tmp_path / "c"), epath.Path(tmp_path / "d"))
+
+
+def test_a_class_with_transformers_own_name_is_read(tmp_path):
+    folder = write_model("XLMRobertaModel", tmp_path / "model")
+    auto_map = {"AutoConfig": "a.MyConfig", "AutoModel": "modeling.XLMRobertaModel"}
+    change_config(folder, auto_map=auto_map)
+    assert read(folder).config_left_over["auto_map"] == auto_map
+
+
 def change_config(folder, **values):
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
@@ -202,6 +228,11 @@ def change_config(folder, **values):
             "ElectraForMultipleChoice",
             {"summary_activation": "tanh"},
             "summary_activation='tanh' is not supported",
+        ),
+        (
+            "XLMRobertaModel",
+            {"auto_map": {"AutoModel": "owner/code--modeling.FlashModel"}},
+            "auto_map names 'owner/code--modeling.FlashModel' for AutoModel, a progr",
         ),
         (
             "DistilBertModel",
