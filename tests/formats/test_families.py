@@ -118,7 +118,7 @@ def test_the_receipt_says_what_was_folded(tmp_path):
 
 @pytest.mark.parametrize("family", ["Roberta", "XLMRoberta", "Camembert"])
 def test_a_classifier_beside_a_pooler_is_imported(family, tmp_path):
-    """roberta-large-mnli has both; transformers' class reads `classifier.dense` only."""
+    """roberta-large-mnli has both; transformers reads `classifier.dense` only."""
     saved = write_model(f"{family}ForSequenceClassification", tmp_path / "saved")
     alone = read(saved)
     path = saved / "model.safetensors"
