@@ -45,10 +45,11 @@ def test_every_head_of_every_family_is_tested():
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_folded_model_computes_what_transformers_does(name, tmp_path):
-    config, _, expected = stored_model(name)
+    _, _, expected = stored_model(name)
     imported = read(write_model(name, tmp_path / "model"))
-    ids, mask = stored_inputs(config["pad_token_id"])
-    arrays = Inputs(*jax.device_put((ids, np.zeros_like(ids), mask > 0)))
+    ids, segments, mask = stored_inputs(name)
+    assert segments.any() == name.startswith("Electra")
+    arrays = Inputs(*jax.device_put((ids, segments, mask > 0)))
     outputs = head_outputs(imported.config, imported.params, arrays)
     found = {"hidden_states": outputs["hidden_states"]}
     if "pooler_output" in expected:
