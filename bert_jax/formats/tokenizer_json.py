@@ -68,6 +68,7 @@ def read_tokenizer_json(
         tokens = library.get_vocab(with_added_tokens=True)
         names = _role_names(content, processor, [*settings], tokens)
         separators, segments = _pair_template(processor, names)
+        segments = segments and has_segment_input([*settings])
         _check_prefix_space(content, [*settings])
         normalizer = library.normalizer
         uncased = normalizer is not None and normalizer.normalize_str("A") == "a"
@@ -92,6 +93,15 @@ def is_wordpiece(content: JsonObject, settings: Iterable[JsonObject]) -> bool:
     }
     unknown = model.get("unk_token") if isinstance(model, dict) else None
     return all(role == name for role, name in given.items()) or unknown == "[UNK]"
+
+
+def has_segment_input(settings: Iterable[JsonObject]) -> bool:
+    """Whether transformers gives a model the segments of a row's tokens.
+
+    It does unless `model_input_names` of tokenizer_config.json leaves them out.
+    """
+    lists = (values.get("model_input_names") for values in settings)
+    return all("token_type_ids" in n for n in lists if isinstance(n, list))
 
 
 def _find(part: object) -> JsonObject:

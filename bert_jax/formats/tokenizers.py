@@ -19,12 +19,14 @@ from bert_jax.formats.model_files import read_file, read_object_or_empty
 from bert_jax.formats.tokenizer_json import (
     KEY_OF_ROLE,
     TOKENIZER_JSON,
+    has_segment_input,
     is_wordpiece,
     read_tokenizer_json,
 )
 from bert_jax.storage.files import JsonObject, write_json
 from bert_jax.tokenization import (
     ADDED,
+    SEGMENTS,
     SPECIAL_TOKENS,
     WORD_LIMIT,
     Tokenizer,
@@ -89,6 +91,8 @@ def from_huggingface(directory: epath.Path) -> Tokenizer:
     lines = "".join(token + "\n" for token in tokens or []).encode()
     vocabulary = read_file(path) if path.exists() else lines
     settings = _settings(config, normalizer, limit, directory)
+    if not has_segment_input([config]):
+        settings |= {SEGMENTS: False}
     place = f"{directory}, vocabulary"
     tokenizer = make_tokenizer(settings, vocabulary, place)
     if tokens is not None:
@@ -292,9 +296,12 @@ def write_files(
         content: the content of tokenizer.json.
         config: the keys of tokenizer_config.json that not every tokenizer has.
     """
+    inputs = ["input_ids", "token_type_ids", "attention_mask"]
+    if not tokenizer.has_segments:
+        inputs.remove("token_type_ids")
     config |= {
         "model_max_length": model_max_length,
-        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+        "model_input_names": inputs,
         **{role: name for name, role in KEY_OF_ROLE.items()},
     }
     name = vocabulary_file(tokenizer.kind)

@@ -99,11 +99,47 @@ def test_an_imported_model_gives_its_second_text_segment_0(tmp_path):
     assert bert_jax.load(tmp_path / "b").classify(PAIRS) == expected
 
 
+@pytest.mark.parametrize("kind", ["wordpiece", "huggingface"])
+def test_segments_that_the_files_leave_out_are_not_given(kind, tmp_path):
+    """transformers then gives a BERT none, so all tokens have segment 0."""
+    folder = tmp_path / "a"
+    if kind == "wordpiece":
+        stored("BertForSequenceClassification").write(folder)
+    else:
+        files_with_its_tokenizer("BertForSequenceClassification", folder)
+        path = folder / "tokenizer.json"
+        content = json.loads(path.read_text())
+        for item in content["post_processor"]["pair"][-2:]:
+            next(iter(item.values()))["type_id"] = 1
+        path.write_text(json.dumps(content))
+    with_two = bert_jax.load(folder)
+    assert with_two.tokenizer.kind == kind and with_two.tokenizer.has_segments
+    path = folder / "tokenizer_config.json"
+    names = {"model_input_names": ["input_ids", "attention_mask"]}
+    path.write_text(json.dumps(json.loads(path.read_text()) | names))
+    model = bert_jax.load(folder)
+    assert not model.tokenizer.has_segments and model.config.type_vocab_size == 1
+    assert model.classify(PAIRS) != with_two.classify(PAIRS)
+    export_huggingface(str(folder), epath.Path(tmp_path / "b"))
+    again = bert_jax.load(tmp_path / "b")
+    assert not again.tokenizer.has_segments
+    assert again.classify(PAIRS) == model.classify(PAIRS)
+
+
 @pytest.mark.parity
-def test_transformers_gives_the_same_scores_of_pairs(tmp_path):
+@pytest.mark.parametrize("leave_out", [False, True])
+def test_transformers_gives_the_same_scores_of_pairs(tmp_path, leave_out):
+    """With XLM-R's tokenizer, or with a WordPiece without the input for segments."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    files_with_its_tokenizer("BertForSequenceClassification", tmp_path / "a")
+    if leave_out:
+        stored("BertForSequenceClassification").write(tmp_path / "a")
+        names = ["input_ids", "attention_mask"]
+        values = {"do_lower_case": True, "model_input_names": names}
+        path = tmp_path / "a" / "tokenizer_config.json"
+        path.write_text(json.dumps(values))
+    else:
+        files_with_its_tokenizer("BertForSequenceClassification", tmp_path / "a")
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "a")
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(
         tmp_path / "a"
