@@ -44,11 +44,15 @@ def stored_model(name: str) -> tuple[dict[str, Any], bytes, dict[str, np.ndarray
     return config, tensors, outputs
 
 
-def stored_inputs(padding: int) -> tuple[np.ndarray, np.ndarray]:
-    """The ids and the attention mask of the outputs."""
+def stored_inputs(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The ids, the segments and the attention mask of a model's outputs."""
+    config, _, _ = stored_model(name)
     with np.load(FIXTURE) as npz:
-        start = f"inputs/{padding}/"
-        return npz[f"{start}input_ids"], npz[f"{start}attention_mask"]
+        start = f"inputs/{config['pad_token_id']}/"
+        ids, mask = npz[f"{start}input_ids"], npz[f"{start}attention_mask"]
+        second = npz[f"{start}token_type_ids"]
+    has_two = config.get("type_vocab_size", 1) == 2
+    return ids, second * has_two, mask
 
 
 def write_model(name: str, folder: Path) -> Path:

@@ -7,12 +7,16 @@ import sys
 import huggingface_hub
 import numpy as np
 import pytest
+from etils import epath
+from family_files import write_model
 from huggingface_files import stored
+from huggingface_hub.utils import filter_repo_objects
 from run_helpers import classifier_config
 
 import bert_jax
 from bert_jax.cli.main import main
 from bert_jax.config import FinetuneConfig
+from bert_jax.convert.export import export_huggingface
 from bert_jax.pretrained import load_pretrained
 from bert_jax.runs.finetuning import finetune
 from bert_jax.runs.teacher import with_pinned_teacher
@@ -112,6 +116,7 @@ def test_the_commit_of_a_teacher_is_kept(tmp_path, monkeypatch):
     commit = "0123456789abcdef0123456789abcdef01234567"
     folder = tmp_path / commit
     folder.mkdir()
+    (folder / "model.safetensors").touch()
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: folder)
     config = FinetuneConfig(teacher="hf:owner/model")
     first = with_pinned_teacher(config, None)
@@ -120,6 +125,122 @@ def test_the_commit_of_a_teacher_is_kept(tmp_path, monkeypatch):
     assert with_pinned_teacher(config, moved).teacher == moved
     named = dataclasses.replace(config, teacher="runs/a")
     assert with_pinned_teacher(named, None) == named
+
+
+def only_names_in_the_map(folder):
+    """XLM-R with the names of special tokens in special_tokens_map.json alone."""
+    write_model("XLMRobertaForMaskedLM", folder)
+    (folder / "tokenizer_config.json").rename(folder / "special_tokens_map.json")
+    for path in (folder / "tokenizer.json", folder / "special_tokens_map.json"):
+        path.write_text(path.read_text().replace("<mask>", "<my_mask>"))
+
+
+def only_ids_in_added_tokens(folder):
+    files = stored("BertForMaskedLM")
+    files.vocabulary = files.vocabulary[:-1]
+    files.write(folder)
+    (folder / "added_tokens.json").write_text('{"mat": 59}')
+    assert len(files.vocabulary) == 59
+
+
+def in_shards(folder):
+    stored("BertForMaskedLM").write_shards(folder)
+
+
+def of_sentences(folder, place="", pooling="1_Pooling"):
+    """Files of sentence-transformers, with the model at their root or below it."""
+    folder.mkdir()
+    stored("BertModel").write(folder / place)
+    start = "sentence_transformers.models."
+    modules = [("Transformer", place), ("Pooling", pooling)]
+    listed = [{"type": start + kind, "path": path} for kind, path in modules]
+    (folder / "modules.json").write_text(json.dumps(listed))
+    (folder / pooling).mkdir()
+    (folder / pooling / "config.json").write_text('{"pooling_mode": "cls"}')
+    general = {"prompts": {"query": "the "}}
+    path = folder / "config_sentence_transformers.json"
+    path.write_text(json.dumps(general))
+    path = folder / place / "sentence_bert_config.json"
+    path.write_text('{"max_seq_length": 12}')
+
+
+def of_sentences_in_a_folder(folder):
+    of_sentences(folder, "0_BERT", "pooling")
+
+
+def exported(folder):
+    stored("BertModel").write(folder.with_name("saved"))
+    export_huggingface(str(folder.with_name("saved")), epath.Path(folder))
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        only_names_in_the_map,
+        only_ids_in_added_tokens,
+        in_shards,
+        of_sentences,
+        of_sentences_in_a_folder,
+        exported,
+    ],
+)
+def test_every_file_that_is_read_is_fetched(write, tmp_path, monkeypatch):
+    write(tmp_path / "whole")
+    for name in ("flax_model.msgpack", "onnx/model.onnx", "pytorch_model.bin"):
+        path = tmp_path / "whole" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"never fetched")
+
+    def download(repository, revision, allow_patterns):
+        """Copy what the hub's library would download."""
+        whole = tmp_path / "whole"
+        paths = [str(p.relative_to(whole)) for p in whole.rglob("*") if p.is_file()]
+        for name in filter_repo_objects(paths, allow_patterns=allow_patterns):
+            copy = tmp_path / "fetched" / name
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes((whole / name).read_bytes())
+        return str(tmp_path / "fetched")
+
+    whole = load_pretrained(str(tmp_path / "whole"))
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    fetched = load_pretrained(NAME)
+    assert fetched.sources == whole.sources and len(whole.sources) > 3
+    assert fetched.embedding == whole.embedding
+    assert fetched.tokenizer.fingerprint == whole.tokenizer.fingerprint
+    names = {str(path.name) for path in (tmp_path / "fetched").rglob("*")}
+    assert not names & {"flax_model.msgpack", "model.onnx", "pytorch_model.bin"}
+    assert ("conversion.json" in names) == (write is exported)
+    # The receipt of a model lists the files that it was read from.
+    read = {source["path"].rpartition("/")[2] for source in whole.sources}
+    assert names - read <= {
+        "conversion.json",
+        "whole",
+        "0_BERT",
+        "1_Pooling",
+        "pooling",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("merges.txt", "t h"), ("sentencepiece.bpe.model", "piece")],
+)
+def test_old_files_of_a_vocabulary_are_refused_with_a_remedy(name, content, tmp_path):
+    folder = write_model("XLMRobertaForMaskedLM", tmp_path / "model")
+    (folder / "tokenizer.json").unlink()
+    (folder / name).write_text(content)
+    with pytest.raises(FileNotFoundError, match="makes tokenizer.json of") as error:
+        load_pretrained(str(folder))
+    assert "\n" not in str(error.value) and str(folder) in str(error.value)
+
+
+def test_a_model_at_the_hub_that_is_only_a_pickle_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text("{}")
+    monkeypatch.setattr(
+        huggingface_hub, "snapshot_download", lambda *_, **__: str(tmp_path)
+    )
+    with pytest.raises(ValueError, match="has no model.safetensors, and pickles are"):
+        bert_jax.load(NAME)
 
 
 def test_what_the_hub_cannot_give_is_one_line(monkeypatch):

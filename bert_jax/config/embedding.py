@@ -8,6 +8,8 @@ from bert_jax.config.checks import did_you_mean, require, require_types
 from bert_jax.config.representation import ShortRepr
 
 Pooling = Literal["mean", "cls"]
+Similarity = Literal["cosine", "dot", "euclidean", "manhattan"]
+ComputedSimilarity = Literal["cosine", "dot"]
 QUERY_PROMPTS = ("query",)
 CORPUS_PROMPTS = ("document", "passage", "corpus")
 """Prompts of queries and of texts to find; the first that a model has is used."""
@@ -34,6 +36,8 @@ class Embedding(ShortRepr):
     pool_prompt: bool = True
     """Whether the tokens of a prompt are part of the pooling; if not, `cls` is the
     first token after them, as in sentence-transformers 6."""
+    similarity: Similarity = "cosine"
+    """How two vectors are compared; only cosine and dot product can be computed."""
 
     def __post_init__(self) -> None:
         require_types(self)
@@ -73,6 +77,16 @@ class Embedding(ShortRepr):
         if pooling not in ("mean", "cls"):
             raise ValueError(f"pooling={pooling!r:.80} must be 'mean' or 'cls'.")
         return pooling, self.normalize if normalize is None else normalize
+
+    def computed_similarity(self) -> ComputedSimilarity:
+        """Return cosine or dot; raise ValueError if vectors are compared otherwise."""
+        similarity: ComputedSimilarity = "dot" if self.similarity == "dot" else "cosine"
+        require(
+            self.similarity == similarity,
+            f"The model's files require similarity={self.similarity}, and only cosine "
+            "and dot can be computed; compare the vectors of `embed` elsewhere.",
+        )
+        return similarity
 
     def prompt_text(self, prompt: str | None) -> str:
         """Return the text to put before each text.

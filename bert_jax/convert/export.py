@@ -124,13 +124,19 @@ def with_class_of_family(model: Model) -> tuple[Model, list[str]]:
 
 
 def _require_expressible(config: BertConfig) -> None:
-    """Check that transformers' classes for BERT support the configuration."""
+    """Check that transformers' classes support the configuration."""
     remedy = "use `bert-jax convert export --to onnx`, or `--to stablehlo`."
     if config.attention == "causal":
         raise ValueError(
             "attention='causal' has no counterpart in transformers, whose BERT heads "
             f"attend to both sides; {remedy}"
         )
+    for name, value in FAMILIES[config.family].fixed.items():
+        if getattr(config, name) != value:
+            raise ValueError(
+                f"{name}={getattr(config, name)} has no counterpart in transformers' "
+                f"classes of {config.family}, which have {value}; {remedy}"
+            )
     if config.pooling != "cls" and config.head in POOLED_HEADS:
         raise ValueError(
             f"pooling={config.pooling!r} with head={config.head} has no counterpart in "
@@ -170,6 +176,8 @@ def huggingface_config(
     fields |= sizes
     if not family.has_segments:
         del fields["type_vocab_size"]
+    for name in family.fixed:
+        del fields[name]
     fields |= {key: fields[other] for key, other in family.required.items()}
     values: JsonObject = {
         "architectures": [family.class_of(config.head)],

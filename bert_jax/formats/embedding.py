@@ -5,11 +5,12 @@ follow the model, and each module has a directory with a `config.json`.
 """
 
 import os
+from typing import get_args
 
 from etils import epath
 
 from bert_jax.config import BertConfig
-from bert_jax.config.embedding import Embedding, Pooling
+from bert_jax.config.embedding import Embedding, Pooling, Similarity
 from bert_jax.formats.model_files import read_object, read_object_or_empty, read_values
 from bert_jax.storage.files import JsonObject, write_json
 from bert_jax.storage.manifest import escapes, is_confined
@@ -99,7 +100,20 @@ def read_embedding(
         prompt_texts=tuple(prompts.values()),
         default_prompt=general.get("default_prompt_name") or "",
         pool_prompt=pool_prompt,
+        similarity=_similarity(general, directory / GENERAL_CONFIG),
     )
+
+
+def _similarity(general: JsonObject, path: epath.Path) -> Similarity:
+    """Return how vectors are compared; cosine, as in the library, if it is not said."""
+    name: Similarity | None = general.get("similarity_fn_name")
+    known = get_args(Similarity)
+    if name is not None and name not in known:
+        raise ValueError(
+            f"{path}: similarity_fn_name={name!r:.80} must be one of "
+            f"{', '.join(known)}; correct the file."
+        )
+    return name or "cosine"
 
 
 def _prompts(general: JsonObject, path: epath.Path) -> dict[str, str]:
@@ -170,10 +184,11 @@ def write_embedding(
     max_tokens = embedding.max_tokens or config.max_position_embeddings
     limits = {"max_seq_length": max_tokens, "do_lower_case": False}
     write_json(limits, directory / TRANSFORMER_CONFIG)
+    general: JsonObject = {"similarity_fn_name": embedding.similarity}
     if embedding.prompt_names:
         default = embedding.default_prompt or None
-        general = {"prompts": embedding.prompts, "default_prompt_name": default}
-        write_json(general, directory / GENERAL_CONFIG)
+        general |= {"prompts": embedding.prompts, "default_prompt_name": default}
+    write_json(general, directory / GENERAL_CONFIG)
 
 
 def _read_modules(path: epath.Path) -> list[tuple[str, str]]:

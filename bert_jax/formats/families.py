@@ -53,19 +53,24 @@ class Family:
     """Whether positions are counted from `pad_token_id` + 1."""
     required: dict[str, str] = dataclasses.field(default_factory=dict)
     """Keys that must have the value of another key."""
+    fixed: JsonObject = dataclasses.field(default_factory=dict)
+    """Values of keys that the classes never read: they compute by these."""
     only: dict[str, JsonObject] = dataclasses.field(default_factory=dict)
     """By the head, values of keys that the classes compute whatever the file says."""
     own_head: str = ""
     """The tensors of a head that bert_jax does not have, of the class for pretraining,
     begin so."""
     left_over: str = r"(?!)"
-    """A pattern of BERT's names of tensors that are not used, whatever the head."""
+    """A pattern of the names, once changed to BERT's, of tensors that a head may leave
+    unused."""
 
     def rename_to_bert(self, name: str, head: str) -> str:
         """Return the name at BERT of a tensor; other names stay as they are."""
         for theirs, berts in (*self.own_heads.get(head, ()), *self.heads):
             if name.startswith(theirs):
                 return berts + name.removeprefix(theirs)
+        if head in self.own_heads and name.startswith(f"{self.prefix}.pooler."):
+            return name  # the head has a layer of its own in the pooler's place
         if not name.startswith(f"{self.prefix}."):
             return name
         name = f"bert.{name.removeprefix(f'{self.prefix}.')}"
@@ -94,7 +99,7 @@ class Family:
             for berts, theirs in self.config_keys.items()
             if theirs in values
         }
-        values = {**self.defaults, **values, **renamed}
+        values = {**self.defaults, **values, **renamed, **self.fixed}
         for key, other in self.required.items():
             if values.get(key) != values.get(other):
                 raise ValueError(
@@ -170,8 +175,9 @@ def _roberta(model_type: FamilyName, class_name: str) -> Family:
         own_heads=_DENSE_CLASSIFIER,
         positions_after_padding=True,
         only={"masked_lm": {"hidden_act": "gelu"}},
-        # The released files of masked language models hold a pooler.
-        left_over=r"bert\.pooler\..*",
+        # The released files of masked language models hold a pooler, and so do those of
+        # some classifiers beside `classifier.dense`.
+        left_over=r"(bert|roberta)\.pooler\..*",
     )
 
 
@@ -207,6 +213,7 @@ DISTILBERT = Family(
         "attention_probs_dropout_prob": "attention_dropout",
     },
     defaults={"num_hidden_layers": 6},
+    fixed={"layer_norm_eps": 1e-12},
     pooler_act="relu",
     has_segments=False,
 )

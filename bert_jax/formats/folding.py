@@ -67,10 +67,16 @@ class Fold:
             if leaf.target in ROWS_OF_TOKENS and table.shape[0] > num_tokens:
                 self.unused[leaf.target] = _part(table, num_tokens, table.shape[0])
 
-    def whole_tensors(self, tensors: Mapping[str, Tensor], family: Family) -> None:
+    def whole_tensors(
+        self,
+        tensors: Mapping[str, Tensor],
+        matches: Mapping[Leaf, Tensor],
+        family: Family,
+    ) -> None:
         """Put aside the tensors that files of the family hold beside BERT's."""
+        used = {leaf.source for leaf in matches}
         for name, tensor in tensors.items():
-            if re.fullmatch(family.left_over, name):
+            if tensor.name not in used and re.fullmatch(family.left_over, name):
                 self.unused[tensor.name] = tensor
 
     def read_unused(self) -> Unused:

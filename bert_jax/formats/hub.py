@@ -7,8 +7,9 @@ from etils import epath
 
 from bert_jax.formats.embedding import EMBEDDING_FILES
 from bert_jax.formats.huggingface import CONFIG, TOKENIZER_FILES
+from bert_jax.formats.imported import RECEIPT
 from bert_jax.formats.model_files import short_reason
-from bert_jax.formats.tensor_files import INDEX, SINGLE
+from bert_jax.formats.tensor_files import INDEX, SHARDS, SINGLE
 
 HUB = "hf:"
 MAIN = "main"
@@ -39,7 +40,8 @@ def download(name: str) -> epath.Path:
     Only safetensors, configuration and vocabulary are downloaded.
 
     Raises:
-        ValueError: the name is malformed, or the model cannot be downloaded.
+        ValueError: the name is malformed, the model cannot be downloaded, or it has no
+            safetensors.
     """
     repository, revision = parse_name(name)
     try:
@@ -49,9 +51,11 @@ def download(name: str) -> epath.Path:
             f"{name} needs huggingface_hub; install it by `pip install "
             "huggingface_hub`, or name a directory."
         ) from error
-    files = [CONFIG, SINGLE, INDEX, "model-*.safetensors", *TOKENIZER_FILES]
+    files = [CONFIG, SINGLE, INDEX, SHARDS, RECEIPT, *TOKENIZER_FILES]
     files += EMBEDDING_FILES
-    files += [f"0_*/{name}" for name in files]
+    # The first module of sentence-transformers may be the model, in a directory of its
+    # own; any module has its configuration there.
+    files += [f"0_*/{name}" for name in files] + [f"*/{CONFIG}"]
     try:
         path = snapshot_download(repository, revision=revision, allow_patterns=files)
     except Exception as error:
@@ -60,7 +64,13 @@ def download(name: str) -> epath.Path:
             f"{name} cannot be fetched: {short_reason(error, 200)} Download it "
             "elsewhere and name the directory."
         ) from error
-    return epath.Path(path)
+    folder = epath.Path(path)
+    if not any(folder.glob("*.safetensors")) and not any(folder.glob(f"0_*/{SINGLE}")):
+        raise ValueError(
+            f"{name} has no {SINGLE}, and pickles are not read; download it elsewhere, "
+            "convert it as docs/interop.md shows under Pickles, and name the directory."
+        )
+    return folder
 
 
 def pin(name: str) -> str:

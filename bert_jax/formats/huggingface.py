@@ -33,13 +33,13 @@ from bert_jax.formats.tensor_files import (
     open_tensors,
     pop_tied_copies,
 )
-from bert_jax.formats.tokenizers import from_huggingface
+from bert_jax.formats.tokenizers import SETTINGS_FILES, from_huggingface
 from bert_jax.storage.files import JsonObject, is_regular_file
 from bert_jax.storage.manifest import DamagedError, describe_files, is_confined
 from bert_jax.tokenization import Tokenizer
 
 CONFIG = "config.json"
-TOKENIZER_FILES = ("vocab.txt", MODEL, "tokenizer.json", "tokenizer_config.json")
+TOKENIZER_FILES = ("vocab.txt", MODEL, *SETTINGS_FILES)
 
 _BUFFERS = r"bert\.embeddings\.(position|token_type)_ids"
 """Names of 0, 1, 2, … and zeros, which old versions of transformers saved."""
@@ -96,7 +96,7 @@ def read_huggingface(path: epath.Path, allow_extra: bool = False) -> Imported:
         path, config, tensors, names, library, allow_extra
     )
     fold.after_vocabulary(matches, tokenizer.vocab_size)
-    fold.whole_tensors(tensors, family)
+    fold.whole_tensors(tensors, matches, family)
     left_over += _padding_rows(path, matches, config.vocab_size, tokenizer)
     config = dataclasses.replace(config, vocab_size=tokenizer.vocab_size)
     # A copy becomes the same parameter as its original.

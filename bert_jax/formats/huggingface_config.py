@@ -7,7 +7,7 @@ from etils import epath
 from bert_jax.config import BertConfig
 from bert_jax.config.checks import field_types, quoted, require_type
 from bert_jax.config.model import ANSWERABLE_LABELS
-from bert_jax.formats.families import Family, family_of
+from bert_jax.formats.families import HEAD_OF_CLASS, Family, family_of
 from bert_jax.storage.files import JsonObject
 
 ACTIVATIONS = {
@@ -95,6 +95,7 @@ def read_bert_config(
 
 def _bert_config(values: JsonObject, shapes: dict[str, tuple[int, ...]]) -> BertConfig:
     family = family_of(values)
+    _require_own_class(family, values.get("auto_map"))
     values = family.bert_values(values)
     _require_values(values, SUPPORTED_VALUES)
     fields = {name: values[name] for name in SIZES + RATES if name in values}
@@ -124,6 +125,22 @@ def _bert_config(values: JsonObject, shapes: dict[str, tuple[int, ...]]) -> Bert
     return BertConfig(**fields)
 
 
+def _require_own_class(family: Family, auto_map: object) -> None:
+    """Raise ValueError if a file names a class with a program of the model's own.
+
+    A class that has the name of transformers' own is taken to compute the same.
+    """
+    named = auto_map.items() if isinstance(auto_map, dict) else ()
+    known = {family.class_name + end for end in HEAD_OF_CLASS}
+    for key, value in named:
+        if key.startswith("AutoModel") and str(value).rpartition(".")[2] not in known:
+            raise ValueError(
+                f"auto_map names {quoted(value)} for {key}, a program of the model's "
+                "own, which may compute anything; bert_jax supports only transformers' "
+                f"classes of {family.model_type}."
+            )
+
+
 def _require_values(values: JsonObject, supported: JsonObject) -> None:
     """Raise ValueError if a key that is there has another value than the only one."""
     for name, only in supported.items():
@@ -141,8 +158,13 @@ def keys_left_over(values: JsonObject) -> JsonObject:
     transformers' outputs, and rates that runs of bert_jax have options for, such as
     `classifier_dropout`.
     """
-    known = KNOWN_KEYS | family_of(values).known_keys
-    return {name: value for name, value in values.items() if name not in known}
+    family = family_of(values)
+    known = (KNOWN_KEYS | family.known_keys) - family.fixed.keys()
+    return {
+        name: value
+        for name, value in values.items()
+        if name not in known and (name, value) not in family.fixed.items()
+    }
 
 
 def _head(

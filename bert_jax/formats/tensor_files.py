@@ -18,6 +18,7 @@ from bert_jax.storage.atomic import is_address
 from bert_jax.storage.files import require_regular_file
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+SHARDS = "model-*.safetensors"
 _BIN = "pytorch_model.bin"
 PICKLES = (_BIN, f"{_BIN}.index.json", "model.pt", "model.pth", "pytorch_model.pt")
 TIED = {

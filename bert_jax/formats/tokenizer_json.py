@@ -1,11 +1,12 @@
 """Read and write tokenizers of Hugging Face's library other than BERT's WordPiece.
 
-`tokenizer.json` says everything but the roles of the special tokens, which are in
-`tokenizer_config.json` or `special_tokens_map.json`, or follow from the template of a
-row. RoBERTa's and XLM-R's templates have two separators between texts, and no segments.
+`tokenizer.json` says everything but the roles of the special tokens. These are in
+`tokenizer_config.json` or `special_tokens_map.json`, follow from the template of a row,
+or have the default names of transformers' classes, as in the first released RoBERTa.
+RoBERTa's and XLM-R's templates have two separators between texts, and no segments.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from etils import epath
 
@@ -28,6 +29,14 @@ KEY_OF_ROLE = {
     "[SEP]": "sep_token",
     "[MASK]": "mask_token",
 }
+_DEFAULT_NAMES = {
+    "[PAD]": ("<pad>", "[PAD]"),
+    "[UNK]": ("<unk>", "[UNK]"),
+    "[CLS]": ("<s>", "[CLS]"),
+    "[SEP]": ("</s>", "[SEP]"),
+    "[MASK]": ("<mask>", "[MASK]"),
+}
+"""The names of each role's token in the classes of transformers (RoBERTa's, BERT's)."""
 TOKENIZER_JSON = "tokenizer.json"
 _TEMPLATES = ("TemplateProcessing", "RobertaProcessing", "BertProcessing")
 # (separators between two texts, whether the second has segment 1), by its template
@@ -50,14 +59,16 @@ def read_tokenizer_json(
 
     Raises:
         ValueError: the library refuses the file, it has no template of BERT's kind, or
-            no file says which token has a role; the message names the file.
+            nothing says which token has a role; the message names the file.
     """
     path = directory / TOKENIZER_JSON
     try:
         library = library_from_json(content)
         processor = _find(content.get("post_processor"))
-        names = _role_names(content, processor, [*settings])
+        tokens = library.get_vocab(with_added_tokens=True)
+        names = _role_names(content, processor, [*settings], tokens)
         separators, segments = _pair_template(processor, names)
+        segments = segments and has_segment_input([*settings])
         _check_prefix_space(content, [*settings])
         normalizer = library.normalizer
         uncased = normalizer is not None and normalizer.normalize_str("A") == "a"
@@ -84,6 +95,15 @@ def is_wordpiece(content: JsonObject, settings: Iterable[JsonObject]) -> bool:
     return all(role == name for role, name in given.items()) or unknown == "[UNK]"
 
 
+def has_segment_input(settings: Iterable[JsonObject]) -> bool:
+    """Whether transformers gives a model the segments of a row's tokens.
+
+    It does unless `model_input_names` of tokenizer_config.json leaves them out.
+    """
+    lists = (values.get("model_input_names") for values in settings)
+    return all("token_type_ids" in n for n in lists if isinstance(n, list))
+
+
 def _find(part: object) -> JsonObject:
     """Return the template in a post_processor, or in a sequence of some."""
     if isinstance(part, dict) and part.get("type") in _TEMPLATES:
@@ -100,12 +120,17 @@ def _name(token: object) -> str | None:
 
 
 def _role_names(
-    content: JsonObject, processor: JsonObject, settings: list[JsonObject]
+    content: JsonObject,
+    processor: JsonObject,
+    settings: list[JsonObject],
+    tokens: Container[str],
 ) -> dict[str, str]:
     """Return the name of each role's token.
 
+    A role that no file names has the default name that is among the `tokens`.
+
     Raises:
-        ValueError: nothing says it, or two files disagree.
+        ValueError: two files disagree, or a role has no name or two default ones.
     """
     names: dict[str, str] = {}
     for values in [*settings, _names_of_json(content, processor)]:
@@ -117,6 +142,10 @@ def _role_names(
                     f"{key} is {names[role]!r} in one file and {name!r} in another; "
                     "make them the same."
                 )
+    for role in KEY_OF_ROLE.keys() - names.keys():
+        defaults = [name for name in _DEFAULT_NAMES[role] if name in tokens]
+        if len(defaults) == 1:
+            names[role] = defaults[0]
     if absent := [key for role, key in KEY_OF_ROLE.items() if role not in names]:
         raise ValueError(
             f"nothing says which tokens are the {', '.join(absent)}; write them into "

@@ -19,12 +19,14 @@ from bert_jax.formats.model_files import read_file, read_object_or_empty
 from bert_jax.formats.tokenizer_json import (
     KEY_OF_ROLE,
     TOKENIZER_JSON,
+    has_segment_input,
     is_wordpiece,
     read_tokenizer_json,
 )
 from bert_jax.storage.files import JsonObject, write_json
 from bert_jax.tokenization import (
     ADDED,
+    SEGMENTS,
     SPECIAL_TOKENS,
     WORD_LIMIT,
     Tokenizer,
@@ -38,6 +40,13 @@ WORD_CHARACTERS = 100
 """The longest word of transformers' BertTokenizer, unless a file has another limit."""
 
 CONFIG = "tokenizer_config.json"
+SETTINGS_FILES = (
+    TOKENIZER_JSON,
+    CONFIG,
+    "special_tokens_map.json",
+    "added_tokens.json",
+)
+"""The files beside a vocabulary that an import reads, if they are there."""
 SINGLE = "[CLS]:0 $A:0 [SEP]:0"
 PAIR = f"{SINGLE} $B:1 [SEP]:1"
 _CLASSES = [
@@ -57,15 +66,17 @@ def from_huggingface(directory: epath.Path) -> Tokenizer:
         ValueError: two files disagree, no file says whether the vocabulary is cased,
             or a setting, a model type or a special token is not supported.
     """
-    names = (TOKENIZER_JSON, CONFIG, "special_tokens_map.json", "added_tokens.json")
-    files = {directory / name: read_object_or_empty(directory / name) for name in names}
+    paths = [directory / name for name in SETTINGS_FILES]
+    files = {path: read_object_or_empty(path) for path in paths}
     content, config, roles, _ = files.values()
     json_path, config_path, roles_path, _ = files
     path = directory / "vocab.txt"
     if not content and not path.exists():
         raise FileNotFoundError(
-            f"{directory} holds neither vocab.txt nor tokenizer.json; "
-            "a WordPiece tokenizer needs one of them."
+            f"{directory} holds neither tokenizer.json nor vocab.txt; if the model has "
+            "vocab.json and merges.txt, or a sentencepiece model, transformers makes "
+            "tokenizer.json of them: AutoTokenizer.from_pretrained(SOURCE)"
+            ".save_pretrained(COPY), where COPY is a directory with the other files."
         )
     if content and not is_wordpiece(content, (config, roles)):
         return read_tokenizer_json(directory, content, (config, roles))
@@ -80,6 +91,8 @@ def from_huggingface(directory: epath.Path) -> Tokenizer:
     lines = "".join(token + "\n" for token in tokens or []).encode()
     vocabulary = read_file(path) if path.exists() else lines
     settings = _settings(config, normalizer, limit, directory)
+    if not has_segment_input([config]):
+        settings |= {SEGMENTS: False}
     place = f"{directory}, vocabulary"
     tokenizer = make_tokenizer(settings, vocabulary, place)
     if tokens is not None:
@@ -283,9 +296,12 @@ def write_files(
         content: the content of tokenizer.json.
         config: the keys of tokenizer_config.json that not every tokenizer has.
     """
+    inputs = ["input_ids", "token_type_ids", "attention_mask"]
+    if not tokenizer.has_segments:
+        inputs.remove("token_type_ids")
     config |= {
         "model_max_length": model_max_length,
-        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+        "model_input_names": inputs,
         **{role: name for name, role in KEY_OF_ROLE.items()},
     }
     name = vocabulary_file(tokenizer.kind)

@@ -236,15 +236,18 @@ class Predictor:
         b: Sequence[str] | np.ndarray,
         batch_size: int = 32,
     ) -> Float[np.ndarray, "A B"]:
-        """Return the cosine similarity of each text or vector of `a` to each of `b`.
+        """Return the similarity of each text or vector of `a` to each of `b`.
+
+        It is the cosine, or the dot product if `embedding.similarity` is dot.
 
         Raises:
             ValueError: they are neither texts nor vectors [N, D], two vectors differ in
-                length, or as `embed`.
+                length, the model's files require another similarity, or as `embed`.
         """
         embedder = self._embedder
         sides = embedder.side("a", a), embedder.side("b", b)
-        return similarities(*embedder.vectors(*sides, batch_size=batch_size))
+        first, second = embedder.vectors(*sides, batch_size=batch_size)
+        return similarities(first, second, self.embedding.computed_similarity())
 
     def search(
         self,
@@ -271,13 +274,14 @@ class Predictor:
             ValueError: as `embed` and `similarity`.
         """
         require_count("k", k)
+        similarity = self.embedding.computed_similarity()
         embedder = self._embedder
         sides = (
             embedder.side("queries", queries, query_prompt, QUERY_PROMPTS),
             embedder.side("corpus", corpus, corpus_prompt, CORPUS_PROMPTS),
         )
         first, stored = embedder.vectors(*sides, batch_size=batch_size)
-        return nearest(first, stored, k)
+        return nearest(first, stored, k, similarity)
 
     @property
     def _embedder(self) -> Embedder:

@@ -1,4 +1,4 @@
-"""Exact nearest neighbours of vectors by their cosine similarity, block after block."""
+"""Exact nearest neighbours of vectors by cosine or dot product, block after block."""
 
 import functools
 from collections.abc import Mapping
@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from bert_jax.config.embedding import ComputedSimilarity as Similarity
 from bert_jax.model.heads import unit
 from bert_jax.terminal.progress import Progress
 
@@ -25,7 +26,7 @@ class Hits(NamedTuple):
     indices: Int[np.ndarray, "Q K"]
     """Numbers of texts of the corpus, from 0; of equally near ones the lower first."""
     scores: Float[np.ndarray, "Q K"]
-    """Their cosine similarities, float32."""
+    """Their similarities, float32."""
 
 
 def require_vectors(name: str, values: np.ndarray) -> Float[np.ndarray, "N D"]:
@@ -49,17 +50,22 @@ def require_same_width(widths: Mapping[str, int]) -> None:
 
 
 def similarities(
-    first: Float[np.ndarray, "A _"], second: Float[np.ndarray, "B _"]
+    first: Float[np.ndarray, "A _"],
+    second: Float[np.ndarray, "B _"],
+    similarity: Similarity = "cosine",
 ) -> Float[np.ndarray, "A B"]:
-    """Return the cosine of the angle between each two vectors, in float32."""
+    """Return the cosine or the dot product of each two vectors, in float32."""
     require_same_width({"a": first.shape[1], "b": second.shape[1]})
-    return np.asarray(_cosines(unit(jnp.asarray(first)), jnp.asarray(second)))
+    vectors = jnp.asarray(first, jnp.float32), jnp.asarray(second, jnp.float32)
+    prepared = _prepare(vectors[0], similarity)
+    return np.asarray(_compare(prepared, vectors[1], similarity))
 
 
 def nearest(
     queries: Float[np.ndarray, "Q _"],
     corpus: Float[np.ndarray, "N _"],
     k: int,
+    similarity: Similarity = "cosine",
     block: int = _BLOCK,
 ) -> Hits:
     """Return the k vectors of the corpus that are nearest to each query.
@@ -79,7 +85,7 @@ def nearest(
         jax.device_put(_padded(queries[i : i + _QUERIES], len(queries)))
         for i in range(0, len(queries), _QUERIES)
     ]
-    parts = [unit(part) for part in parts]
+    parts = [_prepare(part, similarity) for part in parts]
     best: list[Best] = [
         (jnp.full((len(part), k), -jnp.inf), jnp.zeros((len(part), k), jnp.int32))
         for part in parts
@@ -91,7 +97,7 @@ def nearest(
         chunk = np.pad(rows, ((0, block - len(rows)), (0, 0)))
         vectors = jax.device_put(chunk)
         best = [
-            _merge(*one, part, vectors, start, len(rows))
+            _merge(*one, part, vectors, start, len(rows), similarity)
             for one, part in zip(best, parts, strict=True)
         ]
         jax.block_until_ready(best[-1:])
@@ -128,16 +134,24 @@ def _require_finite(name: str, vectors: np.ndarray, first: int) -> None:
         )
 
 
-@jax.jit
-def _cosines(
-    units: Float[Array, "A D"], vectors: Float[Array, "B D"]
+def _prepare(
+    vectors: Float[Array, "B D"], similarity: Similarity
+) -> Float[Array, "B D"]:
+    """Return the vectors whose dot product is the similarity."""
+    return unit(vectors) if similarity == "cosine" else vectors
+
+
+@functools.partial(jax.jit, static_argnames="similarity")
+def _compare(
+    prepared: Float[Array, "A D"], vectors: Float[Array, "B D"], similarity: Similarity
 ) -> Float[Array, "A B"]:
-    """Return the cosines; `units` have length 1."""
+    """Return the similarities of prepared vectors to others."""
+    others = _prepare(vectors, similarity)
     # On accelerators the default precision of a product is lower than float32.
-    return jnp.einsum("AD,BD->AB", units, unit(vectors), precision="highest")
+    return jnp.einsum("AD,BD->AB", prepared, others, precision="highest")
 
 
-@functools.partial(jax.jit, donate_argnums=(0, 1))
+@functools.partial(jax.jit, donate_argnums=(0, 1), static_argnames="similarity")
 def _merge(
     scores: Float[Array, "Q K"],
     rows: Int[Array, "Q K"],
@@ -145,17 +159,19 @@ def _merge(
     block: Float[Array, "N D"],
     start: Int[Array, ""] | int,
     num_rows: Int[Array, ""] | int,
+    similarity: Similarity,
 ) -> Best:
     """Return the best of those so far and of a block of the corpus.
 
     Args:
+        queries: prepared.
         start: the number of the block's first vector.
         num_rows: the number of its vectors; the others are padding.
     """
     k = scores.shape[1]
-    cosines = _cosines(queries, block)
-    cosines = jnp.where(jnp.arange(len(block)) < num_rows, cosines, -jnp.inf)
-    values, places = jax.lax.top_k(cosines, k)
+    values = _compare(queries, block, similarity)
+    values = jnp.where(jnp.arange(len(block)) < num_rows, values, -jnp.inf)
+    values, places = jax.lax.top_k(values, k)
     # Earlier rows stand first, so that of equal ones the lower is kept.
     both = jnp.concatenate([scores, values], axis=1)
     numbers = jnp.concatenate([rows, start + places], axis=1)

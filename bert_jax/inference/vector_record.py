@@ -29,12 +29,15 @@ def params_fingerprint(params: Params) -> str:
 def vector_record(
     params: Params, tokenizer: Tokenizer, embedding: Embedding, prompt: str | None
 ) -> JsonObject:
-    """Return what the directions of a model's vectors depend on, as JSON values.
+    """Return what similarities of a model's vectors depend on, as JSON values.
 
     Args:
         prompt: as `Embedding.prompt_text`.
     """
-    return {
+    # A cosine does not depend on the vectors' lengths.
+    is_dot = embedding.similarity == "dot"
+    lengths = {"normalize": embedding.normalize} if is_dot else {}
+    return lengths | {
         "model": params_fingerprint(params),
         "tokenizer": tokenizer.fingerprint,
         "pooling": embedding.pooling,

@@ -56,6 +56,11 @@ def resolve(config: PretrainConfig, dataset: Dataset) -> PretrainConfig:
             )
         part = dataclasses.replace(part, **{field: actual})
         config = dataclasses.replace(config, **{section: part})
+    if not tokenizer.has_segments:
+        # transformers gives every token of such a tokenizer segment 0, so a second row
+        # that is trained here would be lost in an export.
+        model = dataclasses.replace(config.model, type_vocab_size=1)
+        config = dataclasses.replace(config, model=model)
     if len(dataset.train) < config.batch_size:
         raise ValueError(
             f"{dataset.path} has {len(dataset.train)} training rows, fewer than "
@@ -84,7 +89,10 @@ def open_for(
             "`bert-jax prepare` made."
         )
     dataset = open_dataset(config.data.path, verify=verify)
-    return dataset, resolve(config, dataset)
+    resolved = resolve(config, dataset)
+    if resolved.model.type_vocab_size != config.model.type_vocab_size and is_primary():
+        say("The tokenizer gives both texts of a pair segment 0: type_vocab_size=1.")
+    return dataset, resolved
 
 
 def pretrain(

@@ -34,7 +34,10 @@ def with_embedding(
         rule = f"vectors have {width} numbers; name fewer"
         require(number < width, f"data.sentence_pairs.dimensions: {number} but {rule}.")
     length = min(config.data.max_length, source.max_position_embeddings)
-    own = dataclasses.replace(theirs, normalize=True, max_tokens=length)
+    # The losses compare vectors of length 1, whatever the source compared them by.
+    own = dataclasses.replace(
+        theirs, normalize=True, max_tokens=length, similarity="cosine"
+    )
     data = dataclasses.replace(config.data, embedding=own)
     return dataclasses.replace(config, data=data)
 

@@ -168,6 +168,12 @@ def test_a_model_in_a_directory_of_its_own_below_the_modules(tmp_path):
             "default_prompt_name='query' is none of its prompts (there are none)",
         ),
         (
+            "config_sentence_transformers.json",
+            '{"similarity_fn_name": "maxsim"}',
+            ValueError,
+            "similarity_fn_name='maxsim' must be one of cosine, dot, euclidean, ",
+        ),
+        (
             "1_Pooling/config.json",
             None,
             FileNotFoundError,
@@ -341,6 +347,54 @@ def test_prompts_are_kept_through_import_and_export(source, tmp_path):
         assert bert.embedding.default_prompt == "query"
         assert not bert.embedding.pool_prompt
         np.testing.assert_allclose(bert.embed(TEXTS), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["dot", "cosine", None])
+def test_similarity_is_that_of_the_files_and_kept(name, source, tmp_path):
+    write(source, kinds=(), general={"similarity_fn_name": name})
+    write_imported(read_huggingface(source), epath.Path(tmp_path / "a"))
+    export_huggingface(str(tmp_path / "a"), epath.Path(tmp_path / "b"))
+    vectors = bert_jax.load(source).embed(TEXTS)
+    lengths = np.linalg.norm(vectors, axis=1)
+    assert np.abs(lengths - 1).min() > 0.1
+    expected = vectors @ vectors.T
+    if name != "dot":
+        expected = expected / lengths / lengths[:, None]
+    for path in (source, tmp_path / "a", tmp_path / "b"):
+        bert = bert_jax.load(path)
+        found = bert.similarity(TEXTS, TEXTS)
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+        assert found.dtype == np.float32
+        with pytest.raises(ValueError, match="a has vectors of 4 numbers and b of"):
+            bert.similarity(np.ones((1, 4)), TEXTS)
+    written = json.loads(
+        (tmp_path / "b" / "config_sentence_transformers.json").read_text()
+    )
+    assert written["similarity_fn_name"] == (name or "cosine")
+
+
+@pytest.mark.parametrize("name", ["euclidean", "manhattan"])
+def test_another_similarity_is_refused_where_it_is_asked_for(name, source):
+    bert = bert_jax.load(write(source, general={"similarity_fn_name": name}))
+    assert bert.embed(TEXTS).shape == (3, 32)
+    with pytest.raises(ValueError, match=f"require similarity={name}, and only cosin"):
+        bert.similarity(TEXTS, TEXTS)
+    with pytest.raises(ValueError, match=f"require similarity={name}, and only cosin"):
+        bert.search(TEXTS, TEXTS)
+
+
+@pytest.mark.parametrize("name", ["dot", "cosine"])
+def test_search_is_by_the_similarity_of_the_files(name, source):
+    write(source, kinds=(), general={"similarity_fn_name": name})
+    bert = bert_jax.load(source)
+    stored = bert.embed(TEXTS) * np.array([[1.0], [30.0], [0.1]], np.float32)
+    hits = bert.search(TEXTS, stored, 3)
+    expected = bert.similarity(TEXTS, stored)
+    order = np.argsort(-expected, axis=1)
+    assert hits.indices.tolist() == order.tolist()
+    assert (hits.indices[:, 0] == 1).all() == (name == "dot")
+    ranked = np.take_along_axis(expected, order, axis=1)
+    np.testing.assert_allclose(hits.scores, ranked, rtol=1e-5)
 
 
 def test_a_prompt_stands_before_each_text(source):

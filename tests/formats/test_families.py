@@ -45,10 +45,11 @@ def test_every_head_of_every_family_is_tested():
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_folded_model_computes_what_transformers_does(name, tmp_path):
-    config, _, expected = stored_model(name)
+    _, _, expected = stored_model(name)
     imported = read(write_model(name, tmp_path / "model"))
-    ids, mask = stored_inputs(config["pad_token_id"])
-    arrays = Inputs(*jax.device_put((ids, np.zeros_like(ids), mask > 0)))
+    ids, segments, mask = stored_inputs(name)
+    assert segments.any() == name.startswith("Electra")
+    arrays = Inputs(*jax.device_put((ids, segments, mask > 0)))
     outputs = head_outputs(imported.config, imported.params, arrays)
     found = {"hidden_states": outputs["hidden_states"]}
     if "pooler_output" in expected:
@@ -116,6 +117,30 @@ def test_the_receipt_says_what_was_folded(tmp_path):
     assert all("discriminator_predictions" in name for name in imported.left_over)
 
 
+@pytest.mark.parametrize("family", ["Roberta", "XLMRoberta", "Camembert"])
+def test_a_classifier_beside_a_pooler_is_imported(family, tmp_path):
+    """roberta-large-mnli has both; transformers reads `classifier.dense` only."""
+    saved = write_model(f"{family}ForSequenceClassification", tmp_path / "saved")
+    alone = read(saved)
+    path = saved / "model.safetensors"
+    tensors = safetensors.numpy.load_file(path)
+    dense = tensors["classifier.dense.weight"]
+    assert alone.left_over == () and not any("." in name for name in alone.unused)
+    tensors["roberta.pooler.dense.weight"] = dense + 1
+    tensors["roberta.pooler.dense.bias"] = dense[0] + 1
+    safetensors.numpy.save_file(tensors, path, metadata={"format": "pt"})
+    imported = read(saved)
+    np.testing.assert_array_equal(imported.params["pooler"]["dense"]["kernel"], dense.T)
+    pooler = {"roberta.pooler.dense.bias", "roberta.pooler.dense.weight"}
+    assert set(imported.left_over) == pooler
+    assert {name for name in imported.unused if "." in name} == pooler
+    write_imported(imported, epath.Path(tmp_path / "checkpoint"))
+    for output, source in (("a", saved), ("b", tmp_path / "checkpoint")):
+        export_huggingface(str(source), epath.Path(tmp_path / output))
+        content = (tmp_path / output / "model.safetensors").read_bytes()
+        assert content == path.read_bytes()
+
+
 def test_a_fine_tuned_model_without_the_rows_put_aside_can_be_exported(tmp_path):
     """A checkpoint of training has no such rows; transformers never reads them."""
     saved = write_model("DistilBertForSequenceClassification", tmp_path / "saved")
@@ -152,6 +177,32 @@ def test_a_run_on_pairs_is_exported_as_a_masked_language_model(tmp_path):
     assert receipt["left_out"] == ["next_sentence", "pooler"]
 
 
+def test_distilbert_has_one_epsilon_whatever_the_file_says(tmp_path):
+    """transformers' class does not read the key."""
+    folder = write_model("DistilBertModel", tmp_path / "model")
+    assert read(folder).config.layer_norm_eps == 1e-12
+    change_config(folder, layer_norm_eps=0.1)
+    imported = read(folder)
+    assert imported.config.layer_norm_eps == 1e-12
+    assert imported.config_left_over["layer_norm_eps"] == 0.1
+    write_imported(imported, epath.Path(tmp_path / "a"))
+    export_huggingface(str(tmp_path / "a"), epath.Path(tmp_path / "b"))
+    written = json.loads((tmp_path / "b" / "config.json").read_text())
+    assert "layer_norm_eps" not in written
+    config = dataclasses.replace(imported.config, layer_norm_eps=0.1)
+    changed = dataclasses.replace(imported, config=config)
+    write_imported(changed, epath.Path(tmp_path / "c"))
+    with pytest.raises(ValueError, match="layer_norm_eps=0.1 has no counterpart in "):
+        export_huggingface(str(tmp_path / "c"), epath.Path(tmp_path / "d"))
+
+
+def test_a_class_with_transformers_own_name_is_read(tmp_path):
+    folder = write_model("XLMRobertaModel", tmp_path / "model")
+    auto_map = {"AutoConfig": "a.MyConfig", "AutoModel": "modeling.XLMRobertaModel"}
+    change_config(folder, auto_map=auto_map)
+    assert read(folder).config_left_over["auto_map"] == auto_map
+
+
 def change_config(folder, **values):
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
@@ -178,6 +229,11 @@ def change_config(folder, **values):
             "ElectraForMultipleChoice",
             {"summary_activation": "tanh"},
             "summary_activation='tanh' is not supported",
+        ),
+        (
+            "XLMRobertaModel",
+            {"auto_map": {"AutoModel": "owner/code--modeling.FlashModel"}},
+            "auto_map names 'owner/code--modeling.FlashModel' for AutoModel, a progr",
         ),
         (
             "DistilBertModel",

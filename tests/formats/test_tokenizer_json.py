@@ -14,6 +14,14 @@ from bert_jax.formats.tokenizers import from_huggingface
 from bert_jax.tokenization import Tokenizer
 
 FAMILIES = ("Roberta", "XLMRoberta", "Camembert")
+PADDING = {
+    "strategy": "BatchLongest",
+    "direction": "Right",
+    "pad_to_multiple_of": None,
+    "pad_id": 1,
+    "pad_type_id": 0,
+    "pad_token": "<pad>",
+}
 
 
 def written(family, folder):
@@ -97,29 +105,48 @@ def test_it_is_saved_byte_for_byte(family, tmp_path):
     np.testing.assert_array_equal(again.continues_word, tokenizer.continues_word)
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_roles_that_no_file_names_have_transformers_default_names(family, tmp_path):
+    """The form of the first released models: no file has `mask_token`, for example."""
+    named = written(family, tmp_path)
+    content = byte_level_bpe() if family == "Roberta" else unigram(family)
+    if family == "Roberta":
+        content["model"]["unk_token"] = None
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(content))
+    (tmp_path / "tokenizer_config.json").write_text('{"model_max_length": 512}')
+    tokenizer = from_huggingface(epath.Path(tmp_path))
+    assert tokenizer.special_names == named.special_names
+    assert tokenizer.special_ids == named.special_ids
+    # With two default names, or none, nothing says which is meant.
+    vocab = content["model"]["vocab"]
+    name = "[MASK]" if family == "Roberta" else ["[MASK]", 0.0]
+    if isinstance(vocab, dict):
+        vocab[name] = len(vocab)
+    else:
+        vocab.append(name)
+    path.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="which tokens are the mask_token; write them"):
+        from_huggingface(epath.Path(tmp_path))
+
+
 def test_roles_follow_from_the_file_where_no_other_names_them(tmp_path):
-    content = unigram("XLMRoberta")
-    content["padding"] = {
-        "strategy": "BatchLongest",
-        "direction": "Right",
-        "pad_to_multiple_of": None,
-        "pad_id": 1,
-        "pad_type_id": 0,
-        "pad_token": "<pad>",
-    }
-    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    text = json.dumps(unigram("XLMRoberta") | {"padding": PADDING})
+    for name in ("mask", "pad"):
+        text = text.replace(f"<{name}>", f"<my_{name}>")
+    (tmp_path / "tokenizer.json").write_text(text)
     path = tmp_path / "tokenizer_config.json"
     path.write_text("{}")
     with pytest.raises(ValueError, match="which tokens are the mask_token; write them"):
         from_huggingface(epath.Path(tmp_path))
-    path.write_text('{"mask_token": {"content": "<mask>", "lstrip": true}}')
+    path.write_text('{"mask_token": {"content": "<my_mask>", "lstrip": true}}')
     tokenizer = from_huggingface(epath.Path(tmp_path))
     assert list(tokenizer.special_names.values()) == [
-        "<pad>",
+        "<my_pad>",
         "<unk>",
         "<s>",
         "</s>",
-        "<mask>",
+        "<my_mask>",
     ]
 
 

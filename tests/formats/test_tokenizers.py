@@ -154,7 +154,7 @@ def test_old_files_without_a_model_type_and_a_normalizer_that_follows_case(expor
 
 
 def test_nothing_to_read(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"neither vocab\.txt nor tokenizer"):
+    with pytest.raises(FileNotFoundError, match=r"neither tokenizer\.json nor vocab"):
         from_huggingface(epath.Path(tmp_path))
 
 

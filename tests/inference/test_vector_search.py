@@ -29,7 +29,7 @@ def cosines(first, second):
 def test_the_nearest_are_those_of_all_similarities(num_queries, rows, k, block):
     """Blocks that the rows do not fill, two parts of queries, k beyond block or all."""
     queries, corpus = drawn(num_queries), drawn(rows, seed=1)
-    hits = nearest(queries, corpus, k, block)
+    hits = nearest(queries, corpus, k, block=block)
     expected = cosines(queries, corpus)
     order = np.argsort(-expected, axis=1, kind="stable")[:, :k]
     np.testing.assert_array_equal(hits.indices, order)

@@ -36,6 +36,7 @@ CLASSES = (
 LABELS = {0: "sad", 1: "calm", 2: "glad"}
 VOCABULARY = 40
 LENGTHS = np.array([12, 9, 5, 3])
+SECOND_SEGMENT = np.array([5, 4, 2, 2])
 
 
 def main() -> None:
@@ -55,12 +56,18 @@ def main() -> None:
 
 
 def make_inputs(padding: int) -> dict[str, np.ndarray]:
-    """Ids of no special token; RoBERTa's classes tell padding by its id."""
-    real = np.arange(max(LENGTHS)) < LENGTHS[:, None]
+    """Ids of no special token; RoBERTa's classes tell padding by its id.
+
+    Only ELECTRA, of these families, has two segments.
+    """
+    positions = np.arange(max(LENGTHS))
+    real = positions < LENGTHS[:, None]
+    second = real & (positions >= SECOND_SEGMENT[:, None])
     ids = np.random.default_rng(1).integers(5, VOCABULARY - 1, real.shape)
     return {
         "input_ids": np.where(real, ids, padding).astype(np.int32),
         "attention_mask": real.astype(np.int32),
+        "token_type_ids": second.astype(np.int32),
     }
 
 
@@ -88,6 +95,8 @@ def run(
     model: transformers.PreTrainedModel, inputs: dict[str, np.ndarray]
 ) -> dict[str, Any]:
     """All that the model computes."""
+    if getattr(model.config, "type_vocab_size", 1) == 1:
+        inputs = {n: x for n, x in inputs.items() if n != "token_type_ids"}
     arguments = {name: torch.from_numpy(x).long() for name, x in inputs.items()}
     if type(model).__name__.endswith("MultipleChoice"):
         arguments = {name: x.reshape(2, 2, -1) for name, x in arguments.items()}
