@@ -6,6 +6,7 @@ import pytest
 
 import bert_jax
 from bert_jax.data.batches import tokenized_batches
+from bert_jax.inference import batching
 from bert_jax.inference.batching import rows_of
 from bert_jax.inference.predictor import Predictor
 from bert_jax.runs.pretraining import pretrain
@@ -88,6 +89,16 @@ def test_normalized_embeddings(bert):
     norms = np.linalg.norm(plain, axis=1, keepdims=True)
     assert np.abs(norms - 1).min() > 0.1
     np.testing.assert_allclose(unit, plain / norms, atol=1e-6)
+
+
+@pytest.mark.parametrize("tokens", [16, 50, 90])
+def test_parts_of_a_batch_are_its_rows(bert, tokens, monkeypatch):
+    """Parts of one row, parts that the last row does not fill, and padding alone."""
+    texts = [f"the {'cat ' * (i % 3)}mat" for i in range(21)]
+    expected = bert.embed(texts, batch_size=1)
+    monkeypatch.setattr(batching, "_CPU_TOKENS", tokens)
+    found = bert.embed(texts, batch_size=21)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_few_shapes_are_compiled(bert):
