@@ -9,7 +9,8 @@ LIGHT := build/light
 LOWEST_TESTS := $(addprefix tests/,config metrics masking model/test_model.py \
 	test_tokenization.py data/test_vocabulary.py data/test_structured.py \
 	training/test_fit.py tasks/test_text_classification.py \
-	inference/test_predictor.py inference/test_prediction_files.py)
+	inference/test_predictor.py inference/test_prediction_files.py \
+	formats/test_families.py formats/test_embedding.py convert/test_export.py)
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 DEFAULT := not slow and not gpu and not reliability
 PRECISE := $(shell grep -rl --include='test_*.py' 'mark\.precise' tests)
