@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from run_helpers import NO_TENSORFLOW, flags_for_one_device
 
 from bert_jax.config.serialization import to_dict
@@ -97,6 +98,7 @@ def test_the_light_list_is_the_whole_one_without_tensorflow():
     assert names == set(HEAVY)
 
 
+@pytest.mark.slow
 def test_every_verb_runs_without_tensorflow(corpus, small_config, tmp_path):
     config = dataclasses.replace(
         small_config,

@@ -287,6 +287,7 @@ def test_special_names_in_text_are_plain_text(capsys, tmp_path, tokenizer_direct
             assert name == "[UNK]" or not (inside == ids[name]).any(), name
 
 
+@pytest.mark.slow
 def test_monstrous_text_is_taken(capsys, tmp_path, tokenizer_directory):
     """A line of 5 MB, a word of 1 MB, 100,000 accents on one letter."""
     line = "The judge reads the letter. " * (5_000_000 // 28)

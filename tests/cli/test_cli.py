@@ -348,6 +348,7 @@ def test_text_without_a_pair_leaves_nothing(capsys, tmp_path, tokenizer_director
     assert not output.exists()
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_is_no_success(tmp_path, small_config):
     """Exit code 0 means that the last step was reached."""
     command = [sys.executable, "-m", "bert_jax", "pretrain", *options(small_config)]
@@ -389,6 +390,7 @@ def test_a_tokenizer_without_mask(capsys, tmp_path, corpus, tokenizer_directory)
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_another_tokenizer_than_the_source(
     capsys, tmp_path, small_config, corpus, pretrained
 ):

@@ -176,6 +176,7 @@ def test_no_input_no_predictions(classes, capsys, monkeypatch):
     assert predictions(capsys, monkeypatch, "--checkpoint", str(classes)) == []
 
 
+@pytest.mark.slow
 def test_several_classes(tmp_path_factory, encoder_checkpoint, capsys, monkeypatch):
     values = ["|".join(["x", "y", "z"][: i % 4]) for i in range(40)]
     where = (tmp_path_factory, encoder_checkpoint, "text-classification", values)
@@ -188,6 +189,7 @@ def test_several_classes(tmp_path_factory, encoder_checkpoint, capsys, monkeypat
     assert one["labels"] == [k for k, v in one["probabilities"].items() if v > 0.5]
 
 
+@pytest.mark.slow
 def test_numbers(tmp_path_factory, encoder_checkpoint, capsys, monkeypatch):
     values = [i % 4 / 2 for i in range(40)]
     task = "text-regression"

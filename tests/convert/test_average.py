@@ -77,6 +77,7 @@ def test_the_receipt_names_the_sources(source, mean):
         assert entry["files"] == manifest["files"]
 
 
+@pytest.mark.slow
 def test_every_command_loads_it(mean, tmp_path, small_config, capsys):
     bert = bert_jax.load(mean)
     ((_, probability), *_) = bert.fill_mask("The [MASK] reads the letter.", k=2)

@@ -91,6 +91,7 @@ def test_what_cannot_be_added(words, positions, message, source, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_an_extended_model_is_trained_on(source, tmp_path, corpus, small_config):
     """Text prepared with its tokenizer, from its parameters."""
     import dataclasses

@@ -45,6 +45,7 @@ def small_demo(corpus, small_config):
     )
 
 
+@pytest.mark.slow
 def test_the_demo_tells_the_story_and_goes_on(small_demo, tmp_path, capsys):
     small_demo(tmp_path / "demo")
     output = capsys.readouterr().out

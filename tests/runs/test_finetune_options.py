@@ -43,6 +43,7 @@ def config(encoder_checkpoint, tmp_path_factory):
     return dataclasses.replace(config, data=data)
 
 
+@pytest.mark.slow
 def test_balanced_classes_are_seen_equally_often(config, tmp_path, capsys):
     data = dataclasses.replace(config.data, balance=True)
     balanced = dataclasses.replace(config, data=data, log_examples=True)
@@ -57,6 +58,7 @@ def test_balanced_classes_are_seen_equally_often(config, tmp_path, capsys):
     assert len(list((tmp_path / "run" / "examples").iterdir())) == 2
 
 
+@pytest.mark.slow
 def test_class_weights_count_rare_texts_more(config, tmp_path):
     weighted = dataclasses.replace(config, class_weights="balanced", num_steps=1)
     plain = dataclasses.replace(config, num_steps=1)

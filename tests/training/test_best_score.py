@@ -95,6 +95,7 @@ def test_a_run_stops_after_evaluations_without_a_gain(stubborn, tmp_path, capsys
     assert (tmp_path / "run" / "metrics.jsonl").read_text() == files
 
 
+@pytest.mark.slow
 def test_patience_changes_no_step_before(stubborn, tmp_path):
     """Without patience, the run goes on from where it stopped as if it never had."""
     pretrain(stubborn, tmp_path / "patient")

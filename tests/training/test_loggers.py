@@ -85,6 +85,7 @@ def test_a_missing_package_is_found_before_the_run(small_config, tmp_path, monke
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_run_of_wandb_is_written_offline(small_config, tmp_path):
     """In a process of its own, as a user starts it."""
     pytest.importorskip("wandb")

@@ -169,6 +169,7 @@ def evaluation_counts(config: PretrainConfig, dataset: Dataset) -> list[int]:
     return [int(mask(batch).masked.weights.sum()) for batch in batches]
 
 
+@pytest.mark.slow
 def test_a_run_with_a_falling_rate_resumes_with_the_same_masks(
     falling, dataset, tmp_path
 ):
