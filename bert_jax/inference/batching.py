@@ -35,7 +35,7 @@ from bert_jax.tasks.registry import finetuning_task, task_name_of
 from bert_jax.tasks.tables import TableRow
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.terminal.cores import num_cores
-from bert_jax.terminal.progress import Progress
+from bert_jax.terminal.progress import Progress, tell_terminal
 from bert_jax.tokenization import Tokenizer
 
 _CPU_THREADS = 2
@@ -260,7 +260,7 @@ def example_outputs(
     """Return what the model computes for examples, of which there is at least one."""
     tokenized = task.tokenize(examples, tokenizer)
     program = compiled_outputs(task.for_program())
-    progress = Progress("rows", len(tokenized))
+    progress = Progress("rows", len(tokenized), tell_terminal)
     advance = progress.advance if shows_progress else lambda _: None
     rows = compute_rows(program, params, tokenized, task.model, batch_size, advance)
     return SplitOutputs(Split(examples, tokenized), rows)

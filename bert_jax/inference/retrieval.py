@@ -260,7 +260,7 @@ def rerank(
             for query, document in pairs[start : start + _CHUNK_PAIRS]
         ]
         read = model.params, model.tokenizer, examples, batch_size
-        rows = example_outputs(task, *read, shows_progress=True).rows
+        rows = example_outputs(task, *read).rows
         scores += np.stack([row["scores"][0] for row in rows]).tolist()
         progress.advance(len(examples))
     by_query: Rankings = {query: {} for query in rankings}

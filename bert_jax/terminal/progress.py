@@ -1,6 +1,7 @@
 """Lines that say how far a command is, or what it waits for."""
 
 import contextlib
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -13,17 +14,27 @@ _WAITING_SECONDS = 60.0
 """Between two lines on the same wait; the first comes after `SECONDS`."""
 
 
+def tell_terminal(line: str) -> None:
+    """Print a line on standard error if that is a terminal: no program reads it."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        print(line, file=sys.stderr, flush=True)
+
+
 class Progress:
     """Prints how many of something are done, how fast, and how long the rest takes."""
 
-    def __init__(self, unit: str, total: int = 0) -> None:
+    def __init__(
+        self, unit: str, total: int = 0, tell: Callable[[str], None] = say
+    ) -> None:
         """Start the clock.
 
         Args:
             unit: the plural of what is counted.
             total: their number, about; 0: unknown.
+            tell: takes the lines.
         """
         self._unit, self._total, self._done = unit, total, 0
+        self._tell = tell
         self._start = time.monotonic()
         self._next = self._start + 1
 
@@ -33,7 +44,7 @@ class Progress:
         now = time.monotonic()
         if now >= self._next:
             self._next = now + SECONDS
-            say(self.line(now - self._start))
+            self._tell(self.line(now - self._start))
 
     def line(self, seconds: float) -> str:
         """Return the line after some seconds: 1,024/9,000 rows, 310/s, 0:00:26 left."""

@@ -205,7 +205,9 @@ def test_every_field_is_read_somewhere():
     ]
     # Read by the configuration's own `schedule_steps` and `phases`, tested above.
     of_schedule = {"decay_steps", "decay_share", "warmup_steps", "warmup_share"}
-    read = set().union(*map(attributes_read, files)) | of_schedule
+    # Read by `Embedding.prompts`.
+    own = of_schedule | {"prompt_texts"}
+    read = set().union(*map(attributes_read, files)) | own
     classes = [
         value
         for value in vars(module).values()

@@ -149,7 +149,8 @@ def test_a_cross_encoder_ranks_what_bge_has_found(form, tmp_path):
         lines = "".join(json.dumps(row) + "\n" for row in rows)
         (tmp_path / f"{name}.jsonl").write_text(lines)
     output = tmp_path / "lists.trec"
-    request = SearchRequest(str(tmp_path), str(model), reranker=str(reranker), k=3)
+    options = {"reranker": str(reranker), "k": 3, "ignore_identical_ids": False}
+    request = SearchRequest(str(tmp_path), str(model), **options)
     search_files(request, str(output))
     found = {
         fields[2]: float(fields[4])
