@@ -65,7 +65,7 @@ def write_shards(
     require_writable(directory)
     loaded = job.load()
     record = job.record(loaded)
-    with _removed_if_empty(directory), locked_directory(directory):
+    with locked_directory(directory):
         require_same_job(directory, record)
         remove_temporaries(directory)  # of a run that was killed
         missing = [s for s in shards if not _is_done(s, output_path(job, directory, s))]
@@ -131,26 +131,11 @@ def _is_done(shard: Shard, output: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _removed_if_empty(directory: Path) -> Iterator[None]:
-    """If the block fails before any output, leave the directory as it was.
-
-    The next call may have other options.
-    """
-    existed = directory.exists()
-    try:
-        yield
-    except Exception:
-        with contextlib.suppress(OSError):  # it is a file, or is not empty
-            if [entry.name for entry in directory.iterdir()] == [JOB]:
-                (directory / JOB).unlink()
-            if not existed:
-                directory.rmdir()
-        raise
-
-
-@contextlib.contextmanager
 def locked_directory(directory: Path, option: str = "--output") -> Iterator[None]:
     """Make the directory of the outputs, and lock it while the block runs.
+
+    If the block fails before any output, the directory is left as it was, because the
+    next call may have other options.
 
     Args:
         option: names the directory.
@@ -161,14 +146,22 @@ def locked_directory(directory: Path, option: str = "--output") -> Iterator[None
     """
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"{directory} is a file; choose another {option}.")
+    existed = directory.exists()
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / LOCK
     with path.open("w") as file:
         lock_file(file, directory)
         try:
             yield
+        except Exception:
+            if {entry.name for entry in directory.iterdir()} == {JOB, LOCK}:
+                (directory / JOB).unlink()
+            raise
         finally:
             path.unlink(missing_ok=True)
+            if not existed:
+                with contextlib.suppress(OSError):  # it is not empty
+                    directory.rmdir()
 
 
 def require_same_job(

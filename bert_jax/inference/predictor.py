@@ -244,10 +244,11 @@ class Predictor:
             ValueError: they are neither texts nor vectors [N, D], two vectors differ in
                 length, the model's files require another similarity, or as `embed`.
         """
+        similarity = self.embedding.computed_similarity()
         embedder = self._embedder
         sides = embedder.side("a", a), embedder.side("b", b)
         first, second = embedder.vectors(*sides, batch_size=batch_size)
-        return similarities(first, second, self.embedding.computed_similarity())
+        return similarities(first, second, similarity)
 
     def search(
         self,
