@@ -94,6 +94,7 @@ def tokenized_batches(
     boundaries: Sequence[int] = LENGTHS,
     own: slice = slice(None),
     fixed_size: bool = False,
+    most_tokens: int = 0,
 ) -> Iterator[Batch]:
     """Yield every row once, in batches of few shapes; index -1 is padding.
 
@@ -106,9 +107,11 @@ def tokenized_batches(
         own: the part of each batch that this host computes.
         fixed_size: pad each batch to `batch_size` rows; else to a power of two, if that
             is less.
+        most_tokens: as `batches_by_bucket`.
     """
     buckets = assign_buckets(tokenized.lengths, longest, boundaries)
-    for length, chosen in batches_by_bucket(buckets, batch_size):
+    most_tokens //= tokenized.choices
+    for length, chosen in batches_by_bucket(buckets, batch_size, most_tokens):
         power_of_two = 1 << (len(chosen) - 1).bit_length()
         size = batch_size if fixed_size else min(batch_size, power_of_two)
         numbers = np.pad(chosen, (0, size - len(chosen)), constant_values=-1)

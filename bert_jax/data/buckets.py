@@ -44,21 +44,29 @@ def assign_buckets(
 
 
 def batches_by_bucket(
-    buckets: Int[np.ndarray, " N"], batch_size: int
+    buckets: Int[np.ndarray, " N"], batch_size: int, most_tokens: int = 0
 ) -> Iterator[tuple[int, Int64[np.ndarray, " M"]]]:
     """Yield the padded length and the rows of each batch, the shortest length first.
 
     Each row is in one batch, in ascending order; the last of a bucket may have fewer
     rows than `batch_size`.
 
+    Args:
+        most_tokens: rows of a batch are the largest power of two with no more tokens,
+            and at least one, if that is less than `batch_size`; 0: no limit.
+
     Raises:
         ValueError: `batch_size` is less than 1.
     """
     require_batch_size(batch_size)
     for length in np.unique(buckets):
+        size = batch_size
+        if most_tokens:
+            fitting = max(most_tokens // int(length), 1)
+            size = min(size, 1 << (fitting.bit_length() - 1))
         rows = np.flatnonzero(buckets == length)
-        for start in range(0, len(rows), batch_size):
-            yield int(length), rows[start : start + batch_size]
+        for start in range(0, len(rows), size):
+            yield int(length), rows[start : start + size]
 
 
 def choose_bucket_boundaries(
