@@ -1,5 +1,6 @@
 """Fixtures that many tests share: text, a tokenizer, a dataset and a small run."""
 
+import gc
 import os
 import tempfile
 
@@ -15,6 +16,9 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = _cache.name
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "0"
+
+# Tracing makes many objects that are no garbage: looking for it seldom saves a tenth.
+gc.set_threshold(100_000, 50, 100)
 
 import random
 import signal

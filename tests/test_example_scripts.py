@@ -97,6 +97,7 @@ def test_nearest_neighbours_of_texts(pretrained, tmp_path):
     assert np.mean([c for _, c in example.main(*arguments, k=64)[0]]) > 0.3
 
 
+@pytest.mark.slow
 def test_pretraining_is_continued_on_text_of_a_domain(
     pretrained, corpus, tables, tmp_path
 ):
@@ -130,6 +131,7 @@ def test_a_loop_of_ones_own_learns(dataset):
     assert len(losses) == 12 and sum(losses[-3:]) < sum(losses[:3])
 
 
+@pytest.mark.slow
 def test_an_objective_of_ones_own_is_trained_and_resumed(dataset, tmp_path):
     example = load("own_objective")
     scores = example.main(str(dataset.path), tmp_path / "run", 4)

@@ -85,6 +85,7 @@ def test_a_path_that_may_be_a_name_at_the_hub(path, meant, tmp_path, monkeypatch
     assert str(error.value).endswith(f"did you mean {meant}" if meant else "model.")
 
 
+@pytest.mark.slow
 def test_a_run_records_the_commit_and_keeps_it(tmp_path, monkeypatch):
     """A branch that moves between two starts of a run changes nothing."""
     table = tmp_path / "train.csv"

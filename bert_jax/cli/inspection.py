@@ -155,6 +155,7 @@ def doctor(_: DoctorOptions) -> int:
 
 
 def demo(options: DemoOptions) -> None:
+    environment.configure_jax(os.environ)  # its two fine-tunings compile the same
     import jax
 
     from bert_jax.demo.demo import demo

@@ -6,7 +6,7 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, Float, Int
 
 from bert_jax.config import BertConfig
-from bert_jax.model.layers import Dense, LayerNorm, activation, add_bias
+from bert_jax.model.layers import Dense, LayerNorm, activation, add_bias, parameter
 
 _MIN_NORM = 1e-12  # a zero vector stays zero, as in sentence-transformers
 
@@ -54,8 +54,8 @@ class MaskedLM(nn.Module):
             token_table.astype(c.dtype),
             preferred_element_type=jnp.float32,
         )
-        bias = self.param("bias", nn.initializers.zeros, (c.vocab_size,))
-        return add_bias(scores, jnp.asarray(bias), c.dtype)
+        bias = parameter(self, "bias", nn.initializers.zeros, (c.vocab_size,))
+        return add_bias(scores, bias, c.dtype)
 
 
 class NextSentence(nn.Module):

@@ -7,7 +7,9 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
+from flax.errors import ScopeParamShapeError
 from jax.extend.random import threefry_2x32
 from jaxtyping import Array, Float, Key, UInt32
 
@@ -38,6 +40,29 @@ def kernel_init(
     if not truncated:
         return nn.initializers.normal(config.initializer_range)
     return nn.initializers.truncated_normal(config.initializer_range)
+
+
+def parameter(
+    module: nn.Module,
+    name: str,
+    init: jax.nn.initializers.Initializer,
+    shape: tuple[int, ...],
+) -> Array:
+    """Return a parameter of `module`; `init` draws it if `module` is initialized.
+
+    As `module.param`, which traces `init` only to compare shapes, at every call: a
+    seventh of the time that it takes to trace a training step.
+
+    Raises:
+        ScopeParamShapeError: the parameter has another shape.
+    """
+    value = module.get_variable("params", name)
+    if value is None:
+        value = module.param(name, init, shape)
+    elif np.shape(value) != shape:
+        path = "/".join(module.path)
+        raise ScopeParamShapeError(name, path, np.shape(value), shape)
+    return jnp.asarray(value)
 
 
 class Dense(nn.Module):
@@ -74,8 +99,8 @@ class Dense(nn.Module):
         kernel: Any = self.get_variable("params", "kernel")
         axis = None if kernel is None else sharded_axis(kernel.shape, shape)
         if axis is None:
-            kernel = self.param("kernel", kernel_init(c, self.truncated), shape)
-        bias = self.param("bias", nn.initializers.zeros, shape[1:])
+            kernel = parameter(self, "kernel", kernel_init(c, self.truncated), shape)
+        bias = parameter(self, "bias", nn.initializers.zeros, shape[1:])
         inputs = inputs.astype(c.dtype)
         is_matrix = target_device().platform != "tpu" or c.remat != "none"
         rows = inputs.reshape(-1, shape[0]) if is_matrix else inputs
@@ -84,7 +109,7 @@ class Dense(nn.Module):
         else:
             after = inputs if after is None else after
             output = sharded_matmul(rows, kernel, after, axis, c.remat == "layer")
-        output = add_bias(output, jnp.asarray(bias), c.dtype)
+        output = add_bias(output, bias, c.dtype)
         return output.reshape(*inputs.shape[:-1], self.features)
 
 
@@ -295,8 +320,8 @@ class LayerNorm(nn.Module):
     @nn.compact
     def __call__(self, values: Float[Array, "*shape D"]) -> Float[Array, "*shape D"]:
         shape = values.shape[-1:]
-        scale = self.param("scale", nn.initializers.ones, shape)
-        bias = self.param("bias", nn.initializers.zeros, shape)
+        scale = parameter(self, "scale", nn.initializers.ones, shape)
+        bias = parameter(self, "bias", nn.initializers.zeros, shape)
         one_pass = is_bfloat16_on_tpu(values.dtype)
         values = values.astype(jnp.float32)
         mean = values.mean(-1, keepdims=True)

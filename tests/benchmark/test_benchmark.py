@@ -107,6 +107,7 @@ def test_options_of_the_step_reach_it():
     assert plain.model == BertConfig.tiny() and plain.microbatches == 1
 
 
+@pytest.mark.slow
 def test_inference(measured):
     figures, _ = measured("inference", *SIZE, *TURNS, "--dtype", "bfloat16")
     # Encoder and pooler, without the heads of pretraining.

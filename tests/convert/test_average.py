@@ -129,6 +129,7 @@ def test_refused_directories(source, tmp_path, capsys, mean):
     assert "exists and is not an empty directory" in error
 
 
+@pytest.mark.slow
 def test_checkpoints_of_other_models(source, tmp_path, small_config, capsys):
     wide = dataclasses.replace(
         small_config,

@@ -119,9 +119,17 @@ VARIANTS = {
     "one head": {"num_attention_heads": 1, "layer_norm_eps": 1e-5},
     "bfloat16": {"dtype": "bfloat16", "attention_kernel": "fused"},
 }
+DEFAULT = ("causal pretraining", "mean", "one segment", "bfloat16")
+"""Those that the default tests run."""
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in DEFAULT else pytest.param(name, marks=pytest.mark.slow)
+        for name in VARIANTS
+    ],
+)
 def test_every_configuration_gives_the_outputs_of_jax(tmp_path, name):
     config = dataclasses.replace(SMALL, **VARIANTS[name])
     params = random_params(config)

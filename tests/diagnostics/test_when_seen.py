@@ -167,6 +167,7 @@ def test_steps_and_masks_are_those_of_training(source, dataset):
     check_masks(workdir, task.recorded)
 
 
+@pytest.mark.slow
 def test_a_fork_has_its_own_masks_after_the_step(source, config, dataset, tmp_path):
     """The steps before were masked as the source's configuration says."""
     masking = dataclasses.replace(config.masking, rate=0.3, max_predictions=10)

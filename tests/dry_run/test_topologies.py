@@ -242,6 +242,7 @@ def test_too_little_memory_is_an_estimate(config, dataset, described):
     assert step.total == step.temporary + step.parameters + step.optimizer
 
 
+@pytest.mark.slow
 @needs_libtpu
 def test_a_dry_run_for_a_tpu(config, dataset, described, capsys):
     options = f"--topology v6e:2x2 --data.path {dataset.path} --batch-size 8".split()

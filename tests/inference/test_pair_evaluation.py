@@ -181,6 +181,7 @@ def test_a_prompt_that_leaves_no_room_is_refused(model_of, file):
         evaluate(model_of(long), ExamplesConfig(validation=file))
 
 
+@pytest.mark.slow
 def test_a_prompt_that_is_not_pooled_is_trained_with(model_of, unlabelled, tmp_path):
     """The run's own scores are those of a search by the trained model."""
     embedding = dataclasses.replace(CASES["a default prompt"], pool_prompt=False)

@@ -45,7 +45,7 @@ def counts(*each: tuple[str, int, int]) -> list[object]:
 
 
 @pytest.mark.parametrize(
-    ("how", "first", "count"), counts(("flip", 40, 800), ("manifest", 15, 200))
+    ("how", "first", "count"), counts(("flip", 12, 800), ("manifest", 15, 200))
 )
 def test_bit_flips_of_a_checkpoint(
     how: str, first: int, count: int, worker: Worker, record_row: Record
@@ -55,7 +55,7 @@ def test_bit_flips_of_a_checkpoint(
     record_row("bit flips of a checkpoint", count, BAR, told(kinds))
 
 
-@pytest.mark.parametrize(("how", "first", "count"), counts(("file", 32, 168)))
+@pytest.mark.parametrize(("how", "first", "count"), counts(("file", 12, 168)))
 def test_file_damage_of_a_checkpoint(
     how: str, first: int, count: int, worker: Worker, record_row: Record
 ):

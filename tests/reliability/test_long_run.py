@@ -70,7 +70,7 @@ def growth(
     ("num_steps", "num_saves", "tensorflow", "most_memory"),
     [
         # Allocators still settle in the first hundreds of steps.
-        (120, 20, False, 32 * MIB),
+        pytest.param(120, 20, False, 32 * MIB, marks=pytest.mark.slow),
         # Steps, lines and batches alone: 200 bytes a step would show.
         pytest.param(20_000, 1, True, 2 * MIB, marks=pytest.mark.reliability),
         # Orbax and TensorStore keep 0.1 to 0.4 MB of each save, whatever the size of

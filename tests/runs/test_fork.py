@@ -247,6 +247,7 @@ def test_a_damaged_checkpoint_is_not_forked(source, tmp_path, capsys):
     assert "is not of a run of `bert-jax pretrain` or `finetune`" in error
 
 
+@pytest.mark.slow
 def test_data_that_are_gone_moved_or_others(
     source, tmp_path, capsys, corpus, tokenizer_directory, small_config
 ):

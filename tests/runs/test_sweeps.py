@@ -128,6 +128,7 @@ def test_a_directory_of_runs_loads_the_best(table, pretrained, tmp_path, capsys)
     assert sum(said["probabilities"].values()) == pytest.approx(1, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_a_config_keeps_its_data(table, pretrained, tmp_path):
     """What the runs share lies beside them, and each has its own seed."""
     config = FinetuneConfig(

@@ -109,6 +109,7 @@ def test_another_teacher_is_refused(run, config, teacher_checkpoint, tmp_path):
     assert "fingerprint" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_the_dry_run_shows_the_loss(config):
     lines = list(dry_run(config, "", devices=2))
     (line,) = (line for line in lines if line.startswith("teacher: "))

@@ -326,6 +326,7 @@ def resolve_for(config: PretrainConfig, data: Dataset) -> PretrainConfig:
     return resolve(dataclasses.replace(config, data=settings, model=model), data)
 
 
+@pytest.mark.slow
 def test_a_masked_model_starts_from_a_causal_one_and_back(run, config, tmp_path):
     masked = dataclasses.replace(
         config,

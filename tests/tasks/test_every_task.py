@@ -310,7 +310,16 @@ def scores(config: FinetuneConfig, folder: Path) -> dict[str, float]:
     return values
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.task)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        kind
+        if kind.task in ("sentence-pairs", "token-classification")
+        else pytest.param(kind, marks=pytest.mark.slow)
+        for kind in KINDS
+    ],
+    ids=lambda kind: kind.task,
+)
 def test_scores_do_not_depend_on_batch_size_or_devices(
     kind, encoder_checkpoint, tmp_path
 ):

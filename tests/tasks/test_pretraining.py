@@ -72,6 +72,7 @@ def test_each_kind_of_pair_and_each_unit_of_masking_trains(
             bert.next_sentence("The judge reads.", "The judge writes.")
 
 
+@pytest.mark.slow
 def test_pairs_without_a_loss_of_theirs(small_config, tmp_path):
     """The same rows and masks, and the tokens' loss alone (Liu et al. 2019, §4.2)."""
     short = dataclasses.replace(small_config, num_steps=2, eval_every=2, log_every=1)

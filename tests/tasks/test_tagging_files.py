@@ -114,6 +114,7 @@ def test_f1_iob1_as_published_trains_and_scores_as_conlleval(
     assert model.labels == ("O", "B-LOC", "B-PER"), "IOB1 is learned as IOB2"
 
 
+@pytest.mark.slow
 def test_f1_plain_labels_train_tag_and_score(encoder_checkpoint, tmp_path, capsys):
     """F1: a column of parts of speech: scored by accuracy, and given word by word."""
     file = columns(tmp_path / "pos.txt", (0, 1), end="\n")

@@ -170,7 +170,12 @@ def on_one_device(task: PretrainingTask, params: Any) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize(
-    ("mesh", "microbatches"), [((8, 1, 1), 1), ((1, 1, 1), 4), ((2, 2, 2), 2)]
+    ("mesh", "microbatches"),
+    [
+        pytest.param((8, 1, 1), 1, marks=pytest.mark.slow),
+        pytest.param((1, 1, 1), 4, marks=pytest.mark.slow),
+        ((2, 2, 2), 2),
+    ],
 )
 def test_devices_and_microbatches_add_up(
     mesh, microbatches, task, params, on_one_device

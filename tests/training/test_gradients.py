@@ -85,7 +85,11 @@ def on_one_device(
 
 
 @pytest.mark.parametrize(
-    ("shape", "remat"), [((2, 2, 2), "layer"), *((shape, "none") for shape in MESHES)]
+    ("shape", "remat"),
+    [
+        ((2, 2, 2), "layer"),
+        *(pytest.param(shape, "none", marks=pytest.mark.slow) for shape in MESHES),
+    ],
 )
 def test_meshes_agree_with_one_device(shape, remat, config, dataset, on_one_device):
     """Ten steps: the losses differ only by the order of sums."""
@@ -105,6 +109,7 @@ def test_gradients_reduced_one_by_one_are_the_same(config, dataset, on_one_devic
         np.testing.assert_allclose(a, b, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_gradients_summed_in_bfloat16_are_rounded(config, dataset, on_one_device):
     rounded = dataclasses.replace(config, mesh=MeshConfig(8, reduce_dtype="bfloat16"))
     lines, _ = train(rounded, dataset, 2)
@@ -195,7 +200,9 @@ def test_dropout_differs_between_microbatches_and_devices(
     assert np.diff(sorted(losses)).min() > 1e-4
 
 
-@pytest.mark.parametrize("remat", ["attention", "layer"])
+@pytest.mark.parametrize(
+    "remat", [pytest.param("attention", marks=pytest.mark.slow), "layer"]
+)
 def test_rematerialisation_changes_only_memory(remat, dropping, dataset, with_dropout):
     """Dropout is on: what is computed again must draw the same masks."""
     model = dataclasses.replace(dropping.model, remat=remat)
