@@ -56,7 +56,7 @@ def parameter(
     Raises:
         ScopeParamShapeError: the parameter has another shape.
     """
-    value = module.get_variable("params", name)
+    value: Any = module.get_variable("params", name)
     if value is None:
         value = module.param(name, init, shape)
     elif np.shape(value) != shape:
