@@ -39,6 +39,8 @@ _TABLES = {
     "type_vocab_size": "token_type_embeddings",
 }
 """The table whose number of rows is the value of a key, in every family."""
+_IDENTITY = "torch.nn.modules.linear.Identity"
+"""What sentence-transformers applies to a model's only score; its default: a sigmoid."""
 
 
 def export_huggingface(
@@ -193,6 +195,8 @@ def huggingface_config(
         values["label2id"] = {name: i for i, name in enumerate(config.labels)}
     if config.head == "sequence_classification":
         values["problem_type"] = config.problem_type
+        if len(config.labels) == 1:
+            values["sentence_transformers"] = {"activation_fn": _IDENTITY}
     return values
 
 
