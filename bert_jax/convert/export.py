@@ -40,7 +40,7 @@ _TABLES = {
 }
 """The table whose number of rows is the value of a key, in every family."""
 _IDENTITY = "torch.nn.modules.linear.Identity"
-"""What sentence-transformers applies to a model's only score; its default: a sigmoid."""
+"""What sentence-transformers applies to a single score; its default: a sigmoid."""
 
 
 def export_huggingface(
