@@ -40,7 +40,7 @@ _TABLES = {
 }
 """The table whose number of rows is the value of a key, in every family."""
 _IDENTITY = "torch.nn.modules.linear.Identity"
-"""What sentence-transformers applies to a single score; its default: a sigmoid."""
+"""What sentence-transformers applies to a number; its default is a sigmoid."""
 
 
 def export_huggingface(
@@ -195,7 +195,7 @@ def huggingface_config(
         values["label2id"] = {name: i for i, name in enumerate(config.labels)}
     if config.head == "sequence_classification":
         values["problem_type"] = config.problem_type
-        if len(config.labels) == 1:
+        if config.problem_type == "regression":
             values["sentence_transformers"] = {"activation_fn": _IDENTITY}
     return values
 

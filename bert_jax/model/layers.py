@@ -60,7 +60,7 @@ def parameter(
     if value is None:
         value = module.param(name, init, shape)
     elif np.shape(value) != shape:
-        path = "/".join(module.path)
+        path = "/" + "/".join(module.path)
         raise ScopeParamShapeError(name, path, np.shape(value), shape)
     return jnp.asarray(value)
 

@@ -15,7 +15,8 @@ from etils import epath
 from huggingface_files import HEADS, reference, stored
 
 from bert_jax.checkpoints.restore import read_params
-from bert_jax.convert.export import export_huggingface
+from bert_jax.config import BertConfig
+from bert_jax.convert.export import export_huggingface, huggingface_config
 from bert_jax.convert.receipts import write_imported
 from bert_jax.data.records import Dataset
 from bert_jax.formats.huggingface import read_huggingface
@@ -86,6 +87,22 @@ def test_half_precision_comes_back_by_the_recorded_dtype(tmp_path, dtype):
         assert values.dtype == np.float32 and recorded[name] == dtype
         before = files.tensors[name].tobytes()
         assert values.astype(recorded[name]).tobytes() == before, name
+
+
+@pytest.mark.parametrize(
+    ("kind", "activation"),
+    [
+        ("regression", "torch.nn.modules.linear.Identity"),
+        ("multi_label_classification", None),
+    ],
+)
+def test_sentence_transformers_applies_a_sigmoid_where_predict_does(kind, activation):
+    """Its default for one score is a sigmoid, which a number must not get."""
+    config = BertConfig.miniature(
+        1, 16, head="sequence_classification", labels=("a",), problem_type=kind
+    )
+    said = huggingface_config(config, 0, {}).get("sentence_transformers", {})
+    assert said.get("activation_fn") == activation
 
 
 def test_labels_stand_both_ways(tmp_path):

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax.errors import ScopeParamShapeError
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from scipy.special import erf
@@ -53,6 +54,16 @@ def encode(params, ids, segments, mask, config=CONFIG, **options):
     return Encoder(config).apply(
         {"params": params["encoder"]}, ids, segments, mask, **options
     )
+
+
+@pytest.mark.parametrize("name", ["kernel", "bias"])
+def test_a_parameter_of_another_shape_is_named(params, name):
+    dense = params["encoder"]["layer_1"]["attention"]["query"]
+    wrong = dense | {name: dense[name][..., :-1]}
+    tree = jax.tree.map(lambda x: x, params)
+    tree["encoder"]["layer_1"]["attention"]["query"] = wrong
+    with pytest.raises(ScopeParamShapeError, match=f'"{name}" in "/layer_1/attention'):
+        encode(tree, *inputs())
 
 
 def test_the_parameter_tree_is_the_promised_one(params):
