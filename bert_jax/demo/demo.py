@@ -101,7 +101,7 @@ def demo(
     root, start = Path(workdir), time.monotonic()
     corpus, vocabulary = root / "corpus", root / "vocabulary"
     text = (str(corpus / "*.txt"),)
-    say("This takes 4 to 6 minutes on two CPU cores that do nothing else.")
+    say("This takes 4 to 7 minutes on two CPU cores that do nothing else.")
     say("1/5  Corpus: the documentation of the installed packages.")
     if not (corpus / "corpus.json").exists():
         write_corpus(corpus)
