@@ -33,6 +33,7 @@ from bert_jax.demo.paragraph_origins import (
 from bert_jax.demo.report import print_report
 from bert_jax.runs.finetuning import BASELINE, finetune
 from bert_jax.runs.pretraining import pretrain
+from bert_jax.storage.files import require_writable
 from bert_jax.tasks.tables import read_table
 from bert_jax.terminal.messages import say
 
@@ -97,7 +98,11 @@ def demo(
     """Make corpus, vocabulary, dataset and models under `workdir`, and print scores.
 
     A second call keeps what is finished there, and resumes what is not.
+
+    Raises:
+        ValueError, OSError: `workdir` cannot be made or written to.
     """
+    require_writable(workdir)
     root, start = Path(workdir), time.monotonic()
     corpus, vocabulary = root / "corpus", root / "vocabulary"
     text = (str(corpus / "*.txt"),)

@@ -103,6 +103,14 @@ def checkpoints(root):
     return {path: path.stat().st_mtime_ns for path in files if path.is_file()}
 
 
+def test_a_file_is_no_workdir(small_demo, tmp_path, capsys):
+    path = tmp_path / "file"
+    path.write_text("kept")
+    with pytest.raises(ValueError, match="exists and is not a directory; choose"):
+        small_demo(path)
+    assert path.read_text() == "kept" and not capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("words", "wins"), [(0.3, True), (0.2, False)])
 def test_the_remarks_say_who_wins(small_demo, tmp_path, words, wins):
     corpus = tmp_path / "corpus"
