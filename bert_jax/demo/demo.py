@@ -37,7 +37,7 @@ from bert_jax.storage.files import require_writable
 from bert_jax.tasks.tables import read_table
 from bert_jax.terminal.messages import say
 
-VOCAB_SIZE, SEQUENCE_LENGTH, NUM_STEPS = 4096, 64, 2700
+VOCAB_SIZE, SEQUENCE_LENGTH, NUM_STEPS = 4096, 64, 2500
 FINETUNING_STEPS = 240
 
 # Measured to give the lowest loss in a few minutes on two cores (docs/pretraining.md):

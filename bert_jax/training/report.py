@@ -7,7 +7,7 @@ import math
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any
 
@@ -224,12 +224,13 @@ class Report(contextlib.AbstractContextManager["Report", None]):
         self.say(f"step {step}/{self._num_steps}  {split}  {shown}")
 
     def _show_status(self, status: str) -> None:
-        """Show beside the bar what the run waits for, or its last scalars."""
-        text = status or "  ".join(
-            filter(None, [self._scalars_shown, self._score_shown])
-        )
+        """Show below the bar the last score, and what the run waits for or its scalars.
+
+        Each has a line of its own, so that they fit a terminal of 80 columns.
+        """
+        texts = filter(None, [status or self._scalars_shown, self._score_shown])
         task = self._progress.task_ids[0]
-        self._progress.update(task, scalars=printable(text))
+        self._progress.update(task, lines=[printable(text) for text in texts])
 
     def _time_left(self, step: int) -> str:
         """Return the time until the last step as H:MM:SS; "" if it is not known yet."""
@@ -247,13 +248,23 @@ def _start_progress_bar(first_step: int, num_steps: int) -> Any:
     if not sys.stdout.isatty() or not LOGGER.isEnabledFor(logging.INFO):
         return None
     from rich import progress
+    from rich.console import RenderableType
+    from rich.text import Text
 
-    bar = progress.Progress(
+    class BarWithLines(progress.Progress):
+        def get_renderables(self) -> Iterator[RenderableType]:
+            yield self.make_tasks_table(self.tasks)
+            for task in self.tasks:
+                for line in task.fields["lines"]:
+                    yield Text(f"  {line}", no_wrap=True, overflow="ellipsis")
+
+    bar = BarWithLines(
         progress.BarColumn(bar_width=20),
         progress.MofNCompleteColumn(),
-        progress.TextColumn("{task.fields[scalars]}", markup=False),
+        progress.TextColumn("steps"),
         progress.TimeRemainingColumn(),
+        progress.TextColumn("left"),
     )
-    bar.add_task("", total=num_steps, completed=first_step, scalars="")
+    bar.add_task("", total=num_steps, completed=first_step, lines=[])
     bar.start()
     return bar

@@ -1,7 +1,10 @@
 """Metrics files: each step once, whatever happened before."""
 
+import dataclasses
+import io
 import json
 import math
+import re
 
 import pytest
 from etils import epath
@@ -56,3 +59,27 @@ def test_what_is_shown_on_one_line():
     scalars = {"loss": 1.5, "mlm_accuracy": 0.25, "tokens_per_second": 12345.6}
     assert format_scalars(scalars) == "loss 1.5000  MLM 25.0%  12,346 tokens/s"
     assert format_scalars({"loss": math.nan}) == ""
+
+
+def test_a_narrow_terminal_shows_step_time_and_scores(tmp_path, monkeypatch):
+    """At 80 columns the scores of training and validation have a line each."""
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdout", terminal)
+    for name, value in {"COLUMNS": "80", "TERM": "xterm", "NO_COLOR": "1"}.items():
+        monkeypatch.setenv(name, value)
+    scalars = {"loss": 6.5, "mlm_accuracy": 0.11, "nsp_accuracy": 0.55}
+    rates = {"tokens_per_second": 13114.0, "data_wait": 0.029}
+    config = dataclasses.replace(CONFIG, num_steps=10_000)
+    with Report(epath.Path(tmp_path), 0, config) as report:
+        for step in range(1000):
+            report.advance(step)
+        report.write(1000, "train", scalars | rates)
+        report.write(1000, "validation", scalars | {"mlm_perplexity": 70.1}, "best")
+        report.write(1100, "train", scalars | rates)
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue()).splitlines()
+    last = [line.strip() for line in shown if line.strip()][-3:]
+    assert re.search(r" 1100/10000 steps [\d:-]+ left$", last[0])
+    assert last[1].endswith("NSP 55.0%  13,114 tokens/s  data wait 2.9%")
+    assert last[2].endswith("NSP 55.0%  perplexity 70.1  best")
+    assert max(map(len, shown)) <= 80
