@@ -14,6 +14,9 @@ from bert_jax.config import BertConfig
 from bert_jax.formats.names import names_of
 
 PAGE = (Path(__file__).parents[1] / "docs" / "migrating.md").read_text()
+TF1_ROWS = re.findall(
+    r"^\| `([\w/]+)` \| `([\w/]+)` \| \[(.*)\] \|$", PAGE, re.MULTILINE
+)
 ROWS = re.findall(r"^\| `([^`]*)` \| `([^`]*)` \|$", PAGE, re.MULTILINE)
 PARAMETERS = [row for row in ROWS if re.match("(bert|cls)/", row[0])]
 
@@ -31,6 +34,22 @@ def test_the_table_of_parameters_is_that_of_the_importer():
                 assert "output_" in path  # named otherwise in TensorFlow
             elif leaf != "next_sentence/dense/bias":
                 assert path.startswith(tf1), (leaf, path)
+
+
+def test_tensorflows_names_and_shapes_are_those_of_the_importer():
+    config = BertConfig(head="pretraining")
+    names = {name.tf1: name for name in names_of(config)}
+    sizes = {
+        "V": config.vocab_size,
+        "P": config.max_position_embeddings,
+        "D": config.hidden_size,
+        "F": config.intermediate_size,
+        "2": 2,
+    }
+    assert len(TF1_ROWS) == 17
+    for theirs, ours, shape in TF1_ROWS:
+        assert names[theirs].ours == ours
+        assert names[theirs].shape == tuple(sizes[key] for key in shape.split(", "))
 
 
 def test_options_exist(capsys):

@@ -97,10 +97,10 @@ def finetune(options: FinetuneOptions) -> None:
         if is_primary:
             print(scores_json(scores))
     if is_primary:
-        say(next_steps(workdir, config.task))
+        say(next_steps(workdir))
 
 
-def next_steps(workdir: str, task: TaskName) -> str:
+def next_steps(workdir: str) -> str:
     """Return what to type after a fine-tuning, a line each."""
     place = shlex.quote(workdir)
     return "\n".join(
@@ -108,7 +108,7 @@ def next_steps(workdir: str, task: TaskName) -> str:
             "Next:",
             f"  bert-jax predict --checkpoint {place} --input FILE --output FILE.csv",
             f"  bert-jax evaluate --checkpoint {place} --data.validation FILE"
-            f"{' --report report.html' * (task != 'sentence-pairs')}",
+            " --report report.html",
             f"  bert-jax convert export --to huggingface {place} --output DIRECTORY",
             f"  in Python: model = bert_jax.load({workdir!r})",
         ]

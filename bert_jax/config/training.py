@@ -176,8 +176,8 @@ class RunConfig(ShortRepr):
     patience: int = 0
     """Stop after so many evaluations in a row without a better score; 0: never."""
     report: tuple[Literal["tensorboard", "csv", "wandb"], ...] = ("tensorboard",)
-    """Where the metrics go besides metrics.jsonl: tensorboard, csv (metrics.csv), or
-    wandb (Weights & Biases)."""
+    """Where the metrics go besides metrics.jsonl, which is always written: tensorboard,
+    csv (metrics.csv), or wandb (Weights & Biases)."""
     max_failed_saves: int = 5
     """Number of failed saves in a row that ends the run; each is retried."""
     hang_timeout_minutes: float = 60.0

@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,8 @@ from bert_jax.tasks.tables import (
     missing_column_message,
     require_file,
 )
-from bert_jax.terminal.progress import Progress
+from bert_jax.terminal.messages import say
+from bert_jax.terminal.progress import Progress, tell_terminal
 
 ID, ALL = "id", "*"
 _CHUNK_LINES = 1024
@@ -103,10 +104,24 @@ def predict_rows(
 
 
 def prediction_lines(request: Request) -> Iterator[str]:
-    """Yield a line of JSON for each row, as `prediction_rows`."""
-    for rows in prediction_rows(request):
+    """Yield a line of JSON for each row, as `prediction_rows`.
+
+    A terminal that does not show the lines shows how far it is.
+    """
+    for rows in _with_progress(request, tell_terminal):
         for row in rows:
             yield json.dumps(row, ensure_ascii=False)
+
+
+def _with_progress(
+    request: Request, tell: Callable[[str], None]
+) -> Iterator[list[JsonObject]]:
+    """Yield as `prediction_rows`; lines on the way tell how far it is."""
+    is_packed = compressed_source(request.source) is not None
+    progress = Progress("rows", 0 if is_packed else count_rows(request.source), tell)
+    for rows in prediction_rows(request):
+        yield rows
+        progress.advance(len(rows))
 
 
 def write_predictions(request: Request, output: str) -> str:
@@ -115,15 +130,7 @@ def write_predictions(request: Request, output: str) -> str:
     Lines on the way say how far it is.
     """
     require_not_input(output, request.source)
-    is_packed = compressed_source(request.source) is not None
-    progress = Progress("rows", 0 if is_packed else count_rows(request.source))
-
-    def counted() -> Iterator[list[JsonObject]]:
-        for rows in prediction_rows(request):
-            yield rows
-            progress.advance(len(rows))
-
-    num_rows = write_rows(counted(), Path(output))
+    num_rows = write_rows(_with_progress(request, say), Path(output))
     return f"{output}: {num_rows:,} predictions of {display_name(request.source)}."
 
 

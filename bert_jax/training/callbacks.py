@@ -5,6 +5,8 @@ from typing import ClassVar
 
 from etils import epath
 
+from bert_jax.terminal.messages import warn
+
 
 class Callback:
     """Base class: override the methods that you need.
@@ -15,8 +17,8 @@ class Callback:
     """
 
     stop_on_error: ClassVar[bool] = False
-    """Whether an exception of a method ends the run. If not, it is printed, and the run
-    goes on."""
+    """Whether an exception of a method ends the run. If not, a warning is printed, and
+    the run goes on."""
 
     def on_log(self, step: int, scalars: Mapping[str, float]) -> None:
         """Called every `log_every` steps, with the training line of `metrics.jsonl`."""
@@ -31,8 +33,8 @@ class Callback:
 class Callbacks:
     """The callbacks of a run, in order."""
 
-    def __init__(self, callbacks: Sequence[Callback], say: Callable[[str], None]):
-        """Take the callbacks, and a function that prints a line.
+    def __init__(self, callbacks: Sequence[Callback]):
+        """Take the callbacks.
 
         Raises:
             TypeError: one is no `Callback`.
@@ -43,7 +45,7 @@ class Callbacks:
                     f"callbacks holds {callback!r:.80}, which is no bert_jax.Callback; "
                     "derive its class from that."
                 )
-        self._callbacks, self._say = callbacks, say
+        self._callbacks = callbacks
 
     def on_log(self, step: int, scalars: Mapping[str, float]) -> None:
         for callback in self._callbacks:
@@ -72,4 +74,4 @@ class Callbacks:
             problem = f"The callback {type(callback).__name__} failed at step {step}"
             if callback.stop_on_error:
                 raise RuntimeError(f"{problem}: {reason}.") from error
-            self._say(f"{problem}, and the run goes on: {reason}.")
+            warn(f"{problem}, and the run goes on: {reason}.")

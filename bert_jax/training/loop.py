@@ -103,7 +103,7 @@ class _Run:
         self._saved_step = resume.step if resume else None
         self._report = _open_report(config, workdir, self._step)
         stack.enter_context(self._report)
-        self._callbacks = Callbacks(callbacks if is_primary() else (), self._report.say)
+        self._callbacks = Callbacks(callbacks if is_primary() else ())
         self._say_where_it_resumes(resume)
         profile = stack.enter_context(Profile(config, workdir, self._step))
         self._make_steps(optimizer, shardings, profile)

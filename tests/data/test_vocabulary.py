@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import warnings
@@ -15,6 +16,7 @@ import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bert_jax.cli.main import main
 from bert_jax.config import VocabularyConfig
 from bert_jax.data.sources import find_sources
 from bert_jax.data.vocabulary import (
@@ -128,6 +130,14 @@ def test_sizes_that_do_not_fit(text, tmp_path, kind):
     assert 150 < full.vocab_size < 5000
     same = train(text, tmp_path / "same", kind=kind, vocab_size=full.vocab_size)
     assert same.fingerprint == full.fingerprint
+
+
+def test_a_size_that_the_text_does_not_fill_is_said(text, tmp_path, capsys):
+    where = ["--input", str(text), "--output", str(tmp_path / "out")]
+    assert main(["vocab", *where, "--vocab-size", "5000"]) == 0
+    [line, last] = capsys.readouterr().out.splitlines()
+    [size] = re.findall(r"wordpiece, (\d+) tokens", last)
+    assert line == f"The text fills no more than {size} of 5,000 tokens."
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "char"])

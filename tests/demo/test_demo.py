@@ -123,7 +123,7 @@ def test_the_remarks_say_who_wins(small_demo, tmp_path, words, wins):
 
 
 def test_the_demos_configuration_is_the_packages():
-    """configs/demo.py names it; a wheel does not hold configs/."""
+    """bert_jax/configs/demo.py names it."""
     assert module.PRETRAINING.data.sequence_length == module.SEQUENCE_LENGTH
     assert module.PRETRAINING.model.vocab_size == module.VOCAB_SIZE
     assert module.PRETRAINING.num_steps == module.NUM_STEPS

@@ -22,6 +22,15 @@ from bert_jax.diagnostics.doctor import (
 )
 
 
+@pytest.mark.parametrize(
+    ("has_tensorflow", "name"), [(True, "whole"), (False, "light")]
+)
+def test_it_tells_which_installation_it_is(has_tensorflow, name, monkeypatch):
+    found = {"tensorflow": object()} if has_tensorflow else {}
+    monkeypatch.setattr("importlib.util.find_spec", found.get)
+    assert doctor.installation().startswith(f"The {name} installation")
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_this_machine_computes_right(dtype):
     check = self_test(jax.devices()[0], dtype)

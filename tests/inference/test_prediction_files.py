@@ -1,8 +1,12 @@
 """Files of predictions: `bert-jax predict --output`."""
 
 import csv
+import itertools
 import json
+import re
+import sys
 import tracemalloc
+import types
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +48,20 @@ def printed(capsys, model: Path, table: Path, *options: str) -> list[dict[str, A
     where = ("--checkpoint", str(model), "--input", str(table))
     assert main(["predict", *where, *options]) == 0
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_only_a_terminal_is_told_how_far_it_is(model, table, monkeypatch, capsys):
+    rows = printed(capsys, model, table)
+    clock = types.SimpleNamespace(monotonic=itertools.count(0.0, 2.0).__next__)
+    monkeypatch.setattr("bert_jax.terminal.progress.time", clock)
+    where = ["--checkpoint", str(model), "--input", str(table)]
+    for is_terminal in (True, False):
+        monkeypatch.setattr(sys.stderr, "isatty", lambda is_it=is_terminal: is_it)
+        assert main(["predict", *where]) == 0
+        output, told = capsys.readouterr()
+        assert [json.loads(line) for line in output.splitlines()] == rows
+        line = r"30/30 rows, \d+/s, 0:00:00 left\n" if is_terminal else ""
+        assert re.fullmatch(line, told)
 
 
 def written(model: Path, table: Path, output: Path, *options: str) -> Path:

@@ -83,6 +83,18 @@ def predict_by_beam(model: Path, shards: Path, output: Path, *options: str):
     )
 
 
+def embed_by_beam(model: Path, shards: Path, output: Path, *options: str):
+    """As `predict_by_beam`."""
+    pytest.importorskip("apache_beam")
+    where = ("--model", str(model), "--input", str(shards / "*"))
+    command = [sys.executable, "-m", "bert_jax", "embed", *where]
+    return subprocess.run(
+        [*command, "--output", str(output), *options, *BY_BEAM],
+        capture_output=True,
+        text=True,
+    )
+
+
 def outputs(directory: Path) -> dict[str, bytes]:
     """Every file of an output directory, the hidden ones too."""
     return {path.name: path.read_bytes() for path in directory.iterdir()}
@@ -153,6 +165,27 @@ def test_the_bytes_by_beam_are_the_same(model, shards, predicted, tmp_path):
     result = predict_by_beam(model, shards, output)
     assert result.returncode == 0, result.stderr
     assert outputs(output) == outputs(predicted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_the_bytes_of_tables_by_beam_are_the_same(kind, model, shards, tmp_path):
+    options = ("--format", kind)
+    assert predict(model, shards, tmp_path / "local", *options) == 0
+    result = predict_by_beam(model, shards, tmp_path / "beam", *options)
+    assert result.returncode == 0, result.stderr
+    assert outputs(tmp_path / "beam") == outputs(tmp_path / "local")
+
+
+@pytest.mark.slow
+def test_the_bytes_of_embeddings_by_beam_are_the_same(model, shards, tmp_path):
+    options = ["--text-column", "review"]
+    where = ["--model", str(model), "--input", str(shards / "*")]
+    local = tmp_path / "local"
+    assert main(["embed", *where, "--output", str(local), *options]) == 0
+    result = embed_by_beam(model, shards, tmp_path / "beam", *options)
+    assert result.returncode == 0, result.stderr
+    assert outputs(tmp_path / "beam") == outputs(local)
 
 
 @pytest.fixture

@@ -82,7 +82,7 @@ class Strict(Broken):
 def test_the_run_goes_on_after_an_exception(recorded, config, tmp_path, capsys):
     recorder = Recorder()
     pretrain(config, tmp_path / "run", callbacks=[Broken(), recorder])
-    printed = capsys.readouterr().out
+    printed = capsys.readouterr().err
     for step in (2, 4):
         line = f"The callback Broken failed at step {step}, and the run goes on: "
         assert f"{line}OSError: no route to host.\n" in printed

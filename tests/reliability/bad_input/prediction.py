@@ -69,7 +69,6 @@ CASES = [
             *("--output", str(world.folder / "out")),
         ],
         ("a.jsonl.gz is damaged or not gzip", "--skip-damaged"),
-        leaves=lambda world: {"out", "out/job.json", "out/a.damaged"},
     ),
     Case(
         "predict-no-shard",
@@ -84,7 +83,6 @@ CASES = [
             *("--output", str(world.folder / "out")),
         ],
         ("a.jsonl, line 1 has no txt", "text", "--skip-damaged"),
-        leaves=lambda world: {"out", "out/job.json", "out/a.damaged"},
     ),
     Case(
         "embed-of-nothing",
