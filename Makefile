@@ -10,7 +10,8 @@ LOWEST_TESTS := $(addprefix tests/,config metrics masking model/test_model.py \
 	test_tokenization.py data/test_vocabulary.py data/test_structured.py \
 	training/test_fit.py tasks/test_text_classification.py \
 	inference/test_predictor.py inference/test_prediction_files.py \
-	formats/test_families.py formats/test_embedding.py convert/test_export.py)
+	formats/test_families.py formats/test_embedding.py convert/test_export.py \
+	convert/test_onnx.py test_serving.py training/test_loggers.py experiments)
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 DEFAULT := not slow and not gpu and not reliability
 PRECISE := $(shell grep -rl --include='test_*.py' 'mark\.precise' tests)
@@ -83,7 +84,7 @@ $(LOWEST)/.installed: setup.cfg pyproject.toml tests/lowest.txt
 	$(PYTHON) -m venv $(LOWEST)
 	$(LOWEST)/bin/python -m pip install --quiet --upgrade pip
 	$(LOWEST)/bin/python -m pip install --quiet --constraint tests/lowest.txt \
-		--editable '.[test]'
+		--editable '.[test,experiments,gcs,notebooks,onnx,wandb]'
 	touch $@
 
 $(LIGHT)/.installed: setup.cfg pyproject.toml requirements-light.txt

@@ -22,14 +22,22 @@ REFERENCE = "".join(
 )
 DESCRIBED = re.findall(r"^::: (\S+)$", REFERENCE, re.MULTILINE)
 """The names that the reference describes."""
-COMMANDS = [
-    words
-    for words in re.findall(
-        r"^    bert-jax (.+)$", (DOCS / "index.md").read_text(), re.M
-    )
-    if words
-]
-"""The commands of the first page, each up to the end of its line."""
+
+
+def documented_options() -> dict[str, set[str]]:
+    """The options with which README.md and the pages show each verb."""
+    options: dict[str, set[str]] = {}
+    for path in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]:
+        text = re.sub(r"\\\n *", "", path.read_text(encoding="utf-8"))
+        for command in re.findall(r"^ {4}bert-jax (\S.*)$", text, re.M):
+            command = re.split(r" -- | #", command)[0]
+            verb = " ".join(command.split()[: 1 + (command.split()[0] in GROUPS)])
+            found = re.findall(r"(?<= )--[a-z][a-z.-]*", command)
+            options.setdefault(verb, set()).update(found)
+    return options
+
+
+OPTIONS = documented_options()
 
 
 def pages_of(node: object) -> list[str]:
@@ -68,16 +76,20 @@ def test_what_the_reference_describes_exists(name):
     assert (getattr(importlib.import_module(module), attribute).__doc__ or "").strip()
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_the_commands_of_the_first_page_exist(command, capsys):
-    first, *rest = command.split()
-    name = f"{first} {rest[0]}" if first in GROUPS else first
-    assert name in VERBS
-    options = re.findall(r"(?<= )--[a-z.-]+", command)
+@pytest.mark.parametrize("verb", OPTIONS)
+def test_the_commands_of_the_pages_exist(verb, capsys):
+    assert verb in VERBS
     with pytest.raises(SystemExit):
-        run_verb([*name.split(), "--help"])
+        run_verb([*verb.split(), "--help"])
     text = capsys.readouterr().out
-    assert [name for name in options if not re.search(rf"{name}[ ,]", text)] == []
+    missing = [name for name in OPTIONS[verb] if not re.search(rf"{name}[ ,]", text)]
+    assert missing == []
+
+
+def test_the_pages_show_the_verbs_with_options():
+    shown = {verb for verb, options in OPTIONS.items() if options}
+    assert {"vocab", "prepare", "pretrain", "finetune", "predict"} < shown
+    assert "--optimizer.warmup-steps" in OPTIONS["pretrain"], "of a continued line"
 
 
 def build(site: Path, *options: str) -> subprocess.CompletedProcess[str]:

@@ -112,6 +112,23 @@ def test_a_run_records_the_commit_and_keeps_it(tmp_path, monkeypatch):
         finetune(other, workdir)
 
 
+@pytest.mark.slow
+def test_a_pretraining_run_records_the_commit(corpus, tmp_path, monkeypatch):
+    """Of a model that the command names without a revision."""
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    folder = stored("BertForPreTraining").write(tmp_path / commit)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: folder)
+    data, workdir = str(tmp_path / "data"), tmp_path / "run"
+    words = ["prepare", "--input", f"{corpus}/a.txt", "--tokenizer", str(folder)]
+    assert main([*words, "--sequence-length", "16", "--output", data]) == 0
+    words = ["pretrain", "--init-from", "hf:owner/model", "--data.path", data]
+    words += ["--num-steps", "1", "--batch-size", "8", "--workdir", str(workdir)]
+    words += ["--masking.max-predictions", "3"]
+    assert main([*words, "--data.sequence-length", "16", "--mesh.data", "1"]) == 0
+    record = json.loads((workdir / "config.json").read_text())
+    assert record["init_from"] == f"hf:owner/model@{commit}"
+
+
 def test_the_commit_of_a_teacher_is_kept(tmp_path, monkeypatch):
     """By each of several runs, and where one resumes."""
     commit = "0123456789abcdef0123456789abcdef01234567"

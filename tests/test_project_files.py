@@ -66,11 +66,24 @@ def test_the_citation_has_the_version_of_the_package():
     assert citation["repository-code"] == SETUP["metadata"]["url"]
 
 
-def test_the_lowest_versions_are_the_bounds_of_the_package():
+def test_the_lowest_versions_are_the_bounds_of_the_package_and_its_extras():
     lines = (ROOT / "tests" / "lowest.txt").read_text(encoding="utf-8").splitlines()
     pins = dict(line.split("==") for line in lines if not line.startswith("#"))
     pattern = r"^([\w-]+)(?:\[\w+\])?>=([\d.]+)(?!.*sys_platform !=)"
-    bounds = re.findall(pattern, SETUP["options"]["install_requires"], re.M)
+    extras = SETUP["options.extras_require"]
+    # Apache Beam is tested as `dev` installs it; the others are for the tests.
+    users = set(extras) - {"beam", "docs", "parity", "test", "dev"}
+    lists = [SETUP["options"]["install_requires"], *(extras[name] for name in users)]
+    bounds = re.findall(pattern, "\n".join(lists), re.M)
     assert set(pins) == {"jaxlib", *(name for name, _ in bounds)}
     assert pins["jaxlib"] == pins["jax"]
     assert [name for name, low in bounds if Version(pins[name]) != Version(low)] == []
+
+
+def test_make_lowest_installs_the_extras_whose_bounds_it_has():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    installed = re.search(r"'\.\[(test,[\w,]+)\]'", makefile)[1].split(",")
+    extras = SETUP["options.extras_require"]
+    devices = {"cuda12", "cuda13", "tpu", "topologies"}
+    users = set(extras) - {"beam", "docs", "parity", "dev"} - devices
+    assert set(installed) == users

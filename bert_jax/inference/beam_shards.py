@@ -16,6 +16,7 @@ from bert_jax.inference.shard_job import (
     write_one,
 )
 from bert_jax.inference.shards import Shard, with_absolute_path
+from bert_jax.terminal.messages import say
 
 
 def write_by_beam(
@@ -60,6 +61,10 @@ def write_by_beam(
     for shard in shards:  # what an earlier run said of it
         damaged_path(directory, shard).unlink(missing_ok=True)
     if shards:
+        say(
+            f"{len(shards):,} files by Apache Beam; the output of each appears in "
+            f"{directory} when it is complete."
+        )
         with beam.Pipeline(options=PipelineOptions(list(options))) as pipeline:
             named = pipeline | beam.Create(list(shards)) | beam.Reshuffle()
             _ = named | RunInference(Handler())

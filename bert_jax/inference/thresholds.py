@@ -15,8 +15,10 @@ def require_threshold(model: BertConfig, threshold: float) -> None:
         is_classifier
         and not is_regression
         and (is_multi_label or len(model.labels) == 2),
-        "threshold is for texts with two classes, or with any number of classes each; "
-        "leave it out.",
+        f"threshold={threshold} is for texts with two classes, or with any number of "
+        f"classes each; this model has head={model.head}, "
+        f"problem_type={model.problem_type} and {len(model.labels)} classes. Leave it "
+        "out.",
     )
 
 

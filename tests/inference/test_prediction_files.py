@@ -127,7 +127,7 @@ def test_a_threshold_decides_between_two_classes(model, table, capsys):
     ],
 )
 def test_a_threshold_needs_two_classes_or_several_labels(model):
-    with pytest.raises(ValueError, match="threshold is for texts with two classes"):
+    with pytest.raises(ValueError, match="threshold=0.5 is for texts with two classes"):
         require_threshold(model, 0.5)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from bad_case import Case, World
+from huggingface_files import stored
 from task_commands import file
 
 
@@ -38,6 +39,15 @@ CASES = [
         "predict-threshold-beyond-1",
         predicted("--threshold", "40"),
         ("threshold=40.0 must be from 0 to 1",),
+    ),
+    Case(
+        "predict-threshold-of-three-classes",
+        lambda world: [
+            *("predict", "--checkpoint"),
+            str(stored("BertForSequenceClassification").write(world.folder / "model")),
+            *("--input", str(world.table), "--threshold", "0.4"),
+        ],
+        ("threshold=0.4 is for texts with two classes", "and 3 classes. Leave it out"),
     ),
     Case(
         "predict-columns",
