@@ -58,18 +58,23 @@ def write_by_beam(
     # Workers have working directories of their own.
     job, directory = job.with_absolute_paths(), directory.absolute()
     shards = [with_absolute_path(shard) for shard in shards]
-    for shard in shards:  # what an earlier run said of it
-        damaged_path(directory, shard).unlink(missing_ok=True)
     if shards:
-        say(
-            f"{len(shards):,} files by Apache Beam; the output of each appears in "
-            f"{directory} when it is complete."
-        )
+        _begin(shards, directory)
         with beam.Pipeline(options=PipelineOptions(list(options))) as pipeline:
             named = pipeline | beam.Create(list(shards)) | beam.Reshuffle()
             _ = named | RunInference(Handler())
     for shard in shards:
         yield _result(job, shard, directory)
+
+
+def _begin(shards: Sequence[Shard], directory: Path) -> None:
+    """Remove what an earlier run said of the files; say where the outputs appear."""
+    for shard in shards:
+        damaged_path(directory, shard).unlink(missing_ok=True)
+    say(
+        f"{len(shards):,} files by Apache Beam; the output of each appears in "
+        f"{directory} when it is complete."
+    )
 
 
 def _result(job: ShardJob, shard: Shard, directory: Path) -> ShardResult:
