@@ -44,11 +44,14 @@ slow: $(READY) $(DOCS)
 	$(PYTEST) -m "slow and not gpu"
 
 # The lowest versions that setup.cfg allows, in an environment of their own, without
-# Apache Beam and compilers of TPUs.
+# Apache Beam and compilers of TPUs. The warnings are of google-cloud-storage, for Python
+# 3.11, and of an old Matplotlib with a new pyparsing.
 lowest: $(LOWEST)/.installed
 	XLA_FLAGS="$$($(LOWEST)/bin/python tests/fast_compile.py)" \
 		JAX_DISABLE_MOST_OPTIMIZATIONS=1 \
-		$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal -m "$(DEFAULT)" $(LOWEST_TESTS)
+		$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal -m "$(DEFAULT)" \
+		-W "ignore:You are using a Python version:FutureWarning" \
+		-W "ignore:'oneOf' deprecated" $(LOWEST_TESTS)
 
 # Every verb in an environment without TensorFlow, installed as README.md says.
 light: $(LIGHT)/.installed

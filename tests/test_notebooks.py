@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from run_helpers import flags_for_one_device
 
 import bert_jax
 
@@ -88,6 +89,9 @@ def test_it_runs(path, tmp_path):
     root = str(Path(__file__).parent.parent)
     environment = os.environ | {
         "PYTHONPATH": root,
+        # As users have it. Eight devices on two busy cores can wait for each other in a
+        # sum over devices until XLA ends the process after 40 s.
+        "XLA_FLAGS": flags_for_one_device(),
         "HF_HUB_OFFLINE": "1",
         "MPLBACKEND": "module://matplotlib_inline.backend_inline",
     }

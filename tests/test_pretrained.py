@@ -119,11 +119,14 @@ def test_a_pretraining_run_records_the_commit(corpus, tmp_path, monkeypatch):
     folder = stored("BertForPreTraining").write(tmp_path / commit)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: folder)
     data, workdir = str(tmp_path / "data"), tmp_path / "run"
-    words = ["prepare", "--input", f"{corpus}/a.txt", "--tokenizer", str(folder)]
+    model = str(tmp_path / "imported")
+    words = ["convert", "import", "hf:owner/model", "--from", "huggingface"]
+    assert main([*words, "--output", model]) == 0
+    words = ["prepare", "--input", f"{corpus}/a.txt", "--tokenizer", model]
     assert main([*words, "--sequence-length", "16", "--output", data]) == 0
     words = ["pretrain", "--init-from", "hf:owner/model", "--data.path", data]
     words += ["--num-steps", "1", "--batch-size", "8", "--workdir", str(workdir)]
-    words += ["--masking.max-predictions", "3"]
+    words += ["--masking.max-predictions", "3", "--optimizer.warmup-steps", "0"]
     assert main([*words, "--data.sequence-length", "16", "--mesh.data", "1"]) == 0
     record = json.loads((workdir / "config.json").read_text())
     assert record["init_from"] == f"hf:owner/model@{commit}"

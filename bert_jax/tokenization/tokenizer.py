@@ -10,6 +10,7 @@ of special tokens, and a wrong guess is silent.
 import dataclasses
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Sequence
 from typing import Literal, get_args
 
@@ -233,6 +234,11 @@ def vocabulary_file(kind: Kind) -> str:
 
 def _read_config(root: epath.Path) -> JsonObject:
     path = root / _CONFIG
+    imported = f"`bert-jax convert import {root} --from huggingface --output CKPT`"
+    if os.fspath(root).startswith("hf:"):
+        raise FileNotFoundError(
+            f"{root} is not a directory; run {imported}, then name CKPT."
+        )
     if not root.is_dir():
         raise FileNotFoundError(
             f"{root} is not a directory; `bert-jax vocab` makes a tokenizer."
@@ -242,11 +248,11 @@ def _read_config(root: epath.Path) -> JsonObject:
     try:
         config = json.loads(path.read_bytes())
         if isinstance(config, dict) and "kind" not in config:
-            if "tokenizer_class" in config or (root / "tokenizer.json").exists():
+            names = ("tokenizer.json", "config.json")
+            if "tokenizer_class" in config or any((root / n).exists() for n in names):
                 raise ValueError(
-                    f"{root} is a Hugging Face directory; run `bert-jax convert import "
-                    f"{root} --from huggingface --output CKPT`, then name "
-                    "CKPT/tokenizer."
+                    f"{root} is a Hugging Face directory; run {imported}, then name "
+                    "CKPT."
                 )
         _check_config(config)
     except RecursionError:

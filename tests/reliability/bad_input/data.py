@@ -210,6 +210,11 @@ CASES = [
     Case("C2-shard-pipe", replaced_by_pipe("train-*.npy"), ("not a regular",)),
     Case("E-hugging-face", hugging_face, ("Hugging Face", "convert import")),
     Case(
+        "E-tokenizer-of-the-hub",
+        lambda world: prepare(world, tokenizer="hf:owner/model"),
+        ("run `bert-jax convert import hf:owner/model", "then name CKPT"),
+    ),
+    Case(
         "E-locale",
         bad_name,
         ("txt", "single document"),
