@@ -31,7 +31,8 @@ def documented_options() -> dict[str, set[str]]:
         text = re.sub(r"\\\n *", "", path.read_text(encoding="utf-8"))
         for command in re.findall(r"^ {4}bert-jax (\S.*)$", text, re.M):
             command = re.split(r" -- | #", command)[0]
-            verb = " ".join(command.split()[: 1 + (command.split()[0] in GROUPS)])
+            words = command.split()
+            verb = " ".join(words[: 2 if words[0] in GROUPS else 1])
             found = re.findall(r"(?<= )--[a-z][a-z.-]*", command)
             options.setdefault(verb, set()).update(found)
     return options

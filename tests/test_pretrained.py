@@ -22,6 +22,7 @@ from bert_jax.runs.finetuning import finetune
 from bert_jax.runs.teacher import with_pinned_teacher
 
 NAME = "hf:owner/model@main"
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 @pytest.fixture
@@ -91,23 +92,22 @@ def test_a_run_records_the_commit_and_keeps_it(tmp_path, monkeypatch):
     table = tmp_path / "train.csv"
     rows = [f"the cat {i},{'yes' if i % 2 else 'no'}" for i in range(16)]
     table.write_text("\n".join(["review,who", *rows]) + "\n")
-    commit = "0123456789abcdef0123456789abcdef01234567"
     (tmp_path / "snapshots").mkdir()
-    folder = stored("BertForMaskedLM").write(tmp_path / "snapshots" / commit)
+    folder = stored("BertForMaskedLM").write(tmp_path / "snapshots" / COMMIT)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: folder)
     workdir = tmp_path / "run"
     config = classifier_config(table, "hf:owner/model", num_steps=1)
     data = dataclasses.replace(config.data, validation_fraction=0.25, max_length=16)
     config = dataclasses.replace(config, data=data)
     finetune(config, workdir)
-    pinned = f"hf:owner/model@{commit}"
+    pinned = f"hf:owner/model@{COMMIT}"
     assert json.loads((workdir / "config.json").read_text())["init_from"] == pinned
-    moved = folder.rename(folder.with_name(commit[::-1]))
+    moved = folder.rename(folder.with_name(COMMIT[::-1]))
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: moved)
     longer = dataclasses.replace(config, num_steps=2)
     assert finetune(longer, workdir, extend=True)["accuracy"] >= 0
     assert json.loads((workdir / "config.json").read_text())["init_from"] == pinned
-    other = dataclasses.replace(longer, init_from=f"hf:owner/model@{commit[::-1]}")
+    other = dataclasses.replace(longer, init_from=f"hf:owner/model@{COMMIT[::-1]}")
     with pytest.raises(ValueError, match="belongs to another run: init_from was"):
         finetune(other, workdir)
 
@@ -115,8 +115,7 @@ def test_a_run_records_the_commit_and_keeps_it(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_a_pretraining_run_records_the_commit(corpus, tmp_path, monkeypatch):
     """Of a model that the command names without a revision."""
-    commit = "0123456789abcdef0123456789abcdef01234567"
-    folder = stored("BertForPreTraining").write(tmp_path / commit)
+    folder = stored("BertForPreTraining").write(tmp_path / COMMIT)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: folder)
     data, workdir = str(tmp_path / "data"), tmp_path / "run"
     model = str(tmp_path / "imported")
@@ -129,20 +128,19 @@ def test_a_pretraining_run_records_the_commit(corpus, tmp_path, monkeypatch):
     words += ["--masking.max-predictions", "3", "--optimizer.warmup-steps", "0"]
     assert main([*words, "--data.sequence-length", "16", "--mesh.data", "1"]) == 0
     record = json.loads((workdir / "config.json").read_text())
-    assert record["init_from"] == f"hf:owner/model@{commit}"
+    assert record["init_from"] == f"hf:owner/model@{COMMIT}"
 
 
 def test_the_commit_of_a_teacher_is_kept(tmp_path, monkeypatch):
     """By each of several runs, and where one resumes."""
-    commit = "0123456789abcdef0123456789abcdef01234567"
-    folder = tmp_path / commit
+    folder = tmp_path / COMMIT
     folder.mkdir()
     (folder / "model.safetensors").touch()
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: folder)
     config = FinetuneConfig(teacher="hf:owner/model")
     first = with_pinned_teacher(config, None)
-    assert first.teacher == f"hf:owner/model@{commit}"
-    moved = f"hf:owner/model@{commit[::-1]}"
+    assert first.teacher == f"hf:owner/model@{COMMIT}"
+    moved = f"hf:owner/model@{COMMIT[::-1]}"
     assert with_pinned_teacher(config, moved).teacher == moved
     named = dataclasses.replace(config, teacher="runs/a")
     assert with_pinned_teacher(named, None) == named

@@ -16,6 +16,11 @@ WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))
 FORMS = sorted((GITHUB / "ISSUE_TEMPLATE").glob("*.yml"))
 SETUP = configparser.ConfigParser()
 SETUP.read(ROOT / "setup.cfg", encoding="utf-8")
+EXTRAS_OF_USERS = set(SETUP["options.extras_require"]) - set(
+    "beam docs parity test dev".split()
+)
+"""Those whose lower bounds are tested. Apache Beam is tested as `dev` installs it; the
+others are for the tests."""
 
 
 def schema_of(path: Path) -> str:
@@ -71,9 +76,7 @@ def test_the_lowest_versions_are_the_bounds_of_the_package_and_its_extras():
     pins = dict(line.split("==") for line in lines if not line.startswith("#"))
     pattern = r"^([\w-]+)(?:\[\w+\])?>=([\d.]+)(?!.*sys_platform !=)"
     extras = SETUP["options.extras_require"]
-    # Apache Beam is tested as `dev` installs it; the others are for the tests.
-    users = set(extras) - {"beam", "docs", "parity", "test", "dev"}
-    lists = [SETUP["options"]["install_requires"], *(extras[name] for name in users)]
+    lists = [SETUP["options"]["install_requires"], *map(extras.get, EXTRAS_OF_USERS)]
     bounds = re.findall(pattern, "\n".join(lists), re.M)
     assert set(pins) == {"jaxlib", *(name for name, _ in bounds)}
     assert pins["jaxlib"] == pins["jax"]
@@ -83,7 +86,5 @@ def test_the_lowest_versions_are_the_bounds_of_the_package_and_its_extras():
 def test_make_lowest_installs_the_extras_whose_bounds_it_has():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     installed = re.search(r"'\.\[(test,[\w,]+)\]'", makefile)[1].split(",")
-    extras = SETUP["options.extras_require"]
     devices = {"cuda12", "cuda13", "tpu", "topologies"}
-    users = set(extras) - {"beam", "docs", "parity", "dev"} - devices
-    assert set(installed) == users
+    assert set(installed) == {"test"} | EXTRAS_OF_USERS - devices

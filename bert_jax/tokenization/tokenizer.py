@@ -235,14 +235,11 @@ def vocabulary_file(kind: Kind) -> str:
 def _read_config(root: epath.Path) -> JsonObject:
     path = root / _CONFIG
     imported = f"`bert-jax convert import {root} --from huggingface --output CKPT`"
-    if os.fspath(root).startswith("hf:"):
-        raise FileNotFoundError(
-            f"{root} is not a directory; run {imported}, then name CKPT."
-        )
     if not root.is_dir():
-        raise FileNotFoundError(
-            f"{root} is not a directory; `bert-jax vocab` makes a tokenizer."
-        )
+        is_of_hub = os.fspath(root).startswith("hf:")
+        made = "`bert-jax vocab` makes a tokenizer"
+        remedy = f"run {imported}, then name CKPT" if is_of_hub else made
+        raise FileNotFoundError(f"{root} is not a directory; {remedy}.")
     content = '{"kind": "wordpiece", "cased": false} (or true)'
     _require_file(path, f"for a plain vocab.txt, write {content} into it")
     try:

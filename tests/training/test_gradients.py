@@ -133,12 +133,13 @@ def test_gathering_once_a_step_is_the_same_step(dtype, config, dataset):
         params.append(own_params)
     # A gradient near zero changes its sign by the order of sums, and Adam's step is
     # then another one.
-    tolerance = {"float32": 1e-6, "bfloat16": 2e-3}[dtype]
+    tolerance = {"float32": 1e-6, "bfloat16": 1.25e-3}[dtype]
+    tolerance_of_loss = {"float32": 1.1e-6, "bfloat16": 1.01e-4}[dtype]
     first, other_first = lines[0][0], lines[1][0]
     assert first["loss"] == pytest.approx(other_first["loss"], rel=1e-6)
     assert first["grad_norm"] == pytest.approx(other_first["grad_norm"], rel=1e-4)
     for one, other in zip(*lines, strict=True):
-        assert other["loss"] == pytest.approx(one["loss"], rel=tolerance / 20 + 1e-6)
+        assert other["loss"] == pytest.approx(one["loss"], rel=tolerance_of_loss)
     for a, b in zip(*map(jax.tree.leaves, params), strict=True):
         np.testing.assert_allclose(a, b, atol=tolerance)
 

@@ -71,6 +71,13 @@ def hugging_face(world: World) -> list[str]:
     return prepare(world, tokenizer=str(folder))
 
 
+def hugging_face_model(world: World) -> list[str]:
+    command = with_tokenizer("tokenizer_config.json", b'{"do_lower_case": true}')(world)
+    folder = Path(command[command.index("--tokenizer") + 1])
+    (folder / "config.json").write_text('{"model_type": "bert"}')
+    return command
+
+
 def of_dataset(damage: Callable[[Path], None]) -> Callable[[World], list[str]]:
     """`inspect` of a copy of the dataset, damaged."""
 
@@ -209,6 +216,7 @@ CASES = [
     Case("C2-manifest-pipe", replaced_by_pipe("manifest.json"), ("not a regular",)),
     Case("C2-shard-pipe", replaced_by_pipe("train-*.npy"), ("not a regular",)),
     Case("E-hugging-face", hugging_face, ("Hugging Face", "convert import")),
+    Case("E-hugging-face-model", hugging_face_model, ("Hugging Face", "name CKPT")),
     Case(
         "E-tokenizer-of-the-hub",
         lambda world: prepare(world, tokenizer="hf:owner/model"),
