@@ -3,6 +3,7 @@
 import dataclasses
 import warnings
 
+import jax
 from etils import epath
 
 from bert_jax.checkpoints.restore import read_params
@@ -26,7 +27,7 @@ class Model:
 
     config: BertConfig
     params: Params
-    """A nested dict of float32 NumPy arrays."""
+    """A nested dict of float32 arrays: NumPy's as read, JAX's if `placed`."""
     tokenizer: Tokenizer
     pairs: str
     """The objective of pretraining on text pairs: nsp, sop, or none."""
@@ -42,6 +43,13 @@ class Model:
     """Tokens in the rows of its last pretraining run; 0: unknown."""
     unused: Unused = dataclasses.field(default_factory=dict)
     """Rows and tensors of its files that it never uses, for an export (folding.py)."""
+
+    def placed(self) -> "Model":
+        """Return the model with its parameters on the device, for computing.
+
+        A program that is given NumPy arrays copies all of them at every batch.
+        """
+        return dataclasses.replace(self, params=jax.device_put(self.params))
 
 
 def as_directory(path: str) -> epath.Path:

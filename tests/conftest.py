@@ -69,6 +69,15 @@ def unchecked_types() -> Iterator[None]:
 
 
 @pytest.fixture
+def no_hidden_transfers() -> Iterator[None]:
+    """An array that a program copies to the device by itself, at each call, raises."""
+    name = "jax_transfer_guard_host_to_device"
+    jax.config.update(name, "disallow")
+    yield
+    jax.config.update(name, None)
+
+
+@pytest.fixture
 def described(monkeypatch: pytest.MonkeyPatch) -> None:
     """The variables of a compiler without a device."""
     variables: dict[str, str] = {}

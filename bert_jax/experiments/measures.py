@@ -36,7 +36,7 @@ def finetuned_items(task: TaskFiles, workdir: Path) -> tuple[Items, ScoreKind]:
     Texts: whether the class is right, and 1. Sentences: twice the number of correct
     entities, and the number in the file and predicted, so that the quotient is F1.
     """
-    model = load_pretrained(str(workdir))
+    model = load_pretrained(str(workdir)).placed()
     data = examples_config(model.directory)
     reader = finetuning_task(task.task, data, model.config)
     examples = reader.read(task.test)
@@ -70,7 +70,7 @@ def probe_items(
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    model = load_pretrained(str(workdir))
+    model = load_pretrained(str(workdir)).placed()
     reader = finetuning_task(task.task, task.config(budget.finetuning).data)
     vectors, labels = [], []
     for file in (task.train, task.test):
@@ -112,7 +112,7 @@ def masked_items(
 
     The masks depend on the row and on `measure` alone: all variants have the same.
     """
-    model = load_pretrained(str(workdir))
+    model = load_pretrained(str(workdir)).placed()
     base = with_changes(
         budget.pretraining,
         (*measure.changes, ("data.path", dataset), ("eval_rows", 0)),

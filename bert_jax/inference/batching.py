@@ -158,7 +158,7 @@ def compute_rows(
     batches = tokenized_batches(tokenized, batch_size, longest, most_tokens=most_tokens)
 
     def compute_batch(batch: Batch) -> tuple[np.ndarray, PyTree]:
-        return batch["row"], jax.device_get(program(params, batch))
+        return batch["row"], jax.device_get(program(params, jax.device_put(batch)))
 
     def counted(
         outputs: Iterator[tuple[np.ndarray, PyTree]],

@@ -187,7 +187,7 @@ def _evaluation(
     needs_labels: bool,
     compute_metrics: ComputeMetrics | None = None,
 ) -> Evaluation:
-    model = load_pretrained(os.fspath(checkpoint))
+    model = load_pretrained(os.fspath(checkpoint)).placed()
     data = with_embedding(data or examples_config(model.directory), model)
     name = task_name_of(model.config, data)
     task = finetuning_task(name, data, model.config)

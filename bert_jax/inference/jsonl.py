@@ -76,7 +76,7 @@ def prediction_rows(request: Request) -> Iterator[list[JsonObject]]:
 def load_for(request: Request) -> Model:
     """Load the model; raise ValueError as `prediction_rows` if it cannot predict."""
     require_batch_size(request.batch_size)
-    model = load_pretrained(request.checkpoint)
+    model = load_pretrained(request.checkpoint).placed()
     task_name_of(model.config, with_embedding(request.data, model))
     if request.threshold is not None:
         require_threshold(model.config, request.threshold)
@@ -206,7 +206,7 @@ def write_feature_file(
     """Write features of each line of `source`; return a message with their number."""
     require_output_file(Path(output), *SUFFIXES)
     require_not_input(output, source)
-    model, name = load_pretrained(path), display_name(source)
+    model, name = load_pretrained(path).placed(), display_name(source)
     if source != "-":
         require_file(source, "name one, or - for standard input.")
     read, longest = (model.config, model.params, model.tokenizer), model.trained_length

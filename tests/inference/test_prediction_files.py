@@ -90,6 +90,24 @@ def test_each_kind_of_file_has_what_is_printed(model, table, capsys, tmp_path):
     ]
 
 
+@pytest.mark.usefixtures("no_hidden_transfers")
+@pytest.mark.parametrize("verb", ["predict", "predict_corpus", "evaluate", "features"])
+def test_parameters_are_placed_on_the_device_once(verb, model, table, tmp_path):
+    """Else a base model sends 440 MB with every batch (40 batches and more here)."""
+    names, output = ("--checkpoint", str(model)), str(tmp_path / "output")
+    small = ("--batch-size", "1")
+    arguments = {
+        "predict": [*names, "--input", str(table), "--output", f"{output}.jsonl"],
+        "predict_corpus": [*names, "--input", str(table), "--output", output],
+        "evaluate": [*names, "--data.validation", str(table)],
+        "features": ["--model", str(model), "--input", str(table)]
+        + ["--output", f"{output}.jsonl"],
+    }[verb]
+    if verb != "evaluate":
+        arguments += small
+    assert main([verb.removesuffix("_corpus"), *arguments]) == 0
+
+
 def test_columns_of_the_input_are_copied(model, table, capsys, tmp_path):
     rows = printed(capsys, model, table, "--columns", "*")
     assert list(rows[0]) == [*COLUMNS, "label", "probabilities"]

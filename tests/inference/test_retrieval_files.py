@@ -93,6 +93,7 @@ def test_a_search_is_scored_and_written(folder, pretrained, tmp_path, capsys):
     assert 0 < scores["ndcg@10"] < 1 or scores["recall@10"] == 1.0
 
 
+@pytest.mark.usefixtures("no_hidden_transfers")
 def test_a_list_is_ranked_again(folder, reranker, tmp_path, capsys):
     path, again = tmp_path / "first.run", tmp_path / "second.run"
     path.write_text(
