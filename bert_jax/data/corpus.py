@@ -22,6 +22,7 @@ from bert_jax.data.documents import Documents, find_documents
 from bert_jax.data.duplicates import Deduplicator
 from bert_jax.data.sources import Source, read_pieces
 from bert_jax.data.structured import read_records
+from bert_jax.data.text_report import TextReport
 from bert_jax.storage.files import JsonObject, name_path_if_disk_full
 from bert_jax.storage.manifest import sha256_of
 
@@ -41,8 +42,8 @@ class Corpus:
     """Name, size, sha256 and number of documents of each source."""
     inputs: Int64[np.ndarray, " S"]
     """The index of the --input entry that named each source."""
-    dropped: dict[str, int]
-    """What was left out, and how much of it."""
+    text_report: TextReport
+    """What was left out while the sources were read."""
 
 
 def read_corpus(
@@ -61,7 +62,8 @@ def read_corpus(
             not UTF-8 and `config.strict` is set.
     """
     all_spans, files, descriptions = [], [], []
-    dropped: collections.Counter[str] = collections.Counter()
+    text_report = TextReport()
+    dropped = text_report.dropped
     deduplicator = Deduplicator(paragraphs=config.sentences == "split")
     reported = time.monotonic()
     for number, source in enumerate(sources):
@@ -88,7 +90,7 @@ def read_corpus(
     numbers = np.repeat(np.arange(len(sources)), [len(spans) for spans in all_spans])
     documents = Documents(numbers, start, end - start)
     inputs = np.array([source.input for source in sources], np.int64)
-    return Corpus(documents, files, descriptions, inputs, dict(+dropped))
+    return Corpus(documents, files, descriptions, inputs, text_report)
 
 
 def _read_source(

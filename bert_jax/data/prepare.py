@@ -33,6 +33,7 @@ from bert_jax.data.passes import num_passes
 from bert_jax.data.records import open_dataset
 from bert_jax.data.shards import dtype_to_json
 from bert_jax.data.sources import find_sources
+from bert_jax.data.text_report import TextReport
 from bert_jax.data.unfinished import (
     is_finished,
     require_resumable,
@@ -87,8 +88,10 @@ def prepare(
             write_plan(output, plan, layout)
             tokenizer.save(output / "tokenizer")
             shards = _write_all(config, corpus.files, chunks, tokenizer, report)
-            manifest = _finish(output, plan, tokenizer, shards, corpus.dropped)
+            manifest = _finish(output, plan, tokenizer, shards, corpus.text_report)
             report(_summary(output, manifest))
+            for line in corpus.text_report.lines():
+                report(line)
     (output / UNFINISHED).rmtree(missing_ok=True)
     return manifest
 
@@ -161,15 +164,14 @@ def _finish(
     plan: JsonObject,
     tokenizer: Tokenizer,
     shards: list[GrowingShard],
-    dropped_before: dict[str, int],
+    text_report: TextReport,
 ) -> JsonObject:
     """Add up the chunks' results, finish the shards, and write the manifest last."""
     counts: JsonObject = collections.defaultdict(collections.Counter)
-    dropped = collections.Counter(dropped_before)
     for shard in shards:
         for result in shard.results.values():
             counts[shard.split].update(result["counts"])
-            dropped.update(result["dropped"])
+            text_report.dropped.update(result["dropped"])
     if kind := LABEL_1.get(plan["pairs"]):
         for added in counts.values():
             fraction = added[f"{kind}_pairs"] / max(added["pairs"], 1)
@@ -190,7 +192,8 @@ def _finish(
     manifest = plan | {
         "tokenizer": plan["tokenizer"] | {"files": describe_files(output, names)},
         "counts": {split: dict(added) for split, added in counts.items()},
-        "dropped": dict(sorted(dropped.items())),
+        "dropped": dict(sorted(text_report.dropped.items())),
+        "text": text_report.as_json(),
         "shards": [shard.finish() for shard in shards],
     }
     remove_temporaries(output, MANIFEST)  # of a run killed just here

@@ -75,6 +75,8 @@ class LibraryFile:
         self.num_pieces = len(self.tokens)
         self.is_bytes = "ByteLevel" in types_of(values.get("pre_tokenizer"))
         """Whether the tokens are of bytes, that of the space before a word included."""
+        limit = getattr(self._library.model, "max_input_chars_per_word", None)
+        self.word_limit: int | None = limit
         self._added = {str(entry.get("content")) for entry in self._added_entries()}
         self.continuing = self._continuing()
 

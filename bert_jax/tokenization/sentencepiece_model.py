@@ -9,6 +9,8 @@ _WORD_START = "\u2581"
 
 
 class SentencePiece:
+    word_limit: int | None = None
+
     def __init__(self, model: bytes) -> None:
         import sentencepiece  # optional: not needed for WordPiece
 

@@ -144,6 +144,11 @@ class Tokenizer:
         return self.special_names["[MASK]"]
 
     @property
+    def word_limit(self) -> int | None:
+        """The most characters of a word; a longer one is [UNK]. None: no limit."""
+        return self._backend.word_limit
+
+    @property
     def num_separators(self) -> int:
         """The number of [SEP] between the two texts of a pair."""
         separators: int = self.config.get(SEPARATORS, 1)

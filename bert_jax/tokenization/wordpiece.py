@@ -83,6 +83,7 @@ class WordPiece:
         self.tokens = lines + [t.content for t in added if t.content not in pieces]
         self.num_pieces = len(lines)
         self.continuing = [token.startswith("##") for token in self.tokens]
+        self.word_limit: int | None = config.get(WORD_LIMIT, MAX_WORD_CHARACTERS)
         self._tokenizer = library_wordpiece(lines, config)
         # Added tokens that are not in the vocabulary get the ids after its last one.
         # Special tokens are not added, so "[MASK]" in a text is split at its brackets.
