@@ -9,17 +9,12 @@ import unicodedata
 import warnings
 from collections.abc import Iterable, Iterator
 
+from bert_jax.data.folding import without_marks
+
 ACCENTS = frozenset({"LATIN", "GREEK", "CYRILLIC", "COPTIC", "HEBREW", "ARABIC"})
 """Scripts whose marks are accents, or are usually not written."""
 MAX_LINES = 10_000
 _MIN_FRACTION = 0.01
-
-
-def without_marks(word: str) -> str:
-    """Return a word as the uncased normalizer leaves it, but for its case."""
-    parts = unicodedata.normalize("NFD", word)
-    kept = "".join(c for c in parts if unicodedata.category(c) != "Mn")
-    return unicodedata.normalize("NFC", kept)
 
 
 def loses_marks(word: str) -> bool:

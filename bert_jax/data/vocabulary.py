@@ -10,8 +10,6 @@ import io
 import itertools
 import random
 import re
-import sys
-import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -19,7 +17,8 @@ from tokenizers import pre_tokenizers
 
 from bert_jax.config import VocabularyConfig
 from bert_jax.data.documents import split_lines
-from bert_jax.data.lost_marks import warn_of_lost_marks, without_marks
+from bert_jax.data.folding import fold_rules
+from bert_jax.data.lost_marks import warn_of_lost_marks
 from bert_jax.data.sources import PIECE_BYTES, Source, find_sources, read_pieces
 from bert_jax.data.structured import read_records
 from bert_jax.data.wordpiece import learn_pieces
@@ -36,7 +35,6 @@ AUTO_SIZE = 30522
 """The most tokens of vocab_size=auto: those of BERT."""
 AUTO_COUNT = 100
 """The least occurrences of a token of vocab_size=auto (Gowda & May 2020, §5)."""
-_UNASSIGNED = ("Cn", "Co", "Cs")  # unassigned, private use, surrogate
 
 
 def train_vocabulary(config: VocabularyConfig) -> Tokenizer:
@@ -243,20 +241,4 @@ def _normalizer(cased: bool) -> Any:
 
     if cased:
         return sentencepiece.SentencePieceNormalizer(rule_name="nmt_nfkc")
-    characters = map(chr, range(1, sys.maxunicode + 1))
-    assigned = (c for c in characters if unicodedata.category(c) not in _UNASSIGNED)
-    rules = [(c, folded) for c in assigned if (folded := fold(c)) != c]
-    return sentencepiece.SentencePieceNormalizer(norm_map=rules)
-
-
-def fold(character: str) -> str:
-    """Apply NFKC, lower case, and removal of accents, as BERT does if uncased.
-
-    Control characters are deleted and white space becomes a space.
-    """
-    category = unicodedata.category(character)
-    if category.startswith("Z") or character in "\t\n\r":
-        return " "
-    if category in ("Cc", "Cf", "Mn") or character == "\ufffd":
-        return ""
-    return without_marks(unicodedata.normalize("NFKC", character).lower())
+    return sentencepiece.SentencePieceNormalizer(norm_map=list(fold_rules()))

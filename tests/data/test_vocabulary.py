@@ -7,21 +7,24 @@ import json
 import os
 import random
 import re
+import shutil
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import pytest
 import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import bert_jax
 from bert_jax.cli.main import main
 from bert_jax.config import VocabularyConfig
+from bert_jax.data.folding import fold
 from bert_jax.data.sources import find_sources
 from bert_jax.data.vocabulary import (
     count_words,
-    fold,
     read_lines,
     sample_lines,
     train_vocabulary,
@@ -293,6 +296,26 @@ def test_sample_is_even_and_seeded():
 )
 def test_fold(character, expected):
     assert fold(character) == expected
+
+
+_RULES = """
+import hashlib
+from bert_jax.data.folding import fold_rules
+rules = [(ord(character), folded) for character, folded in fold_rules()]
+print(len(rules), hashlib.sha256(repr(rules).encode()).hexdigest()[:16])
+"""
+
+
+@pytest.mark.parametrize("minor", [11, 12, 13, 14])
+def test_b12_every_python_folds_alike(minor):
+    """Another result here changes every uncased vocabulary of sentencepiece."""
+    this = sys.version_info[1] == minor
+    python = sys.executable if this else shutil.which(f"python3.{minor}") or ""
+    if not python or subprocess.run([python, "-c", ""], capture_output=True).returncode:
+        pytest.skip(f"there is no Python 3.{minor}")
+    root = Path(bert_jax.__file__).parents[1]
+    ran = subprocess.run([python, "-c", _RULES], cwd=root, capture_output=True)
+    assert ran.stdout == b"8901 5299b6a038eb48ac\n", ran.stderr
 
 
 @pytest.mark.parametrize(
