@@ -106,16 +106,15 @@ def _belongs(
     # [N]: for each choice, a place that equal ones share.
     in_order = jnp.sort(choices)
     place = jnp.searchsorted(in_order, choices)
-    partners = jnp.zeros((len(choices), len(texts)), jnp.int32)
+    partners = jnp.zeros((len(choices), len(texts)), bool)
     for here, there in ((0, 1), (1, 0)):
         # [G, B]: whether a text is on this side of a pair, whose other side is marked.
         is_here = pairs[:, here, None] == texts
         other = pairs[:, there]
         at = jnp.minimum(jnp.searchsorted(in_order, other), len(choices) - 1)
         is_choice = in_order[at] == other
-        partners = partners.at[at].max((is_here & is_choice[:, None]).astype(jnp.int32))
-    in_pair = partners[place].T > 0
-    return in_pair | (texts[:, None] == choices) | (choices < 0)
+        partners = partners.at[at].max(is_here & is_choice[:, None])
+    return partners[place].T | (texts[:, None] == choices) | (choices < 0)
 
 
 def _cross_entropy(

@@ -155,3 +155,20 @@ def test_many_repeats_by_hand(seed):
     both = by_hand(real, 0.3) + by_hand(real, 0.3, backward=True)
     assert count == len(ids) - 2
     assert total == pytest.approx(both / 2, rel=1e-5)
+
+
+@pytest.mark.parametrize(("symmetric", "matrices"), [(False, 3), (True, 5)])
+def test_memory_of_a_large_batch(symmetric, matrices):
+    """The cosines of a direction and their gradient; which texts belong takes less."""
+    rows = 1024
+
+    def gradient(vectors, ids):
+        one = Texts(vectors, ids)
+        return jax.grad(lambda v: info_nce(Texts(v, ids), one, 0, 1.0, symmetric)[0])(
+            vectors
+        )
+
+    shapes = ((rows, 2, 16), jnp.float32), ((rows, 2), jnp.int32)
+    lowered = jax.jit(gradient).lower(*(jax.ShapeDtypeStruct(*s) for s in shapes))
+    used = lowered.compile().memory_analysis().temp_size_in_bytes
+    assert used < matrices * 4 * rows**2
