@@ -47,10 +47,9 @@ def attention_probabilities(
     without any visible key attends evenly instead of giving NaN.
     """
     query, key = query.swapaxes(1, 2), key.swapaxes(1, 2)
-    scores = jnp.einsum(
-        "BNTH,BNSH->BNTS", query, key, preferred_element_type=jnp.float32
-    )
-    scores = scores / jnp.sqrt(query.shape[-1]).astype(jnp.float32)
+    dtype = jnp.promote_types(query.dtype, jnp.float32)
+    scores = jnp.einsum("BNTH,BNSH->BNTS", query, key, preferred_element_type=dtype)
+    scores = scores / jnp.sqrt(query.shape[-1]).astype(dtype)
     lowest = jnp.finfo(jnp.float32).min
     return jax.nn.softmax(jnp.where(visible[:, None], scores, lowest), axis=-1)
 

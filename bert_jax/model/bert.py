@@ -27,6 +27,7 @@ from bert_jax.model.heads import (
     unit,
 )
 from bert_jax.model.inputs import Inputs
+from bert_jax.model.layers import at_least_float32
 
 
 class Bert(nn.Module):
@@ -149,7 +150,7 @@ class Bert(nn.Module):
             skip: the number of tokens of each row, [CLS] and a prompt's, that are not
                 pooled; "cls" is then the first token after them.
         """
-        hidden = self(inputs, deterministic).astype(jnp.float32)
+        hidden = at_least_float32(self(inputs, deterministic))
         if pooling == "mean":
             after = jnp.arange(hidden.shape[1]) >= jnp.reshape(skip, (-1, 1))
             vectors = mean_of_tokens(hidden, inputs.attention_mask & after)
@@ -177,7 +178,7 @@ class Bert(nn.Module):
     ) -> Float[Array, "B T _"]:
         """Return the float32 hidden states of `layers`, summed or concatenated."""
         states = self.hidden_states(inputs)
-        chosen = [states[layer].astype(jnp.float32) for layer in layers]
+        chosen = [at_least_float32(states[layer]) for layer in layers]
         if combine == "sum":
             return functools.reduce(jnp.add, chosen)
         return jnp.concatenate(chosen, axis=-1)

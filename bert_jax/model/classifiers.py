@@ -1,11 +1,10 @@
 """The heads of fine-tuning, by the names of `config.head`."""
 
-import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float
 
 from bert_jax.config import BertConfig
-from bert_jax.model.layers import Dense, Dropout
+from bert_jax.model.layers import Dense, Dropout, at_least_float32
 
 
 def num_outputs(config: BertConfig) -> int:
@@ -44,7 +43,7 @@ class Classifier(nn.Module):
         if c.head != "question_answering":  # without dropout, as in the code of 2018
             inputs = Dropout(c.hidden_dropout_prob)(inputs, deterministic)
         dense = Dense(num_outputs(c), c, truncated=False, name="dense")
-        return dense(inputs).astype(jnp.float32)
+        return at_least_float32(dense(inputs))
 
 
 CLASSIFIERS: dict[str, type[nn.Module]] = {

@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Key, PyTree
 from bert_jax.config import BertConfig
 from bert_jax.config.model import Params
 from bert_jax.model.bert import Bert
+from bert_jax.model.layers import at_least_float32
 
 _Vectors = Float[Array, "B T _"]
 Projections = tuple[_Vectors, _Vectors, _Vectors]
@@ -86,7 +87,7 @@ def state_distance(
 
     There is no projection: the models have the same width.
     """
-    difference = states.astype(jnp.float32) - teacher_states.astype(jnp.float32)
+    difference = at_least_float32(states) - at_least_float32(teacher_states)
     return (difference**2).mean(-1)
 
 
@@ -98,9 +99,9 @@ def log_relations(
     A relation is the softmax of scaled dot products of vectors of one kind, in each of
     `num_heads` parts of the width.
     """
-    parts = vectors.reshape(*vectors.shape[:2], num_heads, -1).astype(jnp.float32)
+    parts = at_least_float32(vectors.reshape(*vectors.shape[:2], num_heads, -1))
     products = jnp.einsum("BTNH,BSNH->BNTS", parts, parts)
-    products = products / jnp.sqrt(parts.shape[-1]).astype(jnp.float32)
+    products = products / jnp.sqrt(parts.shape[-1]).astype(parts.dtype)
     lowest = jnp.finfo(jnp.float32).min
     return jax.nn.log_softmax(jnp.where(visible[:, None], products, lowest))
 

@@ -6,7 +6,14 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, Float, Int
 
 from bert_jax.config import BertConfig
-from bert_jax.model.layers import Dense, LayerNorm, activation, add_bias, parameter
+from bert_jax.model.layers import (
+    Dense,
+    LayerNorm,
+    activation,
+    add_bias,
+    at_least_float32,
+    parameter,
+)
 
 _MIN_NORM = 1e-12  # a zero vector stays zero, as in sentence-transformers
 
@@ -52,7 +59,7 @@ class MaskedLM(nn.Module):
             "BPD,VD->BPV",
             hidden,
             token_table.astype(c.dtype),
-            preferred_element_type=jnp.float32,
+            preferred_element_type=jnp.promote_types(hidden.dtype, jnp.float32),
         )
         bias = parameter(self, "bias", nn.initializers.zeros, (c.vocab_size,))
         return add_bias(scores, bias, c.dtype)
@@ -65,7 +72,7 @@ class NextSentence(nn.Module):
 
     @nn.compact
     def __call__(self, pooled: Float[Array, "*shape D"]) -> Float[Array, "*shape 2"]:
-        return Dense(2, self.config, name="dense")(pooled).astype(jnp.float32)
+        return at_least_float32(Dense(2, self.config, name="dense")(pooled))
 
 
 def mean_of_tokens(
@@ -73,7 +80,7 @@ def mean_of_tokens(
 ) -> Float[Array, "B D"]:
     """Return the mean hidden state of the real tokens, [CLS] and [SEP] included."""
     weights = attention_mask.astype(jnp.float32)[:, :, None]
-    total = (hidden.astype(jnp.float32) * weights).sum(1)
+    total = (at_least_float32(hidden) * weights).sum(1)
     return (total / jnp.maximum(weights.sum(1), 1.0)).astype(hidden.dtype)
 
 

@@ -118,6 +118,11 @@ def is_bfloat16_on_tpu(dtype: Any) -> bool:
     return target_device().platform == "tpu" and jnp.dtype(dtype) == jnp.bfloat16
 
 
+def at_least_float32(values: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """Return values in float32; float64 values, with which tests compute, stay so."""
+    return values.astype(jnp.promote_types(values.dtype, jnp.float32))
+
+
 def add_bias(
     products: Float[Array, "*shape F"], bias: Float[Array, " F"], dtype: Any
 ) -> Float[Array, "*shape F"]:
@@ -129,7 +134,7 @@ def add_bias(
     if is_bfloat16_on_tpu(dtype):
         return bias_with_gradient_by_product(products, bias)
     # In float32, because the gradient of the bias is a sum over all tokens.
-    return (products.astype(jnp.float32) + bias).astype(products.dtype)
+    return (at_least_float32(products) + bias).astype(products.dtype)
 
 
 @jax.custom_vjp
@@ -237,7 +242,7 @@ def _sharded_matmul_backward(
     if not keep:
         kernel = gather_after(kernel, grad, axis, inputs.dtype)
     rows = tuple(range(inputs.ndim - 1))
-    kernel_grad = jnp.tensordot(inputs, grad, (rows, rows)).astype(jnp.float32)
+    kernel_grad = at_least_float32(jnp.tensordot(inputs, grad, (rows, rows)))
     shard_grad = jax.lax.psum_scatter(
         kernel_grad, FSDP, scatter_dimension=axis, tiled=True
     )
@@ -323,7 +328,7 @@ class LayerNorm(nn.Module):
         scale = parameter(self, "scale", nn.initializers.ones, shape)
         bias = parameter(self, "bias", nn.initializers.zeros, shape)
         one_pass = is_bfloat16_on_tpu(values.dtype)
-        values = values.astype(jnp.float32)
+        values = at_least_float32(values)
         mean = values.mean(-1, keepdims=True)
         centred = values - mean
         if one_pass:
@@ -342,7 +347,7 @@ def gelu(
 
     It computes in float32: in bfloat16, 1 + erf loses the tail below zero.
     """
-    x = values.astype(jnp.float32)
+    x = at_least_float32(values)
     if approximate:
         x = jax.nn.gelu(x, approximate=True)
     else:  # jax.nn.gelu uses erfc, which takes nearly three times as long on a CPU

@@ -26,6 +26,7 @@ from bert_jax.distributed.sharding import (
     batch_shards,
     shard_map_over_batch,
 )
+from bert_jax.model.layers import at_least_float32
 from bert_jax.tasks.task import Counts, DeviceBatch, Sums, Task
 from bert_jax.training.compared_gradient import compared_gradient
 from bert_jax.training.global_batch import global_counts, split_rows, sum_of_means
@@ -131,7 +132,7 @@ def gather_once(
         cast_params = jax.tree_util.tree_map_with_path(cast, params)
         gathered = gather(cast_params, partitions)
         # Gradients are added up in float32.
-        gathered = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), gathered)
+        gathered = jax.tree.map(at_least_float32, gathered)
         keys = mask_key, dropout_key
         grads, sums = local_gradient(gathered, batch, step, *keys, fixed)
         return jax.tree.map(scatter, grads, partitions), sums

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 from etils import epath
+from float64 import AGREEMENT, in_float64, widened
 from small_world import OBJECTS, PLACES, SUBJECTS, VERBS
 
 from bert_jax.config import ExamplesConfig, FinetuneConfig, MeshConfig
@@ -68,7 +69,12 @@ def task(tmp_path_factory: Any, encoder_checkpoint: Path) -> Finetuning:
 def drawn(task: Finetuning) -> Any:
     """Parameters that make vectors different: three times those of the seed."""
     params = jax.jit(task.init_params)(jax.random.key(0))
-    return jax.tree.map(lambda leaf: 3 * np.asarray(leaf), params)
+    params = jax.tree.map(lambda leaf: 3 * np.asarray(leaf), params)
+    return widened(params) if task.task.model.dtype == "float64" else params
+
+
+def with_model(task: Finetuning, model: BertConfig) -> Finetuning:
+    return dataclasses.replace(task, task=dataclasses.replace(task.task, model=model))
 
 
 def compiled(task: Finetuning, shape: tuple[int, int], microbatches: int) -> Any:
@@ -76,9 +82,11 @@ def compiled(task: Finetuning, shape: tuple[int, int], microbatches: int) -> Any
     mesh = make_mesh(MeshConfig(*shape), BATCH_SIZE, microbatches)
     params = drawn(task)
     shardings = tree_shardings(mesh, params)
-    config = task.config
+    collectives = Collectives.of(task.config)
+    if task.task.model.dtype == "float64":
+        collectives = dataclasses.replace(collectives, reduce_dtype="float64")
     gradient = make_gradient(
-        task, lambda p: p, mesh, shardings, {}, microbatches, Collectives.of(config)
+        task, lambda p: p, mesh, shardings, {}, microbatches, collectives
     )
     arguments = (
         jax.device_put(params, shardings),
@@ -91,8 +99,11 @@ def compiled(task: Finetuning, shape: tuple[int, int], microbatches: int) -> Any
 
 
 def gradient_of(task: Finetuning, shape: tuple[int, int], microbatches: int) -> Any:
-    program, arguments = compiled(task, shape, microbatches)
-    return jax.device_get(program(*arguments))
+    """In float64."""
+    with jax.enable_x64(True):
+        task = with_model(task, in_float64(task.task.model))
+        program, arguments = compiled(task, shape, microbatches)
+        return jax.device_get(program(*arguments))
 
 
 @pytest.fixture(scope="module")
@@ -102,15 +113,15 @@ def whole(task: Finetuning) -> Any:
 
 
 def require_equal(one: Any, other: Any) -> None:
-    """Equal to a millionth of the largest entry of the gradient."""
+    """In float64, equal to rounding of the largest entry of the gradient."""
     (first, sums), (second, others) = one, other
     assert sums["loss"][1] == others["loss"][1] == BATCH_SIZE
-    assert sums["loss"][0] == pytest.approx(others["loss"][0], rel=1e-6)
+    assert sums["loss"][0] == pytest.approx(others["loss"][0], rel=AGREEMENT)
     leaves = jax.tree.leaves(first)
     largest = max(np.abs(leaf).max() for leaf in leaves)
-    assert largest > 1e-3
+    assert largest > 1e-3 and leaves[0].dtype == np.float64
     for a, b in zip(leaves, jax.tree.leaves(second), strict=True):
-        np.testing.assert_allclose(a, b, rtol=0, atol=1e-6 * largest)
+        np.testing.assert_allclose(a, b, rtol=0, atol=AGREEMENT * largest)
 
 
 def test_texts_of_a_batch_repeat(task):
@@ -147,9 +158,7 @@ def test_the_vectors_are_gathered_once(task):
 def test_dropout_is_the_same_in_both_passes(task):
     """With dropout, the cached gradient is that of the loss that it reports."""
     dropped = dataclasses.replace(task.task.model, hidden_dropout_prob=0.3)
-    inner = dataclasses.replace(task.task, model=dropped)
-    other = dataclasses.replace(task, task=inner)
-    program, arguments = compiled(other, (1, 1), 2)
+    program, arguments = compiled(with_model(task, dropped), (1, 1), 2)
     params, *rest = arguments
     grads, sums = program(*arguments)
     norm = np.sqrt(sum(np.sum(np.square(leaf)) for leaf in jax.tree.leaves(grads)))
