@@ -31,6 +31,7 @@ import jax
 import jaxtyping
 import pytest
 import summary_table
+from fake_bucket import Bucket, install
 from small_world import OBJECTS, PLACES, SUBJECTS, VERBS, VOCAB_SIZE
 
 from bert_jax.config import (
@@ -75,6 +76,13 @@ def no_hidden_transfers() -> Iterator[None]:
     jax.config.update(name, "disallow")
     yield
     jax.config.update(name, None)
+
+
+@pytest.fixture
+def buckets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which gs://bucket is `bucket`."""
+    install(Bucket(tmp_path), monkeypatch.setattr)
+    return tmp_path
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import json
-import secrets
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from etils import epath
 
 from bert_jax.data.examples import TokenizedExamples
-from bert_jax.storage.files import require_regular_file
+from bert_jax.storage.files import atomic_file, require_regular_file
 
 _ARRAYS = ("tokens", "starts", "second", "example")
 _GROUPS = ("by_example", "by_token")
@@ -40,10 +39,8 @@ def cached_examples(
     for group in _GROUPS:
         for name, values in getattr(examples, group).items():
             arrays[f"{group}/{name}"] = values
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
-    with temporary.open("wb") as file:
+    with atomic_file(path) as temporary, temporary.open("wb") as file:
         np.savez(file, choices=np.array(examples.choices), **arrays)
-    temporary.replace(path)
     return examples
 
 

@@ -60,7 +60,10 @@ def share_compilation_cache(workdir: epath.Path) -> None:
 def _make_directory(directory: epath.Path) -> str:
     """Make the directory; return the error, or ""; it does not stop the run."""
     try:
-        directory.mkdir(mode=0o700, exist_ok=True)
+        if is_address(directory):  # epath refuses a mode there
+            directory.mkdir(exist_ok=True)
+        else:
+            directory.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         return " ".join(str(error).split())
     return ""

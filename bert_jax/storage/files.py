@@ -134,15 +134,22 @@ def temporary_beside(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a file to write; it becomes the local file `path` if the block succeeds.
+    """Yield a local file to write; it becomes the file `path` if the block succeeds.
 
     Before, its content is flushed to the disk: a crash of the machine leaves the old
-    file or the new one.
+    file or the new one. A bucket's own files could not seek while they are written: the
+    file is copied there, and an object is stored when it is complete.
 
     Raises:
         OSError: it cannot be renamed; the message names `path` and a remedy. The
             block's own errors pass unchanged.
     """
+    if "://" in os.fspath(path):
+        with tempfile.TemporaryDirectory() as folder:
+            yield (local := Path(folder) / "file")
+            with name_path_in_errors(path):
+                epath.Path(local).copy(path, overwrite=True)
+        return
     with temporary_beside(path) as temporary:
         yield temporary
         with name_path_in_errors(path):
@@ -152,7 +159,7 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def atomic_write(path: str | os.PathLike[str], *pieces: bytes | memoryview) -> None:
-    """Write a local file completely or not at all, as `atomic_file`.
+    """Write a file completely or not at all, as `atomic_file`.
 
     Raises:
         OSError: it cannot be written; the message names the path and a remedy.
@@ -182,11 +189,7 @@ def remove_temporaries(directory: str | os.PathLike[str], name: str = "") -> Non
 
 def write_json(values: object, path: epath.Path) -> None:
     """Write `values` as indented JSON; completely or not at all, as `atomic_write`."""
-    content = (json.dumps(values, indent=2) + "\n").encode()
-    if "://" not in os.fspath(path):
-        return atomic_write(path, content)
-    with name_path_in_errors(path):
-        path.write_bytes(content)  # a bucket stores an object when it is complete
+    atomic_write(path, (json.dumps(values, indent=2) + "\n").encode())
 
 
 def require_not_input(output: str | os.PathLike[str], source: str) -> None:

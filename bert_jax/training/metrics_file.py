@@ -7,7 +7,7 @@ import math
 
 from etils import epath
 
-from bert_jax.storage.files import require_regular_file
+from bert_jax.storage.files import atomic_write, require_regular_file
 
 METRICS = "metrics.jsonl"
 TRAIN, VALIDATION = "train", "validation"
@@ -40,9 +40,7 @@ def keep_lines_until(path: epath.Path, step: int) -> None:
                     f"{path}, line {number} is not a metrics line ({error}); repair or "
                     "move the file away."
                 ) from error
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text("".join(kept_lines))
-    temporary.replace(path)
+    atomic_write(path, "".join(kept_lines).encode())
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,19 +4,23 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from run_helpers import flags_for_one_device
 
+TESTS = Path(__file__).parents[1]
 PROGRAM = """
 import os, sys
 import jax, jax.numpy as jnp, numpy as np
 from etils import epath
+from fake_bucket import Bucket, install
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 from bert_jax.distributed.compilation_cache import share_compilation_cache
 from bert_jax.distributed.startup import start
 
+install(Bucket(os.environ["BUCKETS"]), setattr)
 start(os.environ)
 share_compilation_cache(epath.Path(sys.argv[1]))
 hits = []
@@ -31,7 +35,9 @@ print(total, hits.count("/jax/compilation_cache/cache_hits"))
 """
 
 
-def run_connected(workdirs: list[Path]) -> list[tuple[str, str]]:
+def run_connected(
+    workdirs: Sequence[Path | str], buckets: Path = Path()
+) -> list[tuple[str, str]]:
     """The last line of standard output, and all output, of each process."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
@@ -39,6 +45,8 @@ def run_connected(workdirs: list[Path]) -> list[tuple[str, str]]:
     environment = {k: v for k, v in os.environ.items() if k[:9] != "JAX_COMPI"} | {
         "BERT_JAX_COORDINATOR": f"127.0.0.1:{port}",
         "BERT_JAX_NUM_PROCESSES": str(len(workdirs)),
+        "BUCKETS": str(buckets),
+        "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path]),
         "JAX_NUM_CPU_DEVICES": "1",
         "XLA_FLAGS": flags_for_one_device(),
     }
@@ -85,10 +93,13 @@ def test_a_second_start_finds_the_programs_of_the_first(tmp_path):
 
 
 def test_a_connected_run_of_one_process_keeps_its_programs_too(tmp_path):
-    """As on a TPU slice of one host, whose home directory is lost with it."""
-    ((first, _),) = run_connected([tmp_path])
-    assert first == "14.0 0" and list((tmp_path / "compilation_cache").glob("*-cache"))
-    ((again, _),) = run_connected([tmp_path])
+    """As on a TPU slice of one host, whose home directory is lost with it; in a bucket,
+    where no directory has a mode.
+    """
+    ((first, _),) = run_connected(["gs://bucket/run"], tmp_path)
+    programs = tmp_path / "bucket" / "run" / "compilation_cache"
+    assert first == "14.0 0" and list(programs.glob("*-cache"))
+    ((again, _),) = run_connected(["gs://bucket/run"], tmp_path)
     assert int(again.split()[1]) > 0
 
 

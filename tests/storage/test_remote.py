@@ -1,6 +1,5 @@
-"""What lies on gs://, where a file is written as a whole or not at all."""
+"""Runs and files on gs://, where a file is written as a whole or not at all."""
 
-import functools
 import json
 import shutil
 from pathlib import Path
@@ -13,10 +12,13 @@ import orbax.checkpoint as ocp
 import pytest
 from etils import epath
 from huggingface_files import stored
+from run_helpers import write_config
 
 from bert_jax.checkpoints.manager import Checkpoints
 from bert_jax.cli.main import main
 from bert_jax.config import OptimizerConfig, RunConfig
+from bert_jax.data.example_cache import cached_examples
+from bert_jax.data.examples import TokenizedExamples, from_rows
 from bert_jax.data.records import Dataset, open_dataset
 from bert_jax.formats.huggingface import read_huggingface
 from bert_jax.storage.atomic import absolute
@@ -24,30 +26,6 @@ from bert_jax.storage.manifest import DamagedError
 from bert_jax.storage.remote import local_copy
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.report import Report
-
-
-class Bucket:
-    """Stands for epath's way to gs://: a folder in which no file can be added to."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def __getattr__(self, name: str) -> Any:
-        return functools.partial(self._call, name)
-
-    def _call(self, name: str, *arguments: str, **options: Any) -> Any:
-        assert arguments[1:] != ("a",), "an object is written as a whole"
-        found = [a.replace("gs://", f"{self.folder}/") for a in arguments]
-        return getattr(epath.backend.os_backend, name)(*found, **options)
-
-
-@pytest.fixture
-def buckets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder in which gs://bucket is `bucket`."""
-    monkeypatch.setattr(epath.backend, "tf_backend", Bucket(tmp_path))
-    monkeypatch.setattr(epath.gpath, "_is_tf_installed", lambda: True)
-    monkeypatch.setattr(epath.gpath, "_is_zonal_gcs_bucket", lambda _: False)
-    return tmp_path
 
 
 @pytest.fixture
@@ -216,3 +194,54 @@ def test_outputs_are_local(output, dataset, capsys, tmp_path):
         assert main([*arguments, "--output", output]) == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert f"output={output} is not a local directory" in line
+
+
+def written_table(path: Path) -> Path:
+    texts = [f"The {'judge' if i % 2 else 'clerk'} reads.,{i % 2}" for i in range(24)]
+    path.write_text("\n".join(["review,who", *texts]) + "\n")
+    return path
+
+
+def test_examples_are_cached_there(buckets):
+    directory, calls = epath.Path("gs://bucket/cache"), []
+
+    def make() -> TokenizedExamples:
+        calls.append(1)
+        return from_rows([([2, 7, 3], 3), ([2, 8, 3], 3)], np.array([0, 1], np.int32))
+
+    first = cached_examples(directory, "one", make)
+    again = cached_examples(directory, "one", make)
+    assert len(calls) == 1 and first.tokens.tolist() == again.tokens.tolist()
+    assert [path.name for path in (buckets / "bucket/cache").iterdir()] == ["one.npz"]
+
+
+@pytest.mark.slow
+def test_every_verb_of_a_run_works_there(buckets, caches, dataset, small_config):
+    """Each file is written once from start to end, and none is renamed half-written."""
+    pretraining = write_config(small_config, buckets / "pretraining.py")
+    shutil.copytree(dataset.path, buckets / "bucket" / "data")
+    run = ["pretrain", str(pretraining), "--data.path", "gs://bucket/data"]
+    first = ["--workdir", "gs://bucket/run"]
+    assert main([*run, *first, "--report", "csv", "--keep-checkpoints=9"]) == 0
+    assert (
+        main([*run, *first, "--extend", "--num-steps=12", "--keep-checkpoints=9"]) == 0
+    )
+    lines_there = lines(buckets / "bucket/run/metrics.jsonl")
+    assert [x["step"] for x in lines_there if x["split"] == "train"] == [*range(1, 13)]
+    forked = str(buckets / "forked")
+    assert main(["fork", "gs://bucket/run", "--at", "8", "--output", forked]) == 0
+    table = written_table(buckets / "train.csv")
+    tuned = ["--workdir", "gs://bucket/tuned", "--init-from", "gs://bucket/run"]
+    columns = ["--data.text-columns", "review", "--data.label-column", "who"]
+    few = ["--num-steps", "4", "--batch-size=4", "--mesh.data=1"]
+    options = ["--data.train", str(table), *columns, *few]
+    for _ in range(2):  # the second reads what is there
+        assert main(["finetune", "text-classification", *options, *tuned]) == 0
+    model = ["--checkpoint", "gs://bucket/tuned"]
+    assert main(["evaluate", *model, "--data.validation", str(table)]) == 0
+    assert main(["predict", *model, "--input", str(table)]) == 0
+    runs = ["--workdir", "gs://bucket/runs", "--init-from", "gs://bucket/run"]
+    seeds = [*options, *runs, "--seeds", "2"]
+    assert main(["finetune", "text-classification", *seeds]) == 0
+    assert main(["inspect", "gs://bucket/tuned", "--verify"]) == 0
+    assert not list(buckets.rglob("*.tmp"))
