@@ -17,6 +17,7 @@ ROOMS = {
     "storage": "terminal",
     "config": "",
     "tokenization": "storage",
+    "tables": "terminal storage",
     "data": "terminal storage config tokenization",
     "model": "config",
     "masking": "config model",
@@ -25,11 +26,12 @@ ROOMS = {
     "checkpoints": "storage config distributed",
     "formats": "storage config tokenization model",
     "pretrained": "storage config tokenization checkpoints formats",
-    "tasks": "storage config tokenization data model masking metrics",
+    "tasks": "storage tables config tokenization data model masking metrics",
     "error_analysis": "terminal storage metrics tasks",
-    "training": "terminal storage config data model distributed checkpoints tasks",
-    "inference": "terminal storage config tokenization data model metrics checkpoints "
-    "formats pretrained tasks error_analysis",
+    "training": "terminal storage tables config data model distributed checkpoints "
+    "tasks",
+    "inference": "terminal storage tables config tokenization data model metrics "
+    "checkpoints formats pretrained tasks error_analysis",
     "dry_run": "config data model distributed tasks training",
     "convert": "storage config tokenization model checkpoints formats pretrained "
     "training",
@@ -38,15 +40,15 @@ ROOMS = {
     "diagnostics": "storage config tokenization data model masking distributed "
     "checkpoints pretrained tasks training inference",
     "benchmark": "terminal config data model distributed tasks training dry_run",
-    "demo": "terminal storage config data tasks training inference runs diagnostics",
-    "experiments": "terminal storage config tokenization data model distributed "
-    "checkpoints pretrained tasks metrics training inference runs demo",
+    "demo": "terminal storage tables config data training inference runs diagnostics",
+    "experiments": "terminal storage tables config tokenization data model "
+    "distributed checkpoints pretrained tasks metrics training inference runs demo",
     "cli": "terminal storage config data distributed formats pretrained tasks "
     "error_analysis training "
     "inference convert runs diagnostics demo experiments",
     "__main__": "terminal cli",
 }
-NO_JAX = ("terminal", "storage", "config", "tokenization", "data", "metrics")
+NO_JAX = ("terminal", "storage", "config", "tokenization", "tables", "data", "metrics")
 """Rooms that import neither JAX nor Flax, at the top of a file or inside a function."""
 JAX = {"jax", "jaxlib", "flax", "optax", "orbax", "chex"}
 TENSORFLOW = {"tensorflow", "tensorflow_datasets", "keras"}

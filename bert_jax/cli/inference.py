@@ -104,6 +104,8 @@ class EmbedOptions:
     """Directory to write into; the same command again goes on."""
     text_column: str = "text"
     """Column (or JSON field) of the text."""
+    delimiter: str = ""
+    """Separator of the columns of .csv and .tsv files; empty: the one of the header."""
     pooling: Literal["mean", "cls"] | None = None
     """How the hidden states become a vector; default: as the model's files say, or
     mean."""

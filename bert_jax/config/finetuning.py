@@ -37,7 +37,8 @@ class ExamplesConfig(ShortRepr):
     """The files of examples, and how examples become rows of tokens."""
 
     train: str = ""
-    """Training file: .csv, .tsv or .jsonl for texts, else the task's own format."""
+    """Training file: .csv, .tsv, .jsonl (also .gz or .zst) or .parquet for texts, else
+    the task's own format."""
     validation: str = ""
     """Validation file; empty: hold out a fraction of the training examples."""
     test: str = ""
@@ -49,6 +50,9 @@ class ExamplesConfig(ShortRepr):
     """Name of the GLUE task in path; sets its columns and scores."""
     validation_fraction: float = 0.1
     """Fraction of the training examples held out if there is no validation file."""
+    delimiter: str = ""
+    """Separator of the columns of .csv and .tsv files, such as ; or tab; empty: the one
+    that the header has."""
     text_columns: tuple[str, ...] = ()
     """Column (or JSON field) of the text; two of them for pairs of texts."""
     label_column: str = "label"
@@ -102,6 +106,10 @@ class ExamplesConfig(ShortRepr):
         require(
             bool(self.label_separator),
             "label_separator is empty; name the character between classes, such as |.",
+        )
+        require(
+            self.delimiter in ("", "tab", r"\t", *";|,:^~\t \x01\x1f"),
+            f"delimiter={self.delimiter!r} must be a character such as ; or |, or tab.",
         )
         files = bool(self.train or self.validation or self.test)
         require(

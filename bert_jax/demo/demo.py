@@ -34,7 +34,7 @@ from bert_jax.demo.report import print_report
 from bert_jax.runs.finetuning import BASELINE, finetune
 from bert_jax.runs.pretraining import pretrain
 from bert_jax.storage.files import require_writable
-from bert_jax.tasks.tables import read_table
+from bert_jax.tables.read import read_table
 from bert_jax.terminal.messages import say
 
 VOCAB_SIZE, SEQUENCE_LENGTH, NUM_STEPS = 4096, 64, 2500

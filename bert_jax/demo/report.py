@@ -16,7 +16,7 @@ from bert_jax.diagnostics.run_report import write_run_report
 from bert_jax.diagnostics.samples import masked_texts
 from bert_jax.inference.predictor import Predictor, load
 from bert_jax.storage.files import JsonObject
-from bert_jax.tasks.tables import read_table
+from bert_jax.tables.read import read_table
 from bert_jax.training.metrics_file import METRICS, TRAIN, VALIDATION, read_metrics
 
 EXAMPLES = 5

@@ -22,8 +22,8 @@ from bert_jax.demo.paragraph_origins import (
 )
 from bert_jax.experiments.design import Pairs
 from bert_jax.storage.files import require_regular_file
+from bert_jax.tables.read import read_table
 from bert_jax.tasks.registry import finetuning_task
-from bert_jax.tasks.tables import read_table
 from bert_jax.tokenization import Tokenizer
 
 LIBRARIES = "libraries"

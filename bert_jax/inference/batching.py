@@ -21,6 +21,7 @@ from bert_jax.model.bert import compute, layer_attention
 from bert_jax.model.inputs import inputs_of_tokenized
 from bert_jax.model.layers import target_device
 from bert_jax.storage.files import JsonObject
+from bert_jax.tables.rows import TableRow
 from bert_jax.tasks.finetuning import by_row
 from bert_jax.tasks.finetuning_task import (
     Example,
@@ -30,7 +31,6 @@ from bert_jax.tasks.finetuning_task import (
     SplitOutputs,
 )
 from bert_jax.tasks.registry import finetuning_task, task_name_of
-from bert_jax.tasks.tables import TableRow
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.terminal.cores import num_cores
 from bert_jax.terminal.progress import Progress, tell_terminal

@@ -85,6 +85,6 @@ def _result(job: ShardJob, shard: Shard, directory: Path) -> ShardResult:
     if path.exists():
         return ShardResult(shard, problem=path.read_text().strip())
     raise RuntimeError(
-        f"Apache Beam ended without the output of {shard.source.path}; its machines "
+        f"Apache Beam ended without the output of {shard.path}; its machines "
         f"must see the same files in {directory}. The same command continues."
     )

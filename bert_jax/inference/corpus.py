@@ -98,7 +98,7 @@ class FilesProgress(Progress):
 
     def __init__(self, shards: Sequence[Shard]) -> None:
         super().__init__("rows")
-        self._sizes = [Path(shard.source.path).stat().st_size for shard in shards]
+        self._sizes = [Path(shard.path).stat().st_size for shard in shards]
         self._num_files = 0
 
     def end_file(self) -> None:
@@ -127,7 +127,7 @@ def _is_done(shard: Shard, output: Path) -> bool:
     """Whether the output of a file is there, and the file was not changed since."""
     if not output.exists():
         return False
-    return output.stat().st_mtime_ns >= Path(shard.source.path).stat().st_mtime_ns
+    return output.stat().st_mtime_ns >= Path(shard.path).stat().st_mtime_ns
 
 
 @contextlib.contextmanager

@@ -13,8 +13,6 @@ from bert_jax.config.checks import require_batch_size
 from bert_jax.inference.batching import predict_examples
 from bert_jax.inference.evaluation import with_embedding
 from bert_jax.inference.features import SUFFIXES, Features, features, write_features
-from bert_jax.inference.lines import count_rows, display_name, read_lines, read_rows
-from bert_jax.inference.shards import compressed_source, read_shard
 from bert_jax.inference.thresholds import apply_threshold, require_threshold
 from bert_jax.pretrained import Model, load_pretrained
 from bert_jax.storage.files import (
@@ -22,14 +20,17 @@ from bert_jax.storage.files import (
     require_not_input,
     require_output_file,
 )
-from bert_jax.storage.table_files import write_rows
-from bert_jax.tasks.registry import finetuning_task, task_name_of
-from bert_jax.tasks.tables import (
-    HALF_CHARACTER,
-    TableRow,
-    missing_column_message,
+from bert_jax.tables.lines import (
+    display_name,
+    is_compressed,
+    read_lines,
     require_file,
+    suffix_of,
 )
+from bert_jax.tables.read import is_table, source_rows, table_rows, undamaged
+from bert_jax.tables.rows import HALF_CHARACTER, TableRow, missing_column_message
+from bert_jax.tables.write import write_rows
+from bert_jax.tasks.registry import finetuning_task, task_name_of
 from bert_jax.terminal.messages import say
 from bert_jax.terminal.progress import Progress, tell_terminal
 
@@ -66,11 +67,34 @@ def prediction_rows(request: Request) -> Iterator[list[JsonObject]]:
             column to copy, or the task has no threshold.
     """
     model = load_for(request)
-    if packed := compressed_source(request.source):
-        rows = read_shard(packed, request.data)
-    else:
-        rows = read_rows(request.source, request.data)
-    yield from predict_rows(request, model, rows)
+    yield from predict_rows(request, model, undamaged(_rows(request)))
+
+
+def _rows(request: Request) -> Iterator[TableRow]:
+    """Return the rows of the source; a table must have one."""
+    source, data = request.source, request.data
+    if is_table(source):
+        return table_rows(source, data.delimiter)
+    return source_rows(source, text_column(data))
+
+
+def text_column(data: ExamplesConfig) -> str:
+    """Return the name of the column that a line of text is."""
+    return data.text_columns[0] if data.text_columns else "text"
+
+
+def count_rows(source: str) -> int:
+    """Return the number of rows of a file, by its line ends; 0 if it is not known."""
+    if (
+        not Path(source).is_file()
+        or is_compressed(source)
+        or suffix_of(source) == ".parquet"
+    ):
+        return 0
+    with open(source, "rb") as file:
+        blocks = iter(lambda: file.read(1 << 20), b"")
+        num_lines = sum(block.count(b"\n") for block in blocks)
+    return max(num_lines - 1, 0) if is_table(source) else num_lines  # the header
 
 
 def load_for(request: Request) -> Model:
@@ -117,8 +141,7 @@ def _with_progress(
     request: Request, tell: Callable[[str], None]
 ) -> Iterator[list[JsonObject]]:
     """Yield as `prediction_rows`; lines on the way tell how far it is."""
-    is_packed = compressed_source(request.source) is not None
-    progress = Progress("rows", 0 if is_packed else count_rows(request.source), tell)
+    progress = Progress("rows", count_rows(request.source), tell)
     for rows in prediction_rows(request):
         yield rows
         progress.advance(len(rows))

@@ -10,14 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from bert_jax.tasks.tables import (
-    HALF_CHARACTER,
-    TableRow,
-    missing_column_message,
-    read_json_lines,
-    require_file,
-    text_lines,
-)
+from bert_jax.tables.lines import ended_lines, require_file
+from bert_jax.tables.read import read_json_lines
+from bert_jax.tables.rows import HALF_CHARACTER, TableRow, missing_column_message
 
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
 NOT_JUDGED = "queries that are not judged"
@@ -190,7 +185,7 @@ def run_lines(rankings: Rankings, name: str) -> Iterator[str]:
 
 
 def _fields(path: Path) -> Iterator[tuple[int, list[str]]]:
-    for number, line in enumerate(text_lines(path), 1):
+    for number, line in enumerate(ended_lines(str(path)), 1):
         if fields := line.split():
             yield number, fields
 

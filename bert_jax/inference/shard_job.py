@@ -76,8 +76,8 @@ def write_one(
         job.write(loaded, shard, output_path(job, directory, shard), advance)
     except ValueError as error:
         problem = " ".join(str(error).split())
-        if shard.source.path not in problem:
-            problem = f"{shard.source.path}: {problem}"
+        if shard.path not in problem:
+            problem = f"{shard.path}: {problem}"
         atomic_write(damaged_path(directory, shard), f"{problem}\n".encode())
         return ShardResult(shard, problem=problem)
     damaged_path(directory, shard).unlink(missing_ok=True)

@@ -10,20 +10,21 @@ from typing import Literal, final
 
 import numpy as np
 
-from bert_jax.config import BertConfig, ExamplesConfig
+from bert_jax.config import BertConfig
 from bert_jax.config.checks import require_batch_size
 from bert_jax.config.model import Params
 from bert_jax.config.serialization import to_dict
-from bert_jax.inference.jsonl import Request, load_for, predict_rows
+from bert_jax.inference.jsonl import Request, load_for, predict_rows, text_column
 from bert_jax.inference.predictor import Predictor, load
 from bert_jax.inference.shard_job import ShardJob
-from bert_jax.inference.shards import Shard, read_shard
+from bert_jax.inference.shards import Shard
 from bert_jax.inference.vector_record import params_fingerprint, vector_record
 from bert_jax.inference.vectors import with_cut
 from bert_jax.pretrained import Model
 from bert_jax.storage.files import JsonObject, atomic_file, name_path_in_errors
-from bert_jax.storage.table_files import write_rows
-from bert_jax.tasks.tables import TableRow, text_of
+from bert_jax.tables.read import source_rows, undamaged
+from bert_jax.tables.rows import TableRow, text_of
+from bert_jax.tables.write import write_rows
 from bert_jax.tokenization import Tokenizer
 
 Format = Literal["jsonl", "csv", "parquet"]
@@ -73,10 +74,11 @@ class PredictShards(ShardJob):
         output: Path,
         advance: Callable[[int], None],
     ) -> None:
-        rows = read_shard(shard.source, self.request.data)
+        data = self.request.data
+        rows = source_rows(shard.path, text_column(data), data.delimiter)
 
         def counted() -> Iterator[list[JsonObject]]:
-            for chunk in predict_rows(self.request, loaded, rows):
+            for chunk in predict_rows(self.request, loaded, undamaged(rows)):
                 yield chunk
                 advance(len(chunk))
 
@@ -90,6 +92,7 @@ class EmbedShards(ShardJob):
 
     model: str
     text_column: str = "text"
+    delimiter: str = ""
     pooling: str | None = None
     """As `Predictor.embed`, and `normalize` and `prompt` too."""
     normalize: bool | None = None
@@ -130,12 +133,11 @@ class EmbedShards(ShardJob):
         output: Path,
         advance: Callable[[int], None],
     ) -> None:
-        data = ExamplesConfig(text_columns=(self.text_column,))
-        rows = read_shard(shard.source, data)
+        rows = source_rows(shard.path, self.text_column, self.delimiter)
 
         def vectors() -> Iterator[np.ndarray]:
             while chunk := list(itertools.islice(rows, _CHUNK_ROWS)):
-                yield self._embed(loaded, [self._text(row) for row in chunk])
+                yield self._embed(loaded, [self._text(row) for row in undamaged(chunk)])
                 advance(len(chunk))
 
         write_matrix(vectors(), loaded.config.hidden_size, output)

@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from bert_jax.config import ExamplesConfig
-from bert_jax.tasks.splits import split_file
-from bert_jax.tasks.tables import (
+from bert_jax.tables.lines import require_file, suffix_of
+from bert_jax.tables.read import read_table, tab_separated
+from bert_jax.tables.rows import (
     HALF_CHARACTER,
     TableRow,
     column_names,
     missing_column_message,
-    read_lines,
-    read_table,
-    require_file,
     text_of,
 )
+from bert_jax.tasks.splits import split_file
 
 PUBLISHED = (
     ("train.csv", "val.csv", "test.csv"),
@@ -60,15 +59,13 @@ def read(name: str, config: ExamplesConfig) -> list[ChoiceExample]:
             rows differ in their number of choices.
     """
     path = split_file(name, config.path, PUBLISHED)
-    if Path(path).suffix.lower() == ".tsv":
+    if suffix_of(path) == ".tsv":
         examples = _read_codah(path)
     else:
-        parse = (
-            choice_from_row
-            if Path(path).suffix.lower() == ".jsonl"
-            else _choice_from_swag
-        )
-        examples = [parse(row, config.label_column) for row in read_table(path)]
+        rows = read_table(path, config.delimiter)
+        is_swag = suffix_of(path) == ".csv" or "sent1" in rows[0].values
+        parse = _choice_from_swag if is_swag else choice_from_row
+        examples = [parse(row, config.label_column) for row in rows]
     if not examples:
         raise ValueError(f"{path} has no rows; it must have at least one.")
     num_choices = len(examples[0].choices)
@@ -84,7 +81,7 @@ def read(name: str, config: ExamplesConfig) -> list[ChoiceExample]:
 def _read_codah(path: str) -> list[ChoiceExample]:
     require_file(path, "name a .csv, .tsv or .jsonl.")
     examples = []
-    for line_number, fields in read_lines(Path(path), quoted=False):
+    for line_number, fields in tab_separated(Path(path)):
         row = TableRow({}, f"{path}, line {line_number}")
         if len(fields) != 7:
             raise ValueError(

@@ -13,13 +13,9 @@ from bert_jax.metrics.entities import (
     detect_scheme,
     extract_entities,
 )
-from bert_jax.tasks.tables import (
-    TableRow,
-    missing_column_message,
-    read_json_lines,
-    read_text,
-    require_file,
-)
+from bert_jax.tables.lines import read_text, require_file
+from bert_jax.tables.read import read_json_lines
+from bert_jax.tables.rows import TableRow, missing_column_message
 
 DOCSTART = "-DOCSTART-"
 """A line that begins with it separates documents; it holds no word."""

@@ -22,7 +22,7 @@ from bert_jax.model.flops import finetuning_flops
 from bert_jax.model.inputs import inputs_of_tokenized
 from bert_jax.model.losses import Sum, cross_entropy, weighted_sum
 from bert_jax.storage.files import JsonObject
-from bert_jax.tasks.tables import TableRow
+from bert_jax.tables.rows import TableRow
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tokenization import Tokenizer
 

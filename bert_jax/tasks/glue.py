@@ -6,7 +6,8 @@ from pathlib import Path
 
 from bert_jax.data.sources import TFDS
 from bert_jax.data.structured import tfds_rows
-from bert_jax.tasks.tables import TableRow, read_lines
+from bert_jax.tables.read import tab_separated
+from bert_jax.tables.rows import TableRow
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +113,7 @@ def read_glue(name: str, path: str, split: str) -> list[tuple[TableRow, str]]:
 
 def _official_rows(name: str, path: Path, split: str) -> list[TableRow]:
     task = GLUE[name]
-    lines = read_lines(path, quoted=False)
+    lines = tab_separated(path)
     header = list(task.header)
     if not header or split == "test":
         _, header = next(lines, (1, []))

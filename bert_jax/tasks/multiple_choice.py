@@ -17,6 +17,7 @@ from bert_jax.data.examples import (
     join_pairs,
     truncation_warnings,
 )
+from bert_jax.tables.rows import TableRow, missing_column_message
 from bert_jax.tasks.choices import ChoiceExample, choice_from_row, read
 from bert_jax.tasks.finetuning_task import (
     FinetuningTask,
@@ -26,7 +27,6 @@ from bert_jax.tasks.finetuning_task import (
     SplitOutputs,
     Splits,
 )
-from bert_jax.tasks.tables import TableRow, missing_column_message
 from bert_jax.tokenization import Tokenizer
 
 

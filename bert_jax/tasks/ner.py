@@ -22,6 +22,7 @@ from bert_jax.metrics.entities import (
     to_iobes_tag,
 )
 from bert_jax.storage.files import JsonObject
+from bert_jax.tables.rows import TableRow, text_of
 from bert_jax.tasks.conll import (
     Sentence,
     read_sentences,
@@ -39,7 +40,6 @@ from bert_jax.tasks.finetuning_task import (
 from bert_jax.tasks.ner_rows import learned_scheme, sentence_from_text, tokenize
 from bert_jax.tasks.ner_scores import baseline, conlleval_scores, require_tags
 from bert_jax.tasks.splits import split_file
-from bert_jax.tasks.tables import TableRow, text_of
 from bert_jax.tokenization import Tokenizer
 
 PUBLISHED = (

@@ -12,9 +12,10 @@ from jaxtyping import Int
 from bert_jax.config import ExamplesConfig
 from bert_jax.metrics.classification import regression_scores
 from bert_jax.storage.files import JsonObject
+from bert_jax.tables.read import read_table
+from bert_jax.tables.rows import TableRow, column_names, text_of
 from bert_jax.tasks.finetuning_task import Predictions
 from bert_jax.tasks.prediction_tables import table_line, write_lines
-from bert_jax.tasks.tables import TableRow, column_names, read_table, text_of
 from bert_jax.tasks.texts import DEFAULT_COLUMNS, parse_number
 
 PAIR_COLUMNS = (
@@ -54,7 +55,7 @@ def read_pairs(name: str, data: ExamplesConfig) -> list[PairExample]:
             f"data.path={data.path} is not read for sentence pairs; name the files by "
             "--data.train and --data.validation."
         )
-    examples = [_labelled(row, data) for row in read_table(name)]
+    examples = [_labelled(row, data) for row in read_table(name, data.delimiter)]
     first = examples[0]
     for example in examples:
         if len(example.texts) != len(first.texts):

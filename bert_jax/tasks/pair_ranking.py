@@ -24,6 +24,7 @@ from bert_jax.data.examples import (
 )
 from bert_jax.metrics.retrieval import retrieval_scores
 from bert_jax.model.losses import Sum, cross_entropy, weighted_sum
+from bert_jax.tables.rows import TableRow
 from bert_jax.tasks.finetuning_task import (
     FinetuningTask,
     Prediction,
@@ -40,7 +41,6 @@ from bert_jax.tasks.pair_examples import (
     require_scores,
     write_scores,
 )
-from bert_jax.tasks.tables import TableRow
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tokenization import Tokenizer
 

@@ -30,6 +30,7 @@ from bert_jax.model.flops import finetuning_flops
 from bert_jax.model.heads import unit
 from bert_jax.model.inputs import inputs_of_tokenized
 from bert_jax.model.losses import Sum, weighted_sum
+from bert_jax.tables.rows import TableRow
 from bert_jax.tasks.finetuning_task import (
     FinetuningTask,
     Prediction,
@@ -49,7 +50,6 @@ from bert_jax.tasks.pair_examples import (
     write_scores,
 )
 from bert_jax.tasks.pair_retrieval import random_retrieval, ranks_among, retrieval_among
-from bert_jax.tasks.tables import TableRow
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tasks.text_vectors import Prompt, checked_prompt
 from bert_jax.tokenization import Tokenizer

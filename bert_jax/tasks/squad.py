@@ -19,6 +19,7 @@ from bert_jax.data.examples import TokenizedExamples
 from bert_jax.metrics.squad import normalize_answer, squad1_scores, squad2_scores
 from bert_jax.model.distillation import score_divergence
 from bert_jax.model.losses import Sum, cross_entropy, weighted_sum
+from bert_jax.tables.rows import TableRow
 from bert_jax.tasks.finetuning_task import (
     FinetuningTask,
     Prediction,
@@ -30,7 +31,6 @@ from bert_jax.tasks.finetuning_task import (
 from bert_jax.tasks.squad_answers import predict
 from bert_jax.tasks.squad_files import question_from_row, read, write
 from bert_jax.tasks.squad_rows import SquadExample, tokenize
-from bert_jax.tasks.tables import TableRow
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tokenization import Tokenizer
 

@@ -12,17 +12,12 @@ from etils import epath
 
 from bert_jax.config import ExamplesConfig
 from bert_jax.storage.files import JsonObject, write_json
+from bert_jax.tables.json_lines import parse_json
+from bert_jax.tables.lines import read_text, require_file
+from bert_jax.tables.rows import HALF_CHARACTER, TableRow, missing_column_message
 from bert_jax.tasks.finetuning_task import Prediction
 from bert_jax.tasks.splits import split_file
 from bert_jax.tasks.squad_rows import SquadExample
-from bert_jax.tasks.tables import (
-    HALF_CHARACTER,
-    TableRow,
-    missing_column_message,
-    parse_json,
-    read_text,
-    require_file,
-)
 
 _RELEASES = [(f"train-{v}.json", f"dev-{v}.json") for v in ("v1.1", "v2.0")]
 _NBEST_FIELDS = ("text", "probability", "start_logit", "end_logit")

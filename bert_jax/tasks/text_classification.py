@@ -29,6 +29,8 @@ from bert_jax.metrics.classification import (
 )
 from bert_jax.model.distillation import binary_divergence, score_divergence
 from bert_jax.model.losses import Sum, cross_entropy, weighted_sum
+from bert_jax.tables.read import read_table
+from bert_jax.tables.rows import TableRow
 from bert_jax.tasks.finetuning_task import (
     FinetuningTask,
     Prediction,
@@ -43,7 +45,6 @@ from bert_jax.tasks.prediction_tables import (
     submission_rows,
     write_lines,
 )
-from bert_jax.tasks.tables import TableRow, read_table
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tasks.texts import (
     TextExample,
@@ -87,7 +88,7 @@ class TextTask(FinetuningTask):
                 "--data.validation."
             )
         else:
-            rows = [(row, "") for row in read_table(name)]
+            rows = [(row, "") for row in read_table(name, config.delimiter)]
         return [
             labelled_example(row, config, self.is_regression, group)
             for row, group in rows

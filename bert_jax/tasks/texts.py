@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_jax.config import ExamplesConfig
-from bert_jax.tasks.glue import GLUE
-from bert_jax.tasks.tables import (
+from bert_jax.tables.rows import (
     HALF_CHARACTER,
     TableRow,
     column_names,
     missing_column_message,
     text_of,
 )
+from bert_jax.tasks.glue import GLUE
 
 DEFAULT_COLUMNS = (
     ("sentence1", "sentence2"),

@@ -7,7 +7,7 @@ from typing import final
 
 from etils import epath
 
-from bert_jax.storage.table_files import write_rows
+from bert_jax.tables.write import write_rows
 from bert_jax.training.logger import Logger
 from bert_jax.training.metrics_file import METRICS, VALIDATION, read_metrics
 

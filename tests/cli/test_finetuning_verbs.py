@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from small_world import OBJECTS, SUBJECTS, VERBS
 
+import bert_jax
 from bert_jax.cli.finetuning import default_config
 from bert_jax.cli.main import main
 
@@ -144,11 +145,16 @@ def test_standard_input_of_texts_and_of_json(classes, by_table, capsys, monkeypa
 
 def test_a_file_of_texts(classes, by_table, capsys, monkeypatch, tmp_path):
     """Any suffix but a table's is a text a line; a byte order mark is none of it."""
+    braces = ["{{Infobox}} of a town", '{"text": "one"}']
     for name, lines in (("a.txt", TEXTS), ("b", [json.dumps({"text": TEXTS[0]})])):
         (tmp_path / name).write_text("\n".join(lines) + "\n", "utf-8-sig")
         where = ("--checkpoint", str(classes), "--input", str(tmp_path / name))
         found = predictions(capsys, monkeypatch, *where)
         assert same(found, by_table[: len(lines)])
+    (tmp_path / "c.TXT").write_text("\n".join(braces))
+    where = ("--checkpoint", str(classes), "--input", str(tmp_path / "c.TXT"))
+    expected = bert_jax.load(classes).classify(braces)
+    assert same(predictions(capsys, monkeypatch, *where), expected)
 
 
 def test_a_file_with_other_columns(classes, by_table, capsys, monkeypatch, tmp_path):
@@ -266,14 +272,18 @@ def test_files_that_cannot_be_scored(name, content, says, classes, capsys, tmp_p
     ("name", "content", "says"),
     [
         ("a.txt", b"one\n\ntwo\n", "a.txt, line 2: text is empty; write a text"),
-        ("a.txt", b"one\n{two}\n", "a.txt, line 2 is not JSON"),
-        ("a.txt", b'one\n{"txt": "two"}\n', "a.txt, line 2 has the columns txt; name"),
+        ("a", b"one\n{two}\n", "a, line 2 is not JSON"),
+        ("a", b'one\n{"txt": "two"}\n', "a, line 2 has the columns txt; name"),
         (
             "a.txt",
             b"one\nt\xffwo\n",
             "a.txt, line 2: byte 0xff at 5 is not UTF-8; convert the file",
         ),
-        ("a.csv", b"text\nt\xffwo\n", "a.csv: byte 0xff at 6 is not UTF-8; convert"),
+        (
+            "a.csv",
+            b"text\nt\xffwo\n",
+            "a.csv, line 2: byte 0xff at 6 is not UTF-8; convert",
+        ),
         ("a.csv", b"text\n", "a.csv has no rows"),
     ],
 )

@@ -14,7 +14,7 @@ from bert_jax.demo.paragraph_origins import (
     paragraph_origins,
     write_origins,
 )
-from bert_jax.tasks.tables import read_table
+from bert_jax.tables.read import read_table
 
 NOUNS = "array value shape matrix number string element row column list".split()
 SUBJECTS = {

@@ -19,8 +19,8 @@ from bert_jax.cli.main import main
 from bert_jax.config import BertConfig
 from bert_jax.inference.thresholds import apply_threshold, require_threshold
 from bert_jax.runs.finetuning import finetune
-from bert_jax.storage.table_files import write_rows
-from bert_jax.tasks.tables import iterate_table
+from bert_jax.tables.read import iterate_table
+from bert_jax.tables.write import write_rows
 
 TEXTS = [f'The {SUBJECTS[i % 2]} reads "{i}", again.' for i in range(30)]
 COLUMNS = ["id", "review", "who"]

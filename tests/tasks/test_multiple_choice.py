@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_jax.config import BertConfig, ExamplesConfig
+from bert_jax.tables.rows import TableRow
 from bert_jax.tasks.choices import ChoiceExample
 from bert_jax.tasks.finetuning_task import Predictions, Split, SplitOutputs, Splits
 from bert_jax.tasks.multiple_choice import MultipleChoiceTask
-from bert_jax.tasks.tables import TableRow
 from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer
 
 CODAH = Path(__file__).parents[3] / "shared" / "data" / "codah" / "full_data.tsv"

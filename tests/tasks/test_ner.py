@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.metrics.entities import SCHEMES, Entity, entity_scores, write_tags
+from bert_jax.tables.rows import TableRow
 from bert_jax.tasks.conll import Sentence, read_sentences
 from bert_jax.tasks.finetuning_task import Predictions, Split, SplitOutputs, Splits
 from bert_jax.tasks.ner import TokenClassificationTask
 from bert_jax.tasks.ner_rows import sentence_from_text, split_words
-from bert_jax.tasks.tables import TableRow
 from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer
 
 WNUT = Path(__file__).parents[3] / "shared" / "data" / "wnut17"

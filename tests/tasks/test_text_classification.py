@@ -9,8 +9,8 @@ import pytest
 from sklearn import metrics
 
 from bert_jax.config import BertConfig, ExamplesConfig
+from bert_jax.tables.rows import TableRow
 from bert_jax.tasks.finetuning_task import Predictions, Split, SplitOutputs, Splits
-from bert_jax.tasks.tables import TableRow
 from bert_jax.tasks.text_classification import TextTask
 from bert_jax.tasks.texts import TextExample, find_text_columns
 from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer

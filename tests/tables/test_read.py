@@ -1,20 +1,19 @@
 """Tables of text: what is read of them, and what each refusal says."""
 
 import csv
+import gzip
 import io
 import json
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.tasks.tables import (
-    TableRow,
-    json_row,
-    missing_column_message,
-    read_table,
-    text_of,
-)
+from bert_jax.tables.json_lines import json_row
+from bert_jax.tables.read import read_table
+from bert_jax.tables.rows import TableRow, missing_column_message, text_of
 
 
 def rows(tmp_path, name, content):
@@ -80,6 +79,101 @@ def test_ways_to_write_the_same_table(change, name, content, tmp_path):
     ]
 
 
+ROWS = [{"text": "good, so", "label": "a"}, {"text": "bad; no", "label": "b"}]
+
+
+@pytest.mark.parametrize(
+    "name",
+    "a.csv a.CSV.GZ a.csv.zst a.tsv a.Tsv.gz a.jsonl a.JSONL.gz a.ndjson "
+    "a.Parquet".split(),
+)
+def test_a_table_is_the_same_in_every_form(name, tmp_path):
+    form, _, packing = name.lower().removeprefix("a.").partition(".")
+    if form == "parquet":
+        pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / name)
+        assert [row.values for row in read_table(str(tmp_path / name))] == ROWS
+        return
+    content = "".join(json.dumps(row) + "\n" for row in ROWS)
+    if form == "csv":
+        content = 'text,label\n"good, so",a\nbad; no,b\n'
+    elif form == "tsv":
+        content = "text\tlabel\ngood, so\ta\nbad; no\tb\n"
+    packed = content.encode()
+    if packing:
+        codec = {"gz": "gzip", "zst": "zstd"}[packing]
+        # Two members, as of files that were joined.
+        parts = packed[:9], packed[9:]
+        packed = b"".join(pa.compress(part, codec, asbytes=True) for part in parts)
+    assert values(tmp_path, name, packed) == ROWS
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "separated"),
+    [
+        ("a.csv", 'text;label\n"good; so";a\nbad, no;b\n', "semicolons"),
+        ("a.csv", '\ntext\tlabel\n"good; so"\ta\nbad, no\tb\n', "tabs"),
+        ("a.csv", 'text|label\r\n"good; so"|a\r\nbad, no|b\r\n', "vertical bars"),
+        ("a.tsv", 'text,label\n"good; so",a\n"bad, no",b\n', "commas"),
+    ],
+)
+def test_the_header_says_how_columns_are_separated(
+    name, content, separated, tmp_path, capsys
+):
+    expected = [{"text": "good; so", "label": "a"}, {"text": "bad, no", "label": "b"}]
+    assert values(tmp_path, name, content) == expected
+    [line] = capsys.readouterr().err.splitlines()
+    assert f"{name}: its header is separated by {separated}, and so it is" in line
+    assert "--data.delimiter" in line
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "delimiter"),
+    [
+        ("a.csv", "sep=;\ntext;label\n1,5;a\n", ""),
+        ("a.csv", "text^label\n1,5^a\n", "^"),
+        ("a.csv", 'text\tlabel\n"1,5"\ta\n', "tab"),
+        ("a.csv", "text;label\n1,5;a\n", ";"),
+    ],
+)
+def test_a_separator_that_is_named_is_not_told(
+    name, content, delimiter, tmp_path, capsys
+):
+    (tmp_path / name).write_text(content)
+    found = read_table(str(tmp_path / name), delimiter)
+    assert [row.values for row in found] == [{"text": "1,5", "label": "a"}]
+    assert capsys.readouterr().err == ""
+
+
+def test_one_column_whose_quoted_name_has_a_separator(tmp_path, capsys):
+    assert values(tmp_path, "a.csv", '"a;b"\n1;2\n') == [{"a;b": "1;2"}]
+    assert capsys.readouterr().err == ""
+
+
+def test_missing_values_of_parquet(tmp_path):
+    table = pa.table({"text": ["a", None], "label": [float("nan"), 1.0]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    rows = read_table(str(tmp_path / "a.parquet"))
+    assert rows[0].values == {"text": "a", "label": None}
+    assert rows[1].values == {"text": None, "label": 1.0}
+    assert rows[1].where == f"{tmp_path}/a.parquet, row 2"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("a.csv.gz", gzip.compress(b"text\n" * 9999)[:-9], "damaged or not gzip"),
+        ("a.jsonl.zst", b"{}", "a.jsonl.zst is damaged or not zstd"),
+        ("a.tsv.gz", b"", r"a.tsv.gz is damaged or not gzip \(it is empty\)"),
+        ("a.parquet", b"PAR1 and no more PAR1", "a.parquet is damaged or not Parquet"),
+        ("a.parquet.gz", b"", "a.parquet.gz is of an unsupported kind; unpack it"),
+        ("a.csv.bz2", b"", "a.csv.bz2 ends in .bz2; it must be .csv, .tsv or .jsonl"),
+    ],
+)
+def test_files_that_are_not_what_their_names_say(name, content, says, tmp_path):
+    with pytest.raises(ValueError, match=says):
+        rows(tmp_path, name, content)
+
+
 def test_json_lines_end_at_line_feeds_alone(tmp_path):
     text = "a\u2028b\u0085c\u000bd"
     content = json.dumps({"text": text}, ensure_ascii=False) + '\n\n{"text": "e"}'
@@ -100,7 +194,11 @@ def test_json_lines_end_at_line_feeds_alone(tmp_path):
         ("a.csv", "", r"a.csv has no rows; it must have at least one\."),
         ("a.csv", "a,b\n", r"a.csv has no rows"),
         ("a.jsonl", "\n \n", r"a.jsonl has no rows"),
-        ("a.csv", b"a\n\xe9t\xe9\n", r"a.csv: byte 0xe9 at 2 is not UTF-8; convert"),
+        (
+            "a.csv",
+            b"a\n\xe9t\xe9\n",
+            r"a.csv, line 2: byte 0xe9 at 2 is not UTF-8; convert",
+        ),
         ("a.jsonl", '{"a": 1}\n{"a":', r"a.jsonl, line 2 is not JSON: Expecting"),
         ("a.jsonl", '{"a": 1}\n\n[1]', r"a.jsonl, line 3 must be a JSON object"),
         ("a.jsonl", '{"a":' + "[" * 200_000, r"a.jsonl, line 1 is nested too deep"),

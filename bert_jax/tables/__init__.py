@@ -1,0 +1,1 @@
+"""Tables of texts: files to numbered rows, and rows to files."""

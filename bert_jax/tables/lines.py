@@ -1,0 +1,160 @@
+"""Files of lines: opened, decompressed, decoded and numbered."""
+
+import contextlib
+import io
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+STDIN = "-"
+MAX_LINE_BYTES = 1 << 24
+"""A limit for lines of text: a file without line ends would fill the memory."""
+_COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+_PACKED = (".bz2", ".xz", ".lz4", ".zip", ".7z", ".tar", ".tgz")
+_UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_BUFFER_BYTES = 1 << 22
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+"""A line with its end, which may be a carriage return alone."""
+
+
+def suffix_of(path: str | os.PathLike[str]) -> str:
+    """Return a file's suffix in small letters, without that of its compression."""
+    stem, suffix = os.path.splitext(os.fspath(path).lower())
+    return os.path.splitext(stem)[1] if suffix in _COMPRESSIONS else suffix
+
+
+def is_compressed(path: str | os.PathLike[str]) -> bool:
+    """Return whether a file's name says that it is compressed."""
+    return os.path.splitext(os.fspath(path).lower())[1] in _COMPRESSIONS
+
+
+def display_name(source: str) -> str:
+    """Return the name of a file for messages."""
+    return "standard input" if source == STDIN else source
+
+
+def require_file(path: str | Path, remedy: str) -> None:
+    """Check that a path is a regular file.
+
+    Raises:
+        FileNotFoundError: it does not exist, or is a directory, a pipe or a device.
+    """
+    if Path(path).is_file():
+        return
+    kind = ""
+    if Path(path).exists():
+        kind = " but a directory" if Path(path).is_dir() else " but a pipe or a device"
+    raise FileNotFoundError(f"{path} is not a file{kind}; {remedy}")
+
+
+def damaged(path: str, form: str, reason: object) -> ValueError:
+    """Return the error of a file that cannot be read as the form that its name says."""
+    return ValueError(
+        f"{path} is damaged or not {form} ({' '.join(str(reason).split())[:200]}); get "
+        "it again or leave it out."
+    )
+
+
+@contextlib.contextmanager
+def open_file(source: str) -> Iterator[IO[bytes]]:
+    """Open a file, decompressed if its name ends in .gz or .zst; -: standard input.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is damaged, or compressed otherwise; standard input is closed.
+    """
+    if source == STDIN:
+        if sys.stdin is None:
+            raise ValueError("standard input is closed; name a file by --input.")
+        yield sys.stdin.buffer
+        return
+    require_file(source, "name one, or - for standard input.")
+    if suffix_of(source) in _PACKED:
+        raise ValueError(
+            f"input {source!r} is of an unsupported kind; unpack it, or compress the "
+            "file by gzip or zstd."
+        )
+    with open(source, "rb") as file:
+        if not is_compressed(source):
+            yield file
+            return
+        import pyarrow
+
+        form = _COMPRESSIONS[Path(source).suffix.lower()]
+        if not os.fstat(file.fileno()).st_size:
+            raise damaged(source, form, "it is empty")
+        try:
+            stream = pyarrow.CompressedInputStream(file, form)
+            yield io.BufferedReader(stream, _BUFFER_BYTES)
+        except OSError as error:
+            if error.errno is not None:  # an error of the disk, not of the content
+                raise
+            raise damaged(source, form, error) from error
+
+
+def decode(content: bytes, name: str | Path, offset: int = 0) -> str:
+    """Return bytes of UTF-8 as text.
+
+    Args:
+        offset: the position of the bytes in the file.
+
+    Raises:
+        ValueError: they are not UTF-8.
+    """
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        is_utf_16 = offset == 0 and content[:2] in _UTF_16_MARKS
+        encoding = "UTF-16" if is_utf_16 else "WINDOWS-1252"
+        raise ValueError(
+            f"{name}: byte {content[error.start]:#04x} at {offset + error.start} is "
+            f"not UTF-8; convert the file, for example by `iconv -f {encoding} -t "
+            f"UTF-8` if it is {encoding}."
+        ) from error
+
+
+def read_text(path: Path) -> str:
+    """Return a file's text, without a byte order mark.
+
+    Raises:
+        ValueError: it is not UTF-8.
+    """
+    with open_file(str(path)) as file:
+        return decode(file.read(), path).removeprefix("\ufeff")
+
+
+def ended_lines(source: str, max_bytes: int = -1) -> Iterator[str]:
+    r"""Yield the lines of a file with their ends: \n, \r\n, or \r alone.
+
+    A byte order mark is left out.
+
+    Args:
+        max_bytes: the longest that a line may be; -1: any length.
+
+    Raises:
+        ValueError: the file is not UTF-8, or a line is too long; as `open_file`.
+    """
+    name, number, offset = display_name(source), 0, 0
+    with open_file(source) as file:
+        while content := file.readline(max_bytes + 1 if max_bytes >= 0 else -1):
+            where = f"{name}, line {number + 1}"
+            if 0 <= max_bytes < len(content):
+                raise ValueError(
+                    f"{where} has more than {max_bytes:,} bytes; write one text per "
+                    "line, each shorter than that."
+                )
+            text = decode(content, where, offset)
+            text = text if offset else text.removeprefix("\ufeff")
+            offset += len(content)
+            for line in _LINE.findall(text):
+                number += 1
+                yield line
+
+
+def read_lines(source: str) -> Iterator[str]:
+    """Yield the lines of a file of texts, without their ends; as `ended_lines`."""
+    for line in ended_lines(source, MAX_LINE_BYTES):
+        yield line.rstrip("\r\n")

@@ -1,0 +1,289 @@
+"""The one reader of tables: CSV, TSV, JSON lines, Parquet and lines of text.
+
+Files may be compressed; those of training, evaluation and prediction are read alike.
+"""
+
+import csv
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from bert_jax.tables.json_lines import json_row
+from bert_jax.tables.lines import (
+    STDIN,
+    damaged,
+    display_name,
+    ended_lines,
+    is_compressed,
+    read_lines,
+    require_file,
+    suffix_of,
+)
+from bert_jax.tables.rows import TableRow, column_names
+from bert_jax.terminal.messages import warn
+
+TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
+_JSON_LINES = (".jsonl", ".ndjson")
+_ANY_LINES = ("", ".json")
+"""Suffixes of files that hold lines of JSON, or of text."""
+_SEPARATORS = {".csv": ",", ".tsv": "\t"}
+_OTHERS = {";": "semicolons", "\t": "tabs", "|": "vertical bars", ",": "commas"}
+"""Separators that a header may have in place of the one that the suffix says."""
+_NAMED = {"tab": "\t", r"\t": "\t"}
+_ROWS_PER_BATCH = 256
+
+
+def is_table(path: str | Path) -> bool:
+    """Return whether the name of a file is that of a table."""
+    return suffix_of(path) in TABLES
+
+
+def read_table(name: str, delimiter: str = "") -> list[TableRow]:
+    """Return the rows of a table with a header, or of JSON objects, one per line.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file is not such a table; the message names the line.
+    """
+    return list(iterate_table(name, delimiter))
+
+
+def iterate_table(name: str, delimiter: str = "") -> Iterator[TableRow]:
+    """Yield the rows of a table; arguments and errors are those of `read_table`."""
+    yield from undamaged(table_rows(name, delimiter))
+
+
+def undamaged(rows: Iterable[TableRow]) -> Iterator[TableRow]:
+    """Yield rows; raise ValueError at the first one that cannot be read."""
+    for row in rows:
+        if row.problem:
+            raise ValueError(row.problem)
+        yield row
+
+
+def table_rows(
+    name: str, delimiter: str = "", notify: Callable[[str], None] = warn
+) -> Iterator[TableRow]:
+    """Yield the rows of a table, also those that are damaged.
+
+    One row at a time is in memory, of a .parquet file some hundreds.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file is not a table, or has no rows.
+    """
+    require_file(name, "name a .csv, .tsv or .jsonl.")
+    if not is_table(name):
+        raise ValueError(
+            f"{name} ends in {Path(name).suffix or 'nothing'}; it must be .csv, .tsv "
+            "or .jsonl, also with .gz or .zst, or .parquet, which defines how to read "
+            "it."
+        )
+    row = None
+    for row in source_rows(name, delimiter=delimiter, notify=notify):
+        yield row
+    if row is None:
+        raise ValueError(f"{name} has no rows; it must have at least one.")
+
+
+def source_rows(
+    source: str,
+    text_column: str = "text",
+    delimiter: str = "",
+    notify: Callable[[str], None] = warn,
+) -> Iterator[TableRow]:
+    """Yield the rows of a table or of lines of text; there may be none.
+
+    Fields of a .csv file may be quoted (RFC 4180). In a .tsv file, quotes are ordinary
+    characters. A line of standard input, or of a file without a suffix, is JSON if it
+    begins with {, else a text. Blank lines are rows of texts, but not of tables.
+
+    Args:
+        source: a file, or - for standard input.
+        text_column: the name of the column that a line of text is.
+        delimiter: between the fields of a .csv or .tsv file; "": the one that its
+            header has, if its suffix says another.
+        notify: takes a line on what was found.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file is damaged, or is not what its name says.
+    """
+    kind = suffix_of(source)
+    if kind == ".parquet":
+        return _parquet_rows(source)
+    if kind in _SEPARATORS:
+        return _delimited_rows(source, delimiter, notify)
+    if kind in _JSON_LINES:
+        return _json_rows(source)
+    return _text_rows(source, text_column)
+
+
+def _text_rows(source: str, column: str) -> Iterator[TableRow]:
+    name, num_blank = display_name(source), 0
+    may_be_json = suffix_of(source) in _ANY_LINES
+    for number, line in enumerate(read_lines(source), 1):
+        if source != STDIN and not line.strip():
+            num_blank += 1  # the last lines of a file may be blank
+            continue
+        for before in range(number - num_blank, number):
+            yield TableRow({column: ""}, f"{name}, line {before}")
+        num_blank, where = 0, f"{name}, line {number}"
+        if may_be_json and line.lstrip().startswith("{"):
+            yield _json_row(line, where)
+        else:
+            yield TableRow({column: line}, where)
+
+
+def _json_rows(source: str) -> Iterator[TableRow]:
+    """Yield the row of each JSON object, without blank lines."""
+    for number, line in enumerate(ended_lines(source), 1):
+        if line.strip():
+            yield _json_row(line.rstrip("\r\n"), f"{source}, line {number}")
+
+
+def _json_row(line: str, where: str) -> TableRow:
+    try:
+        return json_row(line, where)
+    except ValueError as error:
+        return TableRow({}, where, str(error))
+
+
+def read_json_lines(path: Path) -> Iterator[tuple[int, TableRow]]:
+    """Yield the line number and the row of each JSON object, without blank lines.
+
+    Raises:
+        ValueError: a line is not a JSON object.
+    """
+    for row in undamaged(_json_rows(str(path))):
+        yield int(row.where.rpartition(" ")[2]), row
+
+
+def tab_separated(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield the line number and the fields of each line, without blank lines.
+
+    Quotes are ordinary characters.
+    """
+    for number, line in enumerate(ended_lines(str(path)), 1):
+        if text := line.rstrip("\r\n"):
+            yield number, text.split("\t")
+
+
+def _delimited_rows(
+    name: str, delimiter: str, notify: Callable[[str], None]
+) -> Iterator[TableRow]:
+    lines = ended_lines(name)
+    head = list(itertools.islice(lines, 1))
+    while head and not head[-1].strip("\r\n") and (line := next(lines, None)):
+        head.append(line)
+    separator, quoted = _separator(name, head, delimiter, notify)
+    records = _records(itertools.chain(head, lines), name, separator, quoted)
+    _, header, problem = next(records, (1, [], ""))
+    repeated = {name for name in header if header.count(name) > 1}
+    if problem or repeated:
+        raise ValueError(
+            problem
+            or f"{name}, line 1 names {column_names(sorted(repeated))} twice; each "
+            "column needs its own name."
+        )
+    for number, fields, problem in records:
+        where = f"{name}, line {number}"
+        if not problem and len(fields) != len(header):
+            problem = (
+                f"{where} has {len(fields)} fields; the header has {len(header)}: "
+                f"{column_names(header)}."
+            )
+        yield TableRow(dict(zip(header, fields, strict=False)), where, problem)
+
+
+def _separator(
+    name: str, head: list[str], delimiter: str, notify: Callable[[str], None]
+) -> tuple[str, bool]:
+    """Return the separator of fields, and whether they may be quoted.
+
+    A first line sep=; is how spreadsheets name the separator; it is removed.
+    """
+    suffix = suffix_of(name)
+    usual = _SEPARATORS[suffix]
+    if head and (match := re.fullmatch('"?sep=(.)"?[\r\n]*', head[-1])):
+        head[-1] = "\n"
+        delimiter = delimiter or match[1]
+    separator = _NAMED.get(delimiter, delimiter) or usual
+    if head and not delimiter and _num_fields(head[-1], usual) == 1:
+        counts = {mark: _num_fields(head[-1], mark) for mark in _OTHERS}
+        best = max(counts, key=lambda mark: counts[mark])
+        if counts[best] > 1:
+            separator = best
+            notify(
+                f"{name}: its header is separated by {_OTHERS[best]}, and so it is "
+                "read; --data.delimiter names another separator."
+            )
+    return separator, suffix == ".csv" or separator != "\t"
+
+
+def _num_fields(line: str, separator: str) -> int:
+    return len(next(csv.reader([line], delimiter=separator), []))
+
+
+def _records(
+    lines: Iterator[str], name: str, separator: str, quoted: bool
+) -> Iterator[tuple[int, list[str], str]]:
+    """Yield the line number of each record, its fields, and why it cannot be read.
+
+    Raises:
+        ValueError: a quoted field does not end, so that the next rows are lost.
+    """
+    reader = csv.reader(lines, delimiter=separator, strict=True)
+    if not quoted:
+        reader = csv.reader(lines, delimiter=separator, quoting=csv.QUOTE_NONE)
+    csv.field_size_limit(1 << 30)
+    number = 1
+    while True:
+        try:
+            fields, problem = next(reader, None), ""
+        except csv.Error as error:
+            fields = []
+            problem = (
+                f"{name}, line {number}: {error}; a field with a separator, quote or "
+                "line break must be quoted, and a quote in it doubled."
+            )
+            if "unexpected end" in problem:
+                raise ValueError(problem) from error
+        if fields is None:
+            return
+        if fields or problem:
+            yield number, fields, problem
+        number = reader.line_num + 1  # a quoted field may span lines
+
+
+def _parquet_rows(name: str) -> Iterator[TableRow]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if is_compressed(name):
+        raise ValueError(f"{name} is of an unsupported kind; unpack it.")
+    try:
+        with pq.ParquetFile(name, page_checksum_verification=True) as file:
+            names, number = file.schema_arrow.names, 0
+            if len(set(names)) < len(names):
+                raise damaged(name, "Parquet", "it has two columns of one name")
+            for batch in file.iter_batches(_ROWS_PER_BATCH):
+                for values in batch.to_pylist():
+                    number += 1
+                    yield TableRow(_with_null(values), f"{name}, row {number}")
+    except pa.ArrowException as error:
+        raise damaged(name, "Parquet", error) from error
+    except OSError as error:
+        if error.errno is not None:  # an error of the disk, not of the content
+            raise
+        raise damaged(name, "Parquet", error) from error
+
+
+def _with_null(values: dict[str, object]) -> dict[str, object]:
+    """Return the values with None for NaN, by which pandas marks a missing value."""
+    return {
+        name: None if isinstance(value, float) and math.isnan(value) else value
+        for name, value in values.items()
+    }
