@@ -165,10 +165,12 @@ def search_collection(collection: Collection, request: SearchRequest) -> Ranking
         request.corpus_prompt,
     )
     return {
-        query: {
-            documents[i]: score
-            for i, score in zip(rows.tolist(), scores.tolist(), strict=True)
-        }
+        query: ranked(
+            {
+                documents[i]: score
+                for i, score in zip(rows.tolist(), scores.tolist(), strict=True)
+            }
+        )
         for query, rows, scores in zip(
             collection.queries, hits.indices, hits.scores, strict=True
         )

@@ -173,15 +173,15 @@ def read_run(path: Path) -> Rankings:
 
 
 def ranked(scores: Mapping[str, float]) -> dict[str, float]:
-    """Return the documents by falling score; equal ones stay in their order."""
-    return dict(sorted(scores.items(), key=lambda pair: -pair[1]))
+    """Return the documents by falling score; equal ones by falling id, as trec_eval."""
+    return dict(sorted(scores.items(), key=lambda pair: pair[::-1], reverse=True))
 
 
 def run_lines(rankings: Rankings, name: str) -> Iterator[str]:
-    """Yield the lines of TREC's run file."""
+    """Yield the lines of TREC's run file; nine digits tell float32 scores apart."""
     for query, own in rankings.items():
         for rank, (document, score) in enumerate(own.items(), 1):
-            yield f"{query} Q0 {document} {rank} {score:.6f} {name}\n"
+            yield f"{query} Q0 {document} {rank} {score:.9g} {name}\n"
 
 
 def _fields(path: Path) -> Iterator[tuple[int, list[str]]]:

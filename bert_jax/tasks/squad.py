@@ -4,6 +4,7 @@ The answer is a span of the document or, in 2.0, none.
 """
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, final
@@ -154,11 +155,11 @@ class QuestionAnsweringTask(FinetuningTask):
     def score(self, predictions: Predictions) -> dict[str, float]:
         """Return the official scores in per cent, of 2.0 if a question is unanswerable.
 
-        Those of 2.0 include the best scores by a threshold on `null_odds`, and the
-        thresholds, as the official script gives them for the two files of `write`. As
-        in the script, an answer that was already replaced by none is not restored: if
-        the best threshold is not below `data.null_threshold`, a higher one may be
-        better.
+        They are what the official script gives for the files of `write`: the answers
+        as they are, after `data.null_threshold`. Those of 2.0 include the best scores
+        by a threshold on `null_odds`, and the thresholds. As in the script, an answer
+        that was already replaced by none is not restored: if the best threshold is not
+        below `data.null_threshold`, a higher one may be better.
         """
         for example in predictions.examples:
             if not example.has_label:
@@ -218,7 +219,8 @@ def _official_scores(
         scores = squad1_scores(gold, answers)
         return {"f1": scores["f1"], "exact_match": scores["exact_match"]}
     null_odds = {p["id"]: p["null_odds"] for p in predictions}
-    scores = squad2_scores(gold, answers, null_odds)
+    # The answers are final: `null_odds` only serve to find the best threshold.
+    scores = squad2_scores(gold, answers, null_odds, threshold=math.inf)
     names: dict[str, str] = {}  # ours → the official script's
     for group in ("", "HasAns_", "NoAns_"):
         names |= {f"{group}f1": f"{group}f1", f"{group}exact_match": f"{group}exact"}

@@ -170,6 +170,31 @@ def test_vectors_of_something_else_are_refused(
     assert "is not a directory of such outputs" in refused(pretrained, folder)
 
 
+def test_documents_of_equal_score_are_ordered_as_by_trec_eval(
+    folder, pretrained, reranker, tmp_path, capsys
+):
+    """By falling id, not in the order of the corpus; scores are those of the file."""
+    texts = ["door", *["The judge in the garden."] * 3, "river"]
+    rows = [{"_id": f"d{i}", "text": text} for i, text in enumerate(texts)]
+    lines(tmp_path / "corpus.jsonl", rows)
+    lines(tmp_path / "queries.jsonl", [{"_id": "q", "text": texts[2]}])
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "qrels" / "test.tsv").write_text("q\td1\t1\n")
+    found, again = tmp_path / "found.trec", tmp_path / "again.trec"
+    for path, options in (
+        (found, ("--model", pretrained)),
+        (again, ("--run", found, "--reranker", reranker)),
+    ):
+        scores, _ = run(capsys, "--input", tmp_path, *options, "--output", path)
+        fields = [line.split() for line in path.read_text().splitlines()]
+        in_order = sorted(fields, key=lambda f: (float(f[4]), f[2]), reverse=True)
+        names = [f[2] for f in in_order]
+        assert list(read_run(path)["q"]) == names == [f[2] for f in fields]
+        assert names.index("d1") == names.index("d3") + 2
+        # Four digits are printed.
+        assert scores["mrr@10"] == pytest.approx(1 / (names.index("d1") + 1), abs=1e-4)
+
+
 def test_a_query_does_not_find_itself(folder, pretrained, reranker, tmp_path, capsys):
     """As in BEIR, where a document of the query's id is the query (ArguAna, Quora)."""
     (tmp_path / "corpus.jsonl").symlink_to(folder / "corpus.jsonl")

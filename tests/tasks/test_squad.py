@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from squad_texts import CONTEXT, ask, perfect_outputs, tokenizer
+from official_squad import official_scores
+from squad_texts import CONTEXT, ask, perfect_outputs, qa, squad_json, tokenizer
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.model import ANSWERABLE_LABELS
@@ -164,6 +165,37 @@ def test_the_best_threshold_is_found():
     scores = TASK2.score(Predictions(examples, [first, second]))
     assert scores["f1"] == 50 and scores["NoAns_f1"] == 0
     assert scores["best_f1"] == 100 and scores["best_f1_threshold"] == -5
+
+
+@pytest.mark.parametrize("threshold", [-5.0, 0.0, 1.0, 5.0, 6.5, 1000.0])
+def test_the_scores_are_those_of_the_answers_written(tmp_path, threshold):
+    """Many questions have odds above 1, which the official script takes for a limit."""
+    answers = ["Warsaw", "Paris", "She studied in Paris", None, None]
+    examples = [ask(answers[i % 5], f"q{i}") for i in range(40)]
+    tokenized = TASK2.tokenize(examples, tokenizer())
+    generator = np.random.default_rng(1)
+    outputs = perfect_outputs(tokenized)
+    for row in outputs:
+        row["start"][0] = generator.normal(-9, 9)
+        row["start"][1:60] += generator.normal(0, 3, 59)
+    split = SplitOutputs(Split(examples, tokenized), outputs)
+    data = dataclasses.replace(CONFIG, null_threshold=threshold)
+    task = QuestionAnsweringTask(data, TASK2.model)
+    predictions = Predictions(examples, task.predict(split))
+    task.write(predictions, tmp_path)
+    fields = [
+        [{"text": text, "answer_start": start} for text, start in example.answers]
+        for example in examples
+    ]
+    qas = [
+        qa(example.id, answers=a) for example, a in zip(examples, fields, strict=True)
+    ]
+    file = squad_json(tmp_path / "data.json", qas)
+    official = official_scores(file, tmp_path / "predictions.json")
+    scores = task.score(predictions)
+    assert scores | official == pytest.approx(scores)
+    odds = [value["null_odds"] for value in predictions.values]
+    assert sum(1 < x < 5 for x in odds) > 2 and sum(x > 6.5 for x in odds) > 2
 
 
 def test_questions_without_answers_cannot_be_scored():
