@@ -9,6 +9,7 @@ from flax.traverse_util import flatten_dict
 from jaxtyping import Float32
 from safetensors.numpy import save
 
+from bert_jax.checkpoints.steps import read_config
 from bert_jax.config import BertConfig
 from bert_jax.config.model import POOLED_HEADS
 from bert_jax.convert.comparison import Comparison, compare
@@ -76,7 +77,7 @@ def export_huggingface(
         differences = write_tokenizer(model, directory)
         if model.embedding is not None and not model.embedding.unsupported:
             write_embedding(model.embedding, directory, model.config)
-        card = model_card(model, config["architectures"][0])
+        card = model_card(model, config["architectures"][0], max_tokens(model))
         (directory / README).write_text(card)
         comparison = compare(directory, model.config, model.params)
         receipt: JsonObject = {"comparison": dataclasses.asdict(comparison)}
@@ -100,14 +101,41 @@ def require_tokenizer_json(model: Model, source: str) -> None:
 
 def write_tokenizer(model: Model, directory: epath.Path) -> TokenizerDifferences:
     """Write the tokenizer's files; only sentencepiece can have differences."""
-    length = model.config.max_position_embeddings
+    limits: JsonObject = {
+        "model_max_length": max_tokens(model),
+        "model_input_names": input_names(model.config),
+    }
     if model.tokenizer.kind == "huggingface":
-        write_tokenizer_json(model.tokenizer, directory, length)
+        write_tokenizer_json(model.tokenizer, directory, limits)
     elif model.tokenizer.kind == "wordpiece":
-        to_huggingface(model.tokenizer, directory, length)
+        to_huggingface(model.tokenizer, directory, limits)
     else:
-        return write_sentencepiece(model.tokenizer, directory, length)
+        return write_sentencepiece(model.tokenizer, directory, limits)
     return TokenizerDifferences()
+
+
+def max_tokens(model: Model) -> int:
+    """Return the length to which texts are cut, [CLS] and [SEP] included.
+
+    That is the limit of the model's vectors, the length of the rows of its last run, or
+    else all of its positions.
+    """
+    positions = model.config.max_position_embeddings
+    if model.embedding is not None and model.embedding.max_tokens:
+        return model.embedding.max_tokens
+    if model.imported:
+        return positions
+    data = read_config(model.directory)["data"]
+    return int(data.get("sequence_length") or data.get("max_length") or positions)
+
+
+def input_names(config: BertConfig) -> list[str]:
+    """Return the names of the model's inputs; one segment needs no input of its own.
+
+    Models without a second segment have one row of segments (folding.py).
+    """
+    segments = ["token_type_ids"] * (config.type_vocab_size > 1)
+    return ["input_ids", *segments, "attention_mask"]
 
 
 def with_class_of_family(model: Model) -> tuple[Model, list[str]]:

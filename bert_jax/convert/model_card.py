@@ -28,14 +28,19 @@ _PAIR_OBJECTIVES = {
 }
 
 
-def model_card(model: Model, architecture: str) -> str:
-    """Return the card, with what the checkpoint records about its training."""
+def model_card(model: Model, architecture: str, max_tokens: int) -> str:
+    """Return the card, with what the checkpoint records about its training.
+
+    Args:
+        max_tokens: longer texts are cut to it.
+    """
     c, directory = model.config, model.directory.absolute()
     run = directory.parent.parent if directory.parent.name == CHECKPOINTS else None
     facts = {
         "Architecture": f"{architecture}, {c.num_hidden_layers} layers of "
         f"{c.hidden_size}, {c.num_attention_heads} heads, vocabulary {c.vocab_size}, "
         f"{'cased' if model.tokenizer.cased else 'uncased'}",
+        "Length": f"{max_tokens} tokens, [CLS] and [SEP] included",
         **_training(model, run),
     }
     if c.head == "pretraining":

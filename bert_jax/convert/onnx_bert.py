@@ -16,8 +16,7 @@ from bert_jax.config.model import POOLED_HEADS
 from bert_jax.convert.onnx_graph import Graph
 from bert_jax.model.classifiers import num_outputs
 
-INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-_IDS, _MASK, _SEGMENTS = INPUTS
+_IDS, _MASK, _SEGMENTS = "input_ids", "attention_mask", "token_type_ids"
 _ROWS = ("batch", "sequence")
 _TABLES = "encoder/embeddings"
 _LOWEST = float(np.finfo(np.float32).min)
@@ -32,8 +31,8 @@ def bert_graph(
     """Return the graph of a model, for any batch size and any length.
 
     Inputs are int64 [batch, sequence], for multiple choice [batch, choices, sequence]:
-    `input_ids`, `attention_mask` (1 for a real token, 0 for padding) and
-    `token_type_ids`. Outputs are float32, by the head:
+    `input_ids`, `attention_mask` (1 for a real token, 0 for padding) and, if the model
+    has two segments, `token_type_ids`. Outputs are float32, by the head:
 
     - encoder: `last_hidden_state`, `pooler_output` if there is a pooler, and
       `sentence_embedding` if there is an `embedding`;
@@ -48,13 +47,15 @@ def bert_graph(
     graph = Graph(config, params)
     is_choice = config.head == "multiple_choice"
     dims = ("batch", "choices", "sequence") if is_choice else _ROWS
-    names = [graph.input(name, dims) for name in INPUTS]
+    has_segments = config.type_vocab_size > 1
+    inputs = (_IDS, _MASK, _SEGMENTS) if has_segments else (_IDS, _MASK)
+    names = [graph.input(name, dims) for name in inputs]
     if is_choice:  # each choice becomes a row
         shape = graph.op("Shape", _IDS, at="inputs", start=-1)
         shape = graph.op("Concat", graph.integers([-1]), shape, at="inputs", axis=0)
         names = [graph.op("Reshape", name, shape, at="inputs") for name in names]
-    ids, mask, segments = names
-    hidden = _encoder(graph, ids, mask, segments)
+    ids, mask, *segments = names
+    hidden = _encoder(graph, ids, mask, *segments)
     if config.head == "encoder":
         _encoder_outputs(graph, hidden, mask, embedding)
     elif config.head in ("pretraining", "masked_lm"):
@@ -64,7 +65,7 @@ def bert_graph(
     return graph
 
 
-def _encoder(graph: Graph, ids: str, mask: str, segments: str) -> str:
+def _encoder(graph: Graph, ids: str, mask: str, segments: str | None = None) -> str:
     config = graph.config
     hidden = _embeddings(graph, ids, segments)
     mask_scores = _mask_scores(graph, mask)
@@ -120,13 +121,13 @@ def _activation(graph: Graph, name: str, values: str, path: str) -> str:
     return graph.op("Mul", half, bent, at=path)
 
 
-def _embeddings(graph: Graph, ids: str, segments: str) -> str:
+def _embeddings(graph: Graph, ids: str, segments: str | None) -> str:
     config, at = graph.config, _TABLES
     words = graph.parameter(f"{at}/token/embedding")
     token = graph.op("Gather", words, ids, at=f"{at}/token")
     table = graph.parameter(f"{at}/segment/embedding")
-    if config.type_vocab_size == 1:  # every index has the only row
-        segments = graph.op("Sub", segments, segments, at=f"{at}/segment")
+    if segments is None:  # every token has the only row
+        segments = graph.op("Sub", ids, ids, at=f"{at}/segment")
     segment = graph.op("Gather", table, segments, at=f"{at}/segment")
     # The first positions, as many as tokens. More tokens than there are positions fail
     # at the sum, whose shapes then differ.

@@ -20,10 +20,12 @@ from bert_jax.convert.export import (
     README,
     export_receipt,
     huggingface_config,
+    input_names,
+    max_tokens,
     require_tokenizer_json,
     write_tokenizer,
 )
-from bert_jax.convert.onnx_bert import INPUTS, bert_graph
+from bert_jax.convert.onnx_bert import bert_graph
 from bert_jax.convert.onnx_graph import MODEL
 from bert_jax.convert.onnx_readme import readme
 from bert_jax.formats.embedding import write_embedding
@@ -66,6 +68,7 @@ def export_onnx(
         )
     model = load_pretrained(source)
     require_tokenizer_json(model, source)
+    _require_pooled_prompt(model, source)
     params = flatten_dict(model.params, sep="/")
     embedding = supported_embedding(model)
     graph = bert_graph(model.config, params, embedding)
@@ -78,11 +81,9 @@ def export_onnx(
         pad_id = model.tokenizer.pad_id
         write_json(onnx_config(model.config, pad_id), directory / CONFIG)
         differences = write_tokenizer(model, directory)
-        max_tokens = model.config.max_position_embeddings
         if embedding is not None:
             write_embedding(embedding, directory, model.config)
-            max_tokens = embedding.max_tokens or max_tokens
-        page = readme(model.config, model.tokenizer, max_tokens, graph.outputs)
+        page = readme(model.config, model.tokenizer, max_tokens(model), graph.outputs)
         (directory / README).write_text(page)
         comparison = compare_onnx(directory, model.config, model.params, embedding)
         receipt = {"comparison": dataclasses.asdict(comparison)}
@@ -100,6 +101,17 @@ def supported_embedding(model: Model) -> Embedding | None:
     if embedding is None or embedding.unsupported or not is_encoder:
         return None
     return embedding
+
+
+def _require_pooled_prompt(model: Model, source: str) -> None:
+    """Raise ValueError if the vectors leave out a prompt, whose end no input tells."""
+    embedding = supported_embedding(model)
+    if embedding and embedding.prompt_names and not embedding.pool_prompt:
+        raise ValueError(
+            f"{source} makes vectors without the tokens of its prompts "
+            "(include_prompt=False), and the inputs of an ONNX graph do not tell where "
+            "a prompt ends; use `bert-jax convert export --to huggingface`."
+        )
 
 
 def onnx_config(config: BertConfig, pad_id: int) -> JsonObject:
@@ -153,12 +165,13 @@ def onnx_outputs(
     session = onnxruntime.InferenceSession(
         str(directory / MODEL), options, providers=["CPUExecutionProvider"]
     )
-    ids, segments, mask = (np.asarray(x, np.int64) for x in batch.values())
-    arrays = [ids, mask, segments]
+    arrays = {name: np.asarray(x, np.int64) for name, x in batch.items()}
+    arrays["token_type_ids"] = arrays.pop("segment_ids")
+    inputs = {name: arrays[name] for name in input_names(config)}
     if config.head == "multiple_choice":
-        arrays = [values[None] for values in arrays]
+        inputs = {name: values[None] for name, values in inputs.items()}
     names = [output.name for output in session.get_outputs()]
-    values = session.run(names, dict(zip(INPUTS, arrays, strict=True)))
+    values = session.run(names, inputs)
     return dict(zip(names, values, strict=True))
 
 

@@ -1,6 +1,7 @@
 """Write the README of an ONNX export: its outputs, and a program that runs it."""
 
 from bert_jax.config import BertConfig
+from bert_jax.convert.export import input_names
 from bert_jax.convert.onnx_graph import MODEL, Dims
 from bert_jax.formats.families import FAMILIES
 from bert_jax.formats.tokenizer_json import TOKENIZER_JSON
@@ -14,11 +15,10 @@ tokenizer.enable_padding(pad_id={pad_id}, pad_token="{pad_token}")
 session = onnxruntime.InferenceSession("{model}")
 texts = {texts}
 rows = tokenizer.encode_batch(texts)
-ids, mask, segments = (
-    numpy.array([getattr(row, name) for row in rows], numpy.int64){choices}
-    for name in ("ids", "attention_mask", "type_ids")
-)
-inputs = {{"input_ids": ids, "attention_mask": mask, "token_type_ids": segments}}
+inputs = {{
+    name: numpy.array([getattr(row, values) for row in rows], numpy.int64){choices}
+    for name, values in {inputs}
+}}
 {results} = session.run(None, inputs)
 {use}
 """
@@ -48,6 +48,7 @@ def readme(
         pad_id=tokenizer.pad_id,
         pad_token=tokenizer.special_names["[PAD]"],
         texts=texts,
+        inputs=_inputs(config),
         choices="[None]" if config.head == "multiple_choice" else "",
         results=", ".join(outputs) if len(outputs) > 1 else f"({next(iter(outputs))},)",
         use=use,
@@ -73,6 +74,14 @@ Run it in this directory, with onnxruntime, tokenizers and NumPy:
 ```python
 {program}```
 """
+
+
+def _inputs(config: BertConfig) -> str:
+    """Return the inputs and the attributes of an encoding, as Python."""
+    values = {"input_ids": "ids", "attention_mask": "attention_mask"}
+    values |= {"token_type_ids": "type_ids"}
+    pairs = [f'("{name}", "{values[name]}")' for name in input_names(config)]
+    return f"[{', '.join(pairs)}]"
 
 
 def _example(

@@ -28,6 +28,7 @@ from bert_jax.formats.tokenizers import (
     template,
     write_files,
 )
+from bert_jax.storage.files import JsonObject
 from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer
 
 MODEL = "tokenizer.model"
@@ -67,11 +68,14 @@ class TokenizerDifferences:
 
 
 def write_sentencepiece(
-    tokenizer: Tokenizer, directory: epath.Path, model_max_length: int
+    tokenizer: Tokenizer, directory: epath.Path, limits: JsonObject
 ) -> TokenizerDifferences:
     """Write a unigram or BPE tokenizer as transformers reads it, and its model.
 
     The normalizer with the fewest differences is written.
+
+    Args:
+        limits: `model_max_length` and `model_input_names`.
 
     Raises:
         ValueError: the model has a setting that models of bert_jax never have.
@@ -88,8 +92,9 @@ def write_sentencepiece(
         "tokenizer_class": "PreTrainedTokenizerFast",
         "clean_up_tokenization_spaces": False,
         OURS: tokenizer.config,
+        **limits,
     }
-    write_files(tokenizer, content, config, model_max_length, directory)
+    write_files(tokenizer, content, config, directory)
     return differences
 
 

@@ -228,17 +228,17 @@ def _check_prefix_space(content: JsonObject, settings: list[JsonObject]) -> None
 
 
 def write_tokenizer_json(
-    tokenizer: Tokenizer, directory: epath.Path, model_max_length: int
+    tokenizer: Tokenizer, directory: epath.Path, limits: JsonObject
 ) -> None:
-    """Write the tokenizer.json as it was, and a tokenizer_config.json."""
-    inputs = ["input_ids", "attention_mask"]
+    """Write the tokenizer.json as it was, and a tokenizer_config.json.
+
+    Args:
+        limits: `model_max_length` and `model_input_names`.
+    """
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "clean_up_tokenization_spaces": False,
-        "model_max_length": model_max_length,
-        "model_input_names": (
-            [*inputs, "token_type_ids"] if tokenizer.has_segments else inputs
-        ),
+        **limits,
         **{KEY_OF_ROLE[role]: name for role, name in tokenizer.special_names.items()},
     }
     (directory / TOKENIZER_JSON).write_bytes(tokenizer.files[TOKENIZER_JSON])

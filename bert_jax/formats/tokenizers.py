@@ -256,7 +256,7 @@ def _check_same_tokens(
 
 
 def to_huggingface(
-    tokenizer: Tokenizer, directory: epath.Path, model_max_length: int
+    tokenizer: Tokenizer, directory: epath.Path, limits: JsonObject
 ) -> None:
     """Write a WordPiece tokenizer as transformers reads it.
 
@@ -280,14 +280,13 @@ def to_huggingface(
         "tokenize_chinese_chars": library.normalizer.handle_chinese_chars,
     }
     content = library.to_str(pretty=True)
-    write_files(tokenizer, content, config, model_max_length, directory)
+    write_files(tokenizer, content, config | limits, directory)
 
 
 def write_files(
     tokenizer: Tokenizer,
     content: str,
     config: JsonObject,
-    model_max_length: int,
     directory: epath.Path,
 ) -> None:
     """Write the vocabulary, tokenizer.json and tokenizer_config.json.
@@ -296,14 +295,7 @@ def write_files(
         content: the content of tokenizer.json.
         config: the keys of tokenizer_config.json that not every tokenizer has.
     """
-    inputs = ["input_ids", "token_type_ids", "attention_mask"]
-    if not tokenizer.has_segments:
-        inputs.remove("token_type_ids")
-    config |= {
-        "model_max_length": model_max_length,
-        "model_input_names": inputs,
-        **{role: name for name, role in KEY_OF_ROLE.items()},
-    }
+    config = config | {role: name for name, role in KEY_OF_ROLE.items()}
     name = vocabulary_file(tokenizer.kind)
     (directory / name).write_bytes(tokenizer.files[name])
     (directory / TOKENIZER_JSON).write_bytes(content.encode())

@@ -1,7 +1,9 @@
 """Texts as inputs of the encoder, for a model of one's own."""
 
+import dataclasses
 from collections.abc import Sequence
 
+import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.config.checks import require
@@ -17,7 +19,8 @@ def text_inputs(
     """Return a row of `length` tokens for each text or pair of texts.
 
     A row is [CLS] A [SEP], or [CLS] A [SEP] B [SEP] with segment 1 from B on; longer
-    texts are truncated, of a pair the longer one first, and shorter rows are padded.
+    texts are truncated, of a pair the longer one first, and shorter rows
+    are padded with the id of [PAD].
     Names of special tokens in a text are plain text.
 
     Args:
@@ -39,4 +42,6 @@ def text_inputs(
         for segments in zip(*columns, strict=True)
     ]
     numbers = np.arange(len(rows), dtype=np.int32)
-    return inputs_of_tokenized(from_rows(rows, numbers).gather(numbers, length))
+    inputs = inputs_of_tokenized(from_rows(rows, numbers).gather(numbers, length))
+    ids = jnp.where(inputs.attention_mask, inputs.input_ids, tokenizer.pad_id)
+    return dataclasses.replace(inputs, input_ids=ids)

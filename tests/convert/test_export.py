@@ -13,6 +13,8 @@ import pytest
 import safetensors.numpy
 from etils import epath
 from huggingface_files import HEADS, reference, stored
+from run_helpers import classifier_config
+from small_world import SUBJECTS
 
 from bert_jax.checkpoints.restore import read_params
 from bert_jax.config import BertConfig
@@ -23,6 +25,7 @@ from bert_jax.formats.huggingface import read_huggingface
 from bert_jax.model.bert import head_outputs
 from bert_jax.model.inputs import Inputs
 from bert_jax.pretrained import load_pretrained
+from bert_jax.runs.finetuning import finetune
 from bert_jax.runs.pretraining import pretrain
 from bert_jax.storage.manifest import sha256_of
 from bert_jax.tokenization import Tokenizer
@@ -136,9 +139,10 @@ def test_the_receipt_accounts_for_every_leaf_and_file(tmp_path):
 
 @pytest.fixture(scope="module")
 def run(small_config, tmp_path_factory) -> Path:
-    """A workdir after ten steps."""
+    """A workdir after ten steps, of rows shorter than the model's positions."""
     workdir = tmp_path_factory.mktemp("run") / "small"
-    pretrain(small_config, workdir)
+    model = dataclasses.replace(small_config.model, max_position_embeddings=48)
+    pretrain(dataclasses.replace(small_config, model=model), workdir)
     return workdir
 
 
@@ -146,6 +150,7 @@ def test_the_card_of_a_run_tells_its_making(run, dataset: Dataset, tmp_path):
     card = (export(run, tmp_path / "out") / "README.md").read_text()
     assert "license: other" in card and "library_name: transformers" in card
     assert "| Steps | 10 |" in card and dataset.fingerprint in card
+    assert "| Length | 32 tokens, [CLS] and [SEP] included |" in card
     lines = [
         json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()
     ]
@@ -164,6 +169,21 @@ def test_the_tokenizer_goes_along(run, tmp_path):
     assert again.encode(text).ids.tolist() == tokenizer.encode(text).ids.tolist()
     settings = json.loads((output / "tokenizer_config.json").read_text())
     assert settings["model_max_length"] == 32
+
+
+@pytest.mark.slow
+def test_the_length_of_fine_tuning_goes_along(encoder_checkpoint, tmp_path):
+    """Also of a model that has more positions."""
+    table = tmp_path / "table.csv"
+    rows = "".join(f"The {s} reads.,{s}\n" for s in SUBJECTS[:2] * 4)
+    table.write_text(f"review,who\n{rows}")
+    config = classifier_config(table, encoder_checkpoint, num_steps=1)
+    data = dataclasses.replace(config.data, max_length=24)
+    finetune(dataclasses.replace(config, data=data), tmp_path / "run")
+    output = export(tmp_path / "run", tmp_path / "out")
+    settings = json.loads((output / "tokenizer_config.json").read_text())
+    assert settings["model_max_length"] == 24
+    assert "| Length | 24 tokens" in (output / "README.md").read_text()
 
 
 def test_a_hugging_face_directory_can_be_exported_as_it_is(tmp_path):

@@ -12,8 +12,10 @@ import jax
 import numpy as np
 import pytest
 from etils import epath
+from family_files import write_model
 from flax.traverse_util import unflatten_dict
 from huggingface_files import HEADS, reference, stored
+from sentence_files import write_files as write_sentence_files
 from test_export import imported
 
 import bert_jax
@@ -21,7 +23,7 @@ from bert_jax.cli.main import main
 from bert_jax.config import BertConfig
 from bert_jax.config.embedding import Embedding
 from bert_jax.convert import onnx_export
-from bert_jax.convert.onnx_bert import INPUTS, bert_graph
+from bert_jax.convert.onnx_bert import bert_graph
 from bert_jax.convert.onnx_export import (
     compare_onnx,
     expected_outputs,
@@ -34,6 +36,7 @@ from bert_jax.storage.manifest import sha256_of
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 
+INPUTS = "input_ids", "attention_mask", "token_type_ids"
 TOLERANCE = 1e-4
 """Of the largest value; rounding gives 1e-6."""
 FILES = {"README.md", "config.json", "conversion.json", "model.onnx"} | {
@@ -290,6 +293,59 @@ def test_a_model_of_sentences_gives_its_vectors(tmp_path, capsys, monkeypatch):
     exec(re.sub(r"texts = .*", f"texts = {texts}", program), values)
     vectors = bert_jax.load(folder).embed(texts)
     assert_close(values["sentence_embedding"], np.asarray(vectors), "vectors")
+
+
+@pytest.mark.parametrize("name", ["RobertaModel", "DistilBertModel", "ElectraModel"])
+def test_the_inputs_are_what_the_tokenizer_gives(tmp_path, capsys, monkeypatch, name):
+    """A tokenizer without segments gives none, and the graph does not ask for them."""
+    source = write_model(name, tmp_path / "in")
+    output = export(source, tmp_path / "out")
+    settings = json.loads((output / "tokenizer_config.json").read_text())
+    session = onnxruntime.InferenceSession(output / "model.onnx")
+    inputs = {entry.name for entry in session.get_inputs()}
+    assert inputs == set(settings["model_input_names"])
+    assert ("token_type_ids" in inputs) == (name == "ElectraModel")
+    receipt = json.loads((output / "conversion.json").read_text())
+    assert 0 < receipt["comparison"]["largest_difference"] < 1e-4
+    monkeypatch.chdir(output)
+    texts = ["the cat", "a mat, the cat"]
+    assert re.fullmatch(r"\(2, \d+, \d+\)", run_readme(output, capsys, repr(texts)))
+    vectors = bert_jax.load(source).embed(texts)
+    program = re.findall(r"```python\n(.*?)```", Path("README.md").read_text(), re.S)
+    values: dict[str, object] = {}
+    exec(re.sub(r"texts = .*", f"texts = {texts}", program[0]), values)
+    mask = np.array([row.attention_mask for row in values["rows"]])[:, :, None]
+    means = (values["last_hidden_state"] * mask).sum(1) / mask.sum(1)
+    assert_close(means.astype(np.float32), np.asarray(vectors), "vectors")
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("name", ["RobertaModel", "DistilBertModel", "ElectraModel"])
+def test_transformers_tokenizer_feeds_it(tmp_path, name):
+    transformers = pytest.importorskip("transformers")
+    output = export(write_model(name, tmp_path / "in"), tmp_path / "out")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(output)
+    texts = ["the cat", "a mat, the cat"]
+    inputs = tokenizer(texts, padding=True, return_tensors="np")
+    session = onnxruntime.InferenceSession(output / "model.onnx")
+    arrays = {name: values.astype(np.int64) for name, values in inputs.items()}
+    hidden = session.run(["last_hidden_state"], arrays)[0]
+    mask = inputs["attention_mask"][:, :, None]
+    means = ((hidden * mask).sum(1) / mask.sum(1)).astype(np.float32)
+    vectors = bert_jax.load(tmp_path / "in").embed(texts)
+    assert_close(means, np.asarray(vectors), "vectors")
+
+
+def test_a_prompt_that_is_not_pooled_is_refused(tmp_path):
+    """The graph's inputs do not tell where the prompt ends."""
+    folder = write_sentence_files("bge", tmp_path / "in")
+    path = folder / "1_Pooling" / "config.json"
+    path.write_text(json.dumps({"pooling_mode": "mean", "include_prompt": False}))
+    prompts = {"prompts": {"query": "query: "}}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+    with pytest.raises(ValueError, match=r"include_prompt=False.*--to huggingface"):
+        export(folder, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_what_lies_beside_the_graph(tmp_path):

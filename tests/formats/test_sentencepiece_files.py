@@ -28,6 +28,8 @@ TEXTS = [
     " ",
     "",
 ]
+INPUTS = "input_ids", "token_type_ids", "attention_mask"
+LIMITS = {"model_max_length": 64, "model_input_names": list(INPUTS)}
 SORTS = [(kind, cased) for kind in ("unigram", "bpe") for cased in (False, True)]
 
 
@@ -76,7 +78,7 @@ def _resize(tree: dict, rows: int, shape: tuple[int, int]) -> int:
 
 
 def write(tokenizer: Tokenizer, folder) -> HuggingFaceTokenizer:
-    sentencepiece_files.write_sentencepiece(tokenizer, epath.Path(folder), 64)
+    sentencepiece_files.write_sentencepiece(tokenizer, epath.Path(folder), LIMITS)
     return HuggingFaceTokenizer.from_file(str(folder / "tokenizer.json"))
 
 

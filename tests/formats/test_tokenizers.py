@@ -17,6 +17,8 @@ WORDS = (
     "the The cat ##s cafe café Café a ##a . [ ] 中 国 中国"
 ).split()
 VOCABULARY = "".join(word + "\n" for word in WORDS).encode()
+INPUTS = "input_ids", "token_type_ids", "attention_mask"
+LIMITS = {"model_max_length": 512, "model_input_names": list(INPUTS)}
 TEXTS = ["The cats, a CAFÉ.", "中国 the Café", "a" * 100, "a" * 150, "a" * 201, ""]
 
 
@@ -29,7 +31,7 @@ def exported(tmp_path):
     """The uncased tokenizer at Hugging Face, 100 characters a word as usual there."""
     tokenizer = ours(max_input_chars_per_word=100)
     path = epath.Path(tmp_path)
-    to_huggingface(tokenizer, path, 512)
+    to_huggingface(tokenizer, path, LIMITS)
     names = {"vocab.txt", "tokenizer.json", "tokenizer_config.json"}
     assert {file.name for file in path.iterdir()} == names
     return path
@@ -60,7 +62,7 @@ SETTINGS = (
 def test_there_and_back(tmp_path, settings):
     tokenizer = ours(**settings)
     path = epath.Path(tmp_path)
-    to_huggingface(tokenizer, path, 512)
+    to_huggingface(tokenizer, path, LIMITS)
     back = from_huggingface(path)
     assert back.encode_batch(TEXTS) == tokenizer.encode_batch(TEXTS)
     assert back.files["vocab.txt"] == VOCABULARY
@@ -91,7 +93,7 @@ def test_a_setting_is_true_or_false(name):
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_the_library_gives_our_ids_between_cls_and_sep(tmp_path, settings):
     tokenizer = ours(**settings)
-    to_huggingface(tokenizer, epath.Path(tmp_path), 512)
+    to_huggingface(tokenizer, epath.Path(tmp_path), LIMITS)
     theirs = HuggingFaceTokenizer.from_file(str(tmp_path / "tokenizer.json"))
     for text in TEXTS:
         assert theirs.encode(text).ids == [2, *tokenizer.encode(text).ids, 3]
@@ -118,7 +120,7 @@ def test_what_the_config_tells_transformers(exported):
 def test_transformers_gives_our_ids(tmp_path, settings, beside_a_model):
     transformers = pytest.importorskip("transformers")
     tokenizer = ours(**settings)
-    to_huggingface(tokenizer, epath.Path(tmp_path), 512)
+    to_huggingface(tokenizer, epath.Path(tmp_path), LIMITS)
     if beside_a_model:
         (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
@@ -302,7 +304,7 @@ def test_added_tokens_of_a_tokenizer_json_are_kept(exported, tmp_path):
     assert expected != ours(max_input_chars_per_word=100).encode_batch(plain)
     again = epath.Path(tmp_path / "again")
     again.mkdir()
-    to_huggingface(tokenizer, again, 512)
+    to_huggingface(tokenizer, again, LIMITS)
     assert from_huggingface(again).files == tokenizer.files
     back = HuggingFaceTokenizer.from_file(str(again / "tokenizer.json"))
     assert [back.encode(t).ids for t in ADDED_TEXTS] == [

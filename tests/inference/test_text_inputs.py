@@ -5,8 +5,11 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
+from etils import epath
+from family_files import write_tokenizer
 
 import bert_jax
+from bert_jax.formats.tokenizers import from_huggingface
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +38,16 @@ def test_rows_of_texts_and_pairs(tokenizer):
     start = 2 + len(first[0])
     expected = [start <= i < len(ids) for i in range(16)]
     np.testing.assert_array_equal(np.array(pair.segment_ids[0], bool), expected)
+
+
+def test_rows_are_padded_with_the_tokenizers_id(tmp_path):
+    """RoBERTa's is 1, and 0 is [CLS]."""
+    write_tokenizer("Roberta", tmp_path)
+    tokenizer = from_huggingface(epath.Path(tmp_path))
+    inputs = bert_jax.text_inputs(tokenizer, ["the cat"], 8)
+    assert tokenizer.pad_id == 1
+    padding = np.array(inputs.input_ids)[~np.array(inputs.attention_mask)]
+    assert len(padding) > 1 and set(padding.tolist()) == {1}
 
 
 def test_long_texts_are_truncated(tokenizer):

@@ -26,7 +26,6 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 from onnxruntime.transformers import optimizer
 from tokenizers import Tokenizer
 
-from bert_jax.convert.onnx_bert import INPUTS
 from bert_jax.convert.onnx_export import export_onnx
 from bert_jax.model.bert import compute
 from bert_jax.model.inputs import Inputs
@@ -52,7 +51,8 @@ def onnx_run(path: Path) -> Run:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(path, options)
-    return lambda arrays: session.run(None, dict(zip(INPUTS, arrays, strict=True)))[0]
+    names = "input_ids", "attention_mask", "token_type_ids"
+    return lambda arrays: session.run(None, dict(zip(names, arrays, strict=True)))[0]
 
 
 def make_files(folder: Path) -> Iterator[tuple[str, Path]]:
