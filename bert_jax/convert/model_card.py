@@ -37,9 +37,7 @@ def model_card(model: Model, architecture: str, max_tokens: int) -> str:
     c, directory = model.config, model.directory.absolute()
     run = directory.parent.parent if directory.parent.name == CHECKPOINTS else None
     facts = {
-        "Architecture": f"{architecture}, {c.num_hidden_layers} layers of "
-        f"{c.hidden_size}, {c.num_attention_heads} heads, vocabulary {c.vocab_size}, "
-        f"{'cased' if model.tokenizer.cased else 'uncased'}",
+        "Architecture": f"{architecture}, {_shape(model)}",
         "Length": f"{max_tokens} tokens, [CLS] and [SEP] included",
         **_training(model, run),
     }
@@ -74,6 +72,14 @@ A model of bert_jax, exported to the files of transformers:
 |---|---|
 {rows}
 """
+
+
+def _shape(model: Model) -> str:
+    c, casing = model.config, "cased" if model.tokenizer.cased else "uncased"
+    return (
+        f"{c.num_hidden_layers} layers of {c.hidden_size}, {c.num_attention_heads} "
+        f"heads, vocabulary {c.vocab_size}, {casing}"
+    )
 
 
 def _describe_embedding(embedding: Embedding) -> str:
