@@ -24,8 +24,9 @@ class TextConfig(ShortRepr):
     """Options for reading text, shared by `vocab` and `prepare`."""
 
     input: tuple[str, ...]
-    """Paths or glob patterns of .jsonl, .parquet and text files (any other name);
-    also .gz or .zst of text and .jsonl; or tfds:NAME; or installed-documentation.
+    """Paths or patterns (** for folders of any depth) of .jsonl, .parquet and text
+    files (any other name), also .gz or .zst of text and .jsonl; or directories, with
+    all files below; or tfds:NAME; or installed-documentation.
     A document is a record, or in text files the lines up to a blank line."""
     output: str
     """Directory to write to."""

@@ -74,7 +74,7 @@ def prepare(
     """
     require_language(config.language)
     tokenizer = Tokenizer.load(config.tokenizer)
-    sources = find_sources(config.input)
+    sources = find_sources(config.input, config.output)
     output = local_output(config.output)
     require_resumable(output)
     with workspace(output) as folder:

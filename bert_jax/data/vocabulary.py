@@ -48,7 +48,7 @@ def train_vocabulary(config: VocabularyConfig) -> Tokenizer:
     """
     output = local_output(config.output)
     require_empty(output)
-    sources = find_sources(config.input)
+    sources = find_sources(config.input, config.output)
     train = _train_wordpiece if config.kind == "wordpiece" else _train_sentencepiece
     lines = read_lines(sources, config)
     lines = lines if config.cased else warn_of_lost_marks(lines)

@@ -34,17 +34,16 @@ def find_shards(inputs: Sequence[str], output: Path) -> list[Shard]:
         ValueError: a file is of a kind that cannot be read, or two have one name.
     """
     shards: dict[str, Shard] = {}
-    for source in find_sources(inputs):
+    for source in find_sources(inputs, str(output)):
         path = source.path
-        if Path(path).resolve().is_relative_to(output.resolve()):
-            continue
         if source.kind in ("tfds", "documentation"):
             raise ValueError(f"input {path!r} is not a file; name files of rows.")
         if suffix_of(path) == ".json":
             raise ValueError(
                 f"input {path!r} is one JSON value; write an object a line, as .jsonl."
             )
-        name = _SUFFIXES.sub("", source.name) or source.name
+        base = source.name.rpartition("/")[2]
+        name = _SUFFIXES.sub("", base) or base
         if name in shards:
             raise ValueError(
                 f"{shards[name].path} and {path} would both be written as {name}; "

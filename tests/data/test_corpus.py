@@ -317,3 +317,27 @@ def test_weights_and_repeats_multiply_the_training_rows(config, documents, tmp_p
 def test_a_language_is_refused_at_the_start(config):
     with pytest.raises(ValueError, match="language='jp' is not an ISO 639-1 code"):
         prepare(change(config, language="jp", input=("nowhere",)), silent)
+
+
+def test_equal_file_names_have_draws_of_their_own(config, documents, tmp_path):
+    """A corpus in folders: the split and the weights do not depend on its root."""
+    texts = [text for part in documents for text in part]
+    manifests = []
+    for root in ("here", "over/there"):
+        for number, pair in enumerate(zip(texts[::2], texts[1::2], strict=True)):
+            folder = tmp_path / root / f"book{number}"
+            folder.mkdir(parents=True)
+            write_as(folder, "text.txt", pair)
+        inputs = (f"{tmp_path / root}/book[1-3]*", f"{tmp_path / root}/**/text.txt")
+        output = str(tmp_path / f"data{len(manifests)}")
+        given = change(config, input=inputs, weights=(1.0, 0.5), output=output)
+        manifests.append(prepare(given, silent))
+    first, second = manifests
+    assert shards(tmp_path / "data0") == shards(tmp_path / "data1")
+    assert first["sources"] == second["sources"]
+    assert first["sources"][0]["name"] == "book0/text.txt"
+    held = first["counts"]["validation"]["documents"]
+    assert 4 <= held <= 25  # a tenth of 120: 3.3 standard deviations
+    in_first = sum(2 for number in range(60) if str(number)[0] in "123")
+    used = first["counts"]["train"]["documents"]
+    assert in_first * 0.8 < used < 0.7 * 120  # half of the others

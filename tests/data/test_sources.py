@@ -76,17 +76,85 @@ def test_sources_are_sorted_and_belong_to_the_first_input_that_names_them(
         ("https://host/a.txt", "'https://host/a.txt' is an address; download it first"),
         ("gs://bucket/*.txt", "is an address"),
         ("none*.txt", r"'none\*.txt' matches no file; give text files"),
-        (".", "'.' matches no file"),
+        ("../empty", "input '../empty' matches no file; give text files, a dir"),
         ("a.txt.bz2", "'a.txt.bz2' is of an unsupported kind; unpack it"),
         ("A.TAR.GZ", "'A.TAR.GZ' is of an unsupported kind"),
         ("a.parquet.gz", "is of an unsupported kind"),
     ],
 )
 def test_what_is_not_read_is_refused(tmp_path, monkeypatch, entry, error):
-    monkeypatch.chdir(tmp_path)
-    make(tmp_path, "a.txt.bz2", "A.TAR.GZ", "a.parquet.gz")
+    folder = tree(tmp_path, "no/a.txt.bz2", "no/A.TAR.GZ", "no/a.parquet.gz")
+    (folder / "empty").mkdir()
+    monkeypatch.chdir(folder / "no")
     with pytest.raises((ValueError, FileNotFoundError), match=error):
         find_sources([entry])
+
+
+def tree(folder, *names):
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(name)
+    return folder
+
+
+def test_a_directory_is_read_with_all_below_it(tmp_path, caplog):
+    kept = "a.txt b.TXT.gz c/d/e.jsonl c/wiki_00 f.parquet".split()
+    skipped = "README README.txt c/x.py c/y.py .git/z.txt c/.h.txt v/vocab.txt"
+    tree(tmp_path, *kept, *skipped.split(), "v/tokenizer_config.json")
+    with caplog.at_level("INFO"):
+        found = find_sources([str(tmp_path)])
+    assert [os.path.relpath(s.path, tmp_path) for s in found] == kept
+    said = "not read are 2 .py, 1 .txt, 1 README, 2 hidden, 1 tokenizers; to read"
+    assert said in caplog.text
+    assert find_sources([f"{tmp_path}/*"]) == sorted(
+        [*find_sources([f"{tmp_path}/README*"]), *found], key=lambda s: s.path
+    )
+
+
+@pytest.mark.parametrize("pattern", ["**/*.txt", "**", "*/**/*.txt", "*"])
+def test_patterns_reach_every_level(tmp_path, pattern):
+    names = [f"{'x/' * depth}{depth}.txt" for depth in range(1, 5)]
+    tree(tmp_path, *names)
+    found = find_sources([f"{tmp_path}/{pattern}"])
+    assert {s.name for s in found} == {os.path.basename(name) for name in names}
+
+
+def test_a_file_is_read_once_whatever_links_to_it(tmp_path):
+    tree(tmp_path, "text/a.txt", "elsewhere/b.txt")
+    (tmp_path / "text" / "above").symlink_to(tmp_path / "text")
+    (tmp_path / "text" / "more").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "text" / "0.txt").symlink_to(tmp_path / "elsewhere" / "b.txt")
+    for entry in ("text", "text/**", "text/**/*.txt", "text/**/[ab].txt"):
+        found = find_sources([str(tmp_path / entry)])
+        assert [s.path.removeprefix(f"{tmp_path}/text/") for s in found] in (
+            ["0.txt", "a.txt"],
+            ["a.txt", "more/b.txt"],
+        )
+
+
+def test_what_a_command_wrote_is_not_its_input(tmp_path):
+    tree(tmp_path, "a.txt", "out/unfinished/text/0.txt")
+    (source,) = find_sources([f"{tmp_path}/**"], str(tmp_path / "out"))
+    assert source.name == "a.txt"
+
+
+@pytest.mark.parametrize(
+    ("paths", "names"),
+    [
+        ("b/x.txt c/y.txt", "x.txt y.txt"),
+        ("b/x.txt c/x.txt c/y.txt", "b/x.txt c/x.txt y.txt"),
+        ("a/1/x.txt a/2/x.txt z/2/x.txt", "1/x.txt a/2/x.txt z/2/x.txt"),
+        ("x.txt a/x.txt a/a/x.txt", "x.txt a/x.txt a/a/x.txt"),
+        ("a/x.txt a/x.txt.gz a/x.jsonl", "x.txt x.txt.gz x.jsonl"),
+    ],
+)
+def test_equal_names_are_told_apart_wherever_the_corpus_lies(tmp_path, paths, names):
+    expected = dict(zip(paths.split(), names.split(), strict=True))
+    for root in ("one", "two/three"):
+        folder = tree(tmp_path / root, *expected)
+        for entry in (f"{folder}/**", os.path.relpath(folder)):
+            found = find_sources([entry])
+            assert {os.path.relpath(s.path, folder): s.name for s in found} == expected
 
 
 def source_of(path):
