@@ -52,7 +52,7 @@ def require_type(name: str, value: object, hint: object) -> None:
     """Check one value against the type `hint`; messages call it `name`.
 
     The hint is int, float, bool, str, a dataclass, a Literal of strings, a tuple of any
-    number of one of these, one of these or None, or one of these or a Literal.
+    number of one of these, one of these or None, a Literal or a tuple.
 
     Raises:
         ValueError: the value has another type, is not one of the choices, or is a
@@ -82,6 +82,9 @@ def _require_one_of(name: str, value: object, hints: tuple[object, ...]) -> None
     words = [word for literal in literals for word in typing.get_args(literal)]
     if type(value) is str and value in words:
         return
+    tuples = [hint for hint in others if typing.get_origin(hint) is tuple]
+    if tuples and isinstance(value, tuple | list):
+        return require_type(name, value, tuples[0])
     hint = next(hint for hint in others if len(others) == 1 or hint not in literals)
     if not words or hint in literals or type(value) in (int, float):
         return require_type(name, value, hint)

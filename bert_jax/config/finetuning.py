@@ -55,14 +55,21 @@ class ExamplesConfig(ShortRepr):
     that the header has."""
     text_columns: tuple[str, ...] = ()
     """Column (or JSON field) of the text; two of them for pairs of texts."""
-    label_column: str = "label"
-    """Column (or JSON field) of the class, the classes or the number to predict."""
+    label_column: str | tuple[str, ...] = "label"
+    """Column (or JSON field) of the class, the classes or the number to predict; or
+    several columns of 0 and 1, each a class that a text has or not."""
     labels: tuple[str, ...] = ()
     """Class names, in order; empty: those of the training file, sorted."""
     multi_label: bool = False
-    """Each text has any number of classes, joined by label_separator or in a list."""
+    """Each text has any number of classes, joined by label_separator or in a list, as
+    of JSON; always true with several columns of labels."""
     label_separator: str = "|"
     """With multi_label: separator between the classes of a text."""
+    merge_labels: bool = False
+    """Take class names that differ only in white space, case or Unicode normalisation
+    for one, by the name that is most frequent in training."""
+    label_names: tuple[str, ...] = ()
+    """New names of a model's classes, each as OLD=NEW: LABEL_0=negative."""
     balance: bool = False
     """Repeat training texts of rare classes until each class has as many as the most
     frequent one."""
@@ -102,11 +109,7 @@ class ExamplesConfig(ShortRepr):
             f"text_columns names {len(self.text_columns)} columns; BERT takes one text "
             "or a pair.",
         )
-        require_class_names(self.labels)
-        require(
-            bool(self.label_separator),
-            "label_separator is empty; name the character between classes, such as |.",
-        )
+        self._check_labels()
         require(
             self.delimiter in ("", "tab", r"\t", *";|,:^~\t \x01\x1f"),
             f"delimiter={self.delimiter!r} must be a character such as ; or |, or tab.",
@@ -120,6 +123,32 @@ class ExamplesConfig(ShortRepr):
             not (self.path and files),
             f"path={self.path} and files are both given; give only one of them.",
         )
+
+    def _check_labels(self) -> None:
+        """Check the names of classes and of their columns."""
+        require_class_names(self.labels)
+        columns = self.label_columns
+        require(
+            0 < len(columns) == len(set(columns)),
+            f"label_column={columns} must name one column, or several different ones.",
+        )
+        if len(columns) > 1:
+            object.__setattr__(self, "multi_label", True)
+            require(
+                set(self.labels) in (set(), set(columns)),
+                f"labels={self.labels} must be the columns of labels, "
+                f"{', '.join(columns)}; leave labels out.",
+            )
+        require(
+            bool(self.label_separator),
+            "label_separator is empty; name the character between classes, such as |.",
+        )
+
+    @property
+    def label_columns(self) -> tuple[str, ...]:
+        """`label_column` as a tuple."""
+        column = self.label_column
+        return (column,) if isinstance(column, str) else column
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -164,6 +193,7 @@ class FinetuneConfig(RunConfig):
         super().__post_init__()
         require_positive(self, "num_epochs")
         require_not_negative(self, "reinitialise_layers")
+        self._check_labels()
         self._check_balance()
         self._check_pairs()
         check_teacher(self.teacher, self.distillation)
@@ -174,6 +204,18 @@ class FinetuneConfig(RunConfig):
             f"distillation.temperature={temperature} has no effect with "
             "task=text-regression, whose score is a number; leave it out.",
         )
+
+    def _check_labels(self) -> None:
+        """Check that options of class names are given to a task that has classes."""
+        data, task = self.data, self.task
+        for name in ("label_column", "merge_labels"):
+            value, default = getattr(data, name), getattr(ExamplesConfig(), name)
+            several = name != "label_column" or len(data.label_columns) > 1
+            require(
+                task == "text-classification" or value == default or not several,
+                f"data.{name}={value} has no effect with task={task}; it is for "
+                "task=text-classification.",
+            )
 
     def _check_pairs(self) -> None:
         """Check the options that pairs of sentences do not have, and their batch."""

@@ -49,8 +49,8 @@ def _field_value(hint: object, value: Any) -> object:
     """The value of a field of type `hint`; its class checks it afterwards."""
     if dataclasses.is_dataclass(hint):
         return from_dict(typing.cast(type, hint), value)
-    is_tuple = typing.get_origin(hint) is tuple and isinstance(value, list)
-    return tuple(value) if is_tuple else value
+    origins = {typing.get_origin(kind) for kind in (hint, *typing.get_args(hint))}
+    return tuple(value) if tuple in origins and isinstance(value, list) else value
 
 
 def differences(

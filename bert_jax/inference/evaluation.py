@@ -195,7 +195,7 @@ def _evaluation(
         examples = examples_of(task, part)
     except ValueError as error:
         raise ValueError(f"{error} ({checkpoint} was fine-tuned on {name}.)") from error
-    task.check(examples)
+    examples = list(task.match_labels(examples))
     source = Source(os.fspath(checkpoint), _name_of(data, part))
     has_labels = _all_have_labels(task, examples)
     if needs_labels and not has_labels:

@@ -21,12 +21,12 @@ from bert_jax.runs.init_from import pin_source
 from bert_jax.runs.sentence_pairs import with_embedding, with_first_length
 from bert_jax.runs.teacher import finetuning_teacher
 from bert_jax.tasks.class_balance import balanced_rows, balanced_weights
-from bert_jax.tasks.class_names import similar_label_warnings
+from bert_jax.tasks.class_names import renamed_labels
 from bert_jax.tasks.distillation import Teacher
 from bert_jax.tasks.finetuning_task import Example, FinetuningTask, Split
 from bert_jax.tasks.lengths import changed_lengths, fit_lengths
 from bert_jax.tasks.registry import finetuning_task
-from bert_jax.tasks.splits import check_labels, read_splits
+from bert_jax.tasks.splits import match_splits, read_splits
 from bert_jax.tasks.text_classification import TextTask
 from bert_jax.terminal.messages import say
 from bert_jax.tokenization import Tokenizer
@@ -220,6 +220,18 @@ def finetuning_model(
     )
 
 
+def with_label_names(
+    config: FinetuneConfig, source: BertConfig
+) -> tuple[FinetuneConfig, BertConfig]:
+    """Return both with the classes of the source by the names of `data.label_names`."""
+    if not (names := config.data.label_names):
+        return config, source
+    labels = renamed_labels(source.labels, names)
+    data = dataclasses.replace(config.data, labels=config.data.labels or labels)
+    config = dataclasses.replace(config, data=data)
+    return config, dataclasses.replace(source, labels=labels)
+
+
 def with_fingerprint(data: ExamplesConfig, train: Sequence[Example]) -> ExamplesConfig:
     """Return the settings with the fingerprint of the training examples.
 
@@ -249,6 +261,7 @@ def prepare_finetuning(
     config = pin_source(config, resume)
     start = load_start(config, workdir, resume)
     source, tokenizer, params = start.model, start.tokenizer, start.params
+    config, source = with_label_names(config, source)
     config = with_embedding(with_lengths(config, source), source, start.embedding)
     task = finetuning_task(config.task, config.data)
     splits = read_splits(task)
@@ -257,14 +270,11 @@ def prepare_finetuning(
         # Only the examples that were held out may have a rare class.
         class_examples = [*splits.train, *splits.validation]
     model = finetuning_model(config, task, source, class_examples, workdir)
-    for line in similar_label_warnings(model.labels) if is_primary() else ():
-        say(line)
     task = dataclasses.replace(task, model=model)
-    place = config.data.validation or config.data.path or config.data.train
-    check_labels(task, splits.validation, "validation", place)
-    if test := config.data.test:
-        check_labels(task, task.read(test), "test", test)
+    for line in task.label_warnings(class_examples) if is_primary() else ():
+        say(line)
     data = with_fingerprint(config.data, splits.train)
+    splits = match_splits(task, splits)
     config = dataclasses.replace(config, model=model, data=data)
     teacher, config = finetuning_teacher(config, tokenizer, resume)
     tokenize = functools.partial(tokenize_cached, task, tokenizer, config, cache)

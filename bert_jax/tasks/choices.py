@@ -65,7 +65,7 @@ def read(name: str, config: ExamplesConfig) -> list[ChoiceExample]:
         rows = read_table(path, config.delimiter)
         is_swag = suffix_of(path) == ".csv" or "sent1" in rows[0].values
         parse = _choice_from_swag if is_swag else choice_from_row
-        examples = [parse(row, config.label_column) for row in rows]
+        examples = [parse(row, config.label_columns[0]) for row in rows]
     if not examples:
         raise ValueError(f"{path} has no rows; it must have at least one.")
     num_choices = len(examples[0].choices)

@@ -23,6 +23,7 @@ from bert_jax.model.inputs import inputs_of_tokenized
 from bert_jax.model.losses import Sum, cross_entropy, weighted_sum
 from bert_jax.storage.files import JsonObject
 from bert_jax.tables.rows import TableRow
+from bert_jax.tasks.class_names import similar_label_warnings
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tokenization import Tokenizer
 
@@ -52,10 +53,11 @@ class SplitOutputs:
 
 @dataclasses.dataclass(frozen=True)
 class Splits:
-    """The examples to train on, and those to validate on."""
+    """The examples to train on, to validate on, and those of a test file, if any."""
 
     train: Sequence[Example]
     validation: Sequence[Example]
+    test: Sequence[Example] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,6 +121,23 @@ class FinetuningTask(abc.ABC):
     @abc.abstractmethod
     def check(self, examples: Sequence[Example]) -> None:
         """Raise ValueError if the model does not have the label of an example."""
+
+    def match_labels(self, examples: Sequence[Example]) -> Sequence[Example]:
+        """Return the examples with the model's names of their labels.
+
+        By default, they are the names in the file. Raise ValueError as `check`.
+        """
+        self.check(examples)
+        return examples
+
+    def label_warnings(self, examples: Sequence[Example]) -> list[str]:
+        """Return a line for each kind of class name that may be a mistake.
+
+        Args:
+            examples: those that the classes were inferred from, with the file's names.
+        """
+        del examples
+        return similar_label_warnings(self.model.labels)
 
     @abc.abstractmethod
     def tokenize(

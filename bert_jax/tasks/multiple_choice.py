@@ -44,7 +44,7 @@ class MultipleChoiceTask(FinetuningTask):
         """Return (): choices have no names."""
         for example in examples:
             if example.label is None:
-                column, columns = self.data.label_column, example.columns
+                column, columns = self.data.label_columns[0], example.columns
                 missing = f"{example.where} has no label."
                 if columns and column not in columns:
                     missing = missing_column_message(example.where, column, columns)

@@ -85,12 +85,12 @@ def pair_of_row(row: TableRow, data: ExamplesConfig) -> PairExample:
 def pair_to_score(row: TableRow, data: ExamplesConfig) -> PairExample:
     """As `pair_of_row`; a pair with a label has NaN, since its value is not needed."""
     pair = pair_of_row(row, data)
-    label = math.nan if data.label_column in row.values else None
+    label = math.nan if data.label_columns[0] in row.values else None
     return dataclasses.replace(pair, label=label)
 
 
 def _labelled(row: TableRow, data: ExamplesConfig) -> PairExample:
-    pair, column = pair_of_row(row, data), data.label_column
+    pair, column = pair_of_row(row, data), data.label_columns[0]
     used = _pair_columns(row, data)
     if column in used:
         raise ValueError(

@@ -70,7 +70,7 @@ class PairRankingTask(FinetuningTask):
                 f"{examples[0].where} has hard negatives and a label; only one "
                 "can be learned from; leave one of them out of the file."
             )
-        require_scores(examples, self.data.label_column, (0.0, 1.0))
+        require_scores(examples, self.data.label_columns[0], (0.0, 1.0))
         return (RELEVANCE,)
 
     def check(self, examples: Sequence[PairExample]) -> None:

@@ -1,7 +1,10 @@
 """Every fine-tuning task by its name."""
 
+import dataclasses
+
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.finetuning import TaskName
+from bert_jax.tasks.class_names import renamed_labels
 from bert_jax.tasks.finetuning_task import FinetuningTask
 from bert_jax.tasks.multiple_choice import MultipleChoiceTask
 from bert_jax.tasks.ner import TokenClassificationTask
@@ -28,6 +31,9 @@ def finetuning_task(
         model: with the task's head and labels; None: not known yet.
     """
     model = BertConfig() if model is None else model
+    if data.label_names and model.labels:
+        labels = renamed_labels(model.labels, data.label_names)
+        model = dataclasses.replace(model, labels=labels)
     if name == "sentence-pairs" and data.sentence_pairs.objective == "rank":
         return PairRankingTask(data, model)
     if name in _TASKS:

@@ -79,9 +79,9 @@ class SentencePairsTask(FinetuningTask):
     def labels(self, examples: Sequence[PairExample]) -> tuple[str, ...]:
         """Return (): a vector has no classes."""
         if not self.compares_rows:
-            require_scores(examples, self.data.label_column, (-1.0, 1.0))
+            require_scores(examples, self.data.label_columns[0], (-1.0, 1.0))
             return ()
-        column, first = self.data.label_column, examples[0]
+        column, first = self.data.label_columns[0], examples[0]
         if first.label is not None:
             raise ValueError(
                 f"{first.where} has the label {first.label:g} in {column}, and "

@@ -88,10 +88,27 @@ def hold_out(task: FinetuningTask, examples: Sequence[Example]) -> Splits:
     return Splits(*parts)
 
 
-def check_labels(
+def match_splits(task: FinetuningTask, splits: Splits) -> Splits:
+    """Return the splits with the model's labels, and the examples of `data.test`.
+
+    Raises:
+        ValueError: a training example has a label that the model does not have, or
+            another example cannot be scored.
+    """
+    data = task.data
+    place = data.validation or data.path or data.train
+    test = task.read(data.test) if data.test else []
+    return Splits(
+        task.match_labels(splits.train),
+        scorable(task, splits.validation, "validation", place),
+        scorable(task, test, "test", data.test),
+    )
+
+
+def scorable(
     task: FinetuningTask, examples: Sequence[Example], what: str, place: str
-) -> None:
-    """Refuse examples that cannot be scored.
+) -> Sequence[Example]:
+    """Return examples with the model's labels; refuse those that cannot be scored.
 
     Args:
         what: validation or test, for messages.
@@ -108,4 +125,4 @@ def check_labels(
             f"of {len(examples)} {what} examples have no label, and cannot be scored; "
             "add labels, or leave the file out."
         )
-    task.check(examples)
+    return task.match_labels(examples)

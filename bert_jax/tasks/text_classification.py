@@ -5,6 +5,7 @@ All tasks of GLUE, and a user's own table of texts.
 
 import collections
 import dataclasses
+import functools
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar, final
@@ -31,6 +32,12 @@ from bert_jax.model.distillation import binary_divergence, score_divergence
 from bert_jax.model.losses import Sum, cross_entropy, weighted_sum
 from bert_jax.tables.read import read_table
 from bert_jax.tables.rows import TableRow
+from bert_jax.tasks.class_names import (
+    class_finder,
+    joined_warnings,
+    list_warnings,
+    unknown_class_message,
+)
 from bert_jax.tasks.finetuning_task import (
     FinetuningTask,
     Prediction,
@@ -52,6 +59,7 @@ from bert_jax.tasks.texts import (
     classes_of,
     example_without_label,
     labelled_example,
+    name_counts,
     regression_output,
     require_labels,
 )
@@ -99,15 +107,34 @@ class TextTask(FinetuningTask):
         find = regression_output if self.is_regression else classes
         return find(examples, self.data)
 
+    def label_warnings(self, examples: Sequence[TextExample]) -> list[str]:
+        if self._is_number or self.data.glue:
+            return []
+        data, labels = self.data, self.model.labels
+        counts = name_counts(examples)
+        joined = [] if data.labels else joined_warnings(counts, data.merge_labels)
+        marks = list_warnings(labels, data.multi_label, data.label_separator)
+        return joined + super().label_warnings(examples) + marks
+
     def check(self, examples: Sequence[TextExample]) -> None:
+        self.match_labels(examples)
+
+    def match_labels(self, examples: Sequence[TextExample]) -> list[TextExample]:
+        labels = self.model.labels
+        find = functools.cache(class_finder(labels, self.data.merge_labels))
+        matched = []
         for example in examples:
-            for name in classes_of(example):
-                if name not in self.model.labels:
-                    raise ValueError(
-                        f"{example.where}: {name!r} is none of the classes that the "
-                        f"model has ({', '.join(self.model.labels)}); correct it, or "
-                        "train with all classes in --data.labels."
-                    )
+            names = classes_of(example)
+            known = [name for name in map(find, names) if name is not None]
+            if len(known) < len(names):
+                unknown = next(name for name in names if find(name) is None)
+                message = unknown_class_message(example.where, unknown, labels)
+                raise ValueError(message)
+            if tuple(known) != names:
+                label = known[0] if isinstance(example.label, str) else tuple(known)
+                example = dataclasses.replace(example, label=label)
+            matched.append(example)
+        return matched
 
     def tokenize(
         self, examples: Sequence[TextExample], tokenizer: Tokenizer

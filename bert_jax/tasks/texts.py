@@ -1,5 +1,6 @@
 """Examples of texts with classes or numbers, from the rows of a table."""
 
+import collections
 import dataclasses
 import re
 from collections.abc import Sequence
@@ -8,12 +9,12 @@ import numpy as np
 
 from bert_jax.config import ExamplesConfig
 from bert_jax.tables.rows import (
-    HALF_CHARACTER,
     TableRow,
     column_names,
     missing_column_message,
     text_of,
 )
+from bert_jax.tasks.class_names import class_names, flag, joined_names
 from bert_jax.tasks.glue import GLUE
 
 DEFAULT_COLUMNS = (
@@ -80,42 +81,28 @@ def labelled_example(
         ValueError: a column is missing or empty, one column is named for both text and
             label, or a label is of the wrong kind.
     """
-    if config.label_column in find_text_columns(row, config):
+    columns = config.label_columns
+    for name in set(columns) & set(find_text_columns(row, config)):
         raise ValueError(
-            f"{row.where}: {config.label_column} is named for the text and for the "
+            f"{row.where}: {name} is named for the text and for the "
             "labels; name two columns by --data.text-columns and --data.label-column."
         )
     example = dataclasses.replace(example_without_label(row, config), group=group)
-    if config.label_column not in row.values:
+    missing = [name for name in columns if name not in row.values]
+    if len(missing) == len(columns):
         return dataclasses.replace(example, columns=tuple(row.values))
-    return dataclasses.replace(example, label=_label(row, config, is_regression))
-
-
-def _label(
-    row: TableRow, config: ExamplesConfig, is_regression: bool
-) -> str | float | tuple[str, ...]:
-    value = row.values[config.label_column]
-    where = f"{row.where}: {config.label_column}"
-    is_blank = isinstance(value, str) and not value.strip()
-    if value is None or (is_blank and not config.multi_label):
-        raise ValueError(f"{where} is empty; fill it in, or leave the row out.")
+    if missing:
+        raise ValueError(missing_column_message(row.where, missing[0], row.values))
+    places = {name: f"{row.where}: {name}" for name in columns}
+    if len(columns) > 1:
+        chosen = [name for name in columns if flag(row.values[name], places[name])]
+        return dataclasses.replace(example, label=tuple(chosen))
+    value, where = row.values[columns[0]], places[columns[0]]
     if is_regression:
-        return parse_number(value, where)
-    is_list = isinstance(value, list)
-    for name in map(str, value if is_list else [value]):
-        if HALF_CHARACTER.search(name):
-            raise ValueError(f"{where} holds half of a surrogate pair; correct it.")
-        if "\0" in name:
-            raise ValueError(f"{where} holds a NUL character; correct it.")
-    if config.multi_label:
-        names = value if is_list else str(value).split(config.label_separator)
-        return tuple(str(name) for name in names if str(name).strip())
-    if isinstance(value, list | dict):
-        raise ValueError(
-            f"{where}={value!r:.80} must be a single class; for lists of classes, pass "
-            "--data.multi-label."
-        )
-    return str(value)
+        return dataclasses.replace(example, label=parse_number(value, where))
+    separator = config.label_separator if config.multi_label else ""
+    names = class_names(value, where, separator)
+    return dataclasses.replace(example, label=names if separator else names[0])
 
 
 def parse_number(value: object, where: str) -> float:
@@ -149,6 +136,13 @@ def classes_of(example: TextExample) -> tuple[str, ...]:
     return (example.label,) if isinstance(example.label, str) else example.label
 
 
+def name_counts(examples: Sequence[TextExample]) -> collections.Counter[str]:
+    """Return how many examples have each class, by its name in the file."""
+    return collections.Counter(
+        name for example in examples for name in classes_of(example)
+    )
+
+
 def classes(examples: Sequence[TextExample], config: ExamplesConfig) -> tuple[str, ...]:
     """Return the classes of the training examples.
 
@@ -162,35 +156,39 @@ def classes(examples: Sequence[TextExample], config: ExamplesConfig) -> tuple[st
         )
     if config.labels or config.glue:
         return config.labels or GLUE[config.glue].labels
-    names = sorted({name for example in examples for name in classes_of(example)})
+    column = ", ".join(config.label_columns)
+    names = sorted(
+        set(joined_names(name_counts(examples), config.merge_labels).values())
+    )
     if len(names) < 2 and not config.multi_label:
         raise ValueError(
-            f"{examples[0].where}: {config.label_column} is {names[0]!r} in all "
+            f"{examples[0].where}: {column} is {names[0]!r} in all "
             f"{len(examples)} rows; there must be at least two classes."
         )
     if not names:
         raise ValueError(
             f"{examples[0].where}: neither this nor any other row names a class in "
-            f"{config.label_column}; there is nothing to learn."
+            f"{column}; there is nothing to learn."
         )
-    return tuple(names)
+    return config.label_columns if len(config.label_columns) > 1 else tuple(names)
 
 
 def regression_output(
     examples: Sequence[TextExample], config: ExamplesConfig
 ) -> tuple[str, ...]:
     """Return the label of a regression's single output: the name of its column."""
+    column = config.label_columns[0]
     if len({example.label for example in examples}) < 2:
         raise ValueError(
-            f"{examples[0].where}: {config.label_column} is {examples[0].label} in all "
+            f"{examples[0].where}: {column} is {examples[0].label} in all "
             f"{len(examples)} rows; there is nothing to learn."
         )
-    return (GLUE[config.glue].label if config.glue else config.label_column,)
+    return (GLUE[config.glue].label if config.glue else column,)
 
 
 def require_labels(examples: Sequence[TextExample], config: ExamplesConfig) -> None:
     """Raise ValueError if a training example has no label."""
-    column = config.label_column
+    column = config.label_columns[0]
     for example in examples:
         if example.label is None:
             message = missing_column_message(example.where, column, example.columns)
