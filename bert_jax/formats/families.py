@@ -7,6 +7,7 @@ classifier. Each is converted when its files are read or written; the model is B
 """
 
 import dataclasses
+import re
 from collections.abc import Mapping
 
 from bert_jax.config.checks import quoted
@@ -113,6 +114,12 @@ class Family:
         if type(positions) is int and (first := self.first_position(values)):
             values["max_position_embeddings"] = positions - first
         return values
+
+    def with_own_keys(self, message: str) -> str:
+        """Return a message about BERT's keys with the family's names of them."""
+        for berts, theirs in self.config_keys.items():
+            message = re.sub(rf"\b{berts}\b", theirs, message)
+        return message
 
     @property
     def known_keys(self) -> set[str]:

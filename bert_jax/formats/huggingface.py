@@ -85,13 +85,12 @@ def read_huggingface(path: epath.Path, allow_extra: bool = False) -> Imported:
     family, architecture = _family(directory, values)
     files, tensors, prefix = open_tensors(path, family, architecture)
     path = directory
-    config = _read_config(path, values, tensors)
+    config = _read_config(path, values, tensors, family)
     copies = pop_tied_copies(path, tensors) if config.head in _TIED_HEADS else []
     tokenizer = read_sentencepiece(path) or from_huggingface(path)
     config, fold = _fold(path, config, family, values, tensors, tokenizer)
     names = names_of(config, pooler="bert.pooler.dense.weight" in tensors)
-    ignored = re.compile(f"{_BUFFERS}|{family.left_over}")
-    library = Library("huggingface", CONFIG, ignored, _ALLOW_EXTRA)
+    library = _library(family, config.head)
     matches, left_over = match_tensors(
         path, config, tensors, names, library, allow_extra
     )
@@ -115,6 +114,16 @@ def read_huggingface(path: epath.Path, allow_extra: bool = False) -> Imported:
         prefix=prefix,
         folded=tuple(fold.notes),
         unused=fold.read_unused(),
+    )
+
+
+def _library(family: Family, head: str) -> Library:
+    return Library(
+        "huggingface",
+        CONFIG,
+        ignored=re.compile(f"{_BUFFERS}|{family.left_over}"),
+        allow_extra=_ALLOW_EXTRA,
+        name_in_file=lambda name: family.rename_from_bert(name, head),
     )
 
 
@@ -169,7 +178,7 @@ def _fold(
 
 
 def _read_config(
-    path: epath.Path, values: JsonObject, tensors: dict[str, Tensor]
+    path: epath.Path, values: JsonObject, tensors: dict[str, Tensor], family: Family
 ) -> BertConfig:
     """Return the configuration, which must agree with the tensors."""
     if not (path / CONFIG).exists():
@@ -180,9 +189,10 @@ def _read_config(
     config = read_bert_config(path / CONFIG, values, shapes)
     untied = values.get("tie_word_embeddings") is False
     if untied and config.head in _TIED_HEADS and not TIED.keys() <= tensors.keys():
+        names = (family.rename_from_bert(name, config.head) for name in TIED)
         raise ValueError(
             f"{path / CONFIG} says tie_word_embeddings=False, but {path} lacks "
-            f"{' or '.join(TIED)}; use the file that belongs to the tensors."
+            f"{' or '.join(names)}; use the file that belongs to the tensors."
         )
     return config
 

@@ -59,7 +59,9 @@ KNOWN_KEYS = {
     "tie_word_embeddings",
 }
 """The keys that an import reads."""
+_LAYERS = "num_hidden_layers"
 _MAX_LABELS = 1 << 23
+_DEFAULT_NAMES = {"0": "LABEL_0", "1": "LABEL_1"}
 _LAYER = re.compile(r"bert[./]encoder[./]layer[._](\w+)[./]")
 
 
@@ -79,22 +81,25 @@ def read_bert_config(
         ValueError: a value is invalid or not supported, or the tensors have another
             number of layers.
     """
+    family = family_of(values)
     try:
-        config = _bert_config(values, shapes)
+        config = _bert_config(family, values, shapes)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise ValueError(f"{path}: {family.with_own_keys(str(error))}") from error
     # The names of all parameters are listed later: not of a billion layers.
     layers = {match[1] for match in map(_LAYER.match, shapes) if match}
     if len(layers) != config.num_hidden_layers:
         raise ValueError(
-            f"{path} says num_hidden_layers={config.num_hidden_layers} and there are "
-            f"tensors of {len(layers)} layers; use the file that belongs to them."
+            f"{path} says {family.config_keys.get(_LAYERS, _LAYERS)}="
+            f"{config.num_hidden_layers} and there are tensors of {len(layers)} "
+            "layers; use the file that belongs to them."
         )
     return config
 
 
-def _bert_config(values: JsonObject, shapes: dict[str, tuple[int, ...]]) -> BertConfig:
-    family = family_of(values)
+def _bert_config(
+    family: Family, values: JsonObject, shapes: dict[str, tuple[int, ...]]
+) -> BertConfig:
     _require_own_class(family, values.get("auto_map"))
     values = family.bert_values(values)
     _require_values(values, SUPPORTED_VALUES)
@@ -207,13 +212,16 @@ def _head_by_tensors(shapes: dict[str, tuple[int, ...]]) -> str:
 
 
 def _labels(values: JsonObject) -> tuple[str, ...]:
-    """Return the names of the classes; two by default, as in transformers."""
-    if values.get("id2label") is None:
+    """Return the names of the classes; two by default, as in transformers.
+
+    Transformers 2 wrote the two default names whatever `num_labels` was.
+    """
+    labels = values.get("id2label")
+    if labels is None or (labels == _DEFAULT_NAMES and "num_labels" in values):
         count = values.get("num_labels", 2)
         if type(count) is not int or not 0 < count < _MAX_LABELS:
             raise ValueError(f"num_labels={quoted(count)} must be a number of classes.")
         return tuple(f"LABEL_{i}" for i in range(count))
-    labels = values["id2label"]
     count = len(labels) if isinstance(labels, dict) else 0
     names = tuple(labels.get(str(i)) for i in range(count))
     if not names or not all(isinstance(name, str) for name in names):

@@ -113,6 +113,8 @@ class Library:
     """The names of tensors that are not parameters and may be left over."""
     allow_extra: str
     """The option that ignores others, for messages."""
+    name_in_file: Callable[[str], str] = str
+    """The name that the files of a family give a tensor, for messages."""
 
 
 def match_tensors(
@@ -139,7 +141,7 @@ def match_tensors(
     missing, wrong = [], []
     for name, source in zip(names, theirs, strict=True):
         if (tensor := tensors.get(source)) is None:
-            missing.append(source)
+            missing.append(library.name_in_file(source))
             continue
         transposed: bool = getattr(name, f"{library.name}_transposed")
         leaf = Leaf(tensor.name, name.ours, tensor.shape, tensor.dtype, transposed)

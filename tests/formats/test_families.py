@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import jax
 import numpy as np
@@ -177,6 +178,25 @@ def test_a_run_on_pairs_is_exported_as_a_masked_language_model(tmp_path):
     assert receipt["left_out"] == ["next_sentence", "pooler"]
 
 
+@pytest.mark.parametrize(
+    ("name", "tensor"),
+    [
+        ("RobertaForMaskedLM", "lm_head.dense.weight"),
+        ("RobertaForSequenceClassification", "classifier.out_proj.weight"),
+        ("DistilBertForMaskedLM", "distilbert.transformer.layer.0.ffn.lin1.bias"),
+        ("ElectraForMaskedLM", "generator_predictions.LayerNorm.bias"),
+    ],
+)
+def test_a_missing_tensor_has_the_name_of_its_family(name, tensor, tmp_path):
+    folder = write_model(name, tmp_path / "model")
+    path = folder / "model.safetensors"
+    tensors = safetensors.numpy.load_file(path)
+    del tensors[tensor]
+    safetensors.numpy.save_file(tensors, path)
+    with pytest.raises(ValueError, match=rf"lacks {re.escape(tensor)}; a model with"):
+        read(folder)
+
+
 def test_distilbert_has_one_epsilon_whatever_the_file_says(tmp_path):
     """transformers' class does not read the key."""
     folder = write_model("DistilBertModel", tmp_path / "model")
@@ -213,6 +233,8 @@ def change_config(folder, **values):
     [
         ("ElectraModel", {"embedding_size": 8}, "embedding_size=8 is not hidden_size"),
         ("RobertaForMaskedLM", {"hidden_act": "relu"}, "hidden_act='relu' is not supp"),
+        ("DistilBertModel", {"n_layers": 3}, "says n_layers=3 and there are tensors o"),
+        ("DistilBertModel", {"n_heads": 3}, "dim=16 is not a multiple of n_heads=3"),
         ("RobertaModel", {"pad_token_id": 0}, "the tokenizer pads with id 1"),
         ("RobertaModel", {"pad_token_id": "1"}, "must be the id of the padding token"),
         (

@@ -268,6 +268,15 @@ def test_the_first_released_files_keep_both_heads(tmp_path):
     assert_same(one.params, other.params)
 
 
+def test_default_names_do_not_count_classes(tmp_path):
+    """transformers 2 wrote the names of two classes beside any `num_labels`."""
+    files = stored("BertForSequenceClassification")
+    names = {"0": "LABEL_0", "1": "LABEL_1"}
+    files.config |= {"id2label": names, "num_labels": 3}
+    model = read_huggingface(epath.Path(files.write(tmp_path / "model")))
+    assert model.config.labels == ("LABEL_0", "LABEL_1", "LABEL_2")
+
+
 def test_labels_keep_the_order_of_their_numbers(tmp_path):
     files = stored("BertForSequenceClassification")
     files.config["id2label"] = {"2": "glad", "0": "sad", "1": "calm"}
