@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from bert_jax.config import BertConfig
+from bert_jax.training.gradients import Collectives
 
 AGREEMENT = 1e-11
 """A hundred thousand roundings; a fault of float32's size is a thousand times more."""
@@ -38,3 +39,10 @@ def widened(tree: Any) -> Any:
         return leaf.astype(np.float64) if leaf.dtype == np.float32 else leaf
 
     return jax.tree.map(widen, tree)
+
+
+def reduced_in_float64(collectives: Collectives) -> Collectives:
+    """The same exchange, unless gradients are to be rounded for it."""
+    if collectives.reduce_dtype != "float32":
+        return collectives
+    return dataclasses.replace(collectives, reduce_dtype="float64")

@@ -118,7 +118,9 @@ def replacements(
     leader = jax.lax.cummax(jnp.where(leads, jnp.arange(labels.shape[1]), 0), axis=1)
     kind = jax.random.uniform(kind_key, labels.shape)
     kind = jnp.take_along_axis(kind, leader, axis=1)
-    random_tokens = jax.random.randint(token_key, labels.shape, 0, masking.vocab_size)
+    random_tokens = jax.random.randint(
+        token_key, labels.shape, 0, masking.vocab_size, labels.dtype
+    )
     becomes_mask = kind < masking.mask_share
     becomes_other = kind < masking.mask_share + masking.random_share
     other = jnp.where(becomes_other, random_tokens, labels)

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from float64 import AGREEMENT, in_float64, widened
 
 from bert_jax.config import BertConfig, MaskingConfig
 from bert_jax.data.packing import build_rows, pack_pairs
@@ -29,12 +30,20 @@ T, V = 32, 64
 CONFIG = BertConfig.miniature(
     2, 32, vocab_size=V, num_attention_heads=4, initializer_range=0.3
 )
+WIDE = in_float64(CONFIG)
 MASKING = MaskingConfig(0.3, 10, mask_token_id=4, vocab_size=V)
 
 
 @pytest.fixture(scope="module")
 def params():
     return jax.jit(functools.partial(init_params, CONFIG))(jax.random.key(0))
+
+
+@pytest.fixture
+def wide(params):
+    """The parameters in float64, and computation in it."""
+    with jax.enable_x64(True):
+        yield widened(params)
 
 
 def make_rows(segments=False):
@@ -112,17 +121,17 @@ def total(config, params, drawn, pairs):
 
 @pytest.mark.parametrize("attention", ["bidirectional", "causal"])
 @pytest.mark.parametrize("pairs", ["nsp", "none"])
-def test_the_losses_are_those_of_the_same_pairs_apart(params, attention, pairs):
-    config = dataclasses.replace(CONFIG, attention=attention)
+def test_the_losses_are_those_of_the_same_pairs_apart(wide, attention, pairs):
+    config = dataclasses.replace(WIDE, attention=attention)
     batch = make_rows(segments=pairs == "none")
     packed = draw(batch)
     single = apart(packed, batch)
     assert len(single.masked.labels) > len(packed.masked.labels)
-    one, other = (losses(config, params, x, pairs) for x in (packed, single))
+    one, other = (losses(config, wide, x, pairs) for x in (packed, single))
     assert one.keys() == other.keys() and len(one) == (2 if pairs == "none" else 4)
     for name in one:
         assert one[name][1] == other[name][1] > 5, "as many tokens, or pairs, count"
-        np.testing.assert_allclose(one[name][0], other[name][0], rtol=1e-5)
+        np.testing.assert_allclose(one[name][0], other[name][0], rtol=AGREEMENT)
     blurred = dataclasses.replace(
         packed,
         masked=dataclasses.replace(
@@ -130,19 +139,19 @@ def test_the_losses_are_those_of_the_same_pairs_apart(params, attention, pairs):
             inputs=dataclasses.replace(packed.masked.inputs, pair_ids=None),
         ),
     )
-    wrong = losses(config, params, blurred, pairs)["mlm_loss"][0]
+    wrong = losses(config, wide, blurred, pairs)["mlm_loss"][0]
     assert abs(wrong / one["mlm_loss"][0] - 1) > 1e-3, "one text a row is another loss"
 
 
-def test_so_are_the_gradients(params):
+def test_so_are_the_gradients(wide):
     batch = make_rows()
     packed = draw(batch)
     single = apart(packed, batch)
-    gradient = jax.jit(jax.grad(lambda p, x: total(CONFIG, p, x, "nsp")))
-    one, other = gradient(params, packed), gradient(params, single)
+    gradient = jax.jit(jax.grad(lambda p, x: total(WIDE, p, x, "nsp")))
+    one, other = gradient(wide, packed), gradient(wide, single)
     for left, right in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
         # Of a key's bias the gradient is 0 but for rounding; others reach 1 to 20.
-        np.testing.assert_allclose(left, right, atol=2e-5, rtol=1e-4)
+        np.testing.assert_allclose(left, right, rtol=AGREEMENT, atol=AGREEMENT)
 
 
 @pytest.mark.parametrize("attention", ["bidirectional", "causal"])
@@ -193,20 +202,20 @@ def test_each_pair_has_its_own_positions_and_keys():
     np.testing.assert_array_equal(causal, np.tril(visible))
 
 
-def test_a_row_without_a_pair_yields_finite_numbers(params):
+def test_a_row_without_a_pair_yields_finite_numbers(wide):
     batch = make_rows()
     batch["end"][0], batch["next_sentence_label"][0] = 0, -1
     drawn = draw(batch)
-    scores = jax.jit(functools.partial(pretraining_scores, CONFIG))(params, drawn)
+    scores = jax.jit(functools.partial(pretraining_scores, WIDE))(wide, drawn)
     assert all(np.isfinite(score).all() for score in scores)
     kept = {name: values[1:] for name, values in batch.items()}
     others = dataclasses.replace(
         draw(kept), masked=jax.tree.map(lambda values: values[1:], drawn.masked)
     )
-    one, other = (losses(CONFIG, params, x, "nsp") for x in (drawn, others))
+    one, other = (losses(WIDE, wide, x, "nsp") for x in (drawn, others))
     for name in one:
         assert one[name][1] == other[name][1]
-        np.testing.assert_allclose(one[name][0], other[name][0], rtol=1e-5)
+        np.testing.assert_allclose(one[name][0], other[name][0], rtol=AGREEMENT)
 
 
 def test_rows_of_a_single_pair_carry_no_pair_numbers():

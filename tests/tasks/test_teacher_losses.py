@@ -1,11 +1,13 @@
 """What a pretraining task learns from a teacher, on any number of devices."""
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
+from float64 import AGREEMENT, in_float64, reduced_in_float64, widened
 
 from bert_jax.config import (
     BertConfig,
@@ -26,10 +28,15 @@ from bert_jax.training.start import place_fixed_params
 from bert_jax.training.step import initial_state, make_eval_step
 
 
+@pytest.fixture(scope="module", autouse=True)
+def float64() -> Iterator[None]:
+    with jax.enable_x64(True):
+        yield
+
+
 def drawn(model: BertConfig, seed: int) -> Any:
-    return jax.device_get(
-        jax.jit(lambda key: init_params(model, key))(jax.random.key(seed))
-    )
+    draw = jax.jit(lambda key: init_params(model, key))
+    return widened(jax.device_get(draw(jax.random.key(seed))))
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +45,8 @@ def task(small_config: PretrainConfig, dataset: Dataset) -> PretrainingTask:
     sizes = {"vocab_size": small_config.model.vocab_size, "num_attention_heads": 4}
     none = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     sizes |= {"max_position_embeddings": 32, "initializer_range": 0.3}
-    student = BertConfig.miniature(2, 16, **sizes, **none)
-    teacher = BertConfig.miniature(4, 16, **sizes)
+    student = in_float64(BertConfig.miniature(2, 16, **sizes, **none))
+    teacher = in_float64(BertConfig.miniature(4, 16, **sizes))
     distillation = PretrainDistillationConfig(
         label_weight=0.25,
         scores_weight=2.0,
@@ -137,12 +144,12 @@ def test_the_losses_are_those_of_numpy(task, params):
         expected += c.relations_weight * np.sum(parts)
     total, count = sums[DISTILLATION_LOSS]
     assert count == counts[DISTILLATION_LOSS] == 16
-    assert float(total) == pytest.approx(expected, rel=1e-5)
+    assert float(total) == pytest.approx(expected, rel=AGREEMENT)
     # The loss on the labels is what it is without a teacher.
     alone = dataclasses.replace(task, teacher=None)
     own = jax.jit(alone.loss)(params, batch, jax.random.key(0))
     for name, (value, number) in own.items():
-        assert float(sums[name][0]) == pytest.approx(float(value), rel=1e-6)
+        assert float(sums[name][0]) == pytest.approx(float(value), rel=AGREEMENT)
         assert sums[name][1] == number
     assert task.weights == {"mlm_loss": 0.25, "nsp_loss": 0.25}
     assert task.objective == ("mlm_loss", "nsp_loss", DISTILLATION_LOSS)
@@ -156,7 +163,8 @@ def gradient_of(
     shardings = tree_shardings(mesh, params)
     fixed = place_fixed_params(task, mesh)
     fixed_shardings = tree_shardings(mesh, fixed)
-    options = mesh, shardings, fixed_shardings, microbatches, DEFAULT_COLLECTIVES
+    collectives = reduced_in_float64(DEFAULT_COLLECTIVES)
+    options = mesh, shardings, fixed_shardings, microbatches, collectives
     gradient = jax.jit(make_gradient(task, lambda tree: tree, *options))
     batch = to_global_arrays(task.batch(0), mesh)
     keys = jax.random.split(jax.random.key(4))
@@ -183,9 +191,9 @@ def test_devices_and_microbatches_add_up(
     gradient, sums = on_one_device
     other, other_sums = gradient_of(task, params, MeshConfig(*mesh), microbatches)
     for name in (DISTILLATION_LOSS, "mlm_loss", "nsp_loss"):
-        np.testing.assert_allclose(other_sums[name], sums[name], rtol=1e-6)
+        np.testing.assert_allclose(other_sums[name], sums[name], rtol=AGREEMENT)
     for one, many in zip(*map(jax.tree.leaves, (gradient, other)), strict=True):
-        np.testing.assert_allclose(many, one, atol=1e-6 * np.abs(one).max() + 1e-7)
+        np.testing.assert_allclose(many, one, rtol=0, atol=AGREEMENT)
 
 
 def test_the_teacher_changes_the_gradient(task, params, on_one_device):

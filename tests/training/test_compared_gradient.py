@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 from etils import epath
-from float64 import AGREEMENT, in_float64, widened
+from float64 import AGREEMENT, in_float64, reduced_in_float64, widened
 from small_world import OBJECTS, PLACES, SUBJECTS, VERBS
 
 from bert_jax.config import ExamplesConfig, FinetuneConfig, MeshConfig
@@ -84,7 +84,7 @@ def compiled(task: Finetuning, shape: tuple[int, int], microbatches: int) -> Any
     shardings = tree_shardings(mesh, params)
     collectives = Collectives.of(task.config)
     if task.task.model.dtype == "float64":
-        collectives = dataclasses.replace(collectives, reduce_dtype="float64")
+        collectives = reduced_in_float64(collectives)
     gradient = make_gradient(
         task, lambda p: p, mesh, shardings, {}, microbatches, collectives
     )
