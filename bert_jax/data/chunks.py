@@ -5,24 +5,24 @@ a pair come from the same chunk; because the whole corpus is shuffled first, the
 from any source. A shard is the concatenation of the rows of many chunks.
 """
 
-import collections
 import dataclasses
 import hashlib
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from etils import epath
-from jaxtyping import Int32, Int64, Shaped
+from jaxtyping import Int64, Shaped
 
 from bert_jax.config import PrepareConfig
+from bert_jax.data.chunk_tokens import read_tokens
 from bert_jax.data.corpus import Corpus
 from bert_jax.data.dataset_manifest import SPLITS
-from bert_jax.data.documents import Documents, read_text, split_sentences
+from bert_jax.data.documents import Documents
 from bert_jax.data.packing import build_rows, max_pairs_per_row, pack_pairs
 from bert_jax.data.pairs import PairSpans, make_pairs
 from bert_jax.data.passes import held_out, passes, shuffle
 from bert_jax.data.shards import row_dtype, shard_name
+from bert_jax.data.text_report import CUT, PADDING, RANDOM, TextReport
 from bert_jax.storage.files import JsonObject, atomic_write, read_json, write_json
 from bert_jax.tokenization import Tokenizer
 
@@ -31,8 +31,6 @@ UNFINISHED = "unfinished"
 
 LABEL_1 = {"nsp": "random", "sop": "swapped"}
 """The name of pairs with label 1, for each pair objective that has them."""
-
-_CHARACTERS_PER_BATCH = 1 << 17
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,22 +144,33 @@ def write_chunk(
 
     The result holds the number of rows, their sha256, and counts for the manifest.
     """
-    tokens, bounds, counts, dropped = _tokenize(chunk, config, files, tokenizer)
+    text = read_tokens(chunk.documents, config, files, tokenizer)
     rng, short = np.random.default_rng(chunk.seed), config.short_sequence_probability
-    pairs = make_pairs(bounds, config.sequence_length, short, rng, config.pairs)
+    pairs = make_pairs(text.documents, config.sequence_length, short, rng, config.pairs)
     dtype = dtype_of(config, tokenizer)
     ids = tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id
-    rows = build_rows(tokens, pairs, dtype, *ids)
+    rows = build_rows(text.tokens, pairs, dtype, *ids)
     if config.pack:
         rows = pack_pairs(rows, dtype, tokenizer.pad_id)
     output = epath.Path(config.output)
     content = rows.tobytes()
     atomic_write(chunk_file(output, chunk, "rows"), content)
+    counts, report = _count(config, pairs, rows), text.report
+    report.dropped.update(pairs.dropped)
+    report.text["pairs"] = counts["pairs"]
+    report.text[RANDOM] = counts.get("random_pairs", 0)
+    report.text[PADDING] = counts["padding"]
+    report.text["positions"] = counts["tokens"] + counts["padding"]
+    report.text[CUT] = len(text.tokens) - pairs.num_covered(len(text.tokens))
+    sizes = {
+        "documents": report.document_tokens.total(),
+        "sentences": report.sentence_tokens.total(),
+    }
     result = {
         "rows": len(rows),
         "sha256": hashlib.sha256(content).hexdigest(),
-        "counts": counts | _count(config, pairs, rows),
-        "dropped": dropped | pairs.dropped,
+        "counts": sizes | counts,
+        "text": report.as_json(),
     }
     write_json(result, chunk_file(output, chunk, "json"))
     return result
@@ -188,57 +197,13 @@ def _count(
     return counts
 
 
-def _tokenize(
-    chunk: Chunk, config: PrepareConfig, files: Sequence[str], tokenizer: Tokenizer
-) -> tuple[Int32[np.ndarray, " M"], list[list[int]], dict[str, int], dict[str, int]]:
-    """Return a chunk's tokens, each document's sentence bounds, counts, and drops."""
-    pieces: list[Int32[np.ndarray, " _"]] = []  # the tokens of each sentence
-    documents: list[list[int]] = []
-    dropped: collections.Counter[str] = collections.Counter()
-    end = 0
-    index = chunk.documents
-    spans = zip(index.file, index.offset, index.length, strict=True)
-    for file, offset, length in spans:
-        text, undecodable = read_text(files[file], int(offset), int(length))
-        dropped["undecodable bytes"] += undecodable
-        sentences = split_sentences(text, config.sentences, config.language)
-        later = tokenizer.after_space(sentences[1:])
-        kept = list(_encode([*sentences[:1], *later], tokenizer))
-        dropped["sentences without a token"] += len(sentences) - len(kept)
-        if kept:
-            documents.append(list(itertools.accumulate(map(len, kept), initial=end)))
-            end = documents[-1][-1]
-            pieces += kept
-        else:
-            dropped["documents without a token"] += 1
-    tokens = np.concatenate([np.empty(0, np.int32), *pieces])
-    if (largest := tokens.max(initial=0)) >= tokenizer.vocab_size:
-        raise ValueError(
-            f"the tokenizer gave id {largest}, but has {tokenizer.vocab_size} ids."
-        )
-    counts = {"documents": len(documents), "sentences": len(pieces)}
-    return tokens, documents, counts, dict(+dropped)
-
-
-def _encode(
-    sentences: Sequence[str], tokenizer: Tokenizer
-) -> Iterator[Int32[np.ndarray, " _"]]:
-    """Yield the tokens of each sentence that has any; bounded batches save memory."""
-    start = size = 0
-    for number, sentence in enumerate(sentences, 1):
-        size += len(sentence)
-        if size >= _CHARACTERS_PER_BATCH or number == len(sentences):
-            encoded = tokenizer.encode_batch(sentences[start:number])
-            yield from (np.array(ids, np.int32) for ids in encoded if ids)
-            start, size = number, 0
-
-
 def read_result(output: epath.Path, chunk: Chunk) -> JsonObject | None:
     """Return the result that `write_chunk` saved; None if there is no valid one."""
     try:
         result = read_json(chunk_file(output, chunk, "json"), "")
         rows, sha256 = result["rows"], result["sha256"]
-        counts = [rows, *result["counts"].values(), *result["dropped"].values()]
+        counts = [rows, *result["counts"].values()]
+        TextReport.from_json(result["text"])
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
     valid = all(type(count) is int and count >= 0 for count in counts)

@@ -6,6 +6,7 @@ This is needed because manifests of version 0.1.0 have no checksum of their own.
 from etils import epath
 
 from bert_jax.data.shards import dtype_from_json, row_dtype
+from bert_jax.data.text_report import TextReport
 from bert_jax.storage.files import JsonObject
 from bert_jax.storage.manifest import MANIFEST, DamagedError, check_entries
 
@@ -80,7 +81,10 @@ def _check_row(manifest: JsonObject) -> None:
 
 def _check_counts(manifest: JsonObject) -> None:
     """Check the counts: each position of a row holds a token or padding."""
-    _require(all(map(_is_count, manifest["dropped"].values())), "dropped has no counts")
+    try:
+        TextReport.of_manifest(manifest)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ValueError(f"dropped or text are wrong ({error})") from error
     _require(all(isinstance(s, dict) for s in manifest["sources"]), "a source is wrong")
     _require(set(manifest["counts"]) <= set(SPLITS), "counts has other splits")
     for split, counts in manifest["counts"].items():

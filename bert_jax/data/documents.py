@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Int64
 
-from bert_jax.data.sources import BOM
+from bert_jax.data.sources import BOM, PIECE_BYTES
 
 # ASCII white space, no-break space and ideographic space, as many editors leave them.
 # Possessive (*+): by backtracking, a failed match would try every shorter length.
@@ -93,6 +93,13 @@ def read_text(path: str, offset: int, length: int) -> tuple[str, int]:
         content = file.read(length)
     text = content.decode("utf-8", errors="replace")
     return text, text.count("\ufffd") - content.count(b"\xef\xbf\xbd")
+
+
+def count_lines(path: str, offset: int) -> int:
+    """Return the number of the line, from 1, at an offset of a file."""
+    with open(path, "rb") as file:
+        sizes = [PIECE_BYTES] * (offset // PIECE_BYTES) + [offset % PIECE_BYTES]
+        return 1 + sum(file.read(size).count(b"\n") for size in sizes)
 
 
 def split_lines(text: str) -> list[str]:

@@ -15,6 +15,7 @@ from etils import epath
 
 from bert_jax.data.chunks import Chunk, chunk_file, read_result, read_rows
 from bert_jax.data.shards import shard_header
+from bert_jax.data.text_report import TextReport
 from bert_jax.storage.files import JsonObject, name_path_in_errors
 from bert_jax.storage.manifest import describe_files
 
@@ -29,6 +30,8 @@ class GrowingShard:
         self.name, self.split = chunks[0].shard, chunks[0].split
         self.results: dict[str, JsonObject] = {}
         """The result of each finished chunk, by its name."""
+        self.text = TextReport()
+        """What happened to the text of the finished chunks."""
         self._output, self._dtype, self._path = output, dtype, output / self.name
         self._waiting = collections.deque(chunks)
         self._rows = 0
@@ -41,7 +44,7 @@ class GrowingShard:
                 self._rows += result["rows"]
             elif read_rows(chunk_file(output, chunk, "rows"), result, size) is None:
                 continue
-            self.results[chunk.name] = result
+            self._record(chunk, result)
         self._append_finished()
 
     @property
@@ -57,8 +60,12 @@ class GrowingShard:
             RuntimeError: a chunk's rows were altered after they were written.
             OSError: the shard cannot be written.
         """
-        self.results[chunk.name] = result
+        self._record(chunk, result)
         self._append_finished()
+
+    def _record(self, chunk: Chunk, result: JsonObject) -> None:
+        self.text.update(TextReport.from_json(result["text"]))
+        self.results[chunk.name] = {**result, "text": None}  # added up: save memory
 
     def _append_finished(self) -> None:
         while self._waiting and self._waiting[0].name in self.results:

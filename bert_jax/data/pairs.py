@@ -36,6 +36,13 @@ class PairSpans:
     dropped: dict[str, int]
     """What was left out, and how much of it."""
 
+    def num_covered(self, num_tokens: int) -> int:
+        """Return how many of the token array's tokens are in a segment."""
+        change = np.zeros(num_tokens + 1, np.int64)
+        np.add.at(change, [self.first_start, self.second_start], 1)
+        np.add.at(change, [self.first_end, self.second_end], -1)
+        return int(np.count_nonzero(change.cumsum()))
+
 
 def make_pairs(
     documents: Sequence[Sequence[int]],

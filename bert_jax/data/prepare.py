@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from etils import epath
 
@@ -26,13 +26,13 @@ from bert_jax.data.chunks import (
 )
 from bert_jax.data.corpus import Corpus, read_corpus
 from bert_jax.data.dataset_manifest import FORMAT_VERSION, SPLITS
-from bert_jax.data.documents import require_language
+from bert_jax.data.documents import count_lines, require_language
 from bert_jax.data.engines import write_by_beam, write_chunks
 from bert_jax.data.joining import GrowingShard, growing_shards
 from bert_jax.data.passes import num_passes
 from bert_jax.data.records import open_dataset
 from bert_jax.data.shards import dtype_to_json
-from bert_jax.data.sources import find_sources
+from bert_jax.data.sources import Source, find_sources
 from bert_jax.data.text_report import TextReport
 from bert_jax.data.unfinished import (
     is_finished,
@@ -43,7 +43,7 @@ from bert_jax.data.unfinished import (
 from bert_jax.storage.atomic import local_output
 from bert_jax.storage.files import JsonObject, remove_temporaries
 from bert_jax.storage.manifest import MANIFEST, describe_files, write_manifest
-from bert_jax.terminal.messages import say
+from bert_jax.terminal.messages import say, warn
 from bert_jax.tokenization import Tokenizer
 
 _SECONDS_BETWEEN_REPORTS = 2
@@ -88,10 +88,12 @@ def prepare(
             write_plan(output, plan, layout)
             tokenizer.save(output / "tokenizer")
             shards = _write_all(config, corpus.files, chunks, tokenizer, report)
-            manifest = _finish(output, plan, tokenizer, shards, corpus.text_report)
-            report(_summary(output, manifest))
-            for line in corpus.text_report.lines():
+            text = _report_text(config, sources, corpus, shards)
+            manifest = _finish(output, plan, tokenizer, shards, text)
+            for line in (*text.lines(), _summary(output, manifest)):
                 report(line)
+            for line in text.warnings():
+                warn(f"warning: {line}")
     (output / UNFINISHED).rmtree(missing_ok=True)
     return manifest
 
@@ -159,46 +161,74 @@ def _write_all(
     return list(shards.values())
 
 
+def _report_text(
+    config: PrepareConfig,
+    sources: Sequence[Source],
+    corpus: Corpus,
+    shards: Sequence[GrowingShard],
+) -> TextReport:
+    """Add up what happened to the text as it was read, and in each chunk."""
+    text = TextReport()
+    for shard in shards:
+        text.update(shard.text)
+    for kind, place in text.first.items():
+        file, offset, line = map(int, place.split())
+        text.first[kind] = sources[file].name
+        if sources[file].holds_records or config.deduplicate:
+            starts = corpus.documents.offset[corpus.documents.file == file]
+            text.first[kind] += f", document {(starts <= offset).sum()}"
+        else:
+            text.first[kind] += f":{count_lines(corpus.files[file], offset) + line}"
+    text.update(corpus.text_report)
+    return text
+
+
 def _finish(
     output: epath.Path,
     plan: JsonObject,
     tokenizer: Tokenizer,
     shards: list[GrowingShard],
-    text_report: TextReport,
+    text: TextReport,
 ) -> JsonObject:
     """Add up the chunks' results, finish the shards, and write the manifest last."""
     counts: JsonObject = collections.defaultdict(collections.Counter)
     for shard in shards:
         for result in shard.results.values():
             counts[shard.split].update(result["counts"])
-            text_report.dropped.update(result["dropped"])
     if kind := LABEL_1.get(plan["pairs"]):
         for added in counts.values():
             fraction = added[f"{kind}_pairs"] / max(added["pairs"], 1)
             added[f"{kind}_share"] = round(fraction, 6)
-    if not counts["train"]["pairs"]:
-        # Remove everything that was written, and the output itself if it is empty.
-        for shard in shards:
-            (output / shard.name).unlink(missing_ok=True)
-        (output / "tokenizer").rmtree()
-        (output / UNFINISHED).rmtree()
-        with contextlib.suppress(OSError):
-            os.rmdir(output)
-        raise ValueError(
-            f"output={output}: the text gives no pair of sentences; documents need two "
-            "sentences with words of the vocabulary, or choose --pairs none."
-        )
+    try:
+        text.require_sense()
+        if not counts["train"]["pairs"]:
+            raise ValueError(
+                "the text gives no pair of sentences; documents need two sentences "
+                "with words of the vocabulary, or choose --pairs none."
+            )
+    except ValueError as error:
+        _remove(output, shards)
+        raise ValueError(f"output={output}: {error}") from error
     names = [f"tokenizer/{name}" for name in tokenizer.files]
     manifest = plan | {
         "tokenizer": plan["tokenizer"] | {"files": describe_files(output, names)},
         "counts": {split: dict(added) for split, added in counts.items()},
-        "dropped": dict(sorted(text_report.dropped.items())),
-        "text": text_report.as_json(),
+        **text.as_manifest(),
         "shards": [shard.finish() for shard in shards],
     }
     remove_temporaries(output, MANIFEST)  # of a run killed just here
     write_manifest(manifest, output)
     return manifest
+
+
+def _remove(output: epath.Path, shards: Sequence[GrowingShard]) -> None:
+    """Remove all that was written, and the output itself if it is empty."""
+    for shard in shards:
+        (output / shard.name).unlink(missing_ok=True)
+    (output / "tokenizer").rmtree()
+    (output / UNFINISHED).rmtree()
+    with contextlib.suppress(OSError):
+        os.rmdir(output)
 
 
 def _summary(output: epath.Path, manifest: JsonObject) -> str:

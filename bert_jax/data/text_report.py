@@ -8,39 +8,70 @@ it past a threshold, add it to `warnings`, with the remedy.
 
 import collections
 import dataclasses
+import itertools
 from collections.abc import Iterable, Sequence
+from dataclasses import field
 
 from bert_jax.storage.files import JsonObject
 from bert_jax.tokenization import Tokenizer
 
+UNKNOWN = "[UNK]"
 UNKNOWN_CHARACTER, LONG_WORD = "unknown characters", "words that are too long"
 """The causes of [UNK]."""
-_EXAMINED_TEXTS, _EXAMINED_CHARACTERS = 100, 10_000
-"""Texts with [UNK] whose causes are looked for, and the characters of each."""
+DIVIDED, SINGLE = "divided sentences", "documents of one sentence"
+CUT, RANDOM, PADDING = "tokens in no row", "random pairs", "padding"
+JOINERS, CONTROLS = "invisible joiners", "control characters"
+_JOINERS = "\u200c\u200d\u2060"
+_MANY_UNKNOWN, _ONLY_UNKNOWN = 0.02, 2 / 3
+_LIMITS = (
+    ("dropped", "undecodable bytes", "characters", 0.001,
+     "text is not UTF-8 and was replaced; convert it by iconv"),
+    ("dropped", JOINERS, "characters", 0.001,
+     "characters are joiners, which the vocabulary removes"),
+    ("dropped", CONTROLS, "characters", 0.01,
+     "characters are control characters, which the vocabulary removes"),
+    ("dropped", "sentences without a neighbour", "sentences", 0.3,
+     "sentences have no neighbour in their document; use --pairs none"),
+    ("text", CUT, "tokens", 0.3, "tokens are cut; raise --sequence-length"),
+    ("text", RANDOM, "pairs", 0.7,
+     "pairs are random, because documents have too few sentences to learn what "
+     "follows; use --pairs none"),
+    ("text", PADDING, "positions", 0.5,
+     "positions are padding; use --pack, or a smaller --sequence-length"),
+)  # fmt: skip
+"""What is counted, of what, the fraction past which it is a problem, and the remedy."""
+_NUM_EXAMINED, _EXAMINED_CHARACTERS = 1000, 10_000
+"""How many [UNK] have their cause looked up, and in how much of a text."""
 _KEPT_CHARACTERS, _SHOWN_CHARACTERS = 100, 8
-_MANY_UNKNOWN, _ONLY_UNKNOWN = 0.02, 0.8
+_CONTEXT = 20
+_LENGTH_BITS = 5  # lengths are exact to one part in 16
 
 
-def _counter() -> "collections.Counter[str]":
-    return collections.Counter()
+Counts = collections.Counter[str]
 
 
 @dataclasses.dataclass
 class TextReport:
     """Counts of a text, or of a part of it; those of all parts add up."""
 
-    dropped: collections.Counter[str] = dataclasses.field(default_factory=_counter)
+    dropped: Counts = field(default_factory=Counts)
     """What was dropped, removed or replaced, and how much of it."""
-    first: dict[str, str] = dataclasses.field(default_factory=dict)
-    """The place of the first of each kind, such as "a.txt:12"."""
-    text: collections.Counter[str] = dataclasses.field(default_factory=_counter)
-    """What there was: tokens, [UNK], documents of one sentence, …"""
-    unknown: collections.Counter[str] = dataclasses.field(default_factory=_counter)
+    text: Counts = field(default_factory=Counts)
+    """What there was: tokens, [UNK], pairs, documents of one sentence, …"""
+    unknown: Counts = field(default_factory=Counts)
     """[UNK] by cause, of those that were examined."""
-    unknown_characters: collections.Counter[str] = dataclasses.field(
-        default_factory=_counter
-    )
+    unknown_characters: Counts = field(default_factory=Counts)
     """The commonest characters that are [UNK], of those that were examined."""
+    document_tokens: Counts = field(default_factory=Counts)
+    """The number of documents by length, whose first bits alone are kept."""
+    sentence_tokens: Counts = field(default_factory=Counts)
+    """The same of sentences."""
+    first: dict[str, str] = field(default_factory=dict)
+    """The place of the first of each kind, such as "a.txt:12"."""
+
+    def __post_init__(self) -> None:
+        self._is_known: dict[str, bool] = {}
+        self._is_removed: dict[str, bool] = {}
 
     def add(self, kind: str, number: int = 1, where: str = "") -> None:
         """Count what was dropped; `where` is kept if it is the first place."""
@@ -49,17 +80,35 @@ class TextReport:
             if where:
                 self.first.setdefault(kind, where)
 
+    def add_lengths(self, name: str, lengths: Iterable[int]) -> None:
+        """Count lengths in the histogram of this name."""
+        for length, number in collections.Counter(lengths).items():
+            bits = max(length.bit_length() - _LENGTH_BITS, 0)
+            getattr(self, name)[str(length >> bits << bits)] += number
+
     def update(self, other: "TextReport") -> None:
-        """Add the counts of another part; the places of this part come first."""
+        """Add the counts of another part; of two places, keep the smaller."""
         for name in _COUNTERS:
             getattr(self, name).update(getattr(other, name))
-        self.first = other.first | self.first
+        for kind, place in other.first.items():
+            self.first[kind] = min(self.first.get(kind, place), place)
 
     def as_json(self) -> JsonObject:
         """Return the report as JSON; rare unknown characters are left out."""
-        values = {name: dict(getattr(self, name)) for name in _COUNTERS}
-        common = self.unknown_characters.most_common(_KEPT_CHARACTERS)
-        return values | {"unknown_characters": dict(common), "first": self.first}
+        values = {name: dict(sorted(getattr(self, name).items())) for name in _COUNTERS}
+        common = dict(self._commonest(_KEPT_CHARACTERS))
+        return values | {"unknown_characters": common, "first": self.first}
+
+    def as_manifest(self) -> JsonObject:
+        """Return the entries of a dataset's manifest."""
+        values = self.as_json()
+        return {"dropped": values.pop("dropped"), "text": values}
+
+    @classmethod
+    def of_manifest(cls, manifest: JsonObject) -> "TextReport":
+        """Return the report of a manifest; of older versions, only what was dropped."""
+        text = manifest.get("text", {})
+        return cls.from_json(text | {"dropped": manifest["dropped"]})
 
     @classmethod
     def from_json(cls, values: JsonObject) -> "TextReport":
@@ -68,7 +117,8 @@ class TextReport:
         Raises:
             ValueError, TypeError, AttributeError: it is no such report.
         """
-        report = cls(first=dict(values.get("first", {})))
+        first = values.get("first", {})
+        report = cls(first={kind: str(place) for kind, place in first.items()})
         for name in _COUNTERS:
             for kind, number in values.get(name, {}).items():
                 if type(number) is not int or number < 0:
@@ -76,29 +126,22 @@ class TextReport:
                 getattr(report, name)[kind] = number
         return report
 
-    def add_unknown(
-        self,
-        tokenizer: Tokenizer,
-        texts: Iterable[str],
-        encoded: Iterable[Sequence[int]],
-    ) -> None:
-        """Count the tokens of texts, those that are [UNK], and why some of these are.
+    def add_tokens(
+        self, tokenizer: Tokenizer, text: str, ids: Sequence[int]
+    ) -> list[str]:
+        """Count a text's [UNK] and removed characters; return the kinds that it has."""
+        kinds = [] if text.isprintable() else self._add_removed(tokenizer, text)
+        self.text["tokens"] += len(ids)
+        if tokenizer.unk_id in ids:
+            kinds.append(UNKNOWN)
+            self.text[UNKNOWN] += list(ids).count(tokenizer.unk_id)
+            if self.unknown.total() < _NUM_EXAMINED:
+                self._examine(tokenizer, text[:_EXAMINED_CHARACTERS])
+        return kinds
 
-        Args:
-            encoded: the ids of each text.
-        """
-        examined, known = 0, dict[str, bool]()
-        for text, ids in zip(texts, encoded, strict=True):
-            self.text["tokens"] += len(ids)
-            number = list(ids).count(tokenizer.unk_id)
-            self.text["[UNK]"] += number
-            if number and examined < _EXAMINED_TEXTS:
-                examined += 1
-                self._examine(tokenizer, text[:_EXAMINED_CHARACTERS], known)
-
-    def _examine(self, tokenizer: Tokenizer, text: str, known: dict[str, bool]) -> None:
-        """Count the causes of [UNK] in a text; `known` remembers characters."""
-        encoding = tokenizer.encode(text)
+    def _examine(self, tokenizer: Tokenizer, text: str) -> None:
+        """Count the causes of [UNK] in a text."""
+        encoding, known = tokenizer.encode(text), self._is_known
         spans = encoding.offsets[encoding.ids == tokenizer.unk_id].tolist()
         for start, end in spans:
             if tokenizer.word_limit and end - start > tokenizer.word_limit:
@@ -113,62 +156,122 @@ class TextReport:
                 if not known[character]:
                     self.unknown_characters[character] += 1
 
-    @property
-    def unknown_share(self) -> float:
-        """The fraction of the tokens that are [UNK]."""
-        return self.text["[UNK]"] / max(self.text["tokens"], 1)
+    def _add_removed(self, tokenizer: Tokenizer, text: str) -> list[str]:
+        """Count the characters without which a text has the same tokens."""
+        kinds = []
+        for character in sorted(set(text)):
+            if character.isprintable() or character.isspace():
+                continue
+            if character not in self._is_removed:
+                place = text.index(character)
+                around = text[max(place - _CONTEXT, 0) : place + _CONTEXT]
+                pair = [around, around.replace(character, "")]
+                ids, others = tokenizer.encode_batch(pair)
+                self._is_removed[character] = ids == others
+            if self._is_removed[character]:
+                kinds.append(JOINERS if character in _JOINERS else CONTROLS)
+                self.add(kinds[-1], text.count(character))
+        return kinds
+
+    def _commonest(self, number: int) -> list[tuple[str, int]]:
+        """Return the commonest unknown characters; equal ones in a fixed order."""
+        items = self.unknown_characters.items()
+        return sorted(items, key=lambda item: (-item[1], item[0]))[:number]
+
+    def _share(self, number: int, of: str) -> float:
+        return number / max(self.text[of], 1)
 
     def lines(self) -> list[str]:
         """Describe the text in a few lines, for `say`."""
-        lines = []
-        if self.text["[UNK]"]:
+        lines, text = [], self.text
+        if self.document_tokens:
+            sizes = [
+                f"{counter.total():,} {name} of {_median(counter):,} tokens"
+                for name, counter in (
+                    ("documents", self.document_tokens),
+                    ("sentences", self.sentence_tokens),
+                )
+            ]
+            parts = [f"{', '.join(sizes)} (medians)"]
+            parts += [
+                f"{text[kind]:,} {kind}{self._place(kind)}"
+                for kind in (SINGLE, DIVIDED)
+                if text[kind]
+            ]
+            lines.append(f"text: {', '.join(parts)}.")
+        if text[UNKNOWN]:
+            lines.append(f"[UNK]: {self._unknown()}{self._place(UNKNOWN)}.")
+        if text[CUT]:
+            share = self._share(text[CUT], "tokens")
             lines.append(
-                f"{self.unknown_share:.1%} of the tokens are [UNK]: {self._causes()}."
+                f"cut: {text[CUT]:,} tokens are in no row, {share:.1%}: sentences are "
+                "taken until they fill a row, and then cut to fit."
             )
-        if self.dropped:
-            parts = (
-                f"{number:,} {kind}"
-                + (f" (first: {self.first[kind]})" if kind in self.first else "")
-                for kind, number in sorted(self.dropped.items())
-            )
-            lines.append(f"dropped or replaced: {', '.join(parts)}.")
-        return lines
+        parts = [
+            f"{number:,} {kind}{self._place(kind)}"
+            for kind, number in sorted(self.dropped.items())
+        ]
+        return [*lines, f"dropped or replaced: {', '.join(parts)}."] if parts else lines
 
-    def _causes(self) -> str:
-        total = max(sum(self.unknown.values()), 1)
+    def _place(self, kind: str) -> str:
+        return f" (first: {self.first[kind]})" if kind in self.first else ""
+
+    def _unknown(self) -> str:
+        total = max(self.unknown.total(), 1)
         causes = (f"{n / total:.0%} {kind}" for kind, n in self.unknown.most_common())
-        common = self.unknown_characters.most_common(_SHOWN_CHARACTERS)
-        listed = " ".join(character for character, _ in common)
-        return ", ".join(causes) + (f", most often {listed}" if listed else "")
+        listed = " ".join(name for name, _ in self._commonest(_SHOWN_CHARACTERS))
+        more = f", most often {listed}" if listed else ""
+        share = self._share(self.text[UNKNOWN], "tokens")
+        return f"{share:.1%} of the tokens, by {', '.join(causes)}{more}"
 
     def warnings(self) -> list[str]:
         """Return a line, with the remedy, for each count past its threshold."""
-        return [self._unknown_problem()] if self.unknown_share > _MANY_UNKNOWN else []
+        shares = (
+            (self._share(getattr(self, group)[kind], of), limit, problem)
+            for group, kind, of, limit, problem in _LIMITS
+        )
+        lines = [
+            f"{share:.1%} of the {problem}."
+            for share, limit, problem in shares
+            if share > limit
+        ]
+        if self._share(self.text[UNKNOWN], "tokens") > _MANY_UNKNOWN:
+            lines.append(self._unknown_problem())
+        return lines
 
     def require_sense(self) -> None:
         """Raise ValueError if nearly all tokens are [UNK]."""
-        if self.unknown_share >= _ONLY_UNKNOWN:
+        if self._share(self.text[UNKNOWN], "tokens") >= _ONLY_UNKNOWN:
             raise ValueError(self._unknown_problem())
 
     def _unknown_problem(self) -> str:
-        problem = (
-            f"{self.unknown_share:.0%} of the tokens are [UNK]: {self._causes()}; "
+        is_long = self.unknown[LONG_WORD] > self.unknown[UNKNOWN_CHARACTER]
+        remedy = (
+            "text without spaces between words needs `bert-jax vocab --kind unigram`"
+            if is_long
+            else "learn a vocabulary from this text by `bert-jax vocab`"
         )
-        if self.unknown[LONG_WORD] > self.unknown[UNKNOWN_CHARACTER]:
-            return problem + (
-                "text without spaces needs `bert-jax vocab --kind unigram`."
-            )
-        return problem + "learn a vocabulary of this text by `bert-jax vocab`."
+        return f"{UNKNOWN} is {self._unknown()}; {remedy}."
 
 
-_COUNTERS = ("dropped", "text", "unknown", "unknown_characters")
+_COUNTERS = [f.name for f in dataclasses.fields(TextReport) if f.name != "first"]
+
+
+def _median(histogram: Counts) -> int:
+    lengths = sorted(histogram, key=int)
+    totals = itertools.accumulate(histogram[length] for length in lengths)
+    middle = histogram.total() / 2
+    return next(
+        int(n) for n, sum_ in zip(lengths, totals, strict=True) if sum_ >= middle
+    )
 
 
 def count_unknown(tokenizer: Tokenizer, texts: Sequence[str]) -> TextReport:
     """Return the tokens and [UNK] of texts, with their causes.
 
-    `warnings` of the result is empty, or holds a line with the remedy.
+    Its `warnings` is empty, or holds a line with the remedy.
     """
     report = TextReport()
-    report.add_unknown(tokenizer, texts, tokenizer.encode_batch(texts))
+    for text, ids in zip(texts, tokenizer.encode_batch(texts), strict=True):
+        report.add_tokens(tokenizer, text, ids)
     return report

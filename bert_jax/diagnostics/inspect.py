@@ -16,6 +16,7 @@ from bert_jax.checkpoints.steps import (
 from bert_jax.config import BertConfig
 from bert_jax.config.serialization import differences, to_dict
 from bert_jax.data.records import Dataset, open_dataset
+from bert_jax.data.text_report import TextReport
 from bert_jax.distributed.sharding import path_name
 from bert_jax.pretrained import as_directory, load_pretrained
 from bert_jax.storage.manifest import MANIFEST, DamagedError, read_manifest
@@ -73,8 +74,8 @@ def dataset_lines(dataset: Dataset) -> Iterator[str]:
         listed = ", ".join(f"{name} {value:,}" for name, value in counts.items())
         num_rows = len(getattr(dataset, split))
         yield f"{split}: rows {num_rows:,}, {listed}"
-    for reason, count in manifest["dropped"].items():
-        yield f"dropped: {reason} {count:,}"
+    text = TextReport.of_manifest(manifest)
+    yield from (*text.lines(), *(f"warning: {line}" for line in text.warnings()))
     yield f"sources: {len(manifest['sources'])}, shards: {len(manifest['shards'])}"
     row_numbers = np.arange(min(_NUM_ROWS, len(dataset.train)))
     for number, row in enumerate(dataset.train.gather(row_numbers)):

@@ -12,6 +12,7 @@ from bert_jax.data.chunks import plan_chunks
 from bert_jax.data.corpus import Corpus
 from bert_jax.data.documents import Documents
 from bert_jax.data.passes import held_out, num_passes, passes
+from bert_jax.data.text_report import TextReport
 
 
 def corpus_of(*counts, inputs=None):
@@ -25,7 +26,7 @@ def corpus_of(*counts, inputs=None):
         names,
         sources,
         np.array(range(len(counts)) if inputs is None else inputs),
-        {},
+        TextReport(),
     )
 
 

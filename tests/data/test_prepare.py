@@ -309,7 +309,12 @@ def test_what_cannot_be_continued_is_said(config, change_plan, says):
         prepare(config, silent)
 
 
-@pytest.mark.parametrize("note", ["", "[]", '{"rows": -1}', "[" * 100_000, "null"])
+NOTE_BEFORE_REPORTS = '{"rows": 2, "sha256": "0", "counts": {}, "dropped": {}}'
+
+
+@pytest.mark.parametrize(
+    "note", ["", "[]", '{"rows": -1}', "[" * 100_000, "null", NOTE_BEFORE_REPORTS]
+)
 def test_a_chunk_whose_note_is_damaged_is_made_again(config, tmp_path, note):
     whole = change(config, output=str(tmp_path / "whole"))
     prepare(whole, silent)

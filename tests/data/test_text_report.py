@@ -1,27 +1,63 @@
 """What happened to a text is counted, adds up, and is said with the remedy."""
 
+import json
+
+import numpy as np
 import pytest
 
+from bert_jax.config import PrepareConfig
+from bert_jax.data.chunk_tokens import divide
+from bert_jax.data.chunks import Layout
+from bert_jax.data.prepare import prepare
+from bert_jax.data.records import open_dataset
 from bert_jax.data.text_report import TextReport, count_unknown
+from bert_jax.diagnostics.inspect import dataset_lines
 from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+SENTENCE = "we go on and on as it is."
 
 
 @pytest.fixture(scope="module")
 def english():
-    letters = "abcdefghijklmnopqrstuvwxyz"
-    tokens = [*SPECIAL_TOKENS, *letters, *(f"##{c}" for c in letters), "."]
+    tokens = [*SPECIAL_TOKENS, *LETTERS, *(f"##{c}" for c in LETTERS), "."]
     vocabulary = "".join(f"{token}\n" for token in tokens).encode()
     return Tokenizer({"kind": "wordpiece", "cased": False}, vocabulary)
+
+
+@pytest.fixture
+def prepared(english, tmp_path):
+    """A function that prepares texts, and returns the dataset and its report."""
+
+    def prepare_texts(texts, name="a.txt", **options):
+        (tmp_path / name).write_text("\n\n".join(texts), encoding="utf-8")
+        english.save(tmp_path / "tokenizer")
+        config = PrepareConfig(
+            input=(str(tmp_path / name),),
+            tokenizer=str(tmp_path / "tokenizer"),
+            output=str(tmp_path / "data"),
+            **{"sequence_length": 64, "validation_fraction": 0.0, "workers": 1}
+            | options,
+        )
+        lines = []
+        manifest = prepare(config, lines.append, Layout(chunk_bytes=5000))
+        dataset = open_dataset(config.output)
+        return dataset, TextReport.of_manifest(manifest), "\n".join(lines)
+
+    return prepare_texts
 
 
 def test_reports_add_up_and_the_first_place_stays():
     report, other = TextReport(), TextReport()
     report.add("duplicate documents", 2, "b.txt:7")
     report.add("duplicate documents", 1, "a.txt:1")
+    report.add_lengths("sentence_tokens", [3, 3, 40])
     other.add("duplicate documents", 4, "c.txt:9")
     other.add("control characters", 1, "c.txt:3")
+    other.add_lengths("sentence_tokens", [1001, 40, 2])
     report.update(TextReport.from_json(other.as_json()))
     assert report.dropped == {"duplicate documents": 7, "control characters": 1}
+    assert report.sentence_tokens == {"2": 1, "3": 2, "40": 2, "992": 1}
     (line,) = report.lines()
     assert "7 duplicate documents (first: b.txt:7)" in line
     assert "1 control characters (first: c.txt:3)" in line
@@ -30,22 +66,95 @@ def test_reports_add_up_and_the_first_place_stays():
 @pytest.mark.parametrize(
     ("text", "cause", "remedy"),
     [
-        ("это русский текст", "100% unknown characters, most often", "bert-jax vocab`"),
+        ("это русский текст", "unknown characters, most often", "bert-jax vocab`"),
         ("gattaca" * 40, "words that are too long", "--kind unigram"),
+        ("東京は大きい。", "unknown characters, most often", "bert-jax vocab`"),
     ],
-    ids=["Russian", "DNA"],
+    ids=["Russian", "DNA", "Japanese"],
 )
 def test_unknown_tokens_have_a_cause_and_a_remedy(english, text, cause, remedy):
     report = count_unknown(english, [text])
     (warning,) = report.warnings()
-    assert warning.startswith("100% of the tokens are [UNK]: ")
+    assert warning.startswith("[UNK] is 100.0% of the tokens, by 100% ")
     assert cause in warning and remedy in warning
-    with pytest.raises(ValueError, match=r"100% of the tokens are \[UNK\]"):
+    with pytest.raises(ValueError, match=r"\[UNK\] is 100.0% of the tokens"):
         report.require_sense()
 
 
 def test_known_text_gives_no_warning(english):
     report = count_unknown(english, ["the cat sat.", "é is e"])
-    assert report.unknown_share == 0
     assert report.warnings() == [] == report.lines()
     report.require_sense()
+
+
+@pytest.mark.parametrize("text", ["Это русский текст.", "gattaca" * 40])
+def test_a_text_of_unknown_words_is_refused_and_leaves_nothing(
+    prepared, tmp_path, text
+):
+    with pytest.raises(ValueError, match=r"data: \[UNK\] is .*% of the tokens, by"):
+        prepared([f"{text}\n{text}"] * 9)
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("pairs", ["nsp", "sop"])
+@pytest.mark.parametrize("sentences", ["split", "lines"])
+def test_a_long_line_is_divided_and_not_cut(prepared, pairs, sentences):
+    """Records of one line without a full stop, as of minified text."""
+    texts = ["on and on we go " * 80] * 10  # 880 tokens each
+    dataset, report, lines = prepared(texts, pairs=pairs, sentences=sentences)
+    assert len(dataset.train) >= 10 * 880 // 64
+    assert report.text["divided sentences"] == 10
+    assert report.text["tokens"] == 8800
+    assert report.text["tokens in no row"] < 0.15 * 8800
+    assert "10 divided sentences (first: a.txt:1)" in lines
+    if pairs == "nsp":
+        share = dataset.manifest["counts"]["train"]["random_share"]
+        assert 0.4 < share < 0.65
+
+
+def test_spans_of_a_sentence_end_at_word_starts():
+    continues = np.array([False, True])
+    words = np.array([0, 1, 1] * 40, np.int32)
+    spans = divide(words, continues, 61)
+    np.testing.assert_array_equal(np.concatenate(spans), words)
+    assert {len(span) for span in spans} == {15}
+    unmarked = divide(np.ones(120, np.int32), continues, 61)
+    assert {len(span) for span in unmarked} == {16, 8}, "no words: spans of 61 / 4"
+
+
+def test_one_sentence_a_document_gives_a_warning(prepared, capsys):
+    _, report, lines = prepared([SENTENCE] * 20)
+    assert report.text["documents of one sentence"] == 20
+    assert "20 documents of one sentence" in lines
+    assert "100.0% of the pairs are random" in capsys.readouterr().err
+    assert any("use --pairs none" in line for line in report.warnings())
+
+
+def test_ordinary_text_gives_no_warning(prepared, capsys):
+    dataset, report, lines = prepared(["\n".join([SENTENCE] * 9)] * 9)
+    assert report.warnings() == [] and capsys.readouterr().err == ""
+    medians = "9 documents of 160 tokens, 81 sentences of 18 tokens (medians)"
+    assert medians in lines
+    cut = report.text["tokens in no row"]
+    assert f"cut: {cut:,} tokens are in no row" in lines
+    every = dataset.train.gather(np.arange(len(dataset.train)))
+    assert 0 < cut < 9 * 9 * 18 - every["end"].sum() / 2
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl"])
+def test_removed_characters_are_counted_with_the_first_place(prepared, name):
+    bad = "we g\u200co on.\nan\x07d o\u200dn\u200d."
+    texts = ["\n".join([SENTENCE] * 3)] * 5 + [f"{SENTENCE}\n{bad}"] * 2
+    if name == "a.jsonl":
+        texts = [json.dumps({"text": text}) for text in texts]
+    dataset, report, _ = prepared(texts, name)
+    assert report.dropped["invisible joiners"] == 6
+    assert report.dropped["control characters"] == 2
+    places = (
+        ["a.txt:22", "a.txt:23"] if name == "a.txt" else ["a.jsonl, document 6"] * 2
+    )
+    assert [
+        report.first[kind] for kind in ("invisible joiners", "control characters")
+    ] == places
+    lines = "\n".join(dataset_lines(dataset))
+    assert f"6 invisible joiners (first: {places[0]})" in lines
