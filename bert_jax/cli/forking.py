@@ -85,11 +85,14 @@ _USAGE = (
 
 def fork(options: PretrainingFork | FinetuningFork) -> None:
     from bert_jax.runs.fork import fork
+    from bert_jax.training.resume import fresh_scores_line
 
     changed = fork(options.source, options.at, options.output, options.config)
     say(f"{options.output}: {options.source} as it was at step {options.at}.")
     for change in changed:
         say(f"{change['field']} was {change['before']!r} and is {change['now']!r}.")
+    if line := fresh_scores_line(changed, options.at):
+        say(line)
     verb = "finetune" if isinstance(options, FinetuningFork) else "pretrain"
     directory = shlex.quote(options.output)
     file = shlex.quote(f"{options.output.rstrip('/')}/config.json")

@@ -42,7 +42,7 @@ class EvaluateOptions(FinetunedOptions):
     """.html file to write on what the model gets wrong: scores by class, confusions,
     calibration, thresholds, the worst examples; with the same as .json beside it."""
     part: Literal["validation", "test"] = "validation"
-    """Split of data.path to score; test may also be the file of data.test."""
+    """Split of data.path to score, or the file: data.validation or data.test."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -190,10 +190,17 @@ def read_with_checkpoint(
     from bert_jax.pretrained import resolve_path
 
     data = examples_config(resolve_path(checkpoint)[0])
-    if option_value(arguments, "--data.validation") is not None:
-        data = dataclasses.replace(data, path="", glue="", train="")
-    if option_value(arguments, "--data.path") is not None:
+    places = ("validation", "test", "path")
+    named = [n for n in places if option_value(arguments, f"--data.{n}") is not None]
+    require(
+        len(named) < 2,
+        f"{' and '.join(f'--data.{name}' for name in named)} each name what to use; "
+        "give one of them.",
+    )
+    if named:
         data = dataclasses.replace(data, train="", validation="", test="")
+    if named and named != ["path"]:
+        data = dataclasses.replace(data, path="", glue="")
     default = options_class(checkpoint=checkpoint, data=data)
     options = parse(options_class, arguments, verb, default)
     return with_beam_options(options, beam_options)
@@ -208,12 +215,13 @@ def read_embed(
 
 
 def evaluate(options: EvaluateOptions) -> None:
-    from bert_jax.inference.evaluation import evaluate_and_report
+    from bert_jax.inference.evaluation import evaluate_and_report, scored_name
     from bert_jax.tasks.own_metrics import load_function
 
     values = dict(vars(options))
     own = load_function(values.pop("compute_metrics"))
     scores, files, report = evaluate_and_report(**values, compute_metrics=own)
+    print(f"Scored: {scored_name(options.data, options.part)}.", file=sys.stderr)
     if not scores:
         print("The file has no labels; there is nothing to score.", file=sys.stderr)
     print(scores_json(scores))

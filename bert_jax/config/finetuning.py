@@ -95,6 +95,10 @@ class ExamplesConfig(ShortRepr):
     """
     fingerprint: str = dataclasses.field(default="", metadata=RESOLVED)
     """Hash of the training examples; filled in at the start, checked when resuming."""
+    validation_fingerprint: str = dataclasses.field(default="", metadata=RESOLVED)
+    """Hash of the validation examples; scores of others are not compared."""
+    test_fingerprint: str = dataclasses.field(default="", metadata=RESOLVED)
+    """Hash of the test examples, the same on all hosts; empty without data.test."""
 
     def __post_init__(self) -> None:
         require_types(self)

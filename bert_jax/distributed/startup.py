@@ -42,7 +42,7 @@ _FIRST_MESSAGE_AFTER, _MESSAGE_INTERVAL = 3, 30
 """Seconds of waiting before the first "Waiting for…" line, and between further ones."""
 _MAX_INITIALIZATION_TIMEOUT = 7 * 24 * 3600
 
-MAY_DIFFER = ("data.path", "data.train", "data.validation")
+MAY_DIFFER = ("data.path", "data.test", "data.train", "data.validation")
 """Config fields that may differ between hosts, each with its own copy of the data."""
 Arguments = dict[str, Any]
 """Arguments of `jax.distributed.initialize`."""

@@ -73,14 +73,17 @@ def examples_of(task: FinetuningTask, part: str) -> list[Example]:
         return task.read(data.test)
     if part != "validation":
         raise ValueError(
-            f"part={part} needs data.path or data.test, which are empty; leave --part "
-            "out, and name the file to score by --data.validation FILE."
+            f"part={part} needs data.path or data.test, which are empty; name the file "
+            "by --data.test FILE, or leave --part out and name it by --data.validation "
+            "FILE."
         )
     if data.validation:
         return task.read(data.validation)
     if not data.train:
+        given = f"data.test={data.test} is scored by --part test; " if data.test else ""
         raise ValueError(
-            "data.validation is empty; pass --data.validation with the file to score."
+            f"{given}data.validation is empty; pass --data.validation with the file to "
+            "score."
         )
     return list(hold_out(task, task.read(data.train)).validation)
 
@@ -196,7 +199,7 @@ def _evaluation(
     except ValueError as error:
         raise ValueError(f"{error} ({checkpoint} was fine-tuned on {name}.)") from error
     examples = list(task.match_labels(examples))
-    source = Source(os.fspath(checkpoint), _name_of(data, part))
+    source = Source(os.fspath(checkpoint), scored_name(data, part))
     has_labels = _all_have_labels(task, examples)
     if needs_labels and not has_labels:
         raise ValueError(
@@ -215,8 +218,8 @@ def _evaluation(
     return Evaluation(task, predictions, scores, source, rankings)
 
 
-def _name_of(data: ExamplesConfig, part: str) -> str:
-    """Return the name of the examples for a report."""
+def scored_name(data: ExamplesConfig, part: str) -> str:
+    """Return the name of the examples that `evaluate` scores."""
     if data.path:
         return f"{data.path}, {part}"
     if part == "test":

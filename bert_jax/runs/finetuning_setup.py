@@ -23,7 +23,7 @@ from bert_jax.runs.teacher import finetuning_teacher
 from bert_jax.tasks.class_balance import balanced_rows, balanced_weights
 from bert_jax.tasks.class_names import renamed_labels
 from bert_jax.tasks.distillation import Teacher
-from bert_jax.tasks.finetuning_task import Example, FinetuningTask, Split
+from bert_jax.tasks.finetuning_task import Example, FinetuningTask, Split, Splits
 from bert_jax.tasks.lengths import changed_lengths, fit_lengths
 from bert_jax.tasks.registry import finetuning_task
 from bert_jax.tasks.splits import match_splits, read_splits
@@ -160,6 +160,8 @@ def tokenize_cached(
         path="",
         balance=False,
         fingerprint="",
+        validation_fingerprint="",
+        test_fingerprint="",
     )
     model = task.model
     key = content_key(
@@ -232,10 +234,16 @@ def with_label_names(
     return config, dataclasses.replace(source, labels=labels)
 
 
-def with_fingerprint(data: ExamplesConfig, train: Sequence[Example]) -> ExamplesConfig:
-    """Return the settings with the fingerprint of the training examples.
+def with_fingerprints(
+    data: ExamplesConfig, train: Sequence[Example], splits: Splits
+) -> ExamplesConfig:
+    """Return the settings with the fingerprints of the examples.
 
-    Raise ValueError if they have another one already.
+    Args:
+        train: the training examples as they were read.
+        splits: the examples with the labels of the model.
+
+    Raise ValueError if the training examples have another one already.
     """
     own = fingerprint(train)
     require(
@@ -243,7 +251,12 @@ def with_fingerprint(data: ExamplesConfig, train: Sequence[Example]) -> Examples
         f"data.fingerprint={data.fingerprint} but the training examples have {own}; "
         "leave the option out, or name the other file.",
     )
-    return dataclasses.replace(data, fingerprint=own)
+    return dataclasses.replace(
+        data,
+        fingerprint=own,
+        validation_fingerprint=fingerprint(splits.validation),
+        test_fingerprint=fingerprint(splits.test) if splits.test else "",
+    )
 
 
 def prepare_finetuning(
@@ -273,8 +286,9 @@ def prepare_finetuning(
     task = dataclasses.replace(task, model=model)
     for line in task.label_warnings(class_examples) if is_primary() else ():
         say(line)
-    data = with_fingerprint(config.data, splits.train)
-    splits = match_splits(task, splits)
+    matched = match_splits(task, splits)
+    data = with_fingerprints(config.data, splits.train, matched)
+    splits = matched
     config = dataclasses.replace(config, model=model, data=data)
     teacher, config = finetuning_teacher(config, tokenizer, resume)
     tokenize = functools.partial(tokenize_cached, task, tokenizer, config, cache)

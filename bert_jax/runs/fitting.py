@@ -97,7 +97,7 @@ def fit_in_workdir(
 
     `changed` are the fields that `check_workdir` allowed to change.
     """
-    write_run_files(run.path, config, tokenizer, run.resume, changed)
+    resume = write_run_files(run.path, config, tokenizer, run.resume, changed)
     share_compilation_cache(run.path)
     return loop.fit(
         task,
@@ -106,7 +106,7 @@ def fit_in_workdir(
         run.path,
         run.path / "tokenizer",
         source,
-        run.resume,
+        resume,
         run.check_lock,
         callbacks,
     )

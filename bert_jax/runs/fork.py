@@ -9,7 +9,6 @@ import shutil
 
 from etils import epath
 
-from bert_jax.checkpoints.manager import INTERVAL
 from bert_jax.checkpoints.steps import (
     CHECKPOINTS,
     checkpoint_of_step,
@@ -31,12 +30,13 @@ from bert_jax.storage.atomic import (
     require_empty,
 )
 from bert_jax.storage.files import JsonObject, write_json
-from bert_jax.storage.manifest import MANIFEST, read_manifest, write_manifest
+from bert_jax.storage.manifest import MANIFEST
 from bert_jax.storage.remote import open_directory
 from bert_jax.tasks.registry import finetuning_task
 from bert_jax.tasks.splits import read_splits
 from bert_jax.training.metrics_file import METRICS, keep_lines_until
 from bert_jax.training.report import EXAMPLES
+from bert_jax.training.resume import SCORE_FIELDS, drop_score, fields_among
 
 FORKED_FROM = "forked_from"
 """The key of a history entry that names the workdir and step of a fork's source."""
@@ -164,21 +164,10 @@ def fork(
             if (workdir / name).exists():
                 _copy(workdir / name, directory / name)
                 keep_lines_until(directory / name, step)
-        if any(c["field"].split(".")[0] in ("masking", "objective") for c in changed):
-            _drop_score(directory / CHECKPOINTS / str(step))
+        if fields_among(changed, SCORE_FIELDS):
+            drop_score(directory / CHECKPOINTS / str(step), changed)
         write_json(values, directory / "config.json")
     return changed
-
-
-def _drop_score(checkpoint: epath.Path) -> None:
-    """Remove the score of a checkpoint: later ones are of other validation tokens.
-
-    The losses since its last line of metrics are of other tokens, too.
-    """
-    manifest = read_manifest(checkpoint)
-    for name in ("selection_score", INTERVAL):
-        manifest.pop(name, None)
-    write_manifest(manifest, checkpoint)
 
 
 def _changes(

@@ -1,16 +1,22 @@
 """The files of a workdir, and whether a configuration may resume its run."""
 
+import dataclasses
+
 import jax
 from etils import epath
 
-from bert_jax.checkpoints.steps import CHECKPOINTS, best_verified_step
+from bert_jax.checkpoints.steps import (
+    CHECKPOINTS,
+    best_verified_step,
+    complete_steps,
+)
 from bert_jax.config import RunConfig
 from bert_jax.config.files import HISTORY
 from bert_jax.config.serialization import differences, from_dict, to_dict
 from bert_jax.distributed.collectives import (
     broadcast_from_primary,
     is_primary,
-    raise_on_all_processes,
+    run_on_primary,
 )
 from bert_jax.distributed.startup import check_same_config
 from bert_jax.storage.files import JsonObject, write_json
@@ -18,10 +24,17 @@ from bert_jax.terminal.cores import num_cores
 from bert_jax.terminal.messages import say
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.metrics_file import METRICS, read_scores
-from bert_jax.training.resume import Resume, clear_newer_steps
+from bert_jax.training.resume import (
+    SCORE_FIELDS,
+    Resume,
+    clear_newer_steps,
+    drop_score,
+    fresh_scores_line,
+)
 
 FREE_TO_CHANGE = (
-    "allow_extra checkpoint_every data.path data.test data.train eval_every eval_rows "
+    "allow_extra checkpoint_every data.path data.test data.test_fingerprint data.train "
+    "data.validation_fingerprint eval_every eval_rows "
     "hang_timeout_minutes keep_checkpoints log_every log_examples max_failed_saves "
     "mesh.data mesh.fsdp mesh.gather mesh.overlap mesh.tensor microbatches "
     "model.attention_kernel model.remat patience profile_steps report"
@@ -50,8 +63,9 @@ def machine() -> JsonObject:
 def changes(config: RunConfig, resume: Resume, where: object) -> list[JsonObject]:
     """Return the fields in which a configuration differs from the run's own.
 
-    A field that an older version did not have counts as its default. Raise ValueError
-    if the run's configuration cannot be read.
+    A field that an older version did not have counts as its default. Of those that are
+    free to change, only the fields of `SCORE_FIELDS` count. Raise ValueError if the
+    run's configuration cannot be read.
     """
     try:
         before = to_dict(from_dict(type(config), resume.config))
@@ -63,22 +77,25 @@ def changes(config: RunConfig, resume: Resume, where: object) -> list[JsonObject
     return [
         {"field": name, "before": old, "now": new}
         for name, old, new in differences(before, to_dict(config))
-        if name not in FREE_TO_CHANGE
+        if name not in FREE_TO_CHANGE or name in SCORE_FIELDS
+        # A run of an older version has not recorded this one.
+        if (name, old) != ("data.validation_fingerprint", "")
     ]
 
 
 def check_workdir(
     workdir: epath.Path, config: RunConfig, resume: Resume | None, extend: bool = False
 ) -> list[JsonObject]:
-    """Check that a workdir belongs to this configuration; return what `extend` changes.
+    """Check that a workdir belongs to this configuration; return what has changed.
 
-    A workdir without a complete checkpoint belongs to any configuration. With `extend`,
-    the fields of `EXTENDABLE` may differ. Raise ValueError if others do.
+    A workdir without a complete checkpoint belongs to any configuration. Those of
+    `SCORE_FIELDS` that are free to change may differ, and with `extend`, the fields of
+    `EXTENDABLE`. Raise ValueError if others do.
     """
     if resume is None:
         return []
     changed = changes(config, resume, workdir)
-    allowed = EXTENDABLE if extend else []
+    allowed = FREE_TO_CHANGE + (EXTENDABLE if extend else [])
     if refused := [change for change in changed if change["field"] not in allowed]:
         raise ValueError(
             f"{workdir} belongs to another run: {_describe(refused)}. Repeat its "
@@ -130,22 +147,29 @@ def write_run_files(
     tokenizer: Tokenizer,
     resume: Resume | None,
     changed: list[JsonObject],
-) -> None:
+) -> Resume | None:
     """Write config.json and the tokenizer, after all processes agree on the config.
 
-    The history in config.json gets an entry when the run starts, when its length or
-    learning rate changes, and when the machine changes.
+    The history in config.json gets an entry when the run starts, when its length,
+    learning rate or validation scores change, and when the machine changes.
+
+    Returns:
+        `resume` with the new history.
     """
     check_same_config(config)
-    with raise_on_all_processes():
-        if not is_primary():
-            return
+
+    def write() -> list[JsonObject]:
         workdir.mkdir(parents=True, exist_ok=True)
         clear_newer_steps(workdir, resume)
         step, history = (resume.step, list(resume.history)) if resume else (0, [])
         last = next((e for e in reversed(history) if isinstance(e, dict)), {})
         if changed:
-            say(f"Extended at step {step}: {_describe(changed)}.")
+            say(f"Changed at step {step}: {_describe(changed)}.")
+        if line := fresh_scores_line(changed, step):
+            say(line)
+            # Before the history tells it: a run that is killed here does it again.
+            for complete in complete_steps(workdir / CHECKPOINTS):
+                drop_score(workdir / CHECKPOINTS / str(complete), changed)
         if line := core_count_line(last):
             say(line)
         entry = machine() | ({"changed": changed} if changed else {})
@@ -153,6 +177,10 @@ def write_run_files(
             history.append({"step": step, **entry})
         write_json(to_dict(config) | {HISTORY: history}, workdir / "config.json")
         tokenizer.save(workdir / "tokenizer")
+        return history
+
+    history = run_on_primary(write)
+    return dataclasses.replace(resume, history=history) if resume else None
 
 
 def final_scores(

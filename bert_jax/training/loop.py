@@ -259,6 +259,8 @@ class _Run:
         with self._report.waiting("evaluating", says_end=False):
             parts = task, self._eval_step, params, self._mesh
             scores = evaluate(*parts, self._stop_signal)
+        # All processes must agree on patience: a score of each may differ in last bits.
+        scores = broadcast_from_primary(scores)
         if scores is not None:
             score = task.selection_score(scores)
             self._best.add(self._step, score)

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+from collections.abc import Iterable, Sequence
 
 from etils import epath
 
@@ -19,9 +20,19 @@ from bert_jax.distributed.collectives import (
     raise_on_all_processes,
 )
 from bert_jax.storage.files import JsonObject, read_json_object
-from bert_jax.storage.manifest import MANIFEST, read_manifest
+from bert_jax.storage.manifest import (
+    MANIFEST,
+    SCORE_KEY_OF_0_1_0,
+    read_manifest,
+    write_manifest,
+)
 from bert_jax.terminal.messages import say
 
+LOSS_FIELDS = ("masking.", "model.attention", "objective", "pair_loss")
+"""Fields of the configuration that decide what a loss is of; a name that ends in a dot
+is a section."""
+SCORE_FIELDS = (*LOSS_FIELDS, "data.validation_fingerprint", "eval_rows")
+"""Fields that decide what a validation score is of."""
 DAMAGED = ".damaged"
 """Suffix of the directory of a damaged step that was skipped."""
 
@@ -43,17 +54,45 @@ class Resume:
 
     @property
     def incomparable_until(self) -> int:
-        """The last step at which masks or objective were changed; -1: never.
+        """The last step at which one of `SCORE_FIELDS` was changed; -1: never.
 
-        A fork may change them. Later scores are of other validation tokens.
+        Later scores are of other validation rows, tokens or losses.
         """
         steps = [-1]
         for entry in self.history:
             changed = entry.get("changed") if isinstance(entry, dict) else None
-            fields = [str(c.get("field")) for c in changed or () if isinstance(c, dict)]
-            if any(field.startswith(("masking.", "objective")) for field in fields):
+            if fields_among(changed or (), SCORE_FIELDS):
                 steps.append(int(entry.get("step", -1)))
         return max(steps)
+
+
+def fields_among(changed: Iterable[JsonObject], fields: Sequence[str]) -> list[str]:
+    """Return the names of changed fields that are among `fields`, or in a section."""
+    names = [str(c.get("field")) for c in changed if isinstance(c, dict)]
+    return [n for n in names if n in fields or f"{n.partition('.')[0]}." in fields]
+
+
+def fresh_scores_line(changed: Iterable[JsonObject], step: int) -> str:
+    """Return a line if later scores are not compared with those up to `step`, or ""."""
+    if not (names := fields_among(changed, SCORE_FIELDS)):
+        return ""
+    return (
+        f"Validation scores after step {step} are not comparable with earlier ones "
+        f"({', '.join(names)}): the best score and patience start afresh there."
+    )
+
+
+def drop_score(checkpoint: epath.Path, changed: Iterable[JsonObject]) -> None:
+    """Remove the score of a checkpoint, with which later ones are not comparable.
+
+    If the loss has changed, the losses since its last line of metrics are removed, too.
+    """
+    manifest = read_manifest(checkpoint)
+    for name in ("selection_score", SCORE_KEY_OF_0_1_0):
+        manifest.pop(name, None)
+    if fields_among(changed, LOSS_FIELDS):
+        manifest.pop(INTERVAL, None)
+    write_manifest(manifest, checkpoint)
 
 
 def find_resume(workdir: epath.Path) -> Resume | None:

@@ -207,6 +207,8 @@ def test_every_field_is_read_somewhere():
     of_schedule = {"decay_steps", "decay_share", "warmup_steps", "warmup_share"}
     # Read by `Embedding.prompts`.
     own = of_schedule | {"prompt_texts"}
+    # Compared by their names, between hosts and with the run before.
+    own |= {"validation_fingerprint", "test_fingerprint"}
     read = set().union(*map(attributes_read, files)) | own
     classes = [
         value

@@ -237,8 +237,14 @@ def two(
     config: PretrainConfig, tuning: FinetuneConfig, eight: Path, root: Path
 ) -> Iterator[Processes]:
     """Two processes: a run that is stopped, the second half of that on eight devices,
-    fine-tuning, and three jobs that they refuse.
+    fine-tuning, and four jobs that they refuse.
     """
+    others = []
+    for name in ("judge", "baker"):
+        file = root / f"{name}.csv"
+        file.write_text(f"text,label\nThe {name} reads.,1\nThe clerk reads.,0\n")
+        data = dataclasses.replace(tuning.data, validation=str(file), test=str(file))
+        others.append(dataclasses.replace(tuning, data=data))
     elsewhere = dataclasses.replace(config.data, path=str(root / "nowhere"))
     jobs = [
         job(config, root / "stopped", sigterm=(1, 4)),
@@ -247,12 +253,13 @@ def two(
         job(config, [root / "one", root / "another"]),
         job([config, dataclasses.replace(config, seed=3)], root / "seeds"),
         job([config, dataclasses.replace(config, data=elsewhere)], root / "no_data"),
+        job(others, root / "others"),
     ]
     with started(2, jobs, root / "two") as processes:
         assert processes.wait() == [143] * 2, processes.output(0, "err")[-2000:]
         for process in range(2):
             errors = processes.output(process, "err")[-2000:]
-            assert processes.codes(process) == [143, 0, 0, 2, 2, 2], errors
+            assert processes.codes(process) == [143, 0, 0, 2, 2, 2, 2], errors
         yield processes
 
 
@@ -316,7 +323,7 @@ def test_only_the_primary_process_writes_and_prints(root, two):
 
 def test_what_is_wrong_with_one_process_ends_all(root, two):
     for process, prefix in ((0, "bert-jax: Process 1 of 2: "), (1, "bert-jax: ")):
-        shared, seeds, data = [
+        shared, seeds, data, files = [
             line
             for line in two.output(process, "err").splitlines()
             if line.startswith("bert-jax: ")
@@ -326,6 +333,8 @@ def test_what_is_wrong_with_one_process_ends_all(root, two):
         assert seeds.startswith(f"{prefix}Processes 0 and 1 were given different opti")
         assert "seed is 0 and 3" in seeds
         assert data.startswith(f"{prefix}{root / 'nowhere'}/manifest.json is missing")
+        assert "data.validation_fingerprint is '" in files
+        assert "data.test_fingerprint is '" in files
     assert not (root / "another").exists() and not (root / "seeds/config.json").exists()
 
 

@@ -127,10 +127,27 @@ def test_a_score_of_ones_own_selects_the_checkpoint(config, tmp_path, module, ca
     capsys.readouterr()
     arguments = ["evaluate", "--checkpoint", str(tmp_path / "run"), "--part", "test"]
     main([*arguments, "--compute-metrics", f"{module}:recall_of_rare"])
-    printed = json.loads(capsys.readouterr().out)
+    output, errors = capsys.readouterr()
+    assert errors == f"Scored: {test}.\n"
+    printed = json.loads(output)
     tested = {name.removeprefix("test_"): scores[name] for name in scores}
     assert printed == pytest.approx({name: tested[name] for name in printed})
     plain, _ = evaluate(tmp_path / "run", part="test")
+    # One file is named, and is the one that is scored.
+    for options, message in (
+        (
+            ["--data.validation", "x.csv"],
+            "leave --part out and name it by --data.valid",
+        ),
+        (
+            ["--data.validation=x", "--data.test=y"],
+            "--data.validation and --data.test e",
+        ),
+    ):
+        assert main([*arguments, *options]) == 2
+        assert message in capsys.readouterr().err
+    assert main([*arguments[:3], "--data.test", str(test)]) == 2
+    assert "is scored by --part test; " in capsys.readouterr().err
     assert 0 <= plain["accuracy"] <= 1
 
 

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from etils import epath
 from run_helpers import (
     assert_same_run,
     classifier_config,
@@ -24,6 +25,7 @@ from bert_jax.data.prepare import prepare
 from bert_jax.runs.finetuning import finetune
 from bert_jax.runs.fork import FIXED, fork, is_changeable, read_run_config
 from bert_jax.runs.pretraining import pretrain
+from bert_jax.training.resume import find_resume
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +120,29 @@ def test_another_masking_rate_sees_the_same_rows(source, tmp_path, capsys):
     assert ours.keys() == theirs.keys()
     equal = [step for step in ours if ours[step] == theirs[step]]
     assert equal == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("option", "field"),
+    [
+        ("--no-pair-loss", "pair_loss"),
+        ("--eval-rows=8", "eval_rows"),
+        ("--masking.unit=span --eval-rows=8", "eval_rows, masking.unit"),
+        ("--optimizer.peak-learning-rate=0.002 --model.attention-kernel=plain", ""),
+    ],
+)
+def test_only_scores_of_the_same_loss_and_rows_are_compared(
+    option, field, source, tmp_path, capsys
+):
+    new = tmp_path / "new"
+    where = ["--at", "8", "--output", str(new)]
+    assert main(["fork", str(source), *where, *option.split()]) == 0
+    line = f"after step 8 are not comparable with earlier ones ({field})"
+    assert (line in capsys.readouterr().out) == bool(field)
+    manifest = json.loads((new / "checkpoints" / "8" / "manifest.json").read_text())
+    resume = find_resume(epath.Path(new))
+    assert ("selection_score" in manifest) == (not field)
+    assert resume.incomparable_until == (8 if field else -1)
 
 
 def test_another_learning_rate_has_the_same_keys(source, tmp_path, capsys):

@@ -183,6 +183,7 @@ def test_a_longer_run_needs_to_be_asked_for(pretrained, small_config, tmp_path, 
     shutil.copytree(pretrained, workdir)
     optimizer = dataclasses.replace(small_config.optimizer, peak_learning_rate=5e-3)
     longer = dataclasses.replace(small_config, num_steps=12, optimizer=optimizer)
+    longer = dataclasses.replace(longer, eval_rows=8)  # always free to change
     with pytest.raises(
         ValueError, match="pass --extend; .*--keep-optimizer with a new"
     ):
@@ -193,12 +194,19 @@ def test_a_longer_run_needs_to_be_asked_for(pretrained, small_config, tmp_path, 
     with pytest.raises(ValueError, match="num_steps=9 but .* is at step 10 already"):
         pretrain(shorter, workdir, extend=True)
     pretrain(longer, workdir, extend=True)
-    assert "num_steps was 10 and is 12" in capsys.readouterr().out
+    output = capsys.readouterr().out
+    assert "num_steps was 10 and is 12" in output
+    # The scores are those of other rows.
+    assert "after step 10 are not comparable with earlier ones (eval_rows)" in output
+    places = (epath.Path(workdir) / "checkpoints").iterdir()
+    scores = {p.name: read_manifest(p).get("selection_score") for p in places}
+    best = logged_lines(workdir, "validation")[-1]["loss"]
+    assert scores == {"10": None, "12": -best}
     assert logged_lines(workdir)[-1]["step"] == 12
     history = json.loads((workdir / "config.json").read_text())["history"]
     fields = [change["field"] for change in history[-1]["changed"]]
     assert history[-1]["step"] == 10
-    assert fields == ["num_steps", "optimizer.peak_learning_rate"]
+    assert fields == ["eval_rows", "num_steps", "optimizer.peak_learning_rate"]
     pretrain(longer, workdir)  # it needs to be asked for once
 
 

@@ -93,7 +93,7 @@ ANSWERS = [
     Case(
         "B2-evaluate-part-test-beside-a-file",
         evaluate("review,who\na,judge\n", "--part", "test"),
-        ("leave --part out",),
+        ("leave --part out and name it",),
     ),
     Case(
         "E-evaluate-onto-a-file",
