@@ -28,7 +28,8 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
     gold = np.array([example.label for example, _ in pairs])
     predicted = np.array([value["choice"] for _, value in pairs])
     probabilities = np.array([max(value["probabilities"]) for _, value in pairs])
-    positions = [str(i) for i in range(len(pairs[0][0].choices))]
+    numbers = [len(example.choices) for example, _ in pairs]
+    positions = [str(i) for i in range(max(numbers))]
     counts = confusion_counts(gold, predicted, len(positions))
     worst = WorstExamples()
     for i, (example, value) in enumerate(pairs):
@@ -39,6 +40,7 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
         "calibration": calibration_of(probabilities, gold == predicted),
         **class_scores(positions, counts_of_classes(counts)),
         **confusions(positions, counts),
+        "chance": sum(1 / number for number in numbers) / len(numbers),
         "num_wrong": worst.num_wrong,
         "worst": [_entry(i, *pairs[i]) for i in worst.indices()],
     }
@@ -68,10 +70,9 @@ def sections(report: JsonObject) -> list[Section]:
     """Return what to show of an analysis."""
     title = "Scores by position of the right choice"
     table = class_table(report, title, "position", ("macro",))
-    chance = 1 / len(report["classes"])
     note = (
         "The recall is the accuracy of the questions whose right choice stands at that "
-        f"position, from 0. A guess is right for {chance:.1%}."
+        f"position, from 0. A guess is right for {report['chance']:.1%}."
     )
     items = [_item(entry) for entry in report["worst"]]
     about = "The questions whose right choice has the lowest probability."

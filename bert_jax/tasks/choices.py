@@ -49,14 +49,14 @@ def read(name: str, config: ExamplesConfig) -> list[ChoiceExample]:
     """Return the examples of a file, or of a split of `config.path`.
 
     A .csv file has SWAG's columns: `sent1` is the context, `sent2` the start of a
-    sentence, and `ending0`, `ending1`… the ends to choose from. A .tsv file is CODAH's,
-    without a header: category, question, four answers, index of the right one. A .jsonl
-    file has `context`, `choices` and optionally `question`. Labels count from 0.
+    sentence, and `ending0`, `ending1`… the ends to choose from; the last ones may be
+    empty, if the row has fewer. A .tsv file is CODAH's, without a header: category,
+    question, four answers, index of the right one. A .jsonl file has `context`,
+    `choices` and optionally `question`. Labels count from 0.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: a row lacks a column or a text, a label is not an integer, or the
-            rows differ in their number of choices.
+        ValueError: a row lacks a column or a text, or a label is not an integer.
     """
     path = split_file(name, config.path, PUBLISHED)
     if suffix_of(path) == ".tsv":
@@ -68,13 +68,6 @@ def read(name: str, config: ExamplesConfig) -> list[ChoiceExample]:
         examples = [parse(row, config.label_columns[0]) for row in rows]
     if not examples:
         raise ValueError(f"{path} has no rows; it must have at least one.")
-    num_choices = len(examples[0].choices)
-    for example in examples:
-        if len(example.choices) != num_choices:
-            raise ValueError(
-                f"{example.where} has {len(example.choices)} choices, and the first "
-                f"row {num_choices}; all must have the same number."
-            )
     return examples
 
 
@@ -101,6 +94,8 @@ def _choice_from_swag(row: TableRow, label_column: str) -> ChoiceExample:
             f"{row.where} has the columns {column_names(row.values)}; it must have "
             "sent1, sent2, ending0, ending1 and so on, as SWAG's files do."
         )
+    while len(endings) > 2 and row.values[endings[-1]] in (None, ""):
+        endings.pop()
     choices = [text_of(row, name) for name in endings]
     label = row.values.get(label_column)
     return _example(row, text_of(row, "sent1"), choices, label, row.values["sent2"])

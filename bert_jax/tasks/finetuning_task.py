@@ -33,6 +33,8 @@ RowOutputs = dict[str, np.ndarray]
 """What the model computed for one tokenized row."""
 Prediction = JsonObject
 """What is predicted for one example: JSON values by the names that users see."""
+PADDING_SCORE = -1e9
+"""A finite score to which softmax gives probability 0."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,13 +79,17 @@ def head_scores(
     """Return the head's float32 scores of a batch that `TokenizedExamples.gather` made.
 
     Returns:
-        [B, C] for texts, [B, T, C] for tokens, [B, C] for choices.
+        [B, C] for texts, [B, T, C] for tokens, [B, C] for choices, of which those that
+        a row does not have get a score with probability 0.
     """
-    tokens, inputs = batch["tokens"], inputs_of_tokenized(batch)
+    inputs = inputs_of_tokenized(batch)
     scores: Array = compute(
         model, params, "classifier_scores", inputs, dropout_key=dropout_key
     )
-    return scores[:, 0].reshape(tokens.shape[:2]) if tokens.ndim == 3 else scores
+    if batch["tokens"].ndim == 2:
+        return scores
+    is_there = batch["second"] > 0  # as `MultipleChoiceTask.tokenize` says
+    return jnp.where(is_there, scores[:, 0].reshape(is_there.shape), PADDING_SCORE)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -70,36 +70,47 @@ class MultipleChoiceTask(FinetuningTask):
         """Return a row [CLS] context [SEP] choice [SEP] for each choice.
 
         The choice starts with the question, if there is one. A row is cut to
-        `max_length`, the longer of the two first. `label` by example is int32, -1 if it
-        is not known.
+        `max_length`, the longer of the two first. A choice that a question lacks and
+        another has is [CLS] alone, with its second segment at 0. `label` by example is
+        int32, -1 if it is not known.
         """
         max_length = min(self.data.max_length, self.model.max_position_embeddings)
+        num_choices = max(len(example.choices) for example in examples)
         contexts = tokenizer.encode_batch([example.context for example in examples])
-        endings = tokenizer.encode_batch(
-            [
-                f"{example.question} {choice}" if example.question else choice
-                for example in examples
-                for choice in example.choices
-            ]
+        endings = iter(
+            tokenizer.encode_batch(
+                [
+                    f"{example.question} {choice}" if example.question else choice
+                    for example in examples
+                    for choice in example.choices
+                ]
+            )
         )
-        num_choices = len(examples[0].choices)
-        pairs = [(contexts[i // num_choices], end) for i, end in enumerate(endings)]
-        rows, cut = join_pairs(tokenizer, pairs, max_length)
+        rows: list[tuple[list[int], int]] = []
+        cut: list[bool] = []
+        for example, context in zip(examples, contexts, strict=True):
+            pairs = [(context, next(endings)) for _ in example.choices]
+            own_rows, own_cut = join_pairs(tokenizer, pairs, max_length)
+            absent = [([tokenizer.cls_id], 0)] * (num_choices - len(pairs))
+            rows += own_rows + absent
+            cut.append(bool(own_cut.any()))
         labels = [
             -1 if example.label is None else example.label for example in examples
         ]
         return from_rows(
             rows,
             np.arange(len(examples), dtype=np.int32),
-            by_example={
-                "label": np.array(labels, np.int32),
-                "cut": np.any(cut.reshape(-1, num_choices), axis=1),
-            },
+            by_example={"label": np.array(labels, np.int32), "cut": np.array(cut)},
             choices=num_choices,
         )
 
     def warnings(self, split: Split) -> list[str]:
-        return truncation_warnings(split.tokenized, "questions", self.data.max_length)
+        num_choices = [len(example.choices) for example in split.examples]
+        num_fewer = sum(number < max(num_choices) for number in num_choices)
+        line = f"fewer than {max(num_choices)} choices: {num_fewer} of "
+        lines = [f"{line}{len(num_choices)} questions"] * (num_fewer > 0)
+        cut = truncation_warnings(split.tokenized, "questions", self.data.max_length)
+        return lines + cut
 
     def outputs(self, scores: Float[Array, "B C"]) -> dict[str, jax.Array]:
         """Return the `probabilities` [B, C] of the choices."""
@@ -107,9 +118,13 @@ class MultipleChoiceTask(FinetuningTask):
 
     def predict(self, outputs: SplitOutputs) -> list[Prediction]:
         """Return the most probable `choice`, from 0, and the `probabilities` of all."""
+        probabilities = [
+            row["probabilities"][: len(example.choices)]
+            for example, row in zip(outputs.split.examples, outputs.rows, strict=True)
+        ]
         return [
             {"choice": int(values.argmax()), "probabilities": values.tolist()}
-            for values in (row["probabilities"] for row in outputs.rows)
+            for values in probabilities
         ]
 
     def score(self, predictions: Predictions) -> dict[str, float]:
@@ -136,7 +151,8 @@ class MultipleChoiceTask(FinetuningTask):
         """
         labels = [example.label for example in splits.train]
         counts = Counter(label for label in labels if label is not None)
-        chance = 1 / len(splits.validation[0].choices)
+        numbers = [len(example.choices) for example in splits.validation]
+        chance = sum(1 / number for number in numbers) / len(numbers)
         if counts:
             position = min(counts, key=lambda label: (-counts[label], label))
             choices = [position] * len(splits.validation)

@@ -22,6 +22,7 @@ from bert_jax.model.distillation import score_divergence
 from bert_jax.model.losses import Sum, cross_entropy, weighted_sum
 from bert_jax.tables.rows import TableRow
 from bert_jax.tasks.finetuning_task import (
+    PADDING_SCORE,
     FinetuningTask,
     Prediction,
     Predictions,
@@ -34,9 +35,6 @@ from bert_jax.tasks.squad_files import question_from_row, read, write
 from bert_jax.tasks.squad_rows import SquadExample, tokenize
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tokenization import Tokenizer
-
-_PADDING_SCORE = -1e9
-"""A finite score to which softmax gives probability 0."""
 
 
 @final
@@ -129,7 +127,7 @@ class QuestionAnsweringTask(FinetuningTask):
     ) -> Float[Array, "B 2 T"]:
         """Return the scores of start and end, with the lowest one on padding."""
         real = jnp.arange(scores.shape[1]) < batch["end"][:, None, None]  # [B, 1, T]
-        return jnp.where(real, scores.transpose(0, 2, 1), _PADDING_SCORE)
+        return jnp.where(real, scores.transpose(0, 2, 1), PADDING_SCORE)
 
     def distillation_loss(
         self,

@@ -75,12 +75,14 @@ def write_questions(folder: Path) -> Path:
 
 
 def write_choices(folder: Path) -> Path:
+    """Three, four or five choices; the last one may be right."""
     lines = []
     for i in range(NUMBER):
         subject, verb, thing, place = draw_words(i)
         choices = [f"in the {place}.", f"the {thing}.", f"the {subject} {verb}."]
+        choices += [f"{verb} the {place}.", "."][: i % 3]
         line = {"context": f"The {subject} {verb} the {thing}", "choices": choices}
-        lines.append(json.dumps(line | {"label": i % 3}))
+        lines.append(json.dumps(line | {"label": i % len(choices)}))
     path = folder / "all.jsonl"
     path.write_text("\n".join(lines) + "\n")
     return path
@@ -112,10 +114,12 @@ def questions_to_predict() -> list[dict[str, Any]]:
 
 
 def choices_to_predict() -> list[dict[str, Any]]:
+    """Two to five choices, in turn."""
     rows = []
     for i in range(9):
         subject, verb, thing, _ = draw_words(i)
         choices = [f"the {thing}.", "in the " + " in the ".join(PLACES[: 1 + i % 3])]
+        choices += [f"{verb}.", f"the {thing} {verb} the {subject}.", "."][: i % 4]
         rows.append({"id": i, "context": f"The {subject} {verb}", "choices": choices})
     return rows
 

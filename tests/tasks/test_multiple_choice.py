@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_jax.config import BertConfig, ExamplesConfig
+from bert_jax.model.bert import init_params
 from bert_jax.tables.rows import TableRow
 from bert_jax.tasks.choices import ChoiceExample
 from bert_jax.tasks.finetuning_task import Predictions, Split, SplitOutputs, Splits
@@ -24,14 +25,22 @@ TOKENIZER = Tokenizer(
     "\n".join([*SPECIAL_TOKENS, *LETTERS]).encode(),
 )
 MODEL = BertConfig.tiny(head="multiple_choice")
+SMALL = BertConfig.miniature(
+    1,
+    16,
+    vocab_size=13,
+    max_position_embeddings=16,
+    initializer_range=0.5,
+    head="multiple_choice",
+)
 SWAG_COLUMNS = (
     ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,"
     "ending0,ending1,ending2,ending3,label"
 )
 
 
-def task(**options):
-    return MultipleChoiceTask(ExamplesConfig(**options), MODEL)
+def task(model=MODEL, **options):
+    return MultipleChoiceTask(ExamplesConfig(**options), model)
 
 
 def read(tmp_path, text, name="a.csv", **options):
@@ -169,12 +178,6 @@ def test_lines_of_json(tmp_path):
             '{"context": "a", "choices": ["b", "c"], "label": true}',
             "line 1: label=True must be the number of the right choice",
         ),
-        (
-            "a.jsonl",
-            '{"context": "a", "choices": ["b", "c"]}\n'
-            '{"context": "a", "choices": ["b", "c", "d"]}',
-            "line 2 has 3 choices, and the first row 2; all must have the same number",
-        ),
     ],
 )
 def test_files_that_are_refused(tmp_path, name, text, message):
@@ -232,6 +235,61 @@ def test_a_choice_is_a_row():
     assert tokenized.example.tolist() == [0, 1] and len(tokenized) == 2
     assert tokenized.choices == 2 and tokenized.lengths.tolist() == [7, 7]
     assert tokenized.gather(np.array([1, -1]), 8)["tokens"].shape == (2, 2, 8)
+
+
+MIXED = [
+    ChoiceExample("a", ("b", "c", "d"), label=2),
+    ChoiceExample("b", ("c", "d e f g h"), label=1),
+    ChoiceExample("c", ("a", "b", "c", "d", "e"), label=4),
+]
+
+
+def scores_of(params, examples):
+    tokenized = tokenize(examples)
+    batch = jax.tree.map(jnp.asarray, tokenized.gather(np.arange(len(examples)), 16))
+    return jax.jit(task(SMALL).scores)(params, batch), batch
+
+
+def test_questions_of_unlike_numbers_of_choices():
+    """Probabilities and loss are those that each question has alone."""
+    params = jax.jit(lambda: init_params(SMALL, jax.random.key(2)))()
+    scores, batch = scores_of(params, MIXED)
+    assert scores.shape == (3, 5) and batch["tokens"].shape == (3, 5, 16)
+    rows = [{"probabilities": np.array(row)} for row in jax.nn.softmax(scores)]
+    together = task().predict(SplitOutputs(Split(MIXED, tokenize(MIXED)), rows))
+    losses = []
+    for example, prediction in zip(MIXED, together, strict=True):
+        alone, own_batch = scores_of(params, [example])
+        expected = np.array(jax.nn.softmax(alone[0]))
+        assert prediction["probabilities"] == pytest.approx(expected, abs=1e-6)
+        assert prediction["choice"] == expected.argmax()
+        losses.append(task().loss(alone, own_batch)[0])
+    assert np.std(scores[0, :3]) > 0.1, "choices differ"
+    loss, count = task().loss(scores, batch)
+    assert count == 3 and float(loss) == pytest.approx(float(sum(losses)), rel=1e-6)
+
+    def value(params):
+        return task().loss(scores_of(params, MIXED)[0], batch)[0]
+
+    gradients = jax.tree.leaves(jax.jit(jax.grad(value))(params))
+    assert all(np.isfinite(gradient).all() for gradient in gradients)
+    teacher = task().distillation_loss(scores, 2 * scores, batch, 2.0)[0]
+    assert 0 < teacher < 10
+
+
+def test_what_is_said_of_unlike_numbers_of_choices(tmp_path):
+    split = Split(MIXED, tokenize(MIXED))
+    assert task().warnings(split) == ["fewer than 5 choices: 2 of 3 questions"]
+    name, chance = task().baseline(Splits(MIXED[:1], MIXED))
+    assert name == "chance" and chance == pytest.approx((1 / 3 + 1 / 2 + 1 / 5) / 3)
+    columns = "sent1,sent2,ending0,ending1,ending2,label"
+    examples = read(tmp_path, f"{columns}\nx,y,a,b,c,2\nx,y,a,b,,1\n")
+    assert [example.choices for example in examples] == [("a", "b", "c"), ("a", "b")]
+    with pytest.raises(ValueError, match="line 2: ending1 is empty"):
+        read(tmp_path, f"{columns}\nx,y,a,,c,2\n")
+    missing = read(tmp_path, f"{columns}\nx,y,a,b,,2\n")
+    with pytest.raises(ValueError, match="line 2: label=2 must be from 0 to 1"):
+        task().check(missing)
 
 
 def test_the_longer_text_is_cut_first():
