@@ -24,7 +24,7 @@ CONFIGS := $(shell grep -l PretrainConfig configs/bert_*.py configs/lamb_*.py)
 
 TESTS := tests
 
-.PHONY: demo test slow reliability lowest light coverage check docs topologies clean
+.PHONY: demo test slow machines reliability lowest light coverage check docs topologies clean
 
 demo: $(READY)
 	$(BIN)/bert-jax demo
@@ -42,6 +42,11 @@ reliability: $(READY)
 # What `make test` leaves out because it takes minutes, compiled as users compile it.
 slow: $(READY) $(DOCS)
 	$(PYTEST) -m "slow and not gpu"
+
+# The tests of numbers with the vectors of other x86 processors, and with one and two
+# threads: 18 minutes a set of instructions on two cores.
+machines: $(READY)
+	$(BIN)/python tests/machines.py -n 2 --dist worksteal
 
 # The lowest versions that setup.cfg allows, in an environment of their own, without
 # Apache Beam and compilers of TPUs. Warnings, of old libraries about newer ones, are no

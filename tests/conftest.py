@@ -29,9 +29,11 @@ from typing import Any
 import hypothesis
 import jax
 import jaxtyping
+import margins
 import pytest
 import summary_table
 from fake_bucket import Bucket, install
+from float64 import float64 as float64
 from small_world import OBJECTS, PLACES, SUBJECTS, VERBS, VOCAB_SIZE
 
 from bert_jax.config import (
@@ -59,6 +61,15 @@ hypothesis.settings.register_profile("shared", deadline=None)
 hypothesis.settings.load_profile("shared")
 
 SEQUENCE_LENGTH = 32
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--margins", metavar="FILE", help=margins.__doc__)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if file := config.getoption("--margins"):
+        config.pluginmanager.register(margins.Margins(config, file))
 
 
 @pytest.fixture

@@ -76,7 +76,8 @@ def test_an_imported_model_computes_what_transformers_does(head, tmp_path):
     assert len(expected) >= 2
     for name, values in expected.items():
         assert np.abs(values).max() > 0.1, f"{name} would equal zeros"
-        np.testing.assert_allclose(found[name], values, rtol=0, atol=1e-5, err_msg=name)
+        # Float32 rounding of theirs and of ours, each 4e-6 of scores up to 30.
+        np.testing.assert_allclose(found[name], values, rtol=0, atol=2e-5, err_msg=name)
     assert len(imported.leaves) == len(flat(imported.params))
     assert imported.fresh == imported.left_over == ()
     if imported.config.head in CLASSIFIERS:

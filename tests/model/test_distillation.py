@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from float64 import AGREEMENT, in_float64, widened
 
 from bert_jax.config import BertConfig
 from bert_jax.model.bert import compute, init_params
@@ -26,29 +27,32 @@ def softmax(scores: np.ndarray) -> np.ndarray:
     return powers / powers.sum(-1, keepdims=True)
 
 
+pytestmark = pytest.mark.usefixtures("float64")
+
+
 def test_the_divergence_of_scores_by_hand():
     """Probabilities 1/2, 1/2 and a teacher's 1/4, 3/4."""
     teacher = jnp.array([[0.0, math.log(3)]])
     expected = 0.25 * math.log(0.25 / 0.5) + 0.75 * math.log(0.75 / 0.5)
     found = score_divergence(jnp.zeros((1, 2)), teacher, 1.0)
-    np.testing.assert_allclose(found, [expected], rtol=1e-6)
+    np.testing.assert_allclose(found, [expected], rtol=AGREEMENT)
     # At temperature 2, the teacher's are 1 : √3.
     second = math.sqrt(3) / (1 + math.sqrt(3))
     first = 1 - second
     expected = 4 * (first * math.log(first * 2) + second * math.log(second * 2))
     found = score_divergence(jnp.zeros((1, 2)), teacher, 2.0)
-    np.testing.assert_allclose(found, [expected], rtol=1e-6)
+    np.testing.assert_allclose(found, [expected], rtol=AGREEMENT)
 
 
 def test_the_gradient_of_the_divergence_is_that_of_hinton():
     """T (q - p), by the softmax at temperature T (Hinton et al. 2015, §2)."""
     generator = np.random.default_rng(0)
-    ours, theirs = generator.normal(size=(2, 5)).astype(np.float32) * 3
+    ours, theirs = generator.normal(size=(2, 5)) * 3
     gradient = jax.grad(lambda x: score_divergence(x, jnp.array(theirs), 3.0))(ours)
     expected = 3.0 * (softmax(ours / 3.0) - softmax(theirs / 3.0))
-    np.testing.assert_allclose(gradient, expected, atol=1e-6)
+    np.testing.assert_allclose(gradient, expected, atol=AGREEMENT)
     same = score_divergence(jnp.array(ours), jnp.array(ours), 3.0)
-    np.testing.assert_allclose(same, 0.0, atol=1e-7)
+    np.testing.assert_allclose(same, 0.0, atol=AGREEMENT)
 
 
 def test_the_divergence_of_a_class_and_its_absence():
@@ -56,7 +60,7 @@ def test_the_divergence_of_a_class_and_its_absence():
     p, q = (1 / (1 + np.exp(-np.array(x) / 2)) for x in (theirs, ours))
     expected = 4 * (p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q)))
     found = binary_divergence(ours, theirs, 2.0)
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    np.testing.assert_allclose(found, expected, rtol=AGREEMENT)
 
 
 def test_the_distance_of_states_by_hand():
@@ -69,8 +73,7 @@ def test_the_divergence_of_relations_is_that_of_a_loop():
     """Other widths, two relation heads, and a token that is padding."""
     generator = np.random.default_rng(1)
     ours, theirs = (
-        [generator.normal(size=(2, 4, d)).astype(np.float32) for _ in range(3)]
-        for d in (6, 8)
+        [generator.normal(size=(2, 4, d)) for _ in range(3)] for d in (6, 8)
     )
     visible = np.array([[1, 1, 1, 1], [1, 1, 0, 0]], bool)
     expected = np.zeros((2, 4))
@@ -85,7 +88,7 @@ def test_the_divergence_of_relations_is_that_of_a_loop():
         expected[row] += (p * np.log(p / q)).sum(-1) / 2
     arrays = (tuple(map(jnp.array, part)) for part in (ours, theirs))
     found = relation_divergence(*arrays, jnp.array(visible)[:, None], 2)
-    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    np.testing.assert_allclose(found, expected, rtol=AGREEMENT)
     assert expected.min() > 0.1
 
 
@@ -97,14 +100,13 @@ def test_the_mean_of_a_row_and_of_padding():
 
 @pytest.fixture(scope="module")
 def model() -> BertConfig:
-    return BertConfig.miniature(
-        2, 16, vocab_size=20, num_attention_heads=4, max_position_embeddings=8
-    )
+    sizes = {"num_attention_heads": 4, "max_position_embeddings": 8}
+    return in_float64(BertConfig.miniature(2, 16, vocab_size=20, **sizes))
 
 
 def test_internals_are_what_the_layers_compute(model):
     """Also with rematerialisation, and with the same dropout as without them."""
-    params = jax.jit(lambda key: init_params(model, key))(jax.random.key(0))
+    params = widened(jax.jit(lambda key: init_params(model, key))(jax.random.key(0)))
     ids = jnp.arange(16).reshape(2, 8) % 20
     inputs = Inputs(ids, ids % 2, ids < 15)
     key = jax.random.key(1)
@@ -120,11 +122,11 @@ def test_internals_are_what_the_layers_compute(model):
             )
         )()
         assert len(internals.states) == len(internals.projections) == 2
-        np.testing.assert_allclose(internals.states, states[1:], atol=1e-6)
-        np.testing.assert_allclose(found, states, atol=1e-6)
+        np.testing.assert_allclose(internals.states, states[1:], atol=AGREEMENT)
+        np.testing.assert_allclose(found, states, atol=AGREEMENT)
         names = ("query", "key", "value")
         for name, values in zip(names, internals.projections[1], strict=True):
             kernel = kernels[name]["kernel"]
-            np.testing.assert_allclose(values, states[1] @ kernel, atol=1e-5)
+            np.testing.assert_allclose(values, states[1] @ kernel, atol=AGREEMENT)
     plain = jax.jit(lambda: compute(model, params, "hidden_states", inputs))()
     assert not np.allclose(plain[2], states[2], atol=0.01), "there must be dropout"

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax.errors import ScopeParamShapeError
+from float64 import AGREEMENT, in_float64, widened
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from scipy.special import erf
@@ -171,22 +172,25 @@ def test_the_matrices_of_cpus_and_the_batches_of_tpus_are_the_same(monkeypatch):
     """A dense layer flattens its input on a CPU only."""
     config = BertConfig.tiny(vocab_size=40)
     ids = jnp.arange(24).reshape(2, 12)
-    params = init_params(config, jax.random.key(0))["encoder"]
+    params = jax.device_get(init_params(config, jax.random.key(0))["encoder"])
+    config = in_float64(config)
 
     def states(params):
         return Encoder(config).apply({"params": params}, ids, ids % 2, ids >= 0)
 
     def program():
         value = jax.value_and_grad(lambda params: (states(params) ** 2).sum())
-        return value(params), jax.jit(states).lower(params).as_text()
+        with jax.enable_x64(True):
+            wide = widened(params)
+            return value(wide), jax.jit(states).lower(wide).as_text()
 
     (cpu, cpu_grads), cpu_text = program()
     tpu = types.SimpleNamespace(platform="tpu", device_kind="TPU v5 lite")
     monkeypatch.setattr(jax, "devices", lambda: [tpu])
     jax.clear_caches()
     (tpu, tpu_grads), tpu_text = program()
-    np.testing.assert_allclose(cpu, tpu, rtol=1e-6)
-    chex.assert_trees_all_close(cpu_grads, tpu_grads, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(cpu, tpu, rtol=AGREEMENT)
+    chex.assert_trees_all_close(cpu_grads, tpu_grads, rtol=0, atol=1e-10)
     assert "24x128" in cpu_text.replace("tensor<", " ")
     assert "24x128" not in tpu_text
 
@@ -206,10 +210,8 @@ def test_parameters_may_be_numpy_arrays(params, dtype):
 @pytest.mark.parametrize("shape", [(16, 8), (4, 4, 8)])
 def test_a_product_with_a_sharded_kernel(shape, axis, keep):
     """Rows and kernel are sharded alike over four devices."""
-    keys = jax.random.split(jax.random.key(0), 3)
-    inputs = jax.random.normal(keys[0], shape)
-    kernel = jax.random.normal(keys[1], (8, 12))
-    weights = jax.random.normal(keys[2], (*shape[:-1], 12))
+    shapes = shape, (8, 12), (*shape[:-1], 12)
+    inputs, kernel, weights = map(np.random.default_rng(0).standard_normal, shapes)
 
     def sharded(inputs, kernel):
         return sharded_matmul(inputs, kernel, inputs, axis, keep)
@@ -224,9 +226,11 @@ def test_a_product_with_a_sharded_kernel(shape, axis, keep):
         def loss(*arrays):
             return (jnp.sin(product(*arrays)) * weights).sum()
 
-        return jax.jit(jax.value_and_grad(loss, argnums=(0, 1)))(inputs, kernel)
+        with jax.enable_x64(True):
+            return jax.jit(jax.value_and_grad(loss, argnums=(0, 1)))(inputs, kernel)
 
-    chex.assert_trees_all_close(both(mapped), both(jnp.matmul), rtol=1e-5, atol=1e-5)
+    close = {"rtol": AGREEMENT, "atol": AGREEMENT}
+    chex.assert_trees_all_close(both(mapped), both(jnp.matmul), **close)
 
 
 def test_a_model_with_one_segment_takes_pairs():
@@ -275,7 +279,8 @@ def test_layer_norm_of_bfloat16_values_in_one_pass(mean, monkeypatch):
     layer = LayerNorm(BertConfig.tiny())
     one_pass, _ = layer.init_with_output(jax.random.key(0), values)
     exact, _ = layer.init_with_output(jax.random.key(0), values.astype(jnp.float32))
-    np.testing.assert_allclose(one_pass, exact, atol=1e-4 + 1e-5 * mean)
+    # The rounding of the mean square is as large as some 1e-7 of it.
+    np.testing.assert_allclose(one_pass, exact, atol=1e-4 + 5e-7 * mean**2)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
@@ -310,7 +315,8 @@ def test_the_tail_of_gelu_in_bfloat16(name):
     x = np.asarray(values, np.float64)
     inner = np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)
     share = erf(x / np.sqrt(2)) if name == "gelu" else np.tanh(inner)
-    np.testing.assert_allclose(found.astype(float), x * (1 + share) / 2, rtol=2**-8)
+    # Half a bit of bfloat16 is 2^-9; 1 + erf in bfloat16 loses half of the tail.
+    np.testing.assert_allclose(found.astype(float), x * (1 + share) / 2, rtol=2**-6)
 
 
 def test_causal_attention_does_not_look_ahead(params):

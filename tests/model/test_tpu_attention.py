@@ -96,7 +96,10 @@ def test_it_is_plain_attention(num_heads, length, rows, causal, packed):
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_it_is_plain_attention_in_bfloat16(packed):
-    compare(2, 128, 4, jnp.bfloat16, False, packed, 2e-2)
+    """Probabilities, their products and the output are rounded, by 2^-9 each, and so
+    are their gradients; where a mask or a sum is wrong, float32 finds it.
+    """
+    compare(2, 128, 4, jnp.bfloat16, False, packed, 2**-4)
 
 
 def test_a_token_without_a_visible_key_attends_evenly_and_has_no_gradient():

@@ -118,9 +118,10 @@ def outputs(forward: dict[str, Any], hidden_act: str) -> dict[str, jax.Array]:
 def test_forward_equals_transformers(forward, hidden_act, reference):
     ours = outputs(forward, hidden_act)
     for name, expected in forward[reference].items():
-        # Float32 noise of the reference against itself in float64 is 4e-6 here.
+        # Float32 noise of the reference against itself in float64 is 4e-6 here, and
+        # ours is as much; the other GELU differs by more than 1e-4.
         np.testing.assert_allclose(
-            ours[name], expected, rtol=0, atol=1e-5, err_msg=name
+            ours[name], expected, rtol=0, atol=2e-5, err_msg=name
         )
 
 

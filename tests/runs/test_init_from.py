@@ -95,7 +95,7 @@ def test_heads_that_are_not_there_are_drawn(
     saved = bert_jax.load(tmp_path / "run").params
     assert_same(given, saved)
     for name in heads:  # drawn in another program, which may round otherwise
-        chex.assert_trees_all_close(fresh[name], saved[name], rtol=1e-6)
+        chex.assert_trees_all_close(fresh[name], saved[name], rtol=1e-5)
     kernels = (p["encoder"]["layer_0"]["attention"] for p in (theirs, fresh))
     one, other = (np.asarray(p["query"]["kernel"]) for p in kernels)
     assert (one != other).any(), "the seeds must draw different parameters"

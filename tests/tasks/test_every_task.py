@@ -14,6 +14,7 @@ import jax
 import numpy as np
 import pytest
 from etils import epath
+from float64 import AGREEMENT, in_float64, widened
 from small_world import OBJECTS, PLACES, SUBJECTS, VERBS
 
 import bert_jax
@@ -301,15 +302,17 @@ def state_of(model: Any, optimizer_config: Any) -> TrainState:
 
 
 def scores(config: FinetuneConfig, folder: Path) -> dict[str, float]:
-    """The scores of the validation examples with parameters drawn at random."""
+    """The scores of the validation examples with random parameters, in float64."""
     root = epath.Path(folder)
     setup = prepare_finetuning(config, root / "none", root / "examples")
-    task = Finetuning(setup.task, setup.config, setup.train, setup.validation)
+    inner = dataclasses.replace(setup.task, model=in_float64(setup.task.model))
+    task = Finetuning(inner, setup.config, setup.train, setup.validation)
     mesh = make_mesh(config.mesh, config.batch_size)
     state = state_of(setup.config.model, config.optimizer)
     shardings = tree_shardings(mesh, state)
-    params = jax.device_put(state.params, shardings.params)
-    values = evaluate(task, make_eval_step(task, mesh, shardings), params, mesh)
+    with jax.enable_x64(True):
+        params = jax.device_put(widened(state.params), shardings.params)
+        values = evaluate(task, make_eval_step(task, mesh, shardings), params, mesh)
     assert values is not None
     return values
 
@@ -338,11 +341,11 @@ def test_scores_do_not_depend_on_batch_size_or_devices(
     )
     assert any(0 < value < 100 for name, value in first.items() if name != "loss")
     for other in others:
-        assert other["loss"] == pytest.approx(first["loss"], abs=1e-5)
-        # A threshold is a float32 score of the model.
+        assert other["loss"] == pytest.approx(first["loss"], rel=AGREEMENT)
+        # A threshold is a score of the model.
         for name, value in first.items():
             if name.endswith("_threshold"):
-                assert other[name] == pytest.approx(value, abs=1e-5)
+                assert other[name] == pytest.approx(value, rel=AGREEMENT)
             elif name != "loss":
                 assert other[name] == value, name
 

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from float64 import AGREEMENT, in_float64, widened
 from small_world import OBJECTS, SUBJECTS, VERBS, VOCAB_SIZE
 
 from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig, MeshConfig
@@ -86,12 +87,15 @@ def state_of(regression: bool) -> TrainState:
 
 
 def scores(tokenizer: Tokenizer, config: FinetuneConfig) -> dict[str, float]:
+    """In float64."""
+    config = dataclasses.replace(config, model=in_float64(config.model))
     state = state_of(config.task == "text-regression")
     task, mesh = task_of(tokenizer, config), make_mesh(config.mesh, config.batch_size)
     shardings = tree_shardings(mesh, state)
-    step = make_eval_step(task, mesh, shardings)
-    params = jax.device_put(state.params, shardings.params)
-    values = evaluate(task, step, params, mesh)
+    with jax.enable_x64(True):
+        step = make_eval_step(task, mesh, shardings)
+        params = jax.device_put(widened(state.params), shardings.params)
+        values = evaluate(task, step, params, mesh)
     assert values is not None
     return values
 
@@ -102,8 +106,8 @@ def by_ones(tokenizer: Tokenizer) -> dict[str, float]:
 
 
 def assert_same_scores(one: dict[str, float], other: dict[str, float]) -> None:
-    """The loss within float32's rounding of sums, the scores to the last bit."""
-    assert one["loss"] == pytest.approx(other["loss"], abs=1e-6)
+    """The loss within the rounding of sums, the scores to the last bit."""
+    assert one["loss"] == pytest.approx(other["loss"], rel=AGREEMENT)
     assert {**one, "loss": 0} == {**other, "loss": 0}
 
 
@@ -128,12 +132,11 @@ def test_the_scores_are_neither_0_nor_1(by_ones):
 
 
 def test_scores_of_numbers_do_not_depend_on_batch_size_or_devices(tokenizer):
-    """Correlations are of float32 values, so they agree as closely as those."""
     one, other = (
         scores(tokenizer, config_of(regression=True, **options))
         for options in ({"batch_size": 5}, {"mesh": MeshConfig(data=2)})
     )
-    assert one == pytest.approx(other, abs=1e-6)
+    assert one == pytest.approx(other, rel=AGREEMENT)
     assert list(one) == ["loss", "pearson", "spearman", "mean_squared_error"]
     assert one["loss"] == pytest.approx(one["mean_squared_error"], rel=1e-5)
 

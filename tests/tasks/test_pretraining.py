@@ -7,6 +7,7 @@ import json
 import jax
 import numpy as np
 import pytest
+from float64 import AGREEMENT, in_float64, widened
 
 import bert_jax
 from bert_jax.config import DataConfig, MeshConfig, PrepareConfig
@@ -194,20 +195,22 @@ def test_counts_are_those_of_the_losses(prepared, small_config):
 def test_microbatches_are_evaluated_one_by_one(dataset, small_config):
     """Accumulation is for what does not fit into memory at once."""
     config = resolve(small_config, dataset)
+    config = dataclasses.replace(config, model=in_float64(config.model))
     totals = []
     for microbatches in (1, 4):
         task = PretrainingTask(
             dataclasses.replace(config, microbatches=microbatches), dataset
         )
-        params = jax.jit(task.init_params)(jax.random.key(0))
-        evaluate = jax.jit(functools.partial(task.evaluate, params))
         batches = list(task.evaluation_batches())
         assert {len(batch["row"]) for batch in batches} == {8 // microbatches}
-        sums = [evaluate(batch)[0]["mlm_loss"] for batch in batches]
+        with jax.enable_x64(True):
+            params = widened(jax.jit(task.init_params)(jax.random.key(0)))
+            evaluate = jax.jit(functools.partial(task.evaluate, params))
+            sums = [evaluate(batch)[0]["mlm_loss"] for batch in batches]
         totals.append(np.array(sums).sum(0))
         assert len(task.batch(0)["row"]) == 8
     # The masks are those of the row, whatever batch it comes in.
-    np.testing.assert_allclose(*totals, rtol=1e-6)
+    np.testing.assert_allclose(*totals, rtol=AGREEMENT)
 
 
 def test_a_dry_run_shows_all_pairs_of_a_packed_row(packed, small_config):

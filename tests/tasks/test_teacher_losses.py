@@ -1,7 +1,6 @@
 """What a pretraining task learns from a teacher, on any number of devices."""
 
 import dataclasses
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -27,11 +26,7 @@ from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.start import place_fixed_params
 from bert_jax.training.step import initial_state, make_eval_step
 
-
-@pytest.fixture(scope="module", autouse=True)
-def float64() -> Iterator[None]:
-    with jax.enable_x64(True):
-        yield
+pytestmark = pytest.mark.usefixtures("float64")
 
 
 def drawn(model: BertConfig, seed: int) -> Any:
