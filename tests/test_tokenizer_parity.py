@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tokenizer_2018 import encode_2018, words_2018
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from bert_jax.data.vocabulary import count_words
+from bert_jax.data.word_counts import WordCounter
 from bert_jax.data.wordpiece import learn_pieces
 from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer, bert_normalizer
 
@@ -85,7 +85,7 @@ def tokenizers() -> dict[bool, tuple[Tokenizer, dict[str, int]]]:
     made = {}
     for cased in (False, True):
         lines = TEXT.split("\n")
-        learned = learn_pieces(count_words(lines * 2, cased), 340)
+        learned = learn_pieces(WordCounter(cased).update(lines * 2).words, 340)
         singles = {
             form
             for character in CHARACTERS

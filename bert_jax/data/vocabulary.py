@@ -10,10 +10,8 @@ import io
 import itertools
 import random
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
-
-from tokenizers import pre_tokenizers
 
 from bert_jax.config import VocabularyConfig
 from bert_jax.data.documents import split_lines
@@ -21,6 +19,7 @@ from bert_jax.data.folding import fold_rules
 from bert_jax.data.lost_marks import warn_of_lost_marks
 from bert_jax.data.sources import PIECE_BYTES, Source, find_sources, read_pieces
 from bert_jax.data.structured import read_records
+from bert_jax.data.word_counts import WordCounter
 from bert_jax.data.wordpiece import learn_pieces
 from bert_jax.storage.atomic import atomic_directory, local_output, require_empty
 from bert_jax.storage.files import JsonObject
@@ -28,13 +27,14 @@ from bert_jax.tokenization import (
     MAX_WORD_CHARACTERS,
     SPECIAL_TOKENS,
     Tokenizer,
-    bert_normalizer,
 )
 
 AUTO_SIZE = 30522
 """The most tokens of vocab_size=auto: those of BERT."""
 AUTO_COUNT = 100
 """The least occurrences of a token of vocab_size=auto (Gowda & May 2020, §5)."""
+MAX_LINE = 10_000
+"""Characters of a line; sentencepiece fails at 100,000 without a space."""
 
 
 def train_vocabulary(config: VocabularyConfig) -> Tokenizer:
@@ -77,62 +77,60 @@ def read_lines(
 
 
 def _lines(pieces: Iterable[bytes]) -> Iterator[str]:
-    """Yield the lines of a text that is given in pieces of any length."""
+    """Yield the lines of a text that is given in pieces of any length.
+
+    A long line is divided, so that no line is held in memory as a whole.
+    """
     decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
-    parts: list[str] = []
+    last = ""  # of the line that may continue
     for piece in itertools.chain(pieces, [b""]):
-        first, *others = split_lines(decoder.decode(piece, final=not piece))
-        parts.append(first)
-        for line in others:
-            yield "".join(parts)
-            parts = [line]
-    yield "".join(parts)
+        lines = split_lines(last + decoder.decode(piece, final=not piece))
+        *parts, last = [part for line in lines for part in _divide(line)]
+        yield from parts
+    yield last
+
+
+def _divide(line: str) -> Iterator[str]:
+    """Yield a line in parts that end at a space, or without one are all as long."""
+    start = 0
+    while len(line) - start > MAX_LINE:
+        end = line.rfind(" ", start + 1, start + MAX_LINE)
+        end = end if end > 0 else start + MAX_LINE
+        yield line[start:end]
+        start = end
+    yield line[start:]
 
 
 def _train_wordpiece(
     config: VocabularyConfig, lines: Iterable[str]
 ) -> tuple[JsonObject, bytes]:
-    words = count_words(lines, config.cased)
-    _require_text(config, words)
+    counter = WordCounter(config.cased).update(lines)
+    words = counter.words
+    if not words:
+        raise _too_long() if counter.num_long else _no_text(config)
     tokens = _learn(config, words)
-    training = {"words": sum(words.values()), "distinct_words": len(words)}
+    num_words = counter.total + counter.num_long
+    training = {"words": num_words, "distinct_words": len(words)}
     options = {"max_input_chars_per_word": MAX_WORD_CHARACTERS, "training": training}
     return options, "".join(token + "\n" for token in tokens).encode()
 
 
-def _learn(config: VocabularyConfig, words: dict[str, int]) -> list[str]:
+def _learn(config: VocabularyConfig, words: Mapping[str, int]) -> list[str]:
     """Return the tokens of a WordPiece vocabulary."""
     if config.vocab_size == "auto":
         return learn_pieces(words, AUTO_SIZE, min_count=AUTO_COUNT)
     return learn_pieces(words, config.vocab_size)
 
 
-def _require_text(config: VocabularyConfig, content: Collection[str]) -> None:
-    if not content:
-        raise ValueError(f"input {' '.join(config.input)} holds no text.")
+def _too_long() -> ValueError:
+    return ValueError(
+        f"each word of the text has more than {MAX_WORD_CHARACTERS} characters, which "
+        "WordPiece cannot read; for text without spaces use --kind unigram."
+    )
 
 
-def count_words(lines: Iterable[str], cased: bool) -> dict[str, int]:
-    """Return the count of each word, split as the tokenizer does.
-
-    The normalizer acts on single characters and a space always separates words, so each
-    distinct string between spaces is normalized once. (`str.split()` would also split
-    at control characters, which the normalizer deletes.)
-    """
-    raw: collections.Counter[str] = collections.Counter()
-    for line in lines:
-        raw.update(line.split(" "))
-    normalizer = bert_normalizer(cased)
-    pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    words: dict[str, int] = collections.defaultdict(int)
-    for text, count in raw.items():
-        normal = normalizer.normalize_str(text)
-        if normal.isalnum():  # the common case: nothing to split
-            words[normal] += count
-            continue
-        for word, _ in pre_tokenizer.pre_tokenize_str(normal):
-            words[word] += count
-    return dict(words)
+def _no_text(config: VocabularyConfig) -> ValueError:
+    return ValueError(f"input {' '.join(config.input)} holds no text.")
 
 
 _ALL_CHARACTERS: dict[str, Any] = {"character_coverage": 1.0, "hard_vocab_limit": False}
@@ -143,13 +141,14 @@ def _train_sentencepiece(
     config: VocabularyConfig, lines: Iterable[str]
 ) -> tuple[JsonObject, bytes]:
     sample, num_lines = sample_lines(lines, config.sample_sentences, config.seed)
-    _require_text(config, sample)
+    if not sample:
+        raise _no_text(config)
     if config.vocab_size != "auto":
         size = config.vocab_size
     elif config.kind == "char":
         size = AUTO_SIZE
     else:
-        size = len(_learn(config, count_words(sample, config.cased)))
+        size = len(_learn(config, WordCounter(config.cased).update(sample).words))
     try:
         model = _sentencepiece_model(config, sample, size)
     except _WrongSizeError as error:

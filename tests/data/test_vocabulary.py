@@ -24,11 +24,11 @@ from bert_jax.config import VocabularyConfig
 from bert_jax.data.folding import fold
 from bert_jax.data.sources import find_sources
 from bert_jax.data.vocabulary import (
-    count_words,
     read_lines,
     sample_lines,
     train_vocabulary,
 )
+from bert_jax.data.word_counts import WordCounter
 from bert_jax.tokenization import Tokenizer, bert_normalizer
 
 KINDS = ("wordpiece", "unigram", "bpe")
@@ -102,6 +102,22 @@ def test_another_sample_gives_another_vocabulary(text, tmp_path):
     config = (tmp_path / "b" / "tokenizer_config.json").read_text()
     for fact in ('"lines": 400', '"sampled_lines": 100', '"seed": 1'):
         assert fact in config
+
+
+@pytest.mark.slow
+def test_b7_unigram_of_a_line_of_150000_characters_without_spaces(tmp_path):
+    text = "".join(random.Random(0).choices("กข", k=150_000))
+    (tmp_path / "text.txt").write_text(text)
+    options = {"kind": "unigram", "vocab_size": 60}
+    trained = train(tmp_path / "text.txt", tmp_path / "out", **options)
+    assert trained.vocab_size == 60
+
+
+def test_text_that_wordpiece_cannot_read_is_refused(tmp_path):
+    (tmp_path / "dna.txt").write_text("acgt" * 5000)
+    with pytest.raises(ValueError, match="than 200 characters.*use --kind unigram"):
+        train(tmp_path / "dna.txt", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -230,6 +246,21 @@ def test_lines_do_not_depend_on_the_pieces_read(tmp_path_factory, text, size):
     assert found == [line.strip() for line in lines if line.strip()]
 
 
+@pytest.mark.parametrize("size", [7, 9999, 1 << 20])
+def test_long_lines_are_divided_wherever_the_pieces_end(tmp_path, size):
+    words = "".join(f"{number:06} " for number in range(4000))
+    path = tmp_path / "a.txt"
+    path.write_text(words + "\n" + "é" * 25_000)
+    spaced, other = words[: 7 * 1428 - 1], words[7 * 1428 : 7 * 2856 - 1]
+    parts = [
+        spaced,
+        other,
+        words[7 * 2856 : -1],
+        *("é" * n for n in (10**4, 10**4, 5000)),
+    ]
+    assert lines_of(path, piece_bytes=size) == parts
+
+
 def test_lines_of_records_are_those_of_each_text(tmp_path):
     (tmp_path / "b.txt").write_text("five")
     texts = ["one\n\ntwo", "three ", "", "four"]
@@ -270,7 +301,45 @@ def test_words_are_counted_as_encoding_sees_them(lines, cased):
         normal = bert_normalizer(cased).normalize_str(line)
         splitter = tokenizers.pre_tokenizers.BertPreTokenizer()
         counts.update(word for word, _ in splitter.pre_tokenize_str(normal))
-    assert count_words(lines, cased) == counts
+    assert WordCounter(cased).update(lines).words == counts
+
+
+@pytest.mark.parametrize("space", ["", " "])
+def test_b11_few_distinct_words_are_kept_of_a_text_of_any_size(space):
+    """The pieces of text without spaces hardly repeat; their characters do."""
+    generator = random.Random(0)
+    parts = ["".join(generator.choices("กขคงจ", k=9)) + "," for _ in range(20_000)]
+    lines = [space.join(parts[i : i + 50]) for i in range(0, len(parts), 50)]
+    lines += ["ฉัน"] * 700
+    counter = WordCounter(True, max_size=50_000, max_buffered=1000).update(lines)
+    assert counter.times_thinned > 3
+    assert sum(map(len, counter.words)) + 8 * len(counter.words) <= 50_000
+    assert counter.total == 40_700  # each comma is a word
+    # Totals stay about right, and what is frequent is counted exactly.
+    assert sum(counter.words.values()) == pytest.approx(40_700, rel=0.05)
+    assert counter.words["ฉัน"] == 700 and counter.words[","] == 20_000
+    again = WordCounter(True, max_size=50_000, max_buffered=1000).update(lines)
+    assert counter.words == again.words
+
+
+def test_words_that_are_too_long_are_counted_only():
+    counter = WordCounter(True).update(["a " + "b" * 200, "acgt" * 2000, "c" * 201])
+    assert dict(counter.words) == {"a": 1, "b" * 200: 1}
+    assert (counter.total, counter.num_long) == (2, 2)
+
+
+def test_b4_rare_syllables_of_korean_are_known(tmp_path):
+    """2,350 syllables: past the first 1,000, words were [UNK]."""
+    generator = random.Random(0)
+    syllables = [chr(0xAC00 + 4 * i) for i in range(2350)]
+    weights = [1 / (i + 9) for i in range(2350)]
+    words = ["".join(generator.choices(syllables, weights, k=3)) for _ in range(3000)]
+    words += ["".join(syllables[i : i + 2]) for i in range(0, 2350, 2)]
+    (tmp_path / "text.txt").write_text("\n".join(map(" ".join, [words] * 2)))
+    options = {"cased": True, "vocab_size": 10_000}
+    tokenizer = train(tmp_path / "text.txt", tmp_path / "out", **options)
+    unknown = (tokenizer.encode(" ".join(words)).ids == tokenizer.unk_id).sum()
+    assert unknown <= len(words) / 10_000
 
 
 def test_sample_is_even_and_seeded():

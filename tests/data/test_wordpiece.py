@@ -76,14 +76,32 @@ def test_pairs_that_occur_less_often_than_asked_are_not_merged():
     assert "cdb" not in tokens and "bc" not in tokens
 
 
-def test_rare_characters_are_left_out():
-    words = {"ab": 5, "ba": 4, "z": 5, "q": 5, "qb": 9, "é": 1}
-    # q 14, b 18, a 9 stay; z and é go, and no word with them teaches anything.
-    assert learn_pieces(words | {"zqq": 2}, 11, alphabet_size=3) == [
+# Of 200,000 words, 20 may have a character that is not kept: one word of 10,000.
+COMMON = {"ab": 99_990, "ba": 99_990}
+
+
+def test_characters_are_kept_until_few_words_have_another():
+    words = COMMON | {"xa": 18, "zqq": 1, "bé": 1}
+    # After a, b: x in 18 words, q in 1, z and é in 1 each.
+    assert learn_pieces(words, 30, min_alphabet=0) == [
         *SPECIAL_TOKENS,
-        *("##a", "##b", "##q", "a", "b", "q"),
+        *("##a", "##b", "a", "b"),
+        *("ab", "ba"),  # no word with x, z, q or é teaches anything
     ]
-    assert "##zq" not in learn_pieces(words | {"azq": 8}, 14, alphabet_size=3)
+    tokens = learn_pieces(words | {"xa": 19}, 30, min_alphabet=0)
+    assert {"x", "xa"} <= set(tokens) and not {"z", "##q", "##é"} & set(tokens)
+    assert {"z", "##q", "##é"} <= set(learn_pieces(words, 30, min_alphabet=6))
+
+
+def test_characters_fill_half_of_the_vocabulary_or_what_pieces_leave():
+    rare = {chr(0x4E00 + i): 30 - i for i in range(20)}
+    words = COMMON | rare | {"abba": 9, "baab": 8, "abab": 7}
+    # 16 tokens: of 8 for characters, 4 are of a and b; ab and ba are merged first.
+    tokens = learn_pieces(words, 16, min_alphabet=0)
+    assert tokens[9:] == ["一", "丁", "丂", "七", "ab", "ba", "##ab"]
+    # Of 30, 15 are for characters; the 7 pieces that there are leave 3 more.
+    tokens = learn_pieces(words, 30, min_alphabet=0)
+    assert tokens[9:23] == list(rare)[:14] and len(tokens) == 30
 
 
 def test_words_that_encode_as_unknown_teach_nothing():
