@@ -181,7 +181,7 @@ def test_no_text(tmp_path, kind, content):
 
 
 def test_missing_input(text, tmp_path):
-    for wrong in (tmp_path / "*.text", tmp_path, tmp_path / "none.txt"):
+    for wrong in (tmp_path / "*.text", tmp_path / "none.txt"):
         with pytest.raises(FileNotFoundError, match="matches no file; give text"):
             train(wrong, tmp_path / "out")
     assert not (tmp_path / "out").exists()
