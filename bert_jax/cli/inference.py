@@ -50,9 +50,9 @@ class PredictOptions(FinetunedOptions):
     """Write predictions in the order of the input, by default as lines of JSON."""
 
     input: tuple[str, ...] = ("-",)
-    """.csv, .tsv, .jsonl or .parquet file, or another file with one text per line, also
-    .jsonl.gz, .jsonl.zst, .txt.gz and .txt.zst; -: lines of JSON or of text from
-    standard input. With a directory as output: files and patterns."""
+    """.csv, .tsv, .jsonl or .parquet file, or another file with one text per line, all
+    but .parquet also with .gz or .zst; -: lines of JSON or of text from standard input.
+    With a directory as output: files and patterns."""
     output: str = ""
     """.jsonl, .csv or .parquet file to write, or a directory, for a file for each input
     file; empty: lines of JSON on standard output."""
@@ -62,8 +62,8 @@ class PredictOptions(FinetunedOptions):
     """With a directory as output: compute here, or by Apache Beam, whose options stand
     after --."""
     skip_damaged: bool = False
-    """With a directory as output: leave out files that cannot be read, and name them.
-    """
+    """Write null for the prediction of a row that cannot be used, and with a directory
+    as output leave out files that cannot be read; their number is said."""
     columns: tuple[str, ...] = ("id",)
     """Columns of the input to copy; *: all; default: id, if there is one."""
     threshold: float | None = None
@@ -77,7 +77,7 @@ class PredictOptions(FinetunedOptions):
     def __post_init__(self) -> None:
         if writes_directory(self.output):
             return
-        given = {"engine": "local", "format": "jsonl", "skip_damaged": False}
+        given = {"engine": "local", "format": "jsonl"}
         for name, default in given.items():
             require(
                 getattr(self, name) == default,
@@ -98,8 +98,8 @@ class EmbedOptions:
     model: str
     """Workdir, checkpoint, Hugging Face directory or hf:OWNER/NAME."""
     input: tuple[str, ...]
-    """Files and patterns: .csv, .tsv, .jsonl or .txt, .jsonl.gz, .jsonl.zst, .txt.gz,
-    .txt.zst or .parquet."""
+    """Files and patterns: .csv, .tsv, .jsonl or .txt, also with .gz or .zst, or
+    .parquet."""
     output: str
     """Directory to write into; the same command again goes on."""
     text_column: str = "text"
@@ -117,7 +117,8 @@ class EmbedOptions:
     engine: Literal["local", "beam"] = "local"
     """Compute here, or by Apache Beam, whose options stand after --."""
     skip_damaged: bool = False
-    """Leave out files that cannot be read, and name them."""
+    """Write NaN for the vector of a row without a text, and leave out files that cannot
+    be read; their number is said."""
     batch_size: int = 32
     """Texts that are computed at once."""
     beam_options: tuple[str, ...] = ()
@@ -239,7 +240,8 @@ def writes_directory(output: str) -> bool:
 
 
 def predict(options: PredictOptions) -> None:
-    from bert_jax.inference.jsonl import Request, prediction_lines, write_predictions
+    from bert_jax.inference.jsonl import prediction_lines, write_predictions
+    from bert_jax.inference.row_predictions import Request
 
     request = Request(
         checkpoint=options.checkpoint,
@@ -248,6 +250,7 @@ def predict(options: PredictOptions) -> None:
         batch_size=options.batch_size,
         columns=options.columns,
         threshold=options.threshold,
+        skip_damaged=options.skip_damaged,
     )
     if writes_directory(options.output):
         from bert_jax.inference.shard_outputs import PredictShards

@@ -53,6 +53,9 @@ class ExamplesConfig(ShortRepr):
     delimiter: str = ""
     """Separator of the columns of .csv and .tsv files, such as ; or tab; empty: the one
     that the header has."""
+    skip_damaged: bool = False
+    """Leave out rows that cannot be used (no text, no label, another number of fields),
+    and count them; else they are refused."""
     text_columns: tuple[str, ...] = ()
     """Column (or JSON field) of the text; two of them for pairs of texts."""
     label_column: str | tuple[str, ...] = "label"

@@ -11,6 +11,7 @@ from typing import Any
 from bert_jax.inference.shard_job import (
     ShardJob,
     ShardResult,
+    check_one,
     damaged_path,
     output_path,
     write_one,
@@ -50,7 +51,8 @@ def write_by_beam(
         ) -> Iterator[ShardResult]:
             del inference_args
             for shard in batch:
-                yield write_one(job, model, shard, directory)
+                checked = check_one(job, model, shard, directory)
+                yield write_one(job, checked, model, directory)
 
         def batch_elements_kwargs(self) -> dict[str, int]:
             return {"min_batch_size": 1, "max_batch_size": 1}

@@ -2,16 +2,20 @@
 
 import contextlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from etils import epath
 
+from bert_jax.config import BertConfig, ExamplesConfig
+from bert_jax.config.serialization import to_dict
 from bert_jax.inference.beam_shards import write_by_beam
+from bert_jax.inference.row_predictions import SKIP_DAMAGED
 from bert_jax.inference.shard_job import (
     ShardJob,
     ShardResult,
+    check_one,
     damaged_path,
     output_path,
     write_one,
@@ -30,8 +34,12 @@ from bert_jax.storage.files import (
 from bert_jax.terminal.messages import say, warn
 from bert_jax.terminal.progress import Progress, format_duration
 
+INPUTS = "inputs"
+"""In the record of a job: size and time of each file whose output is there."""
 LOCK = ".lock"
 """In the output directory while a process writes there."""
+_DEFAULTS = {"data": ExamplesConfig(), "config": BertConfig()}
+"""What fields of a record are that an older version does not have."""
 
 
 def write_shards(
@@ -66,31 +74,43 @@ def write_shards(
     loaded = job.load()
     record = job.record(loaded)
     with locked_directory(directory):
-        require_same_job(directory, record)
+        before = require_same_job(directory, record)
         remove_temporaries(directory)  # of a run that was killed
-        missing = [s for s in shards if not _is_done(s, output_path(job, directory, s))]
+        marks = {shard.name: _content_mark(shard) for shard in shards}
+        missing = _missing(job, shards, directory, before, marks)
         kept = len(shards) - len(missing)
         if kept:
             say(f"{output}: {kept:,} of {len(shards):,} files are there already.")
+        results: list[ShardResult] = []
+        if engine == "local":
+            results = [check_one(job, loaded, shard, directory) for shard in missing]
+            _require_undamaged(results, directory, skip_damaged)
+        record[INPUTS] = before.get(INPUTS, {}) | marks
+        _note_inputs(job, missing, directory, record)
         if engine == "beam":
             del loaded  # the workers load their own
-            results: Iterable[ShardResult] = write_by_beam(
-                job, missing, directory, beam_options
-            )
+            results = list(write_by_beam(job, missing, directory, beam_options))
         else:
-            results = _write_locally(job, loaded, missing, directory)
-        problems = _problems(results, skip_damaged)
-        if problems and not skip_damaged:
-            for shard in missing:
-                damaged_path(directory, shard).unlink(missing_ok=True)
-            raise ValueError(
-                f"{problems[0]} If the file is damaged, pass --skip-damaged to leave "
-                "such files out; the outputs that are written stay."
-            )
+            _write_locally(job, loaded, results, directory)
+        problems = _require_undamaged(results, directory, skip_damaged)
     if problems and len(problems) == len(shards):
         raise ValueError(f"None of {len(shards):,} files can be read: {problems[0]}")
+    for problem in problems:
+        warn(f"Left out: {problem}")
     rest = f"; {len(problems):,} were left out" if problems else ""
     return f"{output}: {len(missing) - len(problems):,} files were written{rest}."
+
+
+def _note_inputs(
+    job: ShardJob, missing: Sequence[Shard], directory: Path, record: JsonObject
+) -> None:
+    """Write the marks of the files, of which those outputs are that are there now.
+
+    Outputs of other content are removed before: one that is there has its file's mark.
+    """
+    for shard in missing:
+        output_path(job, directory, shard).unlink(missing_ok=True)
+    write_json(record, epath.Path(directory / JOB))
 
 
 class FilesProgress(Progress):
@@ -115,19 +135,45 @@ class FilesProgress(Progress):
 
 
 def _write_locally(
-    job: ShardJob, loaded: Any, shards: Sequence[Shard], directory: Path
-) -> Iterator[ShardResult]:
-    progress = FilesProgress(shards)
-    for shard in shards:
-        yield write_one(job, loaded, shard, directory, progress.advance)
+    job: ShardJob, loaded: Any, checked: Sequence[ShardResult], directory: Path
+) -> None:
+    progress = FilesProgress([result.shard for result in checked])
+    for result in checked:
+        write_one(job, result, loaded, directory, progress.advance)
         progress.end_file()
 
 
-def _is_done(shard: Shard, output: Path) -> bool:
-    """Whether the output of a file is there, and the file was not changed since."""
-    if not output.exists():
-        return False
-    return output.stat().st_mtime_ns >= Path(shard.path).stat().st_mtime_ns
+def _content_mark(shard: Shard) -> list[int]:
+    """Return a file's size in bytes and the time of its last change in ns."""
+    stat = Path(shard.path).stat()
+    return [stat.st_size, stat.st_mtime_ns]
+
+
+def _missing(
+    job: ShardJob,
+    shards: Sequence[Shard],
+    directory: Path,
+    record: JsonObject,
+    marks: dict[str, list[int]],
+) -> list[Shard]:
+    """Return the files that have no output, or one of another content.
+
+    Args:
+        record: that of the job, with the marks of the files whose outputs are there; in
+            a directory of an older version, an output is newer than its file instead.
+        marks: of the files now.
+    """
+    missing, noted = [], record.get(INPUTS)
+    for shard in shards:
+        output, mark = output_path(job, directory, shard), marks[shard.name]
+        is_done = output.exists() and (
+            output.stat().st_mtime_ns >= mark[1]
+            if noted is None
+            else noted.get(shard.name) == mark
+        )
+        if not is_done:
+            missing.append(shard)
+    return missing
 
 
 @contextlib.contextmanager
@@ -166,8 +212,10 @@ def locked_directory(directory: Path, option: str = "--output") -> Iterator[None
 
 def require_same_job(
     directory: Path, record: JsonObject, option: str = "--output"
-) -> None:
+) -> JsonObject:
     """Write the record of the job, or check that it is the one in the directory.
+
+    Return that in the directory, in which `INPUTS` are the marks of the files.
 
     Args:
         option: names the directory.
@@ -179,33 +227,40 @@ def require_same_job(
     remove_temporaries(directory, JOB)  # of a run that was killed just here
     if path.exists():
         before = read_json_object(path, "remove the directory, and begin again")
-        if before != json.loads(json.dumps(record)):
-            names = [n for n in record if before.get(n) != record[n]] or ["a field"]
+        for name, default in _DEFAULTS.items():  # it may be of an older version
+            if isinstance(before.get(name), dict):
+                before[name] = to_dict(default) | before[name]
+        now = json.loads(json.dumps(record))
+        names = [name for name in now if before.get(name) != now[name]]
+        names += [name for name in before if name not in (*now, INPUTS)]
+        if names:
             raise ValueError(
                 f"{directory} was written with another {', '.join(names)}; repeat the "
                 f"options, or choose another {option}."
             )
-        return
+        return before
     if {entry.name for entry in directory.iterdir()} - {LOCK}:
         raise ValueError(
             f"{directory} exists and is not a directory of such outputs; choose "
             f"another {option}."
         )
     write_json(record, path)
+    return record | {INPUTS: {}}
 
 
-def _problems(results: Iterable[ShardResult], skip_damaged: bool) -> list[str]:
-    """Wait for the results; return why files could not be read.
-
-    Args:
-        skip_damaged: wait for all of them, not only until the first problem.
-    """
-    problems = []
+def _require_undamaged(
+    results: Sequence[ShardResult], directory: Path, skip_damaged: bool
+) -> list[str]:
+    """Return why files cannot be read; raise ValueError if they may not be left out."""
+    problems = [result.problem for result in results if result.problem]
+    if not problems or skip_damaged:
+        return problems
     for result in results:
-        if not result.problem:
-            continue
-        problems.append(result.problem)
-        if not skip_damaged:
-            break
-        warn(f"Left out: {result.problem}")
-    return problems
+        damaged_path(directory, result.shard).unlink(missing_ok=True)
+    several = f" So it is with {len(problems):,} of {len(results):,} files."
+    hint = " If the file is damaged, pass --skip-damaged to leave such files out."
+    raise ValueError(
+        problems[0]
+        + several * (len(problems) > 1)
+        + hint * (SKIP_DAMAGED not in problems[0])
+    )

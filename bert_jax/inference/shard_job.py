@@ -32,6 +32,14 @@ class ShardJob(abc.ABC):
         """Return a job whose model another working directory finds, too."""
 
     @abc.abstractmethod
+    def check(self, loaded: Any, shard: Shard) -> None:
+        """Read the rows of a file, before any is computed.
+
+        Raises:
+            ValueError: the file is damaged, or rows of it that may not be left out.
+        """
+
+    @abc.abstractmethod
     def write(
         self, loaded: Any, shard: Shard, output: Path, advance: Callable[[int], None]
     ) -> None:
@@ -40,8 +48,6 @@ class ShardJob(abc.ABC):
         Args:
             advance: called with the number of rows that are done since the last call.
 
-        Raises:
-            ValueError: the file is damaged, or its rows are not what they should be.
         """
 
 
@@ -64,16 +70,10 @@ def damaged_path(directory: Path, shard: Shard) -> Path:
     return directory / f"{shard.name}{DAMAGED}"
 
 
-def write_one(
-    job: ShardJob,
-    loaded: Any,
-    shard: Shard,
-    directory: Path,
-    advance: Callable[[int], None] = lambda _: None,
-) -> ShardResult:
-    """Write the output of a file, or why it could not be read."""
+def check_one(job: ShardJob, loaded: Any, shard: Shard, directory: Path) -> ShardResult:
+    """Check the rows of a file; write why it cannot be read."""
     try:
-        job.write(loaded, shard, output_path(job, directory, shard), advance)
+        job.check(loaded, shard)
     except ValueError as error:
         problem = " ".join(str(error).split())
         if shard.path not in problem:
@@ -82,3 +82,17 @@ def write_one(
         return ShardResult(shard, problem=problem)
     damaged_path(directory, shard).unlink(missing_ok=True)
     return ShardResult(shard)
+
+
+def write_one(
+    job: ShardJob,
+    checked: ShardResult,
+    loaded: Any,
+    directory: Path,
+    advance: Callable[[int], None] = lambda _: None,
+) -> ShardResult:
+    """Write the output of a file that `check_one` found readable."""
+    if not checked.problem:
+        shard = checked.shard
+        job.write(loaded, shard, output_path(job, directory, shard), advance)
+    return checked

@@ -14,15 +14,15 @@ from bert_jax.config import BertConfig
 from bert_jax.config.checks import require_batch_size
 from bert_jax.config.model import Params
 from bert_jax.config.serialization import to_dict
-from bert_jax.inference.jsonl import Request, load_for, predict_rows, text_column
 from bert_jax.inference.predictor import Predictor, load
+from bert_jax.inference.row_predictions import SKIP_DAMAGED, Request, RowPredictor
 from bert_jax.inference.shard_job import ShardJob
 from bert_jax.inference.shards import Shard
 from bert_jax.inference.vector_record import params_fingerprint, vector_record
 from bert_jax.inference.vectors import with_cut
-from bert_jax.pretrained import Model
 from bert_jax.storage.files import JsonObject, atomic_file, name_path_in_errors
-from bert_jax.tables.read import source_rows, undamaged
+from bert_jax.tables.damage import RowErrors
+from bert_jax.tables.read import source_rows
 from bert_jax.tables.rows import TableRow, text_of
 from bert_jax.tables.write import write_rows
 from bert_jax.tokenization import Tokenizer
@@ -46,15 +46,15 @@ class PredictShards(ShardJob):
     def suffix(self) -> str:  # type: ignore[override]
         return f".{self.format}"
 
-    def load(self) -> Model:
-        return load_for(self.request)
+    def load(self) -> RowPredictor:
+        return RowPredictor(self.request)
 
-    def record(self, loaded: Model) -> JsonObject:
-        request = self.request
+    def record(self, loaded: RowPredictor) -> JsonObject:
+        request, model = self.request, loaded.model
         return {
             "verb": "predict",
             "format": self.format,
-            **model_record(loaded.config, loaded.params, loaded.tokenizer),
+            **model_record(model.config, model.params, model.tokenizer),
             "batch_size": request.batch_size,
             "data": to_dict(request.data),
             "columns": list(request.columns),
@@ -67,18 +67,18 @@ class PredictShards(ShardJob):
             self, request=dataclasses.replace(self.request, checkpoint=path)
         )
 
+    def check(self, loaded: RowPredictor, shard: Shard) -> None:
+        loaded.check(shard.path)
+
     def write(
         self,
-        loaded: Model,
+        loaded: RowPredictor,
         shard: Shard,
         output: Path,
         advance: Callable[[int], None],
     ) -> None:
-        data = self.request.data
-        rows = source_rows(shard.path, text_column(data), data.delimiter)
-
         def counted() -> Iterator[list[JsonObject]]:
-            for chunk in predict_rows(self.request, loaded, undamaged(rows)):
+            for chunk in loaded.predict(shard.path, RowErrors(shard.path)):
                 yield chunk
                 advance(len(chunk))
 
@@ -93,6 +93,8 @@ class EmbedShards(ShardJob):
     model: str
     text_column: str = "text"
     delimiter: str = ""
+    skip_damaged: bool = False
+    """Whether a row without a text has NaN for a vector, or is refused."""
     pooling: str | None = None
     """As `Predictor.embed`, and `normalize` and `prompt` too."""
     normalize: bool | None = None
@@ -126,6 +128,15 @@ class EmbedShards(ShardJob):
     def with_absolute_paths(self) -> "EmbedShards":
         return dataclasses.replace(self, model=absolute_if_local(self.model))
 
+    def check(self, loaded: Predictor, shard: Shard) -> None:
+        errors = RowErrors(shard.path)
+        for row in source_rows(shard.path, self.text_column, self.delimiter):
+            errors.parse(row, self._text)
+        if self.skip_damaged:
+            errors.report("have NaN for a vector")
+        else:
+            errors.refuse(SKIP_DAMAGED)
+
     def write(
         self,
         loaded: Predictor,
@@ -133,14 +144,19 @@ class EmbedShards(ShardJob):
         output: Path,
         advance: Callable[[int], None],
     ) -> None:
-        rows = source_rows(shard.path, self.text_column, self.delimiter)
+        rows = source_rows(shard.path, self.text_column, self.delimiter, _ignore)
+        width, errors = loaded.config.hidden_size, RowErrors(shard.path)
 
         def vectors() -> Iterator[np.ndarray]:
             while chunk := list(itertools.islice(rows, _CHUNK_ROWS)):
-                yield self._embed(loaded, [self._text(row) for row in undamaged(chunk)])
+                texts = [errors.parse(row, self._text) for row in chunk]
+                known = [i for i, text in enumerate(texts) if text is not None]
+                part = np.full((len(chunk), width), np.nan, np.float32)
+                part[known] = self._embed(loaded, [t for t in texts if t is not None])
+                yield part
                 advance(len(chunk))
 
-        write_matrix(vectors(), loaded.config.hidden_size, output)
+        write_matrix(vectors(), width, output)
 
     def _embed(self, predictor: Predictor, texts: list[str]) -> np.ndarray:
         options = self.pooling, self.normalize, self.batch_size, self.prompt
@@ -148,6 +164,10 @@ class EmbedShards(ShardJob):
 
     def _text(self, row: TableRow) -> str:
         return text_of(row, self.text_column)
+
+
+def _ignore(notice: str) -> None:
+    """Take what `check` said already."""
 
 
 def absolute_if_local(model: str) -> str:

@@ -113,6 +113,7 @@ def source_rows(
     """
     kind = suffix_of(source)
     if kind == ".parquet":
+        require_file(source, "name a table.")
         return _parquet_rows(source)
     if kind in _SEPARATORS:
         return _delimited_rows(source, delimiter, notify)

@@ -2,13 +2,14 @@
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from bert_jax.config import ExamplesConfig
+from bert_jax.tables.damage import parse_rows
 from bert_jax.tables.lines import require_file, suffix_of
-from bert_jax.tables.read import read_table, tab_separated
+from bert_jax.tables.read import tab_separated, table_rows
 from bert_jax.tables.rows import (
     HALF_CHARACTER,
     TableRow,
@@ -59,31 +60,34 @@ def read(name: str, config: ExamplesConfig) -> list[ChoiceExample]:
         ValueError: a row lacks a column or a text, or a label is not an integer.
     """
     path = split_file(name, config.path, PUBLISHED)
+    column = config.label_columns[0]
     if suffix_of(path) == ".tsv":
-        examples = _read_codah(path)
+        rows, parse = list(_codah_rows(path)), _choice_from_codah
     else:
-        rows = read_table(path, config.delimiter)
+        rows = list(table_rows(path, config.delimiter))
         is_swag = suffix_of(path) == ".csv" or "sent1" in rows[0].values
         parse = _choice_from_swag if is_swag else choice_from_row
-        examples = [parse(row, config.label_columns[0]) for row in rows]
+    examples = parse_rows(
+        path, rows, lambda row: parse(row, column), config.skip_damaged
+    )
     if not examples:
         raise ValueError(f"{path} has no rows; it must have at least one.")
     return examples
 
 
-def _read_codah(path: str) -> list[ChoiceExample]:
+def _codah_rows(path: str) -> Iterator[TableRow]:
     require_file(path, "name a .csv, .tsv or .jsonl.")
-    examples = []
     for line_number, fields in tab_separated(Path(path)):
-        row = TableRow({}, f"{path}, line {line_number}")
-        if len(fields) != 7:
-            raise ValueError(
-                f"{row.where} has {len(fields)} fields; it must have 7: "
-                f"{_CODAH_FIELDS}."
-            )
-        _, context, *choices, label = fields
-        examples.append(_example(row, context, choices, label))
-    return examples
+        where = f"{path}, line {line_number}"
+        problem = f"{where} has {len(fields)} fields; it must have 7: {_CODAH_FIELDS}."
+        row = TableRow({f"{i}": field for i, field in enumerate(fields)}, where)
+        yield row if len(fields) == 7 else TableRow({}, where, problem)
+
+
+def _choice_from_codah(row: TableRow, label_column: str) -> ChoiceExample:
+    del label_column  # the columns have no names
+    _, context, *choices, label = row.values.values()
+    return _example(TableRow({}, row.where), context, choices, label)
 
 
 def _choice_from_swag(row: TableRow, label_column: str) -> ChoiceExample:

@@ -1,6 +1,7 @@
 """Pairs of texts, with hard negatives or a score, from the rows of a table."""
 
 import dataclasses
+import functools
 import math
 import re
 from collections.abc import Sequence
@@ -12,7 +13,8 @@ from jaxtyping import Int
 from bert_jax.config import ExamplesConfig
 from bert_jax.metrics.classification import regression_scores
 from bert_jax.storage.files import JsonObject
-from bert_jax.tables.read import read_table
+from bert_jax.tables.damage import parse_rows
+from bert_jax.tables.read import table_rows
 from bert_jax.tables.rows import TableRow, column_names, text_of
 from bert_jax.tasks.finetuning_task import Predictions
 from bert_jax.tasks.prediction_tables import table_line, write_lines
@@ -55,7 +57,9 @@ def read_pairs(name: str, data: ExamplesConfig) -> list[PairExample]:
             f"data.path={data.path} is not read for sentence pairs; name the files by "
             "--data.train and --data.validation."
         )
-    examples = [_labelled(row, data) for row in read_table(name, data.delimiter)]
+    rows = table_rows(name, data.delimiter)
+    parse = functools.partial(_labelled, data=data)
+    examples = parse_rows(name, rows, parse, data.skip_damaged)
     first = examples[0]
     for example in examples:
         if len(example.texts) != len(first.texts):

@@ -30,7 +30,8 @@ from bert_jax.metrics.classification import (
 )
 from bert_jax.model.distillation import binary_divergence, score_divergence
 from bert_jax.model.losses import Sum, cross_entropy, weighted_sum
-from bert_jax.tables.read import read_table
+from bert_jax.tables.damage import parse_rows
+from bert_jax.tables.read import table_rows
 from bert_jax.tables.rows import TableRow
 from bert_jax.tasks.class_names import (
     class_finder,
@@ -89,18 +90,22 @@ class TextTask(FinetuningTask):
                 config, text_columns=task.texts, label_column=task.label
             )
             rows = read_glue(config.glue, config.path, name)
-        elif config.path:
+            return [
+                labelled_example(row, config, self.is_regression, group)
+                for row, group in rows
+            ]
+        if config.path:
             raise ValueError(
                 f"data.path={config.path} but no task of GLUE is named; name one, as "
                 "in `bert-jax finetune mrpc`, or give the files by --data.train and "
                 "--data.validation."
             )
-        else:
-            rows = [(row, "") for row in read_table(name, config.delimiter)]
-        return [
-            labelled_example(row, config, self.is_regression, group)
-            for row, group in rows
-        ]
+        return parse_rows(
+            name,
+            table_rows(name, config.delimiter),
+            lambda row: labelled_example(row, config, self.is_regression, ""),
+            config.skip_damaged,
+        )
 
     def labels(self, examples: Sequence[TextExample]) -> tuple[str, ...]:
         require_labels(examples, self.data)

@@ -1,10 +1,12 @@
 """A model over the files of a corpus: every kind of file, resuming, damage, engines."""
 
 import gzip
+import io
 import json
 import os
 import subprocess
 import sys
+from csv import DictReader
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +20,8 @@ from small_world import SUBJECTS
 from bert_jax.cli.main import main
 from bert_jax.config import ExamplesConfig
 from bert_jax.inference.corpus import FilesProgress
-from bert_jax.inference.jsonl import Request
 from bert_jax.inference.predictor import load
+from bert_jax.inference.row_predictions import Request
 from bert_jax.inference.shard_outputs import EmbedShards, PredictShards
 from bert_jax.inference.shards import find_shards, with_absolute_path
 from bert_jax.runs.finetuning import finetune
@@ -96,8 +98,16 @@ def embed_by_beam(model: Path, shards: Path, output: Path, *options: str):
 
 
 def outputs(directory: Path) -> dict[str, bytes]:
-    """Every file of an output directory, the hidden ones too."""
-    return {path.name: path.read_bytes() for path in directory.iterdir()}
+    """Every file of an output directory, the hidden ones too.
+
+    Of the record of the job, the times of the inputs are left out.
+    """
+    files = {path.name: path.read_bytes() for path in directory.iterdir()}
+    if "job.json" in files:
+        record = json.loads(files["job.json"])
+        sizes = {name: size for name, (size, _) in record.pop("inputs").items()}
+        files["job.json"] = json.dumps([record, sizes]).encode()
+    return files
 
 
 @pytest.fixture(scope="module")
@@ -209,7 +219,7 @@ def check_left_out(damaged: Path, out: str, err: str, output: Path, whole) -> No
     found = outputs(output)
     assert set(whole) - set(found) == {"b.jsonl", "d.jsonl"}
     assert set(found) - set(whole) == {"b.damaged", "d.damaged"}
-    assert all(found[name] == whole[name] for name in set(found) & set(whole))
+    assert all(found[f"{name}.jsonl"] == whole[f"{name}.jsonl"] for name in "ace")
 
 
 def test_damaged_files_are_left_out_by_beam_too(model, predicted, damaged, tmp_path):
@@ -227,9 +237,8 @@ def test_damaged_files_are_named_and_may_be_left_out(
     [line] = capsys.readouterr().err.splitlines()
     assert f"{damaged / 'b.jsonl.gz'} is damaged or not gzip" in line
     assert "pass --skip-damaged" in line
-    assert outputs(output).keys() == {"a.jsonl", "job.json"}
-    assert (output / "a.jsonl").read_bytes() == whole["a.jsonl"]
-    (output / "a.jsonl").unlink()
+    assert "So it is with 2 of 5 files" in line
+    assert not output.exists(), "it is refused before anything is computed"
     assert predict(model, damaged, output, "--skip-damaged") == 0
     captured = capsys.readouterr()
     check_left_out(damaged, captured.out, captured.err, output, whole)
@@ -471,3 +480,162 @@ def test_tables_of_all_files_are_read_as_one(model, tmp_path):
     table = dataset(files, schema=schema).to_table()
     assert table.column("n").to_pylist() == [None, 1.0, 1.5]
     assert table.column("label").null_count == 0
+
+
+DAMAGED_ROWS = [
+    {"id": 1, "review": "The judge reads."},
+    {"id": 2, "review": ""},
+    {"id": 3},
+    {"id": 4, "review": None},
+    {"id": 5, "review": "The \ud83d reads."},
+    {"id": "\ud83d", "review": "The judge reads."},
+    {"id": 7, "review": "The king reads."},
+]
+GOOD = [True, False, False, False, False, False, True]
+
+
+@pytest.fixture
+def with_damaged_rows(tmp_path) -> Path:
+    """A corpus of two files, one of them with five damaged rows."""
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    (folder / "a.txt").write_text("The judge reads.\nThe king reads.\n")
+    lines = [json.dumps(row) for row in DAMAGED_ROWS]
+    (folder / "b.jsonl").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+REASON = "b.jsonl, line 2: review is empty; write a text, or drop it. So 5 of 7 rows"
+
+
+@pytest.mark.parametrize("verb", ["a file", "a directory", "vectors"])
+def test_damaged_rows_are_refused_before_any_is_computed(
+    verb, model, with_damaged_rows, tmp_path, capsys
+):
+    source, output = str(with_damaged_rows / "*"), str(tmp_path / "out")
+    command = ["predict", "--checkpoint", str(model)]
+    if verb == "a file":
+        source, output = str(with_damaged_rows / "b.jsonl"), f"{output}.jsonl"
+    if verb == "vectors":
+        command = ["embed", "--model", str(model), "--text-column", "review"]
+    assert main([*command, "--input", source, "--output", output]) == 2
+    printed, error = capsys.readouterr()
+    number = REASON.replace("5 of 7", "4 of 7") if verb == "vectors" else REASON
+    assert f"{number} cannot be used; correct them, or leave them out" in error
+    assert "by --skip-damaged" in error and error.count("\n") == 1
+    assert printed == "" and list(tmp_path.iterdir()) == [with_damaged_rows]
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
+def test_a_damaged_row_has_null_for_a_prediction(
+    kind, model, with_damaged_rows, tmp_path, capsys
+):
+    """In its place, so that predictions and rows can be put side by side."""
+    options = ("--format", kind, "--skip-damaged")
+    assert predict(model, with_damaged_rows, tmp_path / "out", *options) == 0
+    assert f"{REASON} cannot be used" not in (error := capsys.readouterr().err)
+    assert "b.jsonl: 5 of 7 rows cannot be used, and have null for a predic" in error
+    table = tmp_path / "out" / f"b.{kind}"
+    one = ["predict", "--checkpoint", str(model), "--skip-damaged", "--input"]
+    one += [str(with_damaged_rows / "b.jsonl"), "--output"]
+    assert main([*one, str(tmp_path / f"b.{kind}")]) == 0
+    assert (tmp_path / f"b.{kind}").read_bytes() == table.read_bytes()
+    if kind == "jsonl":
+        rows = [json.loads(line) for line in table.read_text().splitlines()]
+        assert rows[1]["probabilities"] == dict.fromkeys(rows[0]["probabilities"])
+        assert [row["id"] for row in rows] == [1, 2, 3, 4, 5, None, 7]
+    elif kind == "parquet":
+        rows = pq.read_table(table).to_pylist()
+    else:
+        with table.open(newline="") as file:
+            rows = [{k: v or None for k, v in row.items()} for row in DictReader(file)]
+    assert [row["label"] is not None for row in rows] == GOOD
+
+
+def test_a_row_without_text_has_nan_for_a_vector(
+    model, with_damaged_rows, tmp_path, capsys
+):
+    command = ["embed", "--model", str(model), "--text-column", "review"]
+    command += ["--input", str(with_damaged_rows / "*"), "--skip-damaged"]
+    assert main([*command, "--output", str(tmp_path / "out")]) == 0
+    assert "4 of 7 rows cannot be used, and have NaN" in capsys.readouterr().err
+    vectors = np.load(tmp_path / "out" / "b.npy")
+    assert vectors.shape[0] == 7
+    known = np.isfinite(vectors).all(axis=1)
+    assert known.tolist() == [True, False, False, False, False, True, True]
+
+
+def test_the_first_rows_may_all_be_damaged(model, tmp_path, capsys):
+    """More than are in memory at a time, before the fields of any are known."""
+    (tmp_path / "a.csv").write_text(
+        "review,n\n" + "one,2,3\n" * 1500 + "The judge reads.,1\n"
+    )
+    command = ["predict", "--checkpoint", str(model), "--input", f"{tmp_path}/a.csv"]
+    assert main(command) == 2
+    error = capsys.readouterr().err
+    assert (
+        "a.csv, line 2 has 3 fields; the header has 2: review, n. So 1,500 of" in error
+    )
+    assert main([*command, "--skip-damaged", "--columns", "n"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(rows) == 1501
+    assert rows[0] == {"n": "2", **dict.fromkeys(rows[0].keys() - {"n"})} | {
+        "probabilities": dict.fromkeys(rows[-1]["probabilities"])
+    }
+    assert rows[-1]["n"] == "1" and rows[-1]["label"]
+    (tmp_path / "a.csv").write_text("review,n\n" + "one,2,3\n" * 9)
+    assert main([*command, "--skip-damaged"]) == 2
+    assert "So 9 of 9 rows cannot be used." in capsys.readouterr().err
+
+
+def test_lines_of_standard_input_are_refused_one_by_one(model, monkeypatch, capsys):
+    typed = '{"review": "The judge reads."}\n\n{"review": "The king reads."}\n'
+    for option in ((), ("--skip-damaged",)):
+        stdin = io.TextIOWrapper(io.BytesIO(typed.encode()))
+        monkeypatch.setattr(sys, "stdin", stdin)
+        code = main(["predict", "--checkpoint", str(model), *option])
+        printed, error = capsys.readouterr()
+        if not option:
+            assert code == 2 and printed == ""
+            assert "standard input, line 2: review is empty" in error
+            assert "--skip-damaged leaves such rows out" in error
+    assert code == 0
+    labels = [json.loads(line)["label"] for line in printed.splitlines()]
+    assert labels[0] and labels[1] is None and labels[2]
+    assert "standard input: 1 of 3 rows cannot be used" in error
+
+
+@pytest.mark.parametrize("verb", ["predict", "embed"])
+def test_an_older_file_of_other_content_is_computed_again(
+    verb, model, tmp_path, capsys
+):
+    """A copy that keeps its time, of the same size: neither says that it is new."""
+    source = tmp_path / "a.jsonl"
+    option = {"predict": "--checkpoint", "embed": "--model"}[verb]
+    command = [verb, option, str(model), "--input", str(source)]
+    command += ["--output", str(tmp_path / "out")]
+    command += ["--text-column", "review"] * (verb == "embed")
+    results = []
+    for text, time in (("judge", 2), ("baker", 1), ("baker", 1)):
+        source.write_text(f'{{"review": "The {text} reads."}}\n')
+        os.utime(source, ns=(time * 10**18, time * 10**18))
+        assert main(command) == 0
+        (output,) = set((tmp_path / "out").iterdir()) - {tmp_path / "out" / "job.json"}
+        results.append(output.read_bytes())
+    assert results[0] != results[1] == results[2]
+    assert "1 of 1 files are there already" in capsys.readouterr().out
+
+
+def test_a_directory_of_an_older_version_is_continued(model, shards, tmp_path, capsys):
+    """Its record has neither the marks of the inputs nor newer options."""
+    output = tmp_path / "out"
+    assert predict(model, shards, output) == 0
+    record = json.loads((output / "job.json").read_text())
+    del record["inputs"], record["data"]["delimiter"], record["data"]["skip_damaged"]
+    (output / "job.json").write_text(json.dumps(record))
+    (output / "a.jsonl").unlink()
+    capsys.readouterr()
+    assert predict(model, shards, output) == 0
+    printed = capsys.readouterr().out
+    assert "4 of 5 files are there already." in printed
+    assert set(json.loads((output / "job.json").read_text())["inputs"]) == set("abcde")

@@ -1,0 +1,255 @@
+"""Predictions of the rows of a file: which can be used, and what is written of each."""
+
+import dataclasses
+import itertools
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from bert_jax.config import ExamplesConfig
+from bert_jax.config.checks import require_batch_size
+from bert_jax.inference.batching import predict_examples
+from bert_jax.inference.evaluation import with_embedding
+from bert_jax.inference.thresholds import apply_threshold, require_threshold
+from bert_jax.pretrained import load_pretrained
+from bert_jax.storage.files import JsonObject
+from bert_jax.tables.damage import RowErrors
+from bert_jax.tables.lines import STDIN, display_name
+from bert_jax.tables.read import is_table, source_rows
+from bert_jax.tables.rows import HALF_CHARACTER, TableRow, missing_column_message
+from bert_jax.tasks.finetuning_task import Example, Prediction
+from bert_jax.tasks.registry import finetuning_task, task_name_of
+from bert_jax.terminal.progress import Progress
+
+ID, ALL = "id", "*"
+SKIP_DAMAGED = "--skip-damaged"
+NULL = "have null for a prediction"
+_CHUNK_ROWS = 1024
+"""The number of rows in memory at a time."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What to predict, and what is written of each row."""
+
+    checkpoint: str
+    source: str
+    """A table, or lines of JSON or of text, which may be compressed; -: standard
+    input."""
+    data: ExamplesConfig
+    """How rows are read, as for fine-tuning."""
+    batch_size: int
+    columns: tuple[str, ...] = (ID,)
+    """Columns of the input that are copied; ALL: each of them."""
+    threshold: float | None = None
+    """As `apply_threshold`; None: the most probable class."""
+    skip_damaged: bool = False
+    """Whether a row that cannot be used has null for a prediction, or is refused."""
+
+
+class RowPredictor:
+    """A fine-tuned model, and what a request wants of it.
+
+    Attributes:
+        model: the model, placed on the device.
+    """
+
+    def __init__(self, request: Request) -> None:
+        """Load the model.
+
+        Raises:
+            ValueError: the model was never fine-tuned, or its task has no threshold.
+        """
+        require_batch_size(request.batch_size)
+        self.request = request
+        self.model = load_pretrained(request.checkpoint).placed()
+        data = with_embedding(request.data, self.model)
+        name = task_name_of(self.model.config, data)
+        self.task = finetuning_task(name, data, self.model.config)
+        if request.threshold is not None:
+            require_threshold(self.model.config, request.threshold)
+
+    def _rows(self, source: str, **options: Any) -> Iterator[TableRow]:
+        data = self.request.data
+        column = data.text_columns[0] if data.text_columns else "text"
+        return source_rows(source, column, data.delimiter, **options)
+
+    def check(self, source: str) -> int:
+        """Return the number of rows of a file, before any is computed.
+
+        Raises:
+            ValueError: rows cannot be used and may not be left out, or all cannot.
+        """
+        errors = RowErrors(source)
+        for row in self._rows(source):
+            errors.parse(row, self._entry)
+        if self.request.skip_damaged:
+            errors.report(NULL)
+        else:
+            errors.refuse(SKIP_DAMAGED)
+        return errors.num_rows
+
+    def predict(self, source: str, errors: RowErrors) -> Iterator[list[JsonObject]]:
+        """Yield chunks of predictions, in the order of the rows, after copied columns.
+
+        A field of the prediction whose name a copied column has, gets the prefix
+        `predicted_`. A damaged row has null in each field.
+
+        Args:
+            errors: counts the rows.
+
+        Raises:
+            ValueError: a row cannot be used and may not be left out, or all cannot.
+        """
+        entries: list[tuple[JsonObject, Example | None]] = []
+        nothing: Prediction | None = None
+        rows = self._rows(source, notify=lambda _: None)  # it was told by `check`
+        while chunk := list(itertools.islice(rows, _CHUNK_ROWS)):
+            entries += [self._entry_or_nothing(row, errors) for row in chunk]
+            examples = [example for _, example in entries if example is not None]
+            predictions = iter(self._predictions(examples))
+            if nothing is None:
+                if not examples:
+                    continue  # the fields of a prediction are not known yet
+                first = next(predictions)
+                nothing = _without_values(first)
+                predictions = itertools.chain([first], predictions)
+            yield [
+                values
+                | _renamed(nothing if example is None else next(predictions), values)
+                for values, example in entries
+            ]
+            entries = []
+        if entries:
+            errors.refuse(SKIP_DAMAGED)
+
+    def _predictions(self, examples: Sequence[Example]) -> list[Prediction]:
+        model, request = self.model, self.request
+        predictions = predict_examples(
+            self.task, model.params, model.tokenizer, examples, request.batch_size
+        )
+        if request.threshold is not None:
+            predictions = [apply_threshold(p, request.threshold) for p in predictions]
+        return [round_floats(prediction) for prediction in predictions]
+
+    def _entry(self, row: TableRow) -> tuple[JsonObject, Example]:
+        """Return the copied columns and the example of a row."""
+        copied = _copied(row, self.request.columns)
+        return copied, self.task.example_without_label(row)
+
+    def _entry_or_nothing(
+        self, row: TableRow, errors: RowErrors
+    ) -> tuple[JsonObject, Example | None]:
+        if (entry := errors.parse(row, self._entry)) is not None:
+            return entry
+        if not self.request.skip_damaged:
+            raise ValueError(f"{errors.first} {SKIP_DAMAGED} leaves such rows out.")
+        names = self.request.columns
+        if names == (ALL,) or (names == (ID,) and ID not in row.values):
+            names = tuple(row.values)
+        return {name: _value_or_null(row, name) for name in names}, None
+
+
+def prediction_rows(
+    request: Request, tell: Callable[[str], None]
+) -> Iterator[list[JsonObject]]:
+    """Yield chunks of predictions of the source of a request, as `predict`.
+
+    A file is checked before anything is computed. The lines of standard input are not,
+    since they may come one by one.
+
+    Args:
+        tell: takes lines that say how far it is.
+
+    Raises:
+        ValueError: as `RowPredictor`, `check` and `predict`.
+    """
+    predictor, source = RowPredictor(request), request.source
+    errors, num_rows = RowErrors(display_name(source)), 0
+    if source != STDIN:
+        num_rows = predictor.check(source)
+        if is_table(source) and not num_rows:
+            raise ValueError(f"{source} has no rows; it must have at least one.")
+    progress = Progress("rows", num_rows, tell)
+    for chunk in predictor.predict(source, errors):
+        yield chunk
+        progress.advance(len(chunk))
+    if source == STDIN:
+        errors.report(NULL)
+
+
+def _value_or_null(row: TableRow, name: str) -> Any:
+    """Return a value to copy, or None if it cannot be written."""
+    try:
+        return _copied(row, (name,)).get(name)
+    except ValueError:
+        return None
+
+
+def _without_values(value: Any) -> Any:
+    """Return a prediction with None for each value, in objects too."""
+    if not isinstance(value, dict):
+        return None
+    return {name: _without_values(item) for name, item in value.items()}
+
+
+def _copied(row: TableRow, columns: tuple[str, ...]) -> JsonObject:
+    """Return the columns of a row to copy; an `id` only where there is one."""
+    names = list(row.values) if columns == (ALL,) else list(columns)
+    if columns == (ID,) and ID not in row.values:
+        return {}
+    for name in names:
+        if name not in row.values:
+            raise ValueError(missing_column_message(row.where, name, row.values))
+        try:
+            written = json.dumps([name, row.values[name]], ensure_ascii=False)
+        except TypeError as error:  # a time or bytes, in Parquet
+            kind = type(row.values[name]).__name__
+            raise ValueError(
+                f"{row.where}: {name} holds a value of type {kind}, which cannot be "
+                "written; leave it out of --columns."
+            ) from error
+        if HALF_CHARACTER.search(written):
+            raise ValueError(
+                f"{row.where}: {name} holds half of a surrogate pair, which cannot be "
+                "written; correct it."
+            )
+    return {name: null_for_nan(row.values[name]) for name in names}
+
+
+def null_for_nan(value: Any) -> Any:
+    """Return a JSON value with None in the place of numbers that JSON does not have.
+
+    Those are NaN and the infinities, which .parquet files have.
+    """
+    if isinstance(value, dict):
+        return {name: null_for_nan(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [null_for_nan(item) for item in value]
+    is_number = not isinstance(value, float) or math.isfinite(value)
+    return value if is_number else None
+
+
+def _renamed(prediction: JsonObject, taken: JsonObject) -> JsonObject:
+    """Return a prediction whose fields have other names than the copied columns.
+
+    That of a question has its `id`, too.
+    """
+    renamed = {}
+    for name, value in prediction.items():
+        if name == ID and ID in taken:
+            continue
+        while name in taken or name in renamed:
+            name = f"predicted_{name}"
+        renamed[name] = value
+    return renamed
+
+
+def round_floats(value: object) -> Any:
+    """Round the floats of a JSON value to nine digits, which determine a float32."""
+    if isinstance(value, dict):
+        return {name: round_floats(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [round_floats(item) for item in value]
+    return float(f"{value:.9g}") if isinstance(value, float) else value

@@ -1,0 +1,114 @@
+"""Damaged rows: counted, the first one named, refused or left out; for every task."""
+
+import json
+
+import pytest
+
+from bert_jax.cli.main import main
+from bert_jax.config import ExamplesConfig, SentencePairsConfig
+from bert_jax.tasks.registry import finetuning_task
+
+CSV = "text,label\n" + "".join(f"Text {i},{'ab'[i % 2]}\n" for i in range(20))
+ROWS = {
+    "no text": (",a\n", "line 22: text is empty; write a text, or drop it"),
+    "no label": ("Text,\n", "line 22: label is empty"),
+    "a field too many": ("Text,a,b\n", "line 22 has 3 fields; the header has 2"),
+    "a field too few": ("Text\n", "line 22 has 1 fields; the header has 2"),
+    "a quote": ('"Text" x,a\n', "line 22: ',' expected after '\"'"),
+}
+JSON_ROWS = {
+    "torn": '{"text": "a", "la',
+    "a number": {"text": 3, "label": "a"},
+    "null": {"text": None, "label": "a"},
+    "no field": {"body": "a", "label": "b"},
+    "no label": {"text": "a", "label": None},
+    "half a character": {"text": "a \ud83d", "label": "b"},
+    "blank": {"text": " \t\u3000", "label": "b"},
+    "a list": ["a", "b"],
+    "twice": '{"text": "a", "text": "b", "label": "a"}',
+}
+
+
+def read(path, task="text-classification", **changes):
+    return finetuning_task(task, ExamplesConfig(**changes)).read(str(path))
+
+
+@pytest.mark.parametrize(("damaged", "says"), ROWS.values(), ids=ROWS)
+def test_damaged_rows_of_csv(damaged, says, tmp_path, capsys):
+    (tmp_path / "a.csv").write_text(CSV + damaged + "Text,a\n" + damaged)
+    number = r" So 2 of 23 rows cannot be used; .* by --data.skip-damaged\.$"
+    with pytest.raises(ValueError, match=f"a.csv, {says}.*{number}"):
+        read(tmp_path / "a.csv")
+    assert len(read(tmp_path / "a.csv", skip_damaged=True)) == 21
+    [line] = capsys.readouterr().err.splitlines()
+    assert "2 of 23 rows cannot be used, and are left out; the first: " in line
+    assert f"a.csv, {says}" in line
+
+
+def test_damaged_rows_of_json(tmp_path, capsys):
+    good = json.dumps({"text": "a", "label": "b"})
+    rows = [r if isinstance(r, str) else json.dumps(r) for r in JSON_ROWS.values()]
+    for row in rows:
+        (tmp_path / "a.jsonl").write_text(f"{good}\n{row}\n{good}\n")
+        with pytest.raises(ValueError, match="a.jsonl, line 2.* So 1 of 3 rows"):
+            read(tmp_path / "a.jsonl")
+    (tmp_path / "a.jsonl").write_text("\n".join([good, *rows, good]))
+    with pytest.raises(ValueError, match=rf"a.jsonl, line 2.* So {len(rows)} of 11"):
+        read(tmp_path / "a.jsonl")
+    assert len(read(tmp_path / "a.jsonl", skip_damaged=True)) == 2
+    assert f"{len(rows)} of 11 rows" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("task", "row", "changes"),
+    [
+        ("text-regression", {"text": "a", "label": "1.5"}, {}),
+        ("sentence-pairs", {"query": "a", "document": "b"}, {}),
+        (
+            "sentence-pairs",
+            {"query": "a", "document": "b", "label": 0.5},
+            {"sentence_pairs": SentencePairsConfig(objective="cosine")},
+        ),
+        ("multiple-choice", {"context": "a", "choices": ["b", "c"], "label": 1}, {}),
+    ],
+)
+def test_every_task_that_reads_tables_leaves_them_out(
+    task, row, changes, tmp_path, capsys
+):
+    lines = [json.dumps(r) for r in (row, row | dict.fromkeys(row, ""), row)]
+    (tmp_path / "a.JSONL").write_text("\n".join(lines))
+    with pytest.raises(ValueError, match="a.JSONL, line 2.* So 1 of 3 rows cannot"):
+        read(tmp_path / "a.JSONL", task, **changes)
+    assert len(read(tmp_path / "a.JSONL", task, skip_damaged=True, **changes)) == 2
+    assert "1 of 3 rows cannot be used" in capsys.readouterr().err
+
+
+def test_rows_that_are_all_damaged_are_never_left_out(tmp_path):
+    (tmp_path / "a.csv").write_text("txt,label\n" + "a,b\n" * 9)
+    for skip in (False, True):
+        with pytest.raises(ValueError, match=r"line 2 has the columns .* So 9 of 9"):
+            read(tmp_path / "a.csv", skip_damaged=skip)
+
+
+def test_a_quote_that_does_not_end_hides_rows_and_is_refused(tmp_path):
+    (tmp_path / "a.csv").write_text(CSV + '"Text,a\n' + CSV)
+    with pytest.raises(ValueError, match="a.csv, line 22: unexpected end of data"):
+        read(tmp_path / "a.csv", skip_damaged=True)
+
+
+@pytest.mark.parametrize("part", ["train", "validation", "test"])
+def test_finetune_refuses_damaged_rows_of_each_file(
+    part, encoder_checkpoint, tmp_path, capsys
+):
+    files = {name: tmp_path / f"{name}.csv" for name in ("train", "validation", "test")}
+    for name, file in files.items():
+        file.write_text(CSV + ",a\nText,\n" * (name == part))
+    command = ["finetune", "text-classification", "--workdir", str(tmp_path / "run")]
+    command += ["--init-from", str(encoder_checkpoint)]
+    for name, file in files.items():
+        command += [f"--data.{name}", str(file)]
+    assert main(command) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert f"{part}.csv, line 22: text is empty" in line
+    assert "So 2 of 22 rows cannot be used; correct them, or leave them out by" in line
+    assert not (tmp_path / "run" / "checkpoints").exists()
