@@ -101,7 +101,7 @@ def test_a_group_lists_its_verbs(group, capsys):
 
 
 COMPLETE = """
-eval "$1"; shift
+source /dev/stdin  # it is longer than an argument may be
 COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
 "$(complete -p bert-jax | sed 's/.*-F \\([^ ]*\\) .*/\\1/')" bert-jax
 echo "${COMPREPLY[@]}"
@@ -122,8 +122,10 @@ echo "${COMPREPLY[@]}"
     ],
 )
 def test_completion_in_bash(line, completed, bash_completion):
-    command = ["bash", "-c", COMPLETE, "bash", bash_completion, *line.split(" ")]
-    done = subprocess.run(command, capture_output=True, text=True)
+    command = ["bash", "-c", COMPLETE, "bash", *line.split(" ")]
+    done = subprocess.run(
+        command, input=bash_completion, capture_output=True, text=True
+    )
     assert done.stdout.split() == completed.split(), done.stderr
 
 
