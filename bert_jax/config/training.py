@@ -25,8 +25,9 @@ class MaskingConfig(ShortRepr):
 
     rate: float = 0.15
     """Fraction of a row's tokens to predict, counted with [CLS] and [SEP]."""
-    max_predictions: int = 20
-    """Maximum predictions per row, P; unused slots have weight 0."""
+    max_predictions: int | None = None
+    """Maximum predictions per row, P; unused slots have weight 0. None: as many as the
+    rate needs in a full row."""
     final_rate: float | None = None
     """Fraction to predict at the last step: the fraction changes linearly from `rate`
     at the first step (Yang et al. 2023); None: always `rate`. Validation rows always
@@ -53,7 +54,8 @@ class MaskingConfig(ShortRepr):
         final = self.final_rate
         holds = final is None or 0 < final < 1
         require(holds, f"final_rate={final} must be between 0 and 1.")
-        require_positive(self, "max_predictions", "max_span")
+        given = [] if self.max_predictions is None else ["max_predictions"]
+        require_positive(self, *given, "max_span")
         masked, random = self.mask_share, self.random_share
         require(0 <= masked <= 1, f"mask_share={masked} must be from 0 to 1.")
         require(0 <= random <= 1, f"random_share={random} must be from 0 to 1.")
@@ -62,6 +64,25 @@ class MaskingConfig(ShortRepr):
         require(holds, f"mask_share={masked} and random_share={random} {rule}.")
         p = self.span_probability
         require(0 < p <= 1, f"span_probability={p} must be above 0 and at most 1.")
+
+    def needed_predictions(self, length: int) -> int:
+        """Return the predictions of a row of `length` tokens at the larger rate."""
+        return max(1, round(max(self.rate, self.final_rate or 0) * length))
+
+    def num_slots(self, length: int) -> int:
+        """Return P for rows of `length` tokens."""
+        given = self.max_predictions or self.needed_predictions(length)
+        return min(given, length)
+
+    def cap(self, length: int) -> str:
+        """Return what `max_predictions` caps in rows of `length` tokens, or ""."""
+        slots, needed = self.num_slots(length), self.needed_predictions(length)
+        if slots >= needed:
+            return ""
+        return (
+            f"masking.max_predictions={slots} caps it at {slots / length:.1%}, since a "
+            f"full row needs {needed}; leave it out, or raise it"
+        )
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -317,7 +338,7 @@ class PretrainConfig(RunConfig):
     def _check_final_rate(self) -> None:
         """Check that a row has slots for the larger of the two masking rates."""
         masking, length = self.masking, self.data.sequence_length
-        if masking.final_rate is None:
+        if masking.final_rate is None or masking.max_predictions is None:
             return
         name = "rate" if masking.rate >= masking.final_rate else "final_rate"
         rate = getattr(masking, name)

@@ -46,7 +46,8 @@ def describe_schedules(config: PretrainConfig) -> Iterator[str]:
     if config.objective == "causal_lm":
         return
     if masking.final_rate is None:
-        yield f"masking rate: {masking.rate:g}"
+        cap = masking.cap(config.data.sequence_length)
+        yield f"masking rate: {masking.rate:g}" + (f"; {cap}" if cap else "")
     else:
         ends = f"{masking.rate:g} at the first step, {masking.final_rate:g} at the last"
         yield f"masking rate: {ends}"

@@ -4,7 +4,6 @@ from bert_jax.config import (
     BertConfig,
     ExamplesConfig,
     FinetuneConfig,
-    MaskingConfig,
     OptimizerConfig,
     PretrainConfig,
 )
@@ -12,13 +11,11 @@ from bert_jax.experiments.design import Budget
 
 
 def _pretraining(
-    model: BertConfig, length: int, batch_size: int, rate: float, beta2: float
+    model: BertConfig, batch_size: int, rate: float, beta2: float
 ) -> PretrainConfig:
     """Return the base configuration; the number of steps follows from the FLOPs."""
-    masking = MaskingConfig()
     return PretrainConfig(
         model=model,
-        masking=MaskingConfig(max_predictions=predictions(masking.rate, length)),
         optimizer=OptimizerConfig(
             peak_learning_rate=rate, warmup_steps=0, warmup_share=0.1, beta2=beta2
         ),
@@ -48,11 +45,6 @@ def _finetuning(
     )
 
 
-def predictions(rate: float, length: int) -> int:
-    """Return the slots of a row for a masking rate: none of its tokens is left out."""
-    return max(1, round(rate * length))
-
-
 # The shape and the rates of the demo, which were measured on two cores
 # (docs/pretraining.md): few rows are seen twice, so there is no dropout.
 _TOY = BertConfig.tiny(
@@ -70,7 +62,7 @@ BUDGETS = {
         name="toy",
         flops=1.5e12,
         seeds=8,
-        pretraining=_pretraining(_TOY, 64, batch_size=32, rate=2e-3, beta2=0.98),
+        pretraining=_pretraining(_TOY, batch_size=32, rate=2e-3, beta2=0.98),
         finetuning=_finetuning(1e-3, dropout=0.3, length=64, num_steps=160),
         sequence_length=64,
         vocab_size=4096,
@@ -79,7 +71,7 @@ BUDGETS = {
         name="small",
         flops=5e17,
         seeds=5,
-        pretraining=_pretraining(_SMALL, 128, batch_size=256, rate=5e-4, beta2=0.98),
+        pretraining=_pretraining(_SMALL, batch_size=256, rate=5e-4, beta2=0.98),
         finetuning=_finetuning(1e-4, dropout=0.1, length=128, num_steps=1000),
         sequence_length=128,
         vocab_size=30522,
@@ -88,7 +80,7 @@ BUDGETS = {
         name="base",
         flops=3e19,
         seeds=5,
-        pretraining=_pretraining(_BASE, 128, batch_size=1024, rate=3e-4, beta2=0.98),
+        pretraining=_pretraining(_BASE, batch_size=1024, rate=3e-4, beta2=0.98),
         finetuning=_finetuning(3e-5, dropout=0.1, length=128, num_steps=1000),
         sequence_length=128,
         vocab_size=30522,

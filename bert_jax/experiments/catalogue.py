@@ -7,7 +7,6 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 from bert_jax.config.model import PRESETS
-from bert_jax.experiments.budgets import predictions
 from bert_jax.experiments.design import (
     Budget,
     Changes,
@@ -87,7 +86,7 @@ def masking(budget: Budget, tasks: Tasks) -> Experiment:
         paper = tuple(zip(columns, figures, strict=True))
         rows.append(Row(label, variant.name, measures, paper=paper))
     for rate, final in ((0.3, None), (0.4, None), (0.3, 0.05)):
-        variant = _rate_variant(rate, final, budget.sequence_length)
+        variant = _rate_variant(rate, final)
         variants.append(variant)
         label = f"80/10/10, {rate:.0%}".replace("%", " %")
         if final is not None:
@@ -123,11 +122,8 @@ def _shares_variant(masked: int, random: int, kept: int) -> Variant:
     return Variant(name, stages=(Stage(changes=changes),))
 
 
-def _rate_variant(rate: float, final: float | None, length: int) -> Variant:
-    changes: Changes = (
-        ("masking.rate", rate),
-        ("masking.max_predictions", predictions(rate, length)),
-    )
+def _rate_variant(rate: float, final: float | None) -> Variant:
+    changes: Changes = (("masking.rate", rate),)
     name = f"rate_{rate:g}"
     if final is not None:
         changes += (("masking.final_rate", final),)

@@ -41,7 +41,7 @@ def prediction_counts(sequence_length: int, masking: MaskingConfig) -> list[int]
     This is for `masking.rate`. It is a table, not arithmetic on the device, so that
     halves round as in Python.
     """
-    limit = min(masking.max_predictions, sequence_length)
+    limit = masking.num_slots(sequence_length)
     return [0] + [
         min(limit, max(1, round(masking.rate * length)))
         for length in range(1, sequence_length + 1)
@@ -81,7 +81,7 @@ def choose_positions(
         does not lead has the kind of the slot before it.
     """
     length = input_ids.shape[1]
-    slots = min(masking.max_predictions, length)
+    slots = masking.num_slots(length)
     if counts is None:
         counts = jnp.asarray(prediction_counts(length, masking))
     count = counts[num_tokens]

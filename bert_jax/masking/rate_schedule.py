@@ -42,7 +42,7 @@ def steps_of_change(
         masking: with `final_rate` set.
         run: the steps of the run.
     """
-    limit = min(masking.max_predictions, sequence_length)
+    limit = masking.num_slots(sequence_length)
     lengths = np.arange(sequence_length + 1)[:, None]
     first = np.array(prediction_counts(sequence_length, masking))[:, None]
     last_rate = masking_rates(np.array(run[-1]), masking, run)

@@ -58,6 +58,31 @@ def unit_starts(starts: Bool[Array, "B T"]) -> Int[Array, "B T"]:
     return jax.lax.cummax(jnp.where(starts, positions, 0), axis=1)
 
 
+def unit_sizes(
+    maskable: Bool[Array, "B T"], unit: Int[Array, "B T"]
+) -> Int[Array, "B T"]:
+    """Return the number of maskable tokens of each token's unit.
+
+    Args:
+        unit: the position at which the unit of each token starts.
+    """
+    # Count the tokens of each unit at its start, then copy to all its tokens.
+    rows = jnp.arange(unit.shape[0])[:, None]
+    sizes = jnp.zeros_like(unit).at[rows, unit].add(maskable.astype(unit.dtype))
+    return jnp.take_along_axis(sizes, unit, axis=1)
+
+
+def unreachable_share(
+    maskable: Bool[Array, "B T"],
+    continues: Bool[Array, "B T"],
+    count: Int[Array, " B"],
+) -> float:
+    """Return the fraction of tokens in words longer than the `count` of their row."""
+    size = unit_sizes(maskable, unit_starts(word_starts(maskable, continues)))
+    unreachable = maskable & (size > count[:, None])
+    return float(unreachable.sum() / jnp.maximum(maskable.sum(), 1))
+
+
 def shuffle_units(
     key: PRNGKey, maskable: Bool[Array, "B T"], unit: Int[Array, "B T"]
 ) -> Int[Array, "B T"]:
@@ -119,10 +144,7 @@ def choose_words(
     length = words.shape[1]
     unit = unit_starts(words)
     order = shuffle_units(key, maskable, unit)
-    # Count the maskable tokens of each unit, at its start, then copy to all its tokens.
-    rows = jnp.arange(words.shape[0])[:, None]
-    sizes = jnp.zeros_like(unit).at[rows, unit].add(maskable.astype(unit.dtype))
-    size = jnp.where(maskable, jnp.take_along_axis(sizes, unit, axis=1), length + 1)
+    size = jnp.where(maskable, unit_sizes(maskable, unit), length + 1)
     selected = select_whole_units(
         jnp.take_along_axis(words, order, axis=1),
         jnp.take_along_axis(size, order, axis=1),

@@ -25,12 +25,12 @@ from bert_jax.runs.init_from import check_source, open_source
 from bert_jax.runs.teacher import pretraining_teacher
 from bert_jax.runs.workdir import check_workdir, final_scores
 from bert_jax.storage.remote import open_directory
-from bert_jax.tasks.pretraining import PretrainingTask, unigram_baseline
+from bert_jax.tasks.pretraining import PretrainingTask, require_words, unigram_baseline
 from bert_jax.tasks.task import check_attention_kernel
-from bert_jax.terminal.messages import say
+from bert_jax.terminal.messages import say, warn
 from bert_jax.training.callbacks import Callback
 from bert_jax.training.loggers import require_loggers
-from bert_jax.training.resume import find_resume
+from bert_jax.training.resume import Resume, find_resume
 
 
 def resolve(config: PretrainConfig, dataset: Dataset) -> PretrainConfig:
@@ -73,6 +73,27 @@ def resolve(config: PretrainConfig, dataset: Dataset) -> PretrainConfig:
             "--validation-fraction."
         )
     return config
+
+
+def complete_masking(
+    config: PretrainConfig, dataset: Dataset, resume: Resume | None
+) -> PretrainConfig:
+    """Return the configuration with `masking.max_predictions` set.
+
+    A run that is resumed keeps its own number; a new one gets what its rate needs.
+
+    Raises:
+        ValueError: a new run masks words, and the vocabulary does not mark them.
+    """
+    masking = config.masking
+    if resume is None and masking.unit != "token" and config.objective == "masked_lm":
+        require_words(config, dataset)
+    before = resume.config.get("masking") if resume else None
+    number = before.get("max_predictions") if isinstance(before, dict) else None
+    number = number or masking.num_slots(dataset.sequence_length)
+    if masking.max_predictions is None:
+        masking = dataclasses.replace(masking, max_predictions=number)
+    return dataclasses.replace(config, masking=masking)
 
 
 def open_for(
@@ -124,6 +145,7 @@ def pretrain(
         dataset, config = open_for(config, verify=False)
     with locked_workdir(workdir) as run:
         with raise_on_all_processes():
+            config = complete_masking(config, dataset, run.resume)
             source, config = open_source(config, dataset, run.resume)
             teacher, config = pretraining_teacher(config, dataset, run.resume)
             mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
@@ -137,6 +159,9 @@ def pretrain(
                 open_dataset(config.data.path, verify=True, once=True)
             if is_primary():
                 say("\n".join(filter(None, [note, rows_line(config, dataset)])))
+                cap = config.masking.cap(dataset.sequence_length)
+                if cap and config.objective == "masked_lm":
+                    warn(f"warning: masking rate {config.masking.rate:g}: {cap}.")
             tokenizer = dataset.tokenizer
             parts = task, config, mesh, tokenizer, source, changed
             scores = fit_in_workdir(run, *parts, callbacks)
@@ -168,6 +193,7 @@ def dry_run(
     target = parse_topology(topology) if topology else None
     dataset, config = open_for(config)
     resume = find_resume(open_directory(workdir)) if workdir else None
+    config = complete_masking(config, dataset, resume)
     source, config = open_source(config, dataset, resume)
     teacher, config = pretraining_teacher(config, dataset, resume)
     chosen: Sequence[jax.Device] | None = None

@@ -21,12 +21,18 @@ from bert_jax.config.model import Params
 from bert_jax.data.batches import DatasetBatches
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.records import Dataset, columns
-from bert_jax.masking.batch import MaskedBatch, mask_by_row
+from bert_jax.masking.batch import MaskedBatch, mask_by_row, prediction_counts
 from bert_jax.masking.next_tokens import next_tokens
 from bert_jax.masking.rate_schedule import counts_at_step
+from bert_jax.masking.units import unreachable_share
 from bert_jax.model.bert import compute, init_params
 from bert_jax.model.flops import pretraining_flops
-from bert_jax.model.inputs import Rows, maskable_tokens, tokens_after_first
+from bert_jax.model.inputs import (
+    Rows,
+    inputs_of,
+    maskable_tokens,
+    tokens_after_first,
+)
 from bert_jax.model.losses import (
     accuracy,
     accuracy_with_ties,
@@ -53,6 +59,7 @@ _EVALUATION_KEY = 2018
 """Validation rows have the same masks in every evaluation of every run."""
 _MAX_EXPONENT = 700.0  # e^710 exceeds a float
 _BASELINE_ROWS, _CHUNK_ROWS = 1_000_000, 8192
+_ROWS_EXAMINED, _MAX_UNREACHABLE = 256, 0.2
 
 
 @struct.dataclass
@@ -269,12 +276,32 @@ class PretrainingTask(Task):
 
     def flops(self, batch: Batch) -> float:
         c, length = self.config, batch["tokens"].shape[-1]
-        num_predictions = length - 1 if self.is_causal else c.masking.max_predictions
+        num_predictions = length - 1 if self.is_causal else c.masking.num_slots(length)
         shape = c.batch_size, length, num_predictions
         flops = pretraining_flops(c.model, *shape)
         if self.teacher is not None:  # forward only: a third
             flops += pretraining_flops(self.teacher.config, *shape) / 3
         return flops
+
+
+def require_words(config: PretrainConfig, dataset: Dataset) -> None:
+    """Raise ValueError if many tokens are in words of more tokens than are predicted.
+
+    In a vocabulary without marks of word starts, a word is a whole sentence.
+    """
+    numbers = np.arange(min(len(dataset.train), _ROWS_EXAMINED))
+    rows = columns(dataset.train.gather(numbers))
+    continues = dataset.tokenizer.continues_word[rows["tokens"]]
+    counts = prediction_counts(dataset.sequence_length, config.masking)
+    count = jnp.asarray(counts)[inputs_of(rows).attention_mask.sum(1)]
+    share = unreachable_share(maskable_tokens(rows), jnp.asarray(continues), count)
+    if share > _MAX_UNREACHABLE:
+        raise ValueError(
+            f"masking.unit={config.masking.unit} masks whole words, but {share:.0%} of "
+            f"the tokens of {dataset.path} are in words longer than the predictions of "
+            "a row: the vocabulary does not mark where words start, or the text has no "
+            "spaces; use masking.unit=token."
+        )
 
 
 def log_frequencies(

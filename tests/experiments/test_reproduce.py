@@ -65,7 +65,7 @@ def test_every_experiment_is_made_of_valid_configurations(name, budget_name):
             config = with_changes(budget.pretraining, stage.changes)
             rate = max(config.masking.rate, config.masking.final_rate or 0)
             expected = round(rate * budget.sequence_length)
-            assert config.masking.max_predictions == expected
+            assert config.masking.num_slots(budget.sequence_length) == expected
     inputs = Inputs(Path("x"), (), "", ())
     cell = Cell(Path("x"), budget, inputs, experiment.variants[0], 0)
     paths = [
