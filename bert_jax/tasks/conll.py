@@ -13,10 +13,11 @@ from bert_jax.metrics.entities import (
     detect_scheme,
     extract_entities,
 )
-from bert_jax.tables.lines import read_text, require_file
-from bert_jax.tables.read import read_json_lines
+from bert_jax.tables.lines import read_text, require_file, suffix_of
+from bert_jax.tables.read import read_table
 from bert_jax.tables.rows import TableRow, missing_column_message
 
+TAG_FIELDS = ("tags", "ner_tags")
 DOCSTART = "-DOCSTART-"
 """A line that begins with it separates documents; it holds no word."""
 
@@ -70,8 +71,10 @@ class Sentence:
         return convert_tags(tags, scheme)
 
 
-def read_sentences(path: str) -> list[Sentence]:
-    """Return the sentences of a file of columns, or of .jsonl with `tokens` and `tags`.
+def read_sentences(
+    path: str, names: Sequence[str] = (), fields: Sequence[str] = TAG_FIELDS
+) -> list[Sentence]:
+    """Return the sentences of a file of columns, or of a table with `tokens` and tags.
 
     Columns are separated by tabs if the first word's line has one, else by white space;
     a single column holds words without tags. Blank lines separate sentences. The scheme
@@ -81,12 +84,12 @@ def read_sentences(path: str) -> list[Sentence]:
     Raises:
         FileNotFoundError: there is no such file.
         ValueError: a line has more or fewer columns than the first; some tags have a
-            prefix and others are not tags; there is no sentence; the file is not UTF-8,
-            or not JSON lines.
+            prefix and others are not tags; a number has no name; there is no sentence;
+            the file is not UTF-8, or not such a table.
     """
     require_file(path, "name a file of columns, or a .jsonl.")
-    read = _read_json if path.endswith(".jsonl") else _read_columns
-    sentences = read(path)
+    is_rows = suffix_of(path) in (".jsonl", ".ndjson", ".parquet")
+    sentences = _read_rows(path, fields, names) if is_rows else _read_columns(path)
     if not sentences:
         raise ValueError(f"{path} holds no sentence; each line {_LINE_FORMAT}.")
     all_tags = {tag for sentence in sentences for tag in sentence.tags or ()}
@@ -208,11 +211,14 @@ def _split(line: str, tabs: bool) -> tuple[str, ...]:
     return tuple(_GAP.split(stripped))
 
 
-def sentence_from_row(row: TableRow, with_tags: bool = True) -> Sentence:
-    """Return the sentence of a JSON object with `tokens` and optionally `tags`.
+def sentence_from_row(
+    row: TableRow, fields: Sequence[str] = (), names: Sequence[str] = ()
+) -> Sentence:
+    """Return the sentence of a row with `tokens` and optionally tags.
 
     Args:
-        with_tags: if false, `tags` are ignored.
+        fields: as in `read_sentences`; none: the tags are not read.
+        names: as there.
 
     Raises:
         ValueError: tokens or tags are not strings, or there are more of one.
@@ -225,7 +231,8 @@ def sentence_from_row(row: TableRow, with_tags: bool = True) -> Sentence:
                 f"{row.where}: token {word!r} must hold more than blanks, and no tab, "
                 "line break or half of a character; leave it and its tag out."
             )
-    tags = _strings(row, "tags") if with_tags and "tags" in row.values else None
+    field = next((name for name in fields if row.values.get(name) is not None), None)
+    tags = None if field is None else _strings(row, field, names)
     if tags is not None and len(tags) != len(words):
         raise ValueError(
             f"{row.where}: {len(tags)} tags for {len(words)} tokens; each must have "
@@ -234,11 +241,14 @@ def sentence_from_row(row: TableRow, with_tags: bool = True) -> Sentence:
     return Sentence(words, tags)
 
 
-def _read_json(path: str) -> list[Sentence]:
+def _read_rows(
+    path: str, fields: Sequence[str], names: Sequence[str]
+) -> list[Sentence]:
     sentences: list[Sentence] = []
-    for line_number, row in read_json_lines(Path(path)):
+    for row in read_table(path):
+        number = int(row.where.rpartition(" ")[2])
         sentence = dataclasses.replace(
-            sentence_from_row(row), path=path, line=line_number
+            sentence_from_row(row, fields, names), path=path, line=number
         )
         if sentences and (sentence.tags is None) != (sentences[0].tags is None):
             content = "no tags" if sentence.tags is None else "tags"
@@ -250,7 +260,7 @@ def _read_json(path: str) -> list[Sentence]:
     return sentences
 
 
-def _strings(row: TableRow, field: str) -> tuple[str, ...]:
+def _strings(row: TableRow, field: str, names: Sequence[str] = ()) -> tuple[str, ...]:
     example = '{"tokens": ["In", "Oslo"], "tags": ["O", "B-LOC"]}'
     if field not in row.values:
         missing = missing_column_message(row.where, field, row.values)
@@ -261,12 +271,29 @@ def _strings(row: TableRow, field: str) -> tuple[str, ...]:
             f"{row.where}: {field}={values!r:.40} must be a list of strings, as in "
             f"{example}."
         )
+    if field != "tokens" and type(values[0]) is int:
+        values = [_name(value, field, names, row.where) for value in values]
     for value in values:
         if not isinstance(value, str):
             raise ValueError(
                 f"{row.where}: {field} holds {value!r:.40}; each must be a string."
             )
     return tuple(values)
+
+
+def _name(number: object, field: str, names: Sequence[str], where: str) -> str:
+    """Return the name of a tag that is a number, as in the datasets of a hub."""
+    if not names:
+        raise ValueError(
+            f"{where}: {field} holds numbers, whose names the file does not have; give "
+            "them in the order of the numbers, as in --data.labels O B-PER I-PER."
+        )
+    if type(number) is not int or not 0 <= number < len(names):
+        raise ValueError(
+            f"{where}: {field} holds {number!r:.40}, and --data.labels has "
+            f"{len(names)} names, for the numbers from 0 to {len(names) - 1}."
+        )
+    return names[number]
 
 
 def _check_tags(sentences: Sequence[Sentence], all_tags: set[str]) -> None:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from bert_jax.config import ExamplesConfig
 from bert_jax.config.model import Head
 from bert_jax.data.examples import TokenizedExamples
 from bert_jax.metrics.entities import (
@@ -24,6 +25,7 @@ from bert_jax.metrics.entities import (
 from bert_jax.storage.files import JsonObject
 from bert_jax.tables.rows import TableRow, text_of
 from bert_jax.tasks.conll import (
+    TAG_FIELDS,
     Sentence,
     read_sentences,
     sentence_from_row,
@@ -41,6 +43,7 @@ from bert_jax.tasks.ner_rows import learned_scheme, sentence_from_text, tokenize
 from bert_jax.tasks.ner_scores import baseline, conlleval_scores, require_tags
 from bert_jax.tasks.splits import split_file
 from bert_jax.tokenization import Tokenizer
+from bert_jax.tokenization.graphemes import whole_characters
 
 PUBLISHED = (
     ("train.txt", "valid.txt", "test.txt"),
@@ -61,7 +64,10 @@ class TokenClassificationTask(FinetuningTask):
     head: ClassVar[Head] = "token_classification"
 
     def read(self, name: str) -> list[Sentence]:
-        return read_sentences(split_file(name, self.data.path, PUBLISHED))
+        path = split_file(name, self.data.path, PUBLISHED)
+        columns = self.data.label_columns
+        fields = TAG_FIELDS if columns == ExamplesConfig().label_columns else columns
+        return read_sentences(path, self.data.labels, fields)
 
     def example_without_label(self, row: TableRow) -> Sentence:
         """Return the sentence of `tokens`, or of the text column.
@@ -69,7 +75,7 @@ class TokenClassificationTask(FinetuningTask):
         Entities are located in characters for a text, and in tokens for tokens.
         """
         if "tokens" in row.values:
-            return sentence_from_row(row, with_tags=False)
+            return sentence_from_row(row)
         return sentence_from_text(
             text_of(row, *(self.data.text_columns[:1] or ("text",)))
         )
@@ -225,7 +231,8 @@ def _chunk(
     text = " ".join(sentence.words[start:end])
     score = sum(probabilities[start:end]) / (end - start)
     if sentence.offsets:
-        start, end = sentence.offsets[start][0], sentence.offsets[end - 1][1]
+        span = sentence.offsets[start][0], sentence.offsets[end - 1][1]
+        start, end = whole_characters(sentence.text, *span)
         text = sentence.text[start:end]
     place = {"text": text, "start": start, "end": end, "score": score}
     return {kind: chunk.type} | place

@@ -104,7 +104,12 @@ class PairRankingTask(FinetuningTask):
         )
 
     def warnings(self, split: Split) -> list[str]:
-        return truncation_warnings(split.tokenized, "pairs", self.data.max_length)
+        lines = truncation_warnings(split.tokenized, "pairs", self.data.max_length)
+        number = sum(
+            len(example.texts) - 2 - len(_wrong(example)) for example in split.examples
+        )
+        equal = f"not ranked, since they are texts of their pair: {number} negatives"
+        return lines + [equal] * (number > 0)
 
     def count(self, batch: DeviceBatch) -> Float[Array, ""]:
         return (batch["row"] >= 0).sum(dtype=jnp.float32)
@@ -138,20 +143,20 @@ class PairRankingTask(FinetuningTask):
         """Return the rank of each second text among itself and its hard negatives."""
         rankings: list[Prediction] = []
         for i, row in enumerate(outputs.rows):
-            score, *others = row["scores"].astype(np.float64).tolist()
-            if not others:
+            scores = row["scores"].astype(np.float64).tolist()
+            wrong = _wrong(outputs.split.examples[i])
+            if not wrong:
                 rankings.append({})
                 continue
             # Of equal scores, the negative stands first.
-            best = int(np.argmax(others))
-            text = 2 + best if others[best] >= score else 1
+            first = max([*wrong, 1], key=lambda text: scores[text - 1])
             rankings.append(
                 {
-                    "rank": 1 + sum(other >= score for other in others),
+                    "rank": 1 + sum(scores[text - 1] >= scores[0] for text in wrong),
                     "right": (i, 1),
-                    "right_score": score,
-                    "first": (i, text),
-                    "first_score": max(score, others[best]),
+                    "right_score": scores[0],
+                    "first": (i, first),
+                    "first_score": scores[first - 1],
                 }
             )
         return rankings
@@ -165,11 +170,12 @@ class PairRankingTask(FinetuningTask):
         if all(example.label is not None for example in examples):
             return correlations(examples, values)
         rankings: dict[int, list[int]] = {}
-        for i, value in enumerate(values):
-            given = np.array([value["score"], *value["negative_scores"]])
+        for i, (example, value) in enumerate(zip(examples, values, strict=True)):
+            given = [value["score"], *value["negative_scores"]]
             # Of equal scores, the negative stands first.
-            rankings[i] = np.lexsort((-np.arange(len(given)), -given)).tolist()
-        scores = retrieval_scores(rankings, {i: {0: 1} for i in rankings})
+            texts = [*reversed(_wrong(example)), 1]
+            rankings[i] = sorted(texts, key=lambda text: -given[text - 1])
+        scores = retrieval_scores(rankings, {i: {1: 1} for i in rankings})
         return {name: scores[name] for name in ("mrr@10", "recall@1")}
 
     def write(self, predictions: Predictions, directory: Path) -> list[str]:
@@ -193,3 +199,9 @@ class PairRankingTask(FinetuningTask):
     def group(self, example: PairExample) -> object:
         """Pairs of one first text stay together."""
         return example.texts[0]
+
+
+def _wrong(example: PairExample) -> list[int]:
+    """Return which texts are negatives, and not equal to one of the pair."""
+    first, second, *others = example.texts
+    return [i for i, text in enumerate(others, 2) if text not in (first, second)]

@@ -26,18 +26,25 @@ class _Space:
     """The first example that has each query."""
     places: Int[np.ndarray, " M"]
     """Where each document stands first, among the second texts and hard negatives."""
+    itself: Int[np.ndarray, "S 2"]
+    """The queries that are documents, too, and do not belong to themselves: the query
+    and the document, which it does not find."""
 
     def blocks(
         self, block: int
     ) -> Iterator[tuple[int, Float[np.ndarray, "_ M"], Int[np.ndarray, "_ 2"]]]:
         """Yield the first query, the cosines and the pairs of some queries at a time.
 
-        The queries of the pairs are counted from the first one.
+        The queries of the pairs are counted from the first one. The cosine of a query
+        with itself is minus infinity, unless it belongs to itself.
         """
         size = max(1, block // len(self.others))
         for start in range(0, len(self.first), size):
             cosines = self.first[start : start + size] @ self.others.T
             bounds = [start, start + len(cosines)]
+            low, high = np.searchsorted(self.itself[:, 0], bounds)
+            rows, columns = (self.itself[low:high] - (start, 0)).T
+            cosines[rows, columns] = -np.inf
             low, high = np.searchsorted(self.pairs[:, 0], bounds)
             yield start, cosines, self.pairs[low:high] - (start, 0)
 
@@ -48,7 +55,18 @@ def _space(vectors: Float[np.ndarray, "N C D"], ids: Int[np.ndarray, "N C"]) -> 
     columns = np.searchsorted(queries, ids[:, 0]), np.searchsorted(documents, ids[:, 1])
     pairs = np.unique(np.stack(columns, axis=1), axis=0)
     others = vectors[:, 1:].reshape(-1, vectors.shape[-1])[places]
-    return _Space(vectors[rows, 0], others, pairs, rows, places)
+    own = not_found_for_themselves(ids)
+    itself = np.searchsorted(queries, own), np.searchsorted(documents, own)
+    return _Space(vectors[rows, 0], others, pairs, rows, places, np.stack(itself, 1))
+
+
+def not_found_for_themselves(ids: Int[np.ndarray, "N C"]) -> Int[np.ndarray, " S"]:
+    """Return the first texts that are searched, too, and do not belong to themselves.
+
+    Such a text is the nearest one to itself; it is neither right nor wrong.
+    """
+    belong = ids[ids[:, 0] == ids[:, 1], 0]
+    return np.setdiff1d(np.intersect1d(ids[:, 0], ids[:, 1:]), belong)
 
 
 def retrieval_among(
@@ -60,8 +78,9 @@ def retrieval_among(
     """Return the scores of a search, and the InfoNCE `loss` in nats among all texts.
 
     Each different first text is a query; what it is to find are the second texts that
-    are paired with it, among all different second texts and hard negatives. The loss of
-    a pair is over its second text and those that are not paired with its first one.
+    are paired with it, among all different second texts and hard negatives but itself.
+    The loss of a pair is over its second text and those that are not paired with its
+    first one.
 
     Args:
         vectors: of length 1.
@@ -126,8 +145,12 @@ def ranks_among(
 def random_retrieval(ids: Int[np.ndarray, "N C"]) -> float:
     """Return the expected nDCG@10 of documents in a random order."""
     pairs = np.unique(ids[:, :2], axis=0)
-    num_relevant = np.unique(pairs[:, 0], return_counts=True)[1]
-    return random_ndcg(num_relevant.tolist(), len(np.unique(ids[:, 1:])))
+    queries, num_relevant = np.unique(pairs[:, 0], return_counts=True)
+    without = np.isin(queries, not_found_for_themselves(ids))
+    sizes = np.stack([num_relevant, len(np.unique(ids[:, 1:])) - without])
+    kinds, counts = np.unique(sizes, axis=1, return_counts=True)
+    scores = [random_ndcg([relevant], number) for relevant, number in kinds.T.tolist()]
+    return float(np.average(scores, weights=counts))
 
 
 def _best(

@@ -49,7 +49,12 @@ from bert_jax.tasks.pair_examples import (
     text_ids,
     write_scores,
 )
-from bert_jax.tasks.pair_retrieval import random_retrieval, ranks_among, retrieval_among
+from bert_jax.tasks.pair_retrieval import (
+    not_found_for_themselves,
+    random_retrieval,
+    ranks_among,
+    retrieval_among,
+)
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tasks.text_vectors import Prompt, checked_prompt
 from bert_jax.tokenization import Tokenizer
@@ -163,7 +168,15 @@ class SentencePairsTask(FinetuningTask):
         ]
 
     def warnings(self, split: Split) -> list[str]:
-        return truncation_warnings(split.tokenized, "pairs", self._max_tokens)
+        lines = truncation_warnings(split.tokenized, "pairs", self._max_tokens)
+        ids = split.tokenized.by_example["text_ids"]
+        number = len(not_found_for_themselves(ids))
+        if number and self.compares_rows and not _has_labels(split.examples):
+            lines.append(
+                "not compared with themselves, since they belong to other texts: "
+                f"{number} of {len(np.unique(ids[:, 0]))} first texts"
+            )
+        return lines
 
     def for_program(self) -> FinetuningTask:
         data = ExamplesConfig(embedding=self.data.embedding)

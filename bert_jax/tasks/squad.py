@@ -32,6 +32,7 @@ from bert_jax.tasks.finetuning_task import (
 )
 from bert_jax.tasks.squad_answers import predict
 from bert_jax.tasks.squad_files import question_from_row, read, write
+from bert_jax.tasks.squad_offsets import not_learned
 from bert_jax.tasks.squad_rows import SquadExample, tokenize
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tokenization import Tokenizer
@@ -59,11 +60,13 @@ class QuestionAnsweringTask(FinetuningTask):
                 raise ValueError(
                     f'question {example.id!r} has no "answers" to learn; add them.'
                 )
+        misplaced = [example for example in examples if example.misplaced]
         if not any(example.answers and not example.misplaced for example in examples):
+            reason = f" ({not_learned(misplaced, len(examples))})" if misplaced else ""
             raise ValueError(
                 f"{self.data.train or self.data.path}: none of {len(examples)} "
                 "questions has an answer at its answer_start; there is nothing to "
-                "learn."
+                f"learn{reason}."
             )
         impossible = any(example.impossible for example in examples)
         return ANSWERABLE_LABELS if impossible else ()
@@ -89,13 +92,8 @@ class QuestionAnsweringTask(FinetuningTask):
         examples, tokenized = split.examples, split.tokenized
         labels, cut = tokenized.by_example["label"], tokenized.by_example["cut"]
         skipped = np.unique(tokenized.example[labels[:, 0] < 0]).tolist()
-        ids = [examples[i].id for i in skipped if examples[i].answers]
-        lines = []
-        if ids:
-            lines.append(
-                f"not trained on, since the answer is not at its answer_start: "
-                f"{len(ids)} of {len(examples)} questions: {', '.join(ids)}"
-            )
+        misplaced = [examples[i] for i in skipped if examples[i].answers]
+        lines = [not_learned(misplaced, len(examples))] if misplaced else []
         if num_cut := len(np.unique(tokenized.example[cut > 0])):
             lines.append(
                 f"cut to max_query_length={self.data.max_query_length} tokens: "

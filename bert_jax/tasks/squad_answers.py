@@ -2,7 +2,7 @@
 
 As in the code of 2018 (Devlin et al. 2018, §4.2 and §4.3), except for two things:
 tokens outside the document are not among the best starts and ends, and the answer's
-text is a slice of the document, not joined from tokens.
+text is a slice of the document in whole characters, not joined from tokens.
 """
 
 from collections.abc import Sequence
@@ -16,6 +16,7 @@ from bert_jax.data.examples import TokenizedExamples
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.finetuning_task import Prediction, RowOutputs, SplitOutputs
 from bert_jax.tasks.squad_rows import SquadExample
+from bert_jax.tokenization.graphemes import whole_characters
 
 Logits = tuple[Float64[np.ndarray, " _"], Float64[np.ndarray, " _"]]
 """The scores that an answer starts, and ends, at each token of a row."""
@@ -153,9 +154,10 @@ def apply_null_threshold(prediction: Prediction, threshold: float) -> Prediction
 
 
 def _distinct(context: str, spans: list[Span], num_best: int) -> list[JsonObject]:
-    """Return the best spans whose texts differ."""
+    """Return the best spans of whole characters whose texts differ."""
     entries: dict[str, JsonObject] = {}
-    for start, end, start_logit, end_logit in spans:
+    for first, last, start_logit, end_logit in spans:
+        start, end = whole_characters(context, first, last)
         text = context[start:end]
         if text and text not in entries:
             entries[text] = _entry(text, start, end, start_logit, end_logit)

@@ -1,8 +1,10 @@
 """Reader of SQuAD's files, and writer of the official prediction files.
 
-Both releases have one format: 2.0 adds `is_impossible` (Rajpurkar et al. 2018).
+Both releases have one format: 2.0 adds `is_impossible` (Rajpurkar et al. 2018). Tables
+have a question a row.
 """
 
+import dataclasses
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,12 +16,15 @@ from bert_jax.config import ExamplesConfig
 from bert_jax.storage.files import JsonObject, write_json
 from bert_jax.tables.json_lines import parse_json
 from bert_jax.tables.lines import read_text, require_file
+from bert_jax.tables.read import is_table, read_table
 from bert_jax.tables.rows import HALF_CHARACTER, TableRow, missing_column_message
 from bert_jax.tasks.finetuning_task import Prediction
 from bert_jax.tasks.splits import split_file
 from bert_jax.tasks.squad_rows import SquadExample
 
 _RELEASES = [(f"train-{v}.json", f"dev-{v}.json") for v in ("v1.1", "v2.0")]
+_BOOLEANS = {"true": True, "false": False, "": None}
+"""What a field of a .csv file says."""
 _NBEST_FIELDS = ("text", "probability", "start_logit", "end_logit")
 _JSON_TYPES = {
     type(None): "null",
@@ -39,10 +44,20 @@ def read(path: str, config: ExamplesConfig) -> list[SquadExample]:
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the file is not in SQuAD's format; two questions have the same id;
-            some questions have answers and others do not.
+        ValueError: the file is neither in SQuAD's format nor a table of questions; two
+            questions have the same id; some have answers and others do not.
     """
     file = _file(path, config.path)
+    if is_table(file):
+        rows = read_table(file, config.delimiter)
+        examples = [_example_of_row(row) for row in rows]
+    else:
+        examples = _read_json(file)
+    _check_ids_and_labels(examples, file)
+    return examples
+
+
+def _read_json(file: str) -> list[SquadExample]:
     require_file(file, "give one of SQuAD's JSON format, or its directory as path.")
     content = parse_json(read_text(Path(file)), f"{file}, one of SQuAD's JSON files,")
     examples = []
@@ -55,9 +70,21 @@ def read(path: str, config: ExamplesConfig) -> list[SquadExample]:
             context = _text(paragraph, "context", paragraph_where)
             for k, qa in enumerate(_field(paragraph, "qas", list, paragraph_where)):
                 id_ = _text(qa, "id", f"{paragraph_where}.qas[{k}]")
-                examples.append(_example(qa, id_, title, context, file))
-    _check_ids_and_labels(examples, file)
+                where_qa = f"{file}: question {id_!r}"
+                question = _text(qa, "question", where_qa)
+                example = SquadExample(id_, title, question, context)
+                examples.append(_with_answers(example, qa, where_qa))
     return examples
+
+
+def _example_of_row(row: TableRow) -> SquadExample:
+    """Return the labelled question of a row; its line takes the place of an `id`."""
+    example = question_from_row(row)
+    if row.values.get("id") in (None, ""):
+        example = dataclasses.replace(example, id=row.where.rpartition(", ")[2])
+    if (title := row.values.get("title")) is not None:
+        example = dataclasses.replace(example, title=str(title))
+    return _with_answers(example, row.values, row.where)
 
 
 def question_from_row(row: TableRow) -> SquadExample:
@@ -91,25 +118,67 @@ def _file(name: str, directory: str) -> str:
     return split_file(name, directory, [(*release, "") for release in _RELEASES])
 
 
-def _example(qa: Any, id_: str, title: str, context: str, file: str) -> SquadExample:
-    where = f"{file}: question {id_!r}"
-    question = _text(qa, "question", where)
-    impossible = "is_impossible" in qa and _field(qa, "is_impossible", bool, where)
-    entries = _field(qa, "answers", list, where) if "answers" in qa else None
-    if impossible and entries:
+def _with_answers(example: SquadExample, values: Any, where: str) -> SquadExample:
+    """Return the question with its `answers` and `is_impossible`.
+
+    A question is impossible if it is marked so, or if its answers hold no text.
+    """
+    marked = values.get("is_impossible")
+    if isinstance(marked, str):
+        marked = _BOOLEANS.get(marked.lower(), marked)
+    if marked is not None:
+        marked = _field({"is_impossible": marked}, "is_impossible", bool, where)
+    answers = _answers(values.get("answers"), where)
+    if marked and answers:
         raise ValueError(
             f"{where}: is_impossible is true and there are answers; remove one of them."
         )
-    if entries == [] and not impossible:
+    if answers == () and marked is False:
         raise ValueError(
-            f'{where}: answers is empty; add "is_impossible": true if the text has no '
-            "answer, or leave answers out if none is known."
+            f"{where}: is_impossible is false and answers holds no text; correct one "
+            "of them, or leave both out if no answer is known."
         )
-    answers = tuple(
-        (_string(entry, "text", where), _field(entry, "answer_start", int, where))
-        for entry in entries or ()
+    return dataclasses.replace(
+        example, answers=answers or (), impossible=bool(marked) or answers == ()
     )
-    return SquadExample(id_, title, question, context, answers, impossible)
+
+
+def _answers(entries: Any, where: str) -> tuple[tuple[str, int], ...] | None:
+    """Return the texts that are not empty, and their starts; None: not known.
+
+    They are a list of objects as in SQuAD's files, or an object of lists as in tables;
+    in a .csv file, that as JSON.
+    """
+    if isinstance(entries, str) and entries.strip():
+        entries = parse_json(entries, f"{where}: answers")
+    if entries is None or isinstance(entries, str):
+        return None
+    if isinstance(entries, dict):
+        columns = {
+            name: value if isinstance(value, list) else [value]
+            for name, value in entries.items()
+        }
+        texts, starts = (
+            _field(columns, name, list, where) for name in ("text", "answer_start")
+        )
+        if len(texts) != len(starts):
+            raise ValueError(
+                f"{where}: answers has {len(texts)} text and {len(starts)} "
+                "answer_start; each text needs its own."
+            )
+        pairs = zip(texts, starts, strict=True)
+        entries = [{"text": text, "answer_start": start} for text, start in pairs]
+    return tuple(
+        (_string(entry, "text", where), _field(entry, "answer_start", int, where))
+        for entry in _field({"answers": entries}, "answers", list, where)
+        if not _is_empty(entry)
+    )
+
+
+def _is_empty(answer: Any) -> bool:
+    """Return whether an answer has a text, and it is null or blank."""
+    text = answer.get("text", "?") if isinstance(answer, dict) else "?"
+    return text is None or (isinstance(text, str) and not text.strip())
 
 
 def _field(values: object, name: str, type_: type, where: str) -> Any:

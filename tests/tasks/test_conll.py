@@ -2,13 +2,18 @@
 
 import json
 import re
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bert_jax.config import ExamplesConfig
 from bert_jax.metrics.entities import SCHEMES, Entity, convert_tags, write_tags
 from bert_jax.tasks.conll import Sentence, read_sentences, write_sentences
+from bert_jax.tasks.ner import TokenClassificationTask
 
 CONLL_2003 = """-DOCSTART- -X- O O
 
@@ -111,6 +116,40 @@ def test_lines_of_json(tmp_path):
     assert third.tags is None
 
 
+NAMES = ("O", "B-PER", "I-PER", "B-LOC")
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "JSONL", "parquet"])
+def test_tags_that_are_numbers(tmp_path, suffix):
+    """As in the datasets of a hub, whose names stand elsewhere."""
+    rows = [
+        {
+            "tokens": ["Ada", "in", "Oslo"],
+            "ner_tags": [1, 0, 3],
+            "pos": ["N", "P", "N"],
+        },
+        {"tokens": ["Ada", "Byron"], "ner_tags": [1, 2], "pos": ["N", "N"]},
+    ]
+    path = str(tmp_path / f"a.{suffix}")
+    if suffix == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        Path(path).write_text("\n".join(map(json.dumps, rows)))
+    task = TokenClassificationTask(ExamplesConfig(labels=NAMES))
+    first, second = task.read(path)
+    assert first.tags == ("B-PER", "O", "B-LOC") and second.tags == ("B-PER", "I-PER")
+    assert first.scheme == "IOB2" and second.line == 2
+    assert task.labels([first, second]) == NAMES
+    other = TokenClassificationTask(ExamplesConfig(label_column="pos"))
+    assert other.read(path)[0].tags == ("N", "P", "N")
+    with pytest.raises(ValueError, match=r"a.*1: ner_tags holds numbers, .* in --data"):
+        read_sentences(path)
+    with pytest.raises(
+        ValueError, match=r"holds 3, and --data.labels has 3 names, for"
+    ):
+        read_sentences(path, NAMES[:3])
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -156,7 +195,10 @@ def test_columns_that_are_refused(tmp_path, text, message):
         ),
         ('{"tokens": null}', "a.jsonl, line 1: tokens=None must be a list of strings"),
         ('\n{"tokens": ["a", 1]}', "a.jsonl, line 2: tokens holds 1; each must be a"),
-        ('{"tokens": ["a"], "tags": [0]}', "a.jsonl, line 1: tags holds 0; each must"),
+        (
+            '{"tokens": ["a"], "tags": [0]}',
+            "a.jsonl, line 1: tags holds numbers, whose",
+        ),
         (
             '{"tokens": ["a"], "tags": ["O", "O"]}',
             ".*line 1: 2 tags for 1 tokens; each",

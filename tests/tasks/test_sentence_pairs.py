@@ -6,19 +6,26 @@ import re
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from squad_texts import tokenizer
 
 from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig
 from bert_jax.config.embedding import Embedding
 from bert_jax.config.sentence_pairs import SentencePairsConfig
-from bert_jax.metrics.retrieval import retrieval_scores
+from bert_jax.metrics.retrieval import random_ndcg, retrieval_scores
 from bert_jax.runs.sentence_pairs import with_embedding
-from bert_jax.tasks.finetuning_task import Predictions, Splits
+from bert_jax.tasks.finetuning_task import Predictions, Split, SplitOutputs, Splits
 from bert_jax.tasks.pair_examples import PairExample, text_ids
 from bert_jax.tasks.pair_ranking import PairRankingTask
-from bert_jax.tasks.pair_retrieval import random_retrieval, retrieval_among
+from bert_jax.tasks.pair_retrieval import (
+    random_retrieval,
+    ranks_among,
+    retrieval_among,
+)
 from bert_jax.tasks.registry import finetuning_task, task_name_of
 from bert_jax.tasks.sentence_pairs import SentencePairsTask
 from bert_jax.tokenization import Tokenizer
+
+TOKENIZER = tokenizer()
 
 
 def data(objective="contrastive", **options):
@@ -203,6 +210,66 @@ def many_pairs(number=60, num_texts=25):
     ids[:, 1:] += num_texts
     by_text = np.sign(generator.standard_normal((2 * num_texts, 4), np.float32)) / 2
     return by_text[ids], ids
+
+
+DUPLICATES = [
+    PairExample(tuple(texts)) for texts in ("ab", "ba", "cd", "dc", "ae", "ee")
+]
+"""Each text but e is a second text of other pairs, too; e belongs to itself."""
+
+
+@pytest.mark.parametrize("block", [1, 1 << 24])
+def test_a_text_is_no_wrong_text_of_itself(block):
+    """A perfect model, whose vectors of the two texts of a pair are equal, scores 1."""
+    ids = text_ids(DUPLICATES)
+    by_text = np.eye(2, dtype=np.float32)[[0, 0, 1, 1, 0]]  # a, b, c, d, e
+    found = retrieval_among(by_text[ids], ids, 0.05, block)
+    for name in ("mrr@10", "map", "recall@10", "ndcg@10"):
+        # The text e is as near to b as a is, and to e as a and b are.
+        assert found[name] > 0.75, name
+    assert found["mrr@10"] == pytest.approx((4 + 1 / 3) / 5)
+    assert [value.get("rank") for value in ranks_among(by_text[ids], ids, block)] == [
+        1, 1, 1, 1, None, 3,
+    ]  # fmt: skip
+    # Of four documents each, of which a has two; e has all five.
+    expected = [random_ndcg([n], m) for n, m in ((2, 4), *[(1, 4)] * 3, (1, 5))]
+    assert random_retrieval(ids) == pytest.approx(np.mean(expected))
+    task = SentencePairsTask(data())
+    tokenized = task.tokenize(DUPLICATES, TOKENIZER)
+    message = "not compared with themselves, since they belong to other texts: 4 of 5 "
+    assert task.warnings(Split(DUPLICATES, tokenized)) == [message + "first texts"]
+    plain = [PairExample(("a", "b")), PairExample(("c", "a"))]
+    assert "1 of 2" in task.warnings(Split(plain, task.tokenize(plain, TOKENIZER)))[0]
+    assert not task.warnings(Split(plain[:1], task.tokenize(plain[:1], TOKENIZER)))
+
+
+def test_a_text_that_belongs_to_itself_is_found():
+    pairs = [PairExample((text, text)) for text in "abc"]
+    vectors = np.eye(3, dtype=np.float32)[text_ids(pairs)]
+    found = retrieval_among(vectors, text_ids(pairs), 0.05)
+    assert found["recall@1"] == found["ndcg@10"] == 1.0
+
+
+def test_negatives_that_are_texts_of_their_pair_are_not_ranked():
+    task = PairRankingTask(data("rank"))
+    examples = [PairExample(tuple(texts)) for texts in ("abbc", "abca", "abbb")]
+    values = [
+        {"score": 3.0, "negative_scores": [3.0, 1.0]},
+        {"score": 1.0, "negative_scores": [2.0, 9.0]},
+        {"score": 1.0, "negative_scores": [1.0, 1.0]},
+    ]
+    scores = task.score(Predictions(examples, values))
+    assert scores["mrr@10"] == pytest.approx((1 + 1 / 2 + 1) / 3)
+    split = Split(examples, task.tokenize(examples, TOKENIZER))
+    message = "not ranked, since they are texts of their pair: 4 negatives"
+    assert task.warnings(split) == [message]
+    rows = [
+        {"scores": np.array([v["score"], *v["negative_scores"]], np.float32)}
+        for v in values
+    ]
+    first, second, third = task.rankings_among(SplitOutputs(split, rows))
+    assert (first["rank"], first["first"], second["first"]) == (1, (0, 1), (1, 2))
+    assert second["rank"] == 2 and third == {}
 
 
 @pytest.mark.parametrize("block", [1, 100, 400, 1 << 24])

@@ -1,6 +1,7 @@
 """Question answering as a task: what is learned, its loss and its scores."""
 
 import dataclasses
+import re
 
 import jax
 import jax.numpy as jnp
@@ -68,11 +69,67 @@ def test_warnings_of_questions_that_are_left_out_or_cut():
     examples = [ask(), MISPLACED, ask(id="long", question="who " * 9), UNLABELLED]
     split = Split(examples, TASK.tokenize(examples, tokenizer()))
     assert TASK.warnings(split) == [
-        "not trained on, since the answer is not at its answer_start: "
-        "1 of 4 questions: m",
+        "not trained on, since the answer is not at its answer_start: 1 of 4 questions "
+        "(m); the answer stands 23 characters later (1)",
         "cut to max_query_length=8 tokens: 1 of 4 questions",
     ]
     assert TASK.warnings(Split([ask()], TASK.tokenize([ask()], tokenizer()))) == []
+
+
+def in_utf_16(text):
+    return len(text.encode("utf-16-le")) // 2
+
+
+EMOJI = "On \U0001f600 and \U0001f680 she was born in Warsaw."
+ACCENTS = "Cafe\u0301s and re\u0301sume\u0301s of Warsaw."
+LINES = "Born\nand raised\nin Warsaw."
+
+
+@pytest.mark.parametrize(
+    ("context", "answer", "start", "reason"),
+    [
+        (EMOJI, "Warsaw", in_utf_16(EMOJI[:-7]), "counts UTF-16 units, as JavaScript"),
+        (EMOJI, "Warsaw", len(EMOJI[:-7].encode()), "counts bytes of UTF-8; count c"),
+        (LINES, "Warsaw", LINES.index("W") + 2, r"as two characters \(CRLF\); keep"),
+        (
+            LINES.replace("\n", "\r\n"),
+            "Warsaw",
+            LINES.index("W"),
+            "counts line ends as one character, not CRLF",
+        ),
+        (ACCENTS, "Warsaw", ACCENTS.index("W") - 3, r"the composed form \(NFC\); bri"),
+        (ACCENTS, "r\u00e9sum\u00e9s", 10, r"the composed form \(NFC\); bring"),
+        (
+            "Stra\u00dfe, r\u00e9sum\u00e9s of Warsaw.",
+            "Warsaw",
+            len("Stra\u00dfe, resumes of ") + 2,
+            r"the decomposed form \(NFD\)",
+        ),
+        ("A  B,\u00a0\n Warsaw", "Warsaw", 5, "counts several blanks as one"),
+        (CONTEXT, "warsaw", 24, "counts rightly, but capitals differ"),
+        (
+            CONTEXT,
+            "Warsaw",
+            25,
+            "1 characters earlier, as where counting began at 1 or",
+        ),
+        (CONTEXT, "Warsaw", 20, r"the answer stands 4 characters later \(1\)"),
+        (CONTEXT, "Warsaw", -1, "answer_start is below 0; write where"),
+        (CONTEXT, "Berlin", 24, "the context does not hold the answer; copy"),
+        (CONTEXT, "Warsaw", 10**6, "the answer stands 999,976 characters earlier"),
+    ],
+)
+def test_why_an_answer_is_misplaced(context, answer, start, reason):
+    wrong = dataclasses.replace(ask(context=context), answers=((answer, start),))
+    assert wrong.misplaced
+    examples = [dataclasses.replace(wrong, id=f"w{i}") for i in range(9)]
+    split = Split([*examples, ask()], TASK.tokenize([*examples, ask()], tokenizer()))
+    (line,) = TASK.warnings(split)
+    assert re.search(reason.removesuffix(r" \(1\)"), line) and len(line) < 300
+    assert "9 of 10 questions (w0, w1, w2, w3, w4, …); " in line
+    with pytest.raises(ValueError, match=reason) as error:
+        TASK.labels([wrong])
+    assert "\n" not in str(error.value)
 
 
 def batch_of(labels, ends):

@@ -14,9 +14,12 @@ from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.model import ANSWERABLE_LABELS
 from bert_jax.metrics.squad import answer_exact_match
 from bert_jax.tasks.finetuning_task import Predictions, Split, SplitOutputs
+from bert_jax.tasks.ner import TokenClassificationTask
+from bert_jax.tasks.ner_rows import sentence_from_text
 from bert_jax.tasks.squad import QuestionAnsweringTask
 from bert_jax.tasks.squad_answers import apply_null_threshold, predict
 from bert_jax.tasks.squad_rows import SquadExample, tokenize
+from bert_jax.tokenization.graphemes import whole_characters
 
 TOKENIZER = tokenizer()
 MODEL = BertConfig(head="question_answering")
@@ -74,6 +77,72 @@ def test_no_answer_is_one_of_the_best_of_a_model_that_may_say_so():
     best = apply_null_threshold(none, 0.6)
     assert (best["answer"], best["start"], best["end"]) == ("ab", 0, 2)
     assert best["nbest"] == none["nbest"] and apply_null_threshold(best, 0.0) == none
+
+
+MARKED = st.text(
+    st.sampled_from("ae\u0301\u0302\u0327\u200d\u0903n\u1112\u1161\u11ab\ufe0f\u3099k"),
+    min_size=1,
+    max_size=6,
+).map(lambda text: "k" + text)
+"""Words of letters, marks, joiners and parts of syllables."""
+
+
+@given(st.lists(MARKED, min_size=3, max_size=6), st.data())
+def test_an_answer_has_the_marks_of_its_letters(words, data):
+    """Tokens of an uncased model have no marks; the text of the answer does."""
+    context = " ".join(words)
+    first = data.draw(st.integers(0, len(words) - 1))
+    last = data.draw(st.integers(first, len(words) - 1))
+    start = len(" ".join(words[:first])) + (first > 0)
+    gold = " ".join(words[first : last + 1])
+    example = dataclasses.replace(ask(None, context=context), answers=((gold, start),))
+    tokenized = tokenize([example], TOKENIZER, MODEL, CONFIG)
+    found = predict(
+        SplitOutputs(Split([example], tokenized), perfect_outputs(tokenized)),
+        MODEL,
+        CONFIG,
+    )[0]
+    assert found["answer"] == gold == context[found["start"] : found["end"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "part", "whole"),
+    [
+        ("the cafe\u0301 is", "cafe", "cafe\u0301"),
+        ("the e\u0301a is", "\u0301a", "e\u0301a"),
+        ("\u1112\u1161\u11ab\u1100", "\u1161", "\u1112\u1161\u11ab"),
+        ("\u0928\u094d\u0926\u0940", "\u0928", "\u0928\u094d"),
+        ("\u0e01\u0e33", "\u0e01", "\u0e01\u0e33"),
+        ("a\U0001f469\u200d\U0001f467b", "\U0001f469", "\U0001f469\u200d\U0001f467"),
+        ("\U0001f44d\U0001f3fd", "\U0001f44d", "\U0001f44d\U0001f3fd"),
+        ("\U0001f1e9\U0001f1ea\U0001f1eb", "\U0001f1ea", "\U0001f1e9\U0001f1ea"),
+        ("#\ufe0f\u20e3 on", "#", "#\ufe0f\u20e3"),
+        ("\u845b\U000e0100\u98fe", "\u845b", "\u845b\U000e0100"),
+        # A non-joiner is no part of the letter before it.
+        ("\u06a9\u062a\u0627\u0628\u200c\u0647\u0627", "\u0628", "\u0628"),
+        ("\u4e2d\u56fd\uff21", "\u56fd", "\u56fd"),
+        ("plain don't", "don", "don"),
+    ],
+)
+def test_whole_characters(text, part, whole):
+    start = text.index(part)
+    first, last = whole_characters(text, start, start + len(part))
+    assert text[first:last] == whole
+
+
+def test_entities_have_the_marks_of_their_letters():
+    """A variation selector after an ideograph is a word of its own."""
+    sentence = sentence_from_text("in \u845b\U000e0100.")
+    task = TokenClassificationTask(
+        ExamplesConfig(), BertConfig(head="token_classification", labels=("B-X", "O"))
+    )
+    split = Split([sentence], task.tokenize([sentence], TOKENIZER))
+    tags = np.array([1, 1, 0, 1, 1, 1])
+    rows = [{"tag": tags, "probability": np.ones(6, np.float32)}]
+    ((entity,),) = (
+        value["entities"] for value in task.predict(SplitOutputs(split, rows))
+    )
+    assert entity["text"] == "\u845b\U000e0100" and entity["end"] == 5
 
 
 def test_an_answer_that_does_not_end_before_it_starts_or_is_too_long():

@@ -1,8 +1,11 @@
 """The files of SQuAD, good and bad."""
 
+import csv
 import dataclasses
 import json
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from squad_texts import CONTEXT, ask, perfect_outputs, qa, squad_json, tokenizer
 
@@ -33,6 +36,74 @@ def test_questions_without_answers_are_read_to_be_answered(tmp_path):
     bare = {"id": "q1", "question": "Where?"}
     (example,) = read(squad_json(tmp_path / "a.json", [bare]), CONFIG)
     assert not (example.has_label or example.misplaced or example.impossible)
+
+
+NO_ANSWER = [
+    [],
+    [{"text": "", "answer_start": -1}],
+    [{"text": " ", "answer_start": 0}, {"text": None, "answer_start": None}],
+    {"text": "", "answer_start": -1},
+    {"text": [""], "answer_start": [-1]},
+    {"text": [], "answer_start": []},
+]
+WARSAW = [
+    [{"text": "Warsaw", "answer_start": 24}],
+    [{"text": "", "answer_start": -1}, {"text": "Warsaw", "answer_start": 24}],
+    {"text": "Warsaw", "answer_start": 24},
+    {"text": ["Warsaw"], "answer_start": [24]},
+]
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl", "csv", "parquet"])
+def test_answers_in_every_form(tmp_path, form):
+    """Whether or not is_impossible is there, a text that is empty is no answer."""
+    answers = [*NO_ANSWER, *WARSAW]
+    if form == "parquet":  # a column has one type
+        answers = [value for value in answers if isinstance(value, dict)]
+        answers = [value for value in answers if isinstance(value["text"], list)]
+    rows = [qa(f"q{i}", answers=value) for i, value in enumerate(answers)]
+    for row in rows[::2] if form.startswith("json") else []:
+        row["is_impossible"] = row["answers"] in NO_ANSWER
+    path = str(tmp_path / f"a.{form}")
+    if form == "json":
+        squad_json(tmp_path / "a.json", rows)
+    else:
+        rows = [row | {"context": CONTEXT, "title": "Curie"} for row in rows]
+    if form == "jsonl":
+        (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    if form == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    if form == "csv":
+        with open(path, "w", newline="") as file:
+            writer = csv.DictWriter(file, [*rows[0], "is_impossible"])
+            writer.writeheader()
+            for row in rows:
+                marked = str(row["answers"] in NO_ANSWER)
+                cells = {"answers": json.dumps(row["answers"])}
+                writer.writerow(row | cells | {"is_impossible": marked})
+    for i, (example, value) in enumerate(zip(read(path, CONFIG), answers, strict=True)):
+        assert (example.id, example.title) == (f"q{i}", "Curie")
+        assert example.question == "Where?" and example.context == CONTEXT
+        assert example.has_label and not example.misplaced
+        assert example.impossible == (value in NO_ANSWER)
+        assert example.answers == (() if example.impossible else (("Warsaw", 24),))
+
+
+def test_rows_that_say_little_or_wrong_things(tmp_path):
+    row = {"question": "Where?", "context": CONTEXT}
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(json.dumps(row | more) for more in ({}, {"id": 7})))
+    first, second = read(str(path), CONFIG)
+    assert (first.id, second.id) == ("line 1", "7") and not first.has_label
+    for more, message in (
+        ({"answers": "Warsaw"}, "a.jsonl, line 1: answers is not JSON"),
+        ({"is_impossible": True} | qa(), "line 1: is_impossible is true and there are"),
+        ({"answers": {"text": ["x"]}}, "line 1 has no answer_start; its fields are te"),
+        ({"context": None}, "line 1: 'context' holds null; it must be a string"),
+    ):
+        path.write_text(json.dumps(row | more))
+        with pytest.raises(ValueError, match=message):
+            read(str(path), CONFIG)
 
 
 def test_a_misplaced_answer_is_marked(tmp_path):
@@ -86,8 +157,19 @@ BAD_QUESTIONS = {
         "'q1' has no question; its fields are id, questions. Did you mean questions",
     ),
     "an empty question": ([qa(question=" ")], ONE + "'question' is empty"),
-    "answers no array": ([qa(answers={})], ONE + "'answers' holds an object; it must"),
-    "empty answers": ([qa(answers=[])], ONE + 'answers is empty; add "is_impossible"'),
+    "answers no array": (
+        [qa(answers=7)],
+        ONE + "'answers' holds a whole number; it mu",
+    ),
+    "an empty object": ([qa(answers={})], "question 'q1' has no text"),
+    "more texts than starts": (
+        [qa(answers={"text": ["x", "y"], "answer_start": [1]})],
+        ONE + "answers has 2 text and 1 answer_start; each text needs its own",
+    ),
+    "empty answers, possible": (
+        [qa(answers=[], is_impossible=False)],
+        ONE + "is_impossible is false and answers holds no text; correct one",
+    ),
     "no answer_start": (
         [qa(answers=[{"text": "x"}])],
         "question 'q1' has no answer_start; its fields are text",
