@@ -27,9 +27,10 @@ _LIMITS = (
     ("dropped", "undecodable bytes", "characters", 0.001,
      "text is not UTF-8 and was replaced; convert it by iconv"),
     ("dropped", JOINERS, "characters", 0.001,
-     "characters are joiners, which the vocabulary removes"),
+     "characters are joiners, which this vocabulary removes and one of `bert-jax vocab "
+     "--kind unigram --cased` does not"),
     ("dropped", CONTROLS, "characters", 0.01,
-     "characters are control characters, which the vocabulary removes"),
+     "characters are control characters, which the vocabulary removes; clean the text"),
     ("dropped", "sentences without a neighbour", "sentences", 0.3,
      "sentences have no neighbour in their document; use --pairs none"),
     ("text", CUT, "tokens", 0.3, "tokens are cut; raise --sequence-length"),
@@ -204,8 +205,8 @@ class TextReport:
         if text[CUT]:
             share = self._share(text[CUT], "tokens")
             lines.append(
-                f"cut: {text[CUT]:,} tokens are in no row, {share:.1%}: sentences are "
-                "taken until they fill a row, and then cut to fit."
+                f"cut: {text[CUT]:,} tokens are in no row, {share:.1%}: a pair takes "
+                "sentences until they fill a row and is cut at random ends, as in BERT."
             )
         parts = [
             f"{number:,} {kind}{self._place(kind)}"

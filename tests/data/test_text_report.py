@@ -4,6 +4,8 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bert_jax.config import PrepareConfig
 from bert_jax.data.chunk_tokens import divide
@@ -120,6 +122,14 @@ def test_spans_of_a_sentence_end_at_word_starts():
     assert {len(span) for span in spans} == {15}
     unmarked = divide(np.ones(120, np.int32), continues, 61)
     assert {len(span) for span in unmarked} == {16, 8}, "no words: spans of 61 / 4"
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=300), st.integers(5, 80))
+def test_divided_spans_are_the_sentence_and_fit_a_row(flags, limit):
+    tokens = np.array(flags, np.int32)
+    spans = divide(tokens, np.array([False, True]), limit)
+    np.testing.assert_array_equal(np.concatenate(spans), tokens)
+    assert all(1 <= len(span) <= max(-(-limit // 4), min(8, limit)) for span in spans)
 
 
 def test_one_sentence_a_document_gives_a_warning(prepared, capsys):
