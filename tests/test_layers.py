@@ -18,7 +18,7 @@ ROOMS = {
     "config": "",
     "tokenization": "storage",
     "tables": "terminal storage",
-    "data": "terminal storage config tokenization",
+    "data": "terminal storage tables config tokenization",
     "model": "config",
     "masking": "config model",
     "metrics": "",

@@ -24,20 +24,21 @@ class TextConfig(ShortRepr):
     """Options for reading text, shared by `vocab` and `prepare`."""
 
     input: tuple[str, ...]
-    """Paths or patterns (** for folders of any depth) of .jsonl, .parquet and text
-    files (any other name), also .gz or .zst of text and .jsonl; or directories, with
-    all files below; or tfds:NAME; or installed-documentation.
+    """Paths, patterns (** for folders of any depth) or directories of text files,
+    plain, .gz or .zst; or of records: .jsonl, .json, .csv, .tsv (also .gz or .zst) or
+    .parquet; or tfds:NAME; or installed-documentation.
     A document is a record, or in text files the lines up to a blank line."""
     output: str
     """Directory to write to."""
     text_field: str = "text"
-    """Field (JSONL), column (Parquet) or feature (TFDS) that holds the text."""
+    """Field (JSON), column (tables) or feature (TFDS) that holds the text."""
     tfds_split: str = "train"
     """Split of tfds:NAME to read, for example train[:10%]."""
     tfds_data_dir: str = ""
     """Directory of TFDS datasets; empty: the default of TFDS."""
-    strict: bool = False
-    """Stop at text that is not UTF-8, instead of replacing and counting bad bytes."""
+    strict: bool = True
+    """Stop at text that cannot be decoded; else its bad bytes are replaced and counted.
+    Text is UTF-8, or as the byte order mark of its file says."""
 
     def __post_init__(self) -> None:
         require_types(self)

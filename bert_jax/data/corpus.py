@@ -18,9 +18,14 @@ from etils import epath
 from jaxtyping import Int64
 
 from bert_jax.config import PrepareConfig
-from bert_jax.data.documents import Documents, find_documents
+from bert_jax.data.documents import (
+    MAX_DOCUMENT_BYTES,
+    Documents,
+    divide_documents,
+    find_documents,
+)
 from bert_jax.data.duplicates import Deduplicator
-from bert_jax.data.sources import Source, read_pieces
+from bert_jax.data.sources import Source, encoding_of_source, read_pieces
 from bert_jax.data.structured import read_records
 from bert_jax.data.text_report import TextReport
 from bert_jax.storage.files import JsonObject, name_path_if_disk_full
@@ -28,6 +33,7 @@ from bert_jax.storage.manifest import sha256_of
 
 Spans = Int64[np.ndarray, "_ 2"]
 """Start and end of each document, in bytes."""
+DIVIDED = f"documents of more than {MAX_DOCUMENT_BYTES >> 20} MiB were divided"
 _SPAN = np.dtype((np.int64, 2))
 
 
@@ -62,13 +68,15 @@ def read_corpus(
             not UTF-8 and `config.strict` is set.
     """
     all_spans, files, descriptions = [], [], []
-    text_report = TextReport()
-    dropped = text_report.dropped
+    dropped = (text_report := TextReport()).dropped
     deduplicator = Deduplicator(paragraphs=config.sentences == "split")
     reported = time.monotonic()
     for number, source in enumerate(sources):
         spool = folder / f"{number:05d}.txt"
         path, spans = _read_source(config, source, spool, dropped)
+        if num_long := int(np.count_nonzero(np.diff(spans) > MAX_DOCUMENT_BYTES)):
+            text_report.add(DIVIDED, num_long, source.name)
+            spans = np.fromiter(divide_documents(path, spans.tolist()), _SPAN)
         # The source's file, or the text if the source is not a file.
         given = epath.Path(source.path if os.path.isfile(source.path) else path)
         size, sha256 = given.stat().length, sha256_of(given)
@@ -76,7 +84,7 @@ def read_corpus(
         if config.deduplicate:
             target = folder / f"{number:05d}.fresh.txt"
             spans = _drop_duplicates(path, spans, target, deduplicator, dropped)
-            if not source.in_place:
+            if path != source.path:
                 os.remove(path)
             path = str(target)
         all_spans.append(spans)
@@ -100,7 +108,7 @@ def _read_source(
     dropped: collections.Counter[str],
 ) -> tuple[str, Spans]:
     """Return the file that holds the source's text, and its documents."""
-    if source.in_place:
+    if source.in_place and encoding_of_source(source) == "utf-8":
         pieces = read_pieces(source, config.strict)
         return source.path, np.fromiter(find_documents(pieces), _SPAN)
     with _create(spool) as file:

@@ -6,7 +6,7 @@ a corpus larger than memory can be shuffled as a whole.
 
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 import numpy as np
@@ -19,6 +19,17 @@ from bert_jax.data.sources import BOM, PIECE_BYTES
 _BLANK = rb"(?:[ \t\f\v]++|\xc2\xa0|\xe3\x80\x80)*+"
 _BLANK_LINES = re.compile(rb"\n(?:" + _BLANK + rb"\n)+")
 _ONLY_BLANK = re.compile(_BLANK)
+MAX_DOCUMENT_BYTES = 1 << 22
+"""A longer document is divided: in memory, one takes some twenty times its bytes."""
+PART_BYTES = 1 << 18
+"""The most bytes of a part of it: a long chapter, so that some can be held out."""
+# Where a document is divided, the best first; the last is any character's end.
+_ENDS = (
+    rb"\n|\r(?=[^\n])",
+    rb"[.!?]\s|\xe3\x80\x82",
+    rb"\s",
+    rb"(?<=.)(?=[^\x80-\xbf])",
+)
 MAX_CHARACTERS = 10_000
 """Characters passed to the sentence splitter at once."""
 _UP_TO_BREAK = re.compile(r".*[\s。！？]", re.DOTALL)
@@ -84,6 +95,32 @@ def find_documents(pieces: Iterable[bytes]) -> Iterator[tuple[int, int]]:
             before = b"\n" if _ONLY_BLANK.fullmatch(piece, end + 1) else b""
     if start is not None:
         yield start, offset
+
+
+def divide_documents(
+    path: str,
+    spans: Iterable[Sequence[int]],
+    max_bytes: int = MAX_DOCUMENT_BYTES,
+    part_bytes: int = PART_BYTES,
+) -> Iterator[tuple[int, int]]:
+    """Yield the spans of documents; one that is too long is divided into equal parts.
+
+    A part ends with a line if one ends near; else with a sentence, a word, a character.
+    """
+    near = part_bytes // 4
+    with open(path, "rb") as file:
+        for start, end in spans:
+            size = end - start
+            num_parts = -(-size // (part_bytes - near)) if size > max_bytes else 1
+            for left in range(num_parts, 1, -1):
+                middle = start + (end - start) // left
+                file.seek(middle - near)
+                text = file.read(near)
+                ends = (list(re.finditer(e, text, re.DOTALL)) for e in _ENDS)
+                cut = next((match[-1].end() for match in ends if match), near)
+                yield start, middle - near + cut
+                start = middle - near + cut
+            yield start, end
 
 
 def read_text(path: str, offset: int, length: int) -> tuple[str, int]:

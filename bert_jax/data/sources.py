@@ -6,19 +6,26 @@ This module reads text in pieces of bytes, in which blank lines separate documen
 
 import codecs
 import collections
-import contextlib
 import dataclasses
 import glob
 import importlib
 import io
+import itertools
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Literal
+from typing import Literal
 
+from bert_jax.storage.encodings import (
+    HEAD_BYTES,
+    encoding_of,
+    remedy_of,
+    require_prose,
+)
 from bert_jax.storage.files import require_regular_file
+from bert_jax.tables.lines import is_compressed, open_file, suffix_of
 from bert_jax.terminal.messages import say
 
 PIECE_BYTES = 1 << 22
@@ -27,17 +34,30 @@ BOM = b"\xef\xbb\xbf"
 DOCUMENTATION = "installed-documentation"
 TFDS = "tfds:"
 
-_COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+_Kind = Literal["text", "jsonl", "json", "table", "parquet", "tfds", "documentation"]
+_KINDS: dict[str, _Kind] = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".csv": "table",
+    ".tsv": "table",
+    ".parquet": "parquet",
+}
+"""Kinds of files by their suffixes; any other is text."""
 # Read as text, these would be noise, without an error.
-_NOT_READ = ".bz2 .xz .lz4 .zip .7z .tar .tgz .tar.gz .tar.zst .parquet.gz .parquet.zst"
-# Of the files of a directory, these are read.
-_TEXT = ("", ".txt", ".text")
-_RECORDS = {".jsonl": "jsonl", ".parquet": "parquet"}
+_PACKED = ".bz2 .xz .lz4 .zip .7z .rar .tar .tgz .tbz .txz".split()
+_NOT_READ = """
+.xml .html .htm .xhtml .pdf .doc .docx .odt .rtf .epub .mobi .warc .wet .wat .xls .xlsx
+.ods .pptx .arrow .feather .avro .orc .tfrecord .pkl .npy .npz .db .sqlite .sqlite3
+""".split()
+# Of the files of a directory, these are read; tables only if there are no others.
+_TEXT = ("", ".txt", ".text", ".jsonl", ".ndjson", ".parquet")
+_TABLES = (".csv", ".tsv", ".json")
 _NO_TEXT = "readme license licence copying changelog makefile".split()
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Source:
     """One file, one TFDS dataset, or the documentation of the installed libraries."""
 
@@ -50,21 +70,19 @@ class Source:
     """
     path: str
     """The path as given, or the file that matched a pattern."""
-    kind: Literal["text", "jsonl", "parquet", "tfds", "documentation"]
-    compression: str = ""
-    """"gzip", "zstd", or empty."""
+    kind: _Kind
     input: int = 0
     """The index of the first --input entry that names it."""
 
     @property
     def in_place(self) -> bool:
-        """Whether its documents are spans of the file itself."""
-        return self.kind == "text" and not self.compression
+        """Whether its documents are spans of the file itself, if that is UTF-8."""
+        return self.kind == "text" and not is_compressed(self.path)
 
     @property
     def holds_records(self) -> bool:
         """Whether each record is a document; otherwise blank lines separate them."""
-        return self.kind in ("jsonl", "parquet", "tfds")
+        return self.kind not in ("text", "documentation")
 
 
 def find_sources(inputs: Sequence[str], output: str = "") -> list[Source]:
@@ -81,11 +99,12 @@ def find_sources(inputs: Sequence[str], output: str = "") -> list[Source]:
         FileNotFoundError: an entry matches no file.
         ValueError: an entry is an address, or a file of an unsupported kind.
     """
-    sources: dict[Path, Source] = {}
+    sources: dict[str, Source] = {}
+    outputs = os.path.realpath(output) + os.sep
     for number, entry in enumerate(inputs):
         for source in _sources_of(entry, number):
-            path = Path(os.path.realpath(source.path))
-            if not output or not path.is_relative_to(os.path.realpath(output)):
+            path = os.path.realpath(source.path)
+            if not output or not (path + os.sep).startswith(outputs):
                 sources.setdefault(path, source)
     return _with_names(sorted(sources.values(), key=lambda source: source.path))
 
@@ -141,15 +160,19 @@ def _files_below(directory: str, skipped: collections.Counter[str]) -> list[str]
         skipped.update(["hidden"] * len(hidden))
         folders[:] = sorted(set(folders) - set(hidden))
         for name in sorted(names):
-            stem, suffix = os.path.splitext(name.lower())
-            if suffix in _COMPRESSIONS:
-                stem, suffix = os.path.splitext(stem)
+            suffix = suffix_of(name)
             if name.startswith("."):
                 skipped["hidden"] += 1
-            elif stem in _NO_TEXT or suffix not in (*_TEXT, *_RECORDS):
-                skipped[suffix or name] += 1
-            else:
+            elif name.lower().partition(".")[0] in _NO_TEXT:
+                skipped[name] += 1
+            elif suffix in (*_TEXT, *_TABLES):
                 files.append(os.path.join(folder, name))
+            else:
+                skipped[suffix] += 1
+    tables = [path for path in files if suffix_of(path) in _TABLES]
+    if len(tables) < len(files):  # beside texts, they describe these
+        skipped.update(map(suffix_of, tables))
+        files = [path for path in files if path not in set(tables)]
     return files
 
 
@@ -163,7 +186,7 @@ def _with_names(sources: list[Source]) -> list[Source]:
         if len(paths) == 1:
             continue
         root = os.path.commonpath([os.path.dirname(path) for path in paths])
-        parts = {path: Path(path).relative_to(root).parts for path in paths}
+        parts = {path: os.path.relpath(path, root).split(os.sep) for path in paths}
         ends = collections.Counter(
             _utf8("/".join(part[-number:]))
             for part in parts.values()
@@ -180,20 +203,16 @@ def _with_names(sources: list[Source]) -> list[Source]:
 
 
 def _file(path: str, number: int) -> Source:
-    stem, suffix = os.path.splitext(path.lower())
-    if path.lower().endswith(tuple(_NOT_READ.split())):
+    suffix = suffix_of(path)
+    kind = _KINDS.get(suffix, "text")
+    is_packed = suffix in _PACKED or (kind == "parquet" and is_compressed(path))
+    if is_packed or suffix in _NOT_READ:
+        remedy = "unpack it" if is_packed else "extract its text"
         raise ValueError(
-            f"input {path!r} is of an unsupported kind; unpack it, "
-            "and give text (plain, .gz or .zst), .jsonl or .parquet."
+            f"input {path!r} is of an unsupported kind; {remedy}, and give text, "
+            ".jsonl, .json, .csv or .tsv (plain, .gz or .zst), or .parquet."
         )
-    compression = _COMPRESSIONS.get(suffix, "")
-    name = stem if compression else path.lower()
-    kind: Literal["text", "jsonl", "parquet"] = "text"
-    if name.endswith(".jsonl"):
-        kind = "jsonl"
-    elif name.endswith(".parquet"):
-        kind = "parquet"
-    return Source(_utf8(os.path.basename(path)), path, kind, compression, number)
+    return Source(_utf8(os.path.basename(path)), path, kind, number)
 
 
 def _utf8(name: str) -> str:
@@ -201,32 +220,20 @@ def _utf8(name: str) -> str:
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
-@contextlib.contextmanager
-def open_file(source: Source) -> Iterator[IO[bytes]]:
-    """Open the file for reading, decompressed; raise ValueError if it is damaged."""
-    with open(source.path, "rb") as file:
-        if not source.compression:
-            yield file
-            return
-        import pyarrow
+def encoding_of_source(source: Source) -> str:
+    """Return the encoding that a file's byte order mark names; "utf-8" without one.
 
-        if not os.fstat(file.fileno()).st_size:
-            raise damaged(source, source.compression, "it is empty")
-        try:
-            stream = pyarrow.CompressedInputStream(file, source.compression)
-            yield io.BufferedReader(stream, PIECE_BYTES)
-        except OSError as error:
-            if error.errno is not None:  # an error of the disk, not of the content
-                raise
-            raise damaged(source, source.compression, str(error)) from error
-
-
-def damaged(source: Source, form: str, reason: str) -> ValueError:
-    """Return the error of a file that cannot be read as the form that its name says."""
-    return ValueError(
-        f"{source.path} is damaged or not {form} ({reason}); "
-        "get it again or leave it out."
-    )
+    Raises:
+        ValueError: the file is damaged, or not what its name says.
+    """
+    if source.kind == "documentation":
+        return "utf-8"
+    with open_file(source.path) as file:
+        head = file.read(HEAD_BYTES)
+    encoding = encoding_of(head, source.path)
+    if source.kind == "text":
+        require_prose(head.decode(encoding, "replace").encode(), source.path)
+    return encoding
 
 
 def read_pieces(
@@ -234,18 +241,33 @@ def read_pieces(
 ) -> Iterator[bytes]:
     """Yield the text in pieces of about `piece_bytes` that end at the end of a line.
 
-    Only lines longer than a piece may be split. If `strict`, check that it is UTF-8.
+    Only lines longer than a piece may be split. Text in UTF-16 or UTF-32, which a byte
+    order mark tells, becomes UTF-8; unless `strict`, what cannot be decoded becomes a
+    byte that UTF-8 does not have.
 
     Raises:
-        ValueError: a compressed file is damaged; the text is not UTF-8.
+        ValueError: a file is damaged, or not what its name says; the text is `strict`,
+            but not in its encoding.
     """
+    encoding = encoding_of_source(source)
     documentation = source.kind == "documentation"
     pieces = _documentation() if documentation else _file_pieces(source, piece_bytes)
-    return _strict(pieces, source.path) if strict else pieces
+    if encoding == "utf-8" and not strict:
+        return pieces
+    return _decoded(pieces, source.path, encoding, strict)
+
+
+def read_lines(source: Source) -> Iterator[bytes]:
+    """Yield the lines of a file, as `read_pieces` without `strict`."""
+    rest = b""
+    for piece in read_pieces(source, strict=False):
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from lines
+    yield rest
 
 
 def _file_pieces(source: Source, piece_bytes: int) -> Iterator[bytes]:
-    with open_file(source) as file:
+    with open_file(source.path) as file:
         while piece := file.read(piece_bytes):
             piece += file.readline(piece_bytes)
             while piece.endswith(b"\r") and (more := file.read(1)):
@@ -268,20 +290,46 @@ def write_documentation(folder: Path) -> None:
     module.write_corpus(folder)
 
 
-def _strict(pieces: Iterator[bytes], path: str) -> Iterator[bytes]:
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    offset = 0  # of the end of the piece in the file
+def _decoded(
+    pieces: Iterable[bytes], path: str, encoding: str, strict: bool
+) -> Iterator[bytes]:
+    """Yield pieces that are valid as they are, and others as UTF-8."""
+    errors = "strict" if strict else "bert_jax_bad_byte"
+    codecs.register_error("bert_jax_bad_byte", _bad_byte)
+    decode = codecs.getincrementaldecoder(encoding)(errors)
+    # It keeps CR and LF in one piece.
+    decoder = io.IncrementalNewlineDecoder(decode, translate=False)
+    offset, line = 0, 1  # of the end of the piece in the file
     try:
-        for piece in pieces:
+        for piece in itertools.chain(pieces, [b""]):
             offset += len(piece)
-            decoder.decode(piece)
-            yield piece
-        decoder.decode(b"", final=True)
+            text = decoder.decode(piece, final=not piece)
+            line += _num_lines(text)
+            if encoding != "utf-8":
+                piece = text.encode(errors="surrogateescape")
+            if piece:
+                yield piece
     except UnicodeDecodeError as error:
         # error.object includes undecoded bytes from the end of the previous piece.
-        place = offset - len(error.object) + error.start
-        byte = error.object[error.start]
+        content, start = error.object, error.start
+        line += _num_lines(content[:start].decode(encoding, errors="replace"))
+        remedy = (
+            remedy_of(content, start)
+            if encoding == "utf-8"
+            else "its first bytes say so, but it is damaged; get it again"
+        )
         raise ValueError(
-            f"{path}: byte 0x{byte:02x} at {place} is not UTF-8; convert the text, "
-            "or without --strict such bytes are replaced and counted."
+            f"{path}: byte {content[start]:#04x} at {offset - len(content) + start} is "
+            f"not {encoding.upper()}; {remedy}. It is in line {line}; with --no-strict "
+            "such bytes are replaced and counted."
         ) from error
+
+
+def _bad_byte(error: UnicodeError) -> tuple[str, int]:
+    """Replace what cannot be decoded by a byte that UTF-8 does not have."""
+    assert isinstance(error, UnicodeDecodeError)
+    return "\udcff", error.end
+
+
+def _num_lines(text: str) -> int:
+    return text.count("\n") or text.count("\r")

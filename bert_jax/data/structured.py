@@ -1,4 +1,4 @@
-"""Read records with a text field: JSON lines, Parquet, TensorFlow Datasets.
+"""Read records with a text field: JSON, tables, Parquet, TensorFlow Datasets.
 
 Texts are bytes, in UTF-8 if the source is valid; invalid bytes are passed on unchanged.
 """
@@ -12,9 +12,19 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from bert_jax.config import TextConfig
-from bert_jax.data.sources import BOM, TFDS, Source, damaged, open_file
+from bert_jax.data.sources import (
+    BOM,
+    TFDS,
+    Source,
+    encoding_of_source,
+    read_lines,
+)
+from bert_jax.storage.encodings import is_object
 from bert_jax.storage.files import JsonObject
 from bert_jax.storage.quiet_tensorflow import quiet_tensorflow
+from bert_jax.tables.lines import damaged
+from bert_jax.tables.read import source_rows, undamaged
+from bert_jax.terminal.messages import say
 
 LocatedText = tuple[str, bytes]
 """The location of a record, for error messages, and its text."""
@@ -41,7 +51,13 @@ def read_records(
         ValueError: the source is damaged, or has no such text field; a text is not
             UTF-8 and `config.strict` is set.
     """
-    read = {"jsonl": _read_jsonl, "parquet": _read_parquet, "tfds": _read_tfds}
+    read = {
+        "jsonl": _read_jsonl,
+        "json": _read_json,
+        "table": _read_table,
+        "parquet": _read_parquet,
+        "tfds": _read_tfds,
+    }
     for where, text in read[source.kind](source, config):
         if not text.strip():
             dropped["records without text"] += 1
@@ -52,36 +68,77 @@ def read_records(
         except UnicodeDecodeError as error:
             raise ValueError(
                 f"{where}: {config.text_field!r} is not UTF-8 at its byte "
-                f"{error.start}; fix it, or without --strict such bytes are replaced "
+                f"{error.start}; fix it, or with --no-strict such bytes are replaced "
                 "and counted."
             ) from error
         yield text
 
 
 def _read_jsonl(source: Source, config: TextConfig) -> Iterator[LocatedText]:
-    with open_file(source) as file:
-        for number, line in enumerate(file, 1):
-            line = (line.removeprefix(BOM) if number == 1 else line).strip()
-            if line:
-                where = f"{source.path}:{number}"
-                try:
-                    yield where, _json_text(line, config.text_field)
-                except ValueError as error:
-                    raise ValueError(f"{where}: {error}") from error
+    for number, line in enumerate(read_lines(source), 1):
+        line = (line.removeprefix(BOM) if number == 1 else line).strip()
+        if line:
+            where = f"{source.path}:{number}"
+            with _located(where):
+                text = _text_of(*_parse(line), config.text_field)
+            yield where, text
 
 
-def _json_text(line: bytes, field: str) -> bytes:
+def _read_json(source: Source, config: TextConfig) -> Iterator[LocatedText]:
+    """Yield the texts of an array of objects, of one object, or of lines of objects."""
+    lines = read_lines(source)
+    first = next(filter(bytes.strip, lines), b"").removeprefix(BOM)
+    if is_object(first):
+        yield from _read_jsonl(source, config)
+        return
+    with _located(source.path):
+        value, surrogate = _parse(b"\n".join([first, *lines]))
+    records = value if isinstance(value, list) else [value]
+    for number, record in enumerate(records, 1):
+        where = f"{source.path}: object {number}"
+        with _located(where):
+            text = _text_of(record, surrogate, config.text_field)
+        yield where, text
+
+
+def _read_table(source: Source, config: TextConfig) -> Iterator[LocatedText]:
+    encoding_of_source(source)  # refuses what is no text by what it is
+    for row in undamaged(source_rows(source.path, notify=_say_what)):
+        with _located(row.where):
+            text = _text_of(row.values, _SURROGATE, config.text_field)
+        yield row.where, text
+
+
+def _say_what(line: str) -> None:
+    say(line.partition(";")[0])  # after it, an option of finetune
+
+
+@contextlib.contextmanager
+def _located(where: str) -> Iterator[None]:
     try:
-        content, surrogate = line.decode(), _SURROGATE
+        yield
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
+
+
+def _parse(content: bytes) -> tuple[Any, re.Pattern[str]]:
+    """Return a JSON value, and what matches its halves of surrogate pairs."""
+    try:
+        text, surrogate = content.decode(), _SURROGATE
     except UnicodeDecodeError:
-        content, surrogate = line.decode(errors="surrogateescape"), _OTHER_SURROGATE
+        text, surrogate = content.decode(errors="surrogateescape"), _OTHER_SURROGATE
     try:
         # parse_int: Python refuses integers of 4,300 digits; no number is needed here.
-        record = json.loads(content, parse_int=float)
+        return json.loads(text, parse_int=float), surrogate
     except json.JSONDecodeError as error:
-        raise ValueError(f"not JSON ({error.msg}, column {error.colno}).") from error
+        line = f"line {error.lineno}, " if error.lineno > 1 else ""
+        reason = f"{error.msg}, {line}column {error.colno}"
+        raise ValueError(f"not JSON ({reason}).") from error
     except RecursionError as error:
         raise ValueError("not JSON that can be read: it is nested too deep.") from error
+
+
+def _text_of(record: object, surrogate: re.Pattern[str], field: str) -> bytes:
     if not isinstance(record, dict):
         raise ValueError('not an object; each line must be one, such as {"text": "…"}.')
     if field not in record:
@@ -117,7 +174,7 @@ def _read_parquet(source: Source, config: TextConfig) -> Iterator[LocatedText]:
     except (pyarrow.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        raise damaged(source, "Parquet", _first_line(error)) from error
+        raise damaged(source.path, "Parquet", _first_line(error)) from error
 
 
 def _require_text_column(schema: Any, source: Source, field: str) -> None:

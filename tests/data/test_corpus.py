@@ -341,3 +341,16 @@ def test_equal_file_names_have_draws_of_their_own(config, documents, tmp_path):
     in_first = sum(2 for number in range(60) if str(number)[0] in "123")
     used = first["counts"]["train"]["documents"]
     assert in_first * 0.8 < used < 0.7 * 120  # half of the others
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.jsonl"])
+def test_a_document_of_many_megabytes_is_divided_and_counted(
+    config, documents, tmp_path, name
+):
+    text = "\n".join(documents[0])
+    path = write_as(tmp_path, name, [text * (5_000_000 // len(text) + 1)])
+    given = change(config, input=(str(path),), sentences="lines")
+    manifest = prepare_dataset(given, silent)
+    assert manifest["dropped"]["documents of more than 4 MiB were divided"] == 1
+    assert 20 <= manifest["sources"][0]["documents"] <= 30
+    assert manifest["counts"]["validation"]["documents"] >= 2

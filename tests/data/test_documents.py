@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from bert_jax.data.documents import (
     Documents,
+    divide_documents,
     find_documents,
     read_text,
     require_language,
@@ -170,3 +171,36 @@ def test_a_panic_leaves_the_line_whole(monkeypatch):
     assert split_sentences("B. C.", "split") == ["B. C."]
     with pytest.raises(KeyboardInterrupt):
         split_sentences("A.", "split")
+
+
+@pytest.mark.parametrize(
+    ("unit", "end"),
+    [
+        ("The judge reads. ", b". "),
+        ("the judge reads\n", b"\n"),
+        ("the judge\r\n", b"\r\n"),
+        ("法官读信。", "。".encode()),
+        ("the ", b" "),
+        ("法", b"\xe6\xb3\x95"),
+        ("💩", "💩".encode()),
+    ],
+)
+def test_a_long_document_is_divided_where_its_text_allows(tmp_path, unit, end):
+    path = tmp_path / "a.txt"
+    content = (unit * 5000).encode()
+    path.write_bytes(b"short\n\n" + content)
+    spans = [(0, 6), (7, 7 + len(content))]
+    first, *parts = divide_documents(str(path), spans, 4000, 1000)
+    assert first == spans[0]
+    assert [parts[0][0], parts[-1][1]] == list(spans[1])
+    assert all(a[1] == b[0] for a, b in itertools.pairwise(parts))
+    texts = [path.read_bytes()[start:stop] for start, stop in parts]
+    assert all(text.decode().strip() for text in texts)
+    assert all(text.endswith(end) for text in texts)
+    assert 500 <= min(map(len, texts)) <= max(map(len, texts)) <= 1000
+
+
+def test_a_document_that_is_not_too_long_stays_whole(tmp_path):
+    (tmp_path / "a.txt").write_text("a b\n" * 1000)
+    spans = [(0, 4000)]
+    assert list(divide_documents(str(tmp_path / "a.txt"), spans, 4000, 10)) == spans

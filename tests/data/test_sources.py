@@ -33,18 +33,22 @@ def make(folder, *names):
 
 
 def test_the_kind_goes_by_the_name(tmp_path):
-    names = "a.txt b c.GZ d.txt.zst e.jsonl f.jsonl.gz g.JSONL.zst h.parquet".split()
-    make(tmp_path, *names)
+    names = "a.txt b c.GZ d.txt.zst e.jsonl f.jsonl.gz g.JSONL.zst h.parquet i.ndjson"
+    make(tmp_path, *names.split(), "j.json.gz", "k.CSV", "l.tsv.zst")
     found = find_sources([f"{tmp_path}/*"])
-    assert [(s.name, s.kind, s.compression, s.in_place) for s in found] == [
-        ("a.txt", "text", "", True),
-        ("b", "text", "", True),
-        ("c.GZ", "text", "gzip", False),
-        ("d.txt.zst", "text", "zstd", False),
-        ("e.jsonl", "jsonl", "", False),
-        ("f.jsonl.gz", "jsonl", "gzip", False),
-        ("g.JSONL.zst", "jsonl", "zstd", False),
-        ("h.parquet", "parquet", "", False),
+    assert [(s.name, s.kind, s.in_place) for s in found] == [
+        ("a.txt", "text", True),
+        ("b", "text", True),
+        ("c.GZ", "text", False),
+        ("d.txt.zst", "text", False),
+        ("e.jsonl", "jsonl", False),
+        ("f.jsonl.gz", "jsonl", False),
+        ("g.JSONL.zst", "jsonl", False),
+        ("h.parquet", "parquet", False),
+        ("i.ndjson", "jsonl", False),
+        ("j.json.gz", "json", False),
+        ("k.CSV", "table", False),
+        ("l.tsv.zst", "table", False),
     ]
     assert [s.holds_records for s in found] == [s.kind != "text" for s in found]
     tfds, documentation = find_sources(["tfds:lm1b", "installed-documentation"])[::-1]
@@ -80,10 +84,13 @@ def test_sources_are_sorted_and_belong_to_the_first_input_that_names_them(
         ("a.txt.bz2", "'a.txt.bz2' is of an unsupported kind; unpack it"),
         ("A.TAR.GZ", "'A.TAR.GZ' is of an unsupported kind"),
         ("a.parquet.gz", "is of an unsupported kind"),
+        ("a.HTML.gz", "unsupported kind; extract its text, and give text, .jsonl"),
+        ("a.docx", "is of an unsupported kind; extract"),
     ],
 )
 def test_what_is_not_read_is_refused(tmp_path, monkeypatch, entry, error):
     folder = tree(tmp_path, "no/a.txt.bz2", "no/A.TAR.GZ", "no/a.parquet.gz")
+    tree(tmp_path, "no/a.HTML.gz", "no/a.docx")
     (folder / "empty").mkdir()
     monkeypatch.chdir(folder / "no")
     with pytest.raises((ValueError, FileNotFoundError), match=error):
@@ -99,12 +106,12 @@ def tree(folder, *names):
 
 def test_a_directory_is_read_with_all_below_it(tmp_path, caplog):
     kept = "a.txt b.TXT.gz c/d/e.jsonl c/wiki_00 f.parquet".split()
-    skipped = "README README.txt c/x.py c/y.py .git/z.txt c/.h.txt v/vocab.txt"
+    skipped = "README README.txt c/m.csv c/x.py c/y.py .git/z.txt c/.h.txt v/vocab.txt"
     tree(tmp_path, *kept, *skipped.split(), "v/tokenizer_config.json")
     with caplog.at_level("INFO"):
         found = find_sources([str(tmp_path)])
     assert [os.path.relpath(s.path, tmp_path) for s in found] == kept
-    said = "not read are 2 .py, 1 .txt, 1 README, 2 hidden, 1 tokenizers; to read"
+    said = "not read are 1 .csv, 2 .py, 1 README, 1 README.txt, 2 hidden, 1 tokenizers"
     assert said in caplog.text
     assert find_sources([f"{tmp_path}/*"]) == sorted(
         [*find_sources([f"{tmp_path}/README*"]), *found], key=lambda s: s.path
@@ -199,12 +206,12 @@ def test_damaged_files_are_named(tmp_path, suffix):
         assert "\n" not in str(caught.value)
 
 
-def test_an_unreadable_file_keeps_the_systems_words(tmp_path):
+def test_a_file_that_became_a_directory_is_named(tmp_path):
     for name in ("a.txt", "a.gz"):
         source = source_of(make(tmp_path, name) + "/" + name)
         (tmp_path / name).unlink()
         (tmp_path / name).mkdir()
-        with pytest.raises(IsADirectoryError, match=rf"Is a directory.*{name}"):
+        with pytest.raises(FileNotFoundError, match=rf"{name} is not a file but a dir"):
             list(read_pieces(source, strict=False))
 
 

@@ -1,0 +1,108 @@
+"""The encoding of text, and what bytes are that are no text."""
+
+import codecs
+import json
+import re
+
+HEAD_BYTES = 1 << 16
+"""How much of a file tells what it holds."""
+_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32-le",  # before UTF-16's, with which it begins
+    codecs.BOM_UTF32_BE: "utf-32-be",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+}
+_EXTRACT = "extract its text, for example by pandoc or pdftotext"
+_KINDS = (
+    (rb"\x1f\x8b\x08", "gzip data", "give it a name in .gz"),
+    (rb"\x28\xb5\x2f\xfd", "zstd data", "give it a name in .zst"),
+    (rb"BZh[1-9]1AY", "bzip2 data", "unpack it"),
+    (rb"\xfd7zXZ\x00", "xz data", "unpack it"),
+    (rb"PK\x03\x04", "a zip archive, as are .docx, .odt and .epub", _EXTRACT),
+    (rb"7z\xbc\xaf|\x04\x22\x4d\x18|Rar!\x1a|.{257}ustar", "an archive", "unpack it"),
+    (rb"%PDF-", "PDF", _EXTRACT),
+    (rb"\xd0\xcf\x11\xe0|\{\\rtf", "a document of a word processor", _EXTRACT),
+    (rb"PAR1[\x15\x19]", "Parquet", "give it a name in .parquet"),
+    (rb"\x89PNG|\xff\xd8\xff|GIF8[79]a|RIFF.{4}W", "an image or sound", "leave it out"),
+    (rb"\x7fELF|SQLite format|\x93NUMPY", "binary data", "leave it out"),
+)
+_MARKUP = re.compile(rb"\s*(<!doctype html|<html|<\?xml|WARC/)", re.IGNORECASE)
+_MIN_CONTROLS = 16
+# Not those of white space, nor that of terminals.
+_CONTROLS = bytes({*range(32)} - {*b"\t\n\v\f\r\x1b"})
+
+
+def encoding_of(head: bytes, name: str) -> str:
+    """Return the encoding that a byte order mark names; "utf-8" without one.
+
+    Args:
+        head: the first HEAD_BYTES of a file.
+
+    Raises:
+        ValueError: they are no text, or text in UTF-16 or UTF-32 without a mark.
+    """
+    for mark, encoding in _MARKS.items():
+        if head.startswith(mark):
+            return encoding
+    for start, what, remedy in _KINDS:
+        if re.match(start, head, re.DOTALL):
+            raise ValueError(f"{name} is {what}, whatever its name says; {remedy}.")
+    num_controls = len(head) - len(head.translate(None, _CONTROLS))
+    if num_controls and (encoding := _wide_encoding(head)):
+        raise ValueError(
+            f"{name} seems to be {encoding} without a byte order mark; convert it, for "
+            f"example by `iconv -f {encoding} -t UTF-8`."
+        )
+    if num_controls > max(len(head) / 10, _MIN_CONTROLS):
+        raise ValueError(f"{name} is binary data, not text; leave it out.")
+    return "utf-8"
+
+
+def require_prose(head: bytes, name: str) -> None:
+    """Raise ValueError if a file's first bytes are markup, or lines of JSON objects."""
+    if _MARKUP.match(head):
+        raise ValueError(f"{name} is HTML, XML or WARC, not plain text; {_EXTRACT}.")
+    lines = head.splitlines()
+    lines = [line for line in (lines[:-1] or lines) if line.strip()]
+    if lines and all(map(is_object, lines)):
+        raise ValueError(f"{name} holds JSON objects; give it a name in .jsonl.")
+
+
+def is_object(line: bytes) -> bool:
+    """Return whether a line is a JSON object."""
+    try:
+        return line.lstrip().startswith(b"{") and isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def remedy_of(content: bytes, place: int) -> str:
+    """Return what converts text of which the byte at a place is not UTF-8."""
+    encoding = _wide_encoding(content[:HEAD_BYTES])
+    around = content[max(place - 200, 0) : place + 200]
+    others = sum(byte >= 0x80 for byte in around)
+    letters = sum(byte < 0x80 and chr(byte).isalpha() for byte in around)
+    if not encoding and others > letters:
+        return (
+            "convert the file by `iconv -f ENCODING -t UTF-8`, with its encoding, such "
+            "as WINDOWS-1251, GB18030, SHIFT_JIS or EUC-KR"
+        )
+    encoding = encoding or "WINDOWS-1252"
+    return (
+        f"convert the file, for example by `iconv -f {encoding} -t UTF-8` if it is "
+        f"{encoding}"
+    )
+
+
+def _wide_encoding(content: bytes) -> str:
+    """Return the UTF-16 or UTF-32, with its byte order, of a text; "" if it is none."""
+    scores = {}
+    for encoding in _MARKS.values():
+        text = content[: len(content) // 4 * 4].decode(encoding, errors="replace")
+        good = sum(c.isprintable() or c.isspace() for c in text) - text.count("\ufffd")
+        if text and good >= 0.98 * len(text):
+            scores[encoding] = sum(map(text.count, " \n,.，。、")) / len(text)
+    best = max(scores, key=lambda encoding: scores[encoding], default="")
+    if not best or scores[best] < 0.01:
+        return ""
+    return best.upper().replace("-LE", "LE").replace("-BE", "BE")
