@@ -1,6 +1,7 @@
 """`bert-jax finetune`."""
 
 import dataclasses
+import os
 import shlex
 from collections.abc import Sequence
 from typing import Annotated, get_args
@@ -13,6 +14,7 @@ from bert_jax.config import FinetuneConfig
 from bert_jax.config.checks import did_you_mean
 from bert_jax.config.files import is_named, named_configs
 from bert_jax.config.finetuning import TaskName
+from bert_jax.distributed import environment
 from bert_jax.terminal.messages import UsageError, say
 
 TASKS: tuple[str, ...] = get_args(TaskName)
@@ -27,6 +29,9 @@ class FinetuneOptions(StartOptions):
     sweep: bool = False
     """Run with each learning rate, batch size and number of epochs of the paper's grid
     (A.3), and keep the best run."""
+    dry_run: bool = False
+    """Print what would be learned from, and what a step costs; train nothing, and write
+    no workdir."""
     config: Annotated[FinetuneConfig, tyro.conf.arg(name="")] = FinetuneConfig()
 
 
@@ -82,6 +87,13 @@ def finetune(options: FinetuneOptions) -> None:
             "--extend continues one run, and --seeds and --sweep start several; drop "
             "one of them."
         )
+    if options.dry_run:
+        environment.configure_jax(os.environ)
+        from bert_jax.runs import finetuning
+
+        for line in finetuning.dry_run(config):
+            say(line)
+        return
     is_primary = start(options)
     if several:
         from rich.console import Console

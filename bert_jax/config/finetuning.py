@@ -96,6 +96,11 @@ class ExamplesConfig(ShortRepr):
     embedding: Embedding = dataclasses.field(default=Embedding(), metadata=RESOLVED)
     """Sentence pairs: how the model makes a vector of a text; filled in at the start.
     """
+    split: Literal["rows", "stratified"] = dataclasses.field(
+        default="rows", metadata=RESOLVED
+    )
+    """How validation examples are held out: row by row, in runs that began before there
+    was another rule; or equal texts together, and each class on both sides."""
     fingerprint: str = dataclasses.field(default="", metadata=RESOLVED)
     """Hash of the training examples; filled in at the start, checked when resuming."""
     validation_fingerprint: str = dataclasses.field(default="", metadata=RESOLVED)

@@ -165,8 +165,8 @@ def lower_step(
     )
     with jax.default_device(devices[0]):
         lowered = step.lower(state, rows, *([fixed] if fixed else []))
-    num_rows, length = batch_sharding(mesh).shard_shape(batch["tokens"].shape)
-    has_pairs = batch["first"].shape[1] > 1
+    num_rows, *_, length = batch_sharding(mesh).shard_shape(batch["tokens"].shape)
+    has_pairs = "first" in batch and batch["first"].shape[1] > 1
     return LoweredStep(
         lowered,
         num_devices=mesh.size,

@@ -2,9 +2,11 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 
 import jax
+import numpy as np
 from etils import epath
 
 from bert_jax.config import FinetuneConfig
@@ -15,6 +17,7 @@ from bert_jax.distributed.collectives import (
     run_on_primary_first,
 )
 from bert_jax.distributed.mesh import host_shard, make_mesh
+from bert_jax.dry_run.estimate import estimate, estimate_lines
 from bert_jax.inference.evaluation import evaluate
 from bert_jax.runs.finetuning_setup import (
     FinetuningSetup,
@@ -24,6 +27,7 @@ from bert_jax.runs.finetuning_setup import (
 from bert_jax.runs.fitting import fit_in_workdir, locked_workdir
 from bert_jax.runs.init_from import check_source
 from bert_jax.runs.workdir import best_scores, check_workdir, final_scores
+from bert_jax.tasks.example_report import length_line
 from bert_jax.tasks.finetuning import Finetuning
 from bert_jax.tasks.finetuning_task import Predictions, Splits
 from bert_jax.tasks.own_metrics import ComputeMetrics, load_function, own_scores
@@ -31,6 +35,7 @@ from bert_jax.tasks.task import check_attention_kernel
 from bert_jax.terminal.messages import say
 from bert_jax.training.callbacks import Callback
 from bert_jax.training.loggers import require_loggers
+from bert_jax.training.step import num_parameters
 
 BASELINE = "baseline: "
 
@@ -102,6 +107,37 @@ def finetune(
     splits = Splits(setup.train.examples, setup.validation.examples)
     rule, value = setup.task.baseline(splits)
     return scores | {f"{BASELINE}{rule}": value}
+
+
+def dry_run(config: FinetuneConfig) -> Iterator[str]:
+    """Yield lines on what `finetune` would learn from, and what a step costs.
+
+    Nothing is trained, and no workdir is written. The step is compiled for a batch of
+    the longest rows.
+
+    Raises:
+        ValueError: as `finetune`.
+    """
+    with tempfile.TemporaryDirectory() as directory:
+        path = epath.Path(directory)
+        setup = prepare_finetuning(config, path / "run", path / "examples")
+    config, splits = setup.config, (setup.train, setup.validation)
+    task = Finetuning(setup.task, config, *splits, teacher=setup.teacher)
+    note = check_source(config, setup.initial_params, task.init_params)
+    yield from filter(None, [note, examples_line(setup)])
+    yield length_line(setup.train, task.boundaries)
+    rule, value = setup.task.baseline(Splits(*(part.examples for part in splits)))
+    yield f"{BASELINE}{rule} {value:.4g}"
+    params = jax.eval_shape(task.init_params, jax.random.key(config.seed))
+    longest = (
+        np.zeros(config.batch_size, np.int64) + setup.train.tokenized.lengths.argmax()
+    )
+    batch = setup.train.tokenized.gather(longest, task.boundaries[-1])
+    flops = task.flops(batch)
+    yield f"parameters: {num_parameters(params):,}; model FLOPs a step: {flops:.4g}"
+    mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
+    devices = list(mesh.devices.flat)
+    yield from estimate_lines(estimate(task, config, batch, devices), devices)
 
 
 def on_primary(

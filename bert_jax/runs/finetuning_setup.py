@@ -2,10 +2,9 @@
 
 import dataclasses
 import functools
-import hashlib
-import importlib.metadata
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 from etils import epath
 
@@ -14,20 +13,25 @@ from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig
 from bert_jax.config.checks import require
 from bert_jax.config.embedding import Embedding
 from bert_jax.config.model import Params, ProblemType
-from bert_jax.data.example_cache import cached_examples, content_key
 from bert_jax.distributed.collectives import is_primary
 from bert_jax.pretrained import load_pretrained
+from bert_jax.runs.finetuning_examples import (
+    check_unknown_tokens,
+    say_on_primary,
+    tokenize_cached,
+    with_balance,
+    with_fingerprints,
+)
 from bert_jax.runs.init_from import pin_source
 from bert_jax.runs.sentence_pairs import with_embedding, with_first_length
 from bert_jax.runs.teacher import finetuning_teacher
-from bert_jax.tasks.class_balance import balanced_rows, balanced_weights
 from bert_jax.tasks.class_names import renamed_labels
 from bert_jax.tasks.distillation import Teacher
-from bert_jax.tasks.finetuning_task import Example, FinetuningTask, Split, Splits
+from bert_jax.tasks.example_report import example_lines
+from bert_jax.tasks.finetuning_task import Example, FinetuningTask, Split
 from bert_jax.tasks.lengths import changed_lengths, fit_lengths
 from bert_jax.tasks.registry import finetuning_task
 from bert_jax.tasks.splits import match_splits, read_splits
-from bert_jax.tasks.text_classification import TextTask
 from bert_jax.terminal.messages import say
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.resume import Resume
@@ -80,25 +84,6 @@ def problem_type(config: FinetuneConfig) -> ProblemType:
     return "single_label_classification"
 
 
-_NAMES_OF_0_1_0 = {
-    "TextExample": "TextRecord",
-    "SquadExample": "Record",
-    "ChoiceExample": "Choice",
-}
-"""Old class names, which keep fingerprints the same as in version 0.1.0."""
-
-
-def fingerprint(examples: Sequence[Example]) -> str:
-    """Return the hexadecimal sha256 of the examples."""
-    digest = hashlib.sha256()
-    for example in examples:
-        name = type(example).__qualname__
-        fields = repr(example).removeprefix(name)
-        line = f"{_NAMES_OF_0_1_0.get(name, name)}{fields}\n"
-        digest.update(line.encode())
-    return digest.hexdigest()
-
-
 @dataclasses.dataclass(frozen=True)
 class Start:
     """The model to start from."""
@@ -109,6 +94,8 @@ class Start:
     """None on resume."""
     embedding: Embedding | None
     """How it makes a vector of a text, if its files say it."""
+    split: Literal["rows", "stratified"]
+    """How examples are held out; a run that has begun keeps its rule."""
 
 
 def load_start(
@@ -119,8 +106,8 @@ def load_start(
         checkpoint = workdir / CHECKPOINTS / str(resume.step)
         model_config = read_config_as(checkpoint, "model", BertConfig)
         tokenizer = Tokenizer.load(checkpoint / "tokenizer")
-        embedding = read_config_as(checkpoint, "data", ExamplesConfig).embedding
-        return Start(model_config, tokenizer, None, embedding)
+        data = read_config_as(checkpoint, "data", ExamplesConfig)
+        return Start(model_config, tokenizer, None, data.embedding, data.split)
     if not config.init_from:
         raise ValueError(
             "init_from is empty; pass --init-from with a workdir of `bert-jax "
@@ -128,7 +115,10 @@ def load_start(
             "hf:OWNER/NAME."
         )
     model = load_pretrained(config.init_from, config.allow_extra)
-    return Start(model.config, model.tokenizer, model.params, model.embedding)
+    # The configuration of a run that has begun may be given for another one.
+    split = config.data.split if config.data.fingerprint else "stratified"
+    read = model.config, model.tokenizer, model.params, model.embedding
+    return Start(*read, split)
 
 
 def with_steps(config: FinetuneConfig, num_examples: int) -> FinetuneConfig:
@@ -142,41 +132,6 @@ def with_steps(config: FinetuneConfig, num_examples: int) -> FinetuneConfig:
         eval_every=eval_every,
         checkpoint_every=config.checkpoint_every or eval_every,
     )
-
-
-def tokenize_cached(
-    task: FinetuningTask,
-    tokenizer: Tokenizer,
-    config: FinetuneConfig,
-    cache: epath.Path,
-    examples: Sequence[Example],
-) -> Split:
-    """Tokenize examples, once for all runs that share `cache`."""
-    data = dataclasses.replace(
-        config.data,
-        train="",
-        validation="",
-        test="",
-        path="",
-        balance=False,
-        fingerprint="",
-        validation_fingerprint="",
-        test_fingerprint="",
-    )
-    model = task.model
-    key = content_key(
-        fingerprint(examples),
-        tokenizer.fingerprint,
-        config.task,
-        dataclasses.asdict(data),
-        [model.max_position_embeddings, model.labels, model.problem_type],
-        importlib.metadata.version("bert_jax"),
-    )
-    tokenized = cached_examples(cache, key, lambda: task.tokenize(examples, tokenizer))
-    split = Split(examples, tokenized)
-    for warning in task.warnings(split) if is_primary() else ():
-        say(warning)
-    return split
 
 
 def with_lengths(config: FinetuneConfig, source: BertConfig) -> FinetuneConfig:
@@ -234,31 +189,6 @@ def with_label_names(
     return config, dataclasses.replace(source, labels=labels)
 
 
-def with_fingerprints(
-    data: ExamplesConfig, train: Sequence[Example], splits: Splits
-) -> ExamplesConfig:
-    """Return the settings with the fingerprints of the examples.
-
-    Args:
-        train: the training examples as they were read.
-        splits: the examples with the labels of the model.
-
-    Raise ValueError if the training examples have another one already.
-    """
-    own = fingerprint(train)
-    require(
-        data.fingerprint in ("", own),
-        f"data.fingerprint={data.fingerprint} but the training examples have {own}; "
-        "leave the option out, or name the other file.",
-    )
-    return dataclasses.replace(
-        data,
-        fingerprint=own,
-        validation_fingerprint=fingerprint(splits.validation),
-        test_fingerprint=fingerprint(splits.test) if splits.test else "",
-    )
-
-
 def prepare_finetuning(
     config: FinetuneConfig,
     workdir: epath.Path,
@@ -275,6 +205,8 @@ def prepare_finetuning(
     start = load_start(config, workdir, resume)
     source, tokenizer, params = start.model, start.tokenizer, start.params
     config, source = with_label_names(config, source)
+    data = dataclasses.replace(config.data, split=start.split)
+    config = dataclasses.replace(config, data=data)
     config = with_embedding(with_lengths(config, source), source, start.embedding)
     task = finetuning_task(config.task, config.data)
     splits = read_splits(task)
@@ -284,43 +216,22 @@ def prepare_finetuning(
         class_examples = [*splits.train, *splits.validation]
     model = finetuning_model(config, task, source, class_examples, workdir)
     task = dataclasses.replace(task, model=model)
-    for line in task.label_warnings(class_examples) if is_primary() else ():
-        say(line)
     matched = match_splits(task, splits)
     data = with_fingerprints(config.data, splits.train, matched)
-    splits = matched
     config = dataclasses.replace(config, model=model, data=data)
+    say_on_primary(task.label_warnings(class_examples))
+    say_on_primary(example_lines(task, matched))
+    check_unknown_tokens(task, tokenizer, matched.train)
     teacher, config = finetuning_teacher(config, tokenizer, resume)
     tokenize = functools.partial(tokenize_cached, task, tokenizer, config, cache)
-    train = tokenize(splits.train)
+    train = tokenize(matched.train)
     task, train = with_balance(config, task, train)
     config = with_steps(config, len(train.tokenized))
     if params is not None:
         params = None if config.from_scratch else without_head(params, source, model)
-    validation = tokenize(splits.validation)
+    validation = tokenize(matched.validation)
     task = with_first_length(task, train, validation)
     return FinetuningSetup(task, config, tokenizer, train, validation, params, teacher)
-
-
-def with_balance(
-    config: FinetuneConfig, task: FinetuningTask, train: Split
-) -> tuple[FinetuningTask, Split]:
-    """Return the task with weights of its classes, or the examples with repeats."""
-    if not isinstance(task, TextTask):
-        return task, train
-    if config.class_weights == "balanced":
-        labels = train.tokenized.by_example["label"]
-        weights = balanced_weights(labels, len(task.model.labels))
-        return dataclasses.replace(task, class_weights=weights), train
-    if config.data.balance:
-        rows = balanced_rows(train.tokenized.by_example["label"], config.seed)
-        if is_primary():
-            say(
-                f"Balanced classes: {len(train.tokenized):,} texts are repeated to "
-                f"{len(rows):,}."
-            )
-        return task, Split(train.examples, train.tokenized.take(rows))
-    return task, train
 
 
 def without_head(params: Params, source: BertConfig, model: BertConfig) -> Params:

@@ -21,7 +21,7 @@ from bert_jax.config.checks import require
 from bert_jax.config.files import HISTORY
 from bert_jax.config.serialization import differences, to_dict
 from bert_jax.data.records import open_dataset
-from bert_jax.runs.finetuning_setup import fingerprint
+from bert_jax.runs.finetuning_examples import fingerprint
 from bert_jax.runs.workdir import FREE_TO_CHANGE
 from bert_jax.storage.atomic import (
     absolute,

@@ -82,7 +82,7 @@ def flag(value: object, where: str) -> bool:
         ValueError: it holds something else.
     """
     known = {"0": False, "1": True, "false": False, "true": True}
-    key = _key(str(value), merge=False)
+    key = class_key(str(value), merge=False)
     if key not in known:
         raise ValueError(
             f"{where}={value!r:.40} must be 0 or 1, since several columns of labels "
@@ -95,7 +95,7 @@ def _normalised(name: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
 
 
-def _key(name: str, merge: bool) -> str:
+def class_key(name: str, merge: bool) -> str:
     """Return what the names of one class share.
 
     Equal decimal numbers do, and words for true and false in any case; with `merge`
@@ -122,7 +122,7 @@ def joined_names(counts: collections.Counter[str], merge: bool) -> dict[str, str
     """
     groups: dict[str, list[str]] = {}
     for name in counts:
-        groups.setdefault(_key(name, merge), []).append(name)
+        groups.setdefault(class_key(name, merge), []).append(name)
     classes: dict[str, str] = {}
     for names in groups.values():
         is_number = _DECIMAL.fullmatch(names[0])
@@ -138,8 +138,8 @@ def class_finder(labels: Sequence[str], merge: bool) -> Callable[[str], str | No
     """
     spelled, by_key = set(labels), dict[str, str]()
     for label in labels:
-        by_key.setdefault(_key(label, merge), label)
-    return lambda name: name if name in spelled else by_key.get(_key(name, merge))
+        by_key.setdefault(class_key(label, merge), label)
+    return lambda name: name if name in spelled else by_key.get(class_key(name, merge))
 
 
 def unknown_class_message(where: str, name: str, labels: Sequence[str]) -> str:

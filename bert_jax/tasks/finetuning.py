@@ -98,7 +98,7 @@ class Finetuning(Task):
         return {} if self.teacher is None else {TEACHER: self.teacher.params}
 
     @functools.cached_property
-    def _boundaries(self) -> tuple[int, ...]:
+    def boundaries(self) -> tuple[int, ...]:
         """The lengths to pad to; the last one holds every row of both splits."""
         data, lengths = self.config.data, self.train.tokenized.lengths
         longest = self.validation.tokenized.lengths.max(initial=int(lengths.max()))
@@ -109,7 +109,7 @@ class Finetuning(Task):
     @functools.cached_property
     def _buckets(self) -> np.ndarray:
         """The length that each training row is padded to."""
-        lengths, boundaries = self.train.tokenized.lengths, self._boundaries
+        lengths, boundaries = self.train.tokenized.lengths, self.boundaries
         return assign_buckets(lengths, boundaries[-1], boundaries)
 
     def _rows(self, step: int) -> tuple[int, np.ndarray]:
@@ -169,7 +169,7 @@ class Finetuning(Task):
         return self._losses(scores, params, batch), outputs
 
     def evaluation_batches(self) -> Iterator[Batch]:
-        rows, boundaries = self.validation.tokenized, self._boundaries
+        rows, boundaries = self.validation.tokenized, self.boundaries
         size = self.config.microbatch_size
         own = host_slice(size, self.host_index, self.host_count)
         return tokenized_batches(

@@ -258,12 +258,21 @@ class FinetuningTask(abc.ABC):
         """Return whether the right prediction is known; by default, by its `label`."""
         return example.label is not None
 
+    @abc.abstractmethod
+    def texts(self, example: Example) -> tuple[str, ...]:
+        """Return the texts that the model reads; equal ones are the same example."""
+
+    def classes(self, example: Example) -> tuple[str, ...]:
+        """Return the classes of which both splits should have an example."""
+        del example
+        return ()
+
     def group(self, example: Example) -> object:
         """Return a key: examples with equal keys are put into the same split.
 
-        By default, each example has its own key.
+        By default, it is the texts, or with `data.split` "rows" the example itself.
         """
-        return id(example)
+        return id(example) if self.data.split == "rows" else self.texts(example)
 
     @abc.abstractmethod
     def warnings(self, split: Split) -> list[str]:

@@ -164,6 +164,9 @@ class MultipleChoiceTask(FinetuningTask):
     def example_without_label(self, row: TableRow) -> ChoiceExample:
         return choice_from_row(row, label_column="")
 
+    def texts(self, example: ChoiceExample) -> tuple[str, ...]:
+        return (example.context, example.question, *example.choices)
+
     def group(self, example: ChoiceExample) -> object:
         return example.context
 

@@ -69,6 +69,9 @@ class TokenClassificationTask(FinetuningTask):
         fields = TAG_FIELDS if columns == ExamplesConfig().label_columns else columns
         return read_sentences(path, self.data.labels, fields)
 
+    def texts(self, example: Sentence) -> tuple[str, ...]:
+        return example.words
+
     def example_without_label(self, row: TableRow) -> Sentence:
         """Return the sentence of `tokens`, or of the text column.
 

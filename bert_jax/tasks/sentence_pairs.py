@@ -311,6 +311,9 @@ class SentencePairsTask(FinetuningTask):
         """Return whether a pair can be scored: the second text itself may be found."""
         return self.compares_rows or example.label is not None
 
+    def texts(self, example: PairExample) -> tuple[str, ...]:
+        return example.texts
+
     def group(self, example: PairExample) -> object:
         """Pairs of one second text, such as questions on a paragraph, stay together."""
         return example.texts[1]

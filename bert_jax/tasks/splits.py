@@ -2,11 +2,12 @@
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
 from bert_jax.data.pipeline import permute
+from bert_jax.tasks.class_names import class_key
 from bert_jax.tasks.finetuning_task import Example, FinetuningTask, Splits
 
 SPLIT_NAMES = ("train", "validation", "test")
@@ -65,17 +66,29 @@ def read_splits(task: FinetuningTask) -> Splits:
 
 
 def hold_out(task: FinetuningTask, examples: Sequence[Example]) -> Splits:
-    """Hold `data.validation_fraction` of the groups out for validation.
+    """Hold about `data.validation_fraction` of the examples out for validation.
 
-    The split depends on the order of groups in the file only.
+    Examples with equal `group` stay together. The split depends on the order of groups
+    in the file only; `data.split` is the rule.
 
     Raises:
         ValueError: one of the two would be empty.
     """
     fraction = task.data.validation_fraction
-    groups = list(dict.fromkeys(task.group(example) for example in examples))
-    order = permute(np.arange(len(groups)), len(groups), key=0)
-    held_out = {groups[i] for i in order[: math.ceil(fraction * len(groups))]}
+    groups: dict[object, list[Example]] = {}
+    for example in examples:
+        groups.setdefault(task.group(example), []).append(example)
+    if task.data.split == "rows":
+        order = permute(np.arange(len(groups)), len(groups), key=0)
+        chosen = set(order[: math.ceil(fraction * len(groups))].tolist())
+    else:
+        merge = task.data.merge_labels
+        names = [
+            {class_key(name, merge) for e in own for name in task.classes(e)}
+            for own in groups.values()
+        ]
+        chosen = stratified_groups([*map(len, groups.values())], names, fraction)
+    held_out = {key for i, key in enumerate(groups) if i in chosen}
     parts: tuple[list[Example], list[Example]] = ([], [])
     for example in examples:
         parts[task.group(example) in held_out].append(example)
@@ -86,6 +99,41 @@ def hold_out(task: FinetuningTask, examples: Sequence[Example]) -> Splits:
             "name a file by --data.validation."
         )
     return Splits(*parts)
+
+
+def stratified_groups(
+    sizes: Sequence[int], classes: Sequence[Collection[str]], fraction: float
+) -> set[int]:
+    """Return the numbers of the groups to hold out.
+
+    The classes are gone through from the one with the fewest groups to the one with the
+    most (Sechidis et al. 2011). Of each, groups are held out up to the fraction of its
+    examples: at least one group, unless it is the only one, and never all.
+
+    Args:
+        sizes: the number of examples of each group.
+        classes: the classes of its examples; a group without a class is of one more.
+    """
+    members: dict[str, list[int]] = {}
+    for number, names in enumerate(classes):
+        for name in names or ("",):
+            members.setdefault(name, []).append(number)
+    chosen, decided = set[int](), set[int]()
+    for name in sorted(members, key=lambda name: (len(members[name]), name)):
+        groups = members[name]
+        order = permute(np.arange(len(groups)), len(groups), key=0).tolist()
+        free = [groups[i] for i in order if groups[i] not in decided]
+        held = [number for number in groups if number in chosen]
+        num_left, num_rows = len(groups) - len(held), sum(sizes[i] for i in held)
+        limit = fraction * sum(sizes[number] for number in groups) + 0.5
+        if fraction and free and not held:
+            limit = max(limit, min(sizes[number] for number in free))
+        for number in free:
+            if num_left > 1 and num_rows + sizes[number] <= limit:
+                chosen.add(number)
+                num_left, num_rows = num_left - 1, num_rows + sizes[number]
+        decided.update(free)
+    return chosen
 
 
 def match_splits(task: FinetuningTask, splits: Splits) -> Splits:

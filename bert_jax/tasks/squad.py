@@ -202,6 +202,9 @@ class QuestionAnsweringTask(FinetuningTask):
     def has_label(self, example: SquadExample) -> bool:
         return example.has_label
 
+    def texts(self, example: SquadExample) -> tuple[str, ...]:
+        return (example.question, example.context)
+
     def group(self, example: SquadExample) -> object:
         return example.title or example.context
 

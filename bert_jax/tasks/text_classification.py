@@ -324,5 +324,11 @@ class TextTask(FinetuningTask):
         correct = [label == most_frequent for label in validation]
         return "accuracy of the commonest label", float(np.mean(correct))
 
+    def texts(self, example: TextExample) -> tuple[str, ...]:
+        return example.texts
+
+    def classes(self, example: TextExample) -> tuple[str, ...]:
+        return classes_of(example)
+
     def example_without_label(self, row: TableRow) -> TextExample:
         return example_without_label(row, self.data)

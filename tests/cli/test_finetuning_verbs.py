@@ -303,3 +303,40 @@ def test_no_examples_at_once(classes, capsys):
     for file in (str(classes.parent / "all.csv"), os.devnull):
         where = ("--checkpoint", str(classes), "--input", file, "--batch-size", "0")
         assert "batch_size=0 must be at least 1" in refused(capsys, "predict", *where)
+
+
+def test_a_dry_run_of_fine_tuning(encoder_checkpoint, tmp_path, capsys):
+    """What would be learned from and what it costs is said; nothing is written."""
+    table = tmp_path / "train.csv"
+    rows = [f"the king {'saw ' * (i % 5)},{i % 2}" for i in range(40)]
+    table.write_text("\n".join(["text,label", *rows, "the ring,1.0"]) + "\n")
+    arguments = ["finetune", "text-classification", "--data.train", str(table)]
+    arguments += ["--init-from", str(encoder_checkpoint), "--mesh.data", "1"]
+    main([*arguments, "--dry-run"])
+    out = capsys.readouterr().out
+    for line in (
+        "Names of one class: '1.0' is '1'.",
+        "classes (to learn from + to score on): ",
+        "equal texts: ",
+        "examples to learn from, ",
+        "tokens of a row: ",
+        "baseline: accuracy of the commonest label",
+        "parameters: ",
+        "memory a device: ",
+    ):
+        assert line in out
+    assert [path.name for path in tmp_path.iterdir()] == ["train.csv"]
+
+
+def test_a_table_in_another_script_is_refused(encoder_checkpoint, tmp_path, capsys):
+    table = tmp_path / "train.csv"
+    rows = [f"Москва слова {i},{i % 2}" for i in range(40)]
+    table.write_text("\n".join(["text,label", *rows]) + "\n", "utf-8")
+    arguments = ["finetune", "text-classification", "--data.train", str(table)]
+    arguments += ["--init-from", str(encoder_checkpoint), "--mesh.data", "1"]
+    with pytest.raises(SystemExit) as stop:
+        main([*arguments, "--workdir", str(tmp_path / "run")])
+    assert stop.value.code == 2
+    error = capsys.readouterr().err
+    assert re.search(r"train.csv: \d+% of the tokens are \[UNK\]: ", error)
+    assert not (tmp_path / "run" / "checkpoints").exists()

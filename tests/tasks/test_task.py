@@ -78,6 +78,8 @@ def test_no_method_of_a_task_has_an_unused_parameter():
     unused = set().union(*map(unused_parameters, sources()))
     defaults = {"Task.corrupt: key", "Task.corrupt_at_step: step", "Task.flops: batch"}
     defaults.add("FinetuningTask.scores_among: outputs")
+    defaults.add("FinetuningTask.classes: example")
+    defaults.add("FinetuningTask.label_warnings: examples")
     # Every pair is accepted.
     defaults |= {f"{pairs}.check: examples" for pairs in PAIRS}
     assert unused == defaults, "of no effect"

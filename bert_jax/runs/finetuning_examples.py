@@ -1,0 +1,136 @@
+"""The examples of a fine-tuning run: their fingerprint, their tokens, what is said."""
+
+import dataclasses
+import hashlib
+import importlib.metadata
+from collections.abc import Iterable, Sequence
+
+from etils import epath
+
+from bert_jax.config import ExamplesConfig, FinetuneConfig
+from bert_jax.config.checks import require
+from bert_jax.data.example_cache import cached_examples, content_key
+from bert_jax.distributed.collectives import is_primary
+from bert_jax.tasks.class_balance import balanced_rows, balanced_weights
+from bert_jax.tasks.example_report import unknown_tokens
+from bert_jax.tasks.finetuning_task import Example, FinetuningTask, Split, Splits
+from bert_jax.tasks.text_classification import TextTask
+from bert_jax.terminal.messages import say
+from bert_jax.tokenization import Tokenizer
+
+_NAMES_OF_0_1_0 = {
+    "TextExample": "TextRecord",
+    "SquadExample": "Record",
+    "ChoiceExample": "Choice",
+}
+"""Old class names, which keep fingerprints the same as in version 0.1.0."""
+
+
+def fingerprint(examples: Sequence[Example]) -> str:
+    """Return the hexadecimal sha256 of the examples."""
+    digest = hashlib.sha256()
+    for example in examples:
+        name = type(example).__qualname__
+        fields = repr(example).removeprefix(name)
+        line = f"{_NAMES_OF_0_1_0.get(name, name)}{fields}\n"
+        digest.update(line.encode())
+    return digest.hexdigest()
+
+
+def with_fingerprints(
+    data: ExamplesConfig, train: Sequence[Example], splits: Splits
+) -> ExamplesConfig:
+    """Return the settings with the fingerprints of the examples.
+
+    Args:
+        train: the training examples as they were read.
+        splits: the examples with the labels of the model.
+
+    Raise ValueError if the training examples have another one already.
+    """
+    own = fingerprint(train)
+    require(
+        data.fingerprint in ("", own),
+        f"data.fingerprint={data.fingerprint} but the training examples have {own}; "
+        "leave the option out, or name the other file.",
+    )
+    return dataclasses.replace(
+        data,
+        fingerprint=own,
+        validation_fingerprint=fingerprint(splits.validation),
+        test_fingerprint=fingerprint(splits.test) if splits.test else "",
+    )
+
+
+def say_on_primary(lines: Iterable[str]) -> None:
+    """Print lines on the primary process."""
+    for line in lines if is_primary() else ():
+        say(line)
+
+
+def check_unknown_tokens(
+    task: FinetuningTask, tokenizer: Tokenizer, examples: Sequence[Example]
+) -> None:
+    """Print how many tokens are [UNK], and why; raise ValueError if nearly all are."""
+    report = unknown_tokens(task, tokenizer, examples)
+    try:
+        report.require_sense()
+    except ValueError as error:
+        raise ValueError(
+            f"{task.data.train or task.data.path}: {error} Or name another model by "
+            "--init-from, whose vocabulary has what is unknown."
+        ) from error
+    say_on_primary(report.warnings() or report.lines())
+
+
+def tokenize_cached(
+    task: FinetuningTask,
+    tokenizer: Tokenizer,
+    config: FinetuneConfig,
+    cache: epath.Path,
+    examples: Sequence[Example],
+) -> Split:
+    """Tokenize examples, once for all runs that share `cache`."""
+    data = dataclasses.replace(
+        config.data,
+        train="",
+        validation="",
+        test="",
+        path="",
+        balance=False,
+        fingerprint="",
+        validation_fingerprint="",
+        test_fingerprint="",
+    )
+    model = task.model
+    key = content_key(
+        fingerprint(examples),
+        tokenizer.fingerprint,
+        config.task,
+        dataclasses.asdict(data),
+        [model.max_position_embeddings, model.labels, model.problem_type],
+        importlib.metadata.version("bert_jax"),
+    )
+    tokenized = cached_examples(cache, key, lambda: task.tokenize(examples, tokenizer))
+    split = Split(examples, tokenized)
+    say_on_primary(task.warnings(split))
+    return split
+
+
+def with_balance(
+    config: FinetuneConfig, task: FinetuningTask, train: Split
+) -> tuple[FinetuningTask, Split]:
+    """Return the task with weights of its classes, or the examples with repeats."""
+    if not isinstance(task, TextTask):
+        return task, train
+    if config.class_weights == "balanced":
+        labels = train.tokenized.by_example["label"]
+        weights = balanced_weights(labels, len(task.model.labels))
+        return dataclasses.replace(task, class_weights=weights), train
+    if config.data.balance:
+        rows = balanced_rows(train.tokenized.by_example["label"], config.seed)
+        num_texts = len(train.tokenized)
+        line = f"Balanced classes: {num_texts:,} texts are repeated to {len(rows):,}."
+        say_on_primary([line])
+        return task, Split(train.examples, train.tokenized.take(rows))
+    return task, train
