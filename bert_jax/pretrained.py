@@ -11,7 +11,7 @@ from bert_jax.checkpoints.steps import find_checkpoint, read_config, read_config
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.embedding import Embedding
 from bert_jax.config.model import Params
-from bert_jax.formats.folding import Unused, read_unused
+from bert_jax.formats.folding import Unused, read_unused, with_targets
 from bert_jax.formats.hub import HUB, download, hint
 from bert_jax.formats.huggingface import CONFIG, is_huggingface, read_huggingface
 from bert_jax.formats.tf1 import is_tf1
@@ -43,6 +43,15 @@ class Model:
     """Tokens in the rows of its last pretraining run; 0: unknown."""
     unused: Unused = dataclasses.field(default_factory=dict)
     """Rows and tensors of its files that it never uses, for an export (folding.py)."""
+
+    targets: tuple[float, float] = (0.0, 1.0)
+    """Mean and deviation of the targets that `in_target_units` has folded in."""
+
+    def in_target_units(self) -> "Model":
+        """Return a model of numbers whose score is the number, for other libraries."""
+        targets = self.config.target_mean, self.config.target_deviation
+        config, params = with_targets(self.config, self.params)
+        return dataclasses.replace(self, config=config, params=params, targets=targets)
 
     def placed(self) -> "Model":
         """Return the model with its parameters on the device, for computing.

@@ -51,10 +51,15 @@ def config_json(config: RunConfig) -> str:
 def scores_json(scores: dict[str, float]) -> str:
     """Return scores as JSON, rounded to four digits.
 
-    Thresholds are not rounded: each equals the value of an example.
+    Thresholds are not rounded: each equals the value of an example. Errors, which have
+    the units of the data, are rounded to six significant digits.
     """
     rounded = {
-        name: value if name.endswith("_threshold") else round(value, 4)
+        name: value
+        if name.endswith("_threshold")
+        else float(f"{value:.6g}")
+        if "squared_error" in name
+        else round(value, 4)
         for name, value in scores.items()
     }
     return json.dumps(rounded)

@@ -98,6 +98,11 @@ class BertConfig(ShortRepr):
     )
     """Output of a sequence classifier: one class of several, any number of classes,
     or a real number."""
+    target_mean: float = dataclasses.field(default=0.0, metadata=RESOLVED)
+    """Regression: the mean of the training targets. The number that a score s stands
+    for is target_mean + target_deviation · s."""
+    target_deviation: float = dataclasses.field(default=1.0, metadata=RESOLVED)
+    """Regression: the standard deviation of the training targets."""
     pooling: Literal["cls", "mean", "last"] = "cls"
     """Input of a sequence classifier: the tanh layer on [CLS], the mean of the hidden
     states of all tokens except padding, or the tanh layer on the last of them, [SEP],
@@ -114,6 +119,7 @@ class BertConfig(ShortRepr):
         require_positive(self, "num_attention_heads", "intermediate_size")
         require_positive(self, "max_position_embeddings", "type_vocab_size")
         require_positive(self, "initializer_range", "layer_norm_eps")
+        require_positive(self, "target_deviation")
         require_not_negative(self, "vocab_size")
         require_fraction(self, "hidden_dropout_prob", "attention_probs_dropout_prob")
         d, n = self.hidden_size, self.num_attention_heads

@@ -62,7 +62,7 @@ def export_huggingface(
         FileExistsError: `output` exists and is not an empty directory.
         ValueError: the source is damaged, or transformers does not support the model.
     """
-    model, left_out = with_class_of_family(load_pretrained(source))
+    model, left_out = with_class_of_family(load_pretrained(source).in_target_units())
     _require_expressible(model.config)
     require_tokenizer_json(model, source)
     with atomic_directory(output) as directory:
@@ -270,7 +270,9 @@ def export_receipt(
     model: Model, leaves: tuple[Leaf, ...], directory: epath.Path
 ) -> JsonObject:
     """Return the content of `conversion.json`, with the files written so far."""
-    return {
+    folded = dict(zip(("mean", "deviation"), model.targets, strict=True))
+    note = {"targets_in_classifier": folded} if model.targets != (0.0, 1.0) else {}
+    return note | {
         "source": str(model.directory),
         "sources": list(model.sources),
         "tensors": [dataclasses.asdict(leaf) for leaf in leaves],

@@ -66,7 +66,7 @@ def export_onnx(
             "ONNX files are written by onnx, which is missing; "
             "`pip install 'bert_jax[onnx]'`."
         )
-    model = load_pretrained(source)
+    model = load_pretrained(source).in_target_units()
     require_tokenizer_json(model, source)
     _require_pooled_prompt(model, source)
     params = flatten_dict(model.params, sep="/")

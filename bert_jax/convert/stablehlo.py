@@ -90,7 +90,7 @@ def export_stablehlo(
             "StableHLO is written by jax and flatbuffers, and the latter is missing; "
             "`pip install flatbuffers`."
         )
-    model = load_pretrained(source)
+    model = load_pretrained(source).in_target_units()
     if sequence_length is None:
         sequence_length = min(128, model.config.max_position_embeddings)
     require_sizes(model.config, batch_size, sequence_length)

@@ -273,7 +273,7 @@ def rerank(
 
 def _load_reranker(path: str) -> Model:
     """Load a cross-encoder; raise ValueError if the model is none."""
-    model = load_pretrained(path).placed()
+    model = load_pretrained(path).in_target_units().placed()
     config = model.config
     if config.head != PairRankingTask.head or len(config.labels) != 1:
         number = f" and {len(config.labels)} outputs" if config.labels else ""

@@ -109,6 +109,7 @@ def tokenize_cached(
         config.task,
         dataclasses.asdict(data),
         [model.max_position_embeddings, model.labels, model.problem_type],
+        [model.target_mean, model.target_deviation],
         importlib.metadata.version("bert_jax"),
     )
     tokenized = cached_examples(cache, key, lambda: task.tokenize(examples, tokenizer))

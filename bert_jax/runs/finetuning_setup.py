@@ -14,6 +14,7 @@ from bert_jax.config.checks import require
 from bert_jax.config.embedding import Embedding
 from bert_jax.config.model import Params, ProblemType
 from bert_jax.distributed.collectives import is_primary
+from bert_jax.formats.folding import with_targets
 from bert_jax.pretrained import load_pretrained
 from bert_jax.runs.finetuning_examples import (
     check_unknown_tokens,
@@ -177,6 +178,12 @@ def finetuning_model(
     )
 
 
+def with_split(config: FinetuneConfig, start: Start) -> FinetuneConfig:
+    """Return the configuration with the rule by which examples are held out."""
+    data = dataclasses.replace(config.data, split=start.split)
+    return dataclasses.replace(config, data=data)
+
+
 def with_label_names(
     config: FinetuneConfig, source: BertConfig
 ) -> tuple[FinetuneConfig, BertConfig]:
@@ -205,8 +212,7 @@ def prepare_finetuning(
     start = load_start(config, workdir, resume)
     source, tokenizer, params = start.model, start.tokenizer, start.params
     config, source = with_label_names(config, source)
-    data = dataclasses.replace(config.data, split=start.split)
-    config = dataclasses.replace(config, data=data)
+    config = with_split(config, start)
     config = with_embedding(with_lengths(config, source), source, start.embedding)
     task = finetuning_task(config.task, config.data)
     splits = read_splits(task)
@@ -215,6 +221,9 @@ def prepare_finetuning(
         # Only the examples that were held out may have a rare class.
         class_examples = [*splits.train, *splits.validation]
     model = finetuning_model(config, task, source, class_examples, workdir)
+    if resume is None:  # a run that has begun keeps its own, or none
+        mean, deviation = task.targets(splits.train)
+        model = dataclasses.replace(model, target_mean=mean, target_deviation=deviation)
     task = dataclasses.replace(task, model=model)
     matched = match_splits(task, splits)
     data = with_fingerprints(config.data, splits.train, matched)
@@ -237,7 +246,8 @@ def prepare_finetuning(
 def without_head(params: Params, source: BertConfig, model: BertConfig) -> Params:
     """Return the parameters without the classifier, if its head or labels differ."""
     if (source.head, source.labels) == (model.head, model.labels):
-        return params
+        targets = model.target_mean, model.target_deviation
+        return with_targets(source, params, *targets)[1]
     return {name: leaves for name, leaves in params.items() if name != "classifier"}
 
 

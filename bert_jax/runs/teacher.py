@@ -9,6 +9,7 @@ from bert_jax.config.serialization import to_dict
 from bert_jax.config.training import check_widths
 from bert_jax.data.example_cache import content_key
 from bert_jax.data.records import Dataset
+from bert_jax.formats.folding import with_targets
 from bert_jax.pretrained import Model, load_pretrained
 from bert_jax.runs.init_from import pinned
 from bert_jax.tasks.distillation import Teacher, layer_pairs, relation_heads
@@ -32,7 +33,11 @@ def with_pinned_teacher(config: ConfigT, before: str | None) -> ConfigT:
 def fingerprint(model: Model) -> str:
     """Return the hexadecimal sha256 of a model's configuration and files."""
     files = sorted(str(file["sha256"]) for file in model.sources)
-    return content_key(to_dict(model.config), files)
+    values = to_dict(model.config)
+    if model.config.target_deviation == 1.0 and not model.config.target_mean:
+        # Fields that runs which began before do not have in their fingerprint.
+        del values["target_mean"], values["target_deviation"]
+    return content_key(values, files)
 
 
 def _open(
@@ -160,4 +165,5 @@ def finetuning_teacher(
             f"teacher={config.teacher} has {field}={theirs} and the run {ours}; "
             "fine-tune the teacher on the same task and classes.",
         )
-    return teacher, config
+    own = config.model.target_mean, config.model.target_deviation
+    return Teacher(*with_targets(teacher.config, teacher.params, *own)), config

@@ -54,7 +54,9 @@ def table_line(index: int, *cells: str) -> str:
 
 def _predicted(prediction: Prediction, separator: str) -> str:
     if "value" in prediction:
-        return f"{prediction['value']:.4f}"
+        value = prediction["value"]
+        is_plain = value == 0 or 1e-2 <= abs(value) < 1e9
+        return f"{value:.4f}" if is_plain else f"{value:.9g}"
     if "labels" in prediction:
         return separator.join(prediction["labels"])
     return str(prediction["label"])

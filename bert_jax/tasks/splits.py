@@ -75,23 +75,15 @@ def hold_out(task: FinetuningTask, examples: Sequence[Example]) -> Splits:
         ValueError: one of the two would be empty.
     """
     fraction = task.data.validation_fraction
-    groups: dict[object, list[Example]] = {}
-    for example in examples:
-        groups.setdefault(task.group(example), []).append(example)
-    if task.data.split == "rows":
-        order = permute(np.arange(len(groups)), len(groups), key=0)
-        chosen = set(order[: math.ceil(fraction * len(groups))].tolist())
-    else:
-        merge = task.data.merge_labels
-        names = [
-            {class_key(name, merge) for e in own for name in task.classes(e)}
-            for own in groups.values()
-        ]
-        chosen = stratified_groups([*map(len, groups.values())], names, fraction)
-    held_out = {key for i, key in enumerate(groups) if i in chosen}
+    keys = [task.group(example) for example in examples]
+    held_out = held_out_keys(task, examples, keys)
+    if not held_out and fraction and len(set(keys)) < len(keys):
+        # Each class has a single text, and more than once: better than no score.
+        keys = list(map(id, examples))
+        held_out = held_out_keys(task, examples, keys)
     parts: tuple[list[Example], list[Example]] = ([], [])
-    for example in examples:
-        parts[task.group(example) in held_out].append(example)
+    for key, example in zip(keys, examples, strict=True):
+        parts[key in held_out].append(example)
     if not all(parts):
         raise ValueError(
             f"data.validation_fraction={fraction} leaves {len(parts[0])} of "
@@ -99,6 +91,26 @@ def hold_out(task: FinetuningTask, examples: Sequence[Example]) -> Splits:
             "name a file by --data.validation."
         )
     return Splits(*parts)
+
+
+def held_out_keys(
+    task: FinetuningTask, examples: Sequence[Example], keys: Sequence[object]
+) -> set[object]:
+    """Return the keys of the groups to hold out; `keys` has that of each example."""
+    fraction, merge = task.data.validation_fraction, task.data.merge_labels
+    groups: dict[object, list[Example]] = {}
+    for key, example in zip(keys, examples, strict=True):
+        groups.setdefault(key, []).append(example)
+    if task.data.split == "rows":
+        order = permute(np.arange(len(groups)), len(groups), key=0)
+        chosen = set(order[: math.ceil(fraction * len(groups))].tolist())
+    else:
+        names = [
+            {class_key(name, merge) for e in own for name in task.classes(e)}
+            for own in groups.values()
+        ]
+        chosen = stratified_groups([*map(len, groups.values())], names, fraction)
+    return {key for i, key in enumerate(groups) if i in chosen}
 
 
 def stratified_groups(

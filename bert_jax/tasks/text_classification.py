@@ -16,6 +16,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float
 
+from bert_jax.config.checks import SMALLEST_FLOAT32
 from bert_jax.config.model import Head
 from bert_jax.data.examples import (
     TokenizedExamples,
@@ -112,6 +113,19 @@ class TextTask(FinetuningTask):
         find = regression_output if self.is_regression else classes
         return find(examples, self.data)
 
+    def targets(self, examples: Sequence[TextExample]) -> tuple[float, float]:
+        """Return mean and deviation of the numbers; those of GLUE stay (§4.1)."""
+        if not self.is_regression or self.data.glue:
+            return super().targets(examples)
+        values = np.array([example.label for example in examples], np.float64)
+        mean, deviation = float(values.mean()), float(values.std())
+        # What is 0 in float32 cannot be in a configuration.
+        small = SMALLEST_FLOAT32
+        return (
+            mean if abs(mean) >= small else 0.0,
+            max(deviation, small) if np.ptp(values) else 1.0,
+        )
+
     def label_warnings(self, examples: Sequence[TextExample]) -> list[str]:
         if self._is_number or self.data.glue:
             return []
@@ -171,7 +185,9 @@ class TextTask(FinetuningTask):
     def _label_array(self, examples: Sequence[TextExample]) -> np.ndarray:
         """Return float32 [N] numbers, int32 [N] classes, or int32 [N, C] 0 or 1."""
         if self._is_number:
-            return np.array([example.label for example in examples], np.float32)
+            numbers = np.array([example.label for example in examples], np.float64)
+            mean, deviation = self._targets
+            return ((numbers - mean) / deviation).astype(np.float32)
         if self.model.problem_type == "multi_label_classification":
             return self._chosen(map(classes_of, examples)).astype(np.int32)
         index = {name: i for i, name in enumerate(self.model.labels)}
@@ -197,11 +213,15 @@ class TextTask(FinetuningTask):
     def _is_number(self) -> bool:
         return self.model.problem_type == "regression"
 
+    @property
+    def _targets(self) -> tuple[float, float]:
+        return self.model.target_mean, self.model.target_deviation
+
     def count(self, batch: DeviceBatch) -> Float[Array, ""]:
         return self._weights(batch).sum()
 
     def loss(self, scores: Array, batch: DeviceBatch) -> Sum:
-        """Return the cross-entropy, or the squared error of the number.
+        """Return the cross-entropy, or the squared error in deviations of the targets.
 
         If a row may have several classes, it is the binary one of each class.
         """
@@ -250,7 +270,8 @@ class TextTask(FinetuningTask):
 
     def _prediction(self, values: np.ndarray) -> Prediction:
         if self._is_number:
-            return {"value": float(values[0])}
+            mean, deviation = self._targets
+            return {"value": mean + deviation * float(values[0])}
         labels = self.model.labels
         probabilities = dict(zip(labels, values.tolist(), strict=True))
         if self.model.problem_type == "multi_label_classification":
@@ -277,7 +298,13 @@ class TextTask(FinetuningTask):
         if self._is_number:
             predicted = np.array([value["value"] for value in values])
             gold = np.array([example.label for example in examples])
-            return regression_scores(gold, predicted)
+            scores_of_numbers = regression_scores(gold, predicted)
+            if self._targets == (0.0, 1.0):  # also runs that began with this order
+                return scores_of_numbers
+            # 1 minus the error divided by that of the mean: at most 0 for a constant.
+            error, variance = scores_of_numbers["mean_squared_error"], np.var(gold)
+            r2 = 1 - error / float(variance) if variance else 0.0
+            return {"r2": r2} | scores_of_numbers
         if self.model.problem_type == "multi_label_classification":
             return multi_label_scores(
                 self._chosen(map(classes_of, examples)),
@@ -313,13 +340,13 @@ class TextTask(FinetuningTask):
         return list(tables)
 
     def baseline(self, splits: Splits) -> tuple[str, float]:
-        """Return the accuracy of the most frequent label, or 0 for a constant."""
+        """Return the accuracy of the most frequent label, or the error of the mean."""
         labels = [example.label for example in splits.train]
         validation = [example.label for example in splits.validation]
         if self.is_regression:
             constant = np.full(len(validation), np.mean(labels))
             scores = regression_scores(np.array(validation), constant)
-            return "correlation of a constant", next(iter(scores.values()))
+            return "mean_squared_error of the mean", scores["mean_squared_error"]
         most_frequent = collections.Counter(labels).most_common(1)[0][0]
         correct = [label == most_frequent for label in validation]
         return "accuracy of the commonest label", float(np.mean(correct))

@@ -347,7 +347,7 @@ UNTUNED = [
         options=("--data.text-columns", "reveiw"),
     ),
     Tuning(
-        "train.csv, line 2 has no lable; its columns are text, label. Did you",
+        "train.csv, line 3 has no lable; its columns are text, label. Did you",
         options=("--data.label-column", "lable"),
     ),
     Tuning(
@@ -361,7 +361,7 @@ UNTUNED = [
     Tuning("label is 'judge' in all", GOOD.replace(",clerk", ",judge")),
     Tuning("train.csv has no rows", "text,label\n"),
     Tuning("train.csv has no rows", ""),
-    Tuning("leaves 0 of 1 examples to learn from", "text,label\na,b\n"),
+    Tuning("leaves 1 of 1 examples to learn from and 0 to score", "text,label\na,b\n"),
     Tuning("label='judge' must be a finite", task="text-regression"),
     Tuning(
         "dev.csv, line 3: 'baker' is none of the classes that the model has (clerk",

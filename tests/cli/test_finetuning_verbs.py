@@ -312,7 +312,7 @@ def test_a_dry_run_of_fine_tuning(encoder_checkpoint, tmp_path, capsys):
     table.write_text("\n".join(["text,label", *rows, "the ring,1.0"]) + "\n")
     arguments = ["finetune", "text-classification", "--data.train", str(table)]
     arguments += ["--init-from", str(encoder_checkpoint), "--mesh.data", "1"]
-    main([*arguments, "--dry-run"])
+    assert main([*arguments, "--dry-run"]) == 0
     out = capsys.readouterr().out
     for line in (
         "Names of one class: '1.0' is '1'.",
@@ -334,9 +334,7 @@ def test_a_table_in_another_script_is_refused(encoder_checkpoint, tmp_path, caps
     table.write_text("\n".join(["text,label", *rows]) + "\n", "utf-8")
     arguments = ["finetune", "text-classification", "--data.train", str(table)]
     arguments += ["--init-from", str(encoder_checkpoint), "--mesh.data", "1"]
-    with pytest.raises(SystemExit) as stop:
-        main([*arguments, "--workdir", str(tmp_path / "run")])
-    assert stop.value.code == 2
+    assert main([*arguments, "--workdir", str(tmp_path / "run")]) == 2
     error = capsys.readouterr().err
-    assert re.search(r"train.csv: \d+% of the tokens are \[UNK\]: ", error)
+    assert "train.csv: " in error and "[UNK]" in error and "--init-from" in error
     assert not (tmp_path / "run" / "checkpoints").exists()

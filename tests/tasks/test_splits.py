@@ -75,6 +75,15 @@ def test_numbers_and_words_are_held_out_by_text_too():
     assert len({e.texts for e in splits.validation}) == 2
 
 
+def test_a_single_text_of_each_class():
+    """Rows are held out then, and it is said that they are also learned from."""
+    rows = [("x", "a"), ("y", "b")] * 10
+    splits = hold_out(task(), examples(*rows))
+    assert classes(splits.validation) == {"a": 1, "b": 1}
+    *_, line = example_lines(task(), splits)
+    assert "2 of 2 validation examples are also learned from" in line
+
+
 def test_a_class_for_each_text():
     rows = [(str(i), f"class {i}") for i in range(1000)]
     with pytest.raises(ValueError, match="1000 of 1000 .* 0 to score on; .*validation"):

@@ -79,6 +79,7 @@ def test_no_method_of_a_task_has_an_unused_parameter():
     defaults = {"Task.corrupt: key", "Task.corrupt_at_step: step", "Task.flops: batch"}
     defaults.add("FinetuningTask.scores_among: outputs")
     defaults.add("FinetuningTask.classes: example")
+    defaults.add("FinetuningTask.targets: examples")
     defaults.add("FinetuningTask.label_warnings: examples")
     # Every pair is accepted.
     defaults |= {f"{pairs}.check: examples" for pairs in PAIRS}

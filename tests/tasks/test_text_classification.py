@@ -354,7 +354,7 @@ def test_baselines():
     splits = Splits(of("a", "b", "b"), of("b", "a", "b", "c"))
     name, value = task(SINGLE).baseline(splits)
     assert (name, value) == ("accuracy of the commonest label", 0.5)
-    assert task(NUMBER).baseline(Splits(of(1.0), of(2.0)))[1] == 0.0
+    assert task(NUMBER).baseline(Splits(of(1.0), of(3.0)))[1] == 4.0
 
 
 def test_the_repr_of_an_example_has_its_content_and_not_its_place():
