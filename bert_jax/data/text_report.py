@@ -27,10 +27,12 @@ _LIMITS = (
     ("dropped", "undecodable bytes", "characters", 0.001,
      "text is not UTF-8 and was replaced; convert it by iconv"),
     ("dropped", JOINERS, "characters", 0.001,
-     "characters are joiners, which this vocabulary removes and one of `bert-jax vocab "
-     "--kind unigram --cased` does not"),
+     "characters are joiners, which this vocabulary removes; `bert-jax vocab --kind "
+     "unigram --cased` keeps them, or has a space for a non-joiner"),
     ("dropped", CONTROLS, "characters", 0.01,
-     "characters are control characters, which the vocabulary removes; clean the text"),
+     "characters are control characters, which this vocabulary removes; clean the "
+     "text, or use `bert-jax vocab --kind unigram --cased`, which has a space for "
+     "U+200B and keeps private use"),
     ("dropped", "sentences without a neighbour", "sentences", 0.3,
      "sentences have no neighbour in their document; use --pairs none"),
     ("text", CUT, "tokens", 0.3, "tokens are cut; raise --sequence-length"),
@@ -41,6 +43,7 @@ _LIMITS = (
      "positions are padding; use --pack, or a smaller --sequence-length"),
 )  # fmt: skip
 """What is counted, of what, the fraction past which it is a problem, and the remedy."""
+_LEARN = "learn a vocabulary from this text by `bert-jax vocab`"
 _NUM_EXAMINED, _EXAMINED_CHARACTERS = 1000, 10_000
 """How many [UNK] have their cause looked up, and in how much of a text."""
 _KEPT_CHARACTERS, _SHOWN_CHARACTERS = 100, 8
@@ -132,6 +135,13 @@ class TextReport:
     ) -> list[str]:
         """Count a text's [UNK] and removed characters; return the kinds that it has."""
         kinds = [] if text.isprintable() else self._add_removed(tokenizer, text)
+        return kinds + self.add_unknown(tokenizer, text, ids)
+
+    def add_unknown(
+        self, tokenizer: Tokenizer, text: str, ids: Sequence[int]
+    ) -> list[str]:
+        """Count a text's [UNK] alone; return their kind if it has any."""
+        kinds = []
         self.text["tokens"] += len(ids)
         if tokenizer.unk_id in ids:
             kinds.append(UNKNOWN)
@@ -163,16 +173,22 @@ class TextReport:
         for character in sorted(set(text)):
             if character.isprintable() or character.isspace():
                 continue
-            if character not in self._is_removed:
-                place = text.index(character)
-                around = text[max(place - _CONTEXT, 0) : place + _CONTEXT]
-                pair = [around, around.replace(character, "")]
-                ids, others = tokenizer.encode_batch(pair)
-                self._is_removed[character] = ids == others
-            if self._is_removed[character]:
-                kinds.append(JOINERS if character in _JOINERS else CONTROLS)
-                self.add(kinds[-1], text.count(character))
+            place = text.index(character)
+            around = text[max(place - _CONTEXT, 0) : place + _CONTEXT]
+            if kind := self.kind_removed(tokenizer, character, around):
+                kinds.append(kind)
+                self.add(kind, text.count(character))
         return kinds
+
+    def kind_removed(self, tokenizer: Tokenizer, character: str, around: str) -> str:
+        """Return a character's kind if a text has the same tokens without it, or ""."""
+        if character not in self._is_removed:
+            pair = [around, around.replace(character, "")]
+            ids, others = tokenizer.encode_batch(pair)
+            self._is_removed[character] = ids == others
+        if not self._is_removed[character]:
+            return ""
+        return JOINERS if character in _JOINERS else CONTROLS
 
     def _commonest(self, number: int) -> list[tuple[str, int]]:
         """Return the commonest unknown characters; equal ones in a fixed order."""
@@ -225,8 +241,12 @@ class TextReport:
         share = self._share(self.text[UNKNOWN], "tokens")
         return f"{share:.1%} of the tokens, by {', '.join(causes)}{more}"
 
-    def warnings(self) -> list[str]:
-        """Return a line, with the remedy, for each count past its threshold."""
+    def warnings(self, remedy: str = _LEARN) -> list[str]:
+        """Return a line, with the remedy, for each count past its threshold.
+
+        Args:
+            remedy: the advice if many characters are unknown.
+        """
         shares = (
             (self._share(getattr(self, group)[kind], of), limit, problem)
             for group, kind, of, limit, problem in _LIMITS
@@ -237,7 +257,7 @@ class TextReport:
             if share > limit
         ]
         if self._share(self.text[UNKNOWN], "tokens") > _MANY_UNKNOWN:
-            lines.append(self._unknown_problem())
+            lines.append(self._unknown_problem(remedy))
         return lines
 
     def require_sense(self) -> None:
@@ -245,13 +265,10 @@ class TextReport:
         if self._share(self.text[UNKNOWN], "tokens") >= _ONLY_UNKNOWN:
             raise ValueError(self._unknown_problem())
 
-    def _unknown_problem(self) -> str:
+    def _unknown_problem(self, remedy: str = _LEARN) -> str:
         is_long = self.unknown[LONG_WORD] > self.unknown[UNKNOWN_CHARACTER]
-        remedy = (
-            "text without spaces between words needs `bert-jax vocab --kind unigram`"
-            if is_long
-            else "learn a vocabulary from this text by `bert-jax vocab`"
-        )
+        if is_long:
+            remedy = "text without spaces needs `bert-jax vocab --kind unigram`"
         return f"{UNKNOWN} is {self._unknown()}; {remedy}."
 
 

@@ -8,7 +8,6 @@ import collections
 import functools
 import io
 import itertools
-import random
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -16,13 +15,15 @@ from typing import Any
 from bert_jax.config import VocabularyConfig
 from bert_jax.data.documents import split_lines
 from bert_jax.data.folding import fold_rules
-from bert_jax.data.lost_marks import warn_of_lost_marks
+from bert_jax.data.line_sample import LineSample
+from bert_jax.data.lost_characters import LostCharacters
 from bert_jax.data.sources import PIECE_BYTES, Source, find_sources, read_pieces
 from bert_jax.data.structured import read_records
 from bert_jax.data.word_counts import WordCounter
 from bert_jax.data.wordpiece import learn_pieces
 from bert_jax.storage.atomic import atomic_directory, local_output, require_empty
 from bert_jax.storage.files import JsonObject
+from bert_jax.terminal.messages import say, warn
 from bert_jax.tokenization import (
     MAX_WORD_CHARACTERS,
     SPECIAL_TOKENS,
@@ -50,11 +51,15 @@ def train_vocabulary(config: VocabularyConfig) -> Tokenizer:
     require_empty(output)
     sources = find_sources(config.input, config.output)
     train = _train_wordpiece if config.kind == "wordpiece" else _train_sentencepiece
-    lines = read_lines(sources, config)
-    lines = lines if config.cased else warn_of_lost_marks(lines)
-    options, vocabulary = train(config, lines)
+    lost = LostCharacters(config)
+    options, vocabulary = train(config, read_lines(sources, config, lost=lost))
     options = {"kind": config.kind, "cased": config.cased} | options
     tokenizer = Tokenizer(options, vocabulary)
+    report = lost.report(tokenizer)
+    for line in report.lines():
+        say(line)
+    for line in report.warnings("use a larger --vocab-size"):
+        warn(f"warning: {line}")
     with atomic_directory(output) as directory:
         tokenizer.save(directory)
     return tokenizer
@@ -64,8 +69,13 @@ def read_lines(
     sources: Iterable[Source],
     config: VocabularyConfig,
     piece_bytes: int = PIECE_BYTES,
+    lost: LostCharacters | None = None,
 ) -> Iterator[str]:
-    """Yield the sources' stripped lines, not blank ones; invalid UTF-8 gives U+FFFD."""
+    """Yield the sources' stripped lines, not blank ones; invalid UTF-8 gives U+FFFD.
+
+    Args:
+        lost: looks at each line.
+    """
     for source in sources:
         if source.holds_records:
             # A line does not continue in the next record.
@@ -73,21 +83,28 @@ def read_lines(
             lines = _lines(record + b"\n" for record in records)
         else:
             lines = _lines(read_pieces(source, config.strict, piece_bytes))
-        yield from filter(None, map(str.strip, lines))
+        for number, line in lines:
+            if stripped := line.strip():
+                if lost:
+                    lost.add(stripped, source.name, number)
+                yield stripped
 
 
-def _lines(pieces: Iterable[bytes]) -> Iterator[str]:
-    """Yield the lines of a text that is given in pieces of any length.
+def _lines(pieces: Iterable[bytes]) -> Iterator[tuple[int, str]]:
+    """Yield the numbered lines of a text that is given in pieces of any length.
 
     A long line is divided, so that no line is held in memory as a whole.
     """
     decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
-    last = ""  # of the line that may continue
+    number, last = 1, ""  # of the line that may continue
     for piece in itertools.chain(pieces, [b""]):
-        lines = split_lines(last + decoder.decode(piece, final=not piece))
-        *parts, last = [part for line in lines for part in _divide(line)]
-        yield from parts
-    yield last
+        *lines, last = split_lines(last + decoder.decode(piece, final=not piece))
+        for line in lines:
+            yield from ((number, part) for part in _divide(line))
+            number += 1
+        *parts, last = _divide(last)
+        yield from ((number, part) for part in parts)
+    yield number, last
 
 
 def _divide(line: str) -> Iterator[str]:
@@ -140,7 +157,10 @@ _ALL_CHARACTERS: dict[str, Any] = {"character_coverage": 1.0, "hard_vocab_limit"
 def _train_sentencepiece(
     config: VocabularyConfig, lines: Iterable[str]
 ) -> tuple[JsonObject, bytes]:
-    sample, num_lines = sample_lines(lines, config.sample_sentences, config.seed)
+    sampled = LineSample(config.sample_sentences, config.seed)
+    for line in lines:
+        sampled.add(line)
+    sample = sampled.lines
     if not sample:
         raise _no_text(config)
     if config.vocab_size != "auto":
@@ -155,7 +175,11 @@ def _train_sentencepiece(
         if error.least and config.vocab_size != "auto":
             raise
         model = _sentencepiece_model(config, sample, error.size)
-    sampling = {"lines": num_lines, "sampled_lines": len(sample), "seed": config.seed}
+    sampling = {
+        "lines": sampled.num_lines,
+        "sampled_lines": len(sample),
+        "seed": config.seed,
+    }
     normalization = "nmt_nfkc" if config.cased else "nfkc_lower_no_accents"
     return {"normalization": normalization, "training": sampling}, model
 
@@ -218,19 +242,6 @@ def _wrong_size(size: int, message: str) -> ValueError:
             "use a larger number."
         )
     return ValueError(f"sentencepiece cannot learn from the text: {message}")
-
-
-def sample_lines(lines: Iterable[str], size: int, seed: int) -> tuple[list[str], int]:
-    """Sample `size` lines (Vitter 1985, Algorithm R); also return the line count."""
-    generator = random.Random(seed)
-    sample: list[str] = []
-    num_lines = 0
-    for num_lines, line in enumerate(lines, 1):
-        if len(sample) < size:
-            sample.append(line)
-        elif (place := generator.randrange(num_lines)) < size:
-            sample[place] = line
-    return sample, num_lines
 
 
 @functools.cache

@@ -22,10 +22,10 @@ import bert_jax
 from bert_jax.cli.main import main
 from bert_jax.config import VocabularyConfig
 from bert_jax.data.folding import fold
+from bert_jax.data.line_sample import LineSample
 from bert_jax.data.sources import find_sources
 from bert_jax.data.vocabulary import (
     read_lines,
-    sample_lines,
     train_vocabulary,
 )
 from bert_jax.data.word_counts import WordCounter
@@ -343,16 +343,28 @@ def test_b4_rare_syllables_of_korean_are_known(tmp_path):
     assert unknown <= len(words) / 10_000
 
 
+def sample_lines(lines, *arguments):
+    sample = LineSample(*arguments)
+    for line in lines:
+        sample.add(line)
+    return sample.lines, sample.num_lines
+
+
 def test_sample_is_even_and_seeded():
     sample, seen = sample_lines(iter("abcdef"), 9, 0)
     assert (sample, seen) == (list("abcdef"), 6)
-    counts = collections.Counter()
-    for seed in range(2000):
-        sample, seen = sample_lines(map(str, range(10)), 4, seed)
-        assert len(set(sample)) == 4 and seen == 10
-        counts.update(sample)
-    # 2000 draws of probability 0.4: 800, standard deviation 22.
-    assert all(680 < counts[str(i)] < 920 for i in range(10))
+    lines = [str(i) * 5 for i in range(10)]
+    for size, max_characters in ((5, 50), (10, 45)):  # 5 lines each
+        counts = collections.Counter()
+        for seed in range(2000):
+            sample, seen = sample_lines(lines, size, seed, max_characters)
+            assert len(set(sample)) == 5 and seen == 10
+            counts.update(sample)
+        # 2000 draws of probability 0.5: 1000, standard deviation 22.
+        assert all(880 < counts[line] < 1120 for line in lines)
+    # Without spaces, a character counts more.
+    assert len(sample_lines(["a" * 100] * 9, 9, 0, 16 * 450)[0]) < 5
+    assert len(sample_lines(["a " * 50] * 9, 9, 0, 16 * 450)[0]) == 9
     assert sample_lines([], 4, 0) == ([], 0)
 
 
@@ -388,6 +400,56 @@ def test_b12_every_python_folds_alike(minor):
     assert ran.stdout == b"8901 5299b6a038eb48ac\n", ran.stderr
 
 
+def told(capsys, text, output, *options):
+    text.parent.joinpath("a.txt").write_text("Plain text.\n\nMore of it.\n")
+    where = ["--input", str(text.parent / "*.txt"), "--output", str(output)]
+    assert main(["vocab", *where, *options]) == 0
+    printed = capsys.readouterr()
+    return printed.out + printed.err
+
+
+PERSIAN = "می\u200cخواهم کتاب\u200cها را بخوانم\n" * 30
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        (PERSIAN, "60 invisible joiners (first: b.txt:1)"),
+        ("\nक्\u200dष और क्\u200cष\n" * 30, "60 invisible joiners (first: b.txt:2)"),
+        ("ភាសា\u200bខ្មែរ\n" * 30, "30 control characters (first: b.txt:1)"),
+        ("one \uf8ff two\n" * 30, "30 control characters (first: b.txt:1)"),
+    ],
+)
+def test_b9_removed_characters_are_counted(text, count, tmp_path, capsys):
+    (tmp_path / "b.txt").write_text(text)
+    found = told(capsys, tmp_path / "b.txt", tmp_path / "out", "--cased")
+    assert f"dropped or replaced: {count}.\n" in found
+    assert "which this vocabulary removes; " in found
+    remedy = ("--cased", "--kind", "unigram", "--vocab-size", "auto")
+    found = told(capsys, tmp_path / "b.txt", tmp_path / "other", *remedy)
+    assert "warning" not in found
+
+
+def test_b9_few_removed_characters_are_counted_without_a_warning(tmp_path, capsys):
+    (tmp_path / "b.txt").write_text("one\u00adtwo\n" + "three\n" * 400)
+    found = told(capsys, tmp_path / "b.txt", tmp_path / "out")
+    assert "dropped or replaced: 1 control characters (first: b.txt:1)." in found
+    assert "warning" not in found
+
+
+def test_b2_words_that_are_too_long_are_said_with_their_remedy(tmp_path, capsys):
+    (tmp_path / "b.txt").write_text(("กขค" * 80 + " งจ\n") * 30)
+    found = told(capsys, tmp_path / "b.txt", tmp_path / "out", "--cased")
+    assert "by 100% words that are too long; text without spaces needs" in found
+
+
+def test_b4_characters_without_room_are_said_with_their_remedy(tmp_path, capsys):
+    lines = [chr(0x4E00 + i) * 2 for i in range(3000)]
+    (tmp_path / "b.txt").write_text("\n".join(lines))
+    found = told(capsys, tmp_path / "b.txt", tmp_path / "out", "--vocab-size", "2000")
+    assert re.search(r"by 100% unknown characters, .*; use a larger --vocab-", found)
+
+
 @pytest.mark.parametrize(
     ("line", "lost"),
     [
@@ -396,6 +458,10 @@ def test_b12_every_python_folds_alike(minor):
         ("Élan, naïve façade, Größe; ёлка и йод; Ἀχιλλεύς", ""),
         ("מִכְתָּב קָצָר", ""),
         ("A text in English. ❤️ ⚠️ 1️⃣", ""),
+        (
+            "나는 책을 읽는다",
+            "in 60 of the first 60 words (first: text.txt:1): 책을 becomes",
+        ),
     ],
 )
 def test_marks_that_are_more_than_accents_are_not_lost_silently(line, lost, tmp_path):

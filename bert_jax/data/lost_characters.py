@@ -1,0 +1,114 @@
+"""What a vocabulary's normalizer takes from a text, seen line by line.
+
+BERT's normalizer deletes control and format characters. Uncased, it also decomposes
+characters and drops their marks: "é" becomes "e". Japanese and the scripts of India and
+South East Asia write vowels and consonants so; a Korean syllable becomes its letters.
+"""
+
+import collections
+import dataclasses
+import unicodedata
+import warnings
+
+from bert_jax.config import VocabularyConfig
+from bert_jax.data.folding import without_marks
+from bert_jax.data.line_sample import LineSample
+from bert_jax.data.text_report import TextReport
+from bert_jax.tokenization import Tokenizer
+
+ACCENTS = frozenset({"LATIN", "GREEK", "CYRILLIC", "COPTIC", "HEBREW", "ARABIC"})
+"""Scripts whose marks are accents, or are usually not written."""
+MAX_LINES = 10_000
+"""The lines, of up to 10,000 characters, whose words are looked at one by one."""
+NUM_SAMPLED = 1000
+"""The lines that are encoded to count [UNK]."""
+_MIN_FRACTION = 0.01
+_SHOWN = 20
+_MARKS, _JAMO = "strips marks that this text needs", "splits Hangul into letters"
+
+
+def lost_of(word: str, kind: str) -> str:
+    """Return what an uncased vocabulary does to a word, if it is more than accents."""
+    if word.isascii():
+        return ""
+    if kind == "wordpiece" and any("가" <= character <= "힣" for character in word):
+        return _JAMO
+    base = ""
+    for character in unicodedata.normalize("NFD", word):
+        if unicodedata.category(character) != "Mn":
+            base = character
+        elif unicodedata.category(base or " ").startswith("L"):
+            if unicodedata.name(base, "?").split()[0] not in ACCENTS:
+                return _MARKS
+    return ""
+
+
+@dataclasses.dataclass
+class _Invisible:
+    """A character that is not printed, how often it occurs, and where first."""
+
+    context: str
+    place: str
+    count: int = 0
+
+
+class LostCharacters:
+    """Looks at a text while a vocabulary is learned; then says what it has lost."""
+
+    def __init__(self, config: VocabularyConfig) -> None:
+        self._config = config
+        self._num_characters = self._num_words = 0
+        self._invisible: dict[str, _Invisible] = {}
+        self._sample = LineSample(NUM_SAMPLED, config.seed)
+        self._lost: dict[str, collections.Counter[str]] = {}
+        self._first: dict[str, str] = {}
+
+    def add(self, line: str, name: str, number: int) -> None:
+        """Look at a line, given its source's name and its number there."""
+        self._num_characters += len(line)
+        if not line.isprintable():
+            for character in sorted(set(line)):
+                if not character.isprintable() and not character.isspace():
+                    place = max(line.index(character) - _SHOWN, 0)
+                    around = line[place : place + 2 * _SHOWN]
+                    seen = _Invisible(around, f"{name}:{number}")
+                    seen = self._invisible.setdefault(character, seen)
+                    seen.count += line.count(character)
+        self._sample.add(line)
+        if not self._config.cased and self._sample.num_lines <= MAX_LINES:
+            words = line.split()
+            self._num_words += len(words)
+            for word in words:
+                if lost := lost_of(word, self._config.kind):
+                    self._first.setdefault(lost, f"{name}:{number}")
+                    counter = self._lost.setdefault(lost, collections.Counter())
+                    counter[word[:_SHOWN]] += 1
+
+    def report(self, tokenizer: Tokenizer) -> TextReport:
+        """Return what the vocabulary removes, and the [UNK] of a sample of the lines.
+
+        Warn of words whose marks or syllables are lost.
+        """
+        report = TextReport()
+        report.text["characters"] = self._num_characters
+        for character, seen in self._invisible.items():
+            kind = report.kind_removed(tokenizer, character, seen.context)
+            report.add(kind, seen.count if kind else 0, seen.place)
+        texts = self._sample.lines
+        for text, ids in zip(texts, tokenizer.encode_batch(texts), strict=True):
+            report.add_unknown(tokenizer, text, ids)
+        for lost, counter in sorted(self._lost.items()):
+            if counter.total() > _MIN_FRACTION * self._num_words:
+                self._warn(lost, counter)
+        return report
+
+    def _warn(self, lost: str, counter: collections.Counter[str]) -> None:
+        word, _ = max(counter.items(), key=lambda item: (item[1], item[0]))
+        letters = " ".join(unicodedata.normalize("NFD", word))
+        changed = letters if lost == _JAMO else without_marks(word)
+        warnings.warn(
+            f"An uncased vocabulary {lost}, in {counter.total():,} of the first "
+            f"{self._num_words:,} words (first: {self._first[lost]}): {word} becomes "
+            f"{changed}. Use --cased.",
+            stacklevel=2,
+        )
