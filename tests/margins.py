@@ -1,7 +1,7 @@
 """`--margins FILE`: how far below its tolerance each comparison of numbers stays.
 
-It runs the tests that compare numbers with a tolerance, and writes the margin of each
-comparison, line and test to the file; smallest first. A margin is what is allowed
+It runs the tests that compare numbers, and writes the margin of each line and test that
+compares with a tolerance to the file; smallest first. A margin is what is allowed
 divided by the error: another processor adds up in another order, and has another error.
 """
 
@@ -19,11 +19,13 @@ TESTS = Path(__file__).parent
 COMPARISONS = {
     "allclose",
     "approx",
+    "assert_array_equal",
+    "assert_trees_all_equal",
     "assert_allclose",
     "assert_trees_all_close",
     "largest_difference",
 }
-"""What a function that compares with a tolerance names."""
+"""What a function that compares numbers names, with a tolerance or to the last bit."""
 
 
 def compares(function: Any, seen: frozenset[Any] = frozenset()) -> bool:

@@ -15,7 +15,7 @@ def through_a_helper() -> None:
 
 
 def exact() -> None:
-    np.testing.assert_array_equal([1], [1])
+    assert [1] == [1]
 
 
 def test_tests_that_compare_numbers_are_chosen():

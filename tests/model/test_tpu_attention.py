@@ -91,6 +91,9 @@ def compare(num_heads, length, rows, dtype, causal, packed, tolerance):
     ],
 )
 def test_it_is_plain_attention(num_heads, length, rows, causal, packed):
+    """To the rounding of float32 sums over up to 1,024 keys, 2e-6 of the largest value:
+    the kernel adds up in float32 always.
+    """
     compare(num_heads, length, rows, jnp.float32, causal, packed, 1e-5)
 
 
