@@ -44,7 +44,7 @@ slow: $(READY) $(DOCS)
 	$(PYTEST) -m "slow and not gpu"
 
 # The tests of numbers with the vectors of other x86 processors, and with one and two
-# threads: 18 minutes a set of instructions on two cores.
+# threads; an hour or more on two cores.
 machines: $(READY)
 	$(BIN)/python tests/machines.py -n 2 --dist worksteal
 
