@@ -52,7 +52,7 @@ class PredictOptions(FinetunedOptions):
     input: tuple[str, ...] = ("-",)
     """.csv, .tsv, .jsonl or .parquet file, or another file with one text per line, all
     but .parquet also with .gz or .zst; -: lines of JSON or of text from standard input.
-    With a directory as output: files and patterns."""
+    With a directory as output: files, patterns and directories."""
     output: str = ""
     """.jsonl, .csv or .parquet file to write, or a directory, for a file for each input
     file; empty: lines of JSON on standard output."""
@@ -98,7 +98,7 @@ class EmbedOptions:
     model: str
     """Workdir, checkpoint, Hugging Face directory or hf:OWNER/NAME."""
     input: tuple[str, ...]
-    """Files and patterns: .csv, .tsv, .jsonl or .txt, also with .gz or .zst, or
+    """Files, patterns, directories: .csv, .tsv, .jsonl, .txt, also .gz or .zst, or
     .parquet."""
     output: str
     """Directory to write into; the same command again goes on."""

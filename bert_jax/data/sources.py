@@ -50,8 +50,9 @@ _NOT_READ = """
 .xml .html .htm .xhtml .pdf .doc .docx .odt .rtf .epub .mobi .warc .wet .wat .xls .xlsx
 .ods .pptx .arrow .feather .avro .orc .tfrecord .pkl .npy .npz .db .sqlite .sqlite3
 """.split()
-# Of the files of a directory, these are read; tables only if there are no others.
-_TEXT = ("", ".txt", ".text", ".jsonl", ".ndjson", ".parquet")
+# Of the files of a directory, these are read, and _KINDS.
+_TEXT = ("", ".txt", ".text")
+# But not these beside texts, which they describe.
 _TABLES = (".csv", ".tsv", ".json")
 _NO_TEXT = "readme license licence copying changelog makefile".split()
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -165,14 +166,13 @@ def _files_below(directory: str, skipped: collections.Counter[str]) -> list[str]
                 skipped["hidden"] += 1
             elif name.lower().partition(".")[0] in _NO_TEXT:
                 skipped[name] += 1
-            elif suffix in (*_TEXT, *_TABLES):
+            elif suffix in (*_TEXT, *_KINDS):
                 files.append(os.path.join(folder, name))
             else:
                 skipped[suffix] += 1
-    tables = [path for path in files if suffix_of(path) in _TABLES]
-    if len(tables) < len(files):  # beside texts, they describe these
-        skipped.update(map(suffix_of, tables))
-        files = [path for path in files if path not in set(tables)]
+    if any(suffix_of(path) in _TEXT for path in files):
+        skipped.update(s for path in files if (s := suffix_of(path)) in _TABLES)
+        files = [path for path in files if suffix_of(path) not in _TABLES]
     return files
 
 

@@ -113,6 +113,10 @@ def test_a_directory_is_read_with_all_below_it(tmp_path, caplog):
     assert [os.path.relpath(s.path, tmp_path) for s in found] == kept
     said = "not read are 1 .csv, 2 .py, 1 README, 1 README.txt, 2 hidden, 1 tokenizers"
     assert said in caplog.text
+    names = ["m.csv", "x.jsonl"]  # without texts, tables are records
+    assert [s.name for s in find_sources([str(tree(tmp_path / "t", *names))])] == names
+    (tmp_path / "t" / "x.jsonl").unlink()
+    (tmp_path / "t" / "m.csv").unlink()
     assert find_sources([f"{tmp_path}/*"]) == sorted(
         [*find_sources([f"{tmp_path}/README*"]), *found], key=lambda s: s.path
     )
