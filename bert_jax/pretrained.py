@@ -15,6 +15,7 @@ from bert_jax.formats.folding import Unused, read_unused, with_targets
 from bert_jax.formats.hub import HUB, download, hint
 from bert_jax.formats.huggingface import CONFIG, is_huggingface, read_huggingface
 from bert_jax.formats.tf1 import is_tf1
+from bert_jax.model.finite import require_finite
 from bert_jax.storage.files import JsonObject
 from bert_jax.storage.manifest import read_manifest
 from bert_jax.storage.remote import open_directory
@@ -103,7 +104,8 @@ def load_pretrained(path: str, allow_extra: bool = False) -> Model:
 
     Raises:
         FileNotFoundError: there is no model.
-        ValueError: files are missing or altered, or the model is not supported.
+        ValueError: files are missing or altered, a parameter is not finite, or the
+            model is not supported.
     """
     directory, imported = resolve_path(path)
     if is_huggingface(directory):
@@ -117,6 +119,7 @@ def load_pretrained(path: str, allow_extra: bool = False) -> Model:
         params, sources = read_params(directory), read_manifest(directory)["files"]
         unused = read_unused(directory)
         tokenizer = Tokenizer.load(directory / "tokenizer")
+    require_finite(params, directory)
     pairs, trained_length = "nsp" if "next_sentence" in params else "none", 0
     if not imported:
         pairs, trained_length = read_pairs(directory), read_trained_length(directory)

@@ -25,7 +25,7 @@ ROOMS = {
     "distributed": "terminal storage config",
     "checkpoints": "storage config distributed",
     "formats": "storage config tokenization model",
-    "pretrained": "storage config tokenization checkpoints formats",
+    "pretrained": "storage config tokenization model checkpoints formats",
     "tasks": "storage tables config tokenization data model masking metrics",
     "error_analysis": "terminal storage metrics tasks",
     "training": "terminal storage tables config data model distributed checkpoints "
@@ -35,7 +35,7 @@ ROOMS = {
     "dry_run": "config data model distributed tasks training",
     "convert": "storage config tokenization model checkpoints formats pretrained "
     "training",
-    "runs": "terminal storage config tokenization data distributed checkpoints "
+    "runs": "terminal storage config tokenization data model distributed checkpoints "
     "formats pretrained tasks training inference dry_run",
     "diagnostics": "storage config tokenization data model masking distributed "
     "checkpoints pretrained tasks training inference",

@@ -105,14 +105,16 @@ def selection_score_of(manifest: JsonObject) -> Any:
 def latest_verified_step(directory: epath.Path) -> tuple[int | None, list[str]]:
     """The newest verified step, and a list of what is wrong with newer ones.
 
-    The step is None if there is no checkpoint, or only one whose save never finished:
-    then the run was killed in its first save, and nothing is lost.
+    The step is None if there are only checkpoints whose saves never finished: then the
+    run was killed in its first saves, and nothing is lost. A step without a manifest
+    whose config.json, which is written just before it, is there may be complete; there
+    can be one of these at most.
 
     Raises:
         DamagedError: there are other checkpoints, and none can be verified.
     """
     problems: list[str] = []
-    damaged = False
+    damaged, num_nearly_complete = False, 0
     for step in list_steps(directory):
         try:
             verify_checkpoint(directory / str(step))
@@ -120,7 +122,8 @@ def latest_verified_step(directory: epath.Path) -> tuple[int | None, list[str]]:
         except (FileNotFoundError, DamagedError) as error:
             problems.append(str(error))
             damaged |= isinstance(error, DamagedError)
-    if damaged or len(problems) > 1:
+            num_nearly_complete += (directory / str(step) / "config.json").exists()
+    if damaged or num_nearly_complete > 1:
         raise DamagedError(
             f"No checkpoint in {directory} is complete: {' '.join(problems)} "
             "Restore the files from a copy, or start in another workdir."

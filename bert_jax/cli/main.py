@@ -122,12 +122,14 @@ def main(
 
 def report(error: Exception) -> int:
     """Print an error in one line, and return its exit code; raise a bug of ours."""
-    from bert_jax.training.faults import InterruptedRun
+    from bert_jax.training.faults import DivergedRun, InterruptedRun
 
     if isinstance(error, InterruptedRun):
         print(one_line(error), file=sys.stderr)
         return error.exit_code
     explained = messages.explain(error)
+    if isinstance(error, DivergedRun):
+        explained = str(error), 1
     if explained is None:
         raise error
     line, code = explained

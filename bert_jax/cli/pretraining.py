@@ -4,14 +4,16 @@ import dataclasses
 import math
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import tyro
 
-from bert_jax.cli.command import load_config, parse
+from bert_jax.cli.command import load_config, option_value, parse
 from bert_jax.cli.start import StartOptions, config_json, scores_json, start
 from bert_jax.config import PretrainConfig
+from bert_jax.config.checks import RESOLVED
+from bert_jax.config.model import SHAPE_FIELDS
 from bert_jax.distributed import environment
 from bert_jax.terminal.messages import UsageError, say
 
@@ -34,6 +36,10 @@ class PretrainOptions(StartOptions):
     """With devices or topology: the memory of each; if it is too little, print what
     would help."""
     config: Annotated[PretrainConfig, tyro.conf.arg(name="")] = PretrainConfig()
+    named_shape: Mapping[str, str] | None = dataclasses.field(
+        default=None, metadata=RESOLVED
+    )
+    """The options of the model's shape, if the run starts from a model."""
 
 
 def read_pretrain(
@@ -44,7 +50,29 @@ def read_pretrain(
     if arguments and not arguments[0].startswith("-"):
         default = options_class(config=load_config(arguments[0], PretrainConfig))
         arguments = arguments[1:]
-    return parse(options_class, arguments, verb, default)
+    source = option_value(arguments, "--init-from")
+    starts_from = default.config.init_from if source is None else source
+    if not starts_from or "--print-config" in arguments:
+        return parse(options_class, arguments, verb, default)
+    arguments, named_shape = split_shape(arguments)
+    options = parse(options_class, arguments, verb, default)
+    return dataclasses.replace(options, named_shape=named_shape)
+
+
+def split_shape(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Return the arguments without options of the model's shape, and these by name.
+
+    They are compared with the model that the run starts from, which has their values.
+    """
+    others, named, words = [], {}, iter(arguments)
+    for word in words:
+        option, sign, value = word.partition("=")
+        name = option.removeprefix("--model.").replace("-", "_")
+        if option.startswith("--model.") and name in SHAPE_FIELDS:
+            named[name] = value if sign else next(words, "")
+        else:
+            others.append(word)
+    return others, named
 
 
 def pretrain(options: PretrainOptions) -> None:
@@ -58,7 +86,12 @@ def pretrain(options: PretrainOptions) -> None:
     is_primary = start(options)
     from bert_jax.runs import pretraining
 
-    scores = pretraining.pretrain(options.config, options.workdir, options.extend)
+    scores = pretraining.pretrain(
+        options.config,
+        options.workdir,
+        options.extend,
+        named_shape=options.named_shape,
+    )
     if is_primary:
         print(scores_json(scores))
         say(next_steps(options.workdir, options.config.objective))
@@ -110,5 +143,6 @@ def _dry_run(options: PretrainOptions) -> None:
         memory_gib,
         options.extend,
         options.topology,
+        options.named_shape,
     ):
         say(line)

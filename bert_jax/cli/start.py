@@ -6,6 +6,7 @@ import os
 
 from bert_jax.config import RunConfig
 from bert_jax.distributed import environment
+from bert_jax.storage.files import finite_json
 from bert_jax.terminal.messages import UsageError
 
 
@@ -52,7 +53,8 @@ def scores_json(scores: dict[str, float]) -> str:
     """Return scores as JSON, rounded to four digits.
 
     Thresholds are not rounded: each equals the value of an example. Errors, which have
-    the units of the data, are rounded to six significant digits.
+    the units of the data, are rounded to six significant digits. JSON has no number
+    that is not finite: such a score is null.
     """
     rounded = {
         name: value
@@ -62,4 +64,4 @@ def scores_json(scores: dict[str, float]) -> str:
         else round(value, 4)
         for name, value in scores.items()
     }
-    return json.dumps(rounded)
+    return json.dumps(finite_json(rounded))

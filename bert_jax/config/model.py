@@ -46,6 +46,13 @@ POOLED_HEADS = ("sequence_classification", "multiple_choice")
 """Heads that take one vector per text; the others take every token's vector."""
 
 
+SHAPE_FIELDS = (
+    "hidden_size num_hidden_layers num_attention_heads intermediate_size hidden_act "
+    "max_position_embeddings type_vocab_size layer_norm_eps pooler_act family"
+).split()
+"""Fields of a model that a run takes from the model that it starts from."""
+
+
 @dataclasses.dataclass(frozen=True, repr=False)
 class BertConfig(ShortRepr):
     """Shape of the model: the fields of `bert_config.json`, and additional ones.

@@ -203,6 +203,8 @@ class RunConfig(ShortRepr):
     """Number of failed saves in a row that ends the run; each is retried."""
     hang_timeout_minutes: float = 60.0
     """Abort, with all stacks, if no step after the first ends for so long; 0: never."""
+    first_step_timeout_minutes: float = 120.0
+    """The same until the first step has ended, which compiles the step; 0: never."""
     log_examples: bool = False
     """Write the row numbers of each step to examples.jsonl."""
     profile_steps: str = ""
@@ -213,7 +215,8 @@ class RunConfig(ShortRepr):
         require_positive(self, "batch_size", "microbatches", "log_every")
         require_positive(self, "keep_checkpoints", "max_failed_saves")
         require_not_negative(self, "num_steps", "eval_every", "checkpoint_every")
-        require_not_negative(self, "hang_timeout_minutes", "patience")
+        require_not_negative(self, "hang_timeout_minutes", "first_step_timeout_minutes")
+        require_not_negative(self, "patience")
         require_seed(self)
         if self.num_steps:
             self._check_schedule()

@@ -13,6 +13,7 @@ from bert_jax.config.serialization import to_dict
 from bert_jax.convert.comparison import NOT_COMPARED, Comparison
 from bert_jax.formats.folding import write_unused
 from bert_jax.formats.imported import RECEIPT, Imported
+from bert_jax.model.finite import require_finite
 from bert_jax.pretrained import Model
 from bert_jax.storage.atomic import absolute, atomic_directory
 from bert_jax.storage.files import JsonObject, name_path_in_errors, write_json
@@ -47,7 +48,11 @@ def _in_brackets(names: Sequence[str]) -> str:
 def write_imported(
     imported: Imported, output: epath.Path, comparison: Comparison = NOT_COMPARED
 ) -> None:
-    """Write an imported model as a checkpoint; errors as `write_checkpoint`."""
+    """Write an imported model as a checkpoint; errors as `write_checkpoint`.
+
+    Raise ValueError, too, if a parameter is not finite.
+    """
+    require_finite(imported.params, "The model")
     receipt = {
         "comparison": dataclasses.asdict(comparison),
         "sources": imported.sources,

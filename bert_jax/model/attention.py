@@ -12,6 +12,7 @@ from flax import struct
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bert_jax.config import BertConfig
+from bert_jax.config.checks import require
 from bert_jax.model.layers import target_device
 
 
@@ -81,7 +82,8 @@ def chosen_kernel(
     """Return the kernel for rows of this length on the device that is traced for.
 
     Raises:
-        ValueError: cuDNN's kernel would have to drop probabilities.
+        ValueError: cuDNN's kernel would have to drop probabilities, or it has none for
+            this number of tokens or this width of heads.
     """
     if config.attention_kernel == "plain":
         return "plain"
@@ -97,6 +99,16 @@ def chosen_kernel(
             f"attention_probs_dropout_prob={rate} cannot be used with "
             "attention_kernel=fused on a GPU, whose kernel has no dropout; set it to "
             "0, or attention_kernel to plain."
+        )
+    width = config.hidden_size // config.num_attention_heads
+    for name, value, holds, rule in (
+        ("rows of", length, deterministic or length % 2 == 0, "an even number"),
+        ("heads of", width, width % 8 == 0 and width <= 256, "a multiple of 8"),
+    ):
+        require(
+            holds,
+            f"{name} {value} cannot be used with attention_kernel=fused on a GPU, "
+            f"whose kernel needs {rule}; set attention_kernel to plain, or change it.",
         )
     return "cudnn"
 

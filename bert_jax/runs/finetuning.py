@@ -78,7 +78,7 @@ def finetune(
     """
     with raise_on_all_processes():
         require_loggers(config)
-        check_attention_kernel(config.model)
+        check_attention_kernel(config.model, config.data.max_length)
         own_metrics = load_function(config.compute_metrics)
         mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
     with locked_workdir(workdir) as run:

@@ -32,6 +32,7 @@ from bert_jax.tasks.example_report import example_lines
 from bert_jax.tasks.finetuning_task import Example, FinetuningTask, Split
 from bert_jax.tasks.lengths import changed_lengths, fit_lengths
 from bert_jax.tasks.registry import finetuning_task
+from bert_jax.tasks.sentence_pairs import SentencePairsTask
 from bert_jax.tasks.splits import match_splits, read_splits
 from bert_jax.terminal.messages import say
 from bert_jax.tokenization import Tokenizer
@@ -173,6 +174,11 @@ def finetuning_model(
     ):
         rule = f"the model has {limit} {unit}; pass at most that"
         require(value <= limit, f"{name}={value} but {rule}.")
+    require(
+        frozen < layers or task.head != SentencePairsTask.head,
+        f"optimizer.frozen_layers={frozen} leaves nothing to train: the model has "
+        f"{layers} layers, and {config.task} adds no head; pass fewer.",
+    )
     return dataclasses.replace(
         model, head=task.head, labels=labels, problem_type=problem_type(config)
     )

@@ -1,8 +1,9 @@
 """The model that `init_from` names: a run to continue, or parameters to start from."""
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import jax
 from etils import epath
@@ -11,11 +12,13 @@ from jaxtyping import PyTree
 from bert_jax.checkpoints.restore import read_params, require_same_shapes
 from bert_jax.checkpoints.steps import read_config
 from bert_jax.config import BertConfig, PretrainConfig, RunConfig
-from bert_jax.config.model import Params
+from bert_jax.config.checks import require
+from bert_jax.config.model import SHAPE_FIELDS, Params
 from bert_jax.data.records import Dataset
 from bert_jax.distributed.collectives import is_primary
 from bert_jax.distributed.sharding import path_name
 from bert_jax.formats.hub import HUB, may_be, pin
+from bert_jax.model.finite import require_finite
 from bert_jax.pretrained import load_pretrained, resolve_path
 from bert_jax.storage.manifest import read_manifest
 from bert_jax.terminal.messages import say
@@ -24,16 +27,8 @@ from bert_jax.training.resume import Resume
 from bert_jax.training.start import InitSource
 
 ConfigT = TypeVar("ConfigT", bound=RunConfig)
-
-SHAPE_FIELDS = (
-    "hidden_size num_hidden_layers num_attention_heads intermediate_size hidden_act "
-    "max_position_embeddings type_vocab_size layer_norm_eps pooler_act family"
-).split()
-"""Fields that a run takes from the source where they have their defaults."""
-SAME_FIELDS = ("num_attention_heads", "hidden_act", "layer_norm_eps")
-"""Fields of the model that change its output but not the shape of any parameter.
-
-`attention` may differ: a causal LM may start from a masked one, and the reverse."""
+Shape: TypeAlias = Mapping[str, object]
+"""Values, or their texts, by the names of fields of the model."""
 
 
 def pin_source(config: ConfigT, resume: Resume | None) -> ConfigT:
@@ -76,21 +71,31 @@ def pinned(name: str, before: str | None, note: str) -> str:
 
 
 def with_shape_of(
-    config: PretrainConfig, source: Mapping[str, Any], where: str = ""
+    config: PretrainConfig,
+    source: Mapping[str, Any],
+    where: str = "",
+    named: Shape | None = None,
 ) -> PretrainConfig:
-    """Return the configuration with the source's shape in the place of defaults.
+    """Return the configuration with the source's shape, all of it.
+
+    `attention` may differ: a causal LM may start from a masked one, and the reverse.
 
     Args:
         source: the fields of its model.
         where: its name, for a line that says what was taken; empty: no line.
+        named: options of the shape on the command line; None: there is none, and
+            fields of the configuration count that differ from their defaults.
+
+    Raises:
+        ValueError: what is named differs from the source, or the source's shape does
+            not fit the rows.
     """
-    default = BertConfig()
-    taken = {
-        name: source[name]
-        for name in SHAPE_FIELDS
-        if name in source
-        and getattr(config.model, name) == getattr(default, name) != source[name]
-    }
+    ours, default = vars(config.model), vars(BertConfig())
+    if named is None:
+        named = {k: ours[k] for k in SHAPE_FIELDS if ours[k] != default[k]}
+    shape = {name: source[name] for name in SHAPE_FIELDS if name in source}
+    _require_same(named, shape, config.init_from)
+    taken = {name: value for name, value in shape.items() if value != ours[name]}
     if not taken:
         return config
     length = config.data.sequence_length
@@ -115,30 +120,58 @@ def with_shape_of(
     return config
 
 
+def _require_same(named: Shape, shape: Shape, source: str) -> None:
+    """Raise ValueError, with all differences, if what is named is not the shape."""
+    differing = {k: v for k, v in named.items() if not _agree(v, shape.get(k, v))}
+    given = ", ".join(f"{name}={value}" for name, value in differing.items())
+    theirs = ", ".join(f"{name}={shape[name]}" for name in differing)
+    require(
+        not differing,
+        f"model: {given} but {source} has {theirs}; leave the options out: a run has "
+        "the shape of the model that it starts from.",
+    )
+
+
+def _agree(named: object, value: object) -> bool:
+    """Whether a value, or the text of one, is that of the source: 1e-12 is 1.0e-12."""
+    if str(named) == str(value):
+        return True
+    with contextlib.suppress(ValueError):
+        return float(str(named)) == float(str(value))
+    return False
+
+
 def open_source(
-    config: PretrainConfig, dataset: Dataset, resume: Resume | None
+    config: PretrainConfig,
+    dataset: Dataset,
+    resume: Resume | None,
+    named: Shape | None = None,
 ) -> tuple[InitSource | None, PretrainConfig]:
     """Return the source, and the configuration with its shape and the first step.
 
     A run with a complete checkpoint of its own does not need the source. Raise
     ValueError if the source's tokenizer is not the dataset's, its last step is past
-    `num_steps`, or it has no optimizer to keep.
+    `num_steps`, it has no optimizer to keep, or it has another shape than the options
+    in `named`.
     """
     config = pin_source(config, resume)
     if not config.init_from:
         return None, config
     if resume is not None:
         model = resume.config.get("model")
-        config = with_shape_of(config, model if isinstance(model, dict) else {})
+        shape = model if isinstance(model, dict) else {}
+        config = with_shape_of(config, shape, named=named)
         return None, _with_first_step(_first_step(resume), config)
     source, imported = resolve_path(config.init_from)
     if imported:
-        return _imported_params(config, dataset)
+        return _imported_params(config, dataset, named)
     _check_tokenizer(source, Tokenizer.load(source / "tokenizer"), dataset)
-    config = with_shape_of(config, read_config(source)["model"], str(source))
+    config = with_shape_of(config, read_config(source)["model"], str(source), named)
     _say_attention(source, read_config(source)["model"].get("attention"), config)
     if not config.keep_optimizer:
-        return read_params(source), config
+        params = read_params(source)
+        require_finite(params, source)
+        return params, config
     step = int(read_manifest(source)["step"])
     if step >= config.num_steps:
         raise ValueError(
@@ -191,7 +224,7 @@ def _say_attention(
 
 
 def _imported_params(
-    config: PretrainConfig, dataset: Dataset
+    config: PretrainConfig, dataset: Dataset, named: Shape | None
 ) -> tuple[Params, PretrainConfig]:
     """Return the parameters of an imported model, and the configuration with its shape.
 
@@ -205,14 +238,7 @@ def _imported_params(
         )
     _check_tokenizer(model.directory, model.tokenizer, dataset)
     _say_attention(model.directory, model.config.attention, config)
-    config = with_shape_of(config, vars(model.config), str(model.directory))
-    for name in SAME_FIELDS:
-        ours, theirs = getattr(config.model, name), getattr(model.config, name)
-        if ours != theirs:
-            raise ValueError(
-                f"model.{name}={ours} but {model.directory} was trained with "
-                f"{theirs}; pass --model.{name.replace('_', '-')} {theirs}."
-            )
+    config = with_shape_of(config, vars(model.config), str(model.directory), named)
     return model.params, config
 
 

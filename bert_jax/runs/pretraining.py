@@ -21,7 +21,7 @@ from bert_jax.dry_run.describe import describe, rows_line
 from bert_jax.dry_run.estimate import choose_devices
 from bert_jax.dry_run.topologies import GIB, devices_of, parse_topology
 from bert_jax.runs.fitting import fit_in_workdir, locked_workdir
-from bert_jax.runs.init_from import check_source, open_source
+from bert_jax.runs.init_from import Shape, check_source, open_source
 from bert_jax.runs.teacher import pretraining_teacher
 from bert_jax.runs.workdir import check_workdir, final_scores
 from bert_jax.storage.remote import open_directory
@@ -121,6 +121,7 @@ def pretrain(
     workdir: str | os.PathLike[str],
     extend: bool = False,
     callbacks: Sequence[Callback] = (),
+    named_shape: Shape | None = None,
 ) -> dict[str, float]:
     """Pretrain in `workdir`; the same call again resumes the run.
 
@@ -128,6 +129,9 @@ def pretrain(
         extend: allow more steps, or another learning rate, than the run in `workdir`
             had so far.
         callbacks: as `fit`.
+        named_shape: options of the model's shape on the command line; with
+            `config.init_from`, the rest of `config.model` gives way to the model's own.
+            None: what `config.model` sets is meant.
 
     Returns:
         The scores over the validation rows after the last step, and, as `unigram_…`,
@@ -141,12 +145,12 @@ def pretrain(
     """
     with raise_on_all_processes():
         require_loggers(config)
-        check_attention_kernel(config.model)
         dataset, config = open_for(config, verify=False)
+        check_attention_kernel(config.model, config.data.sequence_length)
     with locked_workdir(workdir) as run:
         with raise_on_all_processes():
             config = complete_masking(config, dataset, run.resume)
-            source, config = open_source(config, dataset, run.resume)
+            source, config = open_source(config, dataset, run.resume, named_shape)
             teacher, config = pretraining_teacher(config, dataset, run.resume)
             mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
             host = host_shard(mesh, jax.process_index())
@@ -176,6 +180,7 @@ def dry_run(
     memory_gib: float = 0.0,
     extend: bool = False,
     topology: str = "",
+    named_shape: Shape | None = None,
 ) -> Iterator[str]:
     """Yield lines that describe what `pretrain` would do; nothing is trained.
 
@@ -186,6 +191,7 @@ def dry_run(
         topology: compile the step for these accelerators, which need not be present;
             a name for `parse_topology`. Call `configure_topology` before JAX starts.
         extend: as `pretrain`.
+        named_shape: as `pretrain`.
 
     Raises:
         ValueError: as `pretrain`, or JAX has started with fewer devices.
@@ -194,7 +200,7 @@ def dry_run(
     dataset, config = open_for(config)
     resume = find_resume(open_directory(workdir)) if workdir else None
     config = complete_masking(config, dataset, resume)
-    source, config = open_source(config, dataset, resume)
+    source, config = open_source(config, dataset, resume, named_shape)
     teacher, config = pretraining_teacher(config, dataset, resume)
     chosen: Sequence[jax.Device] | None = None
     if target:

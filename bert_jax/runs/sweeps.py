@@ -25,6 +25,7 @@ from bert_jax.storage.remote import open_directory
 from bert_jax.storage.runs_file import RUNS, read_runs_file
 from bert_jax.tasks.finetuning import main_score
 from bert_jax.terminal.messages import say
+from bert_jax.training.faults import DivergedRun
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -112,7 +113,8 @@ def finetune_runs(
             continue
         if is_primary():
             say(f"{run.setting}, seed {run.config.seed}")
-        scores = finetune(run.config, root / run.name, root / "examples")
+        if (scores := _scores_unless_diverged(run, root)) is None:
+            continue
         if done:  # an older version may have had fewer scores
             scores = {k: v for k, v in scores.items() if k in done[0]["scores"]}
         seed = run.config.seed
@@ -129,7 +131,19 @@ def finetune_runs(
             removable = finished["name"] != best and checkpoints.exists()
             if removable and not escapes(root, checkpoints):  # a link's target stays
                 checkpoints.rmtree()
+    if not done:
+        raise DivergedRun("No run kept finite parameters", config.num_steps)
     return done
+
+
+def _scores_unless_diverged(run: Run, root: epath.Path) -> dict[str, float] | None:
+    """Return the scores of a run; None, after a message, if it has diverged."""
+    try:
+        return finetune(run.config, root / run.name, root / "examples")
+    except DivergedRun as error:
+        if is_primary():
+            say(f"{run.name} is left out: {error}")
+    return None
 
 
 def _comparable_score(run: JsonObject) -> float:

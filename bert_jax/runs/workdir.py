@@ -35,6 +35,7 @@ from bert_jax.training.resume import (
 FREE_TO_CHANGE = (
     "allow_extra checkpoint_every data.path data.test data.test_fingerprint data.train "
     "data.validation_fingerprint eval_every eval_rows "
+    "first_step_timeout_minutes "
     "hang_timeout_minutes keep_checkpoints log_every log_examples max_failed_saves "
     "mesh.data mesh.fsdp mesh.gather mesh.overlap mesh.tensor microbatches "
     "model.attention_kernel model.remat patience profile_steps report"

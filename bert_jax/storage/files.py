@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import json
+import math
 import os
 import re
 import secrets
@@ -187,9 +188,23 @@ def remove_temporaries(directory: str | os.PathLike[str], name: str = "") -> Non
             entry.unlink(missing_ok=True)
 
 
+def finite_json(values: Any) -> Any:
+    """Return JSON values with None for each number that is not finite."""
+    if isinstance(values, dict):
+        return {key: finite_json(value) for key, value in values.items()}
+    if isinstance(values, list | tuple):
+        return [finite_json(value) for value in values]
+    is_number = isinstance(values, float) and not math.isfinite(values)
+    return None if is_number else values
+
+
 def write_json(values: object, path: epath.Path) -> None:
-    """Write `values` as indented JSON; completely or not at all, as `atomic_write`."""
-    atomic_write(path, (json.dumps(values, indent=2) + "\n").encode())
+    """Write `values` as indented JSON, with null for numbers that are not finite.
+
+    The file is written completely or not at all, as `atomic_write`.
+    """
+    content = json.dumps(finite_json(values), indent=2, allow_nan=False) + "\n"
+    atomic_write(path, content.encode())
 
 
 def require_not_input(output: str | os.PathLike[str], source: str) -> None:

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from etils import epath
 
-from bert_jax.storage.files import JsonObject, is_regular_file, write_json
+from bert_jax.storage.files import JsonObject, finite_json, is_regular_file, write_json
 
 MANIFEST = "manifest.json"
 CHECKSUM = "checksum"
@@ -142,7 +142,7 @@ def content_checksum(content: JsonObject) -> str:
 
 def write_manifest(content: JsonObject, root: epath.Path) -> None:
     """Write `content` and its checksum as the manifest of `root`, atomically."""
-    content = json.loads(json.dumps(content))  # as it is read: tuples become lists
+    content = json.loads(json.dumps(finite_json(content)))  # as it is read
     write_json(content | {CHECKSUM: content_checksum(content)}, root / MANIFEST)
 
 

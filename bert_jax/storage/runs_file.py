@@ -1,5 +1,7 @@
 """Read `runs.json`: the result of each of several fine-tuning runs."""
 
+import math
+
 from etils import epath
 
 from bert_jax.storage.files import JsonObject, read_json_object
@@ -27,6 +29,8 @@ def read_runs_file(directory: epath.Path) -> JsonObject:
                 f"{path} lists {run!r:.80}, which must be a run with name, setting, "
                 f"seed and the scores that all have; {_REMEDY}."
             )
+        scores = run["scores"]
+        run["scores"] = {k: math.nan if v is None else v for k, v in scores.items()}
     best = values.get("best")
     if best not in [run["name"] for run in runs]:
         raise ValueError(
@@ -46,5 +50,5 @@ def _is_run(run: object) -> bool:
         and type(run.get("seed")) is int
         and isinstance(run.get("scores"), dict)
         and bool(run["scores"])
-        and all(isinstance(score, float) for score in run["scores"].values())
+        and all(isinstance(score, float | None) for score in run["scores"].values())
     )

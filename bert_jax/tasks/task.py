@@ -168,6 +168,10 @@ class Task(abc.ABC):
         return 0.0
 
 
-def check_attention_kernel(config: BertConfig) -> None:
-    """Raise ValueError if training cannot have its attention kernel on this device."""
-    chosen_kernel(config, config.max_position_embeddings, deterministic=False)
+def check_attention_kernel(config: BertConfig, length: int) -> None:
+    """Raise ValueError if training cannot have its attention kernel on this device.
+
+    Args:
+        length: tokens of the longest row.
+    """
+    chosen_kernel(config, length, deterministic=False)

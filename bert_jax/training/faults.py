@@ -39,21 +39,25 @@ class StopRequested(Exception):
 
 
 class DivergedRun(RuntimeError):
-    """The gradient was not finite for many steps in a row."""
+    """The gradient, the parameters or all scores of a run are not finite."""
+
+    def __init__(self, what: str, step: int) -> None:
+        super().__init__(
+            f"{what} up to step {step}; lower optimizer.peak_learning_rate or compute "
+            "in float32, in another workdir, with --init-from an earlier checkpoint."
+        )
 
 
-def check_finite(skipped_in_a_row: float, step: int) -> None:
+def check_finite(skipped_in_a_row: float, step: int, is_last: bool) -> None:
     """Check that the run still updates its parameters.
 
     Raises:
-        DivergedRun: `MAX_SKIPPED_IN_A_ROW` updates in a row were skipped.
+        DivergedRun: `MAX_SKIPPED_IN_A_ROW` updates in a row were skipped, or that of
+            the last step was.
     """
-    if skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
-        raise DivergedRun(
-            f"The gradient was not finite for {int(skipped_in_a_row)} steps in a row "
-            f"up to step {step}; lower optimizer.peak_learning_rate or compute in "
-            "float32, in another workdir, with --init-from an earlier checkpoint."
-        )
+    if skipped_in_a_row >= (1 if is_last else MAX_SKIPPED_IN_A_ROW):
+        steps = f"{int(skipped_in_a_row)} steps in a row"
+        raise DivergedRun(f"The gradient was not finite for {steps}", step)
 
 
 @contextlib.contextmanager
@@ -111,20 +115,22 @@ class StopSignals:
 class Watchdog:
     """While entered, aborts the process if `beat` is not called for some minutes.
 
-    The time counts from the first call, so the first step may compile for as long as it
-    needs. The stack of every thread is printed, then the process ends with SIGABRT
-    (exit code 134); launchers start it again.
+    Until the first call another limit applies, since the first step compiles. The stack
+    of every thread is printed, then the process ends with SIGABRT (exit code 134);
+    launchers start it again.
     """
 
-    def __init__(self, minutes: float) -> None:
-        """Set the limit; 0 makes the watchdog a no-op."""
-        self._seconds = 60 * minutes
-        self._last: float | None = None
+    def __init__(self, minutes: float, first_minutes: float = 0.0) -> None:
+        """Set the limits; 0 is no limit."""
+        self._minutes, self._option = first_minutes, "first_step_timeout_minutes"
+        self._later_minutes = minutes
+        self._last = time.monotonic()
         self._exited = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> "Watchdog":
-        if self._seconds:
+        self._last = time.monotonic()
+        if self._minutes or self._later_minutes:
             self._thread.start()
         return self
 
@@ -136,14 +142,17 @@ class Watchdog:
     def beat(self) -> None:
         """Restart the countdown."""
         self._last = time.monotonic()
+        self._minutes, self._option = self._later_minutes, "hang_timeout_minutes"
 
     def _watch(self) -> None:
-        while not self._exited.wait(min(self._seconds / 4, 10.0)):
-            if self._last is None or time.monotonic() - self._last < self._seconds:
+        shortest = min(filter(None, (self._minutes, self._later_minutes)))
+        while not self._exited.wait(min(60 * shortest / 4, 10.0)):
+            limit = self._minutes
+            if not limit or time.monotonic() - self._last < 60 * limit:
                 continue
             warn(
-                f"bert-jax: no step has ended for {self._seconds / 60:g} minutes "
-                "(hang_timeout_minutes): a device or another process hangs. The stack "
+                f"bert-jax: no step has ended for {limit:g} minutes "
+                f"({self._option}): a device or another process hangs. The stack "
                 "of each thread follows; start the same command again to resume."
             )
             faulthandler.dump_traceback(all_threads=True)

@@ -24,6 +24,7 @@ from bert_jax.distributed.collectives import (
 )
 from bert_jax.distributed.mesh import host_shard
 from bert_jax.distributed.sharding import to_global_arrays
+from bert_jax.model.finite import nonfinite_names
 from bert_jax.tasks.task import DeviceBatch, Task
 from bert_jax.training import faults
 from bert_jax.training.best_score import BestScore
@@ -94,6 +95,8 @@ class _Run:
         self._task, self._config, self._mesh = task, config, mesh
         self._checkpoints = checkpoints
         optimizer = Optimizer.of(config)
+        limits = config.hang_timeout_minutes, config.first_step_timeout_minutes
+        self._watchdog = stack.enter_context(faults.Watchdog(*limits))
         self._state, shardings = starting_state(
             task, optimizer, config, mesh, checkpoints, source, resume
         )
@@ -108,8 +111,6 @@ class _Run:
         profile = stack.enter_context(Profile(config, workdir, self._step))
         self._make_steps(optimizer, shardings, profile)
         self._signals = stack.enter_context(faults.StopSignals())
-        watchdog = faults.Watchdog(config.hang_timeout_minutes)
-        self._watchdog = stack.enter_context(watchdog)
         self._async_max = AsyncMax()
         _, num_shards = host_shard(mesh, jax.process_index())
         self._clock = Clock(mesh.size, num_shards)
@@ -247,7 +248,8 @@ class _Run:
         self._report.advance(self._step)
         if self._is_due(self._config.log_every):
             values = {k: float(v) for k, v in jax.device_get(scalars).items()}
-            faults.check_finite(values["skipped_in_a_row"], self._step)
+            is_last = self._step == self._config.num_steps
+            faults.check_finite(values["skipped_in_a_row"], self._step, is_last)
             values |= self._interval.means() | self._clock.rates()
             self._report.write(self._step, TRAIN, values)
             self._callbacks.on_log(self._step, values)
@@ -283,10 +285,20 @@ class _Run:
         return number if number > faults.RETRY_SAVE else 0
 
     def _save(self, must_succeed: bool = False) -> None:
-        """Start a save, unless the update was skipped in a step before the last."""
-        if int(self._state.skipped_in_a_row) and self._step < self._config.num_steps:
-            problem = f"No checkpoint at step {self._step}: its update was skipped."
-            self._report.say(problem)
+        """Start a save, unless the update was skipped or a parameter is not finite.
+
+        Raises:
+            DivergedRun: there will be no later step to save.
+        """
+        problem = "its update was skipped" if int(self._state.skipped_in_a_row) else ""
+        if not problem and (names := nonfinite_names(self._state.params)):
+            problem = f"{names[0]} and {len(names) - 1} other parameters are not finite"
+        if problem and (
+            self._step == self._config.num_steps or self._has_lost_patience()
+        ):
+            raise faults.DivergedRun(f"The run cannot be saved: {problem}", self._step)
+        if problem:
+            self._report.say(f"No checkpoint at step {self._step}: {problem}.")
             return
         rest = serialization.to_state_dict(self._state)
         checkpoints = self._checkpoints

@@ -15,6 +15,7 @@ from bert_jax.checkpoints.restore import restore_step
 from bert_jax.config import RunConfig
 from bert_jax.config.model import Params
 from bert_jax.distributed.sharding import KeyPath, path_name, tree_shardings
+from bert_jax.model.finite import require_finite
 from bert_jax.tasks.task import Task
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.resume import Resume
@@ -73,6 +74,7 @@ def starting_state(
     parameters from `source`, or initialize them randomly.
 
     Raises:
+        ValueError: a parameter of the source or of the checkpoint is not finite.
         RuntimeError: `config.init_from` names a model, but there is neither a `source`
             nor a checkpoint of the run.
     """
@@ -92,6 +94,7 @@ def starting_state(
         target = with_shardings(shapes, shardings)
         rest = serialization.to_state_dict(target)
         params, rest = restore_step(source, rest.pop("params"), rest)
+        require_finite(params, source)
         state = serialization.from_state_dict(target, {"params": params, **rest})
         return state, shardings
     state = jax.jit(new_state, out_shardings=shardings)(seed)

@@ -137,6 +137,12 @@ def test_each_device_has_its_own_attention_kernel(monkeypatch):
     assert choose("gpu", deterministic=True) == "cudnn", "no dropout in inference"
     with pytest.raises(ValueError, match=r"attention_probs_dropout_prob=0.1 cannot"):
         choose("gpu")
+    without = functools.partial(choose, "gpu", attention_probs_dropout_prob=0.0)
+    with pytest.raises(ValueError, match="rows of 127 cannot .* needs an even number"):
+        without(length=127)
+    assert without(length=127, deterministic=True) == "cudnn"
+    with pytest.raises(ValueError, match="heads of 4 cannot be used with"):
+        without(num_attention_heads=32)
 
 
 def test_a_cpu_beside_a_gpu_gets_no_kernel_of_cudnn(monkeypatch):

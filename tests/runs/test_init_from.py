@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 from etils import epath
 from huggingface_files import stored
+from run_helpers import write_config
 
 import bert_jax
+from bert_jax.cli.main import main
 from bert_jax.config import (
     BertConfig,
     DataConfig,
@@ -155,8 +157,18 @@ def test_other_parameters_are_refused(
 @pytest.mark.parametrize(
     ("field", "value", "other", "message"),
     [
-        ("hidden_act", "relu", "gelu_new", "hidden_act=gelu_new but .* relu; pass --m"),
-        ("layer_norm_eps", 1e-5, 1e-6, "layer_norm_eps=1e-06 but .* with 1e-05; pass"),
+        (
+            "hidden_act",
+            "relu",
+            "gelu_new",
+            "hidden_act=gelu_new but .* has hidden_act=relu; leave",
+        ),
+        (
+            "layer_norm_eps",
+            1e-5,
+            1e-6,
+            "layer_norm_eps=1e-06 but .*_eps=1e-05; leave the o",
+        ),
     ],
 )
 def test_another_computation_is_taken_or_refused(
@@ -175,9 +187,8 @@ def test_another_computation_is_taken_or_refused(
 def test_a_shape_that_fits_neither_rows_nor_options(config, dataset, tmp_path):
     params = drawn(config, 7)
     run = imported(config, dataset, tmp_path / "model", params)
-    width = run.model.hidden_size
     heads = dataclasses.replace(BertConfig(vocab_size=0), num_attention_heads=3)
-    with pytest.raises(ValueError, match=f"hidden_size={width}.*do not fit that; le"):
+    with pytest.raises(ValueError, match="num_attention_heads=3 but .*_heads=1; leave"):
         list(dry_run(dataclasses.replace(run, model=heads), ""))
     short = dataclasses.replace(config.model, max_position_embeddings=16)
     short_config = dataclasses.replace(config, model=short, data=DataConfig())
@@ -199,6 +210,31 @@ def test_the_shape_is_that_of_the_source(config, dataset, tmp_path, capsys):
     longer = dataclasses.replace(plain, num_steps=3)
     pretrain(longer, tmp_path / "run", extend=True)
     assert "hidden_size=" not in capsys.readouterr().out
+
+
+def test_a_shape_in_a_file_gives_way_and_an_option_must_agree(
+    config, dataset, tmp_path, capsys
+):
+    """One line names every difference, before any of them is refused by itself."""
+    source = imported(config, dataset, tmp_path / "model", drawn(config, 7))
+    shape = {"hidden_size": 512, "num_attention_heads": 8, "layer_norm_eps": 1e-6}
+    other = dataclasses.replace(
+        config, model=dataclasses.replace(config.model, **shape)
+    )
+    file = write_config(other, tmp_path / "large.py")
+    command = ["pretrain", str(file), "--init-from", source.init_from, "--dry-run"]
+    same = ["--model.hidden-size=16", "--model.layer-norm-eps", "0.000000000001"]
+    for options in ([], same):
+        assert main([*command, *options]) == 0
+        output = capsys.readouterr().out
+        taken = "hidden_size=16, num_attention_heads=1, layer_norm_eps=1e-12."
+        assert f"As {tmp_path / 'model'}: {taken}" in output
+    named = ["--model.num-attention-heads=12", "--model.hidden_size", "768"]
+    assert main([*command, *named]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    given = "model: num_attention_heads=12, hidden_size=768 but "
+    assert given in error and "has num_attention_heads=1, hidden_size=16; lea" in error
 
 
 def test_a_dry_run_names_the_source(config, dataset, tmp_path):

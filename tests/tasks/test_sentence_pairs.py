@@ -1,17 +1,20 @@
 """Pairs of texts: how files are read, what is refused, losses and scores by hand."""
 
+import contextlib
 import dataclasses
 import re
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from etils import epath
 from squad_texts import tokenizer
 
-from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig
+from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig, OptimizerConfig
 from bert_jax.config.embedding import Embedding
 from bert_jax.config.sentence_pairs import SentencePairsConfig
 from bert_jax.metrics.retrieval import random_ndcg, retrieval_scores
+from bert_jax.runs.finetuning_setup import finetuning_model
 from bert_jax.runs.sentence_pairs import with_embedding
 from bert_jax.tasks.finetuning_task import Predictions, Split, SplitOutputs, Splits
 from bert_jax.tasks.pair_examples import PairExample, text_ids
@@ -132,6 +135,23 @@ def test_vectors_are_made_as_the_source_does():
     own = dataclasses.replace(config.data, sentence_pairs=pairs)
     with pytest.raises(ValueError, match="dimensions: 16 but vectors have 16 numbers"):
         with_embedding(dataclasses.replace(config, data=own), source, None)
+
+
+def test_a_run_of_frozen_layers_alone_is_refused():
+    source = BertConfig.miniature(2, 16)
+    for frozen, objective in ((1, "contrastive"), (2, "rank"), (2, "contrastive")):
+        optimizer = OptimizerConfig(frozen_layers=frozen)
+        config = FinetuneConfig(task="sentence-pairs", optimizer=optimizer)
+        task = finetuning_task("sentence-pairs", data(objective))
+        trains_all = frozen < 2 or objective == "rank"
+        refused = pytest.raises(ValueError, match="=2 leaves nothing to train: .* 2 l")
+        with contextlib.nullcontext() if trains_all else refused:
+            labels = (1.0, 0.0) if objective == "rank" else (None, None)
+            examples = [
+                PairExample((text, f"{text} letter"), label)
+                for text, label in zip(("door", "book"), labels, strict=True)
+            ]
+            finetuning_model(config, task, source, examples, epath.Path("run"))
 
 
 def test_each_side_has_its_prompt(tokenizer_directory):

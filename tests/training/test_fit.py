@@ -188,11 +188,12 @@ def test_lost_manifests_do_not_start_a_run_again(pretrained, small_config, tmp_p
     assert list_steps(epath.Path(workdir) / "checkpoints") == [10, 8]
 
 
-def test_a_run_killed_in_its_first_save_restarts(pretrained, small_config, tmp_path):
+def test_a_run_killed_in_its_first_saves_restarts(pretrained, small_config, tmp_path):
+    """The first failed, and could not be removed either."""
     workdir = tmp_path / "run"
     shutil.copytree(pretrained, workdir)
-    shutil.rmtree(workdir / "checkpoints" / "10")
-    (workdir / "checkpoints" / "8" / "manifest.json").unlink()
+    for name in ("8/manifest.json", "8/config.json", "10/manifest.json"):
+        (workdir / "checkpoints" / name).unlink()
     pretrain(small_config, workdir)
     assert_same_run(workdir, pretrained)
 

@@ -218,16 +218,21 @@ def test_no_checkpoint_while_updates_are_left_out(small_config, tmp_path, capsys
     config = dataclasses.replace(
         small_config, optimizer=optimizer, checkpoint_every=1, num_steps=8
     )
-    pretrain(config, tmp_path)
+    file, workdir = write_config(config, tmp_path / "config.py"), tmp_path / "run"
+    # It did not recover, and is the run's failure.
+    assert main(["pretrain", str(file), "--workdir", str(workdir)]) == 1
     skipping = {
         line["step"]
-        for line in logged_lines(tmp_path)
+        for line in logged_lines(workdir)
         if line["split"] == "train" and line["skipped_in_a_row"]
     }
-    assert skipping - {8}, "the rate must lead to updates that are left out"
-    assert f"No checkpoint at step {min(skipping)}" in capsys.readouterr().out
-    kept = set(list_steps(epath.Path(tmp_path) / "checkpoints"))
-    assert not kept & (skipping - {8})
+    assert skipping, "the rate must lead to updates that are left out"
+    output, error = capsys.readouterr()
+    assert f"No checkpoint at step {min(skipping)}" in output
+    assert "best so far" not in output and "NaN" not in output
+    assert error.startswith("bert-jax: The gradient was not finite for ")
+    assert error.count("\n") == 1 and " up to step 8; lower optimizer." in error
+    assert not set(list_steps(epath.Path(workdir) / "checkpoints")) & {8, *skipping}
 
 
 class Uploads:
@@ -372,6 +377,16 @@ def test_a_process_that_hangs_is_ended_with_its_stacks():
     assert done.returncode == -signal.SIGABRT
     assert done.stderr.startswith("bert-jax: no step has ended for 0.01 minutes")
     assert "hang_here" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_first_step_that_hangs_is_ended_too():
+    program = HANGING.replace("Watchdog(0.01)", "Watchdog(60.0, 0.01)")
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=50
+    )
+    assert done.returncode == -signal.SIGABRT
+    assert "0.01 minutes (first_step_timeout_minutes)" in done.stderr
 
 
 def test_the_watchdog_can_be_off():

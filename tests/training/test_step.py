@@ -162,9 +162,12 @@ def test_a_gradient_that_is_not_finite_is_left_out(task, config):
 
 
 def test_too_many_skipped_updates_end_the_run():
-    check_finite(49.0, 100)
+    check_finite(49.0, 100, False)
     with pytest.raises(DivergedRun, match="not finite for 50 steps in a row up to"):
-        check_finite(50.0, 100)
+        check_finite(50.0, 100, False)
+    check_finite(0.0, 100, True)
+    with pytest.raises(DivergedRun, match="for 1 steps in a row up to step 100; lo"):
+        check_finite(1.0, 100, True)
 
 
 def test_schedule_by_hand():
