@@ -152,7 +152,10 @@ def unknown_class_message(where: str, name: str, labels: Sequence[str]) -> str:
         return f"{message}name them by --data.label-names {labels[0]}={name} …"
     if close := [label for label in labels if _normalised(label) == _normalised(name)]:
         return f"{message}pass --data.merge-labels to take it for {close[0]!r}."
-    return f"{message}correct it, or train with all classes in --data.labels."
+    return (
+        f"{message}correct it, train with all classes in --data.labels, or give the "
+        "model's classes the names of the file by --data.label-names OLD=NEW."
+    )
 
 
 def renamed_labels(labels: Sequence[str], new_names: Sequence[str]) -> tuple[str, ...]:

@@ -119,8 +119,8 @@ class TokenClassificationTask(FinetuningTask):
                     converted = "" if tag == original else f" ({tag} in {scheme})"
                     raise ValueError(
                         f"{sentence.where(i)}: tag {original!r}{converted} is none of "
-                        f"the model's: {', '.join(labels)}. Correct it, or train on a "
-                        "file with it."
+                        f"the model's: {', '.join(labels)}. Correct it, train on a "
+                        "file with it, or rename by --data.label-names OLD=NEW."
                     )
 
     def tokenize(
