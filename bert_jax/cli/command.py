@@ -40,13 +40,19 @@ def parse(
     errors = io.StringIO()
     try:
         with contextlib.redirect_stderr(errors):
-            return tyro.cli(
+            options = tyro.cli(
                 options_class,
                 prog=f"bert-jax {verb}",
                 args=list(arguments),
                 default=tyro.MISSING_NONPROP if default is None else default,
                 registry=registry(),
             )
+        if getattr(options, "output", "") == "-" and verb != "predict":
+            raise UsageError(
+                f"output=- is standard output, to which {verb} does not write; name a "
+                "file or a directory."
+            )
+        return options
     except SystemExit as stop:
         # tyro also exits where a dataclass raises ValueError, whose own message is
         # better. For a nested dataclass it wraps that error, with the field's name in

@@ -15,6 +15,7 @@ from bert_jax.cli.command import (
 from bert_jax.cli.start import scores_json
 from bert_jax.config import ExamplesConfig
 from bert_jax.config.checks import require, require_beam_engine, require_seed
+from bert_jax.storage.files import require_new_file, require_not_input
 from bert_jax.terminal.messages import printable, say
 
 if TYPE_CHECKING:
@@ -55,7 +56,9 @@ class PredictOptions(FinetunedOptions):
     With a directory as output: files, patterns and directories."""
     output: str = ""
     """.jsonl, .csv or .parquet file to write, or a directory, for a file for each input
-    file; empty: lines of JSON on standard output."""
+    file; empty or -: lines of JSON on standard output."""
+    overwrite: bool = False
+    """Replace a file of that name."""
     format: Literal["jsonl", "csv", "parquet"] = "jsonl"
     """With a directory as output: the kind of its files."""
     engine: Literal["local", "beam"] = "local"
@@ -69,12 +72,19 @@ class PredictOptions(FinetunedOptions):
     threshold: float | None = None
     """Probability from which the second of two classes, or each of several labels, is
     predicted; default: the more probable class, or labels above 0.5."""
+    top_k: int = 0
+    """Write the probabilities of the k most probable classes alone; 0: of all."""
     batch_size: int = 32
     """Examples that are computed at once."""
     beam_options: tuple[str, ...] = ()
     """Options for Apache Beam, such as --runner=FlinkRunner."""
 
     def __post_init__(self) -> None:
+        is_file = self.output not in ("", "-") and not writes_directory(self.output)
+        require(
+            is_file or not self.overwrite,
+            "overwrite=True needs a file as output; a directory is continued.",
+        )
         if writes_directory(self.output):
             return
         given = {"engine": "local", "format": "jsonl"}
@@ -142,6 +152,8 @@ class FeaturesOptions:
     """File with one text per line; -: standard input."""
     output: str
     """.npz or .jsonl file to write."""
+    overwrite: bool = False
+    """Replace a file of that name."""
     layers: tuple[int, ...] = (-1,)
     """Which layers: 0 the embeddings, 1 the first, -1 the last."""
     combine: Literal["concatenate", "sum"] = "concatenate"
@@ -173,6 +185,41 @@ class GenerateOptions:
         require_seed(self)
 
 
+UNUSED = {
+    "evaluate": "labels balance num_buckets",
+    "predict": "labels balance num_buckets train validation test path "
+    "validation_fraction label_column multi_label label_separator merge_labels",
+}
+"""The options of `data` that a verb does not read."""
+OF_TASK = {
+    "question-answering": "document_stride max_query_length max_answer_length num_best "
+    "null_threshold",
+    "sentence-pairs": "sentence_pairs",
+}
+"""The options of `data` that one task alone reads."""
+
+
+def require_used(
+    data: ExamplesConfig, default: ExamplesConfig, verb: str, task: str
+) -> None:
+    """Raise ValueError for an option that has another value and that is not read.
+
+    Args:
+        default: the values of the checkpoint.
+        task: that it was fine-tuned on; "": not known.
+    """
+    unused = UNUSED[verb].split()
+    for name, options in OF_TASK.items():
+        unused += options.split() if task and name != task else []
+    for name in unused:
+        if (value := getattr(data, name)) != getattr(default, name):
+            what = f"{task} " if name not in UNUSED[verb].split() else ""
+            raise ValueError(
+                f"data.{name}={value!r:.80} is not used by {what}{verb}; leave "
+                f"--data.{name.replace('_', '-')} out."
+            )
+
+
 FinetunedT = TypeVar("FinetunedT", bound=FinetunedOptions)
 
 
@@ -187,10 +234,11 @@ def read_with_checkpoint(
     checkpoint = option_value(arguments, "--checkpoint")
     if checkpoint is None:
         return parse(options_class, arguments, verb)
-    from bert_jax.inference.evaluation import examples_config
+    from bert_jax.inference.evaluation import examples_config, finetuned_task
     from bert_jax.pretrained import resolve_path
 
-    data = examples_config(resolve_path(checkpoint)[0])
+    directory = resolve_path(checkpoint)[0]
+    data = examples_config(directory)
     places = ("validation", "test", "path")
     named = [n for n in places if option_value(arguments, f"--data.{n}") is not None]
     require(
@@ -198,12 +246,15 @@ def read_with_checkpoint(
         f"{' and '.join(f'--data.{name}' for name in named)} each name what to use; "
         "give one of them.",
     )
+    if verb == "predict":  # it is an option of its own
+        data = dataclasses.replace(data, skip_damaged=False)
     if named:
         data = dataclasses.replace(data, train="", validation="", test="")
     if named and named != ["path"]:
         data = dataclasses.replace(data, path="", glue="")
     default = options_class(checkpoint=checkpoint, data=data)
     options = parse(options_class, arguments, verb, default)
+    require_used(options.data, data, verb, finetuned_task(directory))
     return with_beam_options(options, beam_options)
 
 
@@ -236,7 +287,9 @@ def evaluate(options: EvaluateOptions) -> None:
 
 def writes_directory(output: str) -> bool:
     """Whether an output names a directory, by its lack of a suffix."""
-    return bool(output) and (not Path(output).suffix or output.endswith("/"))
+    if output in ("", "-"):
+        return False
+    return not Path(output).suffix or output.endswith("/")
 
 
 def predict(options: PredictOptions) -> None:
@@ -246,17 +299,20 @@ def predict(options: PredictOptions) -> None:
     request = Request(
         checkpoint=options.checkpoint,
         source=options.input[0],
-        data=options.data,
+        data=dataclasses.replace(options.data, skip_damaged=False),
         batch_size=options.batch_size,
         columns=options.columns,
         threshold=options.threshold,
-        skip_damaged=options.skip_damaged,
+        top_k=options.top_k,
+        skip_damaged=options.skip_damaged or options.data.skip_damaged,
     )
     if writes_directory(options.output):
         from bert_jax.inference.shard_outputs import PredictShards
 
         return write_corpus(PredictShards(request, options.format), options)
-    if options.output:
+    if options.output not in ("", "-"):
+        require_not_input(options.output, request.source)
+        require_new_file(options.output, options.overwrite)
         return say(write_predictions(request, options.output))
     for line in prediction_lines(request):
         print(line)
@@ -282,6 +338,8 @@ def write_corpus(job: "ShardJob", options: PredictOptions | EmbedOptions) -> Non
 def features(options: FeaturesOptions) -> None:
     from bert_jax.inference.jsonl import write_feature_file
 
+    require_not_input(options.output, options.input)
+    require_new_file(options.output, options.overwrite)
     files = options.model, options.input, options.output
     say(write_feature_file(*files, options.layers, options.combine, options.batch_size))
 

@@ -4,6 +4,7 @@ import dataclasses
 import sys
 
 from bert_jax.cli.start import scores_json
+from bert_jax.storage.files import require_new_file
 from bert_jax.terminal.messages import printable, say
 
 
@@ -40,6 +41,8 @@ class SearchOptions:
     """Texts that are computed at once."""
     output: str = ""
     """.trec, .run or .txt file to write the lists to, in TREC's form."""
+    overwrite: bool = False
+    """Replace a file of that name."""
 
 
 def search(options: SearchOptions) -> None:
@@ -47,6 +50,7 @@ def search(options: SearchOptions) -> None:
 
     values = dict(vars(options))
     output = values.pop("output")
+    require_new_file(output, values.pop("overwrite"))
     scores, notes = search_files(SearchRequest(**values), output)
     for note in notes:
         print(printable(note), file=sys.stderr)

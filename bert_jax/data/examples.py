@@ -175,13 +175,7 @@ def join_pairs(
     return rows, np.array(cut, np.bool_)
 
 
-def truncation_warnings(
-    examples: TokenizedExamples, what: str, max_length: int
-) -> list[str]:
-    """Return a line with the number of truncated examples; no line if there are none.
-
-    `by_example["cut"]` marks the truncated examples.
-    """
-    num_cut = int(examples.by_example["cut"].sum())
-    message = f"cut to {max_length} tokens: {num_cut} of {len(examples)} {what}"
-    return [message] if num_cut else []
+def num_cut(examples: TokenizedExamples) -> int:
+    """Return the number of raw examples that `by_example["cut"]` marks as truncated."""
+    cut = examples.by_example.get("cut")
+    return 0 if cut is None else len(np.unique(examples.example[cut > 0]))

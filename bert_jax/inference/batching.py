@@ -14,7 +14,7 @@ from jaxtyping import PyTree
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.model import Params
 from bert_jax.data.batches import tokenized_batches
-from bert_jax.data.examples import TokenizedExamples, build_row, from_rows
+from bert_jax.data.examples import TokenizedExamples, build_row, from_rows, num_cut
 from bert_jax.data.pipeline import Batch
 from bert_jax.inference.arguments import require_count
 from bert_jax.model.bert import compute, layer_attention
@@ -33,6 +33,7 @@ from bert_jax.tasks.finetuning_task import (
 from bert_jax.tasks.registry import finetuning_task, task_name_of
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.terminal.cores import num_cores
+from bert_jax.terminal.messages import warn
 from bert_jax.terminal.progress import Progress, tell_terminal
 from bert_jax.tokenization import Tokenizer
 
@@ -248,11 +249,24 @@ def predict_examples(
     examples: Sequence[Example],
     batch_size: int,
 ) -> list[Prediction]:
-    """Return a prediction for each example, in their order."""
+    """Return a prediction for each example, in their order; warn of cut ones."""
     if not examples:
         return []
     outputs = example_outputs(task, params, tokenizer, examples, batch_size)
+    warn_of_cuts(task, num_cut(outputs.split.tokenized), len(examples))
     return task.predict(outputs)
+
+
+def warn_of_cuts(
+    task: FinetuningTask, num_cut: int, num_examples: int, name: str = ""
+) -> None:
+    """Warn if examples were longer than the task takes, as training does.
+
+    Args:
+        name: of their file; "": none.
+    """
+    for line in task.cut_warnings(num_cut, num_examples):
+        warn(f"{name}: {line}" if name else line)
 
 
 def predict_rows(

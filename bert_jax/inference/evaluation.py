@@ -9,10 +9,11 @@ from etils import epath
 
 from bert_jax.checkpoints.steps import read_config, read_config_as
 from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig
+from bert_jax.data.examples import num_cut
 from bert_jax.error_analysis.page import require_report_file, write_report
 from bert_jax.error_analysis.report import Source, error_report
 from bert_jax.formats.embedding import model_directory
-from bert_jax.inference.batching import example_outputs
+from bert_jax.inference.batching import example_outputs, warn_of_cuts
 from bert_jax.pretrained import Model, load_pretrained
 from bert_jax.storage.files import (
     JsonObject,
@@ -44,6 +45,11 @@ def examples_config(directory: epath.Path) -> ExamplesConfig:
         positions = model.max_position_embeddings
     # A damaged value is refused where the model is read.
     return default_examples_config(positions if type(positions) is int else 512)
+
+
+def finetuned_task(directory: epath.Path) -> str:
+    """Return the name of the task that a model was fine-tuned on; "": not known."""
+    return str(read_config(model_directory(directory)).get("task", ""))
 
 
 def with_embedding(data: ExamplesConfig, model: Model) -> ExamplesConfig:
@@ -208,6 +214,7 @@ def _evaluation(
         )
     read = model.params, model.tokenizer, examples, batch_size
     outputs = example_outputs(task, *read, shows_progress=True)
+    warn_of_cuts(task, num_cut(outputs.split.tokenized), len(examples))
     predictions = Predictions(examples, task.predict(outputs))
     rankings = task.rankings_among(outputs) if needs_labels else []
     scores = {}

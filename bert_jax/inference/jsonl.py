@@ -8,7 +8,7 @@ from pathlib import Path
 from bert_jax.inference.features import SUFFIXES, Features, features, write_features
 from bert_jax.inference.row_predictions import Request, prediction_rows
 from bert_jax.pretrained import load_pretrained
-from bert_jax.storage.files import require_not_input, require_output_file
+from bert_jax.storage.files import require_output_file
 from bert_jax.tables.lines import STDIN, display_name, read_lines, require_file
 from bert_jax.tables.write import write_rows
 from bert_jax.terminal.messages import say
@@ -33,7 +33,6 @@ def write_predictions(request: Request, output: str) -> str:
 
     Lines on the way say how far it is.
     """
-    require_not_input(output, request.source)
     num_rows = write_rows(prediction_rows(request, say), Path(output))
     return f"{output}: {num_rows:,} predictions of {display_name(request.source)}."
 
@@ -48,7 +47,6 @@ def write_feature_file(
 ) -> str:
     """Write features of each line of `source`; return a message with their number."""
     require_output_file(Path(output), *SUFFIXES)
-    require_not_input(output, source)
     model, name = load_pretrained(path).placed(), display_name(source)
     num_lines = 0
     if source != STDIN:

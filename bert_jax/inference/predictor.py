@@ -32,6 +32,7 @@ from bert_jax.inference.language_model import (
     require_head,
 )
 from bert_jax.inference.search import Hits, nearest, similarities
+from bert_jax.inference.thresholds import most_probable
 from bert_jax.inference.vectors import Embedder
 from bert_jax.pretrained import load_pretrained
 from bert_jax.storage.files import JsonObject
@@ -41,6 +42,7 @@ from bert_jax.tokenization import Tokenizer
 Filling: TypeAlias = tuple[str, float]
 """A token for a mask, and its probability."""
 Texts: TypeAlias = list[str] | tuple[str, ...]
+TextOrPair: TypeAlias = str | tuple[str, str]
 
 
 def load(path: str | os.PathLike[str], allow_extra: bool = False) -> "Predictor":
@@ -120,8 +122,7 @@ class Predictor:
         is_list = isinstance(text, list | tuple)
         texts = require_texts("text", text if is_list else [require_text("text", text)])
         model = self.config, self.params, self.tokenizer
-        options = batch_size, self.trained_length, is_list
-        values = fillings(*model, texts, k, *options)
+        values = fillings(*model, texts, k, batch_size, self.trained_length, is_list)
         return values if is_list else values[0]
 
     def generate(
@@ -290,13 +291,13 @@ class Predictor:
         return Embedder(*model, self.embedding, self.trained_length)
 
     def classify(
-        self, texts: Sequence[str | tuple[str, str]], batch_size: int = 32
+        self, texts: Sequence[TextOrPair], batch_size: int = 32, top_k: int = 0
     ) -> list[Prediction]:
         """Return the prediction of a fine-tuned model for each text or pair of texts.
 
         Returns:
-            For one class: `label` and `probabilities`; for several: `labels` and the
-            same; for a number: `value`.
+            For one class: `label` and `probabilities` (of the `top_k` best; 0: all);
+            for several: `labels` and the same; for a number: `value`.
 
         Raises:
             ValueError: the model was not fine-tuned on texts, or `texts` is one string.
@@ -305,7 +306,8 @@ class Predictor:
         columns = ("first", "second")[: max(map(len, parts), default=1)]
         rows = [dict(zip(columns, part, strict=True)) for part in parts]
         data = dataclasses.replace(self.data, text_columns=columns)
-        return self._predict(rows, "text-", "classify", batch_size, data)
+        values = self._predict(rows, "text-", "classify", batch_size, data)
+        return most_probable(self.config, values, top_k)
 
     def tag(self, texts: Sequence[str], batch_size: int = 32) -> list[Prediction]:
         """Return the `entities` in each text, with their `start` and `end` in it.
@@ -371,10 +373,9 @@ class Predictor:
         texts = require_texts("texts", texts)
         require_count("batch_size", batch_size)
         inputs = self.config, self.params, self.tokenizer, texts, layers, combine
-        longest = self.trained_length
-        return features(*inputs, batch_size=batch_size, trained_length=longest)
+        return features(*inputs, batch_size, trained_length=self.trained_length)
 
-    def attention(self, text: str | tuple[str, str]) -> Float[np.ndarray, "L N T T"]:
+    def attention(self, text: TextOrPair) -> Float[np.ndarray, "L N T T"]:
         """Return how much each token of a text attends to each other, in float32.
 
         By layer and head; the tokens are those of `features`: [CLS] first and [SEP]

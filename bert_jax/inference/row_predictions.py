@@ -9,9 +9,15 @@ from typing import Any
 
 from bert_jax.config import ExamplesConfig
 from bert_jax.config.checks import require_batch_size
-from bert_jax.inference.batching import predict_examples
+from bert_jax.data.examples import num_cut
+from bert_jax.inference.batching import example_outputs, warn_of_cuts
 from bert_jax.inference.evaluation import with_embedding
-from bert_jax.inference.thresholds import apply_threshold, require_threshold
+from bert_jax.inference.thresholds import (
+    apply_threshold,
+    most_probable,
+    require_threshold,
+    require_top_k,
+)
 from bert_jax.pretrained import load_pretrained
 from bert_jax.storage.files import JsonObject
 from bert_jax.tables.damage import RowErrors
@@ -44,6 +50,8 @@ class Request:
     """Columns of the input that are copied; ALL: each of them."""
     threshold: float | None = None
     """As `apply_threshold`; None: the most probable class."""
+    top_k: int = 0
+    """As `most_probable`; 0: all classes."""
     skip_damaged: bool = False
     """Whether a row that cannot be used has null for a prediction, or is refused."""
 
@@ -69,6 +77,7 @@ class RowPredictor:
         self.task = finetuning_task(name, data, self.model.config)
         if request.threshold is not None:
             require_threshold(self.model.config, request.threshold)
+        require_top_k(self.model.config, request.top_k)
 
     def _rows(self, source: str, **options: Any) -> Iterator[TableRow]:
         data = self.request.data
@@ -104,11 +113,13 @@ class RowPredictor:
         """
         entries: list[tuple[JsonObject, Example | None]] = []
         nothing: Prediction | None = None
+        total_cut = 0
         rows = self._rows(source, notify=lambda _: None)  # it was told by `check`
         while chunk := list(itertools.islice(rows, _CHUNK_ROWS)):
             entries += [self._entry_or_nothing(row, errors) for row in chunk]
             examples = [example for _, example in entries if example is not None]
-            predictions = iter(self._predictions(examples))
+            results, cut = self._predictions(examples)
+            predictions, total_cut = iter(results), total_cut + cut
             if nothing is None:
                 if not examples:
                     continue  # the fields of a prediction are not known yet
@@ -123,15 +134,23 @@ class RowPredictor:
             entries = []
         if entries:
             errors.refuse(SKIP_DAMAGED)
+        num_examples = errors.num_rows - errors.num_damaged
+        warn_of_cuts(self.task, total_cut, num_examples, display_name(source))
 
-    def _predictions(self, examples: Sequence[Example]) -> list[Prediction]:
+    def _predictions(self, examples: Sequence[Example]) -> tuple[list[Prediction], int]:
+        """Return a prediction for each example, and how many of them are cut."""
+        if not examples:
+            return [], 0
         model, request = self.model, self.request
-        predictions = predict_examples(
+        outputs = example_outputs(
             self.task, model.params, model.tokenizer, examples, request.batch_size
         )
+        predictions = self.task.predict(outputs)
         if request.threshold is not None:
             predictions = [apply_threshold(p, request.threshold) for p in predictions]
-        return [round_floats(prediction) for prediction in predictions]
+        predictions = most_probable(model.config, predictions, request.top_k)
+        rounded = [round_floats(prediction) for prediction in predictions]
+        return rounded, num_cut(outputs.split.tokenized)
 
     def _entry(self, row: TableRow) -> tuple[JsonObject, Example]:
         """Return the copied columns and the example of a row."""

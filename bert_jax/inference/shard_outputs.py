@@ -59,6 +59,7 @@ class PredictShards(ShardJob):
             "data": to_dict(request.data),
             "columns": list(request.columns),
             "threshold": request.threshold,
+            **({"top_k": request.top_k} if request.top_k else {}),
         }
 
     def with_absolute_paths(self) -> "PredictShards":

@@ -1,4 +1,4 @@
-"""Predict classes of texts by a threshold of their probability."""
+"""Choose classes of texts by their probability: by a threshold, or the best few."""
 
 from bert_jax.config import BertConfig
 from bert_jax.config.checks import require
@@ -35,3 +35,38 @@ def apply_threshold(prediction: Prediction, threshold: float) -> Prediction:
     first, second = probabilities
     label = second if probabilities[second] >= threshold else first
     return prediction | {"label": label}
+
+
+def require_top_k(model: BertConfig, k: int) -> None:
+    """Raise ValueError if a model has no classes of texts, or k is below 0."""
+    require(k >= 0, f"top_k={k} must be a number of classes, or 0 for all.")
+    has_classes = (
+        model.head == "sequence_classification" and model.problem_type != "regression"
+    )
+    require(
+        not k or has_classes,
+        f"top_k={k} is for classes of texts, and this model has head={model.head} and "
+        f"problem_type={model.problem_type}. Leave it out.",
+    )
+
+
+def most_probable(
+    model: BertConfig, predictions: list[Prediction], k: int
+) -> list[Prediction]:
+    """Return predictions with the k most probable classes alone, the best first.
+
+    Of equally probable ones the first stays; with k=0 all stay.
+
+    Raises:
+        ValueError: as `require_top_k`.
+    """
+    require_top_k(model, k)
+    if not k:
+        return predictions
+    results = []
+    for prediction in predictions:
+        values = prediction["probabilities"]
+        names = sorted(values, key=lambda name: -values[name])[:k]
+        best = {name: values[name] for name in names}
+        results.append(prediction | {"probabilities": best})
+    return results

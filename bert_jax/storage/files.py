@@ -217,6 +217,15 @@ def require_not_input(output: str | os.PathLike[str], source: str) -> None:
             )
 
 
+def require_new_file(path: str | os.PathLike[str], overwrite: bool) -> None:
+    """Raise ValueError if an output file exists and may not be replaced."""
+    if os.path.isfile(path) and not overwrite:
+        raise ValueError(
+            f"output={os.fspath(path)} exists; pass --overwrite to replace it, or "
+            "choose another --output."
+        )
+
+
 def require_writable(directory: str | os.PathLike[str]) -> None:
     """Raise ValueError or OSError if an output directory cannot be made or written to.
 

@@ -105,6 +105,10 @@ class FinetuningTask(abc.ABC):
     """The model with the task's head and labels, once the labels are known."""
 
     head: ClassVar[Head]
+    noun: ClassVar[str] = "texts"
+    """What examples are called in messages."""
+    length_option: ClassVar[str] = "max_length"
+    """The field of `data` that limits the tokens of an example."""
 
     @abc.abstractmethod
     def read(self, name: str) -> list[Example]:
@@ -278,6 +282,25 @@ class FinetuningTask(abc.ABC):
         By default, it is the texts, or with `data.split` "rows" the example itself.
         """
         return id(example) if self.data.split == "rows" else self.texts(example)
+
+    def cut_warnings(self, num_cut: int, num_examples: int) -> list[str]:
+        """Return a line with the number of truncated examples, if there are any."""
+        limit, positions = self.max_tokens, self.model.max_position_embeddings
+        option = f"--data.{self.length_option.replace('_', '-')}"
+        remedy = f"{option} raises it, up to {positions}"
+        if limit == positions or limit < getattr(self.data, self.length_option):
+            remedy = "the model takes no more: shorten or divide them"
+        line = (
+            f"cut to {limit} tokens: {num_cut:,} of {num_examples:,} {self.noun} "
+            f"({num_cut / max(num_examples, 1):.1%}); {remedy}"
+        )
+        return [line] * (num_cut > 0)
+
+    @property
+    def max_tokens(self) -> int:
+        """The most tokens that an example may have."""
+        limit: int = getattr(self.data, self.length_option)
+        return min(limit, self.model.max_position_embeddings)
 
     @abc.abstractmethod
     def warnings(self, split: Split) -> list[str]:

@@ -15,7 +15,7 @@ from bert_jax.data.examples import (
     TokenizedExamples,
     from_rows,
     join_pairs,
-    truncation_warnings,
+    num_cut,
 )
 from bert_jax.tables.rows import TableRow, missing_column_message
 from bert_jax.tasks.choices import ChoiceExample, choice_from_row, read
@@ -36,6 +36,7 @@ class MultipleChoiceTask(FinetuningTask):
     """A score for each choice; the softmax is over the choices of a question."""
 
     head: ClassVar[Head] = "multiple_choice"
+    noun: ClassVar[str] = "questions"
 
     def read(self, name: str) -> list[ChoiceExample]:
         return read(name, self.data)
@@ -74,7 +75,7 @@ class MultipleChoiceTask(FinetuningTask):
         another has is [CLS] alone, with its second segment at 0. `label` by example is
         int32, -1 if it is not known.
         """
-        max_length = min(self.data.max_length, self.model.max_position_embeddings)
+        max_length = self.max_tokens
         num_choices = max(len(example.choices) for example in examples)
         contexts = tokenizer.encode_batch([example.context for example in examples])
         endings = iter(
@@ -109,7 +110,7 @@ class MultipleChoiceTask(FinetuningTask):
         num_fewer = sum(number < max(num_choices) for number in num_choices)
         line = f"fewer than {max(num_choices)} choices: {num_fewer} of "
         lines = [f"{line}{len(num_choices)} questions"] * (num_fewer > 0)
-        cut = truncation_warnings(split.tokenized, "questions", self.data.max_length)
+        cut = self.cut_warnings(num_cut(split.tokenized), len(split.examples))
         return lines + cut
 
     def outputs(self, scores: Float[Array, "B C"]) -> dict[str, jax.Array]:

@@ -20,7 +20,7 @@ from bert_jax.data.examples import (
     TokenizedExamples,
     from_rows,
     join_pairs,
-    truncation_warnings,
+    num_cut,
 )
 from bert_jax.metrics.retrieval import retrieval_scores
 from bert_jax.model.losses import Sum, cross_entropy, weighted_sum
@@ -58,6 +58,7 @@ class PairRankingTask(FinetuningTask):
     """
 
     head: ClassVar[Head] = "sequence_classification"
+    noun: ClassVar[str] = "pairs"
 
     def read(self, name: str) -> list[PairExample]:
         return read_pairs(name, self.data)
@@ -84,7 +85,7 @@ class PairRankingTask(FinetuningTask):
         A row is cut to `max_length`, the longer text first. `label` by example is
         float32, if there is one.
         """
-        max_length = min(self.data.max_length, self.model.max_position_embeddings)
+        max_length = self.max_tokens
         num_others = len(examples[0].texts) - 1
         first = tokenizer.encode_batch([example.texts[0] for example in examples])
         others = tokenizer.encode_batch(
@@ -104,7 +105,7 @@ class PairRankingTask(FinetuningTask):
         )
 
     def warnings(self, split: Split) -> list[str]:
-        lines = truncation_warnings(split.tokenized, "pairs", self.data.max_length)
+        lines = self.cut_warnings(num_cut(split.tokenized), len(split.examples))
         number = sum(
             len(example.texts) - 2 - len(_wrong(example)) for example in split.examples
         )

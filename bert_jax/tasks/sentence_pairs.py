@@ -21,7 +21,7 @@ from bert_jax.data.examples import (
     TokenizedExamples,
     from_rows,
     join_pairs,
-    truncation_warnings,
+    num_cut,
 )
 from bert_jax.data.pipeline import Batch
 from bert_jax.model.bert import compute
@@ -73,6 +73,7 @@ class SentencePairsTask(FinetuningTask):
     are often much shorter than the second ones. 0: as the rows."""
 
     head: ClassVar[Head] = "encoder"
+    noun: ClassVar[str] = "pairs"
 
     def read(self, name: str) -> list[PairExample]:
         return read_pairs(name, self.data)
@@ -123,7 +124,7 @@ class SentencePairsTask(FinetuningTask):
         ids = tokenizer.encode_batch(
             [prompt.text + text for prompt, text in zip(prompts, texts, strict=True)]
         )
-        rows, cut = join_pairs(tokenizer, [(one,) for one in ids], self._max_tokens)
+        rows, cut = join_pairs(tokenizer, [(one,) for one in ids], self.max_tokens)
         by_example = {"cut": np.any(cut.reshape(-1, num_texts), axis=1)}
         if any(prompt.skip for prompt in prompts):
             skip = np.array([prompt.skip for prompt in prompts], np.int32)
@@ -139,7 +140,7 @@ class SentencePairsTask(FinetuningTask):
         )
 
     @property
-    def _max_tokens(self) -> int:
+    def max_tokens(self) -> int:
         """The length to which texts are cut: as `embed`, and that of the run."""
         own = self.data.embedding.max_tokens
         limits = self.data.max_length, self.model.max_position_embeddings
@@ -149,7 +150,7 @@ class SentencePairsTask(FinetuningTask):
         self, examples: Sequence[PairExample], tokenizer: Tokenizer
     ) -> list[Prompt]:
         """Return the prompt of each text of each example."""
-        embedding, limit = self.data.embedding, self._max_tokens
+        embedding, limit = self.data.embedding, self.max_tokens
 
         @functools.cache
         def prompt_of(names: tuple[str, ...]) -> Prompt:
@@ -168,7 +169,7 @@ class SentencePairsTask(FinetuningTask):
         ]
 
     def warnings(self, split: Split) -> list[str]:
-        lines = truncation_warnings(split.tokenized, "pairs", self._max_tokens)
+        lines = self.cut_warnings(num_cut(split.tokenized), len(split.examples))
         ids = split.tokenized.by_example["text_ids"]
         number = len(not_found_for_themselves(ids))
         if number and self.compares_rows and not _has_labels(split.examples):

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 
 from bert_jax.config.model import ANSWERABLE_LABELS, Head
 from bert_jax.data.documents import split_sentences
-from bert_jax.data.examples import TokenizedExamples
+from bert_jax.data.examples import TokenizedExamples, num_cut
 from bert_jax.metrics.squad import normalize_answer, squad1_scores, squad2_scores
 from bert_jax.model.distillation import score_divergence
 from bert_jax.model.losses import Sum, cross_entropy, weighted_sum
@@ -44,6 +44,8 @@ class QuestionAnsweringTask(FinetuningTask):
     """The start and the end of an answer, as scores of the tokens of a window."""
 
     head: ClassVar[Head] = "question_answering"
+    noun: ClassVar[str] = "questions"
+    length_option: ClassVar[str] = "max_query_length"
 
     def read(self, name: str) -> list[SquadExample]:
         return read(name, self.data)
@@ -90,16 +92,11 @@ class QuestionAnsweringTask(FinetuningTask):
     def warnings(self, split: Split) -> list[str]:
         """Report the questions that are not trained on, and those that were cut."""
         examples, tokenized = split.examples, split.tokenized
-        labels, cut = tokenized.by_example["label"], tokenized.by_example["cut"]
+        labels = tokenized.by_example["label"]
         skipped = np.unique(tokenized.example[labels[:, 0] < 0]).tolist()
         misplaced = [examples[i] for i in skipped if examples[i].answers]
         lines = [not_learned(misplaced, len(examples))] if misplaced else []
-        if num_cut := len(np.unique(tokenized.example[cut > 0])):
-            lines.append(
-                f"cut to max_query_length={self.data.max_query_length} tokens: "
-                f"{num_cut} of {len(examples)} questions"
-            )
-        return lines
+        return lines + self.cut_warnings(num_cut(tokenized), len(examples))
 
     def _weights(self, batch: DeviceBatch) -> Float[Array, "B 2"]:
         """Return a half for each of start and end of a row with a label."""

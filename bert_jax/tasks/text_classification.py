@@ -22,7 +22,7 @@ from bert_jax.data.examples import (
     TokenizedExamples,
     from_rows,
     join_pairs,
-    truncation_warnings,
+    num_cut,
 )
 from bert_jax.metrics.classification import (
     classification_scores,
@@ -170,7 +170,7 @@ class TextTask(FinetuningTask):
                     f"{example.where} has {len(example.texts)} texts and {first.where} "
                     f"has {len(first.texts)}; all rows must have the same number."
                 )
-        max_length = min(self.data.max_length, self.model.max_position_embeddings)
+        max_length = self.max_tokens
         columns = zip(*(example.texts for example in examples), strict=True)
         pairs = list(zip(*map(tokenizer.encode_batch, columns), strict=True))
         rows, cut = join_pairs(tokenizer, pairs, max_length)
@@ -180,7 +180,7 @@ class TextTask(FinetuningTask):
         return from_rows(rows, np.arange(len(rows), dtype=np.int32), by_example)
 
     def warnings(self, split: Split) -> list[str]:
-        return truncation_warnings(split.tokenized, "texts", self.data.max_length)
+        return self.cut_warnings(num_cut(split.tokenized), len(split.examples))
 
     def _label_array(self, examples: Sequence[TextExample]) -> np.ndarray:
         """Return float32 [N] numbers, int32 [N] classes, or int32 [N, C] 0 or 1."""

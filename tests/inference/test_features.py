@@ -117,6 +117,7 @@ def test_files_that_have_no_features(
 
 def test_a_byte_order_mark_is_no_text(pretrained, tmp_path, capsys):
     options = ["--model", str(pretrained), "--output", str(tmp_path / "out.jsonl")]
+    options.append("--overwrite")
     found = []
     for encoding in ("utf-8", "utf-8-sig"):
         (tmp_path / "a.txt").write_text("Rain.\n", encoding)

@@ -1,6 +1,7 @@
 """Files of predictions: `bert-jax predict --output`."""
 
 import csv
+import dataclasses
 import itertools
 import json
 import re
@@ -15,9 +16,15 @@ import pytest
 from run_helpers import classifier_config
 from small_world import SUBJECTS
 
+from bert_jax.cli.inference import OF_TASK, UNUSED
 from bert_jax.cli.main import main
-from bert_jax.config import BertConfig
-from bert_jax.inference.thresholds import apply_threshold, require_threshold
+from bert_jax.config import BertConfig, ExamplesConfig
+from bert_jax.inference.predictor import load
+from bert_jax.inference.thresholds import (
+    apply_threshold,
+    most_probable,
+    require_threshold,
+)
 from bert_jax.runs.finetuning import finetune
 from bert_jax.tables.read import iterate_table
 from bert_jax.tables.write import write_rows
@@ -241,3 +248,119 @@ def test_ends_of_lines_within_and_after_fields(tmp_path):
     texts = [row.values["text"] for row in rows]
     assert texts == ["one\r\ntwo", "three\n\nfour", "five"]
     assert [row.where.split()[-1] for row in rows] == ["2", "4", "8"]
+
+
+def test_standard_output_is_named_by_a_hyphen(
+    model, table, capsys, monkeypatch, tmp_path
+):
+    monkeypatch.chdir(tmp_path)
+    expected = printed(capsys, model, table)
+    assert printed(capsys, model, table, "--output", "-") == expected
+    where = ["--model", str(model), "--input", str(table), "--output", "-"]
+    for verb in ("embed", "features"):
+        assert main([verb, *where]) == 2
+        error = capsys.readouterr().err
+        assert f"output=- is standard output, to which {verb} does not write" in error
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_is_replaced_if_that_is_asked_for(model, table, capsys, tmp_path):
+    output = written(model, table, tmp_path / "a.jsonl")
+    content = output.read_bytes()
+    output.write_text("mine")
+    where = ["predict", "--checkpoint", str(model), "--input", str(table)]
+    assert main([*where, "--output", str(output)]) == 2
+    assert "a.jsonl exists; pass --overwrite to replace it" in capsys.readouterr().err
+    assert output.read_text() == "mine"
+    assert written(model, table, output, "--overwrite").read_bytes() == content
+    text = tmp_path / "a.txt"
+    text.write_text("The judge reads.\n")
+    where = ["features", "--model", str(model), "--input", str(text)]
+    assert main([*where, "--output", str(output)]) == 2
+    assert "a.jsonl exists; pass --overwrite" in capsys.readouterr().err
+    assert main([*where[:-2], str(tmp_path / "out"), "--overwrite"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("verb", "option", "value"),
+    [
+        ("predict", "labels", "a"),
+        ("predict", "label-column", "text"),
+        ("predict", "validation", "dev.csv"),
+        ("predict", "multi-label", None),
+        ("predict", "balance", None),
+        ("predict", "null-threshold", "1"),
+        ("evaluate", "labels", "a"),
+        ("evaluate", "num-buckets", "2"),
+        ("evaluate", "document-stride", "64"),
+        ("evaluate", "sentence-pairs.temperature", "0.1"),
+    ],
+)
+def test_options_that_a_verb_does_not_use_are_refused(
+    verb, option, value, model, table, capsys
+):
+    command = [verb, "--checkpoint", str(model)]
+    command += [f"--data.{option}", *([value] if value else [])]
+    assert (
+        main([*command, "--input", str(table)] if verb == "predict" else command) == 2
+    )
+    [line] = capsys.readouterr().err.splitlines()
+    name = option.partition(".")[0]
+    assert f"data.{name.replace('-', '_')}=" in line
+    assert f"{verb}; leave --data.{name} out." in line
+
+
+def test_options_with_the_value_of_the_checkpoint_are_taken(model, table, capsys):
+    printed(capsys, model, table, "--data.label-column", "who")
+
+
+def test_every_option_of_examples_is_used_or_refused():
+    used = "delimiter glue label_names max_length skip_damaged text_columns".split()
+    fields = {f.name for f in dataclasses.fields(ExamplesConfig) if not f.metadata}
+    of_tasks = " ".join(OF_TASK.values()).split()
+    assert fields == {*UNUSED["predict"].split(), *of_tasks, *used}
+    assert set(UNUSED["evaluate"].split()) < set(UNUSED["predict"].split())
+
+
+def test_texts_that_are_cut_are_counted(model, table, capsys, tmp_path):
+    long = tmp_path / "long.csv"
+    text = "The judge reads again. " * 40
+    long.write_text("review,who\n" + f"{text},judge\nshort,judge\n" * 1000)
+    line = "cut to 32 tokens: 1,000 of 2,000 texts (50.0%); the model takes no more"
+    where = ("--checkpoint", str(model))
+    for command in (
+        ["predict", *where, "--input", str(long)],
+        ["predict", *where, "--input", str(long), "--output", str(tmp_path / "out")],
+        ["evaluate", *where, "--data.validation", str(long)],
+    ):
+        assert main(command) == 0
+        assert capsys.readouterr().err.count(line) == 1
+    load(model).classify([text, "short"])
+    assert "cut to 32 tokens: 1 of 2 texts (50.0%)" in capsys.readouterr().err
+    assert main([*command, "--data.max-length", "16"]) == 0
+    assert "; --data.max-length raises it, up to 32" in capsys.readouterr().err
+
+
+def test_the_most_probable_classes_alone(capsys):
+    model = BertConfig(head="sequence_classification", labels=("a", "b", "c"))
+    values = {"a": 0.2, "b": 0.6, "c": 0.2}
+    predictions = [{"label": "b", "probabilities": values}]
+    [best] = most_probable(model, predictions, 2)
+    assert list(best["probabilities"].items()) == [("b", 0.6), ("a", 0.2)]
+    assert most_probable(model, predictions, 0) == predictions
+    assert most_probable(model, predictions, 9) == predictions
+    other = dataclasses.replace(model, problem_type="regression")
+    with pytest.raises(ValueError, match="top_k=1 is for classes of texts"):
+        most_probable(other, predictions, 1)
+
+
+def test_predictions_of_the_best_class(model, table, capsys, tmp_path):
+    rows = printed(capsys, model, table, "--top-k", "1")
+    assert all(list(row["probabilities"]) == [row["label"]] for row in rows)
+    values = load(model).classify(TEXTS, top_k=1)
+    assert [value["label"] for value in values] == [row["label"] for row in rows]
+    assert all(len(value["probabilities"]) == 1 for value in values)
+    output = tmp_path / "out"
+    written(model, table, output, "--top-k", "1", "--columns", "id")
+    found = [json.loads(line) for line in (output / "all.jsonl").open()]
+    assert found == rows

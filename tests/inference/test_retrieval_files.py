@@ -67,7 +67,7 @@ def reranker(pretrained, tmp_path_factory):
 
 
 def run(capsys, *arguments):
-    code = main(["search", *map(str, arguments)])
+    code = main(["search", *map(str, arguments), "--overwrite"])
     output, error = capsys.readouterr()
     assert code == 0, error
     scores = [line for line in output.splitlines() if line.startswith("{")]

@@ -457,7 +457,8 @@ def test_one_file_may_be_packed(model, shards, tmp_path, capsys):
         rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         name = path.name[0].lower()
         assert [row["id"] for row in rows] == [f"{name}{i}" for i in range(count)]
-        assert main([*where, str(path), "--output", str(tmp_path / "out.JSONL")]) == 0
+        output = ["--output", str(tmp_path / "out.JSONL"), "--overwrite"]
+        assert main([*where, str(path), *output]) == 0
         written = (tmp_path / "out.JSONL").read_text().splitlines()
         assert [json.loads(line) for line in written] == rows
         assert f"{count} predictions of {path}" in capsys.readouterr().out

@@ -71,7 +71,8 @@ def test_warnings_of_questions_that_are_left_out_or_cut():
     assert TASK.warnings(split) == [
         "not trained on, since the answer is not at its answer_start: 1 of 4 questions "
         "(m); the answer stands 23 characters later (1)",
-        "cut to max_query_length=8 tokens: 1 of 4 questions",
+        "cut to 8 tokens: 1 of 4 questions (25.0%); --data.max-query-length raises it, "
+        "up to 512",
     ]
     assert TASK.warnings(Split([ask()], TASK.tokenize([ask()], tokenizer()))) == []
 

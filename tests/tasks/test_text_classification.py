@@ -207,7 +207,9 @@ def test_cut_texts_are_counted():
     examples = [TextExample(("a b c d a b c",)), TextExample(("c",))]
     own = task(data=ExamplesConfig(max_length=8))
     split = Split(examples, own.tokenize(examples, TOKENIZER))
-    assert own.warnings(split) == ["cut to 8 tokens: 1 of 2 texts"]
+    assert own.warnings(split) == [
+        "cut to 8 tokens: 1 of 2 texts (50.0%); --data.max-length raises it, up to 512"
+    ]
     short = Split(examples[1:], own.tokenize(examples[1:], TOKENIZER))
     assert own.warnings(short) == []
 
