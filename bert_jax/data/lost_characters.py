@@ -57,6 +57,8 @@ class LostCharacters:
 
     def __init__(self, config: VocabularyConfig) -> None:
         self._config = config
+        self.as_read = TextReport()
+        """What was dropped or replaced when the text was read."""
         self._num_characters = self._num_words = 0
         self._invisible: dict[str, _Invisible] = {}
         self._sample = LineSample(NUM_SAMPLED, config.seed)
@@ -66,6 +68,9 @@ class LostCharacters:
     def add(self, line: str, name: str, number: int) -> None:
         """Look at a line, given its source's name and its number there."""
         self._num_characters += len(line)
+        if not self._config.strict and "\ufffd" in line:
+            replaced, where = line.count("\ufffd"), f"{name}:{number}"
+            self.as_read.add("undecodable bytes", replaced, where)
         if not line.isprintable():
             for character in sorted(set(line)):
                 if not character.isprintable() and not character.isspace():
@@ -89,7 +94,7 @@ class LostCharacters:
 
         Warn of words whose marks or syllables are lost.
         """
-        report = TextReport()
+        report = self.as_read
         report.text["characters"] = self._num_characters
         for character, seen in self._invisible.items():
             kind = report.kind_removed(tokenizer, character, seen.context)

@@ -79,7 +79,8 @@ def read_lines(
     for source in sources:
         if source.holds_records:
             # A line does not continue in the next record.
-            records = read_records(source, config, collections.Counter())
+            dropped = lost.as_read.dropped if lost else collections.Counter()
+            records = read_records(source, config, dropped)
             lines = _lines(record + b"\n" for record in records)
         else:
             lines = _lines(read_pieces(source, config.strict, piece_bytes))

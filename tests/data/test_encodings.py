@@ -197,3 +197,15 @@ def test_what_cannot_be_decoded_is_replaced_and_counted(
     options = ("--no-strict", "--validation-fraction", "0")
     dropped, _ = prepare(path, tokenizer_directory, tmp_path / "out", *options)
     assert dropped["undecodable bytes"] == 1
+
+
+def test_a_vocabulary_says_what_it_did_not_get(tmp_path, capsys):
+    (tmp_path / "a.txt").write_bytes(b"The judge reads.\n" + WESTERN.encode("latin-1"))
+    (tmp_path / "b.csv").write_text('text\nThe clerk.\n""\n')
+    command = ["vocab", "--input", str(tmp_path), str(tmp_path / "b.csv")]
+    command += ["--output", str(tmp_path / "out"), "--vocab-size", "60"]
+    assert main(command) == 2
+    assert main([*command, "--no-strict"]) == 0
+    printed = capsys.readouterr().out
+    assert "27 undecodable bytes (first: a.txt:2)" in printed
+    assert "1 records without text" in printed
