@@ -25,6 +25,7 @@ NUM_SAMPLED = 1000
 _MIN_FRACTION = 0.01
 _SHOWN = 20
 _MARKS, _JAMO = "strips marks that this text needs", "splits Hangul into letters"
+_DOTLESS = "lowers I to i, which is another letter in this text"
 
 
 def lost_of(word: str, kind: str) -> str:
@@ -33,12 +34,18 @@ def lost_of(word: str, kind: str) -> str:
         return ""
     if kind == "wordpiece" and any("가" <= character <= "힣" for character in word):
         return _JAMO
+    if "ı" in word:  # Turkish, whose I is its capital
+        return _DOTLESS
     base = ""
+    marks = 0  # of the base
     for character in unicodedata.normalize("NFD", word):
         if unicodedata.category(character) != "Mn":
-            base = character
+            base, marks = character, 0
         elif unicodedata.category(base or " ").startswith("L"):
-            if unicodedata.name(base, "?").split()[0] not in ACCENTS:
+            marks += 1
+            script = unicodedata.name(base, "?").split()[0]
+            # Latin letters with two marks have a tone, as in Vietnamese and Yoruba.
+            if script not in ACCENTS or (script == "LATIN" and marks == 2):
                 return _MARKS
     return ""
 
@@ -61,7 +68,7 @@ class LostCharacters:
         """What was dropped or replaced when the text was read."""
         self._num_characters = self._num_words = 0
         self._invisible: dict[str, _Invisible] = {}
-        self._sample = LineSample(NUM_SAMPLED, config.seed)
+        self._sample = LineSample(NUM_SAMPLED, config.seed, 1_000_000)
         self._lost: dict[str, collections.Counter[str]] = {}
         self._first: dict[str, str] = {}
 
@@ -110,7 +117,8 @@ class LostCharacters:
     def _warn(self, lost: str, counter: collections.Counter[str]) -> None:
         word, _ = max(counter.items(), key=lambda item: (item[1], item[0]))
         letters = " ".join(unicodedata.normalize("NFD", word))
-        changed = letters if lost == _JAMO else without_marks(word)
+        word = word.upper() if lost == _DOTLESS else word
+        changed = letters if lost == _JAMO else without_marks(word.lower())
         warnings.warn(
             f"An uncased vocabulary {lost}, in {counter.total():,} of the first "
             f"{self._num_words:,} words (first: {self._first[lost]}): {word} becomes "

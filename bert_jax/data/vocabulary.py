@@ -237,6 +237,8 @@ def _wrong_size(size: int, message: str) -> ValueError:
             f"characters of the text; use at least {match[1]}."
         )
         return _WrongSizeError(message, int(match[1]), least=True)
+    if "all_chars_count" in message:
+        return ValueError("the text holds only characters that are removed.")
     if size < len(SPECIAL_TOKENS):  # only single characters have no message for it
         return ValueError(
             f"vocab_size={size} is less than the {len(SPECIAL_TOKENS)} special tokens; "

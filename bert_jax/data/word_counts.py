@@ -12,7 +12,7 @@ from tokenizers import pre_tokenizers
 
 from bert_jax.tokenization import MAX_WORD_CHARACTERS, bert_normalizer
 
-MAX_SIZE = 6_000_000
+MAX_SIZE = 5_000_000
 """The most characters of distinct words, each with `_WORD_COST` more."""
 _WORD_COST = 8
 MAX_BUFFERED = 1 << 17

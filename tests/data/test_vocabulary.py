@@ -430,6 +430,13 @@ def test_b9_removed_characters_are_counted(text, count, tmp_path, capsys):
     assert "warning" not in found
 
 
+def test_text_of_removed_characters_alone_is_refused(tmp_path):
+    (tmp_path / "a.txt").write_text("\a\b\n")
+    for kind, message in (("wordpiece", "holds no text"), ("bpe", "only characters")):
+        with pytest.raises(ValueError, match=message):
+            train(tmp_path / "a.txt", tmp_path / "out", kind=kind)
+
+
 def test_b9_few_removed_characters_are_counted_without_a_warning(tmp_path, capsys):
     (tmp_path / "b.txt").write_text("one\u00adtwo\n" + "three\n" * 400)
     found = told(capsys, tmp_path / "b.txt", tmp_path / "out")
