@@ -13,8 +13,9 @@ from bert_jax.metrics.entities import (
     detect_scheme,
     extract_entities,
 )
+from bert_jax.tables.damage import parse_rows
 from bert_jax.tables.lines import read_text, require_file, suffix_of
-from bert_jax.tables.read import read_table
+from bert_jax.tables.read import table_rows
 from bert_jax.tables.rows import TableRow, missing_column_message
 
 TAG_FIELDS = ("tags", "ner_tags")
@@ -72,7 +73,10 @@ class Sentence:
 
 
 def read_sentences(
-    path: str, names: Sequence[str] = (), fields: Sequence[str] = TAG_FIELDS
+    path: str,
+    names: Sequence[str] = (),
+    fields: Sequence[str] = TAG_FIELDS,
+    skip_damaged: bool = False,
 ) -> list[Sentence]:
     """Return the sentences of a file of columns, or of a table with `tokens` and tags.
 
@@ -89,7 +93,10 @@ def read_sentences(
     """
     require_file(path, "name a file of columns, or a .jsonl.")
     is_rows = suffix_of(path) in (".jsonl", ".ndjson", ".parquet")
-    sentences = _read_rows(path, fields, names) if is_rows else _read_columns(path)
+    if is_rows:
+        sentences = _read_rows(path, fields, names, skip_damaged)
+    else:
+        sentences = _read_columns(path)
     if not sentences:
         raise ValueError(f"{path} holds no sentence; each line {_LINE_FORMAT}.")
     all_tags = {tag for sentence in sentences for tag in sentence.tags or ()}
@@ -242,21 +249,21 @@ def sentence_from_row(
 
 
 def _read_rows(
-    path: str, fields: Sequence[str], names: Sequence[str]
+    path: str, fields: Sequence[str], names: Sequence[str], skip_damaged: bool
 ) -> list[Sentence]:
-    sentences: list[Sentence] = []
-    for row in read_table(path):
+    def parse(row: TableRow) -> Sentence:
         number = int(row.where.rpartition(" ")[2])
-        sentence = dataclasses.replace(
-            sentence_from_row(row, fields, names), path=path, line=number
-        )
-        if sentences and (sentence.tags is None) != (sentences[0].tags is None):
+        sentence = sentence_from_row(row, fields, names)
+        return dataclasses.replace(sentence, path=path, line=number)
+
+    sentences = parse_rows(path, table_rows(path), parse, skip_damaged)
+    for sentence in sentences:
+        if (sentence.tags is None) != (sentences[0].tags is None):
             content = "no tags" if sentence.tags is None else "tags"
             raise ValueError(
-                f"{row.where} has {content}, unlike line {sentences[0].line}; all "
-                "lines must, or none."
+                f"{sentence.where(0)} has {content}, unlike line {sentences[0].line}; "
+                "all lines must, or none."
             )
-        sentences.append(sentence)
     return sentences
 
 

@@ -67,7 +67,7 @@ class TokenClassificationTask(FinetuningTask):
         path = split_file(name, self.data.path, PUBLISHED)
         columns = self.data.label_columns
         fields = TAG_FIELDS if columns == ExamplesConfig().label_columns else columns
-        return read_sentences(path, self.data.labels, fields)
+        return read_sentences(path, self.data.labels, fields, self.data.skip_damaged)
 
     def texts(self, example: Sentence) -> tuple[str, ...]:
         return example.words

@@ -14,9 +14,10 @@ from etils import epath
 
 from bert_jax.config import ExamplesConfig
 from bert_jax.storage.files import JsonObject, write_json
+from bert_jax.tables.damage import parse_rows
 from bert_jax.tables.json_lines import parse_json
 from bert_jax.tables.lines import read_text, require_file
-from bert_jax.tables.read import is_table, read_table
+from bert_jax.tables.read import is_table, table_rows
 from bert_jax.tables.rows import HALF_CHARACTER, TableRow, missing_column_message
 from bert_jax.tasks.finetuning_task import Prediction
 from bert_jax.tasks.splits import split_file
@@ -49,8 +50,8 @@ def read(path: str, config: ExamplesConfig) -> list[SquadExample]:
     """
     file = _file(path, config.path)
     if is_table(file):
-        rows = read_table(file, config.delimiter)
-        examples = [_example_of_row(row) for row in rows]
+        rows = table_rows(file, config.delimiter)
+        examples = parse_rows(file, rows, _example_of_row, config.skip_damaged)
     else:
         examples = _read_json(file)
     _check_ids_and_labels(examples, file)

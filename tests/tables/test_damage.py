@@ -70,6 +70,8 @@ def test_damaged_rows_of_json(tmp_path, capsys):
             {"sentence_pairs": SentencePairsConfig(objective="cosine")},
         ),
         ("multiple-choice", {"context": "a", "choices": ["b", "c"], "label": 1}, {}),
+        ("question-answering", {"question": "a", "context": "b", "answers": []}, {}),
+        ("token-classification", {"tokens": ["a"], "tags": ["O"]}, {}),
     ],
 )
 def test_every_task_that_reads_tables_leaves_them_out(
