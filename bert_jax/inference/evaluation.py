@@ -32,6 +32,7 @@ from bert_jax.tasks.registry import finetuning_task, task_name_of
 from bert_jax.tasks.sentence_pairs import SentencePairsTask
 from bert_jax.tasks.splits import hold_out
 from bert_jax.tasks.text_vectors import chosen_embedding
+from bert_jax.terminal.messages import warn
 
 
 def examples_config(directory: epath.Path) -> ExamplesConfig:
@@ -219,6 +220,8 @@ def _evaluation(
     rankings = task.rankings_among(outputs) if needs_labels else []
     scores = {}
     if has_labels:
+        for line in task.score_warnings(outputs.split):
+            warn(line)
         official = task.scores_among(outputs) | task.score(predictions)
         own = own_scores(compute_metrics, predictions) if compute_metrics else {}
         scores = before_official(own, official)

@@ -305,3 +305,8 @@ class FinetuningTask(abc.ABC):
     @abc.abstractmethod
     def warnings(self, split: Split) -> list[str]:
         """Return a line for each kind of thing that tokenizing cut or left out."""
+
+    def score_warnings(self, split: Split) -> list[str]:
+        """Return a line for each kind of thing that scores leave out; default: none."""
+        del split
+        return []

@@ -105,12 +105,15 @@ class PairRankingTask(FinetuningTask):
         )
 
     def warnings(self, split: Split) -> list[str]:
-        lines = self.cut_warnings(num_cut(split.tokenized), len(split.examples))
+        cut = self.cut_warnings(num_cut(split.tokenized), len(split.examples))
+        return cut + self.score_warnings(split)
+
+    def score_warnings(self, split: Split) -> list[str]:
         number = sum(
             len(example.texts) - 2 - len(_wrong(example)) for example in split.examples
         )
-        equal = f"not ranked, since they are texts of their pair: {number} negatives"
-        return lines + [equal] * (number > 0)
+        line = f"not ranked, since they are texts of their pair: {number} negatives"
+        return [line] * (number > 0)
 
     def count(self, batch: DeviceBatch) -> Float[Array, ""]:
         return (batch["row"] >= 0).sum(dtype=jnp.float32)

@@ -169,15 +169,16 @@ class SentencePairsTask(FinetuningTask):
         ]
 
     def warnings(self, split: Split) -> list[str]:
-        lines = self.cut_warnings(num_cut(split.tokenized), len(split.examples))
+        cut = self.cut_warnings(num_cut(split.tokenized), len(split.examples))
+        return cut + self.score_warnings(split)
+
+    def score_warnings(self, split: Split) -> list[str]:
         ids = split.tokenized.by_example["text_ids"]
         number = len(not_found_for_themselves(ids))
-        if number and self.compares_rows and not _has_labels(split.examples):
-            lines.append(
-                "not compared with themselves, since they belong to other texts: "
-                f"{number} of {len(np.unique(ids[:, 0]))} first texts"
-            )
-        return lines
+        line = "not compared with themselves, since they belong to other texts: "
+        line += f"{number} of {len(np.unique(ids[:, 0]))} first texts"
+        is_searched = self.compares_rows and not _has_labels(split.examples)
+        return [line] * (number > 0 and is_searched)
 
     def for_program(self) -> FinetuningTask:
         data = ExamplesConfig(embedding=self.data.embedding)

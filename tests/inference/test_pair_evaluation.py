@@ -228,3 +228,15 @@ def test_a_report_of_the_errors(kind, model_of, file, unlabelled, tmp_path, caps
     if kind == "found_pairs":
         right = report["ranks"][0]["count"] / report["num_queries"]
         assert right == pytest.approx(report["scores"]["recall@1"])
+
+
+def test_evaluate_says_how_many_texts_are_not_compared_with_themselves(
+    model_of, tmp_path, capsys
+):
+    path = tmp_path / "pairs.csv"
+    path.write_text("anchor,positive\na judge,a door\na door,a judge\na road,a river\n")
+    command = ["evaluate", "--checkpoint", model_of(CASES["no prompt"])]
+    assert main([*command, "--data.validation", str(path)]) == 0
+    output, error = capsys.readouterr()
+    assert "since they belong to other texts: 2 of 3 first texts" in error
+    assert json.loads(output.splitlines()[0])["recall@100"] == 1.0
