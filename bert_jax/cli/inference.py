@@ -186,7 +186,7 @@ class GenerateOptions:
 
 
 UNUSED = {
-    "evaluate": "labels balance num_buckets",
+    "evaluate": "balance num_buckets",
     "predict": "labels balance num_buckets train validation test path "
     "validation_fraction label_column multi_label label_separator merge_labels",
 }
@@ -195,6 +195,7 @@ OF_TASK = {
     "question-answering": "document_stride max_query_length max_answer_length num_best "
     "null_threshold",
     "sentence-pairs": "sentence_pairs",
+    "token-classification": "labels",  # names of tags that are numbers
 }
 """The options of `data` that one task alone reads."""
 
