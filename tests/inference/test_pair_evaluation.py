@@ -97,6 +97,14 @@ def predicted(capsys: Any, model: str, file: str, *options: str) -> list[float]:
     return [json.loads(line)["score"] for line in output.splitlines()]
 
 
+def without_itself(indices: Any, first: Any, second: Any) -> dict[int, list[int]]:
+    """The second texts found for each first one; it does not find an equal text."""
+    return {
+        i: [j for j in found if j == i or first[i] != second[j]]
+        for i, found in enumerate(indices.tolist())
+    }
+
+
 def cosines(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     norms = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
     return (first * second).sum(axis=1) / norms
@@ -147,11 +155,7 @@ def test_unlabelled_pairs_have_the_prompts_of_their_sides(
     hits = bert.search(first, second, len(second))
     scores, _ = evaluate(model, ExamplesConfig(validation=unlabelled))
     assert len(set(first)) == len(first) and len(set(second)) == len(second)
-    # A text that is another pair's second text, too, does not find itself.
-    rankings = {
-        i: [j for j in found if j == i or first[i] != second[j]]
-        for i, found in enumerate(hits.indices.tolist())
-    }
+    rankings = without_itself(hits.indices, first, second)
     assert any(len(found) < len(second) for found in rankings.values())
     right = {i: {i: 1} for i in rankings}
     ranked = retrieval_scores(rankings, right)
@@ -210,7 +214,7 @@ def test_a_prompt_that_is_not_pooled_is_trained_with(model_of, unlabelled, tmp_p
         _, *rows = csv.reader(stream)
     first, second = map(list, zip(*rows, strict=True))
     hits = bert.search(first, second, len(second))
-    rankings = dict(enumerate(hits.indices.tolist()))
+    rankings = without_itself(hits.indices, first, second)
     found = retrieval_scores(rankings, {i: {i: 1} for i in rankings})
     assert scores["ndcg@10"] == pytest.approx(found["ndcg@10"], abs=1e-6)
     lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
