@@ -1,6 +1,7 @@
 """`bert-jax evaluate`, `predict`, `features` and `generate`."""
 
 import dataclasses
+import operator
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -186,8 +187,10 @@ class GenerateOptions:
 
 
 UNUSED = {
-    "evaluate": "balance num_buckets",
-    "predict": "labels balance num_buckets train validation test path "
+    "evaluate": "balance num_buckets sentence_pairs.symmetric "
+    "sentence_pairs.dimensions",
+    "predict": "labels balance num_buckets sentence_pairs.symmetric "
+    "sentence_pairs.dimensions sentence_pairs.temperature train validation test path "
     "validation_fraction label_column multi_label label_separator merge_labels",
 }
 """The options of `data` that a verb does not read."""
@@ -213,7 +216,8 @@ def require_used(
     for name, options in OF_TASK.items():
         unused += options.split() if task and name != task else []
     for name in unused:
-        if (value := getattr(data, name)) != getattr(default, name):
+        value_of = operator.attrgetter(name)
+        if (value := value_of(data)) != value_of(default):
             what = f"{task} " if name not in UNUSED[verb].split() else ""
             raise ValueError(
                 f"data.{name}={value!r:.80} is not used by {what}{verb}; leave "
@@ -288,9 +292,8 @@ def evaluate(options: EvaluateOptions) -> None:
 
 def writes_directory(output: str) -> bool:
     """Whether an output names a directory, by its lack of a suffix."""
-    if output in ("", "-"):
-        return False
-    return not Path(output).suffix or output.endswith("/")
+    is_path = output not in ("", "-")
+    return is_path and (not Path(output).suffix or output.endswith("/"))
 
 
 def predict(options: PredictOptions) -> None:

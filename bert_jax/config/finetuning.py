@@ -220,11 +220,13 @@ class FinetuneConfig(RunConfig):
     def _check_labels(self) -> None:
         """Check that options of class names are given to a task that has classes."""
         data, task = self.data, self.task
-        for name in ("label_column", "merge_labels"):
-            value, default = getattr(data, name), getattr(ExamplesConfig(), name)
-            several = name != "label_column" or len(data.label_columns) > 1
+        several = data.label_column if len(data.label_columns) > 1 else ()
+        for name, value in (
+            ("label_column", several),
+            ("merge_labels", data.merge_labels),
+        ):
             require(
-                task == "text-classification" or value == default or not several,
+                task == "text-classification" or not value,
                 f"data.{name}={value} has no effect with task={task}; it is for "
                 "task=text-classification.",
             )

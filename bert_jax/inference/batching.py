@@ -16,6 +16,7 @@ from bert_jax.config.model import Params
 from bert_jax.data.batches import tokenized_batches
 from bert_jax.data.examples import TokenizedExamples, build_row, from_rows, num_cut
 from bert_jax.data.pipeline import Batch
+from bert_jax.data.text_report import TextReport
 from bert_jax.inference.arguments import require_count
 from bert_jax.model.bert import compute, layer_attention
 from bert_jax.model.inputs import inputs_of_tokenized
@@ -253,20 +254,38 @@ def predict_examples(
     if not examples:
         return []
     outputs = example_outputs(task, params, tokenizer, examples, batch_size)
-    warn_of_cuts(task, num_cut(outputs.split.tokenized), len(examples))
+    for line in task.cut_warnings(num_cut(outputs.split.tokenized), len(examples)):
+        warn(line)
     return task.predict(outputs)
 
 
-def warn_of_cuts(
-    task: FinetuningTask, num_cut: int, num_examples: int, name: str = ""
-) -> None:
-    """Warn if examples were longer than the task takes, as training does.
+class Unread:
+    """Counts what a model does not read of examples: what is cut, and [UNK]."""
 
-    Args:
-        name: of their file; "": none.
-    """
-    for line in task.cut_warnings(num_cut, num_examples):
-        warn(f"{name}: {line}" if name else line)
+    def __init__(self, task: FinetuningTask, tokenizer: Tokenizer) -> None:
+        self._task, self._tokenizer = task, tokenizer
+        self._marks = [tokenizer.cls_id, tokenizer.sep_id]
+        self._num_cut = self._num_examples = 0
+        self._report = TextReport()
+
+    def add(self, split: Split) -> None:
+        """Count tokenized examples."""
+        tokenized = split.tokenized
+        self._num_cut += num_cut(tokenized)
+        self._num_examples += len(split.examples)
+        rows = np.split(tokenized.tokens, tokenized.starts[1:-1])
+        numbers = np.repeat(tokenized.example, tokenized.choices).tolist()
+        for number, ids in zip(numbers, rows, strict=True):
+            text = "\n".join(self._task.texts(split.examples[number]))
+            inside = ids[~np.isin(ids, self._marks)].tolist()
+            self._report.add_unknown(self._tokenizer, text, inside)
+
+    def warn(self, name: str) -> None:
+        """Warn of it, as training does; `name` is of the file."""
+        cut = self._task.cut_warnings(self._num_cut, self._num_examples)
+        unknown = self._report.warnings("use a model whose vocabulary has them")
+        for line in cut + unknown:
+            warn(f"{name}: {line}")
 
 
 def predict_rows(

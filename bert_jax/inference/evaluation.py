@@ -9,11 +9,10 @@ from etils import epath
 
 from bert_jax.checkpoints.steps import read_config, read_config_as
 from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig
-from bert_jax.data.examples import num_cut
 from bert_jax.error_analysis.page import require_report_file, write_report
 from bert_jax.error_analysis.report import Source, error_report
 from bert_jax.formats.embedding import model_directory
-from bert_jax.inference.batching import example_outputs, warn_of_cuts
+from bert_jax.inference.batching import Unread, example_outputs
 from bert_jax.pretrained import Model, load_pretrained
 from bert_jax.storage.files import (
     JsonObject,
@@ -215,7 +214,9 @@ def _evaluation(
         )
     read = model.params, model.tokenizer, examples, batch_size
     outputs = example_outputs(task, *read, shows_progress=True)
-    warn_of_cuts(task, num_cut(outputs.split.tokenized), len(examples))
+    unread = Unread(task, model.tokenizer)
+    unread.add(outputs.split)
+    unread.warn(source.data)
     predictions = Predictions(examples, task.predict(outputs))
     rankings = task.rankings_among(outputs) if needs_labels else []
     scores = {}

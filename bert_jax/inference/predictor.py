@@ -33,7 +33,7 @@ from bert_jax.inference.language_model import (
 )
 from bert_jax.inference.search import Hits, nearest, similarities
 from bert_jax.inference.thresholds import most_probable
-from bert_jax.inference.vectors import Embedder
+from bert_jax.inference.vectors import Counts, Embedder
 from bert_jax.pretrained import load_pretrained
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.finetuning_task import Prediction
@@ -209,6 +209,7 @@ class Predictor:
         normalize: bool | None = None,
         batch_size: int = 32,
         prompt: str | None = None,
+        counts: Counts | None = None,
     ) -> Float[np.ndarray, "B D"]:
         """Return one float32 vector per text, from the last layer.
 
@@ -222,6 +223,8 @@ class Predictor:
             batch_size: texts that are computed at once.
             prompt: put before each text: the name of one of `embedding.prompts`, or a
                 text; "": none; None: the model's default prompt, if it has one.
+            counts: takes the number of `texts`, and of those that are `cut`; None: the
+                latter are warned of.
 
         Raises:
             ValueError: a text is too long, `texts` is one string, `pooling` is
@@ -229,7 +232,9 @@ class Predictor:
                 library does not compute and `pooling` or `normalize` is None.
         """
         texts = require_texts("texts", texts)
-        return self._embedder.embed(texts, pooling, normalize, batch_size, prompt)
+        return self._embedder.embed(
+            texts, pooling, normalize, batch_size, prompt, counts
+        )
 
     def similarity(
         self,

@@ -12,7 +12,7 @@ from bert_jax.config.checks import require_batch_size
 from bert_jax.config.embedding import CORPUS_PROMPTS
 from bert_jax.data.example_cache import content_key
 from bert_jax.inference.arguments import require_count
-from bert_jax.inference.batching import example_outputs
+from bert_jax.inference.batching import Unread, example_outputs
 from bert_jax.inference.corpus import locked_directory, require_same_job
 from bert_jax.inference.evaluation import examples_config
 from bert_jax.inference.predictor import Predictor, load
@@ -29,7 +29,7 @@ from bert_jax.inference.retrieval_files import (
 )
 from bert_jax.inference.shard_outputs import write_matrix
 from bert_jax.inference.vector_record import vector_record
-from bert_jax.inference.vectors import with_cut
+from bert_jax.inference.vectors import Counts, warn_of_cuts, with_cut
 from bert_jax.metrics.retrieval import retrieval_scores
 from bert_jax.pretrained import Model, load_pretrained
 from bert_jax.storage.atomic import local_output
@@ -229,11 +229,12 @@ def stored_vectors(
     record = {"verb": "search", **vector_record(*model, prompt), "corpus": content}
     path, texts = directory / VECTORS, list(collection.corpus.values())
     progress = Progress("texts of the corpus embedded", len(texts))
+    counts = Counts()
 
     def parts() -> Iterator[np.ndarray]:
         for start in range(0, len(texts), _CHUNK_TEXTS):
             part = texts[start : start + _CHUNK_TEXTS]
-            yield bert.embed(part, batch_size=request.batch_size, prompt=prompt)
+            yield bert.embed(part, None, None, request.batch_size, prompt, counts)
             progress.advance(len(part))
 
     if path.exists():
@@ -243,6 +244,7 @@ def stored_vectors(
             require_same_job(directory, record, option)
             remove_temporaries(directory)  # of a search that was killed
             write_matrix(parts(), bert.config.hidden_size, path)
+            warn_of_cuts(counts, bert.embedding, bert.config, "corpus")
     stored: np.ndarray = np.load(path, mmap_mode="r")
     return stored
 
@@ -256,15 +258,18 @@ def rerank(
     pairs = [(query, document) for query, own in rankings.items() for document in own]
     progress = Progress("pairs ranked", len(pairs))
     scores: list[float] = []
+    unread = Unread(task, model.tokenizer)
     for start in range(0, len(pairs), _CHUNK_PAIRS):
         examples = [
             PairExample((collection.queries[query], collection.corpus[document]))
             for query, document in pairs[start : start + _CHUNK_PAIRS]
         ]
         read = model.params, model.tokenizer, examples, batch_size
-        rows = example_outputs(task, *read).rows
-        scores += np.stack([row["scores"][0] for row in rows]).tolist()
+        outputs = example_outputs(task, *read)
+        unread.add(outputs.split)
+        scores += np.stack([row["scores"][0] for row in outputs.rows]).tolist()
         progress.advance(len(examples))
+    unread.warn("pairs to rank")
     by_query: Rankings = {query: {} for query in rankings}
     for (query, document), score in zip(pairs, scores, strict=True):
         by_query[query][document] = score

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from bert_jax.tables.lines import ended_lines, require_file
-from bert_jax.tables.read import read_json_lines
+from bert_jax.tables.read import source_rows, undamaged
 from bert_jax.tables.rows import HALF_CHARACTER, TableRow, missing_column_message
 
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
@@ -194,7 +194,7 @@ def _read_texts(path: Path, columns: Iterable[str]) -> dict[str, str]:
     """Return the texts of a file of JSON lines by their `_id`."""
     require_file(path, "name a directory with corpus.jsonl and queries.jsonl.")
     texts: dict[str, str] = {}
-    for _, row in read_json_lines(path):
+    for row in undamaged(source_rows(str(path))):
         name = _string(row, "_id")
         if name in texts or not name or name.split() != [name]:
             rule = "stands twice" if name in texts else "must be a word"

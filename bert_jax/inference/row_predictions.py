@@ -1,5 +1,6 @@
 """Predictions of the rows of a file: which can be used, and what is written of each."""
 
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -9,8 +10,7 @@ from typing import Any
 
 from bert_jax.config import ExamplesConfig
 from bert_jax.config.checks import require_batch_size
-from bert_jax.data.examples import num_cut
-from bert_jax.inference.batching import example_outputs, warn_of_cuts
+from bert_jax.inference.batching import Unread, example_outputs
 from bert_jax.inference.evaluation import with_embedding
 from bert_jax.inference.thresholds import (
     apply_threshold,
@@ -93,10 +93,7 @@ class RowPredictor:
         errors = RowErrors(source)
         for row in self._rows(source):
             errors.parse(row, self._entry)
-        if self.request.skip_damaged:
-            errors.report(NULL)
-        else:
-            errors.refuse(SKIP_DAMAGED)
+        errors.settle(self.request.skip_damaged, NULL, SKIP_DAMAGED)
         return errors.num_rows
 
     def predict(self, source: str, errors: RowErrors) -> Iterator[list[JsonObject]]:
@@ -113,18 +110,20 @@ class RowPredictor:
         """
         entries: list[tuple[JsonObject, Example | None]] = []
         nothing: Prediction | None = None
-        total_cut = 0
+        unread = Unread(self.task, self.model.tokenizer)
         rows = self._rows(source, notify=lambda _: None)  # it was told by `check`
         while chunk := list(itertools.islice(rows, _CHUNK_ROWS)):
             entries += [self._entry_or_nothing(row, errors) for row in chunk]
             examples = [example for _, example in entries if example is not None]
-            results, cut = self._predictions(examples)
-            predictions, total_cut = iter(results), total_cut + cut
+            predictions = iter(self._predictions(examples, unread))
             if nothing is None:
                 if not examples:
                     continue  # the fields of a prediction are not known yet
                 first = next(predictions)
-                nothing = _without_values(first)
+                nothing = {
+                    field: dict.fromkeys(value) if isinstance(value, dict) else None
+                    for field, value in first.items()
+                }
                 predictions = itertools.chain([first], predictions)
             yield [
                 values
@@ -132,29 +131,31 @@ class RowPredictor:
                 for values, example in entries
             ]
             entries = []
-        if entries:
-            errors.refuse(SKIP_DAMAGED)
-        num_examples = errors.num_rows - errors.num_damaged
-        warn_of_cuts(self.task, total_cut, num_examples, display_name(source))
+        if source == STDIN or entries:
+            errors.settle(True, NULL, SKIP_DAMAGED)
+        unread.warn(display_name(source))
 
-    def _predictions(self, examples: Sequence[Example]) -> tuple[list[Prediction], int]:
-        """Return a prediction for each example, and how many of them are cut."""
+    def _predictions(
+        self, examples: Sequence[Example], unread: Unread
+    ) -> list[Prediction]:
+        """Return a prediction for each example; count what of them is not read."""
         if not examples:
-            return [], 0
+            return []
         model, request = self.model, self.request
         outputs = example_outputs(
             self.task, model.params, model.tokenizer, examples, request.batch_size
         )
+        unread.add(outputs.split)
         predictions = self.task.predict(outputs)
         if request.threshold is not None:
             predictions = [apply_threshold(p, request.threshold) for p in predictions]
         predictions = most_probable(model.config, predictions, request.top_k)
-        rounded = [round_floats(prediction) for prediction in predictions]
-        return rounded, num_cut(outputs.split.tokenized)
+        return [_with_leaves(one, _rounded) for one in predictions]
 
     def _entry(self, row: TableRow) -> tuple[JsonObject, Example]:
         """Return the copied columns and the example of a row."""
-        copied = _copied(row, self.request.columns)
+        names = _names(row, self.request.columns)
+        copied = {name: _copied(row, name) for name in names}
         return copied, self.task.example_without_label(row)
 
     def _entry_or_nothing(
@@ -164,10 +165,11 @@ class RowPredictor:
             return entry
         if not self.request.skip_damaged:
             raise ValueError(f"{errors.first} {SKIP_DAMAGED} leaves such rows out.")
-        names = self.request.columns
-        if names == (ALL,) or (names == (ID,) and ID not in row.values):
-            names = tuple(row.values)
-        return {name: _value_or_null(row, name) for name in names}, None
+        copied: JsonObject = dict.fromkeys(_names(row, self.request.columns))
+        for name in copied:
+            with contextlib.suppress(ValueError):
+                copied[name] = _copied(row, name)
+        return copied, None
 
 
 def prediction_rows(
@@ -194,60 +196,53 @@ def prediction_rows(
     for chunk in predictor.predict(source, errors):
         yield chunk
         progress.advance(len(chunk))
-    if source == STDIN:
-        errors.report(NULL)
 
 
-def _value_or_null(row: TableRow, name: str) -> Any:
-    """Return a value to copy, or None if it cannot be written."""
-    try:
-        return _copied(row, (name,)).get(name)
-    except ValueError:
-        return None
-
-
-def _without_values(value: Any) -> Any:
-    """Return a prediction with None for each value, in objects too."""
-    if not isinstance(value, dict):
-        return None
-    return {name: _without_values(item) for name, item in value.items()}
-
-
-def _copied(row: TableRow, columns: tuple[str, ...]) -> JsonObject:
+def _names(row: TableRow, columns: tuple[str, ...]) -> list[str]:
     """Return the columns of a row to copy; an `id` only where there is one."""
-    names = list(row.values) if columns == (ALL,) else list(columns)
     if columns == (ID,) and ID not in row.values:
-        return {}
-    for name in names:
-        if name not in row.values:
-            raise ValueError(missing_column_message(row.where, name, row.values))
-        try:
-            written = json.dumps([name, row.values[name]], ensure_ascii=False)
-        except TypeError as error:  # a time or bytes, in Parquet
-            kind = type(row.values[name]).__name__
-            raise ValueError(
-                f"{row.where}: {name} holds a value of type {kind}, which cannot be "
-                "written; leave it out of --columns."
-            ) from error
-        if HALF_CHARACTER.search(written):
-            raise ValueError(
-                f"{row.where}: {name} holds half of a surrogate pair, which cannot be "
-                "written; correct it."
-            )
-    return {name: null_for_nan(row.values[name]) for name in names}
+        return []
+    return list(row.values) if columns == (ALL,) else list(columns)
 
 
-def null_for_nan(value: Any) -> Any:
-    """Return a JSON value with None in the place of numbers that JSON does not have.
+def _copied(row: TableRow, name: str) -> Any:
+    """Return a value as it is copied; raise ValueError if it cannot be written."""
+    if name not in row.values:
+        raise ValueError(missing_column_message(row.where, name, row.values))
+    value = row.values[name]
+    try:
+        written = json.dumps([name, value], ensure_ascii=False)
+    except TypeError as error:  # a time or bytes, in Parquet
+        raise ValueError(
+            f"{row.where}: {name} holds a value of type {type(value).__name__}, which "
+            "cannot be written; leave it out of --columns."
+        ) from error
+    if HALF_CHARACTER.search(written):
+        raise ValueError(
+            f"{row.where}: {name} holds half of a surrogate pair, which cannot be "
+            "written; correct it."
+        )
+    return _with_leaves(value, _finite)
 
-    Those are NaN and the infinities, which .parquet files have.
-    """
+
+def _with_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a JSON value with `change` of each value that is no object and no list."""
     if isinstance(value, dict):
-        return {name: null_for_nan(item) for name, item in value.items()}
+        return {name: _with_leaves(item, change) for name, item in value.items()}
     if isinstance(value, list):
-        return [null_for_nan(item) for item in value]
+        return [_with_leaves(item, change) for item in value]
+    return change(value)
+
+
+def _finite(value: Any) -> Any:
+    """Return None for NaN and infinities, which Parquet has and JSON has not."""
     is_number = not isinstance(value, float) or math.isfinite(value)
     return value if is_number else None
+
+
+def _rounded(value: Any) -> Any:
+    """Return a float with nine digits, which determine a float32."""
+    return float(f"{value:.9g}") if isinstance(value, float) else value
 
 
 def _renamed(prediction: JsonObject, taken: JsonObject) -> JsonObject:
@@ -263,12 +258,3 @@ def _renamed(prediction: JsonObject, taken: JsonObject) -> JsonObject:
             name = f"predicted_{name}"
         renamed[name] = value
     return renamed
-
-
-def round_floats(value: object) -> Any:
-    """Round the floats of a JSON value to nine digits, which determine a float32."""
-    if isinstance(value, dict):
-        return {name: round_floats(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [round_floats(item) for item in value]
-    return float(f"{value:.9g}") if isinstance(value, float) else value

@@ -47,7 +47,6 @@ class ShardJob(abc.ABC):
 
         Args:
             advance: called with the number of rows that are done since the last call.
-
         """
 
 

@@ -19,7 +19,7 @@ from bert_jax.inference.row_predictions import SKIP_DAMAGED, Request, RowPredict
 from bert_jax.inference.shard_job import ShardJob
 from bert_jax.inference.shards import Shard
 from bert_jax.inference.vector_record import params_fingerprint, vector_record
-from bert_jax.inference.vectors import with_cut
+from bert_jax.inference.vectors import Counts, warn_of_cuts, with_cut
 from bert_jax.storage.files import JsonObject, atomic_file, name_path_in_errors
 from bert_jax.tables.damage import RowErrors
 from bert_jax.tables.read import source_rows
@@ -109,7 +109,7 @@ class EmbedShards(ShardJob):
         predictor = load(self.model)
         # Documents are longer than a row: they are cut, as by `predict`.
         predictor.embedding = with_cut(predictor.embedding, predictor.config)
-        self._embed(predictor, ["."])  # its options may not fit the model
+        self._embed(predictor, ["."], Counts())  # its options may not fit the model
         return predictor
 
     def record(self, loaded: Predictor) -> JsonObject:
@@ -133,10 +133,7 @@ class EmbedShards(ShardJob):
         errors = RowErrors(shard.path)
         for row in source_rows(shard.path, self.text_column, self.delimiter):
             errors.parse(row, self._text)
-        if self.skip_damaged:
-            errors.report("have NaN for a vector")
-        else:
-            errors.refuse(SKIP_DAMAGED)
+        errors.settle(self.skip_damaged, "have NaN for a vector", SKIP_DAMAGED)
 
     def write(
         self,
@@ -145,30 +142,29 @@ class EmbedShards(ShardJob):
         output: Path,
         advance: Callable[[int], None],
     ) -> None:
-        rows = source_rows(shard.path, self.text_column, self.delimiter, _ignore)
-        width, errors = loaded.config.hidden_size, RowErrors(shard.path)
+        where = shard.path, self.text_column, self.delimiter
+        rows = source_rows(*where, notify=lambda _: None)  # it was told by `check`
+        width, errors, cut = loaded.config.hidden_size, RowErrors(shard.path), Counts()
 
         def vectors() -> Iterator[np.ndarray]:
             while chunk := list(itertools.islice(rows, _CHUNK_ROWS)):
                 texts = [errors.parse(row, self._text) for row in chunk]
                 known = [i for i, text in enumerate(texts) if text is not None]
                 part = np.full((len(chunk), width), np.nan, np.float32)
-                part[known] = self._embed(loaded, [t for t in texts if t is not None])
+                usable = [text for text in texts if text is not None]
+                part[known] = self._embed(loaded, usable, cut)
                 yield part
                 advance(len(chunk))
 
         write_matrix(vectors(), width, output)
+        warn_of_cuts(cut, loaded.embedding, loaded.config, shard.path)
 
-    def _embed(self, predictor: Predictor, texts: list[str]) -> np.ndarray:
+    def _embed(self, predictor: Predictor, texts: list[str], cut: Counts) -> np.ndarray:
         options = self.pooling, self.normalize, self.batch_size, self.prompt
-        return predictor.embed(texts, *options)
+        return predictor.embed(texts, *options, cut)
 
     def _text(self, row: TableRow) -> str:
         return text_of(row, self.text_column)
-
-
-def _ignore(notice: str) -> None:
-    """Take what `check` said already."""
 
 
 def absolute_if_local(model: str) -> str:

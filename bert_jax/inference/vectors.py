@@ -1,6 +1,8 @@
 """One vector for each text: the prompt, the cut and the pooling of a model."""
 
+import collections
 import dataclasses
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -19,10 +21,13 @@ from bert_jax.inference.vector_record import (
     require_same_vectors,
     vector_record,
 )
+from bert_jax.tasks.lengths import TAKES_NO_MORE, cut_lines
 from bert_jax.tasks.text_vectors import checked_prompt
+from bert_jax.terminal.messages import warn
 from bert_jax.terminal.progress import Progress
 from bert_jax.tokenization import Tokenizer
 
+Counts = collections.Counter[str]
 _CHUNK_TEXTS = 8192
 """Texts that are tokenized and sorted by length at once."""
 
@@ -32,6 +37,17 @@ def with_cut(embedding: Embedding, config: BertConfig) -> Embedding:
     if embedding.max_tokens is not None:
         return embedding
     return dataclasses.replace(embedding, max_tokens=config.max_position_embeddings)
+
+
+def warn_of_cuts(
+    counts: Counts, embedding: Embedding, config: BertConfig, name: str
+) -> None:
+    """Warn of the number of texts that are `cut`; `name` is of their file, or ""."""
+    limit = embedding.max_tokens or 0
+    is_full = limit == config.max_position_embeddings
+    remedy = TAKES_NO_MORE if is_full else "as the model's files say: shorten them"
+    for line in cut_lines(counts["cut"], counts["texts"], limit, remedy):
+        warn(f"{name}: {line}" if name else line)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -62,21 +78,32 @@ class Embedder:
         normalize: bool | None = None,
         batch_size: int = 32,
         prompt: str | None = None,
+        counts: Counts | None = None,
         progress: Progress | None = None,
+        name: str = "",
     ) -> Float[np.ndarray, "N D"]:
-        """Return the vectors of texts, as `Predictor.embed`."""
+        """Return the vectors of texts, as `Predictor.embed`.
+
+        Args:
+            name: of the texts, for messages.
+        """
         before, program = self._prepared(pooling, normalize, prompt)
         limit = self.embedding.max_tokens
+        most = sys.maxsize if limit is None else limit - 2  # without [CLS] and [SEP]
+        own = Counts() if counts is None else counts
         vectors: list[Any] = []
         for start in range(0, len(texts), _CHUNK_TEXTS):
             chunk = [before + text for text in texts[start : start + _CHUNK_TEXTS]]
             ids = self.tokenizer.encode_batch(chunk)
-            # [CLS] and [SEP] are two of the tokens.
-            segments = [(one[: None if limit is None else limit - 2],) for one in ids]
+            segments = [(one[:most],) for one in ids]
+            own["texts"] += len(ids)
+            own["cut"] += sum(len(one) > most for one in ids)
             model = self.config, self.params, self.tokenizer, self.trained_length
             vectors += compute_texts(program, *model, segments, batch_size, start)
             if progress:
                 progress.advance(len(chunk))
+        if counts is None:
+            warn_of_cuts(own, self.embedding, self.config, name)
         return np.array(vectors, np.float32).reshape(-1, self.config.hidden_size)
 
     def _prepared(
@@ -146,6 +173,7 @@ class Embedder:
                 batch_size=batch_size,
                 prompt=side.prompt,
                 progress=Progress(f"texts of {side.name} embedded", len(side.values)),
+                name=side.name,
             )
             for side in sides
         ]

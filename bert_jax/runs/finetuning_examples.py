@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import importlib.metadata
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from etils import epath
 
@@ -91,17 +92,9 @@ def tokenize_cached(
     examples: Sequence[Example],
 ) -> Split:
     """Tokenize examples, once for all runs that share `cache`."""
-    data = dataclasses.replace(
-        config.data,
-        train="",
-        validation="",
-        test="",
-        path="",
-        balance=False,
-        fingerprint="",
-        validation_fingerprint="",
-        test_fingerprint="",
-    )
+    names = "train validation test path fingerprint validation_fingerprint".split()
+    blank: dict[str, Any] = dict.fromkeys([*names, "test_fingerprint"], "")
+    data = dataclasses.replace(config.data, balance=False, **blank)
     model = task.model
     key = content_key(
         fingerprint(examples),

@@ -184,12 +184,6 @@ def finetuning_model(
     )
 
 
-def with_split(config: FinetuneConfig, start: Start) -> FinetuneConfig:
-    """Return the configuration with the rule by which examples are held out."""
-    data = dataclasses.replace(config.data, split=start.split)
-    return dataclasses.replace(config, data=data)
-
-
 def with_label_names(
     config: FinetuneConfig, source: BertConfig
 ) -> tuple[FinetuneConfig, BertConfig]:
@@ -218,7 +212,8 @@ def prepare_finetuning(
     start = load_start(config, workdir, resume)
     source, tokenizer, params = start.model, start.tokenizer, start.params
     config, source = with_label_names(config, source)
-    config = with_split(config, start)
+    data = dataclasses.replace(config.data, split=start.split)
+    config = dataclasses.replace(config, data=data)
     config = with_embedding(with_lengths(config, source), source, start.embedding)
     task = finetuning_task(config.task, config.data)
     splits = read_splits(task)

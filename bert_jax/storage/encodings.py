@@ -76,9 +76,9 @@ def is_object(line: bytes) -> bool:
         return False
 
 
-def remedy_of(content: bytes, place: int) -> str:
-    """Return what converts text of which the byte at a place is not UTF-8."""
-    encoding = _wide_encoding(content[:HEAD_BYTES])
+def remedy_of(content: bytes, place: int, encoding: str = "") -> str:
+    """Return what converts text whose byte at a place is not UTF-8."""
+    encoding = encoding or _wide_encoding(content[:HEAD_BYTES])
     around = content[max(place - 200, 0) : place + 200]
     others = sum(byte >= 0x80 for byte in around)
     letters = sum(byte < 0x80 and chr(byte).isalpha() for byte in around)

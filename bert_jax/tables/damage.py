@@ -36,33 +36,24 @@ class RowErrors:
             self.first = self.first or str(error)
             return None
 
-    def refuse(self, option: str) -> None:
-        """Raise ValueError if a row cannot be used.
+    def settle(self, skip_damaged: bool, outcome: str, option: str) -> None:
+        """Refuse the rows that cannot be used, or warn of them.
 
         Args:
-            option: leaves such rows out.
+            outcome: what becomes of them by `option`.
+
+        Raises:
+            ValueError: rows cannot be used and are not to be left out, or all cannot.
         """
         if not self.first:
             return
-        if self.num_rows == 1:
-            raise ValueError(self.first)
         number = f"{self.num_damaged:,} of {self.num_rows:,} rows cannot be used"
         if self.num_damaged == self.num_rows:
-            raise ValueError(f"{self.first} So {number}.")
-        raise ValueError(
-            f"{self.first} So {number}; correct them, or leave them out by {option}."
-        )
-
-    def report(self, outcome: str) -> None:
-        """Warn of the rows that cannot be used; raise ValueError if all cannot."""
-        if not self.first:
-            return
-        if self.num_damaged == self.num_rows:
-            self.refuse("")
-        warn(
-            f"{self._name}: {self.num_damaged:,} of {self.num_rows:,} rows cannot be "
-            f"used, and {outcome}; the first: {self.first}"
-        )
+            raise ValueError(self.first + f" So {number}." * (self.num_rows > 1))
+        if not skip_damaged:
+            remedy = f"correct them, or leave them out by {option}"
+            raise ValueError(f"{self.first} So {number}; {remedy}.")
+        warn(f"{self._name}: {number}, and {outcome}; the first: {self.first}")
 
 
 def parse_rows(
@@ -81,8 +72,5 @@ def parse_rows(
     """
     errors = RowErrors(name)
     parsed = [errors.parse(row, parse) for row in rows]
-    if skip_damaged:
-        errors.report("are left out")
-    else:
-        errors.refuse("--data.skip-damaged")
+    errors.settle(skip_damaged, "are left out", "--data.skip-damaged")
     return [value for value in parsed if value is not None]

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from bert_jax.storage.encodings import remedy_of
+
 STDIN = "-"
 MAX_LINE_BYTES = 1 << 24
 """A limit for lines of text: a file without line ends would fill the memory."""
@@ -108,11 +110,10 @@ def decode(content: bytes, name: str | Path, offset: int = 0) -> str:
         return content.decode()
     except UnicodeDecodeError as error:
         is_utf_16 = offset == 0 and content[:2] in _UTF_16_MARKS
-        encoding = "UTF-16" if is_utf_16 else "WINDOWS-1252"
+        remedy = remedy_of(content, error.start, "UTF-16" if is_utf_16 else "")
         raise ValueError(
             f"{name}: byte {content[error.start]:#04x} at {offset + error.start} is "
-            f"not UTF-8; convert the file, for example by `iconv -f {encoding} -t "
-            f"UTF-8` if it is {encoding}."
+            f"not UTF-8; {remedy}."
         ) from error
 
 

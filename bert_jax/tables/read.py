@@ -4,6 +4,7 @@ Files may be compressed; those of training, evaluation and prediction are read a
 """
 
 import csv
+import decimal
 import itertools
 import math
 import re
@@ -47,12 +48,7 @@ def read_table(name: str, delimiter: str = "") -> list[TableRow]:
         FileNotFoundError: there is no such file.
         ValueError: the file is not such a table; the message names the line.
     """
-    return list(iterate_table(name, delimiter))
-
-
-def iterate_table(name: str, delimiter: str = "") -> Iterator[TableRow]:
-    """Yield the rows of a table; arguments and errors are those of `read_table`."""
-    yield from undamaged(table_rows(name, delimiter))
+    return list(undamaged(table_rows(name, delimiter)))
 
 
 def undamaged(rows: Iterable[TableRow]) -> Iterator[TableRow]:
@@ -152,16 +148,6 @@ def _json_row(line: str, where: str) -> TableRow:
         return TableRow({}, where, str(error))
 
 
-def read_json_lines(path: Path) -> Iterator[tuple[int, TableRow]]:
-    """Yield the line number and the row of each JSON object, without blank lines.
-
-    Raises:
-        ValueError: a line is not a JSON object.
-    """
-    for row in undamaged(_json_rows(str(path))):
-        yield int(row.where.rpartition(" ")[2]), row
-
-
 def tab_separated(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield the line number and the fields of each line, without blank lines.
 
@@ -219,7 +205,7 @@ def _separator(
             separator = best
             notify(
                 f"{name}: its header is separated by {_OTHERS[best]}, and so it is "
-                "read; --data.delimiter names another separator."
+                "read; --data.delimiter (embed: --delimiter) names another one."
             )
     return separator, suffix == ".csv" or separator != "\t"
 
@@ -273,18 +259,19 @@ def _parquet_rows(name: str) -> Iterator[TableRow]:
             for batch in file.iter_batches(_ROWS_PER_BATCH):
                 for values in batch.to_pylist():
                     number += 1
-                    yield TableRow(_with_null(values), f"{name}, row {number}")
-    except pa.ArrowException as error:
-        raise damaged(name, "Parquet", error) from error
-    except OSError as error:
-        if error.errno is not None:  # an error of the disk, not of the content
+                    plain = {column: _plain(value) for column, value in values.items()}
+                    yield TableRow(plain, f"{name}, row {number}")
+    except (pa.ArrowException, OSError) as error:
+        if getattr(error, "errno", None) is not None:  # of the disk, not the content
             raise
         raise damaged(name, "Parquet", error) from error
 
 
-def _with_null(values: dict[str, object]) -> dict[str, object]:
-    """Return the values with None for NaN, by which pandas marks a missing value."""
-    return {
-        name: None if isinstance(value, float) and math.isnan(value) else value
-        for name, value in values.items()
-    }
+def _plain(value: object) -> object:
+    """Return a value of Parquet; None for NaN, by which pandas marks a missing one.
+
+    A decimal is its digits, as in a .csv file.
+    """
+    if isinstance(value, decimal.Decimal):
+        return f"{value:f}"
+    return None if isinstance(value, float) and math.isnan(value) else value

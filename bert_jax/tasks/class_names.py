@@ -2,6 +2,7 @@
 
 import ast
 import collections
+import contextlib
 import json
 import re
 import unicodedata
@@ -36,18 +37,15 @@ def class_names(value: object, where: str, separator: str = "") -> tuple[str, ..
         names = str(value).split(separator) if listed is None else listed
     for name in names:
         if not isinstance(name, str | int | float):
-            rule = (
-                "must be a single class; for lists of classes, pass --data.multi-label."
-            )
+            rule = "a single class; for lists of classes, pass --data.multi-label"
             if separator:
-                rule = "must be the name of a class, or a list of names."
-            raise ValueError(f"{where}={value!r:.80} {rule}")
+                rule = "the name of a class, or a list of names"
+            raise ValueError(f"{where}={value!r:.80} must be {rule}.")
         if HALF_CHARACTER.search(str(name)):
             raise ValueError(f"{where} holds half of a surrogate pair; correct it.")
         if "\0" in str(name):
             raise ValueError(f"{where} holds a NUL character; correct it.")
-    kept = [str(name) for name in names if not separator or str(name).strip()]
-    return tuple(kept)
+    return tuple(str(name) for name in names if not separator or str(name).strip())
 
 
 def _listed(text: str) -> list[Any] | None:
@@ -55,24 +53,16 @@ def _listed(text: str) -> list[Any] | None:
     text = text.strip().removeprefix("set")
     if text[:1] + text[-1:] not in ("[]", "()", "{}"):
         return None
-    try:
+    with contextlib.suppress(ValueError):
         values = json.loads(text)
-    except ValueError:
-        inside = text[1:-1]
-        items = _ITEM.findall(inside)
-        if _ITEM.sub("", inside).strip(", \t\r\n"):
-            return None
-        is_quoted = [item[0] in "'\"" for item in items]
-        if text[0] != "[" and not all(is_quoted):
-            return None
-        try:
-            pairs = zip(items, is_quoted, strict=True)
-            return [
-                ast.literal_eval(item) if quoted else item for item, quoted in pairs
-            ]
-        except (SyntaxError, ValueError):
-            return None
-    return values if isinstance(values, list) else None
+        return values if isinstance(values, list) else None
+    items, others = _ITEM.findall(text[1:-1]), _ITEM.sub("", text[1:-1])
+    numbers = [item for item in items if item[0] not in "'\""]
+    if others.strip(", \t\r\n") or (numbers and text[0] != "["):
+        return None
+    with contextlib.suppress(SyntaxError, ValueError):
+        return [i if i in numbers else ast.literal_eval(i) for i in items]
+    return None
 
 
 def flag(value: object, where: str) -> bool:
@@ -81,14 +71,13 @@ def flag(value: object, where: str) -> bool:
     Raises:
         ValueError: it holds something else.
     """
-    known = {"0": False, "1": True, "false": False, "true": True}
     key = class_key(str(value), merge=False)
-    if key not in known:
+    if key not in ("0", "1", "false", "true"):
         raise ValueError(
             f"{where}={value!r:.40} must be 0 or 1, since several columns of labels "
             "are named: whether the text has the class of the column."
         )
-    return known[key]
+    return key in ("1", "true")
 
 
 def _normalised(name: str) -> str:
@@ -103,9 +92,7 @@ def class_key(name: str, merge: bool) -> str:
     """
     if match := _DECIMAL.fullmatch(name):
         sign, integer, fraction = match.groups(default="")
-        number = (
-            f"{integer}.{fraction}".rstrip("0").rstrip(".") if fraction else integer
-        )
+        number = ".".join(filter(None, (integer, fraction.rstrip("0"))))
         return f"-{number}" if sign == "-" and number != "0" else number
     if (word := name.strip().lower()) in ("true", "false"):
         return word
@@ -185,30 +172,28 @@ def similar_label_warnings(labels: Sequence[str]) -> list[str]:
 
     They differ only in white space, case or Unicode normalisation.
     """
-    first: dict[str, str] = {}
-    lines = []
+    groups = collections.defaultdict[str, list[str]](list)
     for label in labels:
-        other = first.setdefault(_normalised(label), label)
-        if other != label:
-            lines.append(
-                f"The classes {other!a} and {label!a} differ only in white space, case "
-                "or Unicode normalisation, and are learned as two; if they are one, "
-                "pass --data.merge-labels."
-            )
-    return lines
+        groups[_normalised(label)].append(label)
+    return [
+        f"The classes {first!a} and {label!a} differ only in white space, case or "
+        "Unicode normalisation, and are learned as two; if they are one, pass "
+        "--data.merge-labels."
+        for first, *others in groups.values()
+        for label in others
+    ]
 
 
 def joined_warnings(counts: collections.Counter[str], merge: bool) -> list[str]:
     """Return a line with the names that `joined_names` takes for others, if any."""
     classes = joined_names(counts, merge)
     pairs = [f"{name!a} is {new!a}" for name, new in classes.items() if name != new]
-    if not pairs:
-        return []
     listed = ", ".join(pairs[:8]) + (f" and {len(pairs) - 8} more" if pairs[8:] else "")
-    return [
+    line = (
         f"Names of one class: {listed}. To keep names apart, list all classes in "
         "--data.labels."
-    ]
+    )
+    return [line] * bool(pairs)
 
 
 def list_warnings(

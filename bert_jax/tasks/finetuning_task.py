@@ -24,6 +24,7 @@ from bert_jax.model.losses import Sum, cross_entropy, weighted_sum
 from bert_jax.storage.files import JsonObject
 from bert_jax.tables.rows import TableRow
 from bert_jax.tasks.class_names import similar_label_warnings
+from bert_jax.tasks.lengths import TAKES_NO_MORE, cut_lines
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tokenization import Tokenizer
 
@@ -289,12 +290,8 @@ class FinetuningTask(abc.ABC):
         option = f"--data.{self.length_option.replace('_', '-')}"
         remedy = f"{option} raises it, up to {positions}"
         if limit == positions or limit < getattr(self.data, self.length_option):
-            remedy = "the model takes no more: shorten or divide them"
-        line = (
-            f"cut to {limit} tokens: {num_cut:,} of {num_examples:,} {self.noun} "
-            f"({num_cut / max(num_examples, 1):.1%}); {remedy}"
-        )
-        return [line] * (num_cut > 0)
+            remedy = TAKES_NO_MORE
+        return cut_lines(num_cut, num_examples, limit, remedy, self.noun)
 
     @property
     def max_tokens(self) -> int:

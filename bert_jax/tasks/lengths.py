@@ -6,6 +6,7 @@ from bert_jax.config import ExamplesConfig
 
 DEFAULT_LENGTHS = (128, 384)
 """Default `max_length`: of texts and sentences, and of documents."""
+TAKES_NO_MORE = "the model takes no more: shorten or divide them"
 
 
 def fit_lengths(data: ExamplesConfig, positions: int) -> ExamplesConfig:
@@ -31,6 +32,17 @@ def fit_lengths(data: ExamplesConfig, positions: int) -> ExamplesConfig:
     return dataclasses.replace(
         data, max_length=length, max_query_length=query, document_stride=stride
     )
+
+
+def cut_lines(
+    num_cut: int, num_examples: int, limit: int, remedy: str, noun: str = "texts"
+) -> list[str]:
+    """Return a line with the number of texts that are cut, if there are any."""
+    line = (
+        f"cut to {limit} tokens: {num_cut:,} of {num_examples:,} {noun} "
+        f"({num_cut / max(num_examples, 1):.1%}); {remedy}"
+    )
+    return [line] * (num_cut > 0)
 
 
 def changed_lengths(before: ExamplesConfig, after: ExamplesConfig) -> list[str]:

@@ -144,13 +144,12 @@ class TextTask(FinetuningTask):
         matched = []
         for example in examples:
             names = classes_of(example)
-            known = [name for name in map(find, names) if name is not None]
+            known = tuple(name for name in map(find, names) if name is not None)
             if len(known) < len(names):
                 unknown = next(name for name in names if find(name) is None)
-                message = unknown_class_message(example.where, unknown, labels)
-                raise ValueError(message)
-            if tuple(known) != names:
-                label = known[0] if isinstance(example.label, str) else tuple(known)
+                raise ValueError(unknown_class_message(example.where, unknown, labels))
+            if known != names:
+                label = known[0] if isinstance(example.label, str) else known
                 example = dataclasses.replace(example, label=label)
             matched.append(example)
         return matched

@@ -117,7 +117,7 @@ def parse_number(value: object, where: str) -> float:
     if not _NUMBER.fullmatch(digits):
         raise ValueError(
             f"{where}={value!r:.40} must be a finite number in the digits 0 to 9, such "
-            "as -1.5 or 2e-3."
+            "as -1.5 (with a point, and no comma) or 2e-3."
         )
     number = float(digits)
     largest = float(np.finfo(np.float32).max)
@@ -157,9 +157,8 @@ def classes(examples: Sequence[TextExample], config: ExamplesConfig) -> tuple[st
     if config.labels or config.glue:
         return config.labels or GLUE[config.glue].labels
     column = ", ".join(config.label_columns)
-    names = sorted(
-        set(joined_names(name_counts(examples), config.merge_labels).values())
-    )
+    joined = joined_names(name_counts(examples), config.merge_labels)
+    names = sorted(set(joined.values()))
     if len(names) < 2 and not config.multi_label:
         raise ValueError(
             f"{examples[0].where}: {column} is {names[0]!r} in all "

@@ -26,7 +26,7 @@ from bert_jax.inference.thresholds import (
     require_threshold,
 )
 from bert_jax.runs.finetuning import finetune
-from bert_jax.tables.read import iterate_table
+from bert_jax.tables.read import table_rows
 from bert_jax.tables.write import write_rows
 
 TEXTS = [f'The {SUBJECTS[i % 2]} reads "{i}", again.' for i in range(30)]
@@ -68,7 +68,9 @@ def test_only_a_terminal_is_told_how_far_it_is(model, table, monkeypatch, capsys
         output, told = capsys.readouterr()
         assert [json.loads(line) for line in output.splitlines()] == rows
         line = r"30/30 rows, \d+/s, 0:00:00 left\n" if is_terminal else ""
-        assert re.fullmatch(line, told)
+        # The last one is on the small vocabulary.
+        *told, unknown = told.splitlines(keepends=True)
+        assert re.fullmatch(line, "".join(told)) and "[UNK]" in unknown
 
 
 def written(model: Path, table: Path, output: Path, *options: str) -> Path:
@@ -211,7 +213,7 @@ def test_row_groups_hold_many_chunks(tmp_path):
 def test_any_text_is_read_back_from_csv(tmp_path):
     texts = ["a\rb", "a\r\nb", 'a "quoted", word', " a", "", "é\u2028\x85"]
     write_rows([[{"text": text, "n": 1} for text in texts]], tmp_path / "a.csv")
-    rows = iterate_table(str(tmp_path / "a.csv"))
+    rows = table_rows(str(tmp_path / "a.csv"))
     assert [row.values["text"] for row in rows] == texts
 
 
@@ -232,7 +234,7 @@ def test_one_row_at_a_time_is_in_memory(suffix, tmp_path):
         for _ in range(20_000):
             file.write(f"{text}\n" if suffix == ".csv" else f'{{"text": "{text}"}}\n')
     tracemalloc.start()
-    count = sum(1 for _ in iterate_table(str(path)))
+    count = sum(1 for _ in table_rows(str(path)))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert count == 20_000 and path.stat().st_size > 10_000_000
@@ -244,7 +246,7 @@ def test_ends_of_lines_within_and_after_fields(tmp_path):
     path.write_bytes(
         b'\xef\xbb\xbftext,n\r\n"one\r\ntwo",1\r"three\n\nfour",2\n\nfive,3'
     )
-    rows = list(iterate_table(str(path)))
+    rows = list(table_rows(str(path)))
     texts = [row.values["text"] for row in rows]
     assert texts == ["one\r\ntwo", "three\n\nfour", "five"]
     assert [row.where.split()[-1] for row in rows] == ["2", "4", "8"]
@@ -310,6 +312,14 @@ def test_options_that_a_verb_does_not_use_are_refused(
     assert f"{verb}; leave --data.{name} out." in line
 
 
+@pytest.mark.parametrize("verb", ["predict", "evaluate"])
+def test_parts_of_an_option_that_a_verb_does_not_use_are_refused(verb, model, capsys):
+    command = [verb, "--checkpoint", str(model), "--data.sentence-pairs.symmetric"]
+    assert main(command) == 2
+    error = capsys.readouterr().err
+    assert f"{verb}; leave --data.sentence-pairs.symmetric out." in error
+
+
 def test_options_with_the_value_of_the_checkpoint_are_taken(model, table, capsys):
     printed(capsys, model, table, "--data.label-column", "who")
 
@@ -318,7 +328,8 @@ def test_every_option_of_examples_is_used_or_refused():
     used = "delimiter glue label_names max_length skip_damaged text_columns".split()
     fields = {f.name for f in dataclasses.fields(ExamplesConfig) if not f.metadata}
     of_tasks = " ".join(OF_TASK.values()).split()
-    assert fields == {*UNUSED["predict"].split(), *of_tasks, *used}
+    unused = [name.partition(".")[0] for name in UNUSED["predict"].split()]
+    assert fields == {*unused, *of_tasks, *used}
     assert set(UNUSED["evaluate"].split()) < set(UNUSED["predict"].split())
 
 
@@ -335,10 +346,24 @@ def test_texts_that_are_cut_are_counted(model, table, capsys, tmp_path):
     ):
         assert main(command) == 0
         assert capsys.readouterr().err.count(line) == 1
+    embed = ["embed", "--model", str(model), "--text-column", "review"]
+    assert main([*embed, "--input", str(long), "--output", str(tmp_path / "v")]) == 0
+    assert capsys.readouterr().err.count(f"long.csv: {line}") == 1
     load(model).classify([text, "short"])
     assert "cut to 32 tokens: 1 of 2 texts (50.0%)" in capsys.readouterr().err
     assert main([*command, "--data.max-length", "16"]) == 0
     assert "; --data.max-length raises it, up to 32" in capsys.readouterr().err
+
+
+def test_unknown_tokens_are_counted(model, capsys, tmp_path):
+    """Without [CLS] and [SEP]: as many as fine-tuning would say."""
+    path = tmp_path / "ru.csv"
+    for text, share in (("Привет мир", "100.0%"), ("The judge reads. Привет", "20.0%")):
+        path.write_text("review,who\n" + f"{text},judge\n" * 3)
+        line = f"ru.csv: [UNK] is {share} of the tokens, by 100% unknown characters"
+        for verb, option in (("predict", "--input"), ("evaluate", "--data.validation")):
+            assert main([verb, "--checkpoint", str(model), option, str(path)]) == 0
+            assert capsys.readouterr().err.count(line) == 1
 
 
 def test_the_most_probable_classes_alone(capsys):

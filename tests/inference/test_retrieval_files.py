@@ -115,6 +115,19 @@ def test_a_list_is_ranked_again(folder, reranker, tmp_path, capsys):
     np.testing.assert_allclose(list(second["q0"].values()), values, atol=2e-6)
 
 
+def test_documents_that_are_cut_are_counted(pretrained, reranker, tmp_path, capsys):
+    texts = [f"{place} " * (40 if i % 2 else 1) for i, place in enumerate(PLACES[:4])]
+    ids = [{"_id": f"d{i}", "text": text} for i, text in enumerate(texts)]
+    lines(tmp_path / "corpus.jsonl", ids)
+    lines(tmp_path / "queries.jsonl", [{"_id": "q", "text": PLACES[0]}])
+    line = "cut to 32 tokens: 2 of 4 {} (50.0%); the model takes no more"
+    options = ["--input", tmp_path, "--model", pretrained, "--reranker", reranker]
+    for kept in ([], ["--corpus-vectors", tmp_path / "vectors"]):
+        _, error = run(capsys, *options, *kept)
+        for what in ("corpus: " + line.format("texts"), line.format("pairs")):
+            assert error.count(what) == 1, error
+
+
 def test_without_judgements_the_lists_are_written(folder, pretrained, tmp_path, capsys):
     for name in ("corpus.jsonl", "queries.jsonl"):
         (tmp_path / name).write_text((folder / name).read_text())

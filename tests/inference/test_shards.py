@@ -553,6 +553,14 @@ def test_a_damaged_row_has_null_for_a_prediction(
     assert [row["label"] is not None for row in rows] == GOOD
 
 
+def test_a_damaged_row_without_an_id_has_no_other_columns(model, tmp_path, capsys):
+    (tmp_path / "a.csv").write_text("review,who\nGood.,me\n,you\n")
+    where = ["predict", "--checkpoint", str(model), "--input", str(tmp_path / "a.csv")]
+    assert main([*where, "--skip-damaged"]) == 0
+    good, damaged = map(json.loads, capsys.readouterr().out.splitlines())
+    assert list(damaged) == list(good) == ["label", "probabilities"]
+
+
 def test_a_row_without_text_has_nan_for_a_vector(
     model, with_damaged_rows, tmp_path, capsys
 ):

@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -158,6 +159,14 @@ def test_missing_values_of_parquet(tmp_path):
     assert rows[1].where == f"{tmp_path}/a.parquet, row 2"
 
 
+def test_decimals_of_parquet_are_their_digits(tmp_path):
+    values = [Decimal("1.50"), Decimal("1E+2"), None]
+    column = pa.array(values, pa.decimal128(38, 2))
+    pq.write_table(pa.table({"label": column}), tmp_path / "a.parquet")
+    rows = read_table(str(tmp_path / "a.parquet"))
+    assert [row.values["label"] for row in rows] == ["1.50", "100.00", None]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
@@ -199,6 +208,7 @@ def test_json_lines_end_at_line_feeds_alone(tmp_path):
             b"a\n\xe9t\xe9\n",
             r"a.csv, line 2: byte 0xe9 at 2 is not UTF-8; convert",
         ),
+        ("a.csv", "a\nПривет, мир\n".encode("cp1251"), "such as WINDOWS-1251, GB18030"),
         ("a.jsonl", '{"a": 1}\n{"a":', r"a.jsonl, line 2 is not JSON: Expecting"),
         ("a.jsonl", '{"a": 1}\n\n[1]', r"a.jsonl, line 3 must be a JSON object"),
         ("a.jsonl", '{"a":' + "[" * 200_000, r"a.jsonl, line 1 is nested too deep"),
