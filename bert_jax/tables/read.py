@@ -182,6 +182,8 @@ def _delimited_rows(
                 f"{where} has {len(fields)} fields; the header has {len(header)}: "
                 f"{column_names(header)}."
             )
+        elif fields == header and len(header) > 1:  # two files, one after the other
+            problem = f"{where} is the header again; drop it."
         yield TableRow(dict(zip(header, fields, strict=False)), where, problem)
 
 
@@ -192,8 +194,7 @@ def _separator(
 
     A first line sep=; is how spreadsheets name the separator; it is removed.
     """
-    suffix = suffix_of(name)
-    usual = _SEPARATORS[suffix]
+    usual = _SEPARATORS[suffix_of(name)]
     if head and (match := re.fullmatch('"?sep=(.)"?[\r\n]*', head[-1])):
         head[-1] = "\n"
         delimiter = delimiter or match[1]
@@ -207,7 +208,7 @@ def _separator(
                 f"{name}: its header is separated by {_OTHERS[best]}, and so it is "
                 "read; --data.delimiter (embed: --delimiter) names another one."
             )
-    return separator, suffix == ".csv" or separator != "\t"
+    return separator, usual == "," or separator != "\t"
 
 
 def _num_fields(line: str, separator: str) -> int:
@@ -268,10 +269,7 @@ def _parquet_rows(name: str) -> Iterator[TableRow]:
 
 
 def _plain(value: object) -> object:
-    """Return a value of Parquet; None for NaN, by which pandas marks a missing one.
-
-    A decimal is its digits, as in a .csv file.
-    """
+    """Return a value; for NaN, which pandas writes, None, for a decimal its digits."""
     if isinstance(value, decimal.Decimal):
         return f"{value:f}"
     return None if isinstance(value, float) and math.isnan(value) else value
