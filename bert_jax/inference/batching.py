@@ -264,7 +264,6 @@ class Unread:
 
     def __init__(self, task: FinetuningTask, tokenizer: Tokenizer) -> None:
         self._task, self._tokenizer = task, tokenizer
-        self._marks = [tokenizer.cls_id, tokenizer.sep_id]
         self._num_cut = self._num_examples = 0
         self._report = TextReport()
 
@@ -273,12 +272,17 @@ class Unread:
         tokenized = split.tokenized
         self._num_cut += num_cut(tokenized)
         self._num_examples += len(split.examples)
-        rows = np.split(tokenized.tokens, tokenized.starts[1:-1])
-        numbers = np.repeat(tokenized.example, tokenized.choices).tolist()
-        for number, ids in zip(numbers, rows, strict=True):
-            text = "\n".join(self._task.texts(split.examples[number]))
-            inside = ids[~np.isin(ids, self._marks)].tolist()
-            self._report.add_unknown(self._tokenizer, text, inside)
+        tokens, starts = tokenized.tokens, tokenized.starts
+        counted = ~np.isin(tokens, [self._tokenizer.cls_id, self._tokenizer.sep_id])
+        unknown = np.flatnonzero(tokens == self._tokenizer.unk_id)
+        for row in np.unique(np.searchsorted(starts, unknown, "right") - 1):
+            span = slice(starts[row], starts[row + 1])
+            example = split.examples[tokenized.example[row // tokenized.choices]]
+            text = "\n".join(self._task.texts(example))
+            ids = tokens[span][counted[span]].tolist()
+            self._report.add_unknown(self._tokenizer, text, ids)
+            counted[span] = False
+        self._report.text["tokens"] += int(counted.sum())
 
     def warn(self, name: str) -> None:
         """Warn of it, as training does; `name` is of the file."""

@@ -51,8 +51,7 @@ def load(path: str | os.PathLike[str], allow_extra: bool = False) -> "Predictor"
     Args:
         path: a workdir, one of its checkpoints, an imported checkpoint, a directory
             that Hugging Face's transformers saved, or hf:OWNER/NAME.
-        allow_extra: for Hugging Face's files: ignore tensors that the model does not
-            have.
+        allow_extra: ignore tensors of Hugging Face's files that the model lacks.
 
     Raises:
         FileNotFoundError: there is no model, or no verified one.
@@ -209,7 +208,7 @@ class Predictor:
         normalize: bool | None = None,
         batch_size: int = 32,
         prompt: str | None = None,
-        counts: Counts | None = None,
+        cut: Counts | None = None,
     ) -> Float[np.ndarray, "B D"]:
         """Return one float32 vector per text, from the last layer.
 
@@ -218,13 +217,11 @@ class Predictor:
         Args:
             pooling: mean over the real tokens, [CLS] and [SEP] included, or cls, the
                 hidden state of [CLS]; None: as the model's files say, or mean.
-            normalize: divide each vector by its L2 norm; None: as the model's files
-                say, or not.
+            normalize: divide vectors by their L2 norm; None: as the files say, or not.
             batch_size: texts that are computed at once.
             prompt: put before each text: the name of one of `embedding.prompts`, or a
                 text; "": none; None: the model's default prompt, if it has one.
-            counts: takes the number of `texts`, and of those that are `cut`; None: the
-                latter are warned of.
+            cut: takes the number of `texts` and of those `cut`; None: a warning.
 
         Raises:
             ValueError: a text is too long, `texts` is one string, `pooling` is
@@ -232,9 +229,7 @@ class Predictor:
                 library does not compute and `pooling` or `normalize` is None.
         """
         texts = require_texts("texts", texts)
-        return self._embedder.embed(
-            texts, pooling, normalize, batch_size, prompt, counts
-        )
+        return self._embedder.embed(texts, pooling, normalize, batch_size, prompt, cut)
 
     def similarity(
         self,

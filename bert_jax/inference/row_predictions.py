@@ -154,8 +154,7 @@ class RowPredictor:
 
     def _entry(self, row: TableRow) -> tuple[JsonObject, Example]:
         """Return the copied columns and the example of a row."""
-        names = _names(row, self.request.columns)
-        copied = {name: _copied(row, name) for name in names}
+        copied = {n: _copied(row, n) for n in _names(row, self.request.columns)}
         return copied, self.task.example_without_label(row)
 
     def _entry_or_nothing(
@@ -236,8 +235,7 @@ def _with_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
 
 def _finite(value: Any) -> Any:
     """Return None for NaN and infinities, which Parquet has and JSON has not."""
-    is_number = not isinstance(value, float) or math.isfinite(value)
-    return value if is_number else None
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _rounded(value: Any) -> Any:

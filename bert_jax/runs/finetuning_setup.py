@@ -212,10 +212,9 @@ def prepare_finetuning(
     start = load_start(config, workdir, resume)
     source, tokenizer, params = start.model, start.tokenizer, start.params
     config, source = with_label_names(config, source)
-    data = dataclasses.replace(config.data, split=start.split)
-    config = dataclasses.replace(config, data=data)
     config = with_embedding(with_lengths(config, source), source, start.embedding)
-    task = finetuning_task(config.task, config.data)
+    data = dataclasses.replace(config.data, split=start.split)
+    task = finetuning_task(config.task, data)
     splits = read_splits(task)
     class_examples = splits.train
     if not (config.data.validation or config.data.path):
@@ -227,7 +226,7 @@ def prepare_finetuning(
         model = dataclasses.replace(model, target_mean=mean, target_deviation=deviation)
     task = dataclasses.replace(task, model=model)
     matched = match_splits(task, splits)
-    data = with_fingerprints(config.data, splits.train, matched)
+    data = with_fingerprints(data, splits.train, matched)
     config = dataclasses.replace(config, model=model, data=data)
     say_on_primary(task.label_warnings(class_examples))
     say_on_primary(example_lines(task, matched))
