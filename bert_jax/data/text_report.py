@@ -285,11 +285,9 @@ def _median(histogram: Counts) -> int:
 
 
 def count_unknown(tokenizer: Tokenizer, texts: Sequence[str]) -> TextReport:
-    """Return the tokens and [UNK] of texts, with their causes.
-
-    Its `warnings` is empty, or holds a line with the remedy.
-    """
+    """Return the tokens and [UNK] of texts, with their causes, and what is removed."""
     report = TextReport()
     for text, ids in zip(texts, tokenizer.encode_batch(texts), strict=True):
+        report.text["characters"] += len(text)
         report.add_tokens(tokenizer, text, ids)
     return report

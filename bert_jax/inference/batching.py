@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from bert_jax.config import BertConfig, ExamplesConfig
+from bert_jax.config.checks import require
 from bert_jax.config.model import Params
 from bert_jax.data.batches import tokenized_batches
 from bert_jax.data.examples import TokenizedExamples, build_row, from_rows, num_cut
@@ -19,6 +20,7 @@ from bert_jax.data.pipeline import Batch
 from bert_jax.data.text_report import TextReport
 from bert_jax.inference.arguments import require_count
 from bert_jax.model.bert import compute, layer_attention
+from bert_jax.model.finite import nonfinite_names
 from bert_jax.model.inputs import inputs_of_tokenized
 from bert_jax.model.layers import target_device
 from bert_jax.storage.files import JsonObject
@@ -149,7 +151,7 @@ def compute_rows(
     batch_size: int,
     advance: Callable[[int], None] = lambda _: None,
 ) -> list[PyTree]:
-    """Return what `program` computes for each row, as NumPy arrays, in their order.
+    """Return what `program` computes for each row, as finite NumPy arrays, in order.
 
     Args:
         advance: called with the number of rows that are done since the last call.
@@ -160,7 +162,10 @@ def compute_rows(
     batches = tokenized_batches(tokenized, batch_size, longest, most_tokens=most_tokens)
 
     def compute_batch(batch: Batch) -> tuple[np.ndarray, PyTree]:
-        return batch["row"], jax.device_get(program(params, jax.device_put(batch)))
+        values = jax.device_get(program(params, jax.device_put(batch)))
+        message = "what the model computes is not finite: its training has diverged; "
+        require(not nonfinite_names(values), f"{message}name an earlier checkpoint.")
+        return batch["row"], values
 
     def counted(
         outputs: Iterator[tuple[np.ndarray, PyTree]],

@@ -38,6 +38,13 @@ def fingerprint(examples: Sequence[Example]) -> str:
     return digest.hexdigest()
 
 
+def _contents(examples: Sequence[Example]) -> str:
+    """Return the fingerprint of examples whose files may be moved."""
+    names = {field.name for e in examples[:1] for field in dataclasses.fields(e)}
+    places: Any = dict.fromkeys(names & {"where", "path"}, "")
+    return fingerprint([dataclasses.replace(e, **places) for e in examples])
+
+
 def with_fingerprints(
     data: ExamplesConfig, train: Sequence[Example], splits: Splits
 ) -> ExamplesConfig:
@@ -58,8 +65,8 @@ def with_fingerprints(
     return dataclasses.replace(
         data,
         fingerprint=own,
-        validation_fingerprint=fingerprint(splits.validation),
-        test_fingerprint=fingerprint(splits.test) if splits.test else "",
+        validation_fingerprint=_contents(splits.validation),
+        test_fingerprint=_contents(splits.test) if splits.test else "",
     )
 
 

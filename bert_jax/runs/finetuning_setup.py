@@ -13,7 +13,6 @@ from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig
 from bert_jax.config.checks import require
 from bert_jax.config.embedding import Embedding
 from bert_jax.config.model import Params, ProblemType
-from bert_jax.distributed.collectives import is_primary
 from bert_jax.formats.folding import with_targets
 from bert_jax.pretrained import load_pretrained
 from bert_jax.runs.finetuning_examples import (
@@ -34,7 +33,6 @@ from bert_jax.tasks.lengths import changed_lengths, fit_lengths
 from bert_jax.tasks.registry import finetuning_task
 from bert_jax.tasks.sentence_pairs import SentencePairsTask
 from bert_jax.tasks.splits import match_splits, read_splits
-from bert_jax.terminal.messages import say
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.resume import Resume
 
@@ -143,11 +141,8 @@ def with_lengths(config: FinetuneConfig, source: BertConfig) -> FinetuneConfig:
     if config.task != "question-answering":
         data = dataclasses.replace(config.data, max_length=data.max_length)
     changed = changed_lengths(config.data, data)
-    if changed and is_primary():
-        say(
-            f"The model has {positions} positions: {', '.join(changed)} in place of "
-            "the defaults."
-        )
+    places = f"The model has {positions} positions: {', '.join(changed)}"
+    say_on_primary([f"{places} in place of the defaults."] if changed else [])
     return dataclasses.replace(config, data=data)
 
 

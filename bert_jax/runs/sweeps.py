@@ -16,6 +16,7 @@ from bert_jax.config.serialization import differences, from_dict, to_dict
 from bert_jax.distributed import environment
 from bert_jax.distributed.collectives import is_primary
 from bert_jax.runs.finetuning import BASELINE, finetune
+from bert_jax.runs.finetuning_examples import say_on_primary
 from bert_jax.runs.init_from import with_pinned_source
 from bert_jax.runs.teacher import with_pinned_teacher
 from bert_jax.runs.workdir import FREE_TO_CHANGE
@@ -24,7 +25,6 @@ from bert_jax.storage.manifest import escapes
 from bert_jax.storage.remote import open_directory
 from bert_jax.storage.runs_file import RUNS, read_runs_file
 from bert_jax.tasks.finetuning import main_score
-from bert_jax.terminal.messages import say
 from bert_jax.training.faults import DivergedRun
 
 if TYPE_CHECKING:
@@ -111,39 +111,29 @@ def finetune_runs(
     for run in grid(config, seeds, sweep):
         if run.name in {other["name"] for other in done}:
             continue
-        if is_primary():
-            say(f"{run.setting}, seed {run.config.seed}")
-        if (scores := _scores_unless_diverged(run, root)) is None:
+        seed = run.config.seed
+        say_on_primary([f"{run.setting}, seed {seed}"])
+        try:
+            scores = finetune(run.config, root / run.name, root / "examples")
+        except DivergedRun as error:
+            say_on_primary([f"{run.name} is left out: {error}"])
             continue
         if done:  # an older version may have had fewer scores
             scores = {k: v for k, v in scores.items() if k in done[0]["scores"]}
-        seed = run.config.seed
-        done.append(
-            {"name": run.name, "setting": run.setting, "seed": seed, "scores": scores}
-        )
+        own: JsonObject = {"name": run.name, "setting": run.setting, "seed": seed}
+        done.append(own | {"scores": scores})
         if not is_primary():
             continue
         best = max(done, key=_comparable_score)["name"]
-        summary = {"config": to_dict(config), "best": best, "runs": done}
-        write_json(summary, root / RUNS)
+        write_json({"config": to_dict(config), "best": best, "runs": done}, root / RUNS)
         for finished in done:
             checkpoints = root / finished["name"] / CHECKPOINTS
             removable = finished["name"] != best and checkpoints.exists()
             if removable and not escapes(root, checkpoints):  # a link's target stays
                 checkpoints.rmtree()
     if not done:
-        raise DivergedRun("No run kept finite parameters", config.num_steps)
+        raise DivergedRun("No run kept finite parameters")
     return done
-
-
-def _scores_unless_diverged(run: Run, root: epath.Path) -> dict[str, float] | None:
-    """Return the scores of a run; None, after a message, if it has diverged."""
-    try:
-        return finetune(run.config, root / run.name, root / "examples")
-    except DivergedRun as error:
-        if is_primary():
-            say(f"{run.name} is left out: {error}")
-    return None
 
 
 def _comparable_score(run: JsonObject) -> float:

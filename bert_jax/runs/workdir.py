@@ -23,6 +23,7 @@ from bert_jax.storage.files import JsonObject, write_json
 from bert_jax.terminal.cores import num_cores
 from bert_jax.terminal.messages import say
 from bert_jax.tokenization import Tokenizer
+from bert_jax.training.faults import finite_scores
 from bert_jax.training.metrics_file import METRICS, read_scores
 from bert_jax.training.resume import (
     SCORE_FIELDS,
@@ -187,11 +188,11 @@ def write_run_files(
 def final_scores(
     workdir: epath.Path, config: RunConfig, resume: Resume | None
 ) -> dict[str, float] | None:
-    """Return the validation scores of a run at its last step; None: not there yet."""
+    """Return the scores at the last step, which are finite; None: not there yet."""
     scores = None
     if resume is not None and resume.step == config.num_steps and not resume.problems:
         scores = read_scores(workdir / METRICS, resume.step)
-    return broadcast_from_primary(scores)
+    return finite_scores(broadcast_from_primary(scores), config.num_steps) or None
 
 
 def best_scores(workdir: epath.Path) -> dict[str, float]:

@@ -4,6 +4,7 @@ import collections
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from bert_jax.tasks.squad_rows import SquadExample
 
@@ -11,23 +12,15 @@ _MAX_LISTED, _MAX_REASONS = 5, 3
 _FORMS = "bring contexts and answers into one form before they are counted"
 _KEPT = "keep contexts as they were when they were counted"
 _COUNTS: dict[str, Callable[[str], str]] = {
-    "UTF-16 units, as JavaScript and Java do; count characters": lambda text: re.sub(
-        "[\U00010000-\U0010ffff]", r"\g<0>\g<0>", text
+    "UTF-16 units, as JavaScript and Java do; count characters": partial(
+        re.sub, "[\U00010000-\U0010ffff]", r"\g<0>\g<0>"
     ),
     "bytes of UTF-8; count characters": lambda text: text.encode().decode("latin-1"),
-    f"line ends as two characters (CRLF); {_KEPT}": lambda text: re.sub(
-        "\r?\n", "\r\n", text
-    ),
-    f"line ends as one character, not CRLF; {_KEPT}": lambda text: text.replace(
-        "\r\n", "\n"
-    ),
-    f"the composed form (NFC); {_FORMS}": lambda text: unicodedata.normalize(
-        "NFC", text
-    ),
-    f"the decomposed form (NFD); {_FORMS}": lambda text: unicodedata.normalize(
-        "NFD", text
-    ),
-    f"several blanks as one; {_KEPT}": lambda text: re.sub(r"\s+", " ", text),
+    f"line ends as two characters (CRLF); {_KEPT}": partial(re.sub, "\r?\n", "\r\n"),
+    f"line ends as one character, not CRLF; {_KEPT}": partial(re.sub, "\r\n", "\n"),
+    f"the composed form (NFC); {_FORMS}": partial(unicodedata.normalize, "NFC"),
+    f"the decomposed form (NFD); {_FORMS}": partial(unicodedata.normalize, "NFD"),
+    f"several blanks as one; {_KEPT}": partial(re.sub, r"\s+", " "),
     "rightly, but capitals differ; copy answers from their contexts": str.casefold,
 }
 """How `answer_start` may count, with the remedy, and the text that it then counts."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import faulthandler
+import math
 import os
 import signal
 import threading
@@ -39,13 +40,20 @@ class StopRequested(Exception):
 
 
 class DivergedRun(RuntimeError):
-    """The gradient, the parameters or all scores of a run are not finite."""
+    """The gradient, the parameters or the loss of a run are not finite."""
 
-    def __init__(self, what: str, step: int) -> None:
+    def __init__(self, what: str) -> None:
         super().__init__(
-            f"{what} up to step {step}; lower optimizer.peak_learning_rate or compute "
-            "in float32, in another workdir, with --init-from an earlier checkpoint."
+            f"{what}; lower optimizer.peak_learning_rate or compute in float32, in "
+            "another workdir, with --init-from an earlier checkpoint."
         )
+
+
+def finite_scores(scores: dict[str, float] | None, step: int) -> dict[str, float]:
+    """Return the last scores; raise DivergedRun if their loss is not finite."""
+    if not math.isfinite((scores or {}).get("loss", 0.0)):
+        raise DivergedRun(f"The validation loss is not finite at step {step}")
+    return scores or {}
 
 
 def check_finite(skipped_in_a_row: float, step: int, is_last: bool) -> None:
@@ -56,8 +64,8 @@ def check_finite(skipped_in_a_row: float, step: int, is_last: bool) -> None:
             the last step was.
     """
     if skipped_in_a_row >= (1 if is_last else MAX_SKIPPED_IN_A_ROW):
-        steps = f"{int(skipped_in_a_row)} steps in a row"
-        raise DivergedRun(f"The gradient was not finite for {steps}", step)
+        steps = f"{int(skipped_in_a_row)} steps in a row up to step {step}"
+        raise DivergedRun(f"The gradient was not finite for {steps}")
 
 
 @contextlib.contextmanager

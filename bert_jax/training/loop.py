@@ -177,7 +177,7 @@ class _Run:
             raise faults.InterruptedRun(stop.signal_number, self._step, saved) from None
         if scores is None:
             self._report.say("There are no validation rows to evaluate on.")
-        return scores or {}
+        return faults.finite_scores(scores, self._step)
 
     def _batches(self) -> Iterator[DeviceBatch]:
         """Return the batches of the steps that are left."""
@@ -296,7 +296,7 @@ class _Run:
         if problem and (
             self._step == self._config.num_steps or self._has_lost_patience()
         ):
-            raise faults.DivergedRun(f"The run cannot be saved: {problem}", self._step)
+            raise faults.DivergedRun(f"Step {self._step} cannot be saved: {problem}")
         if problem:
             self._report.say(f"No checkpoint at step {self._step}: {problem}.")
             return

@@ -1,5 +1,6 @@
 """Write scalars for TensorBoard, in the caller's thread."""
 
+import logging
 import os
 import time
 from collections.abc import Mapping
@@ -44,6 +45,8 @@ class TensorBoard(Logger):
         """Write one point of each scalar, named `split/scalar`."""
         from tensorboardX.summary import scalar
 
+        # NaN is a point, too; the run itself says that it has diverged.
+        logging.getLogger("tensorboardX.x2num").setLevel(logging.ERROR)
         for name, value in scalars.items():
             self._add(step, summary=scalar(f"{split}/{name}", value))
 

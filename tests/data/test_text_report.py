@@ -89,6 +89,12 @@ def test_known_text_gives_no_warning(english):
     report.require_sense()
 
 
+def test_removed_characters_are_a_share_of_all(english):
+    report = count_unknown(english, ["the cat\u200d sat.", "the cat sat."])
+    (warning,) = report.warnings()
+    assert warning.startswith("4.0% of the characters are joiners")
+
+
 @pytest.mark.parametrize("text", ["Это русский текст.", "gattaca" * 40])
 def test_a_text_of_unknown_words_is_refused_and_leaves_nothing(
     prepared, tmp_path, text

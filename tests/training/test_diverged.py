@@ -5,6 +5,7 @@ import json
 import shutil
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
@@ -15,6 +16,7 @@ import bert_jax
 from bert_jax.checkpoints.restore import read_params
 from bert_jax.cli.main import main
 from bert_jax.cli.start import scores_json
+from bert_jax.config.model import Params
 from bert_jax.model.finite import nonfinite_names
 from bert_jax.runs.pretraining import dry_run, pretrain
 from bert_jax.storage.files import write_json
@@ -29,6 +31,17 @@ LAYER_NORM = "encoder/embeddings/layer_norm"
 MESSAGE = f"has 2 parameters with numbers that are not finite, .* {LAYER_NORM}/bias; "
 
 
+def write_params(params: Params, checkpoint: epath.Path) -> None:
+    """Replace the parameters of a checkpoint, as if a run had written them."""
+    shutil.rmtree(checkpoint / "state")
+    with ocp.StandardCheckpointer() as saver:
+        saver.save(checkpoint / "state", params)
+    manifest = read_manifest(checkpoint)
+    names = [name for name in files_below(checkpoint) if name != "manifest.json"]
+    files = describe_files(checkpoint, names)
+    write_manifest(manifest | {"files": files}, checkpoint)
+
+
 @pytest.fixture(scope="module")
 def diverged(pretrained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The workdir of a run whose newest checkpoint an older version has written."""
@@ -39,13 +52,7 @@ def diverged(pretrained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     norm = params["encoder"]["embeddings"]["layer_norm"]
     norm["scale"], norm["bias"] = norm["scale"] * np.inf, norm["bias"].copy()
     norm["bias"][3] = np.nan
-    shutil.rmtree(checkpoint / "state")
-    with ocp.StandardCheckpointer() as saver:
-        saver.save(checkpoint / "state", params)
-    manifest = read_manifest(checkpoint)
-    names = [name for name in files_below(checkpoint) if name != "manifest.json"]
-    files = describe_files(checkpoint, names)
-    write_manifest(manifest | {"files": files}, checkpoint)
+    write_params(params, checkpoint)
     return workdir
 
 
@@ -66,6 +73,21 @@ def test_a_model_that_is_not_finite_is_opened_nowhere(
         error = capsys.readouterr().err
         assert "not finite" in error and error.count("\n") == 1
     assert not (tmp_path / "new").exists()
+
+
+def test_what_is_computed_must_be_finite(pretrained, tmp_path, capsys):
+    """Parameters of 1e38 are finite, and no prediction or vector follows from them."""
+    workdir, texts = tmp_path / "run", tmp_path / "texts.txt"
+    shutil.copytree(pretrained, workdir)
+    checkpoint = epath.Path(workdir) / "checkpoints" / "10"
+    params = jax.tree.map(lambda leaf: leaf * 0 + 1e38, read_params(checkpoint))
+    write_params(params, checkpoint)
+    texts.write_text("the judge\n")
+    output = ["--output", str(tmp_path / "new")]
+    assert main(["embed", "--model", str(workdir), "--input", str(texts), *output]) == 2
+    error = capsys.readouterr().err
+    assert "the model computes is not finite: its training" in error
+    assert error.count("\n") == 1 and not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("keep_optimizer", [True, False])

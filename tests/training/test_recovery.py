@@ -235,6 +235,25 @@ def test_no_checkpoint_while_updates_are_left_out(small_config, tmp_path, capsys
     assert not set(list_steps(epath.Path(workdir) / "checkpoints")) & {8, *skipping}
 
 
+def test_a_last_step_without_a_loss_is_a_failure(
+    small_config, tmp_path, capsys, caplog
+):
+    """Parameters of 1e37 are finite; what they give is not. Again, when it is asked."""
+    optimizer = dataclasses.replace(
+        small_config.optimizer, peak_learning_rate=1e38, warmup_steps=0
+    )
+    config = dataclasses.replace(small_config, optimizer=optimizer, num_steps=1)
+    file, workdir = write_config(config, tmp_path / "config.py"), tmp_path / "run"
+    for _ in range(2):
+        assert main(["pretrain", str(file), "--workdir", str(workdir)]) == 1
+        output, error = capsys.readouterr()
+        assert error.startswith(
+            "bert-jax: The validation loss is not finite at step 1;"
+        )
+        assert error.count("\n") == 1 and "best so far" not in output
+    assert not [record for record in caplog.records if "tensorboardX" in record.name]
+
+
 class Uploads:
     """A metrics upload that fails the first times, or always."""
 

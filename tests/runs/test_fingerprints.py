@@ -1,0 +1,34 @@
+"""The fingerprints of validation and test examples."""
+
+from functools import partial
+
+import pytest
+
+from bert_jax.config import ExamplesConfig
+from bert_jax.runs.finetuning_examples import with_fingerprints
+from bert_jax.tasks import choices
+from bert_jax.tasks.conll import read_sentences
+from bert_jax.tasks.finetuning_task import Splits
+
+DATA = ExamplesConfig()
+
+
+@pytest.mark.parametrize(
+    ("read", "row"),
+    [
+        (read_sentences, '{"tokens": ["Oslo"], "tags": ["B-LOC"]}\n'),
+        (partial(choices.read, config=DATA), '{"context": "a", "choices": ["b", "c"]}'),
+    ],
+    ids=["tags", "choices"],
+)
+def test_files_may_be_moved(read, row, tmp_path):
+    """Also between hosts, each of which has a copy of its own."""
+    fingerprints = []
+    for name, text in (("a", row), ("b", row), ("c", row.replace('["', '["d'))):
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text(text)
+        examples = read(str(path))
+        data = with_fingerprints(DATA, [], Splits([], examples, examples))
+        assert data.validation_fingerprint == data.test_fingerprint
+        fingerprints.append(data.validation_fingerprint)
+    assert fingerprints[0] == fingerprints[1] != fingerprints[2]
