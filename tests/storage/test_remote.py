@@ -107,7 +107,7 @@ def damaged(bucket: Path, dataset: Dataset) -> str:
 def pointing_outside(bucket: Path, dataset: Dataset) -> str:
     shutil.copytree(dataset.path, bucket / "data")
     manifest = json.loads((bucket / "data" / "manifest.json").read_text())
-    del manifest["checksum"]  # as version 0.1.0 wrote it
+    del manifest["checksum"], manifest["text"]  # as version 0.1.0 wrote it
     manifest["shards"][0]["path"] = "../../stray"
     (bucket / "data" / "manifest.json").write_text(json.dumps(manifest))
     return "names '../../stray', outside of gs://bucket/data"
