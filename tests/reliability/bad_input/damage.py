@@ -50,11 +50,12 @@ def link(path: Path) -> None:
 
 
 def values(**changes: Any) -> Change:
-    """A JSON object with other values; None takes a key away. It has no checksum."""
+    """A JSON object with other values, as of 0.1.0; None takes a key away."""
 
     def change(path: Path) -> None:
         content = json.loads(path.read_text()) | changes
-        content.pop("checksum", None)
+        for name in ("checksum", "text"):
+            content.pop(name, None)
         kept = {name: value for name, value in content.items() if value is not None}
         path.write_text(json.dumps(kept))
 

@@ -96,7 +96,8 @@ def of_manifest(damage: Callable[[dict[str, Any]], object]) -> Case | Any:
     def change(folder: Path) -> None:
         path = folder / "manifest.json"
         manifest = json.loads(path.read_text())
-        del manifest["checksum"]
+        for name in ("checksum", "text"):
+            del manifest[name]
         damage(manifest)
         path.write_text(json.dumps(manifest))
 

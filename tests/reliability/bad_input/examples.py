@@ -44,8 +44,8 @@ TEXTS = [
     ),
     Case(
         "E-columns-parted-by-semicolons",
-        finetune(GOOD.replace(",", ";"), "--data.text-columns", "text"),
-        ("line 2 has no text; its columns are text;label. Is ';' the separator?",),
+        finetune(GOOD.replace(",", ";"), "--data.delimiter", ","),
+        ("line 2 has the columns text;label; name those with the text",),
     ),
     Case(
         "E-json-field-near-miss",
@@ -92,7 +92,7 @@ TEXTS = [
     Case(
         "F-csv-open-quote",
         finetune(GOOD + '"half,a\n'),
-        ("train.csv, line 22: unexpected end of data; a field with a comma, quote",),
+        ("train.csv, line 22: unexpected end of data; a field with a separator",),
     ),
     Case(
         "F-csv-quote-inside",
@@ -182,6 +182,7 @@ TEXTS = [
 ]
 
 NUMBER_RULE = "must be a finite number"
+JSON_NUMBERS = objects().replace('"a"', "0.5").replace('"b"', "1")
 REGRESSION = [
     Case(
         f"B2-number-{name}",
@@ -204,7 +205,7 @@ REGRESSION = [
 ] + [
     Case(
         f"D-json-number-{name}",
-        regression(objects(f'{{"text": "b", "label": {number}}}'), "a.jsonl"),
+        regression(JSON_NUMBERS + f'{{"text": "b", "label": {number}}}\n', "a.jsonl"),
         ("a.jsonl, line ", *says),
     )
     for name, number, says in (
@@ -274,7 +275,7 @@ JSON = [
     ),
     Case(
         "F-squad-impossible-is-a-word",
-        squad(answered(extra=', "is_impossible": "false"')),
+        squad(answered(extra=', "is_impossible": "perhaps"')),
         ("'is_impossible' holds a string; it must be a boolean",),
     ),
     Case("F-squad-lines", squad('{"data": []}\n{"data": []}'), ("Extra data",)),

@@ -63,7 +63,6 @@ CASES = [
         for name, option, says in [
             ("beam", ("--engine", "beam"), "engine=beam"),
             ("format", ("--format", "csv"), "format=csv"),
-            ("skip-damaged", ("--skip-damaged",), "skip_damaged=True"),
         ]
     ),
     Case(

@@ -3,6 +3,7 @@
 from bad_case import Case
 from option_commands import finetune, in_file, pretrain
 
+GIVEN = ("--masking.max-predictions", "20")
 CONSTANT = ("--optimizer.schedule", "constant")
 
 LEARNING_RATE = [
@@ -63,7 +64,7 @@ MASKING_RATE = [
     ),
     Case(
         "final-rate-of-too-few-predictions",
-        pretrain("--masking.rate", "0.7", "--masking.final-rate", "0.3"),
+        pretrain(*GIVEN, "--masking.rate", "0.7", "--masking.final-rate", "0.3"),
         (
             "masking.max_predictions=20 is less than the 22 tokens to predict of 32 at "
             "masking.rate=0.7",
@@ -72,7 +73,7 @@ MASKING_RATE = [
     ),
     Case(
         "rising-rate-of-too-few-predictions",
-        pretrain("--masking.final-rate", "0.7"),
+        pretrain(*GIVEN, "--masking.final-rate", "0.7"),
         ("max_predictions=20 is less than the 22", "masking.final_rate=0.7"),
     ),
 ]

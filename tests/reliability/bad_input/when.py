@@ -54,7 +54,8 @@ def other_dataset(world: World) -> list[str]:
     shutil.copytree(world.dataset, copy)
     file = copy / "manifest.json"
     values = json.loads(file.read_text())
-    del values["checksum"]
+    for name in ("checksum", "text"):
+        del values[name]
     values["shards"][0]["sha256"] = "0" * 64
     file.write_text(json.dumps(values))
     return ["inspect", str(copy), "--when", "judge", "--run", str(world.run)]
