@@ -27,7 +27,7 @@ from bert_jax.data.documents import (
 from bert_jax.data.duplicates import Deduplicator
 from bert_jax.data.sources import Source, encoding_of_source, read_pieces
 from bert_jax.data.structured import read_records
-from bert_jax.data.text_report import TextReport
+from bert_jax.data.text_report import READ, TextReport
 from bert_jax.storage.files import JsonObject, name_path_if_disk_full
 from bert_jax.storage.manifest import sha256_of
 
@@ -81,7 +81,9 @@ def read_corpus(
         given = epath.Path(source.path if os.path.isfile(source.path) else path)
         size, sha256 = given.stat().length, sha256_of(given)
         description = {"name": source.name, "size": size, "sha256": sha256}
+        text_report.add("sources without text", int(not len(spans)), source.name)
         if config.deduplicate:
+            text_report.text[READ] += len(spans)
             target = folder / f"{number:05d}.fresh.txt"
             spans = _drop_duplicates(path, spans, target, deduplicator, dropped)
             if path != source.path:

@@ -124,12 +124,11 @@ def divide_documents(
 
 
 def read_text(path: str, offset: int, length: int) -> tuple[str, int]:
-    """Return a document's text, and the number of U+FFFD that replace invalid bytes."""
+    """Return a document's text, and its U+FFFD: each was a byte that is not UTF-8."""
     with open(path, "rb") as file:
         file.seek(offset)
-        content = file.read(length)
-    text = content.decode("utf-8", errors="replace")
-    return text, text.count("\ufffd") - content.count(b"\xef\xbf\xbd")
+        text = file.read(length).decode("utf-8", errors="replace")
+    return text, text.count("\ufffd")
 
 
 def count_lines(path: str, offset: int) -> int:

@@ -6,14 +6,13 @@ South East Asia write vowels and consonants so; a Korean syllable becomes its le
 """
 
 import collections
-import dataclasses
 import unicodedata
 import warnings
 
 from bert_jax.config import VocabularyConfig
 from bert_jax.data.folding import without_marks
 from bert_jax.data.line_sample import LineSample
-from bert_jax.data.text_report import TextReport
+from bert_jax.data.text_report import TextReport, unprinted
 from bert_jax.tokenization import Tokenizer
 
 ACCENTS = frozenset({"LATIN", "GREEK", "CYRILLIC", "COPTIC", "HEBREW", "ARABIC"})
@@ -50,15 +49,6 @@ def lost_of(word: str, kind: str) -> str:
     return ""
 
 
-@dataclasses.dataclass
-class _Invisible:
-    """A character that is not printed, how often it occurs, and where first."""
-
-    context: str
-    place: str
-    count: int = 0
-
-
 class LostCharacters:
     """Looks at a text while a vocabulary is learned; then says what it has lost."""
 
@@ -67,7 +57,8 @@ class LostCharacters:
         self.as_read = TextReport()
         """What was dropped or replaced when the text was read."""
         self._num_characters = self._num_words = 0
-        self._invisible: dict[str, _Invisible] = {}
+        self._invisible: collections.Counter[str] = collections.Counter()
+        self._first_seen: dict[str, tuple[str, str]] = {}  # the text around, the place
         self._sample = LineSample(NUM_SAMPLED, config.seed, 1_000_000)
         self._lost: dict[str, collections.Counter[str]] = {}
         self._first: dict[str, str] = {}
@@ -75,17 +66,11 @@ class LostCharacters:
     def add(self, line: str, name: str, number: int) -> None:
         """Look at a line, given its source's name and its number there."""
         self._num_characters += len(line)
-        if not self._config.strict and "\ufffd" in line:
-            replaced, where = line.count("\ufffd"), f"{name}:{number}"
-            self.as_read.add("undecodable bytes", replaced, where)
-        if not line.isprintable():
-            for character in sorted(set(line)):
-                if not character.isprintable() and not character.isspace():
-                    place = max(line.index(character) - _SHOWN, 0)
-                    around = line[place : place + 2 * _SHOWN]
-                    seen = _Invisible(around, f"{name}:{number}")
-                    seen = self._invisible.setdefault(character, seen)
-                    seen.count += line.count(character)
+        replaced = line.count("\ufffd")
+        self.as_read.add("undecodable bytes", replaced, f"{name}:{number}")
+        for character, around, count in unprinted(line):
+            self._first_seen.setdefault(character, (around, f"{name}:{number}"))
+            self._invisible[character] += count
         self._sample.add(line)
         if not self._config.cased and self._sample.num_lines <= MAX_LINES:
             words = line.split()
@@ -103,9 +88,10 @@ class LostCharacters:
         """
         report = self.as_read
         report.text["characters"] = self._num_characters
-        for character, seen in self._invisible.items():
-            kind = report.kind_removed(tokenizer, character, seen.context)
-            report.add(kind, seen.count if kind else 0, seen.place)
+        for character, count in self._invisible.items():
+            around, place = self._first_seen[character]
+            if kind := report.kind_removed(tokenizer, character, around):
+                report.add(kind, count, place)
         texts = self._sample.lines
         for text, ids in zip(texts, tokenizer.encode_batch(texts), strict=True):
             report.add_unknown(tokenizer, text, ids)

@@ -25,7 +25,7 @@ from bert_jax.storage.encodings import (
     require_prose,
 )
 from bert_jax.storage.files import require_regular_file
-from bert_jax.tables.lines import is_compressed, open_file, suffix_of
+from bert_jax.tables.lines import PACKED, is_compressed, open_file, suffix_of
 from bert_jax.terminal.messages import say
 
 PIECE_BYTES = 1 << 22
@@ -45,7 +45,6 @@ _KINDS: dict[str, _Kind] = {
 }
 """Kinds of files by their suffixes; any other is text."""
 # Read as text, these would be noise, without an error.
-_PACKED = ".bz2 .xz .lz4 .zip .7z .rar .tar .tgz .tbz .txz".split()
 _NOT_READ = """
 .xml .html .htm .xhtml .pdf .doc .docx .odt .rtf .epub .mobi .warc .wet .wat .xls .xlsx
 .ods .pptx .arrow .feather .avro .orc .tfrecord .pkl .npy .npz .db .sqlite .sqlite3
@@ -205,7 +204,7 @@ def _with_names(sources: list[Source]) -> list[Source]:
 def _file(path: str, number: int) -> Source:
     suffix = suffix_of(path)
     kind = _KINDS.get(suffix, "text")
-    is_packed = suffix in _PACKED or (kind == "parquet" and is_compressed(path))
+    is_packed = suffix in PACKED or (kind == "parquet" and is_compressed(path))
     if is_packed or suffix in _NOT_READ:
         remedy = "unpack it" if is_packed else "extract its text"
         raise ValueError(

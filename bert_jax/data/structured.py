@@ -22,14 +22,12 @@ from bert_jax.data.sources import (
 from bert_jax.storage.encodings import is_object
 from bert_jax.storage.files import JsonObject
 from bert_jax.storage.quiet_tensorflow import quiet_tensorflow
-from bert_jax.tables.lines import damaged
-from bert_jax.tables.read import source_rows, undamaged
+from bert_jax.tables.read import open_parquet, source_rows, undamaged
 from bert_jax.terminal.messages import say
 
 LocatedText = tuple[str, bytes]
 """The location of a record, for error messages, and its text."""
 
-_ROWS_PER_BATCH = 256
 _KINDS = {
     type(None): "null",
     bool: "a truth value",
@@ -37,6 +35,7 @@ _KINDS = {
     list: "an array",
     dict: "an object",
 }
+_ROWS_PER_BATCH = 256
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # Without those that Python's error handler "surrogateescape" uses for bytes.
 _OTHER_SURROGATE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
@@ -156,25 +155,18 @@ def _choose_from(names: Iterable[str], problem: str) -> str:
 
 def _read_parquet(source: Source, config: TextConfig) -> Iterator[LocatedText]:
     import pyarrow
-    from pyarrow import parquet
 
-    number = 0
-    try:
-        with parquet.ParquetFile(source.path, page_checksum_verification=True) as file:
-            _require_text_column(file.schema_arrow, source, config.text_field)
-            columns = [config.text_field]
-            for batch in file.iter_batches(_ROWS_PER_BATCH, columns=columns):
-                column = batch.column(0)
-                if pyarrow.types.is_dictionary(column.type):
-                    column = column.dictionary_decode()
-                # As bytes, because they may not be valid UTF-8.
-                for text in column.cast(pyarrow.large_binary(), safe=False):
-                    number += 1
-                    yield f"{source.path}: row {number}", text.as_py() or b""
-    except (pyarrow.ArrowException, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        raise damaged(source.path, "Parquet", _first_line(error)) from error
+    number, columns = 0, [config.text_field]
+    with open_parquet(source.path) as file:
+        _require_text_column(file.schema_arrow, source, config.text_field)
+        for batch in file.iter_batches(_ROWS_PER_BATCH, columns=columns):
+            column = batch.column(0)
+            if pyarrow.types.is_dictionary(column.type):
+                column = column.dictionary_decode()
+            # As bytes, because they may not be valid UTF-8.
+            for text in column.cast(pyarrow.large_binary(), safe=False):
+                number += 1
+                yield f"{source.path}: row {number}", text.as_py() or b""
 
 
 def _require_text_column(schema: Any, source: Source, field: str) -> None:

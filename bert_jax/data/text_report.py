@@ -9,7 +9,7 @@ it past a threshold, add it to `warnings`, with the remedy.
 import collections
 import dataclasses
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 
 from bert_jax.storage.files import JsonObject
@@ -20,12 +20,13 @@ UNKNOWN_CHARACTER, LONG_WORD = "unknown characters", "words that are too long"
 """The causes of [UNK]."""
 DIVIDED, SINGLE = "divided sentences", "documents of one sentence"
 CUT, RANDOM, PADDING = "tokens in no row", "random pairs", "padding"
+READ = "documents that were read"
 JOINERS, CONTROLS = "invisible joiners", "control characters"
 _JOINERS = "\u200c\u200d\u2060"
 _MANY_UNKNOWN, _ONLY_UNKNOWN = 0.02, 2 / 3
 _LIMITS = (
     ("dropped", "undecodable bytes", "characters", 0.001,
-     "text is not UTF-8 and was replaced; convert it by iconv"),
+     "text is U+FFFD, for what was not UTF-8; convert the original text by iconv"),
     ("dropped", JOINERS, "characters", 0.001,
      "characters are joiners, which this vocabulary removes; `bert-jax vocab --kind "
      "unigram --cased` keeps them, or has a space for a non-joiner"),
@@ -35,10 +36,12 @@ _LIMITS = (
      "U+200B and keeps private use"),
     ("dropped", "sentences without a neighbour", "sentences", 0.3,
      "sentences have no neighbour in their document; use --pairs none"),
+    ("dropped", "duplicate documents", READ, 0.5,
+     "documents are copies of others; look whether --input holds a text twice"),
     ("text", CUT, "tokens", 0.3, "tokens are cut; raise --sequence-length"),
     ("text", RANDOM, "pairs", 0.7,
-     "pairs are random, because documents have too few sentences to learn what "
-     "follows; use --pairs none"),
+     "pairs are random, because documents, or rows, have too few sentences to learn "
+     "what follows; use --pairs none, or a larger --sequence-length"),
     ("text", PADDING, "positions", 0.5,
      "positions are padding; use --pack, or a smaller --sequence-length"),
 )  # fmt: skip
@@ -134,7 +137,11 @@ class TextReport:
         self, tokenizer: Tokenizer, text: str, ids: Sequence[int]
     ) -> list[str]:
         """Count a text's [UNK] and removed characters; return the kinds that it has."""
-        kinds = [] if text.isprintable() else self._add_removed(tokenizer, text)
+        kinds = []
+        for character, around, number in unprinted(text):
+            if kind := self.kind_removed(tokenizer, character, around):
+                kinds.append(kind)
+                self.add(kind, number)
         return kinds + self.add_unknown(tokenizer, text, ids)
 
     def add_unknown(
@@ -166,19 +173,6 @@ class TextReport:
                     known[character] = tokenizer.unk_id not in ids
                 if not known[character]:
                     self.unknown_characters[character] += 1
-
-    def _add_removed(self, tokenizer: Tokenizer, text: str) -> list[str]:
-        """Count the characters without which a text has the same tokens."""
-        kinds = []
-        for character in sorted(set(text)):
-            if character.isprintable() or character.isspace():
-                continue
-            place = text.index(character)
-            around = text[max(place - _CONTEXT, 0) : place + _CONTEXT]
-            if kind := self.kind_removed(tokenizer, character, around):
-                kinds.append(kind)
-                self.add(kind, text.count(character))
-        return kinds
 
     def kind_removed(self, tokenizer: Tokenizer, character: str, around: str) -> str:
         """Return a character's kind if a text has the same tokens without it, or ""."""
@@ -227,6 +221,7 @@ class TextReport:
         parts = [
             f"{number:,} {kind}{self._place(kind)}"
             for kind, number in sorted(self.dropped.items())
+            if number
         ]
         return [*lines, f"dropped or replaced: {', '.join(parts)}."] if parts else lines
 
@@ -282,6 +277,15 @@ def _median(histogram: Counts) -> int:
     return next(
         int(n) for n, sum_ in zip(lengths, totals, strict=True) if sum_ >= middle
     )
+
+
+def unprinted(text: str) -> Iterator[tuple[str, str, int]]:
+    """Yield each character that is not printed, the text around it, and its count."""
+    for character in [] if text.isprintable() else sorted(set(text)):
+        if not (character.isprintable() or character.isspace()):
+            place = text.index(character)
+            around = text[max(place - _CONTEXT, 0) : place + _CONTEXT]
+            yield character, around, text.count(character)
 
 
 def count_unknown(tokenizer: Tokenizer, texts: Sequence[str]) -> TextReport:

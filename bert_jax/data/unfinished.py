@@ -31,6 +31,10 @@ def is_finished(output: epath.Path, plan: JsonObject) -> bool:
     manifest = read_manifest(output)
     tokenizer = {"fingerprint": manifest.get("tokenizer", {}).get("fingerprint")}
     finished = {name: manifest.get(name) for name in plan} | {"tokenizer": tokenizer}
+    # Earlier versions did not tell files of one base name apart.
+    plain = [s | {"name": s["name"].rpartition("/")[2]} for s in plan["sources"]]
+    if finished["sources"] == plain:
+        plan = plan | {"sources": plain}
     _require_same(output, finished, plan)
     return True
 

@@ -26,7 +26,11 @@ _KINDS = (
     (rb"\x89PNG|\xff\xd8\xff|GIF8[79]a|RIFF.{4}W", "an image or sound", "leave it out"),
     (rb"\x7fELF|SQLite format|\x93NUMPY", "binary data", "leave it out"),
 )
-_MARKUP = re.compile(rb"\s*(<!doctype html|<html|<\?xml|WARC/)", re.IGNORECASE)
+_NO_PROSE = (
+    (rb"(?i)\s*(<!doctype html|<html|<\?xml|WARC/)", "HTML, XML or WARC", _EXTRACT),
+    (rb"\s*<doc id=", "of WikiExtractor", "give what it writes with --json"),
+    (rb'\s*(\[\s*\{\s*"|\{\s*\n\s*"[^"]*"\s*:)', "JSON", "give it a name in .json"),
+)
 _MIN_CONTROLS = 16
 # Not those of white space, nor that of terminals.
 _CONTROLS = bytes({*range(32)} - {*b"\t\n\v\f\r\x1b"})
@@ -59,9 +63,10 @@ def encoding_of(head: bytes, name: str) -> str:
 
 
 def require_prose(head: bytes, name: str) -> None:
-    """Raise ValueError if a file's first bytes are markup, or lines of JSON objects."""
-    if _MARKUP.match(head):
-        raise ValueError(f"{name} is HTML, XML or WARC, not plain text; {_EXTRACT}.")
+    """Raise ValueError if a file's first bytes are markup, or JSON."""
+    for start, what, remedy in _NO_PROSE:
+        if re.match(start, head):
+            raise ValueError(f"{name} is {what}, not plain text; {remedy}.")
     lines = head.splitlines()
     lines = [line for line in (lines[:-1] or lines) if line.strip()]
     if lines and all(map(is_object, lines)):
@@ -76,9 +81,10 @@ def is_object(line: bytes) -> bool:
         return False
 
 
-def remedy_of(content: bytes, place: int, encoding: str = "") -> str:
-    """Return what converts text whose byte at a place is not UTF-8."""
-    encoding = encoding or _wide_encoding(content[:HEAD_BYTES])
+def remedy_of(content: bytes, place: int) -> str:
+    """Return what converts text of which the byte at a place is not UTF-8."""
+    marked = (e[:6].upper() for mark, e in _MARKS.items() if content.startswith(mark))
+    encoding = next(marked, "") or _wide_encoding(content[:HEAD_BYTES])
     around = content[max(place - 200, 0) : place + 200]
     others = sum(byte >= 0x80 for byte in around)
     letters = sum(byte < 0x80 and chr(byte).isalpha() for byte in around)

@@ -15,8 +15,7 @@ STDIN = "-"
 MAX_LINE_BYTES = 1 << 24
 """A limit for lines of text: a file without line ends would fill the memory."""
 _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
-_PACKED = (".bz2", ".xz", ".lz4", ".zip", ".7z", ".tar", ".tgz")
-_UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+PACKED = ".bz2 .xz .lz4 .zip .7z .rar .tar .tgz .tbz .txz".split()
 _BUFFER_BYTES = 1 << 22
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 """A line with its end, which may be a carriage return alone."""
@@ -74,7 +73,7 @@ def open_file(source: str) -> Iterator[IO[bytes]]:
         yield sys.stdin.buffer
         return
     require_file(source, "name one, or - for standard input.")
-    if suffix_of(source) in _PACKED:
+    if suffix_of(source) in PACKED:
         raise ValueError(
             f"input {source!r} is of an unsupported kind; unpack it, or compress the "
             "file by gzip or zstd."
@@ -109,11 +108,9 @@ def decode(content: bytes, name: str | Path, offset: int = 0) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        is_utf_16 = offset == 0 and content[:2] in _UTF_16_MARKS
-        remedy = remedy_of(content, error.start, "UTF-16" if is_utf_16 else "")
         raise ValueError(
             f"{name}: byte {content[error.start]:#04x} at {offset + error.start} is "
-            f"not UTF-8; {remedy}."
+            f"not UTF-8; {remedy_of(content, error.start)}."
         ) from error
 
 

@@ -3,6 +3,7 @@
 Files may be compressed; those of training, evaluation and prediction are read alike.
 """
 
+import contextlib
 import csv
 import decimal
 import itertools
@@ -10,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from bert_jax.tables.json_lines import json_row
 from bert_jax.tables.lines import (
@@ -246,26 +248,33 @@ def _records(
         number = reader.line_num + 1  # a quoted field may span lines
 
 
-def _parquet_rows(name: str) -> Iterator[TableRow]:
+@contextlib.contextmanager
+def open_parquet(name: str) -> Iterator[Any]:
+    """Open a pyarrow.parquet.ParquetFile; raise ValueError if it is damaged."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    if is_compressed(name):
-        raise ValueError(f"{name} is of an unsupported kind; unpack it.")
     try:
         with pq.ParquetFile(name, page_checksum_verification=True) as file:
-            names, number = file.schema_arrow.names, 0
-            if len(set(names)) < len(names):
-                raise damaged(name, "Parquet", "it has two columns of one name")
-            for batch in file.iter_batches(_ROWS_PER_BATCH):
-                for values in batch.to_pylist():
-                    number += 1
-                    plain = {column: _plain(value) for column, value in values.items()}
-                    yield TableRow(plain, f"{name}, row {number}")
+            yield file
     except (pa.ArrowException, OSError) as error:
-        if getattr(error, "errno", None) is not None:  # of the disk, not the content
+        if isinstance(error, OSError) and error.errno is not None:  # of the disk
             raise
         raise damaged(name, "Parquet", error) from error
+
+
+def _parquet_rows(name: str) -> Iterator[TableRow]:
+    if is_compressed(name):
+        raise ValueError(f"{name} is of an unsupported kind; unpack it.")
+    with open_parquet(name) as file:
+        names, number = file.schema_arrow.names, 0
+        if len(set(names)) < len(names):
+            raise damaged(name, "Parquet", "it has two columns of one name")
+        for batch in file.iter_batches(_ROWS_PER_BATCH):
+            for values in batch.to_pylist():
+                number += 1
+                plain = {column: _plain(value) for column, value in values.items()}
+                yield TableRow(plain, f"{name}, row {number}")
 
 
 def _plain(value: object) -> object:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow
 import pytest
+from etils import epath
 from pyarrow import parquet
 
 from bert_jax.config import PrepareConfig
@@ -18,6 +19,7 @@ from bert_jax.data.records import open_dataset
 from bert_jax.data.sources import find_sources
 from bert_jax.demo import installed_documentation
 from bert_jax.demo.installed_documentation import make_library, write_corpus
+from bert_jax.storage.manifest import write_manifest
 
 LAYOUT = chunks.Layout(chunk_bytes=10_000, shard_bytes=20_000)
 prepare = functools.partial(prepare_dataset, layout=LAYOUT)
@@ -341,6 +343,12 @@ def test_equal_file_names_have_draws_of_their_own(config, documents, tmp_path):
     in_first = sum(2 for number in range(60) if str(number)[0] in "123")
     used = first["counts"]["train"]["documents"]
     assert in_first * 0.8 < used < 0.7 * 120  # half of the others
+    # A finished dataset of an earlier version has base names, and is left.
+    names = [source | {"name": "text.txt"} for source in second["sources"]]
+    write_manifest(second | {"sources": names}, epath.Path(output))
+    lines = []
+    prepare(given, lines.append)
+    assert lines == [f"{output} is already complete."]
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.jsonl"])

@@ -87,7 +87,7 @@ def test_documents_are_taken_by_number():
 def test_bytes_that_are_not_utf8_are_replaced_and_counted(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes(b"caf\xe9 \xef\xbf\xbd \xff!")
-    assert read_text(str(path), 0, 11) == ("caf\ufffd \ufffd \ufffd!", 2)
+    assert read_text(str(path), 0, 11) == ("caf\ufffd \ufffd \ufffd!", 3)
 
 
 def test_prose_is_cut_into_sentences_within_each_line():

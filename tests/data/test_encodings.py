@@ -110,6 +110,15 @@ REFUSED = {
         "a.txt",
         b'{"url": "x", "text": "The judge reads."}\n' * 3,
     ),
+    "a.txt is JSON, not plain text; give it a name in .json": (
+        "a.txt",
+        b'[\n {\n  "text": "The judge reads."\n }\n]',
+    ),
+    "a.ipynb is JSON": ("a.ipynb", b'{\n "cells": [\n  "The judge reads."\n ]\n}'),
+    "wiki_00 is of WikiExtractor, not plain text; give what it writes with --json": (
+        "wiki_00",
+        b'<doc id="1" title="The judge">\nThe judge\n\nThe judge reads.\n</doc>\n',
+    ),
     "a.json: object 2: there is no 'text', but body": (
         "a.json",
         b'[{"text": "a"},\n {"body": "b"}]',
@@ -197,6 +206,21 @@ def test_what_cannot_be_decoded_is_replaced_and_counted(
     options = ("--no-strict", "--validation-fraction", "0")
     dropped, _ = prepare(path, tokenizer_directory, tmp_path / "out", *options)
     assert dropped["undecodable bytes"] == 1
+
+
+def test_what_an_earlier_program_replaced_is_counted(
+    tmp_path, tokenizer_directory, capsys
+):
+    path = tmp_path / "a.txt"
+    path.write_text("The judge.\nThe cl\ufffdrk reads.\n\nThe judge reads.\nIt is.\n")
+    options = ("--validation-fraction", "0")
+    dropped, _ = prepare(path, tokenizer_directory, tmp_path / "out", *options)
+    assert dropped["undecodable bytes"] == 1
+    command = ["vocab", "--input", path, "--output", tmp_path / "v"]
+    assert main([*map(str, command), "--vocab-size", "60"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.count("1 undecodable bytes (first: a.txt:2)") == 2
+    assert "is U+FFFD, for what was not UTF-8; convert the original" in printed.err
 
 
 def test_a_vocabulary_says_what_it_did_not_get(tmp_path, capsys):

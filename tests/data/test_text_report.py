@@ -35,10 +35,10 @@ def prepared(english, tmp_path):
         (tmp_path / name).write_text("\n\n".join(texts), encoding="utf-8")
         english.save(tmp_path / "tokenizer")
         config = PrepareConfig(
-            input=(str(tmp_path / name),),
             tokenizer=str(tmp_path / "tokenizer"),
             output=str(tmp_path / "data"),
-            **{"sequence_length": 64, "validation_fraction": 0.0, "workers": 1}
+            **{"input": (str(tmp_path / name),), "workers": 1}
+            | {"sequence_length": 64, "validation_fraction": 0.0}
             | options,
         )
         lines = []
@@ -63,6 +63,7 @@ def test_reports_add_up_and_the_first_place_stays():
     (line,) = report.lines()
     assert "7 duplicate documents (first: b.txt:7)" in line
     assert "1 control characters (first: c.txt:3)" in line
+    assert TextReport.from_json({"dropped": {"duplicate paragraphs": 0}}).lines() == []
 
 
 @pytest.mark.parametrize(
@@ -136,6 +137,17 @@ def test_divided_spans_are_the_sentence_and_fit_a_row(flags, limit):
     spans = divide(tokens, np.array([False, True]), limit)
     np.testing.assert_array_equal(np.concatenate(spans), tokens)
     assert all(1 <= len(span) <= max(-(-limit // 4), min(8, limit)) for span in spans)
+
+
+def test_copies_and_sources_without_text_are_said(prepared, tmp_path):
+    (tmp_path / "b.txt").write_text(" \n\n")
+    texts = [f"{SENTENCE} {letter}.\n{SENTENCE}" for letter in LETTERS] * 3
+    source = (str(tmp_path / "a.txt"), str(tmp_path / "b.txt"))
+    options = {"sentences": "lines", "deduplicate": True, "input": source}
+    _, report, lines = prepared(texts, **options)
+    assert "52 duplicate documents" in lines and "1 sources without text" in lines
+    assert "(first: b.txt)" in lines
+    assert any("66.7% of the documents are copies" in w for w in report.warnings())
 
 
 def test_one_sentence_a_document_gives_a_warning(prepared, capsys):

@@ -209,6 +209,8 @@ def test_json_lines_end_at_line_feeds_alone(tmp_path):
             r"a.csv, line 2: byte 0xe9 at 2 is not UTF-8; convert",
         ),
         ("a.csv", "a\nПривет, мир\n".encode("cp1251"), "such as WINDOWS-1251, GB18030"),
+        ("a.csv", "a\nсудья читает\n".encode("cp1251"), "iconv -f ENCODING -t UTF-8"),
+        ("a.csv", "a\nb\n".encode("utf-32"), "iconv -f UTF-32 -t UTF-8"),
         ("a.jsonl", '{"a": 1}\n{"a":', r"a.jsonl, line 2 is not JSON: Expecting"),
         ("a.jsonl", '{"a": 1}\n\n[1]', r"a.jsonl, line 3 must be a JSON object"),
         ("a.jsonl", '{"a":' + "[" * 200_000, r"a.jsonl, line 1 is nested too deep"),
