@@ -89,7 +89,6 @@ class _Reader:
         report.add("documents without a token", int(not kept))
         report.text[SINGLE] += len(kept) == 1
         report.text["sentences"] += len(kept)
-        report.text["characters"] += len(text)
         if kept:
             sizes = map(len, kept)
             self._bounds.append(list(itertools.accumulate(sizes, initial=self._end)))

@@ -66,8 +66,7 @@ class LostCharacters:
     def add(self, line: str, name: str, number: int) -> None:
         """Look at a line, given its source's name and its number there."""
         self._num_characters += len(line)
-        replaced = line.count("\ufffd")
-        self.as_read.add("undecodable bytes", replaced, f"{name}:{number}")
+        self.as_read.add("undecodable bytes", line.count("\ufffd"), f"{name}:{number}")
         for character, around, count in unprinted(line):
             self._first_seen.setdefault(character, (around, f"{name}:{number}"))
             self._invisible[character] += count

@@ -102,14 +102,12 @@ def _read_json(source: Source, config: TextConfig) -> Iterator[LocatedText]:
 
 def _read_table(source: Source, config: TextConfig) -> Iterator[LocatedText]:
     encoding_of_source(source)  # refuses what is no text by what it is
-    for row in undamaged(source_rows(source.path, notify=_say_what)):
+    # After the semicolon, the line names an option of finetune.
+    rows = source_rows(source.path, notify=lambda line: say(line.partition(";")[0]))
+    for row in undamaged(rows):
         with _located(row.where):
             text = _text_of(row.values, _SURROGATE, config.text_field)
         yield row.where, text
-
-
-def _say_what(line: str) -> None:
-    say(line.partition(";")[0])  # after it, an option of finetune
 
 
 @contextlib.contextmanager

@@ -138,6 +138,7 @@ class TextReport:
     ) -> list[str]:
         """Count a text's [UNK] and removed characters; return the kinds that it has."""
         kinds = []
+        self.text["characters"] += len(text)
         for character, around, number in unprinted(text):
             if kind := self.kind_removed(tokenizer, character, around):
                 kinds.append(kind)
@@ -292,6 +293,5 @@ def count_unknown(tokenizer: Tokenizer, texts: Sequence[str]) -> TextReport:
     """Return the tokens and [UNK] of texts, with their causes, and what is removed."""
     report = TextReport()
     for text, ids in zip(texts, tokenizer.encode_batch(texts), strict=True):
-        report.text["characters"] += len(text)
         report.add_tokens(tokenizer, text, ids)
     return report

@@ -139,6 +139,14 @@ def test_divided_spans_are_the_sentence_and_fit_a_row(flags, limit):
     assert all(1 <= len(span) <= max(-(-limit // 4), min(8, limit)) for span in spans)
 
 
+def test_removed_characters_of_examples_are_a_share_of_theirs(english):
+    report = count_unknown(english, ["we go on. " * 20] * 9 + ["we\u200d go \u200bon."])
+    assert report.dropped == {"invisible joiners": 1, "control characters": 1}
+    assert report.warnings() == []
+    warning = count_unknown(english, ["we\u200d go on."]).warnings()[0]
+    assert warning.startswith("10.0% of the characters are joiners")
+
+
 def test_copies_and_sources_without_text_are_said(prepared, tmp_path):
     (tmp_path / "b.txt").write_text(" \n\n")
     texts = [f"{SENTENCE} {letter}.\n{SENTENCE}" for letter in LETTERS] * 3
