@@ -77,10 +77,7 @@ def read_corpus(
         if num_long := int(np.count_nonzero(np.diff(spans) > MAX_DOCUMENT_BYTES)):
             text_report.add(DIVIDED, num_long, source.name)
             spans = np.fromiter(divide_documents(path, spans.tolist()), _SPAN)
-        # The source's file, or the text if the source is not a file.
-        given = epath.Path(source.path if os.path.isfile(source.path) else path)
-        size, sha256 = given.stat().length, sha256_of(given)
-        description = {"name": source.name, "size": size, "sha256": sha256}
+        description = _describe(source, path)
         text_report.add("sources without text", int(not len(spans)), source.name)
         if config.deduplicate:
             text_report.text[READ] += len(spans)
@@ -101,6 +98,13 @@ def read_corpus(
     documents = Documents(numbers, start, end - start)
     inputs = np.array([source.input for source in sources], np.int64)
     return Corpus(documents, files, descriptions, inputs, text_report)
+
+
+def _describe(source: Source, path: str) -> JsonObject:
+    """Return what identifies a source: its file, or its text if it is no file."""
+    given = epath.Path(source.path if os.path.isfile(source.path) else path)
+    size, sha256 = given.stat().length, sha256_of(given)
+    return {"name": source.name, "size": size, "sha256": sha256}
 
 
 def _read_source(

@@ -81,6 +81,7 @@ def test_no_method_of_a_task_has_an_unused_parameter():
     defaults.add("FinetuningTask.classes: example")
     defaults.add("FinetuningTask.targets: examples")
     defaults.add("FinetuningTask.label_warnings: examples")
+    defaults.add("FinetuningTask.score_warnings: split")
     # Every pair is accepted.
     defaults |= {f"{pairs}.check: examples" for pairs in PAIRS}
     assert unused == defaults, "of no effect"
