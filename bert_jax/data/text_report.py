@@ -257,7 +257,7 @@ class TextReport:
         return lines
 
     def require_sense(self) -> None:
-        """Raise ValueError if nearly all tokens are [UNK]."""
+        """Raise ValueError if two thirds of the tokens or more are [UNK]."""
         if self._share(self.text[UNKNOWN], "tokens") >= _ONLY_UNKNOWN:
             raise ValueError(self._unknown_problem())
 

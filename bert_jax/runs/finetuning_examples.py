@@ -79,7 +79,7 @@ def say_on_primary(lines: Iterable[str]) -> None:
 def check_unknown_tokens(
     task: FinetuningTask, tokenizer: Tokenizer, examples: Sequence[Example]
 ) -> None:
-    """Print how many tokens are [UNK], and why; raise ValueError if nearly all are."""
+    """Print how many tokens are [UNK], and why; refuse a text of mostly [UNK]."""
     report = unknown_tokens(task, tokenizer, examples)
     try:
         report.require_sense()
