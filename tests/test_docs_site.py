@@ -115,6 +115,7 @@ def test_the_site_builds_strictly_and_needs_no_network(tmp_path):
         text = path.read_text(encoding="utf-8")
         assert re.findall(loads, text) == [], path
         assert 'data-md-component="source"' not in text, "it would ask GitHub's API"
+        assert not re.findall(r'href="https?:[^"]*bert[-_]jax', text), path
     help_page = (tmp_path / "site" / "reference" / "command_line.html").read_text()
     assert all(f"usage: bert-jax {name} " in help_page for name in VERBS)
 
@@ -127,9 +128,30 @@ def test_a_broken_link_is_an_error(tmp_path, link):
     (tmp_path / "docs" / "data.md").write_text("# Data\n")
     (tmp_path / "docs" / "index.md").write_text(f"# Home\n\n[a]({link})\n")
     config = {key: SITE[key] for key in ("site_name", "strict", "validation")}
-    config |= {"hooks": [str(DOCS / "theme" / "pages.py")], "repo_url": "https://a.b/c"}
+    config |= {"hooks": [str(DOCS / "theme" / "pages.py")]}
     (tmp_path / "mkdocs.yml").write_text(yaml.safe_dump(config))
     options = ("--config-file", str(tmp_path / "mkdocs.yml"))
     result = build(tmp_path / "site", *options)
     assert result.returncode == 1
     assert link.partition("#")[0] in result.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("has_address", [False, True])
+def test_the_addresses_of_the_site_are_those_of_setup_cfg(tmp_path, has_address):
+    pytest.importorskip("material", reason="needs the extra docs")
+    addresses = (
+        "url = https://a.b/owner/name\n"
+        "project_urls =\n    Documentation = https://c.d/name/\n"
+    )
+    setup = f"[metadata]\nname = x\n{addresses * has_address}"
+    (tmp_path / "setup.cfg").write_text(setup)
+    for name in ("mkdocs.yml", "bert_jax", "docs"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    result = build(tmp_path / "site", f"--config-file={tmp_path}/mkdocs.yml")
+    assert result.returncode == 0, result.stderr
+    page = (tmp_path / "site" / "data.html").read_text()
+    assert ('href="https://a.b/owner/name"' in page) == has_address
+    assert ('rel="canonical" href="https://c.d/name/data.html"' in page) == has_address
+    assert ("owner/name" in page) == has_address
+    assert "/edit/" not in page and "/blob/" not in page

@@ -68,7 +68,23 @@ def test_python_versions_agree():
 def test_the_citation_has_the_version_of_the_package():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert str(citation["version"]) == SETUP["metadata"]["version"]
-    assert citation["repository-code"] == SETUP["metadata"]["url"]
+
+
+def test_addresses_of_the_project_are_in_setup_cfg_only():
+    """There the site takes them from; while it has none, no link leads nowhere."""
+    named = {"url", "project_urls"} & set(SETUP["metadata"])
+    assert named in (set(), {"url", "project_urls"}), "both or none"
+    names = ["README.md", "mkdocs.yml", "CITATION.cff", "SECURITY.md", "pyproject.toml"]
+    names += ["CHANGELOG.md", "CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "setup.cfg"]
+    folders = (GITHUB, ROOT / "docs", ROOT / "examples", ROOT / "bert_jax")
+    paths = [path for folder in folders for path in folder.rglob("*.[imp][pdy]*")]
+    paths += [ROOT / name for name in names] + [*GITHUB.rglob("*.yml")]
+    own = r"https?://[^\s)\"'>]*(?:bert[-_]jax|badge|shields\.io)|git\+https?:"
+    keys = "^(?:repo_url|site_url|edit_uri|repository-code)\\b"
+    for path in paths:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        text = "\n".join(line for line in lines if "= https:" not in line)
+        assert re.findall(f"{own}|{keys}", text, re.M) == [], path
 
 
 def test_the_lowest_versions_are_the_bounds_of_the_package_and_its_extras():

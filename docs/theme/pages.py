@@ -1,10 +1,12 @@
 """Hooks of MkDocs: pages from the repository's root, and links to its other files.
 
-A link of a page to a file that is no page, such as `../examples/own_loop.py`, works on
-GitHub; in the site it becomes a link to the file in the repository. The page of the
-command line gets the help of every verb.
+A file that is no page, such as `../examples/own_loop.py`, gets a page with its text if
+another one has a link to it; a link to a folder becomes its name. The page of the
+command line gets the help of every verb. The addresses of the site and of the
+repository are those of setup.cfg, if it has any.
 """
 
+import configparser
 import contextlib
 import io
 import os
@@ -14,17 +16,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
+from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 ROOT_PAGES = {
     "README.md": "overview.md",
     "CHANGELOG.md": "changelog.md",
     "CODE_OF_CONDUCT.md": "code_of_conduct.md",
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
+    "examples/README.md": "examples.md",
 }
+SOURCE_PAGES = "source"
 _SOURCES = {page: name for name, page in ROOT_PAGES.items()}
 _LINK = re.compile(r"\[([^][]*)\]\((?![a-z]+:|#|/)([^()\s#]+)(#[^()\s]*)?\)")
 
@@ -42,10 +46,43 @@ def help_sections() -> Iterator[str]:
         yield f"\n## {name}\n\n```text\n{text.getvalue().strip()}\n```\n"
 
 
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Take the addresses of the setup.cfg beside the configuration."""
+    setup = configparser.ConfigParser()
+    setup.read(Path(config.config_file_path).with_name("setup.cfg"), encoding="utf-8")
+    address = setup.get("metadata", "url", fallback="")
+    others = setup.get("metadata", "project_urls", fallback="")
+    config.repo_url = address or None
+    config.repo_name = address.split("/", 3)[-1] or None
+    names = dict(re.findall(r"^(\w+) *= *(\S+)$", others, re.M))
+    config.site_url = names.get("Documentation")
+    return config
+
+
+def path_of(link: str, source: str) -> str:
+    """Return the path in the repository to which a file's link leads."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(source), link))
+
+
+def linked_sources(files: Files) -> set[str]:
+    """Return the Python files to which a page has a link."""
+    linked = set()
+    for page in files.documentation_pages():
+        source = _SOURCES.get(page.src_uri, f"docs/{page.src_uri}")
+        links = (match[2] for match in _LINK.finditer(page.content_string))
+        linked |= {path_of(link, source) for link in links if link.endswith(".py")}
+    return {path for path in linked if (ROOT / path).is_file()}
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages of the root."""
+    """Add the pages of the root, and of the files to which pages have links."""
     for name, page in ROOT_PAGES.items():
         files.append(File.generated(config, page, abs_src_path=str(ROOT / name)))
+    for path in sorted(linked_sources(files)):
+        text = (ROOT / path).read_text(encoding="utf-8")
+        content = f"# {path}\n\n~~~~python\n{text}~~~~\n"
+        uri, hidden = f"{SOURCE_PAGES}/{path}.md", InclusionLevel.NOT_IN_NAV
+        files.append(File.generated(config, uri, content=content, inclusion=hidden))
     return files
 
 
@@ -56,20 +93,22 @@ def on_page_markdown(
     uri = page.file.src_uri
     if uri == "reference/command_line.md":
         return markdown + "".join(help_sections())
+    if uri.startswith(f"{SOURCE_PAGES}/"):
+        return markdown
     source = _SOURCES.get(uri, f"docs/{uri}")
 
     def rewritten(match: re.Match[str]) -> str:
         text, link, anchor = match[1], match[2], match[3] or ""
-        path = posixpath.normpath(posixpath.join(posixpath.dirname(source), link))
+        path = path_of(link, source)
         if path in ROOT_PAGES:
             target = ROOT_PAGES[path]
+        elif files.get_file_from_path(f"{SOURCE_PAGES}/{path}.md"):
+            target = f"{SOURCE_PAGES}/{path}.md"
         elif path.startswith("docs/") and files.get_file_from_path(path[5:]):
             target = path[5:]
-        elif (ROOT / path).exists():
-            kind = "tree" if (ROOT / path).is_dir() else "blob"
-            return f"[{text}]({config.repo_url}/{kind}/main/{path}{anchor})"
         else:
-            return match[0]  # which MkDocs reports
+            # A file or a folder of the repository; of others MkDocs reports the link.
+            return text if (ROOT / path).exists() else match[0]
         if text.endswith(".md"):  # the name of a file, where the site has a title
             text = (ROOT / path).read_text(encoding="utf-8").split("\n")[0].lstrip("# ")
         target = posixpath.relpath(target, posixpath.dirname(uri))
