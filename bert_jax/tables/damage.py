@@ -18,9 +18,9 @@ class RowErrors:
         first: why the first of those cannot, with its file and line; "": all can.
     """
 
-    def __init__(self, name: str) -> None:
-        """Take the name of the file."""
-        self._name = name
+    def __init__(self, name: str, noun: str = "rows") -> None:
+        """Take the name of the file, and what messages call its rows."""
+        self._name, self._noun = name, noun
         self.num_rows = self.num_damaged = 0
         self.first = ""
 
@@ -47,7 +47,9 @@ class RowErrors:
         """
         if not self.first:
             return
-        number = f"{self.num_damaged:,} of {self.num_rows:,} rows cannot be used"
+        number = (
+            f"{self.num_damaged:,} of {self.num_rows:,} {self._noun} cannot be used"
+        )
         if self.num_damaged == self.num_rows:
             raise ValueError(self.first + f" So {number}." * (self.num_rows > 1))
         if not skip_damaged:
@@ -61,16 +63,18 @@ def parse_rows(
     rows: Iterable[TableRow],
     parse: Callable[[TableRow], T],
     skip_damaged: bool,
+    noun: str = "rows",
 ) -> list[T]:
     """Return what `parse` makes of the rows of a file that is learned from or scored.
 
     Args:
         skip_damaged: leave rows out that cannot be used, with a warning.
+        noun: what messages call the rows.
 
     Raises:
         ValueError: rows cannot be used, and are not to be left out, or all cannot.
     """
-    errors = RowErrors(name)
+    errors = RowErrors(name, noun)
     parsed = [errors.parse(row, parse) for row in rows]
     errors.settle(skip_damaged, "are left out", "--data.skip-damaged")
     return [value for value in parsed if value is not None]

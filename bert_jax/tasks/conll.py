@@ -96,13 +96,13 @@ def read_sentences(
     if is_rows:
         sentences = _read_rows(path, fields, names, skip_damaged)
     else:
-        sentences = _read_columns(path)
+        sentences = _read_columns(path, skip_damaged)
     if not sentences:
         raise ValueError(f"{path} holds no sentence; each line {_LINE_FORMAT}.")
     all_tags = {tag for sentence in sentences for tag in sentence.tags or ()}
     if not all_tags or not are_entity_tags(all_tags):
         return sentences
-    _check_tags(sentences, all_tags)
+    sentences = _with_valid_tags(sentences, all_tags, skip_damaged)
     scheme = detect_scheme([sentence.tags or () for sentence in sentences])
     return [dataclasses.replace(sentence, scheme=scheme) for sentence in sentences]
 
@@ -144,7 +144,7 @@ def _break_lines(breaks: Sequence[str], separator: str, width: int) -> list[str]
     return lines
 
 
-def _read_columns(path: str) -> list[Sentence]:
+def _read_columns(path: str, skip_damaged: bool) -> list[Sentence]:
     # Not splitlines, which also splits at characters that a word may hold.
     lines = read_text(Path(path)).removesuffix("\n").split("\n")
     _check_line_ends(lines, path)
@@ -154,34 +154,49 @@ def _read_columns(path: str) -> list[Sentence]:
     tabs = "\t" in lines[first - 1].strip(_BLANKS)
     width = len(_split(lines[first - 1], tabs))
     hint = _COMMENT_HINT * lines[first - 1].startswith("#")
-    sentences: list[Sentence] = []
-    start, before = 1, tuple[str, ...]()
-    for are_words, group in itertools.groupby(lines, _is_word):
-        if not are_words:
-            before = tuple(line.strip(_BLANKS) for line in group)
-            start += len(before)
-            continue
-        rows = tuple(_split(line, tabs) for line in group)
-        for line_number, row in enumerate(rows, start):
-            if len(row) != width:
+
+    def parse(row: TableRow) -> Sentence:
+        rows = tuple(_split(line, tabs) for line in row.values["lines"])
+        start = row.values["start"]
+        for line_number, columns in enumerate(rows, start):
+            if len(columns) != width:
                 raise ValueError(
-                    f"{path}, line {line_number}: {len(row)} columns, but line "
+                    f"{path}, line {line_number}: {len(columns)} columns, but line "
                     f"{first} has {width}; each {_LINE_FORMAT}, separated by "
                     f"{'a tab' if tabs else 'white space'}.{hint}"
                 )
-        sentence = Sentence(
-            words=tuple(row[0] for row in rows),
-            tags=tuple(row[-1] for row in rows) if width > 1 else None,
+        return Sentence(
+            words=tuple(columns[0] for columns in rows),
+            tags=tuple(columns[-1] for columns in rows) if width > 1 else None,
             columns=rows,
             separator="\t" if tabs else " ",
             path=path,
             line=start,
-            before=before,
+            before=row.values["before"],
         )
-        sentences.append(sentence)
-        start, before = start + len(rows), ()
+
+    groups, after = _groups_of_lines(lines, path)
+    sentences = parse_rows(path, groups, parse, skip_damaged, "sentences")
     _check_first_column(sentences[0], width)
-    return [*sentences[:-1], dataclasses.replace(sentences[-1], after=before)]
+    return [*sentences[:-1], dataclasses.replace(sentences[-1], after=after)]
+
+
+def _groups_of_lines(
+    lines: Sequence[str], path: str
+) -> tuple[list[TableRow], tuple[str, ...]]:
+    """Return the lines of each sentence, with those before; those after the last."""
+    groups: list[TableRow] = []
+    start, before = 1, tuple[str, ...]()
+    for are_words, group in itertools.groupby(lines, _is_word):
+        found = tuple(group)
+        if are_words:
+            values = {"lines": found, "start": start, "before": before}
+            groups.append(TableRow(values, f"{path}, line {start}"))
+            before = ()
+        else:
+            before = tuple(line.strip(_BLANKS) for line in found)
+        start += len(found)
+    return groups, before
 
 
 def _check_line_ends(lines: Sequence[str], path: str) -> None:
@@ -303,20 +318,28 @@ def _name(number: object, field: str, names: Sequence[str], where: str) -> str:
     return names[number]
 
 
-def _check_tags(sentences: Sequence[Sentence], all_tags: set[str]) -> None:
-    """Raise ValueError if some of the file's tags have no valid prefix."""
+def _with_valid_tags(
+    sentences: Sequence[Sentence], all_tags: set[str], skip_damaged: bool
+) -> list[Sentence]:
+    """Refuse sentences with a tag that has no valid prefix, or leave them out."""
     errors: dict[str, ValueError] = {}
     for tag in all_tags:
         try:
             extract_entities([tag])
         except ValueError as error:
             errors[tag] = error
-    for sentence in sentences if errors else ():
+    valid = min(all_tags - errors.keys() - {"O"}, default="")
+    hint = f", and others are tags, such as {valid!r:.80}" if valid else ""
+
+    def check(row: TableRow) -> Sentence:
+        sentence: Sentence = row.values["sentence"]
         for i, tag in enumerate(sentence.tags or ()):
             if tag in errors:
-                valid = min(all_tags - errors.keys() - {"O"}, default="")
-                hint = f", and others are tags, such as {valid!r:.80}" if valid else ""
                 raise ValueError(
                     f"{sentence.where(i)}: {errors[tag]} It is in the last column"
                     f"{hint}; to predict, give the words alone."
                 )
+        return sentence
+
+    rows = (TableRow({"sentence": one}, one.where(0)) for one in sentences)
+    return parse_rows(sentences[0].path, rows, check, skip_damaged, "sentences")

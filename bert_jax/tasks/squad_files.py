@@ -6,9 +6,9 @@ have a question a row.
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from etils import epath
 
@@ -49,33 +49,64 @@ def read(path: str, config: ExamplesConfig) -> list[SquadExample]:
             questions have the same id; some have answers and others do not.
     """
     file = _file(path, config.path)
+    skip = config.skip_damaged
     if is_table(file):
         rows = table_rows(file, config.delimiter)
-        examples = parse_rows(file, rows, _example_of_row, config.skip_damaged)
+        examples = parse_rows(file, rows, _example_of_row, skip)
     else:
-        examples = _read_json(file)
+        rows = _json_rows(file)
+        examples = parse_rows(file, rows, _example_of_entry, skip, "questions")
     _check_ids_and_labels(examples, file)
     return examples
 
 
-def _read_json(file: str) -> list[SquadExample]:
+def _json_rows(file: str) -> Iterator[TableRow]:
+    """Return each question with its paragraph and article, or why there is none."""
     require_file(file, "give one of SQuAD's JSON format, or its directory as path.")
     content = parse_json(read_text(Path(file)), f"{file}, one of SQuAD's JSON files,")
-    examples = []
-    for i, article in enumerate(_field(content, "data", list, file)):
-        where = f"{file}: data[{i}]"
-        paragraphs = _field(article, "paragraphs", list, where)
-        title = _string(article, "title", where) if "title" in article else ""
-        for j, paragraph in enumerate(paragraphs):
-            paragraph_where = f"{where}.paragraphs[{j}]"
-            context = _text(paragraph, "context", paragraph_where)
-            for k, qa in enumerate(_field(paragraph, "qas", list, paragraph_where)):
-                id_ = _text(qa, "id", f"{paragraph_where}.qas[{k}]")
-                where_qa = f"{file}: question {id_!r}"
-                question = _text(qa, "question", where_qa)
-                example = SquadExample(id_, title, question, context)
-                examples.append(_with_answers(example, qa, where_qa))
-    return examples
+    for article in _entries(_Entry(content, file), "data", ": "):
+        for paragraph in _entries(article, "paragraphs"):
+            for question in _entries(paragraph, "qas"):
+                entries = {
+                    "article": article,
+                    "paragraph": paragraph,
+                    "question": question,
+                }
+                yield TableRow(entries, question.where, question.problem)
+
+
+class _Entry(NamedTuple):
+    """What a list of the file holds, and its place."""
+
+    values: Any
+    where: str
+    problem: str = ""
+    """Why the entry holds no list of others."""
+
+
+def _entries(parent: _Entry, name: str, separator: str = ".") -> Iterator[_Entry]:
+    """Return what the list `name` of an object holds; a problem stays one entry."""
+    try:
+        if parent.problem:
+            raise ValueError(parent.problem)
+        entries = _field(parent.values, name, list, parent.where)
+    except ValueError as error:
+        yield parent._replace(problem=str(error))
+        return
+    for i, entry in enumerate(entries):
+        yield _Entry(entry, f"{parent.where}{separator}{name}[{i}]")
+
+
+def _example_of_entry(row: TableRow) -> SquadExample:
+    article, paragraph, question = row.values.values()
+    named = "title" in article.values
+    title = _string(article.values, "title", article.where) if named else ""
+    context = _text(paragraph.values, "context", paragraph.where)
+    id_ = _text(question.values, "id", question.where)
+    where = f"{article.where.rpartition(': ')[0]}: question {id_!r}"
+    text = _text(question.values, "question", where)
+    example = SquadExample(id_, title, text, context)
+    return _with_answers(example, question.values, where)
 
 
 def _example_of_row(row: TableRow) -> SquadExample:

@@ -86,6 +86,37 @@ def test_every_task_that_reads_tables_leaves_them_out(
     assert "1 of 3 rows cannot be used" in capsys.readouterr().err
 
 
+def test_damaged_questions_of_squad(tmp_path, capsys):
+    def paragraph(i, **changes):
+        qa = {"id": f"q{i}", "question": "Where?", "answers": [], **changes}
+        return {"context": "In Oslo.", "qas": [qa]}
+
+    damaged = [paragraph(1, question=" "), paragraph(2, answers=3), {"qas": []}, 7]
+    damaged += [paragraph(3) | {"context": ""}, {"context": "Oslo", "qas": ["?"]}]
+    articles = [{"paragraphs": [paragraph(0), *damaged, paragraph(4)]}, {"title": ""}]
+    (tmp_path / "a.json").write_text(json.dumps({"data": articles}))
+    # An empty list of questions has none to leave out.
+    number = "So 6 of 8 questions cannot be used; .* by --data.skip-damaged"
+    with pytest.raises(ValueError, match=f"question 'q1': 'question' is .*{number}"):
+        read(tmp_path / "a.json", "question-answering")
+    examples = read(tmp_path / "a.json", "question-answering", skip_damaged=True)
+    assert [example.id for example in examples] == ["q0", "q4"]
+    assert "6 of 8 questions cannot be used" in capsys.readouterr().err
+
+
+def test_damaged_sentences_of_columns(tmp_path, capsys):
+    blocks = ["Ada\tB-PER\nruns\tO", "Oslo\tLOC\nis\tO", "is\tO\tx\ncold", "He\tO"]
+    (tmp_path / "a.conll").write_text("\n\n".join(blocks) + "\n")
+    number = "So 1 of 4 sentences cannot be used; .* by --data.skip-damaged"
+    with pytest.raises(ValueError, match=f"a.conll, line 7: 3 columns.*{number}"):
+        read(tmp_path / "a.conll", "token-classification")
+    sentences = read(tmp_path / "a.conll", "token-classification", skip_damaged=True)
+    assert [sentence.words for sentence in sentences] == [("Ada", "runs"), ("He",)]
+    columns, tags = capsys.readouterr().err.splitlines()
+    assert "1 of 4 sentences cannot be used, and are left out; the first:" in columns
+    assert "a.conll, line 4: " in tags
+
+
 def test_rows_that_are_all_damaged_are_never_left_out(tmp_path):
     (tmp_path / "a.csv").write_text("txt,label\n" + "a,b\n" * 9)
     for skip in (False, True):
