@@ -90,7 +90,8 @@ def complete_masking(
         require_words(config, dataset)
     before = resume.config.get("masking") if resume else None
     number = before.get("max_predictions") if isinstance(before, dict) else None
-    number = number or masking.num_slots(dataset.sequence_length)
+    if type(number) is not int:  # damaged: refused with its file by `check_workdir`
+        number = masking.num_slots(dataset.sequence_length)
     if masking.max_predictions is None:
         masking = dataclasses.replace(masking, max_predictions=number)
     return dataclasses.replace(config, masking=masking)

@@ -122,8 +122,18 @@ def started(number: int, jobs: Sequence[Any], folder: Path) -> Iterator[Processe
             child.wait()
 
 
-def assert_close_runs(one: Path, other: Path, rel: float = 1e-6) -> None:
-    """Each step is logged once, with losses within `rel` of the other run's."""
+ROUNDING_OF_200_STEPS = 1e-4
+"""The most measured is 1.2e-5, by AVX2; a step moves a parameter by up to 1e-2."""
+
+
+def assert_close_runs(
+    one: Path, other: Path, rel: float = 1e-6, atol: float = 1e-5
+) -> None:
+    """Each step is logged once, with losses within `rel` of the other run's.
+
+    Parameters are within `atol`, or 1e-4 of theirs. Devices add in another order, and
+    each step of Adam carries that rounding, divided by a root that may be small, on.
+    """
     ours, theirs = logged_lines(one), logged_lines(other)
     keys = [(line["step"], line["split"]) for line in ours]
     assert keys == [(line["step"], line["split"]) for line in theirs]
@@ -138,7 +148,7 @@ def assert_close_runs(one: Path, other: Path, rel: float = 1e-6) -> None:
         # scales up.
         if not name.endswith("key/bias"):
             np.testing.assert_allclose(
-                values, other_params[name], rtol=1e-4, atol=1e-5, err_msg=name
+                values, other_params[name], rtol=1e-4, atol=atol, err_msg=name
             )
     examples = [logged_lines(run, name="examples.jsonl") for run in (one, other)]
     assert examples[0] == examples[1]
@@ -350,12 +360,12 @@ def test_a_run_of_two_hundred_steps_moves_anywhere(config, tmp_path):
     for devices in (1, 2, 4):
         moved = begun(uninterrupted, tmp_path / f"devices_{devices}")
         pretrain(on(config, devices), moved)
-        assert_close_runs(moved, uninterrupted)
+        assert_close_runs(moved, uninterrupted, atol=ROUNDING_OF_200_STEPS)
     for number in (2, 4):
         moved = begun(uninterrupted, tmp_path / f"processes_{number}")
         with started(number, [job(config, moved)], tmp_path / f"{number}") as processes:
             assert processes.wait() == [0] * number, processes.output(0, "err")
-        assert_close_runs(moved, uninterrupted)
+        assert_close_runs(moved, uninterrupted, atol=ROUNDING_OF_200_STEPS)
 
 
 @pytest.mark.slow
