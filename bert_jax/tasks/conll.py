@@ -188,14 +188,14 @@ def _groups_of_lines(
     groups: list[TableRow] = []
     start, before = 1, tuple[str, ...]()
     for are_words, group in itertools.groupby(lines, _is_word):
-        found = tuple(group)
+        chunk = tuple(group)
         if are_words:
-            values = {"lines": found, "start": start, "before": before}
+            values = {"lines": chunk, "start": start, "before": before}
             groups.append(TableRow(values, f"{path}, line {start}"))
             before = ()
         else:
-            before = tuple(line.strip(_BLANKS) for line in found)
-        start += len(found)
+            before = tuple(line.strip(_BLANKS) for line in chunk)
+        start += len(chunk)
     return groups, before
 
 
