@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bert_jax.metrics.entities import (
@@ -175,28 +175,26 @@ def _read_columns(path: str, skip_damaged: bool) -> list[Sentence]:
             before=row.values["before"],
         )
 
-    groups, after = _groups_of_lines(lines, path)
-    sentences = parse_rows(path, groups, parse, skip_damaged, "sentences")
+    rows = _rows_of_lines(lines, path)
+    sentences = parse_rows(path, rows, parse, skip_damaged, "sentences")
     _check_first_column(sentences[0], width)
+    end = next(n for n in range(len(lines), 0, -1) if _is_word(lines[n - 1]))
+    after = tuple(line.strip(_BLANKS) for line in lines[end:])
     return [*sentences[:-1], dataclasses.replace(sentences[-1], after=after)]
 
 
-def _groups_of_lines(
-    lines: Sequence[str], path: str
-) -> tuple[list[TableRow], tuple[str, ...]]:
-    """Return the lines of each sentence, with those before; those after the last."""
-    groups: list[TableRow] = []
+def _rows_of_lines(lines: Sequence[str], path: str) -> Iterator[TableRow]:
+    """Yield the lines of each sentence, the number of the first, and those before."""
     start, before = 1, tuple[str, ...]()
     for are_words, group in itertools.groupby(lines, _is_word):
         chunk = tuple(group)
         if are_words:
             values = {"lines": chunk, "start": start, "before": before}
-            groups.append(TableRow(values, f"{path}, line {start}"))
+            yield TableRow(values, f"{path}, line {start}")
             before = ()
         else:
             before = tuple(line.strip(_BLANKS) for line in chunk)
         start += len(chunk)
-    return groups, before
 
 
 def _check_line_ends(lines: Sequence[str], path: str) -> None:
@@ -328,6 +326,8 @@ def _with_valid_tags(
             extract_entities([tag])
         except ValueError as error:
             errors[tag] = error
+    if not errors:
+        return list(sentences)
     valid = min(all_tags - errors.keys() - {"O"}, default="")
     hint = f", and others are tags, such as {valid!r:.80}" if valid else ""
 
