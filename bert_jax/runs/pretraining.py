@@ -90,7 +90,8 @@ def complete_masking(
         require_words(config, dataset)
     before = resume.config.get("masking") if resume else None
     number = before.get("max_predictions") if isinstance(before, dict) else None
-    if type(number) is not int:  # damaged: refused with its file by `check_workdir`
+    if type(number) is not int or number < 1:
+        # The record is damaged: `check_workdir` refuses it, and names its file.
         number = masking.num_slots(dataset.sequence_length)
     if masking.max_predictions is None:
         masking = dataclasses.replace(masking, max_predictions=number)

@@ -109,6 +109,20 @@ def test_the_workdirs_config_may_be_lost(pretrained, small_config, tmp_path, cap
     assert_same_run(workdir, pretrained)
 
 
+@pytest.mark.parametrize("recorded", [0, -3, "x", 2.5])
+def test_a_damaged_record_of_the_predictions_is_named(
+    recorded, pretrained, small_config, tmp_path
+):
+    workdir = tmp_path / "run"
+    shutil.copytree(pretrained, workdir)
+    config = json.loads((workdir / "config.json").read_text())
+    config["masking"]["max_predictions"] = recorded
+    (workdir / "config.json").write_text(json.dumps(config))
+    masking = dataclasses.replace(small_config.masking, max_predictions=None)
+    with pytest.raises(ValueError, match=f"^{workdir} belongs .*max_predictions"):
+        pretrain(dataclasses.replace(small_config, masking=masking), workdir)
+
+
 def test_a_manifest_with_a_flipped_key_is_passed_over(
     pretrained, small_config, tmp_path
 ):
