@@ -77,8 +77,9 @@ def test_addresses_of_the_project_are_in_setup_cfg_only():
     names = ["README.md", "mkdocs.yml", "CITATION.cff", "SECURITY.md", "pyproject.toml"]
     names += ["CHANGELOG.md", "CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "setup.cfg"]
     folders = (GITHUB, ROOT / "docs", ROOT / "examples", ROOT / "bert_jax")
-    paths = [path for folder in folders for path in folder.rglob("*.[imp][pdy]*")]
-    paths += [ROOT / name for name in names] + [*GITHUB.rglob("*.yml")]
+    files = [path for folder in folders for path in folder.rglob("*")]
+    paths = [path for path in files if path.suffix in {".py", ".md", ".ipynb", ".yml"}]
+    paths += [ROOT / name for name in names]
     own = r"https?://[^\s)\"'>]*(?:bert[-_]jax|badge|shields\.io)|git\+https?:"
     keys = "^(?:repo_url|site_url|edit_uri|repository-code)\\b"
     for path in paths:
