@@ -1,6 +1,7 @@
 """`bert-jax finetune`."""
 
 import dataclasses
+import json
 import os
 import shlex
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from bert_jax.config.checks import did_you_mean
 from bert_jax.config.files import is_named, named_configs
 from bert_jax.config.finetuning import TaskName
 from bert_jax.distributed import environment
+from bert_jax.storage.files import finite_json
 from bert_jax.terminal.messages import UsageError, say
 
 TASKS: tuple[str, ...] = get_args(TaskName)
@@ -96,17 +98,20 @@ def finetune(options: FinetuneOptions) -> None:
         return
     is_primary = start(options)
     if several:
-        from rich.console import Console
-
-        from bert_jax.runs.sweeps import finetune_runs, runs_table
+        from bert_jax.runs.sweeps import finetune_runs
+        from bert_jax.training.score_table import runs_json, runs_lines
 
         runs = finetune_runs(config, workdir, options.seeds, options.sweep)
-        Console(highlight=False, quiet=not is_primary).print(runs_table(runs))
+        if is_primary:
+            say("\n".join(runs_lines(runs)))
+            print(json.dumps(finite_json(runs_json(runs))))
     else:
         from bert_jax.runs import finetuning
+        from bert_jax.training.score_table import score_lines
 
         scores = finetuning.finetune(config, workdir, extend=options.extend)
         if is_primary:
+            say("\n".join(score_lines(scores)))
             print(scores_json(scores))
     if is_primary:
         say(next_steps(workdir))

@@ -50,18 +50,20 @@ def config_json(config: RunConfig) -> str:
 
 
 def scores_json(scores: dict[str, float]) -> str:
-    """Return scores as JSON, rounded to four digits.
+    """Return scores as JSON, each once, rounded to four digits.
 
     Thresholds are not rounded: each equals the value of an example. Errors, which have
     the units of the data, are rounded to six significant digits. JSON has no number
     that is not finite: such a score is null.
     """
+    from bert_jax.tasks.finetuning import without_repeats
+
     rounded = {
         name: value
         if name.endswith("_threshold")
         else float(f"{value:.6g}")
         if "squared_error" in name
         else round(value, 4)
-        for name, value in scores.items()
+        for name, value in without_repeats(scores).items()
     }
     return json.dumps(finite_json(rounded))

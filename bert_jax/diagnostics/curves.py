@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 
 from bert_jax.config import PretrainConfig, RunConfig
 from bert_jax.storage.files import JsonObject
+from bert_jax.tasks.finetuning import without_repeats
 from bert_jax.training.metrics_file import MetricsLine
 
 MAX_POINTS = 1000
@@ -146,7 +147,8 @@ def charts(
         max_points: limit of the points of a curve.
     """
     lines = sorted(lines, key=lambda line: line.step)
-    names = {name for line in lines for name in line.scalars} - set(_NOT_DRAWN)
+    names = {name for line in lines for name in without_repeats(line.scalars)}
+    names -= set(_NOT_DRAWN)
     parts = names & set(_PARTS)
     if len(parts) == 1:
         names.discard("loss")  # it equals its only part

@@ -21,7 +21,9 @@ from bert_jax.distributed.sharding import path_name
 from bert_jax.pretrained import as_directory, load_pretrained
 from bert_jax.storage.manifest import MANIFEST, DamagedError, read_manifest
 from bert_jax.storage.runs_file import RUNS, read_runs_file
+from bert_jax.tasks.finetuning import main_score
 from bert_jax.tokenization import Tokenizer
+from bert_jax.training import score_table
 
 _NUM_ROWS, _NUM_TOKENS = 3, 24
 _MEANINGS = {
@@ -119,12 +121,11 @@ def workdir_lines(directory: epath.Path, checksums: bool) -> Iterator[str]:
 
 
 def runs_lines(directory: epath.Path) -> Iterator[str]:
-    """Each run of a sweep with its scores; the best is marked."""
-    sweep = read_runs_file(directory)
-    for run in sweep["runs"]:
-        scores = ", ".join(f"{k} {v:.4f}" for k, v in run["scores"].items())
-        best = ", the best" if run["name"] == sweep["best"] else ""
-        yield f"run {run['name']}{best}: {scores}"
+    """Each run of a sweep with its first score, and the table of all scores."""
+    runs = read_runs_file(directory)["runs"]
+    for run in runs:
+        yield f"run {run['name']}: {main_score(run['scores']):.4f}"
+    yield from score_table.runs_lines(runs)
 
 
 def model_lines(path: str) -> Iterator[str]:

@@ -25,7 +25,7 @@ from bert_jax.storage.files import JsonObject, read_json_object
 from bert_jax.storage.manifest import MANIFEST
 from bert_jax.storage.remote import open_directory
 from bert_jax.storage.runs_file import RUNS, read_runs_file
-from bert_jax.tasks.finetuning import main_score
+from bert_jax.tasks.finetuning import main_score, without_repeats
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.best_score import BestScore
 from bert_jax.training.lock import LOCK, has_ended
@@ -154,7 +154,9 @@ def evaluations(run: RunRecord, max_rows: int = 30) -> JsonObject:
     scores, _ = selection_scores(run.workdir / CHECKPOINTS)
     known = {step: score for step, score in scores.items() if abs(score) < float("inf")}
     best = max(known, key=lambda step: (known[step], step), default=None)
-    columns = list(dict.fromkeys(name for line in lines for name in line.scalars))
+    columns = list(
+        dict.fromkeys(name for line in lines for name in without_repeats(line.scalars))
+    )
     every = -(-len(lines) // max_rows) or 1
     kept = [
         line

@@ -17,6 +17,7 @@ from bert_jax.error_analysis import (
 )
 from bert_jax.error_analysis.views import Cell, Column, Section, Table
 from bert_jax.storage.files import JsonObject
+from bert_jax.tasks.finetuning import without_repeats
 from bert_jax.tasks.finetuning_task import FinetuningTask, Predictions
 from bert_jax.tasks.ner_rows import learned_scheme
 from bert_jax.tasks.registry import task_name_of
@@ -121,7 +122,7 @@ def sections(report: JsonObject) -> list[Section]:
     columns = [Column("score"), Column("value", "number"), Column("meaning")]
     rows: list[list[Cell]] = [
         [name, value, _meaning(name, report)]
-        for name, value in report["scores"].items()
+        for name, value in without_repeats(report["scores"]).items()
     ]
     title = "Official scores"
     first = Section("scores", "Scores", "", [Table(title, columns, rows)])

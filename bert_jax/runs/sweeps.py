@@ -2,12 +2,10 @@
 
 import dataclasses
 import itertools
-import math
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 from etils import epath
 
 from bert_jax.checkpoints.steps import CHECKPOINTS
@@ -15,7 +13,7 @@ from bert_jax.config import FinetuneConfig
 from bert_jax.config.serialization import differences, from_dict, to_dict
 from bert_jax.distributed import environment
 from bert_jax.distributed.collectives import is_primary
-from bert_jax.runs.finetuning import BASELINE, finetune
+from bert_jax.runs.finetuning import finetune
 from bert_jax.runs.finetuning_examples import say_on_primary
 from bert_jax.runs.init_from import with_pinned_source
 from bert_jax.runs.teacher import with_pinned_teacher
@@ -24,11 +22,8 @@ from bert_jax.storage.files import JsonObject, write_json
 from bert_jax.storage.manifest import escapes
 from bert_jax.storage.remote import open_directory
 from bert_jax.storage.runs_file import RUNS, read_runs_file
-from bert_jax.tasks.finetuning import main_score
 from bert_jax.training.faults import DivergedRun
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from bert_jax.training.score_table import best_run, summarise
 
 LEARNING_RATES = (5e-5, 3e-5, 2e-5)
 BATCH_SIZES = (16, 32)
@@ -118,14 +113,14 @@ def finetune_runs(
         except DivergedRun as error:
             say_on_primary([f"{run.name} is left out: {error}"])
             continue
-        if done:  # an older version may have had fewer scores
-            scores = {k: v for k, v in scores.items() if k in done[0]["scores"]}
         own: JsonObject = {"name": run.name, "setting": run.setting, "seed": seed}
         done.append(own | {"scores": scores})
+        keep_common_scores(done)
         if not is_primary():
             continue
-        best = max(done, key=_comparable_score)["name"]
-        write_json({"config": to_dict(config), "best": best, "runs": done}, root / RUNS)
+        best, settings = best_run(done)["name"], summarise(done)
+        values = {"config": to_dict(config), "best": best, "settings": settings}
+        write_json(values | {"runs": done}, root / RUNS)
         for finished in done:
             checkpoints = root / finished["name"] / CHECKPOINTS
             removable = finished["name"] != best and checkpoints.exists()
@@ -136,10 +131,11 @@ def finetune_runs(
     return done
 
 
-def _comparable_score(run: JsonObject) -> float:
-    """Return the score of a run; NaN is below all others."""
-    score = main_score(run["scores"])
-    return -math.inf if math.isnan(score) else score
+def keep_common_scores(runs: Sequence[JsonObject]) -> None:
+    """Keep the scores that all runs have: an older version may have had others."""
+    common = set.intersection(*(set(run["scores"]) for run in runs))
+    for run in runs:
+        run["scores"] = {k: v for k, v in run["scores"].items() if k in common}
 
 
 def read_runs(root: epath.Path, config: FinetuneConfig) -> list[JsonObject]:
@@ -166,26 +162,3 @@ def read_runs(root: epath.Path, config: FinetuneConfig) -> list[JsonObject]:
             "options, or choose another --workdir."
         )
     return summary["runs"]
-
-
-def runs_table(runs: Sequence[JsonObject]) -> "Table":
-    """Return a table: mean ± standard deviation of each score over the seeds."""
-    from rich.table import Table
-
-    scores = runs[0]["scores"]
-    rules = [name for name in scores if name.startswith(BASELINE)]
-    names = [name for name in scores if name not in ("loss", *rules)]
-    caption = "; ".join(f"{rule} {scores[rule]:.4f}" for rule in rules)
-    title = "Best checkpoint of each run, mean ± standard deviation"
-    table = Table(title=title, caption=caption)
-    for heading in ("setting", "seeds", *names):
-        table.add_column(heading)
-    for setting in dict.fromkeys(run["setting"] for run in runs):
-        chosen = [run["scores"] for run in runs if run["setting"] == setting]
-        cells = []
-        for name in names:
-            values = np.array([scores[name] for scores in chosen])
-            spread = f" ± {values.std(ddof=1):.4f}" if len(values) > 1 else ""
-            cells.append(f"{values.mean():.4f}{spread}")
-        table.add_row(setting, str(len(chosen)), *cells)
-    return table

@@ -210,3 +210,20 @@ class Finetuning(Task):
 def main_score(scores: dict[str, float]) -> float:
     """Return the first official score, which follows the loss."""
     return next(value for name, value in scores.items() if name != "loss")
+
+
+def without_repeats(scores: Mapping[str, float]) -> dict[str, float]:
+    """Return scores to be shown: without an F1 that another name says better.
+
+    Of two classes, `f1` is that of the second, which has `f1_NAME`; of a single type of
+    entities, `f1_TYPE` is `f1`. Files and Python keep both names.
+    """
+    repeated = set()
+    for part in ("", "before_", "test_"):
+        named = [name for name in scores if name.startswith(f"{part}f1_")]
+        same = [name for name in named if scores[name] == scores.get(f"{part}f1")]
+        if same and f"{part}macro_f1" in scores:
+            repeated.add(f"{part}f1")
+        elif len(named) == 1:
+            repeated.update(same)
+    return {name: value for name, value in scores.items() if name not in repeated}

@@ -30,41 +30,10 @@ from bert_jax.training.metrics_file import (
     keep_lines_until,
     read_metrics,
 )
+from bert_jax.training.metrics_table import MetricsTable
 from bert_jax.training.upload import Uploader
 
 EXAMPLES = "examples.jsonl"
-_FORMATS = {
-    "loss": "loss {:.4f}",
-    "mlm_accuracy": "MLM {:.1%}",
-    "nsp_accuracy": "NSP {:.1%}",
-    "mlm_perplexity": "perplexity {:.1f}",
-    "clm_accuracy": "CLM {:.1%}",
-    "clm_perplexity": "perplexity {:.1f}",
-    "bits_per_byte": "{:.3f} bits/byte",
-    "tokens_per_second": "{:,.0f} tokens/s",
-    "mfu": "MFU {:.1%}",
-    "data_wait": "data wait {:.1%}",
-}
-"""Formats of scalars in the terminal; others are shown as name and value."""
-_HIDDEN = {
-    "mlm_loss",
-    "clm_loss",
-    "bytes_per_token",
-    "nsp_loss",
-    "sop_loss",
-    "grad_norm",
-    "learning_rate",
-    "skipped_in_a_row",
-}
-
-
-def format_scalars(scalars: Mapping[str, float]) -> str:
-    """The scalars that the terminal shows, on one line."""
-    return "  ".join(
-        _FORMATS.get(name, f"{name} {{:.4f}}").format(value)
-        for name, value in scalars.items()
-        if name not in _HIDDEN and math.isfinite(value)
-    )
 
 
 class NullReport(contextlib.nullcontext[None]):
@@ -125,7 +94,7 @@ class Report(contextlib.AbstractContextManager["Report", None]):
         if progress := _start_progress_bar(first_step, config.num_steps):
             self._stack.callback(progress.stop)
         self._progress = progress
-        self._scalars_shown, self._score_shown = "", ""
+        self._table = MetricsTable(config.num_steps)
 
     def __exit__(self, *_: object) -> None:
         for logger in self._loggers:
@@ -211,26 +180,17 @@ class Report(contextlib.AbstractContextManager["Report", None]):
     def _show(
         self, step: int, split: str, scalars: Mapping[str, float], note: str
     ) -> None:
-        shown = "  ".join(filter(None, [format_scalars(scalars), note]))
-        if self._progress and split == TRAIN:
-            self.advance(step)
-            self._scalars_shown = shown
-            self._show_status("")
-            return
+        """Print a row of the table; above the progress bar, which has the time left."""
         if self._progress:
-            self._score_shown = f"{split} {shown}"
+            self.advance(step)
         elif split == TRAIN and (left := self._time_left(step)):
-            shown += f"  {left} left"
-        self.say(f"step {step}/{self._num_steps}  {split}  {shown}")
+            note = f"{left} left"
+        self.say("\n".join(self._table.lines(step, split, scalars, note)))
 
     def _show_status(self, status: str) -> None:
-        """Show below the bar the last score, and what the run waits for or its scalars.
-
-        Each has a line of its own, so that they fit a terminal of 80 columns.
-        """
-        texts = filter(None, [status or self._scalars_shown, self._score_shown])
-        task = self._progress.task_ids[0]
-        self._progress.update(task, lines=[printable(text) for text in texts])
+        """Show below the bar what the run waits for; "": nothing."""
+        lines = [printable(status)] if status else []
+        self._progress.update(self._progress.task_ids[0], lines=lines)
 
     def _time_left(self, step: int) -> str:
         """Return the time until the last step as H:MM:SS; "" if it is not known yet."""

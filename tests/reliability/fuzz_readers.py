@@ -30,12 +30,13 @@ from bert_jax.config import (
 from bert_jax.config.finetuning import TaskName
 from bert_jax.data.example_cache import cached_examples
 from bert_jax.formats.sentencepiece_files import read_model
-from bert_jax.runs.sweeps import finetune_runs, runs_table
+from bert_jax.runs.sweeps import finetune_runs
 from bert_jax.storage.manifest import MANIFEST, read_manifest, write_manifest
 from bert_jax.tasks.finetuning_task import Split
 from bert_jax.tasks.registry import finetuning_task
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.report import Report
+from bert_jax.training.score_table import runs_lines
 
 RUN = RunConfig(
     num_steps=10, log_examples=True, optimizer=OptimizerConfig(warmup_steps=0)
@@ -113,7 +114,7 @@ def sweep(folder: Path, number: int) -> None:
     original = folder.parents[2] / "specimens" / folder.name
     config = specimens.sweep_config(original)
     try:
-        runs_table(finetune_runs(config, folder, seeds=2))
+        list(runs_lines(finetune_runs(config, folder, seeds=2)))
     except FileNotFoundError as error:
         # A run that the file no longer lists would begin, from a model that is gone.
         if not str(error).startswith("gone holds no"):

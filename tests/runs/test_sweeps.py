@@ -2,11 +2,9 @@
 
 import csv
 import dataclasses
-import io
 import json
 
 import pytest
-from rich.console import Console
 
 import bert_jax
 from bert_jax.cli.main import main
@@ -17,8 +15,8 @@ from bert_jax.runs.sweeps import (
     LEARNING_RATES,
     finetune_runs,
     grid,
-    runs_table,
 )
+from bert_jax.training.score_table import runs_json, runs_lines, score_lines
 
 SCORES = {0: 0.5, 1: 0.75, 2: 0.25}
 
@@ -55,7 +53,8 @@ def fake_runs(monkeypatch):
         calls.append(config.seed)
         (workdir / "checkpoints" / "7").mkdir(parents=True)
         accuracy = SCORES[config.seed]
-        return {"loss": 1.0, "accuracy": accuracy, "baseline: chance": 0.4}
+        test = {"test_accuracy": accuracy / 2}
+        return {"loss": 1.0, "accuracy": accuracy, **test, "baseline: chance": 0.4}
 
     monkeypatch.setattr(sweeps, "finetune", finetune)
     return calls
@@ -64,13 +63,45 @@ def fake_runs(monkeypatch):
 def test_only_the_best_keeps_its_checkpoints(fake_runs, tmp_path):
     runs = finetune_runs(config_of(), tmp_path, 3)
     assert [run["scores"]["accuracy"] for run in runs] == [0.5, 0.75, 0.25]
-    best = json.loads((tmp_path / "runs.json").read_text())["best"]
+    written = json.loads((tmp_path / "runs.json").read_text())
+    best = written["best"]
     assert best == runs[1]["name"]
     assert [path.parent.name for path in tmp_path.glob("*/checkpoints")] == [best]
-    output = io.StringIO()
-    Console(file=output, width=120).print(runs_table(runs))
-    text = output.getvalue()
-    assert "0.5000 ± 0.2500" in text and "baseline: chance 0.4000" in text
+    lines = list(runs_lines(runs))
+    assert [line.split() for line in lines if line.startswith("accuracy")] == [
+        "accuracy 0.5000 ± 0.2500 0.2500 ± 0.1250".split()
+    ]
+    assert "baseline: chance  0.4000 ± 0.0000" in lines and max(map(len, lines)) < 80
+    (setting,) = runs_json(runs)["settings"]
+    assert written["settings"] == [setting] and setting["seeds"] == [0, 1, 2]
+    assert setting["scores"]["accuracy"] == {
+        "mean": 0.5,
+        "deviation": 0.25,
+        "test_mean": 0.25,
+        "test_deviation": 0.125,
+    }
+
+
+def test_the_scores_of_one_run_are_a_table():
+    scores = {"loss": 1.0, "accuracy": 0.5, "macro_f1": 0.5, "f1": 0.75, "f1_b": 0.75}
+    whole = {f"{part}{k}": v for part in ("", "test_") for k, v in scores.items()}
+    assert score_lines({"before_accuracy": 0.25} | whole | {"baseline: a": 0.125}) == [
+        "score        before  validation    test",
+        "accuracy     0.2500      0.5000  0.5000",
+        "loss                     1.0000  1.0000",
+        "macro_f1                 0.5000  0.5000",
+        "f1_b                     0.7500  0.7500",
+        "baseline: a              0.1250",
+    ]
+
+
+def test_the_settings_of_a_sweep_are_ordered(fake_runs, tmp_path):
+    lines = list(runs_lines(finetune_runs(config_of(num_steps=1), tmp_path, 2, True)))
+    assert (
+        lines[0].startswith("accuracy of each setting, mean ±")
+        and max(map(len, lines)) < 80
+    )
+    assert sum(line.startswith("rate") and "0.6250 ±" in line for line in lines) == 6
 
 
 def test_runs_of_an_older_version_go_on(fake_runs, tmp_path):
@@ -86,7 +117,7 @@ def test_runs_of_an_older_version_go_on(fake_runs, tmp_path):
     runs = finetune_runs(config_of(report=("csv",)), tmp_path, 2)
     assert fake_runs == [0, 1]
     assert [set(run["scores"]) for run in runs] == [
-        {"accuracy", "baseline: chance"}
+        {"accuracy", "test_accuracy", "baseline: chance"}
     ] * 2
     with pytest.raises(ValueError, match="lists runs with another patience"):
         finetune_runs(config_of(patience=2), tmp_path, 3)
@@ -122,6 +153,12 @@ def test_a_directory_of_runs_loads_the_best(table, pretrained, tmp_path, capsys)
     printed = capsys.readouterr().out
     assert code == 0, printed
     assert "± standard deviation" in printed
+    (values,) = (json.loads(x) for x in printed.splitlines() if x.startswith("{"))
+    assert values["settings"][0]["scores"]["accuracy"].keys() == {"mean", "deviation"}
+    table_of_scores = printed[printed.index("Best checkpoint") : printed.index("{")]
+    assert main(["inspect", str(tmp_path / "runs")]) == 0
+    shown = capsys.readouterr().out
+    assert table_of_scores in shown and shown.count("\nrun ") == 1
     bert = bert_jax.load(tmp_path / "runs")
     (said,) = bert.classify(["The clerk reads a letter."])
     assert said["label"] in ("reads", "writes")

@@ -16,7 +16,7 @@ from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig, MeshConf
 from bert_jax.distributed.mesh import make_mesh
 from bert_jax.distributed.sharding import tree_shardings
 from bert_jax.model.bert import init_params
-from bert_jax.tasks.finetuning import Finetuning
+from bert_jax.tasks.finetuning import Finetuning, without_repeats
 from bert_jax.tasks.finetuning_task import FinetuningTask, Split
 from bert_jax.tasks.registry import finetuning_task
 from bert_jax.tasks.texts import TextExample
@@ -144,6 +144,30 @@ def test_scores_of_numbers_do_not_depend_on_batch_size_or_devices(tokenizer):
 def test_the_best_checkpoint_is_that_of_the_first_score(tokenizer):
     task = task_of(tokenizer, config_of())
     assert task.selection_score({"loss": 9.0, "f1": 0.5, "accuracy": 0.75}) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("scores", "repeated"),
+    [
+        (
+            {"accuracy": 1.0, "macro_f1": 0.5, "f1": 0.75, "f1_a": 0.25, "f1_b": 0.75},
+            ["f1"],
+        ),
+        ({"f1": 0.5, "accuracy": 1.0, "f1_PER": 0.5}, ["f1_PER"]),
+        ({"f1": 0.5, "f1_LOC": 0.5, "f1_PER": 0.5}, []),
+        ({"f1": 0.5, "accuracy": 1.0}, []),
+        ({"f1": 0.5, "f1_mine": 0.25}, []),
+    ],
+    ids=["two classes", "one type", "two types", "GLUE", "of the user's"],
+)
+def test_a_score_of_two_names_is_shown_once(scores, repeated):
+    scores |= {
+        f"{part}{k}": v for part in ("before_", "test_") for k, v in scores.items()
+    }
+    hidden = scores.keys() - without_repeats(scores)
+    assert hidden == {
+        f"{part}{k}" for part in ("before_", "", "test_") for k in repeated
+    }
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 16])

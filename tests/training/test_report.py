@@ -11,7 +11,8 @@ from etils import epath
 
 from bert_jax.config import OptimizerConfig, RunConfig
 from bert_jax.training.metrics_file import keep_lines_until
-from bert_jax.training.report import Report, format_scalars
+from bert_jax.training.metrics_table import MetricsTable
+from bert_jax.training.report import Report
 
 CONFIG = RunConfig(num_steps=4, optimizer=OptimizerConfig(warmup_steps=0))
 
@@ -52,17 +53,36 @@ def test_a_report_goes_on_where_the_run_does(tmp_path, capsys):
     # JSON knows no NaN.
     assert found[0]["bad"] is None
     output = capsys.readouterr().out
-    assert "step 3/4  train  loss 7.0000" in output and "left" in output
+    assert re.search(r"^step  train +loss\n 3/4  train +7\.0000$", output, re.MULTILINE)
+    assert re.search(r"^ 3/4  train +0\.3333 .* left$", output, re.MULTILINE)
 
 
-def test_what_is_shown_on_one_line():
-    scalars = {"loss": 1.5, "mlm_accuracy": 0.25, "tokens_per_second": 12345.6}
-    assert format_scalars(scalars) == "loss 1.5000  MLM 25.0%  12,346 tokens/s"
-    assert format_scalars({"loss": math.nan}) == ""
+def test_rows_are_aligned_in_80_columns(monkeypatch):
+    """Each kind of row in its columns, from one heading to the next."""
+    monkeypatch.setenv("COLUMNS", "80")
+    table = MetricsTable(900)
+    scores = {f"f1_of_{name}": 0.5 for name in ("a", "long", "longer")}
+    shown = []
+    for step in range(1, 31):
+        train = {"loss": 10.0 / step, "tokens_per_second": 1e4, "grad_norm": 1.0}
+        shown += table.lines(step, "train", train, "0:00:10 left")
+        if step % 10 == 0:
+            loss = {"loss": math.nan, "accuracy": 0.25, "macro_f1": 0.125}
+            shown += table.lines(step, "validation", loss | scores, "best so far")
+    assert max(map(len, shown)) < 80
+    assert [line.split()[0] for line in shown].count("step") == 4
+    train = [line for line in shown if "train" in line]
+    assert train[0].split() == ["step", "train", "loss", "tokens/s"]
+    assert {line.index("10,000") + 6 for line in train[1:] if "10,000" in line} == {
+        train[0].index("tokens/s") + 8
+    }
+    heading, row, *_ = (line for line in shown if "validation" in line)
+    assert heading.endswith("…") and row.split()[2:5] == ["–", "0.2500", "0.1250"]
+    assert row.index("0.1250") + 6 == heading.index("macro_f1") + 8
 
 
 def test_a_narrow_terminal_shows_step_time_and_scores(tmp_path, monkeypatch):
-    """At 80 columns the scores of training and validation have a line each."""
+    """Rows above the bar, with headings; the bar has the step and the time left."""
     terminal = io.StringIO()
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr("sys.stdout", terminal)
@@ -78,8 +98,9 @@ def test_a_narrow_terminal_shows_step_time_and_scores(tmp_path, monkeypatch):
         report.write(1000, "validation", scalars | {"mlm_perplexity": 70.1}, "best")
         report.write(1100, "train", scalars | rates)
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue()).splitlines()
-    last = [line.strip() for line in shown if line.strip()][-3:]
-    assert re.search(r" 1100/10000 steps [\d:-]+ left$", last[0])
-    assert last[1].endswith("NSP 55.0%  13,114 tokens/s  data wait 2.9%")
-    assert last[2].endswith("NSP 55.0%  perplexity 70.1  best")
+    rows = [line.split() for line in shown if " train " in line or "validation" in line]
+    assert [row[0] for row in rows] == ["step", "1000/10000"] * 2 + ["1100/10000"]
+    assert rows[1][2:] == ["6.5000", "11.0%", "55.0%", "13,114", "2.9%"]
+    assert rows[3][2:] == ["6.5000", "11.0%", "55.0%", "70.1", "best"]
+    assert any(re.search(r" 1100/10000 steps [\d:-]+ left$", line) for line in shown)
     assert max(map(len, shown)) <= 80

@@ -1,0 +1,111 @@
+"""The scalars of a run as rows of a table that grows while it trains."""
+
+import math
+import shutil
+from collections.abc import Iterator, Mapping
+
+from bert_jax.tasks.finetuning import without_repeats
+from bert_jax.terminal.columns import GAP, padded, width
+
+_FORMATS = {
+    "loss": ("loss", ".4f"),
+    "mlm_accuracy": ("MLM", ".1%"),
+    "nsp_accuracy": ("NSP", ".1%"),
+    "mlm_perplexity": ("perplexity", ".1f"),
+    "clm_accuracy": ("CLM", ".1%"),
+    "clm_perplexity": ("perplexity", ".1f"),
+    "bits_per_byte": ("bits/byte", ".3f"),
+    "tokens_per_second": ("tokens/s", ",.0f"),
+    "mfu": ("MFU", ".1%"),
+    "data_wait": ("data wait", ".1%"),
+}
+"""Headings and formats of scalars; others have their name, and four decimals."""
+_HIDDEN = {
+    "mlm_loss",
+    "clm_loss",
+    "bytes_per_token",
+    "nsp_loss",
+    "sop_loss",
+    "grad_norm",
+    "learning_rate",
+    "skipped_in_a_row",
+}
+_LEAST_WIDTH = 6
+_HEADING_EVERY = 20
+"""Rows between two lines of headings, so that the end of a log has one."""
+_MORE = "…"
+"""Heads the last column where others are in `metrics.jsonl` alone."""
+
+
+class MetricsTable:
+    """Rows of training and of validation, each kind in columns of its own.
+
+    A row is as wide as the terminal, or 80 columns, at most: the columns that do not
+    fit are left out, and `…` stands for them.
+    """
+
+    def __init__(self, num_steps: int) -> None:
+        """Take the last step, which decides the width of the first column."""
+        self._num_steps = num_steps
+        self._columns: dict[str, dict[str, int]] = {}
+        self._rows_since: dict[str, int] = {}
+
+    def lines(
+        self, step: int, split: str, scalars: Mapping[str, float], note: str = ""
+    ) -> Iterator[str]:
+        """Yield a row, and before it the headings where they are due.
+
+        Args:
+            note: stands after the scalars.
+        """
+        cells = {
+            heading: format(value, kind) if math.isfinite(value) else "–"
+            for name, value in without_repeats(scalars).items()
+            if name not in _HIDDEN
+            for heading, kind in [_FORMATS.get(name, (name, ".4f"))]
+        }
+        place = f"{step}/{self._num_steps}"
+        size = max(2 * len(str(self._num_steps)) + 1, len("step"))
+        columns = self._fitted(split, cells, size + len(GAP) + 10 + len(note))
+        for kind in self._rows_since:
+            self._rows_since[kind] += 1
+        if self._rows_since.get(split, _HEADING_EVERY) >= _HEADING_EVERY:
+            self._rows_since[split] = 0
+            more = [_MORE] * (len(columns) < len(cells))
+            yield _row("step", split, size, dict.fromkeys(columns), columns, *more)
+        shown = {name: cells[name] for name in columns}
+        yield _row(place, split, size, shown, columns, *filter(None, [note]))
+
+    def _fitted(
+        self, split: str, cells: Mapping[str, str], used: int
+    ) -> dict[str, int]:
+        """Return the columns that fit beside `used` cells; the first always does.
+
+        They keep the widths of earlier rows; if one changes, the headings are due.
+        """
+        before, columns = self._columns.get(split, {}), dict[str, int]()
+        left = shutil.get_terminal_size().columns - 1 - used - len(GAP + _MORE)
+        for name, cell in cells.items():
+            size = max(_LEAST_WIDTH, width(name), len(cell), before.get(name, 0))
+            left -= len(GAP) + size
+            if left < 0 and columns and name not in before:
+                break
+            columns[name] = size
+        if columns != before:
+            self._columns[split] = columns
+            self._rows_since.pop(split, None)
+        return columns
+
+
+def _row(
+    step: str,
+    split: str,
+    size: int,
+    cells: Mapping[str, str | None],
+    columns: Mapping[str, int],
+    *after: str,
+) -> str:
+    """Return a row; a cell that is None has the name of its column."""
+    parts = [padded(step, size, False), padded(split, 10, True)]
+    parts += [padded(cells[name] or name, columns[name], False) for name in columns]
+    return GAP.join([*parts, *after]).rstrip()

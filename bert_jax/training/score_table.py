@@ -1,0 +1,122 @@
+"""The scores of one or several fine-tuning runs: as JSON values, and as a table."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from bert_jax.storage.files import JsonObject
+from bert_jax.tasks.finetuning import main_score, without_repeats
+from bert_jax.terminal.columns import aligned, shortened
+
+_PARTS = {"before_": "before", "": "validation", "test_": "test"}
+"""The headings of scores, by the beginning of their names."""
+_NAME_WIDTH = 44
+
+
+def best_run(runs: Sequence[JsonObject]) -> JsonObject:
+    """Return the run with the highest first score; NaN is below all others."""
+
+    def comparable(run: JsonObject) -> float:
+        score = main_score(run["scores"])
+        return -math.inf if math.isnan(score) else score
+
+    return max(runs, key=comparable)
+
+
+def summarise(runs: Sequence[JsonObject]) -> list[JsonObject]:
+    """Return for each setting its seeds, and each score's values over them.
+
+    A score has a `mean` and a `deviation`, the standard one, null for one seed; with a
+    test file `test_mean` and `test_deviation`, too.
+    """
+    return [
+        {
+            "setting": setting,
+            "seeds": [run["seed"] for run in own],
+            "scores": _over_seeds([run["scores"] for run in own]),
+        }
+        for setting in dict.fromkeys(run["setting"] for run in runs)
+        if (own := [run for run in runs if run["setting"] == setting])
+    ]
+
+
+def _over_seeds(scores: Sequence[dict[str, float]]) -> dict[str, dict[str, float]]:
+    summary: dict[str, dict[str, float]] = {}
+    for key in without_repeats(scores[0]):
+        prefix = next((p for p in ("before_", "test_") if _is_part(p, key, scores)), "")
+        values = np.array([own[key] for own in scores], np.float64)
+        deviation = values.std(ddof=1) if len(values) > 1 else math.nan
+        summary.setdefault(key.removeprefix(prefix), {}).update(
+            {
+                f"{prefix}mean": float(f"{values.mean():.6g}"),
+                f"{prefix}deviation": float(f"{deviation:.6g}"),
+            }
+        )
+    return summary
+
+
+def _is_part(prefix: str, key: str, scores: Sequence[dict[str, float]]) -> bool:
+    return key.startswith(prefix) and key.removeprefix(prefix) in scores[0]
+
+
+def runs_json(runs: Sequence[JsonObject]) -> JsonObject:
+    """Return the best run's name and the summary of each setting, to be printed."""
+    return {"best": best_run(runs)["name"], "settings": summarise(runs)}
+
+
+def runs_lines(runs: Sequence[JsonObject]) -> Iterator[str]:
+    """Yield the table of several runs: a row a score, mean ± deviation over the seeds.
+
+    Of several settings, a row each for the first score, from the best on; then all
+    scores of the best run's setting.
+    """
+    settings, best = summarise(runs), best_run(runs)
+    name = next(k for k in settings[0]["scores"] if k != "loss")
+    if len(settings) > 1:
+        settings.sort(key=lambda own: -_sortable(own["scores"][name]["mean"]))
+        yield f"{name} of each setting, mean ± standard deviation over its seeds"
+        rows = [(own["setting"], own["scores"][name]) for own in settings]
+        yield from _table(rows, "setting", name)
+    own = next(s for s in settings if s["setting"] == best["setting"])
+    count = len(own["seeds"])
+    over = f", mean ± standard deviation over {count} seeds" if count > 1 else ""
+    yield own["setting"]
+    yield f"Best checkpoint of each run{over}"
+    yield from _table([*own["scores"].items()])
+    yield f"{best['name']} is the best run, and is kept."
+
+
+def score_lines(scores: dict[str, float]) -> list[str]:
+    """Return the table of the scores of one run: a row a score."""
+    return _table([*_over_seeds([scores]).items()])
+
+
+def _sortable(mean: float) -> float:
+    return -math.inf if math.isnan(mean) else mean
+
+
+def _table(
+    rows: Sequence[tuple[str, dict[str, float]]], heading: str = "score", name: str = ""
+) -> list[str]:
+    """Return lines: titles, and a column for each of `_PARTS` that a score has.
+
+    Args:
+        rows: a title, and the values of a score.
+        name: of the score that all rows are of; "": the titles are the names.
+    """
+    parts = [p for p in _PARTS if any(f"{p}mean" in values for _, values in rows)]
+    cells = [[heading, *(_PARTS[part] for part in parts)]]
+    for title, values in rows:
+        own = (_cell(name or title, values, part) for part in parts)
+        cells.append([shortened(title, _NAME_WIDTH), *own])
+    return aligned(cells)
+
+
+def _cell(name: str, values: dict[str, float], part: str) -> str:
+    if f"{part}mean" not in values:
+        return ""
+    kind = ".4g" if "squared_error" in name else ".4f"
+    mean, deviation = values[f"{part}mean"], values[f"{part}deviation"]
+    spread = "" if math.isnan(deviation) else f" ± {deviation:{kind}}"
+    return f"{mean:{kind}}{spread}"
