@@ -5,8 +5,12 @@ nor TensorFlow.
 """
 
 import importlib
+import os
 
 import bert_jax.terminal.log  # noqa: F401  `logging.getLogger("bert_jax")` is ready
+from bert_jax.distributed.environment import silence_libtpu
+
+silence_libtpu(os.environ)  # for commands, programs and notebooks, before JAX starts
 
 TYPE_CHECKING = False  # importing it from typing takes longer than this whole file
 if TYPE_CHECKING:  # `as` marks a name as public

@@ -143,7 +143,6 @@ def entry_point(*room: str) -> NoReturn:
     messages.write_any_text()
     messages.show_warnings_in_a_line()
     messages.silence_resource_tracker(os.environ)
-    environment.silence_libtpu(os.environ)
     if COMPUTING.intersection([*room, *sys.argv[1:]][:2]):
         with signals.blocked():
             environment.reexec_with_huge_pages(os.environ)

@@ -79,7 +79,6 @@ def configure_jax(
     Raises:
         ValueError: `deterministic` comes too late, or XLA_FLAGS says the opposite.
     """
-    silence_libtpu(environment)
     if deterministic:
         make_deterministic(environment)
     if compilation_cache:

@@ -209,7 +209,7 @@ def test_libtpu_is_left_alone_where_it_is_told_what_to_do(variable, tmp_path):
 @needs_libtpu
 @pytest.mark.skipif(backend.has_tpu(), reason="has a TPU")
 def test_libtpu_without_a_tpu_prints_nothing(tmp_path):
-    """JAX loads it; by itself it prints what it lacks, and here nothing."""
+    """JAX loads it; by itself it prints what it lacks, and with the package nothing."""
 
     def errors(code: str) -> str:
         names = ("PATH", "PYTHONPATH")
@@ -222,20 +222,20 @@ def test_libtpu_without_a_tpu_prints_nothing(tmp_path):
         return done.stderr
 
     pci_device(tmp_path, "0000:00:06.0", "0x1ae0", "0x120000")
-    configure = (
+    check = (
         "import os, pathlib\nfrom bert_jax.distributed import environment\n"
         "on_a_host_of_tpus = {}\n"
         f"root = pathlib.Path({str(tmp_path)!r})\n"
         "environment.silence_libtpu(on_a_host_of_tpus, root)\n"
         "assert not on_a_host_of_tpus\n"
-        "environment.configure_jax(os.environ)\n"
         "assert 'TPU_WORKER_ID' in os.environ\n"
     )
     # Else it does not look, and prints nothing, while the process of another test has
     # loaded it.
     several = "import os\nos.environ['ALLOW_MULTIPLE_LIBTPU_LOAD'] = '1'\n"
     assert "TPU_ACCELERATOR_TYPE" in errors(several)
-    assert errors(configure) == ""
+    assert errors(check) == ""
+    assert errors("import jax\nfrom bert_jax.model.bert import Bert\n") == ""
 
 
 @pytest.mark.parametrize("chosen", ["", "tpu,cpu"])
