@@ -15,6 +15,10 @@ from jaxtyping import Array, PyTree, UInt32
 from bert_jax.config.model import Params
 from bert_jax.distributed.sharding import path_name
 from bert_jax.storage.atomic import absolute
+from bert_jax.storage.manifest import read_manifest
+
+OPTIMIZER = "optimizer"
+"""The directory of a checkpoint that holds the rest of the training state."""
 
 
 def _shapes_and_dtypes(tree: PyTree) -> dict[str, tuple[tuple[int, ...], str]]:
@@ -67,7 +71,7 @@ def restore_step(
         ValueError: a shape or dtype differs, or a leaf is missing or unexpected.
     """
     restored = _restore_item(step_directory / "state", params)
-    return restored, _restore_item(step_directory / "optimizer", rest)
+    return restored, _restore_item(step_directory / OPTIMIZER, rest)
 
 
 def read_params(step_directory: epath.Path) -> Params:
@@ -84,9 +88,12 @@ def read_base_key(step_directory: epath.Path) -> UInt32[Array, "2"]:
     """Read the base key of a run from one of its checkpoints, and nothing else.
 
     Raises:
-        ValueError: the checkpoint has no optimizer state, such as an imported one.
+        ValueError: the checkpoint is not of a run, such as an imported one.
     """
-    item = absolute(step_directory) / "optimizer"
+    manifest = read_manifest(step_directory)
+    if "base_key" in manifest:  # written when the optimizer's state was removed
+        return jnp.asarray(manifest["base_key"], jnp.uint32)
+    item = absolute(step_directory) / OPTIMIZER
     if not item.exists():
         raise ValueError(
             f"{step_directory} has no optimizer state; name the workdir of a run."

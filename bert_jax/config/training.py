@@ -194,6 +194,9 @@ class RunConfig(ShortRepr):
     """Steps between two checkpoints; the last step always has one."""
     keep_checkpoints: int = 2
     """Number of newest checkpoints to keep, besides the best one."""
+    keep_optimizer_states: Literal["all", "none"] = "all"
+    """Checkpoints of a finished run that keep the state of the optimizer. With none
+    they take a third of the disk; the run cannot be extended or forked any more."""
     patience: int = 0
     """Stop after so many evaluations in a row without a better score; 0: never."""
     report: tuple[Literal["tensorboard", "csv", "wandb"], ...] = ("tensorboard",)

@@ -26,7 +26,12 @@ from bert_jax.runs.finetuning_setup import (
 )
 from bert_jax.runs.fitting import fit_in_workdir, locked_workdir
 from bert_jax.runs.init_from import check_source
-from bert_jax.runs.workdir import best_scores, check_workdir, final_scores
+from bert_jax.runs.workdir import (
+    best_scores,
+    check_workdir,
+    drop_optimizer_states,
+    final_scores,
+)
 from bert_jax.tasks.example_report import length_line
 from bert_jax.tasks.finetuning import Finetuning
 from bert_jax.tasks.finetuning_task import Predictions, Splits
@@ -102,6 +107,7 @@ def finetune(
                 say("\n".join(filter(None, [note, examples_line(setup)])))
             rest = mesh, setup.tokenizer, source, changed, callbacks
             fit_in_workdir(run, task, config, *rest)
+        drop_optimizer_states(path, config)
         scores = best_scores(path)
     scores |= score_test_file(config, workdir, own_metrics)
     splits = Splits(setup.train.examples, setup.validation.examples)

@@ -14,7 +14,12 @@ from bert_jax.distributed.collectives import raise_on_all_processes
 from bert_jax.distributed.compilation_cache import share_compilation_cache
 from bert_jax.distributed.mesh import make_mesh
 from bert_jax.distributed.startup import open_workdir
-from bert_jax.runs.workdir import check_workdir, final_scores, write_run_files
+from bert_jax.runs.workdir import (
+    check_workdir,
+    drop_optimizer_states,
+    final_scores,
+    write_run_files,
+)
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.task import Task
 from bert_jax.tokenization import Tokenizer
@@ -80,6 +85,7 @@ def fit(
         if scores is None:
             parts = task, config, mesh, tokenizer, None, changed
             scores = fit_in_workdir(run, *parts, callbacks)
+        drop_optimizer_states(run.path, config)
     return scores
 
 

@@ -9,6 +9,7 @@ import shutil
 
 from etils import epath
 
+from bert_jax.checkpoints.optimizer_state import has_optimizer_state
 from bert_jax.checkpoints.steps import (
     CHECKPOINTS,
     checkpoint_of_step,
@@ -153,7 +154,13 @@ def fork(
     )
     _check_data(config, workdir)
     checkpoint = workdir / CHECKPOINTS / str(step)
-    files = [entry["path"] for entry in verify_checkpoint(checkpoint)["files"]]
+    manifest = verify_checkpoint(checkpoint)
+    require(
+        has_optimizer_state(manifest),
+        f"{checkpoint} has no optimizer's state (keep_optimizer_states=none), with "
+        "which a fork goes on; start another run from it by --init-from.",
+    )
+    files = [entry["path"] for entry in manifest["files"]]
     values = to_dict(config) | {HISTORY: _history(workdir, step, changed)}
     with atomic_directory(target) as directory:
         for name in [*files, MANIFEST]:

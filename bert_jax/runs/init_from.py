@@ -9,6 +9,7 @@ import jax
 from etils import epath
 from jaxtyping import PyTree
 
+from bert_jax.checkpoints.optimizer_state import has_optimizer_state
 from bert_jax.checkpoints.restore import read_params, require_same_shapes
 from bert_jax.checkpoints.steps import read_config
 from bert_jax.config import BertConfig, PretrainConfig, RunConfig
@@ -172,7 +173,13 @@ def open_source(
         params = read_params(source)
         require_finite(params, source)
         return params, config
-    step = int(read_manifest(source)["step"])
+    manifest = read_manifest(source)
+    if not has_optimizer_state(manifest):
+        raise ValueError(
+            f"keep_optimizer=True but {source} has no optimizer's state; leave the "
+            "option out."
+        )
+    step = int(manifest["step"])
     if step >= config.num_steps:
         raise ValueError(
             f"num_steps={config.num_steps} but {source} is at step {step} already; "

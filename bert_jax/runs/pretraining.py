@@ -23,7 +23,7 @@ from bert_jax.dry_run.topologies import GIB, devices_of, parse_topology
 from bert_jax.runs.fitting import fit_in_workdir, locked_workdir
 from bert_jax.runs.init_from import Shape, check_source, open_source
 from bert_jax.runs.teacher import pretraining_teacher
-from bert_jax.runs.workdir import check_workdir, final_scores
+from bert_jax.runs.workdir import check_workdir, drop_optimizer_states, final_scores
 from bert_jax.storage.remote import open_directory
 from bert_jax.tasks.pretraining import PretrainingTask, require_words, unigram_baseline
 from bert_jax.tasks.task import check_attention_kernel
@@ -171,6 +171,7 @@ def pretrain(
             tokenizer = dataset.tokenizer
             parts = task, config, mesh, tokenizer, source, changed
             scores = fit_in_workdir(run, *parts, callbacks)
+        drop_optimizer_states(run.path, config)
     baseline = unigram_baseline(config, dataset) if scores and is_primary() else {}
     return scores | broadcast_from_primary(baseline)
 

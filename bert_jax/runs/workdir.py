@@ -5,12 +5,14 @@ import dataclasses
 import jax
 from etils import epath
 
+from bert_jax.checkpoints.optimizer_state import drop_optimizer_state
 from bert_jax.checkpoints.steps import (
     CHECKPOINTS,
     best_verified_step,
     complete_steps,
 )
 from bert_jax.config import RunConfig
+from bert_jax.config.checks import require
 from bert_jax.config.files import HISTORY
 from bert_jax.config.serialization import differences, from_dict, to_dict
 from bert_jax.distributed.collectives import (
@@ -37,7 +39,8 @@ FREE_TO_CHANGE = (
     "allow_extra checkpoint_every data.path data.test data.test_fingerprint data.train "
     "data.validation_fingerprint eval_every eval_rows "
     "first_step_timeout_minutes "
-    "hang_timeout_minutes keep_checkpoints log_every log_examples max_failed_saves "
+    "hang_timeout_minutes keep_checkpoints keep_optimizer_states log_every "
+    "log_examples max_failed_saves "
     "mesh.data mesh.fsdp mesh.gather mesh.overlap mesh.tensor microbatches "
     "model.attention_kernel model.remat patience profile_steps report"
 ).split()
@@ -92,7 +95,7 @@ def check_workdir(
 
     A workdir without a complete checkpoint belongs to any configuration. Those of
     `SCORE_FIELDS` that are free to change may differ, and with `extend`, the fields of
-    `EXTENDABLE`. Raise ValueError if others do.
+    `EXTENDABLE`. Raise ValueError if others do, or the run cannot go on.
     """
     if resume is None:
         return []
@@ -108,6 +111,12 @@ def check_workdir(
             f"num_steps={config.num_steps} but {workdir} is at step {resume.step} "
             "already; give at least as many."
         )
+    require(
+        resume.has_optimizer or is_finished(config, resume),
+        f"{workdir} ended at step {resume.step} without its optimizer's state "
+        "(keep_optimizer_states=none) and cannot go on; start another run from it by "
+        "--init-from.",
+    )
     return changed
 
 
@@ -185,14 +194,40 @@ def write_run_files(
     return dataclasses.replace(resume, history=history) if resume else None
 
 
+def is_finished(config: RunConfig, resume: Resume) -> bool:
+    """Whether a run is at its last step, or ended early without its optimizer."""
+    ended_early = not resume.has_optimizer and all(
+        resume.config.get(name) == getattr(config, name)
+        for name in ("num_steps", "patience")
+    )
+    is_last = resume.step == config.num_steps or (ended_early and config.patience > 0)
+    return is_last and not resume.problems
+
+
 def final_scores(
     workdir: epath.Path, config: RunConfig, resume: Resume | None
 ) -> dict[str, float] | None:
     """Return the scores at the last step, which are finite; None: not there yet."""
     scores = None
-    if resume is not None and resume.step == config.num_steps and not resume.problems:
+    if resume is not None and is_finished(config, resume):
         scores = read_scores(workdir / METRICS, resume.step)
-    return finite_scores(broadcast_from_primary(scores), config.num_steps) or None
+    finite = finite_scores(broadcast_from_primary(scores), config.num_steps)
+    has_ended = resume is not None and not resume.has_optimizer
+    return finite if finite or has_ended else None
+
+
+def drop_optimizer_states(workdir: epath.Path, config: RunConfig) -> None:
+    """Remove the optimizer's states of a finished run, unless they are to be kept."""
+    if config.keep_optimizer_states == "all" or not is_primary():
+        return
+    steps = [
+        workdir / CHECKPOINTS / str(n) for n in complete_steps(workdir / CHECKPOINTS)
+    ]
+    if size := sum(map(drop_optimizer_state, steps)):
+        say(
+            f"Removed the optimizer's state from {len(steps)} checkpoints: "
+            f"{size / 1e6:,.1f} MB."
+        )
 
 
 def best_scores(workdir: epath.Path) -> dict[str, float]:

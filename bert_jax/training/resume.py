@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from etils import epath
 
 from bert_jax.checkpoints.manager import INTERVAL, REMOVED
+from bert_jax.checkpoints.optimizer_state import has_optimizer_state
 from bert_jax.checkpoints.steps import (
     CHECKPOINTS,
     latest_verified_step,
@@ -51,6 +52,8 @@ class Resume:
     """What is wrong with newer checkpoints, one line each."""
     interval: object = None
     """The sums of an `Interval` that the checkpoint was saved in; None: a new one."""
+    has_optimizer: bool = True
+    """Whether the checkpoint has the optimizer's state."""
 
     @property
     def incomparable_until(self) -> int:
@@ -114,8 +117,9 @@ def find_resume(workdir: epath.Path) -> Resume | None:
     config = read_json_object(path, remedy) if exists else read_config(checkpoint)
     history = config.pop(HISTORY, [])
     history = history if isinstance(history, list) else []
-    interval = read_manifest(checkpoint).get(INTERVAL)
-    return Resume(step, config, history, problems, interval)
+    manifest = read_manifest(checkpoint)
+    files = manifest.get(INTERVAL), has_optimizer_state(manifest)
+    return Resume(step, config, history, problems, *files)
 
 
 def find_resume_on_all(workdir: epath.Path) -> Resume | None:

@@ -7,6 +7,7 @@ import shlex
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from etils import epath
 from run_helpers import (
@@ -18,10 +19,12 @@ from run_helpers import (
 )
 from small_world import SUBJECTS
 
+from bert_jax.checkpoints.restore import read_base_key
 from bert_jax.cli.main import main
 from bert_jax.config import DataConfig, FinetuneConfig, PrepareConfig, PretrainConfig
 from bert_jax.config.serialization import differences, to_dict
 from bert_jax.data.prepare import prepare
+from bert_jax.inference.predictor import load
 from bert_jax.runs.finetuning import finetune
 from bert_jax.runs.fork import FIXED, fork, is_changeable, read_run_config
 from bert_jax.runs.pretraining import pretrain
@@ -273,6 +276,38 @@ def test_a_damaged_checkpoint_is_not_forked(source, tmp_path, capsys):
 
 
 @pytest.mark.slow
+def test_a_finished_run_without_its_optimizer(source, small_config, tmp_path, capsys):
+    """The same command drops it, and again does nothing; what needs it is refused."""
+    workdir = tmp_path / "run"
+    shutil.copytree(source, workdir)
+    last = workdir / "checkpoints" / "10"
+    key, before = read_base_key(epath.Path(last)), directory_bytes(last)
+    config = dataclasses.replace(
+        small_config, keep_checkpoints=9, keep_optimizer_states="none"
+    )
+    scores = pretrain(config, workdir)
+    assert (
+        "Removed the optimizer's state from 3 checkpoints:" in capsys.readouterr().out
+    )
+    assert directory_bytes(last) < 0.4 * before
+    assert [is_verified(last.with_name(str(n))) for n in (4, 8, 10)] == [True] * 3
+    np.testing.assert_array_equal(read_base_key(epath.Path(last)), key)
+    np.testing.assert_array_equal(*(load(p).embed(["a"]) for p in (source, workdir)))
+    assert pretrain(small_config, workdir) == scores
+    longer = dataclasses.replace(config, num_steps=12)
+    with pytest.raises(ValueError, match="without its optimizer's state"):
+        pretrain(longer, workdir, extend=True)
+    kept = dataclasses.replace(longer, init_from=str(workdir), keep_optimizer=True)
+    with pytest.raises(ValueError, match="has no optimizer's state; leave the option"):
+        pretrain(kept, tmp_path / "second")
+    error = refused(capsys, workdir, tmp_path / "new", "--at", "4")
+    assert "has no optimizer's state" in error
+
+
+def directory_bytes(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+
+
 def test_data_that_are_gone_moved_or_others(
     source, tmp_path, capsys, corpus, tokenizer_directory, small_config
 ):

@@ -93,6 +93,12 @@ def test_a_run_stops_after_evaluations_without_a_gain(stubborn, tmp_path, capsys
     files = (tmp_path / "run" / "metrics.jsonl").read_text()
     assert pretrain(stubborn, tmp_path / "run") == scores
     assert (tmp_path / "run" / "metrics.jsonl").read_text() == files
+    # Without its optimizer's state, too; but it cannot go on.
+    dropped = dataclasses.replace(stubborn, keep_optimizer_states="none")
+    for config in (dropped, stubborn):
+        assert pretrain(config, tmp_path / "run") == scores
+    with pytest.raises(ValueError, match="cannot go on; start another run from it"):
+        pretrain(dataclasses.replace(stubborn, patience=3), tmp_path / "run")
 
 
 @pytest.mark.slow
