@@ -1,4 +1,5 @@
-# `make demo`, `make test` and `make check` each set up .venv when it is needed.
+# `make test` and `make check` set up .venv when it is needed; `make demo` and `make light`
+# an environment of what users need, without TensorFlow.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -26,8 +27,8 @@ TESTS := tests
 
 .PHONY: demo test slow machines reliability lowest light coverage check docs topologies clean
 
-demo: $(READY)
-	$(BIN)/bert-jax demo
+demo: $(LIGHT)/.installed
+	$(LIGHT)/bin/bert-jax demo
 
 # First what must be compiled as users compile it, then the rest.
 test: $(READY)
@@ -59,6 +60,7 @@ lowest: $(LOWEST)/.installed
 
 # Every verb in an environment without TensorFlow, installed as README.md says.
 light: $(LIGHT)/.installed
+	$(LIGHT)/bin/python -m pip install --quiet beartype chex hypothesis pytest
 	$(LIGHT)/bin/python -m pytest tests/test_light_install.py
 
 # Of the package by `make test`, or by a part of it: make coverage TESTS=tests/config.
@@ -99,7 +101,6 @@ $(LIGHT)/.installed: setup.cfg pyproject.toml requirements-light.txt
 	$(LIGHT)/bin/python -m pip install --quiet --upgrade pip
 	$(LIGHT)/bin/python -m pip install --quiet --requirement requirements-light.txt
 	$(LIGHT)/bin/python -m pip install --quiet --no-deps --editable .
-	$(LIGHT)/bin/python -m pip install --quiet beartype chex hypothesis pytest
 	touch $@
 
 $(READY): setup.cfg pyproject.toml

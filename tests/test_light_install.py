@@ -98,6 +98,19 @@ def test_the_light_list_is_the_whole_one_without_tensorflow():
     assert names == set(HEAVY)
 
 
+def test_make_demo_installs_no_more_than_the_light_list():
+    """Not the developers' tools, and not TensorFlow."""
+    make = ["make", "--dry-run", "--always-make", "demo"]
+    printed = subprocess.run(make, capture_output=True, text=True, cwd=ROOT)
+    installs = [line for line in printed.stdout.splitlines() if "pip install" in line]
+    assert [line.partition("--quiet ")[2] for line in installs] == [
+        "--upgrade pip",
+        "--requirement requirements-light.txt",
+        "--no-deps --editable .",
+    ]
+    assert printed.stdout.splitlines()[-1] == "build/light/bin/bert-jax demo"
+
+
 @pytest.mark.slow
 def test_every_verb_runs_without_tensorflow(corpus, small_config, tmp_path):
     config = dataclasses.replace(
