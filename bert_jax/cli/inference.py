@@ -273,15 +273,19 @@ def read_embed(
 
 def evaluate(options: EvaluateOptions) -> None:
     from bert_jax.inference.evaluation import evaluate_and_report, scored_name
+    from bert_jax.tasks.baselines import no_better
     from bert_jax.tasks.own_metrics import load_function
 
     values = dict(vars(options))
     own = load_function(values.pop("compute_metrics"))
-    scores, files, report = evaluate_and_report(**values, compute_metrics=own)
+    evaluation, files, report = evaluate_and_report(**values, compute_metrics=own)
+    scores = evaluation.scores | evaluation.source.baseline
     print(f"Scored: {scored_name(options.data, options.part)}.", file=sys.stderr)
     if not scores:
         print("The file has no labels; there is nothing to score.", file=sys.stderr)
     print(scores_json(scores))
+    for line in no_better(scores):
+        print(line, file=sys.stderr)
     for file in files:
         say(file)
     if report:

@@ -17,6 +17,7 @@ from bert_jax.error_analysis import (
 )
 from bert_jax.error_analysis.views import Cell, Column, Section, Table
 from bert_jax.storage.files import JsonObject
+from bert_jax.tasks.baselines import BASELINE, no_better
 from bert_jax.tasks.finetuning import without_repeats
 from bert_jax.tasks.finetuning_task import FinetuningTask, Predictions
 from bert_jax.tasks.ner_rows import learned_scheme
@@ -68,10 +69,14 @@ _MEANINGS_OF_ANSWERS = {
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Where the predictions of a report come from."""
+    """Where the predictions of a report come from, and what they compare with."""
 
     checkpoint: str
     data: str
+    baseline: dict[str, float] = dataclasses.field(default_factory=dict)
+    """The score of a rule that needs no model, as "baseline: NAME", if it is known."""
+    learned_from: str = ""
+    """How many of the examples the model learned from; "": none that is known."""
 
 
 def error_report(
@@ -82,10 +87,10 @@ def error_report(
 ) -> JsonObject:
     """Return what a model gets wrong, as JSON values.
 
-    All kinds of reports have `kind`, `task`, `checkpoint`, `data`, `num_examples` and
-    the official `scores`; most have `classes`, `confusions`, `calibration` and `worst`.
-    For two classes, `positive_class` is the one that `f1` and `threshold` are of. What
-    is undefined is None.
+    All kinds of reports have `kind`, `task`, `checkpoint`, `data`, `num_examples`, the
+    official `scores`, `baseline` and `learned_from`; most have `classes`, `confusions`,
+    `calibration` and `worst`. For two classes, `positive_class` is the one that `f1`
+    and `threshold` are of. What is undefined is None.
 
     Args:
         predictions: of examples that have labels; those of pairs to be found with the
@@ -119,18 +124,23 @@ def _kind(task: FinetuningTask, predictions: Predictions) -> str:
 
 def sections(report: JsonObject) -> list[Section]:
     """Return what to show of a report, the scores first."""
+    scores = without_repeats(report["scores"]) | report["baseline"]
     columns = [Column("score"), Column("value", "number"), Column("meaning")]
     rows: list[list[Cell]] = [
-        [name, value, _meaning(name, report)]
-        for name, value in without_repeats(report["scores"]).items()
+        [name, value, _meaning(name, report)] for name, value in scores.items()
     ]
     title = "Official scores"
-    first = Section("scores", "Scores", "", [Table(title, columns, rows)])
+    note = " ".join(
+        [*(f"{line}." for line in no_better(scores)), report["learned_from"]]
+    ).strip()
+    first = Section("scores", "Scores", note, [Table(title, columns, rows)])
     return [first, *ANALYSES[report["kind"]].sections(report)]
 
 
 def _meaning(name: str, report: JsonObject) -> str:
     """Return what a score is of; "" if its name says it."""
+    if name.startswith(BASELINE):
+        return "of a rule that needs no model"
     if report["kind"] == "entities":
         return _MEANINGS_OF_ENTITIES.get(name, f"of the type {name[3:]}")
     if report["kind"] == "question-answering":

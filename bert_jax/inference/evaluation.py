@@ -13,19 +13,23 @@ from bert_jax.error_analysis.page import require_report_file, write_report
 from bert_jax.error_analysis.report import Source, error_report
 from bert_jax.formats.embedding import model_directory
 from bert_jax.inference.batching import Unread, example_outputs
+from bert_jax.inference.learned import learned_line, training_examples
 from bert_jax.pretrained import Model, load_pretrained
 from bert_jax.storage.files import (
     JsonObject,
     name_path_in_errors,
     require_writable,
 )
+from bert_jax.tasks.baselines import BASELINE
 from bert_jax.tasks.finetuning_task import (
     Example,
     FinetuningTask,
     Prediction,
     Predictions,
+    Splits,
 )
 from bert_jax.tasks.lengths import fit_lengths
+from bert_jax.tasks.ner import TokenClassificationTask
 from bert_jax.tasks.own_metrics import ComputeMetrics, before_official, own_scores
 from bert_jax.tasks.registry import finetuning_task, task_name_of
 from bert_jax.tasks.sentence_pairs import SentencePairsTask
@@ -144,10 +148,10 @@ def evaluate(
             report is asked for and the file has no labels.
         OSError: `output` or `report` cannot be written.
     """
-    scores, files, _ = evaluate_and_report(
+    evaluation, files, _ = evaluate_and_report(
         checkpoint, data, output, part, batch_size, report, compute_metrics
     )
-    return scores, files
+    return evaluation.scores, files
 
 
 def evaluate_and_report(
@@ -158,8 +162,8 @@ def evaluate_and_report(
     batch_size: int = 32,
     report: str | os.PathLike[str] = "",
     compute_metrics: ComputeMetrics | None = None,
-) -> tuple[dict[str, float], list[str], JsonObject]:
-    """As `evaluate`; also return the report, {} if `report` is empty."""
+) -> tuple[Evaluation, list[str], JsonObject]:
+    """As `evaluate`, with more than scores, and the report; {} if `report` is empty."""
     if report:
         require_report_file(Path(report))
     if output:
@@ -172,7 +176,7 @@ def evaluate_and_report(
     files = _write_predictions(evaluation, Path(output)) if output else []
     if report:
         files += map(str, write_report(values, Path(report)))
-    return evaluation.scores, files, values
+    return evaluation, files, values
 
 
 def evaluation_report(
@@ -201,10 +205,10 @@ def _evaluation(
     name = task_name_of(model.config, data)
     task = finetuning_task(name, data, model.config)
     try:
-        examples = examples_of(task, part)
+        as_read = examples_of(task, part)
     except ValueError as error:
         raise ValueError(f"{error} ({checkpoint} was fine-tuned on {name}.)") from error
-    examples = list(task.match_labels(examples))
+    examples = list(task.match_labels(as_read))
     source = Source(os.fspath(checkpoint), scored_name(data, part))
     has_labels = _all_have_labels(task, examples)
     if needs_labels and not has_labels:
@@ -218,15 +222,40 @@ def _evaluation(
     unread.add(outputs.split)
     unread.warn(source.data)
     predictions = Predictions(examples, task.predict(outputs))
+    if not has_labels:
+        return Evaluation(task, predictions, {}, source, [])
+    for line in task.score_warnings(outputs.split):
+        warn(line)
     rankings = task.rankings_among(outputs) if needs_labels else []
-    scores = {}
-    if has_labels:
-        for line in task.score_warnings(outputs.split):
-            warn(line)
-        official = task.scores_among(outputs) | task.score(predictions)
-        own = own_scores(compute_metrics, predictions) if compute_metrics else {}
-        scores = before_official(own, official)
+    scores = task.scores_among(outputs) | task.score(predictions)
+    if compute_metrics:
+        scores = before_official(own_scores(compute_metrics, predictions), scores)
+    source = _compared(source, task, model.directory, as_read, examples)
     return Evaluation(task, predictions, scores, source, rankings)
+
+
+def _compared(
+    source: Source,
+    task: FinetuningTask,
+    directory: epath.Path,
+    as_read: Sequence[Example],
+    examples: Sequence[Example],
+) -> Source:
+    """Return the source with the baseline, and with what the model learned from it.
+
+    Args:
+        directory: of the model.
+        as_read: the examples before they have the labels of the model.
+    """
+    of_run = dataclasses.replace(task, data=examples_config(directory))
+    train = training_examples(of_run, as_read)
+    if learned := learned_line(task, train, examples):
+        warn(f"{source.data}: {learned}")
+    if not train and isinstance(task, TokenClassificationTask):
+        return source  # the tags of known words are not known
+    rule, value = task.baseline(Splits(train, examples))
+    baseline = {f"{BASELINE}{rule}": value}
+    return dataclasses.replace(source, baseline=baseline, learned_from=learned)
 
 
 def scored_name(data: ExamplesConfig, part: str) -> str:

@@ -18,7 +18,7 @@ from bert_jax.distributed.collectives import (
 )
 from bert_jax.distributed.mesh import host_shard, make_mesh
 from bert_jax.dry_run.estimate import estimate, estimate_lines
-from bert_jax.inference.evaluation import evaluate
+from bert_jax.inference.evaluation import evaluate_and_report
 from bert_jax.runs.finetuning_setup import (
     FinetuningSetup,
     prepare_finetuning,
@@ -32,6 +32,7 @@ from bert_jax.runs.workdir import (
     drop_optimizer_states,
     final_scores,
 )
+from bert_jax.tasks.baselines import BASELINE as BASELINE
 from bert_jax.tasks.example_report import length_line
 from bert_jax.tasks.finetuning import Finetuning
 from bert_jax.tasks.finetuning_task import Predictions, Splits
@@ -41,8 +42,6 @@ from bert_jax.terminal.messages import say
 from bert_jax.training.callbacks import Callback
 from bert_jax.training.loggers import require_loggers
 from bert_jax.training.step import num_parameters
-
-BASELINE = "baseline: "
 
 
 def examples_line(setup: FinetuningSetup) -> str:
@@ -173,7 +172,9 @@ def score_test_file(
     data = dataclasses.replace(config.data, validation=config.data.test)
 
     def scores() -> dict[str, float]:
-        on_test, _ = evaluate(workdir, data, compute_metrics=compute_metrics)
-        return {f"test_{name}": value for name, value in on_test.items()}
+        files = workdir, data, "", "validation"
+        test, *_ = evaluate_and_report(*files, compute_metrics=compute_metrics)
+        scores = test.scores | test.source.baseline
+        return {f"test_{name}": value for name, value in scores.items()}
 
     return run_on_primary(scores)

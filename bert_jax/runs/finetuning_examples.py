@@ -1,7 +1,6 @@
 """The examples of a fine-tuning run: their fingerprint, their tokens, what is said."""
 
 import dataclasses
-import hashlib
 import importlib.metadata
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -15,27 +14,10 @@ from bert_jax.distributed.collectives import is_primary
 from bert_jax.tasks.class_balance import balanced_rows, balanced_weights
 from bert_jax.tasks.example_report import unknown_tokens
 from bert_jax.tasks.finetuning_task import Example, FinetuningTask, Split, Splits
+from bert_jax.tasks.splits import fingerprint
 from bert_jax.tasks.text_classification import TextTask
 from bert_jax.terminal.messages import say
 from bert_jax.tokenization import Tokenizer
-
-_NAMES_OF_0_1_0 = {
-    "TextExample": "TextRecord",
-    "SquadExample": "Record",
-    "ChoiceExample": "Choice",
-}
-"""Old class names, which keep fingerprints the same as in version 0.1.0."""
-
-
-def fingerprint(examples: Sequence[Example]) -> str:
-    """Return the hexadecimal sha256 of the examples."""
-    digest = hashlib.sha256()
-    for example in examples:
-        name = type(example).__qualname__
-        fields = repr(example).removeprefix(name)
-        line = f"{_NAMES_OF_0_1_0.get(name, name)}{fields}\n"
-        digest.update(line.encode())
-    return digest.hexdigest()
 
 
 def _contents(examples: Sequence[Example]) -> str:

@@ -22,7 +22,6 @@ from bert_jax.config.checks import require
 from bert_jax.config.files import HISTORY
 from bert_jax.config.serialization import differences, to_dict
 from bert_jax.data.records import open_dataset
-from bert_jax.runs.finetuning_examples import fingerprint
 from bert_jax.runs.workdir import FREE_TO_CHANGE
 from bert_jax.storage.atomic import (
     absolute,
@@ -34,7 +33,7 @@ from bert_jax.storage.files import JsonObject, write_json
 from bert_jax.storage.manifest import MANIFEST
 from bert_jax.storage.remote import open_directory
 from bert_jax.tasks.registry import finetuning_task
-from bert_jax.tasks.splits import read_splits
+from bert_jax.tasks.splits import fingerprint, read_splits
 from bert_jax.training.metrics_file import METRICS, keep_lines_until
 from bert_jax.training.report import EXAMPLES
 from bert_jax.training.resume import SCORE_FIELDS, drop_score, fields_among

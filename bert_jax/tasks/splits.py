@@ -1,5 +1,6 @@
 """The splits of a task's examples: their files, and those held out for validation."""
 
+import hashlib
 import math
 import os
 from collections.abc import Collection, Sequence
@@ -11,6 +12,23 @@ from bert_jax.tasks.class_names import class_key
 from bert_jax.tasks.finetuning_task import Example, FinetuningTask, Splits
 
 SPLIT_NAMES = ("train", "validation", "test")
+_NAMES_OF_0_1_0 = {
+    "TextExample": "TextRecord",
+    "SquadExample": "Record",
+    "ChoiceExample": "Choice",
+}
+"""Old class names, which keep fingerprints the same as in version 0.1.0."""
+
+
+def fingerprint(examples: Sequence[Example]) -> str:
+    """Return the hexadecimal sha256 of the examples."""
+    digest = hashlib.sha256()
+    for example in examples:
+        name = type(example).__qualname__
+        fields = repr(example).removeprefix(name)
+        line = f"{_NAMES_OF_0_1_0.get(name, name)}{fields}\n"
+        digest.update(line.encode())
+    return digest.hexdigest()
 
 
 def split_file(

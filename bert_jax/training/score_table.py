@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from bert_jax.storage.files import JsonObject
+from bert_jax.tasks.baselines import no_better
 from bert_jax.tasks.finetuning import main_score, without_repeats
 from bert_jax.terminal.columns import aligned, shortened
 
@@ -44,7 +45,7 @@ def summarise(runs: Sequence[JsonObject]) -> list[JsonObject]:
 def _over_seeds(scores: Sequence[dict[str, float]]) -> dict[str, dict[str, float]]:
     summary: dict[str, dict[str, float]] = {}
     for key in without_repeats(scores[0]):
-        prefix = next((p for p in ("before_", "test_") if _is_part(p, key, scores)), "")
+        prefix = next((p for p in ("before_", "test_") if key.startswith(p)), "")
         values = np.array([own[key] for own in scores], np.float64)
         deviation = values.std(ddof=1) if len(values) > 1 else math.nan
         summary.setdefault(key.removeprefix(prefix), {}).update(
@@ -54,10 +55,6 @@ def _over_seeds(scores: Sequence[dict[str, float]]) -> dict[str, dict[str, float
             }
         )
     return summary
-
-
-def _is_part(prefix: str, key: str, scores: Sequence[dict[str, float]]) -> bool:
-    return key.startswith(prefix) and key.removeprefix(prefix) in scores[0]
 
 
 def runs_json(runs: Sequence[JsonObject]) -> JsonObject:
@@ -84,12 +81,14 @@ def runs_lines(runs: Sequence[JsonObject]) -> Iterator[str]:
     yield own["setting"]
     yield f"Best checkpoint of each run{over}"
     yield from _table([*own["scores"].items()])
+    chosen = [run["scores"] for run in runs if run["setting"] == own["setting"]]
+    yield from no_better({k: np.mean([s[k] for s in chosen]) for k in chosen[0]})
     yield f"{best['name']} is the best run, and is kept."
 
 
 def score_lines(scores: dict[str, float]) -> list[str]:
     """Return the table of the scores of one run: a row a score."""
-    return _table([*_over_seeds([scores]).items()])
+    return [*_table([*_over_seeds([scores]).items()]), *no_better(scores)]
 
 
 def _sortable(mean: float) -> float:

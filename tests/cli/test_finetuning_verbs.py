@@ -65,7 +65,9 @@ def classes(tmp_path_factory, encoder_checkpoint) -> Path:
 
 def test_scores_are_the_best_checkpoints(classes, capsys):
     found, *files = ok(capsys, "evaluate", "--checkpoint", str(classes))
-    assert list(json.loads(found)) == ["accuracy", "macro_f1", "mcc"] and not files
+    rule = "baseline: accuracy of the commonest label"
+    assert list(json.loads(found)) == ["accuracy", "macro_f1", "mcc", rule]
+    assert json.loads(found)[rule] == 0.25 and not files
     lines = (classes / "metrics.jsonl").read_text().splitlines()
     told = json.loads(lines[-1])
     assert told["split"] == "validation"
@@ -76,7 +78,11 @@ def test_a_file_of_predictions_is_written(classes, capsys, tmp_path):
     output = tmp_path / "out"
     where = ("--checkpoint", str(classes), "--output", str(output))
     data = ("--data.validation", str(classes.parent / "all.csv"))
-    found, file = ok(capsys, "evaluate", *where, *data)
+    assert main(["evaluate", *where, *data]) == 0
+    printed, error = capsys.readouterr()
+    assert f"{data[1]}: The model learned from 36 of 40 examples;" in error
+    assert "\naccuracy 0.2500 is no better than the commonest label: 0.2500" in error
+    found, file = printed.splitlines()
     assert file == str(output / "predictions.tsv")
     header, *lines = (output / "predictions.tsv").read_text().splitlines()
     assert header == "index\tprediction\tprobability\tlabel\ttext"
@@ -189,7 +195,10 @@ def test_several_classes(tmp_path_factory, encoder_checkpoint, capsys, monkeypat
     workdir = tuned(*where, "--data.multi-label", "--data.labels", "z", "x", "y")
     capsys.readouterr()
     (found,) = ok(capsys, "evaluate", "--checkpoint", str(workdir))
-    assert list(json.loads(found)) == ["micro_f1", "macro_f1", "exact_match"]
+    assert list(json.loads(found)) == [
+        *("micro_f1", "macro_f1", "exact_match"),
+        "baseline: micro_f1 of the commonest labels",
+    ]
     (one,) = predictions(capsys, monkeypatch, "--checkpoint", str(workdir), typed="a")
     assert list(one["probabilities"]) == ["z", "x", "y"]
     assert one["labels"] == [k for k, v in one["probabilities"].items() if v > 0.5]
@@ -202,7 +211,10 @@ def test_numbers(tmp_path_factory, encoder_checkpoint, capsys, monkeypatch):
     workdir = tuned(tmp_path_factory, encoder_checkpoint, task, values)
     capsys.readouterr()
     (found,) = ok(capsys, "evaluate", "--checkpoint", str(workdir))
-    assert list(json.loads(found)) == ["pearson", "spearman", "mean_squared_error"]
+    assert list(json.loads(found)) == [
+        *("r2", "pearson", "spearman", "mean_squared_error"),
+        "baseline: mean_squared_error of the mean",
+    ]
     (one,) = predictions(capsys, monkeypatch, "--checkpoint", str(workdir), typed="a")
     assert list(one) == ["value"] and isinstance(one["value"], float)
 

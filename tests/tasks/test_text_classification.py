@@ -357,6 +357,12 @@ def test_baselines():
     name, value = task(SINGLE).baseline(splits)
     assert (name, value) == ("accuracy of the commonest label", 0.5)
     assert task(NUMBER).baseline(Splits(of(1.0), of(3.0)))[1] == 4.0
+    # Without examples to learn from, the commonest label of those to score.
+    assert task(SINGLE).baseline(Splits([], of("b", "a", "a", "a")))[1] == 0.75
+    gold = of(("bad",), ("good", "bad"), ("bad",))
+    name, value = task(MULTI).baseline(Splits(gold, gold))
+    assert name == "micro_f1 of the commonest labels"
+    assert value == pytest.approx(2 * 3 / (3 + 4))
 
 
 def test_the_repr_of_an_example_has_its_content_and_not_its_place():

@@ -1,0 +1,49 @@
+"""What a fine-tuned model learned from, and which examples of a file are among it."""
+
+import contextlib
+import os
+from collections.abc import Sequence
+
+from bert_jax.tasks.finetuning_task import Example, FinetuningTask
+from bert_jax.tasks.splits import fingerprint, hold_out
+
+
+def training_examples(
+    task: FinetuningTask, scored: Sequence[Example]
+) -> Sequence[Example]:
+    """Return the examples that a run learned from; [] if they are not found.
+
+    They are those of the run's file, or of the file to score if that is the same under
+    another name.
+
+    Args:
+        task: with the settings of the run.
+        scored: the examples to score, as they were read.
+    """
+    data = task.data
+    file = "train" if data.path else data.train
+    # Nothing is downloaded: an address is not looked at.
+    files = [file] if os.path.exists(data.path or data.train) else []
+    for name in (*files, None) if data.fingerprint else ():
+        with contextlib.suppress(OSError, ValueError):
+            examples = scored if name is None else task.read(name)
+            if not (data.path or data.validation):
+                examples = hold_out(task, examples).train
+            if fingerprint(examples) == data.fingerprint:
+                return task.match_labels(examples)
+    return []
+
+
+def learned_line(
+    task: FinetuningTask, train: Sequence[Example], scored: Sequence[Example]
+) -> str:
+    """Return how many of the examples to score the model learned from; "": none."""
+    known = set(map(task.texts, train))
+    shared = sum(task.texts(example) in known for example in scored)
+    which = "all" if shared == len(scored) else f"{shared:,} of"
+    return (
+        f"The model learned from {which} {len(scored):,} examples; their scores do not "
+        "say how good it is on others."
+        if shared
+        else ""
+    )
