@@ -1,6 +1,36 @@
 """Checks of arguments from Python callers; errors name argument, value and rule."""
 
-from collections.abc import Iterable, Mapping, Set
+import functools
+from collections.abc import Callable, Iterable, Mapping, Set
+from typing import Any, ParamSpec, cast
+
+import numpy as np
+
+Parameters = ParamSpec("Parameters")
+
+
+def one_or_several(method: Callable[Parameters, Any]) -> Callable[Parameters, Any]:
+    """Let a method of a list `texts` take one text, too, and return its result then."""
+    of_list: Callable[..., Any] = method
+
+    def call(self: object, texts: object, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(texts, str):
+            return of_list(self, [texts], *args, **kwargs)[0]
+        return of_list(self, texts, *args, **kwargs)
+
+    return cast(Callable[Parameters, Any], functools.wraps(method)(call))
+
+
+def as_several(values: Any) -> tuple[Any, int | slice]:
+    """Return texts or vectors, and the index by which the results are those of them.
+
+    One text, or one vector, becomes a list of it, and the index that of its result.
+    """
+    if isinstance(values, str):
+        return [values], 0
+    if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind == "f":
+        return values[None], 0
+    return values, slice(None)
 
 
 def require_text(name: str, value: object) -> str:
@@ -52,19 +82,24 @@ def require_texts_or_pairs(name: str, values: object) -> list[tuple[str, ...]]:
     return examples
 
 
-def require_two_sides(first: object, second: object) -> list[tuple[str, str]]:
+def require_two_sides(
+    first: object, second: object, names: tuple[str, str] = ("first", "second")
+) -> list[tuple[str, str]]:
     """Return the pairs of two texts, or of two lists of as many texts.
+
+    Args:
+        names: of the two arguments, for messages.
 
     Raises:
         ValueError: they are neither.
     """
     if not isinstance(first, list | tuple):
-        return [(require_text("first", first), require_text("second", second))]
-    sides = require_texts("first", first), require_texts("second", second)
+        return [(require_text(names[0], first), require_text(names[1], second))]
+    sides = require_texts(names[0], first), require_texts(names[1], second)
     if len(sides[0]) != len(sides[1]):
         raise ValueError(
-            f"first has {len(sides[0])} texts and second has {len(sides[1])}; pass the "
-            "same number of each."
+            f"{names[0]} has {len(sides[0])} texts and {names[1]} has {len(sides[1])}; "
+            "pass the same number of each."
         )
     return list(zip(*sides, strict=True))
 

@@ -1,6 +1,5 @@
 """Use a trained model from Python: `load(path)` gives a `Predictor`."""
 
-import dataclasses
 import os
 from collections.abc import Sequence
 from typing import Any, TypeAlias, overload
@@ -13,16 +12,17 @@ from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.embedding import CORPUS_PROMPTS, QUERY_PROMPTS, Embedding
 from bert_jax.config.model import Params
 from bert_jax.inference.arguments import (
+    as_several,
+    one_or_several,
     require_count,
     require_text,
     require_texts,
-    require_texts_or_pairs,
     require_two_sides,
 )
 from bert_jax.inference.attention import attention
-from bert_jax.inference.batching import predict_rows
 from bert_jax.inference.evaluation import default_examples_config, examples_config
 from bert_jax.inference.features import Features, features
+from bert_jax.inference.finetuned import FinetunedPredictor, TextOrPair
 from bert_jax.inference.language_model import (
     fillings,
     follow_probabilities,
@@ -32,17 +32,14 @@ from bert_jax.inference.language_model import (
     require_head,
 )
 from bert_jax.inference.search import Hits, nearest, similarities
-from bert_jax.inference.thresholds import most_probable
 from bert_jax.inference.vectors import Counts, Embedder
 from bert_jax.pretrained import load_pretrained
-from bert_jax.storage.files import JsonObject
-from bert_jax.tasks.finetuning_task import Prediction
+from bert_jax.terminal.progress import Progress
 from bert_jax.tokenization import Tokenizer
 
 Filling: TypeAlias = tuple[str, float]
 """A token for a mask, and its probability."""
 Texts: TypeAlias = list[str] | tuple[str, ...]
-TextOrPair: TypeAlias = str | tuple[str, str]
 
 
 def load(path: str | os.PathLike[str], allow_extra: bool = False) -> "Predictor":
@@ -64,7 +61,7 @@ def load(path: str | os.PathLike[str], allow_extra: bool = False) -> "Predictor"
     return Predictor(*read, model.pairs, model.embedding, data, model.trained_length)
 
 
-class Predictor:
+class Predictor(FinetunedPredictor):
     """A model and its tokenizer, ready for text.
 
     Texts are computed in batches of `batch_size`. A result depends only on its own
@@ -126,18 +123,19 @@ class Predictor:
 
     def generate(
         self,
-        prompt: str = "",
+        prompt: str | Sequence[str] = "",
         num_tokens: int = 50,
         temperature: float = 1.0,
         top_k: int = 0,
         top_p: float = 1.0,
         key: Key[Array, ""] | None = None,
-    ) -> str:
+    ) -> Any:
         """Continue a text by a causal model; return both, as `Tokenizer.decode`.
 
         It ends at [SEP], or after `num_tokens` tokens.
 
         Args:
+            prompt: one text, or a list of them; each is continued as if alone.
             temperature: divides the scores; 0: always the most probable token.
             top_k: draw from the k most probable tokens; 0: from all.
             top_p: draw from the fewest tokens whose probabilities add up to this.
@@ -152,11 +150,18 @@ class Predictor:
         key = jax.random.key(0) if key is None else key
         model = self.config, self.params, self.tokenizer
         sampling, longest = (temperature, top_k, top_p), self.trained_length
-        prompt = require_text("prompt", prompt)
-        return generated_text(*model, prompt, num_tokens, sampling, key, longest)
+        prompts, index = as_several(prompt)
+        texts = [
+            generated_text(*model, text, num_tokens, sampling, key, longest)
+            for text in require_texts("prompt", prompts)
+        ]
+        return texts[index]
 
+    @one_or_several
     def log_likelihood(self, texts: Sequence[str], batch_size: int = 8) -> list[float]:
         """Return the log probability of each text's tokens by a causal model, in nats.
+
+        Of one text in place of a list, a number.
 
         Raises:
             ValueError: a text is too long, or the model's attention is not causal.
@@ -166,12 +171,14 @@ class Predictor:
         texts, longest = require_texts("texts", texts), self.trained_length
         return log_likelihoods(*model, texts, batch_size, longest)
 
+    @one_or_several
     def pseudo_log_likelihood(
         self, texts: Sequence[str], batch_size: int = 8
     ) -> list[float]:
         """Return each text's log probability in nats, each token masked alone.
 
-        It is the sum over tokens (Salazar et al. 2020, §2), and no probability.
+        It is the sum over tokens (Salazar et al. 2020, §2), and no probability. Of one
+        text in place of a list, a number.
 
         Raises:
             ValueError: a text is too long, or the model's attention is causal.
@@ -201,6 +208,7 @@ class Predictor:
         follows = follow_probabilities(*model, pairs, self.pairs, batch_size, longest)
         return follows if isinstance(first, list | tuple) else follows[0]
 
+    @one_or_several
     def embed(
         self,
         texts: Sequence[str],
@@ -209,12 +217,14 @@ class Predictor:
         batch_size: int = 32,
         prompt: str | None = None,
         cut: Counts | None = None,
+        progress: bool = False,
     ) -> Float[np.ndarray, "B D"]:
         """Return one float32 vector per text, from the last layer.
 
         If the model's files have `max_seq_length`, longer texts are cut off there.
 
         Args:
+            texts: a list; or one text, whose vector [D] is returned.
             pooling: mean over the real tokens, [CLS] and [SEP] included, or cls, the
                 hidden state of [CLS]; None: as the model's files say, or mean.
             normalize: divide vectors by their L2 norm; None: as the files say, or not.
@@ -222,34 +232,39 @@ class Predictor:
             prompt: put before each text: the name of one of `embedding.prompts`, or a
                 text; "": none; None: the model's default prompt, if it has one.
             cut: takes the number of `texts` and of those `cut`; None: a warning.
+            progress: print now and then how far it is.
 
         Raises:
-            ValueError: a text is too long, `texts` is one string, `pooling` is
-                neither, there is no such prompt, or the model's files need what the
-                library does not compute and `pooling` or `normalize` is None.
+            ValueError: a text is too long, `pooling` is neither, there is no such
+                prompt, or the model's files need what the library does not compute
+                and `pooling` or `normalize` is None.
         """
         texts = require_texts("texts", texts)
-        return self._embedder.embed(texts, pooling, normalize, batch_size, prompt, cut)
+        shown = Progress("texts embedded", len(texts)) if progress else None
+        how = pooling, normalize, batch_size, prompt, cut, shown
+        return self._embedder.embed(texts, *how)
 
     def similarity(
         self,
         a: Sequence[str] | np.ndarray,
         b: Sequence[str] | np.ndarray,
         batch_size: int = 32,
-    ) -> Float[np.ndarray, "A B"]:
+        progress: bool = False,
+    ) -> Any:
         """Return the similarity of each text or vector of `a` to each of `b`.
 
-        It is the cosine, or the dot product if `embedding.similarity` is dot.
+        It is the cosine, or the dot product if `embedding.similarity` is dot: an array
+        [A, B] of float32, without the axis of a side that is one text or one vector.
 
         Raises:
             ValueError: they are neither texts nor vectors [N, D], two vectors differ in
                 length, the model's files require another similarity, or as `embed`.
         """
         similarity = self.embedding.computed_similarity()
-        embedder = self._embedder
-        sides = embedder.side("a", a), embedder.side("b", b)
-        first, second = embedder.vectors(*sides, batch_size=batch_size)
-        return similarities(first, second, similarity)
+        (a, rows), (b, columns) = as_several(a), as_several(b)
+        sides = self._embedder.side("a", a), self._embedder.side("b", b)
+        first, second = self._embedder.vectors(sides, batch_size, progress)
+        return similarities(first, second, similarity)[rows, columns]
 
     def search(
         self,
@@ -259,101 +274,41 @@ class Predictor:
         batch_size: int = 32,
         query_prompt: str | None = None,
         corpus_prompt: str | None = None,
+        progress: bool = False,
     ) -> Hits:
         """Return the k texts of a corpus that are most similar to each query.
 
         The search is exact: each query is compared with the whole corpus, a block of
-        it after the other on the device. Lines on the way say how far it is.
+        it after the other on the device.
 
         Args:
-            queries: texts, or their vectors.
+            queries: texts, or their vectors; or one of either, for hits of shape [K].
             corpus: texts, or their vectors, which may be a memory map of an .npy file.
                 One that `bert-jax embed` or `search` wrote must be of this model.
             query_prompt: as `prompt` of `embed`; None: the model's prompt "query".
             corpus_prompt: None: the model's "document", "passage" or "corpus".
+            progress: print now and then how far it is.
 
         Raises:
             ValueError: as `embed` and `similarity`.
         """
         require_count("k", k)
         similarity = self.embedding.computed_similarity()
-        embedder = self._embedder
+        (queries, rows), embedder = as_several(queries), self._embedder
         sides = (
             embedder.side("queries", queries, query_prompt, QUERY_PROMPTS),
             embedder.side("corpus", corpus, corpus_prompt, CORPUS_PROMPTS),
         )
-        first, stored = embedder.vectors(*sides, batch_size=batch_size)
-        return nearest(first, stored, k, similarity)
+        first, stored = embedder.vectors(sides, batch_size, progress)
+        hits = nearest(first, stored, k, similarity, progress=progress)
+        return Hits(hits.indices[rows], hits.scores[rows])
 
     @property
     def _embedder(self) -> Embedder:
         model = self.config, self.params, self.tokenizer
         return Embedder(*model, self.embedding, self.trained_length)
 
-    def classify(
-        self, texts: Sequence[TextOrPair], batch_size: int = 32, top_k: int = 0
-    ) -> list[Prediction]:
-        """Return the prediction of a fine-tuned model for each text or pair of texts.
-
-        Returns:
-            For one class: `label` and `probabilities` (of the `top_k` best; 0: all);
-            for several: `labels` and the same; for a number: `value`.
-
-        Raises:
-            ValueError: the model was not fine-tuned on texts, or `texts` is one string.
-        """
-        parts = require_texts_or_pairs("texts", texts)
-        columns = ("first", "second")[: max(map(len, parts), default=1)]
-        rows = [dict(zip(columns, part, strict=True)) for part in parts]
-        data = dataclasses.replace(self.data, text_columns=columns)
-        values = self._predict(rows, "text-", "classify", batch_size, data)
-        return most_probable(self.config, values, top_k)
-
-    def tag(self, texts: Sequence[str], batch_size: int = 32) -> list[Prediction]:
-        """Return the `entities` in each text, with their `start` and `end` in it.
-
-        Raises:
-            ValueError: the model was not fine-tuned to tag, or `texts` is one string.
-        """
-        rows = [{"text": text} for text in require_texts("texts", texts)]
-        return self._predict(rows, "token-classification", "tag", batch_size)
-
-    def answer(
-        self,
-        question: str,
-        context: str,
-        null_threshold: float | None = None,
-        batch_size: int = 32,
-    ) -> Prediction:
-        """Return the `answer` to a question in a text, its `start` and `end`, and more.
-
-        Args:
-            null_threshold: there is no answer if `null_odds` is above this; None: the
-                run's own threshold.
-            batch_size: windows of the text that are computed at once.
-
-        Raises:
-            ValueError: the model was not fine-tuned on questions.
-        """
-        require_text("question", question)
-        row = {"question": question, "context": require_text("context", context)}
-        data = self.data
-        if null_threshold is not None:
-            data = dataclasses.replace(data, null_threshold=null_threshold)
-        return self._predict([row], "question-answering", "answer", batch_size, data)[0]
-
-    def choose(
-        self, context: str, choices: Sequence[str], batch_size: int = 32
-    ) -> Prediction:
-        """Return the number of the most probable `choice`, and all `probabilities`.
-
-        Raises:
-            ValueError: the model was not fine-tuned to choose.
-        """
-        require_text("context", context)
-        row = {"context": context, "choices": require_texts("choices", choices)}
-        return self._predict([row], "multiple-choice", "choose", batch_size)[0]
-
+    @one_or_several
     def features(
         self,
         texts: Sequence[str],
@@ -364,6 +319,7 @@ class Predictor:
         """Return each text's tokens with their offsets, and hidden states of `layers`.
 
         Args:
+            texts: a list; or one text, whose features are returned alone.
             layers: 0 for the embeddings, 1 … L, or from the end: -1 is the last.
             combine: concatenate or sum several layers.
 
@@ -386,15 +342,3 @@ class Predictor:
         """
         model = self.config, self.params, self.tokenizer
         return attention(*model, text, self.trained_length).probabilities
-
-    def _predict(
-        self,
-        rows: list[JsonObject],
-        kind: str,
-        method: str,
-        batch_size: int,
-        data: ExamplesConfig | None = None,
-    ) -> list[Prediction]:
-        require_count("batch_size", batch_size)
-        model = self.config, self.params, self.tokenizer
-        return predict_rows(*model, data or self.data, rows, kind, method, batch_size)

@@ -163,6 +163,7 @@ def search_collection(collection: Collection, request: SearchRequest) -> Ranking
         request.batch_size,
         request.query_prompt,
         request.corpus_prompt,
+        progress=True,
     )
     return {
         query: ranked(

@@ -23,9 +23,9 @@ Best = tuple[Float[Array, "Q K"], Int[Array, "Q K"]]
 class Hits(NamedTuple):
     """The k nearest texts of the corpus for each query, the nearest first."""
 
-    indices: Int[np.ndarray, "Q K"]
+    indices: Int[np.ndarray, "*Q K"]
     """Numbers of texts of the corpus, from 0; of equally near ones the lower first."""
-    scores: Float[np.ndarray, "Q K"]
+    scores: Float[np.ndarray, "*Q K"]
     """Their similarities, float32."""
 
 
@@ -67,11 +67,14 @@ def nearest(
     k: int,
     similarity: Similarity = "cosine",
     block: int = _BLOCK,
+    progress: bool = False,
 ) -> Hits:
     """Return the k vectors of the corpus that are nearest to each query.
 
     The corpus may be a memory map: `block` of its vectors, or k, are on the device.
-    Lines say how far it is if it takes longer than a second.
+
+    Args:
+        progress: print how far it is, if it takes longer than a second.
 
     Raises:
         ValueError: the vectors are not equally long, or one holds NaN or infinity.
@@ -90,7 +93,7 @@ def nearest(
         (jnp.full((len(part), k), -jnp.inf), jnp.zeros((len(part), k), jnp.int32))
         for part in parts
     ]
-    progress = Progress("vectors searched", len(corpus))
+    shown = Progress("vectors searched", len(corpus))
     for start in range(0, len(corpus), block):
         rows = np.asarray(corpus[start : start + block], np.float32)
         _require_finite("corpus", rows, start)
@@ -101,7 +104,8 @@ def nearest(
             for one, part in zip(best, parts, strict=True)
         ]
         jax.block_until_ready(best[-1:])
-        progress.advance(len(rows))
+        if progress:
+            shown.advance(len(rows))
     return _hits(best, len(queries), k)
 
 

@@ -152,8 +152,13 @@ class Embedder:
                 del own["pooling"]  # it was chosen when the vectors were made
             require_same_vectors(name, *stored, own)
 
-    def vectors(self, *sides: Side, batch_size: int) -> list[Float[np.ndarray, "_ D"]]:
+    def vectors(
+        self, sides: Sequence[Side], batch_size: int, progress: bool = False
+    ) -> list[Float[np.ndarray, "_ D"]]:
         """Return vectors as they are, and make those of texts.
+
+        Args:
+            progress: print how far it is.
 
         Raises:
             ValueError: those of two sides would not be equally long.
@@ -165,15 +170,12 @@ class Embedder:
             for side in sides
         }
         require_same_width(by_name)
-        return [
-            side.values
-            if not isinstance(side.values, list)
-            else self.embed(
-                side.values,
-                batch_size=batch_size,
-                prompt=side.prompt,
-                progress=Progress(f"texts of {side.name} embedded", len(side.values)),
-                name=side.name,
-            )
-            for side in sides
-        ]
+        made = []
+        for side in sides:
+            if not isinstance(texts := side.values, list):
+                made.append(texts)
+                continue
+            line = Progress(f"texts of {side.name} embedded", len(texts))
+            how = batch_size, side.prompt, None, line if progress else None, side.name
+            made.append(self.embed(texts, None, None, *how))
+        return made

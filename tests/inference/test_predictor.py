@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from huggingface_files import stored
 
 import bert_jax
 from bert_jax.data.batches import tokenized_batches
@@ -119,8 +120,22 @@ def test_what_embed_refuses(bert):
         bert.embed(["a"], pooling="max")
     with pytest.raises(ValueError, match="batch_size=0 must be at least 1"):
         bert.embed(["a"], batch_size=0)
-    with pytest.raises(ValueError, match="texts is one string; pass a list"):
-        bert.embed("a")
+
+
+def test_one_text_has_the_result_of_a_list_of_it(bert, tmp_path):
+    """By its place or by its name; a list of one stays a list."""
+    texts = ["The judge writes.", "door"]
+    for method in (bert.embed, bert.pseudo_log_likelihood):
+        (expected,) = method(texts[:1])
+        for one in (method(texts[0]), method(texts=texts[0])):
+            np.testing.assert_array_equal(one, expected)
+    assert bert.features(texts[0]).tokens == bert.features(texts)[0].tokens
+    model = bert_jax.load(
+        stored("BertForSequenceClassification").write(tmp_path / "classifier")
+    )
+    pair = ("She", "It")
+    assert model.classify("She", top_k=1) == model.classify(["She"], top_k=1)[0]
+    assert model.classify([pair])[0]["label"] in model.config.labels
 
 
 def test_texts_over_the_limit_are_refused(bert):

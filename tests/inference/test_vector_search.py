@@ -1,5 +1,8 @@
 """Similarities and exact search, beside NumPy over all vectors at once."""
 
+import itertools
+import time
+
 import numpy as np
 import pytest
 
@@ -81,10 +84,39 @@ def test_texts_or_their_vectors(bert):
     by_vector = bert.search(vectors[:1], vectors, k=2)
     np.testing.assert_array_equal(by_text.indices, by_vector.indices)
     assert by_text.indices[0, 0] == 0
+    # One text or vector, in place of a list: without the axis of the list.
+    for one in (texts[0], vectors[0]):
+        hits = bert.search(one, texts, k=2)
+        np.testing.assert_array_equal(hits.indices, by_text.indices[0])
+        assert hits.scores.shape == (2,)
+        np.testing.assert_allclose(bert.similarity(one, texts), expected[0], atol=1e-6)
+    similarity = bert.similarity(texts[0], texts[1])
+    assert similarity == pytest.approx(expected[0, 1], abs=1e-6)
     with pytest.raises(ValueError, match="corpus has shape .3,. and dtype float64"):
         bert.search(texts, np.zeros(3))
     with pytest.raises(ValueError, match="k=0 must be at least 1"):
         bert.search(texts, texts, k=0)
+
+
+def test_a_search_is_quiet_unless_asked(bert, monkeypatch, capfd):
+    """However long it takes: each look at the clock is two seconds later."""
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "monotonic", itertools.count(0.0, 2.0).__next__)
+        for progress in (False, True):
+            printed = capfd.readouterr()
+            assert printed.out + printed.err == ""
+            bert.search(["door"], ["garden", "door"], progress=progress)
+            bert.similarity(["door"], ["garden"], progress=progress)
+            bert.embed(["door"], progress=progress)
+    lines = capfd.readouterr().out.splitlines()
+    assert [line.split(",")[0] for line in lines] == [
+        "1/1 texts of queries embedded",
+        "2/2 texts of corpus embedded",
+        "2/2 vectors searched",
+        "1/1 texts of a embedded",
+        "1/1 texts of b embedded",
+        "1/1 texts embedded",
+    ]
 
 
 def test_queries_and_texts_have_the_prompts_of_the_model(bert):

@@ -244,7 +244,7 @@ def test_generation_without_chance(gpt):
 
 def test_generation_by_chance(gpt):
     one = gpt.generate(PROMPT, num_tokens=16, key=jax.random.key(1))
-    assert one == gpt.generate(PROMPT, num_tokens=16, key=jax.random.key(1))
+    assert [one] == gpt.generate([PROMPT], num_tokens=16, key=jax.random.key(1))
     others = {gpt.generate("", num_tokens=16, key=jax.random.key(i)) for i in range(5)}
     assert len(others) > 1
     assert one.startswith("the judge writes")
@@ -282,6 +282,7 @@ def test_log_likelihoods(gpt):
         expected = sum(float(logs[i, ids[i + 1]]) for i in range(len(ids) - 1))
         assert actual == pytest.approx(expected, rel=1e-4, abs=1e-6)
     assert gpt.log_likelihood([]) == []
+    assert gpt.log_likelihood(texts[0]) == gpt.log_likelihood(texts[:1])[0]
 
 
 def test_pseudo_log_likelihoods(pretrained):

@@ -1,0 +1,122 @@
+"""The methods of `Predictor` that need a model which was fine-tuned on a task."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from bert_jax.config import BertConfig, ExamplesConfig
+from bert_jax.config.model import Params
+from bert_jax.inference.arguments import (
+    one_or_several,
+    require_count,
+    require_text,
+    require_texts,
+    require_texts_or_pairs,
+    require_two_sides,
+)
+from bert_jax.inference.batching import predict_rows
+from bert_jax.inference.thresholds import most_probable
+from bert_jax.storage.files import JsonObject
+from bert_jax.tasks.finetuning_task import Prediction
+from bert_jax.tokenization import Tokenizer
+
+TextOrPair: TypeAlias = str | tuple[str, str]
+
+
+class FinetunedPredictor:
+    """Predictions of a fine-tuned model; its attributes are those of `Predictor`."""
+
+    config: BertConfig
+    params: Params
+    tokenizer: Tokenizer
+    data: ExamplesConfig
+
+    @one_or_several
+    def classify(
+        self, texts: Sequence[TextOrPair], batch_size: int = 32, top_k: int = 0
+    ) -> list[Prediction]:
+        """Return the prediction of a fine-tuned model for each text or pair of texts.
+
+        Args:
+            texts: a list; or one text, whose prediction is returned alone.
+
+        Returns:
+            For one class: `label` and `probabilities` (of the `top_k` best; 0: all);
+            for several: `labels` and the same; for a number: `value`.
+
+        Raises:
+            ValueError: the model was not fine-tuned on texts.
+        """
+        parts = require_texts_or_pairs("texts", texts)
+        columns = ("first", "second")[: max(map(len, parts), default=1)]
+        rows = [dict(zip(columns, part, strict=True)) for part in parts]
+        data = dataclasses.replace(self.data, text_columns=columns)
+        values = self._predict(rows, "text-", "classify", batch_size, data)
+        return most_probable(self.config, values, top_k)
+
+    @one_or_several
+    def tag(self, texts: Sequence[str], batch_size: int = 32) -> list[Prediction]:
+        """Return the `entities` in each text, with their `start` and `end` in it.
+
+        Of one text in place of a list, its prediction is returned alone.
+
+        Raises:
+            ValueError: the model was not fine-tuned to tag.
+        """
+        rows = [{"text": text} for text in require_texts("texts", texts)]
+        return self._predict(rows, "token-classification", "tag", batch_size)
+
+    def answer(
+        self,
+        question: str | Sequence[str],
+        context: str | Sequence[str],
+        null_threshold: float | None = None,
+        batch_size: int = 32,
+    ) -> Any:
+        """Return the `answer` to a question in a text, its `start` and `end`, and more.
+
+        Args:
+            question: one; or a list, for a list of predictions.
+            context: the text; of several questions the one text of all, or a list.
+            null_threshold: there is no answer if `null_odds` is above this; None: the
+                run's own threshold.
+            batch_size: windows of the text that are computed at once.
+
+        Raises:
+            ValueError: the model was not fine-tuned on questions.
+        """
+        several, names = isinstance(question, list | tuple), ("question", "context")
+        if several and isinstance(context, str):
+            context = [context] * len(question)
+        pairs = require_two_sides(question, context, names)
+        rows: list[JsonObject] = [dict(zip(names, pair, strict=True)) for pair in pairs]
+        data = self.data
+        if null_threshold is not None:
+            data = dataclasses.replace(data, null_threshold=null_threshold)
+        kind, method = "question-answering", "answer"
+        answers = self._predict(rows, kind, method, batch_size, data)
+        return answers if several else answers[0]
+
+    def choose(
+        self, context: str, choices: Sequence[str], batch_size: int = 32
+    ) -> Prediction:
+        """Return the number of the most probable `choice`, and all `probabilities`.
+
+        Raises:
+            ValueError: the model was not fine-tuned to choose.
+        """
+        require_text("context", context)
+        row = {"context": context, "choices": require_texts("choices", choices)}
+        return self._predict([row], "multiple-choice", "choose", batch_size)[0]
+
+    def _predict(
+        self,
+        rows: list[JsonObject],
+        kind: str,
+        method: str,
+        batch_size: int,
+        data: ExamplesConfig | None = None,
+    ) -> list[Prediction]:
+        require_count("batch_size", batch_size)
+        model = self.config, self.params, self.tokenizer
+        return predict_rows(*model, data or self.data, rows, kind, method, batch_size)
