@@ -93,7 +93,7 @@ $(LOWEST)/.installed: setup.cfg pyproject.toml tests/lowest.txt
 	$(PYTHON) -m venv $(LOWEST)
 	$(LOWEST)/bin/python -m pip install --quiet --upgrade pip
 	$(LOWEST)/bin/python -m pip install --quiet --constraint tests/lowest.txt \
-		--editable '.[test,experiments,gcs,notebooks,onnx,wandb]'
+		--editable '.[test,experiments,gcs,notebooks,onnx,tensorboard,wandb]'
 	touch $@
 
 $(LIGHT)/.installed: setup.cfg pyproject.toml requirements-light.txt

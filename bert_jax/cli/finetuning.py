@@ -31,9 +31,6 @@ class FinetuneOptions(StartOptions):
     sweep: bool = False
     """Run with each learning rate, batch size and number of epochs of the paper's grid
     (A.3), and keep the best run."""
-    dry_run: bool = False
-    """Print what would be learned from, and what a step costs; train nothing, and write
-    no workdir."""
     config: Annotated[FinetuneConfig, tyro.conf.arg(name="")] = FinetuneConfig()
 
 
@@ -93,7 +90,7 @@ def finetune(options: FinetuneOptions) -> None:
         environment.configure_jax(os.environ)
         from bert_jax.runs import finetuning
 
-        for line in finetuning.dry_run(config):
+        for line in finetuning.dry_run(config, options.verbose):
             say(line)
         return
     is_primary = start(options)

@@ -24,8 +24,6 @@ class PretrainOptions(StartOptions):
     from one that `bert-jax configs` lists.
     """
 
-    dry_run: bool = False
-    """Print the model, the data and the devices of the run, and train nothing."""
     devices: int = 0
     """With dry_run: compile the step for this many devices, which need not be present,
     and print the memory that each needs."""
@@ -134,6 +132,8 @@ def _dry_run(options: PretrainOptions) -> None:
         environment.set_num_cpu_devices(os.environ, devices)
     if options.topology:
         environment.configure_topology(os.environ)
+    if not (devices or options.topology):
+        environment.configure_jax(os.environ, options.deterministic)
     from bert_jax.runs import pretraining
 
     for line in pretraining.dry_run(
@@ -144,5 +144,6 @@ def _dry_run(options: PretrainOptions) -> None:
         options.extend,
         options.topology,
         options.named_shape,
+        options.verbose,
     ):
         say(line)

@@ -24,6 +24,12 @@ class StartOptions:
     initialization_timeout: int = 300
     """Seconds that several processes wait for each other at the start, and then for
     their devices."""
+    dry_run: bool = False
+    """Print what the run would take here (memory, the seconds of measured steps and the
+    hours of all) and what it would learn from; start no run, and write no workdir."""
+    verbose: bool = False
+    """With dry_run: print also each tensor and the compiler's figures, and before a
+    pretraining the first rows with their masks."""
     print_config: bool = False
     """Print the configuration as JSON, and train nothing."""
 
@@ -32,8 +38,10 @@ def start(options: StartOptions) -> bool:
     """Set JAX up, and connect the processes; return whether this is the primary one.
 
     Raises:
-        UsageError: there is no workdir.
+        UsageError: there is no workdir, or an option is of a dry run.
     """
+    if options.verbose:
+        raise UsageError("--verbose needs --dry-run.")
     if not options.workdir:
         raise UsageError("--workdir is missing; name a directory for the run.")
     environment.configure_jax(os.environ, options.deterministic)

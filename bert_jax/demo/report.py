@@ -34,7 +34,7 @@ def print_report(
 ) -> None:
     """Print scores beside baselines, example predictions, and where the files are.
 
-    The web page is written last, so that no line waits for it.
+    The web page and the picture are written before the lines that name them.
     """
     console = Console(highlight=False)
     console.print(scores_table(scores))
@@ -51,11 +51,17 @@ def print_report(
         f"{corpus['duplicates']:,} duplicate paragraphs dropped, "
         f"sha256 {corpus['sha256'][:16]}.\n"
         f"Made in {minutes:.1f} minutes: {root}/corpus, vocabulary, data, model,\n"
-        "origins, library_pretrained, library_from_scratch.\n"
-        f"The pretraining as a web page, with curves and samples: {page}\n"
-        f"Its loss and a filled mask as a picture: {picture}\n"
+        "origins, library_pretrained, library_from_scratch.",
+        flush=True,
+    )
+    write_picture(root, bert, scores["unigram_loss"], picture)
+    write_run_report(str(root / "model"), page)
+    print(
+        f"The loss and a filled mask as a picture: {picture}\n"
+        f"\nLook at the pretraining in a browser, with curves and samples: {page}\n"
         "\nNext, for instance:\n"
-        f"  tensorboard --logdir {root}/model/tensorboard\n"
+        "  pip install 'bert_jax[tensorboard]'; "
+        f"tensorboard --logdir {root}/model/tensorboard\n"
         "  bert-jax finetune text-classification --data.train YOUR.csv "
         f"--init-from {root}/model --workdir YOURS\n"
         "  bert-jax vocab --input 'YOUR/*.txt' --output YOUR_VOCABULARY\n"
@@ -66,8 +72,6 @@ def print_report(
         f'  bert_jax.load("{root}/library_pretrained").classify(["Return the mean."])',
         flush=True,
     )
-    write_picture(root, bert, scores["unigram_loss"], picture)
-    write_run_report(str(root / "model"), page)
 
 
 def write_picture(root: Path, bert: Predictor, guessing: float, path: Path) -> None:

@@ -6,12 +6,14 @@ import jax
 import numpy as np
 
 from bert_jax.config import PretrainConfig
+from bert_jax.data.pipeline import Batch
 from bert_jax.data.records import Dataset
 from bert_jax.distributed.sharding import path_name
 from bert_jax.tasks.pretraining import PretrainingBatch
 from bert_jax.tasks.task import Task
 from bert_jax.training.step import num_parameters, split_seed, step_keys
 
+MORE = "--verbose shows more: the tensors, the compiler's figures, the first rows"
 _NUM_ROWS_SHOWN = 2
 
 
@@ -79,19 +81,33 @@ def rows_line(config: PretrainConfig, dataset: Dataset) -> str:
     )
 
 
-def describe(config: PretrainConfig, dataset: Dataset, task: Task) -> Iterator[str]:
-    """Yield lines on parameters, FLOPs, schedules, data, and the first masked rows."""
-    params = jax.eval_shape(task.init_params, jax.random.key(config.seed))
+def tensor_lines(task: Task) -> Iterator[str]:
+    """Yield a line on each parameter."""
+    params = jax.eval_shape(task.init_params, jax.random.key(0))
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):
         yield f"{path_name(path)}  {list(leaf.shape)} {leaf.dtype}"
-    yield f"parameters: {num_parameters(params):,}"
+
+
+def parameters_line(task: Task, batch: Batch) -> str:
+    """Return the number of parameters, and the FLOPs of a step."""
+    size = num_parameters(jax.eval_shape(task.init_params, jax.random.key(0)))
+    return f"parameters: {size:,}; model FLOPs a step: {task.flops(batch):.4g}"
+
+
+def describe(config: PretrainConfig, dataset: Dataset, task: Task) -> Iterator[str]:
+    """Yield lines on parameters, FLOPs, schedules and data."""
+    yield parameters_line(task, task.batch(config.data.first_step))
     yield from describe_teacher(config, task)
-    first_step = config.data.first_step
-    batch = task.batch(first_step)
-    yield f"model FLOPs a step: {task.flops(batch):.4g}"
     yield from describe_schedules(config)
     yield rows_line(config, dataset)
     yield f"validation rows: {len(dataset.validation):,}"
+
+
+def details(config: PretrainConfig, dataset: Dataset, task: Task) -> Iterator[str]:
+    """Yield lines on each parameter, a batch's arrays, and the first masked rows."""
+    yield from tensor_lines(task)
+    first_step = config.data.first_step
+    batch = task.batch(first_step)
     for name, values in batch.items():
         yield f"batch {name}: {list(values.shape)} {values.dtype}"
     _, base_key = split_seed(config.seed)

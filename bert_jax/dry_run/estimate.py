@@ -121,15 +121,19 @@ class LoweredStep:
 
     def compile(self, options: dict[str, Any]) -> Estimate:
         """Compile it with options of the compiler; return its figures."""
+        return self.program(options)[1]
+
+    def program(self, options: dict[str, Any]) -> tuple[Any, Estimate]:
+        """Return the compiled step, None if it is refused, and its figures."""
         start = time.monotonic()
         compiled, total = _compile(self.lowered, options, self.state)
         seconds = self.seconds + time.monotonic() - start
         sizes = self.parameters, self.state - self.parameters
         if total:
             temporary = total - self.state
-            return Estimate(*sizes, total, temporary, seconds, is_refused=True)
+            return None, Estimate(*sizes, total, temporary, seconds, is_refused=True)
         memory, text = compiled.memory_analysis(), compiled.as_text()
-        return Estimate(
+        return compiled, Estimate(
             *sizes,
             total=_size_of(memory),
             temporary=memory.temp_size_in_bytes,
@@ -241,6 +245,11 @@ def gib(size: int | float) -> str:
     return f"{size / GIB:.2f} GiB"
 
 
+def format_size(size: int | float) -> str:
+    """Format a size in bytes, in MiB if it is below one GiB."""
+    return gib(size) if size >= GIB else f"{size / 2**20:.1f} MiB"
+
+
 def estimate_lines(
     step: Estimate,
     devices: Sequence[jax.Device],
@@ -262,11 +271,24 @@ def estimate_lines(
             "  an estimate: a GPU's or TPU's compiler fuses other operations, and "
             "keeps in bfloat16 what a CPU computes in float32"
         )
-    yield (
-        f"memory a device: parameters {gib(step.parameters)}, optimizer "
-        f"{gib(step.optimizer)}, activations and gradients {gib(step.temporary)}; "
-        f"in all {gib(step.total)}"
+    yield memory_line(step)
+    yield from program_lines(step, num_devices)
+    if step.cycles and clock:
+        yield from _time_lines(step, device, clock, model_flops / num_devices)
+
+
+def memory_line(step: Estimate) -> str:
+    """Return a line on what the memory of a device is needed for."""
+    sizes = step.parameters, step.optimizer, step.temporary, step.total
+    parameters, optimizer, temporary, total = map(format_size, sizes)
+    return (
+        f"memory a device: parameters {parameters}, optimizer {optimizer}, "
+        f"activations and gradients {temporary}; in all {total}"
     )
+
+
+def program_lines(step: Estimate, num_devices: int) -> Iterator[str]:
+    """Yield the lines on the program: its FLOPs, and its collectives."""
     if step.flops:
         yield (
             f"FLOPs a step by the compiler: {step.flops * num_devices:.4g}"
@@ -278,8 +300,6 @@ def estimate_lines(
             for name, (count, size) in step.collectives.items()
         )
         yield f"collectives in the program: {counts or 'none'}"
-    if step.cycles and clock:
-        yield from _time_lines(step, device, clock, model_flops / num_devices)
 
 
 def estimated_time(

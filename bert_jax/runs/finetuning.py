@@ -17,7 +17,8 @@ from bert_jax.distributed.collectives import (
     run_on_primary_first,
 )
 from bert_jax.distributed.mesh import host_shard, make_mesh
-from bert_jax.dry_run.estimate import estimate, estimate_lines
+from bert_jax.dry_run.describe import MORE, parameters_line, tensor_lines
+from bert_jax.dry_run.measure import measured_lines
 from bert_jax.inference.evaluation import evaluate_and_report
 from bert_jax.runs.finetuning_setup import (
     FinetuningSetup,
@@ -41,7 +42,6 @@ from bert_jax.tasks.task import check_attention_kernel
 from bert_jax.terminal.messages import say
 from bert_jax.training.callbacks import Callback
 from bert_jax.training.loggers import require_loggers
-from bert_jax.training.step import num_parameters
 
 
 def examples_line(setup: FinetuningSetup) -> str:
@@ -114,11 +114,14 @@ def finetune(
     return scores | {f"{BASELINE}{rule}": value}
 
 
-def dry_run(config: FinetuneConfig) -> Iterator[str]:
-    """Yield lines on what `finetune` would learn from, and what a step costs.
+def dry_run(config: FinetuneConfig, verbose: bool = False) -> Iterator[str]:
+    """Yield lines on what `finetune` would cost, and learn from.
 
-    Nothing is trained, and no workdir is written. The step is compiled for a batch of
-    the longest rows.
+    No run is started, and no workdir is written. A few steps are measured, with a batch
+    of the longest rows.
+
+    Args:
+        verbose: yield also each tensor, and the compiler's figures.
 
     Raises:
         ValueError: as `finetune`.
@@ -129,20 +132,18 @@ def dry_run(config: FinetuneConfig) -> Iterator[str]:
     config, splits = setup.config, (setup.train, setup.validation)
     task = Finetuning(setup.task, config, *splits, teacher=setup.teacher)
     note = check_source(config, setup.initial_params, task.init_params)
-    yield from filter(None, [note, examples_line(setup)])
-    yield length_line(setup.train, task.boundaries)
-    rule, value = setup.task.baseline(Splits(*(part.examples for part in splits)))
-    yield f"{BASELINE}{rule} {value:.4g}"
-    params = jax.eval_shape(task.init_params, jax.random.key(config.seed))
     longest = (
         np.zeros(config.batch_size, np.int64) + setup.train.tokenized.lengths.argmax()
     )
     batch = setup.train.tokenized.gather(longest, task.boundaries[-1])
-    flops = task.flops(batch)
-    yield f"parameters: {num_parameters(params):,}; model FLOPs a step: {flops:.4g}"
     mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
-    devices = list(mesh.devices.flat)
-    yield from estimate_lines(estimate(task, config, batch, devices), devices)
+    yield from measured_lines(task, config, batch, mesh, config.num_steps, verbose)
+    yield from filter(None, [note, examples_line(setup)])
+    yield length_line(setup.train, task.boundaries)
+    rule, value = setup.task.baseline(Splits(*(part.examples for part in splits)))
+    yield f"{BASELINE}{rule} {value:.4g}"
+    yield parameters_line(task, batch)
+    yield from tensor_lines(task) if verbose else [MORE]
 
 
 def on_primary(

@@ -17,8 +17,9 @@ from bert_jax.distributed.collectives import (
 )
 from bert_jax.distributed.mesh import host_shard, make_mesh
 from bert_jax.dry_run.advise import advise
-from bert_jax.dry_run.describe import describe, rows_line
+from bert_jax.dry_run.describe import MORE, describe, details, rows_line
 from bert_jax.dry_run.estimate import choose_devices
+from bert_jax.dry_run.measure import measured_lines
 from bert_jax.dry_run.topologies import GIB, devices_of, parse_topology
 from bert_jax.runs.fitting import fit_in_workdir, locked_workdir
 from bert_jax.runs.init_from import Shape, check_source, open_source
@@ -184,8 +185,12 @@ def dry_run(
     extend: bool = False,
     topology: str = "",
     named_shape: Shape | None = None,
+    verbose: bool = False,
 ) -> Iterator[str]:
-    """Yield lines that describe what `pretrain` would do; nothing is trained.
+    """Yield lines on what `pretrain` would cost and do; no run is started.
+
+    A few steps are measured on this machine's devices, unless `devices` or `topology`
+    names others.
 
     Args:
         devices: compile the step for this many devices, and report its memory; 0: no.
@@ -195,6 +200,7 @@ def dry_run(
             a name for `parse_topology`. Call `configure_topology` before JAX starts.
         extend: as `pretrain`.
         named_shape: as `pretrain`.
+        verbose: yield also each tensor, the compiler's figures and the first rows.
 
     Raises:
         ValueError: as `pretrain`, or JAX has started with fewer devices.
@@ -216,10 +222,15 @@ def dry_run(
     if workdir:
         check_workdir(open_directory(workdir), config, resume, extend)
     note = check_source(config, source, task.init_params)
-    lines = itertools.chain([note] if note else [], describe(config, dataset, task))
+    rest = [[note] if note else [], describe(config, dataset, task)]
+    rest.append(details(config, dataset, task) if verbose else [MORE])
     if chosen is None:
-        return lines
-    used, memory = list(mesh.devices.flat), memory_gib * GIB
-    if target:
-        memory = memory or target.usable_memory
-    return itertools.chain(lines, advise(config, build, used, memory, target))
+        steps = config.num_steps - (resume.step if resume else config.data.first_step)
+        batch = task.batch(config.data.first_step)
+        cost = measured_lines(task, config, batch, mesh, steps, verbose)
+    else:
+        used, memory = list(mesh.devices.flat), memory_gib * GIB
+        if target:
+            memory = memory or target.usable_memory
+        cost = advise(config, build, used, memory, target)
+    return itertools.chain(cost, *rest)

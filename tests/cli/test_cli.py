@@ -283,15 +283,24 @@ def test_print_config_is_the_configuration(capsys, small_config):
     assert values["model"]["num_hidden_layers"] == 1
 
 
-def test_dry_run_tells_and_trains_nothing(capsys, small_config, tmp_path, monkeypatch):
+def test_a_dry_run_measures_first_and_starts_nothing(
+    capsys, small_config, tmp_path, monkeypatch
+):
+    """Ten lines, and the hours are those of all steps at the measured seconds."""
     monkeypatch.chdir(tmp_path)
-    assert main(["pretrain", *options(small_config), "--dry-run"]) == 0
-    output = capsys.readouterr().out
-    assert "encoder/layer_0/attention/query/kernel  [16, 16] float32" in output
+    dry_run = ["pretrain", *options(small_config), "--num-steps", "8000000"]
+    assert "--verbose needs --dry-run" in refused(capsys, *dry_run, "--verbose")
+    assert main([*dry_run, "--dry-run"]) == 0
+    memory, seconds, hours, *rest = capsys.readouterr().out.splitlines()
+    assert re.match(r"memory a device: parameters .* of .* that are free$", memory)
+    (one,) = re.findall(r"time: (\S+) s a step, the median of \d+ on 1 CPU d", seconds)
+    (total,) = re.findall(r"in all: 8,000,000 steps take (\S+) hours", hours)
+    assert float(total.replace(",", "")) * 3600 / 8e6 == pytest.approx(float(one), 0.01)
+    output = "\n".join(rest)
     assert "parameters: " in output and "model FLOPs a step: " in output
-    assert "[MASK]" in output and "to predict: " in output
-    assert "learning rate: 0.0001 after 2 steps, 0 after 10" in output
+    assert "learning rate: 0.0001 after 2 steps, 0 after 8,000,000" in output
     assert "masking rate: 0.15" in output
+    assert len(rest) <= 7 and "float32" not in output and "--verbose" in rest[-1]
     assert not list(tmp_path.iterdir())
 
 

@@ -335,8 +335,11 @@ def test_a_dry_run_of_fine_tuning(encoder_checkpoint, tmp_path, capsys):
         "baseline: accuracy of the commonest label",
         "parameters: ",
         "memory a device: ",
+        "in all: ",
+        "--verbose",
     ):
         assert line in out
+    assert re.search(r"time: \S+ s a step of the longest rows, the median of", out)
     assert [path.name for path in tmp_path.iterdir()] == ["train.csv"]
 
 

@@ -216,13 +216,15 @@ def test_the_dry_run_compiles_where_it_is_asked(capsys, small_config, tmp_path):
     file = tmp_path / "config.py"
     spread = dataclasses.replace(small_config, mesh=MeshConfig())
     file.write_text(f"from bert_jax.config import *\nconfig = {spread!r}\n")
-    asked = ["--dry-run", "--devices", "8", "--memory-gib", "1"]
+    asked = ["--dry-run", "--devices", "8", "--memory-gib", "1", "--verbose"]
     assert main(["pretrain", str(file), *asked]) == 0
     output = capsys.readouterr().out
+    assert "encoder/layer_0/attention/query/kernel  [16, 16] float32" in output
+    assert "[MASK]" in output and "to predict: " in output
     assert "model FLOPs a step: " in output
     assert re.search(r"compiled for 8 virtual CPU devices in \d+ s\n  an est", output)
-    assert re.search(r"memory a device: parameters 0\.00 GiB, optimizer ", output)
-    assert output.endswith("it fits in 1.00 GiB\n")
+    assert re.search(r"memory a device: parameters 0\.0 MiB, optimizer ", output)
+    assert "it fits in 1.00 GiB\n" in output
 
 
 def test_more_devices_than_a_running_jax_has(small_config):

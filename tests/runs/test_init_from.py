@@ -1,6 +1,7 @@
 """Pretraining that starts from an imported model."""
 
 import dataclasses
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -177,7 +178,7 @@ def test_another_computation_is_taken_or_refused(
     """It is taken where the option was not given."""
     params = drawn(config, 7)
     run = imported(config, dataset, tmp_path / "model", params, **{field: value})
-    list(dry_run(run, ""))
+    dry_run(run, "")
     assert f"As {tmp_path / 'model'}: {field}={value}." in capsys.readouterr().out
     model = dataclasses.replace(run.model, **{field: other})
     with pytest.raises(ValueError, match=message):
@@ -189,13 +190,13 @@ def test_a_shape_that_fits_neither_rows_nor_options(config, dataset, tmp_path):
     run = imported(config, dataset, tmp_path / "model", params)
     heads = dataclasses.replace(BertConfig(vocab_size=0), num_attention_heads=3)
     with pytest.raises(ValueError, match="num_attention_heads=3 but .*_heads=1; leave"):
-        list(dry_run(dataclasses.replace(run, model=heads), ""))
+        dry_run(dataclasses.replace(run, model=heads), "")
     short = dataclasses.replace(config.model, max_position_embeddings=16)
     short_config = dataclasses.replace(config, model=short, data=DataConfig())
     source = imported(short_config, dataset, tmp_path / "short", drawn(short_config, 7))
     source = dataclasses.replace(source, data=run.data, model=BertConfig(vocab_size=0))
     with pytest.raises(ValueError, match="has 16 positions, and the rows have 32"):
-        list(dry_run(source, ""))
+        dry_run(source, "")
 
 
 def test_the_shape_is_that_of_the_source(config, dataset, tmp_path, capsys):
@@ -240,9 +241,8 @@ def test_a_shape_in_a_file_gives_way_and_an_option_must_agree(
 def test_a_dry_run_names_the_source(config, dataset, tmp_path):
     params = {"encoder": drawn(config, 7)["encoder"]}
     run = imported(config, dataset, tmp_path / "model", params)
-    first, *rest = dry_run(run, "")
-    assert first.endswith(" Drawn by seed 0: masked_lm, next_sentence, pooler.")
-    assert rest
+    *_, source = itertools.islice(dry_run(run, ""), 4)
+    assert source.endswith(" Drawn by seed 0: masked_lm, next_sentence, pooler.")
     assert "From " not in "".join(dry_run(config, ""))
 
 
@@ -261,7 +261,7 @@ def test_a_dry_run_reports_a_kept_optimizer(config, tmp_path):
         keep_optimizer=True,
         num_steps=2,
     )
-    line, *_ = dry_run(run, "")
+    *_, line = itertools.islice(dry_run(run, ""), 4)
     assert line == (
         f"From {tmp_path / 'first'}, with its optimizer state and its step."
     )

@@ -424,8 +424,9 @@ def test_a_dry_run_tells_the_objective(config, tmp_path, capsys):
     words = (
         f"--model.vocab-size 160 --model.attention causal --objective causal_lm "
         f"--data.path {config.data.path} --num-steps 2 --batch-size 8 --dry-run "
-        "--model.hidden-size 32 --model.num-attention-heads 2 "
-        "--model.max-position-embeddings 32 --optimizer.warmup-steps 1"
+        "--model.hidden-size 32 --model.num-attention-heads 2 --mesh.data 1 "
+        "--model.num-hidden-layers 1 --model.max-position-embeddings 32 "
+        "--optimizer.warmup-steps 1 --verbose"
     )
     assert main(["pretrain", *words.split()]) == 0
     output = capsys.readouterr().out

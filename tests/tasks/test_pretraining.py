@@ -13,7 +13,7 @@ import bert_jax
 from bert_jax.config import DataConfig, MeshConfig, PrepareConfig
 from bert_jax.data.prepare import prepare
 from bert_jax.data.records import open_dataset
-from bert_jax.dry_run.describe import describe
+from bert_jax.dry_run.describe import details
 from bert_jax.runs.pretraining import pretrain, resolve
 from bert_jax.tasks.pretraining import PretrainingTask
 
@@ -217,7 +217,7 @@ def test_a_dry_run_shows_all_pairs_of_a_packed_row(packed, small_config):
     dataset = packed[0]
     config = resolve(for_packed(small_config, dataset), dataset)
     task = PretrainingTask(config, dataset)
-    lines = list(describe(config, dataset, task))
+    lines = list(details(config, dataset, task))
     place = next(i for i, x in enumerate(lines) if x.startswith("first batch, row 0"))
     rows, meanings = task.batch(0), {0: "follows", 1: "random"}
     labels = [

@@ -63,7 +63,7 @@ def test_a_model_that_is_not_finite_is_opened_nowhere(
         bert_jax.load(diverged)
     source = dataclasses.replace(small_config, init_from=str(diverged))
     with pytest.raises(ValueError, match=MESSAGE):
-        list(dry_run(source, ""))
+        dry_run(source, "")
     output = ["--output", str(tmp_path / "new")]
     for command in (
         ["embed", "--model", str(diverged), "--input", __file__, *output],
