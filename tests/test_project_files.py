@@ -100,6 +100,15 @@ def test_the_lowest_versions_are_the_bounds_of_the_package_and_its_extras():
     assert [name for name, low in bounds if Version(pins[name]) != Version(low)] == []
 
 
+def test_the_extras_that_messages_and_pages_name_are_there():
+    pages = ROOT / "README.md", *(ROOT / "docs").rglob("*.md")
+    text = "".join(
+        p.read_text("utf-8") for p in (*pages, *ROOT.glob("bert_jax/**/*.py"))
+    )
+    named = set(",".join(re.findall(r"bert_jax\[([a-z\d,]+)\]", text)).split(","))
+    assert "tensorboard" in named and named <= set(SETUP["options.extras_require"])
+
+
 def test_make_lowest_installs_the_extras_whose_bounds_it_has():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     installed = re.search(r"'\.\[(test,[\w,]+)\]'", makefile)[1].split(",")

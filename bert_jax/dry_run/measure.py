@@ -33,10 +33,10 @@ _SAMPLED_STEPS = 20
 """Steps whose batches are read for the average work of a step."""
 
 
-def free_memory(device: jax.Device) -> float:
-    """Return the bytes that a program may take on a device; infinity: not known.
+def free_memory(device: jax.Device, num_devices: int) -> float:
+    """Return the bytes that a program may take on each device; infinity: not known.
 
-    For a CPU these are the bytes that the machine, or its container, has left.
+    CPU devices share the bytes that the machine, or its container, has left.
     """
     if limit := (device.memory_stats() or {}).get("bytes_limit"):
         return float(limit)
@@ -48,21 +48,20 @@ def free_memory(device: jax.Device) -> float:
         text = Path(path).read_text() if Path(path).exists() else ""
         if match := re.search(pattern, text):
             limits.append(float(match[1]) * unit)
-    return min(limits, default=_ALL)
+    return min(limits, default=_ALL) / num_devices
 
 
 def measure(
-    task: Task, config: RunConfig, batch: Batch, mesh: Mesh
+    task: Task, config: RunConfig, batch: Batch, mesh: Mesh, free: float
 ) -> tuple[Estimate, list[float]]:
     """Return the compiler's figures of the training step, and the seconds of some.
 
-    The parameters are random, and are dropped. No step is taken if the memory does not
-    suffice.
+    The parameters are random, and are dropped. No step is taken if it needs more than
+    `free` bytes of each device.
     """
     devices = list(mesh.devices.flat)
     program, step = lower_step(task, config, batch, devices).program({})
-    sharers = len(devices) if devices[0].platform == "cpu" else 1
-    if not step.fits(free_memory(devices[0]) / sharers):
+    if not step.fits(free):
         return step, []
     initial = functools.partial(initial_state, task.init_params, Optimizer.of(config))
     seed = np.uint32(config.seed)
@@ -88,6 +87,7 @@ def measured_lines(
     mesh: Mesh,
     num_steps: int,
     verbose: bool = False,
+    free: float | None = None,
 ) -> Iterator[str]:
     """Yield lines on memory, seconds and hours of a run on the devices of a mesh.
 
@@ -95,10 +95,11 @@ def measured_lines(
         batch: the largest of the run.
         num_steps: those that the run would take.
         verbose: yield also the compiler's figures.
+        free: bytes that each device has for the run; None: what it has now.
     """
-    step, seconds = measure(task, config, batch, mesh)
     device = mesh.devices.flat[0]
-    free = free_memory(device)
+    free = free_memory(device, mesh.size) if free is None else free
+    step, seconds = measure(task, config, batch, mesh, free)
     line = memory_line(step) + (
         f" of {format_size(free)} that are free" if free < _ALL else ""
     )

@@ -11,6 +11,7 @@ import pytest
 
 from bert_jax.cli.main import main
 from bert_jax.config import BertConfig, DataConfig, MeshConfig, PretrainConfig
+from bert_jax.distributed.mesh import make_mesh
 from bert_jax.dry_run import advise as saving_memory
 from bert_jax.dry_run.advise import advise, alternatives, attempts, changed_options
 from bert_jax.dry_run.estimate import (
@@ -19,6 +20,7 @@ from bert_jax.dry_run.estimate import (
     choose_devices,
     estimate,
 )
+from bert_jax.dry_run.measure import free_memory, measured_lines
 from bert_jax.runs.pretraining import dry_run, resolve
 from bert_jax.tasks.pretraining import PretrainingTask
 
@@ -231,6 +233,15 @@ def test_more_devices_than_a_running_jax_has(small_config):
     assert len(choose_devices(8)) == 8
     with pytest.raises(ValueError, match="devices=9 but JAX has started with 8 in"):
         dry_run(small_config, "", devices=9)
+
+
+def test_a_step_that_does_not_fit_is_not_taken(small_config, dataset):
+    """A CPU's devices share its memory."""
+    one, config = jax.devices()[0], resolve(small_config, dataset)
+    mesh, task = make_mesh(config.mesh, 8, 1), PretrainingTask(config, dataset)
+    (line,) = measured_lines(task, config, task.batch(0), mesh, num_steps=1, free=1e3)
+    assert line.endswith("not fit; raise --microbatches, or lower --batch-size")
+    assert free_memory(one, 8) == pytest.approx(free_memory(one, 1) / 8, rel=0.2)
 
 
 @pytest.mark.parametrize(
