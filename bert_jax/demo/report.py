@@ -56,7 +56,12 @@ def print_report(
     )
     write_picture(root, bert, scores["unigram_loss"], picture)
     write_run_report(str(root / "model"), page)
-    print(
+    print(next_steps(root, page, picture), flush=True)
+
+
+def next_steps(root: Path, page: Path, picture: Path) -> str:
+    """Return what to look at, and what to type next."""
+    return (
         f"The loss and a filled mask as a picture: {picture}\n"
         f"\nLook at the pretraining in a browser, with curves and samples: {page}\n"
         "\nNext, for instance:\n"
@@ -69,8 +74,7 @@ def print_report(
         "and in Python:\n"
         f'  bert = bert_jax.load("{root}/model")\n'
         f'  bert.fill_mask("{SENTENCE}")\n'
-        f'  bert_jax.load("{root}/library_pretrained").classify(["Return the mean."])',
-        flush=True,
+        f'  bert_jax.load("{root}/library_pretrained").classify(["Return the mean."])'
     )
 
 
