@@ -83,6 +83,7 @@ def pretrain(options: PretrainOptions) -> None:
         raise UsageError("--devices, --topology and --memory-gib need --dry-run.")
     is_primary = start(options)
     from bert_jax.runs import pretraining
+    from bert_jax.tasks.baselines import no_better
 
     scores = pretraining.pretrain(
         options.config,
@@ -92,6 +93,8 @@ def pretrain(options: PretrainOptions) -> None:
     )
     if is_primary:
         print(scores_json(scores))
+        for line in no_better(scores):
+            say(line)
         say(next_steps(options.workdir, options.config.objective))
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import datetime
 import importlib.metadata
+import math
 from collections.abc import Iterator
 
 import jax
@@ -141,6 +142,14 @@ def lost_patience(run: RunRecord, step: int) -> str:
             )
     is_lost = 0 < run.config.patience <= best.num_without_gain
     return best.why_stopped() if is_lost else ""
+
+
+def best_scores(run: RunRecord) -> dict[str, float]:
+    """Return the validation scores of a fine-tuning run's best evaluation, or {}."""
+    lines = [line.scalars for line in run.lines if line.split == VALIDATION]
+    scored = [own for own in lines if own.keys() - {"loss"}]
+    known = [own for own in scored if not math.isnan(main_score(own))]
+    return max(known, key=main_score, default={})
 
 
 def evaluations(run: RunRecord, max_rows: int = 30) -> JsonObject:

@@ -7,6 +7,7 @@ from bert_jax.config import PretrainConfig
 from bert_jax.diagnostics.curves import charts, reference_lines
 from bert_jax.diagnostics.run_record import (
     RunRecord,
+    best_scores,
     configuration,
     evaluations,
     progress,
@@ -14,8 +15,10 @@ from bert_jax.diagnostics.run_record import (
     read_run_record,
 )
 from bert_jax.diagnostics.samples import open_validation, samples
+from bert_jax.inference.evaluation import baseline_of_run
 from bert_jax.storage.files import JsonObject, atomic_write, require_output_file
 from bert_jax.storage.web_page import SUFFIX, web_page
+from bert_jax.tasks.baselines import comparisons, no_better
 from bert_jax.tasks.pretraining import unigram_baseline
 from bert_jax.training.metrics_file import METRICS
 
@@ -43,7 +46,7 @@ def write_run_report(
 
 def run_report(run: RunRecord, report: Callable[[str], None]) -> str:
     """Return the page as HTML; all texts are escaped."""
-    notes, baseline, sampled = [], {}, None
+    notes, unigram, scores, sampled = [], {}, {}, None
     if count := run.damaged_lines:
         lines = "1 line" if count == 1 else f"{count:,} lines"
         notes.append(f"Left out of {METRICS}, as unreadable: {lines}.")
@@ -52,9 +55,13 @@ def run_report(run: RunRecord, report: Callable[[str], None]) -> str:
         if dataset is None:
             notes.append(f"There is no line of the unigram baseline. {reason}")
         elif run.lines:
-            baseline = unigram_baseline(run.config, dataset)
+            unigram = unigram_baseline(run.config, dataset)
         sampled = samples(run, dataset, reason, report)
-    reference = reference_lines(run.config, run.history, baseline)
+    elif run.lines:
+        scores = best_scores(run) | baseline_of_run(run.config)
+    reference = reference_lines(run.config, run.history, unigram)
+    reference |= {c.name: (c.rule, c.limit) for c in comparisons(scores)}
+    notes += [f"{line}." for line in no_better(scores)]
     data: JsonObject = {
         "charts": charts(run.lines, reference),
         "notes": notes,

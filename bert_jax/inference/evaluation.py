@@ -1,5 +1,6 @@
 """Scores, prediction files and error reports of a fine-tuned model."""
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Sequence
@@ -256,6 +257,22 @@ def _compared(
     rule, value = task.baseline(Splits(train, examples))
     baseline = {f"{BASELINE}{rule}": value}
     return dataclasses.replace(source, baseline=baseline, learned_from=learned)
+
+
+def baseline_of_run(config: FinetuneConfig) -> dict[str, float]:
+    """Return the baseline of a run's validation examples, as "baseline: NAME".
+
+    It is {} if the files of the run are not where they were, or have changed.
+    """
+    task = finetuning_task(config.task, config.data, config.model)
+    train = training_examples(task, [])
+    if not train:
+        return {}
+    with contextlib.suppress(OSError, ValueError):
+        examples = task.match_labels(examples_of(task, "validation"))
+        rule, value = task.baseline(Splits(train, examples))
+        return {f"{BASELINE}{rule}": value}
+    return {}
 
 
 def scored_name(data: ExamplesConfig, part: str) -> str:

@@ -1,6 +1,7 @@
 """What a fine-tuned model learned from, and which examples of a file are among it."""
 
 import contextlib
+import dataclasses
 import os
 from collections.abc import Sequence
 
@@ -24,14 +25,22 @@ def training_examples(
     file = "train" if data.path else data.train
     # Nothing is downloaded: an address is not looked at.
     files = [file] if os.path.exists(data.path or data.train) else []
-    for name in (*files, None) if data.fingerprint else ():
+    for name in (*files, "") if data.fingerprint else ():
         with contextlib.suppress(OSError, ValueError):
-            examples = scored if name is None else task.read(name)
+            examples = task.read(name) if name else _renamed(scored, data.train)
             if not (data.path or data.validation):
                 examples = hold_out(task, examples).train
             if fingerprint(examples) == data.fingerprint:
                 return task.match_labels(examples)
     return []
+
+
+def _renamed(examples: Sequence[Example], path: str) -> Sequence[Example]:
+    """Return examples as if they were read from `path`, where they say their file."""
+    return [
+        dataclasses.replace(example, path=path) if hasattr(example, "path") else example
+        for example in examples
+    ]
 
 
 def learned_line(

@@ -1,27 +1,49 @@
 """A model's scores beside those of a rule that needs none."""
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 BASELINE = "baseline: "
 """Begins the name under which a run has the score of a rule."""
-_FIRST = ("f1", "accuracy", "pearson", "spearman")
+_UNIGRAM = {"unigram_loss": "token frequency"}
+"""Pretraining has the score of a rule under a name of its own."""
+_SCORES = ("f1", "accuracy", "pearson", "spearman", "mlm_loss", "clm_loss")
 """What the score of a rule is compared with, if the rule's name does not say it."""
+
+
+class Comparison(NamedTuple):
+    """A score of a model, and that of a rule without a model."""
+
+    name: str
+    value: float
+    rule: str
+    limit: float
+
+    def lines(self, part: str = "") -> Iterator[str]:
+        """Yield a line if the model is no better than the rule."""
+        is_error = "squared_error" in self.name
+        least = is_error or self.name.endswith("_loss")
+        if not (self.value < self.limit if least else self.value > self.limit):
+            value, limit = (
+                format(number, ".4g" if is_error else ".4f")
+                for number in (self.value, self.limit)
+            )
+            yield f"{part}{self.name} {value} is no better than {self.rule}: {limit}"
+
+
+def comparisons(scores: Mapping[str, float]) -> Iterator[Comparison]:
+    """Yield the comparison with each baseline among the scores."""
+    for key, limit in scores.items():
+        rule = _UNIGRAM.get(key, key.removeprefix(BASELINE))
+        measure, _, what = rule.partition(" of ")
+        name = next((n for n in (measure, *_SCORES) if n in scores), None)
+        if rule != key and name is not None:
+            yield Comparison(name, scores[name], what or rule, limit)
 
 
 def no_better(scores: Mapping[str, float]) -> Iterator[str]:
     """Yield a line for each baseline, of validation and test, that is not beaten."""
     for part in ("", "test_"):
         own = {k.removeprefix(part): v for k, v in scores.items() if k.startswith(part)}
-        for key in [key for key in own if key.startswith(BASELINE)]:
-            rule = key.removeprefix(BASELINE)
-            measure, _, what = rule.partition(" of ")
-            name = next((n for n in (measure, *_FIRST) if n in own), None)
-            if name is None:
-                continue
-            value, limit = own[name], own[key]
-            if not (value < limit if "squared_error" in name else value > limit):
-                kind = ".4g" if "squared_error" in name else ".4f"
-                yield (
-                    f"{part}{name} {value:{kind}} is no better than {what or rule}: "
-                    f"{limit:{kind}}"
-                )
+        for comparison in comparisons(own):
+            yield from comparison.lines(part)

@@ -362,8 +362,14 @@ def test_a_finetuning_run(encoder_checkpoint, tmp_path):
     config = classifier_config(table, encoder_checkpoint, num_steps=4, eval_every=2)
     finetune(config, tmp_path / "run")
     values = reported(tmp_path / "run", tmp_path / "page.html")
-    assert values["samples"] is None and values["notes"] == []
+    assert values["samples"] is None
     found = by_name(values)
+    best = max(
+        line["accuracy"] for line in logged_lines(tmp_path / "run", "validation")
+    )
+    (rule,) = found["accuracy"]["lines"]
+    assert rule["name"] == "the commonest label" and 0 <= rule["value"] < 1
+    assert len(values["notes"]) == (best <= rule["value"])
     lines = logged_lines(tmp_path / "run", "validation")
     (curve,) = found["accuracy"]["curves"]
     assert curve["steps"] == [line["step"] for line in lines] == [2, 4]

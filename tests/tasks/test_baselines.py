@@ -41,6 +41,11 @@ from bert_jax.tasks.baselines import no_better
             | {"test_accuracy": math.nan, "test_baseline: chance": 0.5},
             "test_accuracy nan is no better than chance: 0.5000",
         ),
+        (
+            {"mlm_loss": 5.6, "nsp_loss": 0.1, "unigram_loss": 5.5},
+            "mlm_loss 5.6000 is no better than token frequency: 5.5000",
+        ),
+        ({"clm_loss": 5.4, "unigram_loss": 5.5, "unigram_accuracy": 0.1}, ""),
     ],
 )
 def test_what_does_not_beat_its_baseline_is_said(scores, line):
