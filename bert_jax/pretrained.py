@@ -61,6 +61,10 @@ class Model:
         """
         return dataclasses.replace(self, params=jax.device_put(self.params))
 
+    def __str__(self) -> str:
+        """Return where it was read from, for messages."""
+        return str(self.directory)
+
 
 def as_directory(path: str) -> epath.Path:
     """Return the path; `hf:OWNER/NAME` is downloaded first."""
@@ -92,8 +96,8 @@ def resolve_path(path: str) -> tuple[epath.Path, bool]:
     return directory, "data" not in read_config(directory)
 
 
-def load_pretrained(path: str, allow_extra: bool = False) -> Model:
-    """Read the model that `path` names, and verify every file.
+def load_pretrained(path: str | Model, allow_extra: bool = False) -> Model:
+    """Read the model that `path` names, and verify every file; a `Model` is returned.
 
     Args:
         path: a workdir (its newest verified checkpoint; if fine-tuned, its best), one
@@ -107,6 +111,8 @@ def load_pretrained(path: str, allow_extra: bool = False) -> Model:
         ValueError: files are missing or altered, a parameter is not finite, or the
             model is not supported.
     """
+    if isinstance(path, Model):
+        return path
     directory, imported = resolve_path(path)
     if is_huggingface(directory):
         model = read_huggingface(directory, allow_extra)

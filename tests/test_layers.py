@@ -30,11 +30,11 @@ ROOMS = {
     "error_analysis": "terminal storage metrics tasks",
     "training": "terminal storage tables config data model distributed checkpoints "
     "tasks",
-    "inference": "terminal storage tables config tokenization data model metrics "
-    "checkpoints formats pretrained tasks error_analysis",
-    "dry_run": "config data model distributed tasks training",
     "convert": "storage config tokenization model checkpoints formats pretrained "
     "training",
+    "inference": "terminal storage tables config tokenization data model metrics "
+    "checkpoints formats pretrained tasks convert error_analysis",
+    "dry_run": "config data model distributed tasks training",
     "runs": "terminal storage config tokenization data model distributed checkpoints "
     "formats pretrained tasks training inference dry_run",
     "diagnostics": "storage config tokenization data model masking distributed "

@@ -141,20 +141,12 @@ def export_model(options: ExportOptions) -> None:
 
         say(export_page(options.source, Path(output), options.steps))
         return
-    if options.kind == "onnx":
-        from bert_jax.convert.onnx_export import export_onnx
+    from bert_jax.convert.save import save
 
-        names, comparison, ids = export_onnx(options.source, local_output(output))
-        say(f"{output}: model.onnx gives {', '.join(names)}; {comparison.summary}.")
-        _warn(output, comparison.warning)
-        _warn(output, ids.warning)
-        return
-    from bert_jax.convert.export import export_huggingface
-
-    leaves, comparison, ids = export_huggingface(options.source, local_output(output))
-    say(f"{output}: {len(leaves)} tensors; conversion.json lists them.")
-    _warn(output, comparison.warning)
-    _warn(output, ids.warning)
+    warnings: list[str] = []
+    say(f"{output}: {save(options.source, output, options.kind, warnings.append)}")
+    for warning in warnings:
+        print(one_line(f"bert-jax: warning: {warning}"), file=sys.stderr)
 
 
 def extend_model(options: ExtendOptions) -> None:

@@ -45,12 +45,12 @@ _IDENTITY = "torch.nn.modules.linear.Identity"
 
 
 def export_huggingface(
-    source: str, output: epath.Path
+    source: str | Model, output: epath.Path
 ) -> tuple[tuple[Leaf, ...], Comparison, TokenizerDifferences]:
     """Write a model for transformers atomically.
 
     Args:
-        source: a path for `load_pretrained`.
+        source: a model, or a path for `load_pretrained`.
         output: a directory that is new or empty.
 
     Returns:
@@ -90,7 +90,7 @@ def export_huggingface(
     return leaves, comparison, differences
 
 
-def require_tokenizer_json(model: Model, source: str) -> None:
+def require_tokenizer_json(model: Model, source: str | Model) -> None:
     """Raise ValueError if Hugging Face's library has no such tokenizer."""
     if model.tokenizer.kind == "char":
         raise ValueError(

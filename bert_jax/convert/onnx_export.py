@@ -43,12 +43,12 @@ RUNTIME = "onnxruntime"
 
 
 def export_onnx(
-    source: str, output: epath.Path
+    source: str | Model, output: epath.Path
 ) -> tuple[tuple[str, ...], Comparison, TokenizerDifferences]:
     """Write a model as ONNX atomically, with its tokenizer and a README.
 
     Args:
-        source: a path for `load_pretrained`.
+        source: a model, or a path for `load_pretrained`.
         output: a directory that is new or empty.
 
     Returns:
@@ -103,7 +103,7 @@ def supported_embedding(model: Model) -> Embedding | None:
     return embedding
 
 
-def _require_pooled_prompt(model: Model, source: str) -> None:
+def _require_pooled_prompt(model: Model, source: str | Model) -> None:
     """Raise ValueError if the vectors leave out a prompt, whose end no input tells."""
     embedding = supported_embedding(model)
     if embedding and embedding.prompt_names and not embedding.pool_prompt:

@@ -44,12 +44,16 @@ Leaves = dict[str, Float32[np.ndarray, "..."]]
 
 
 def export_page(
-    source: str, output: Path, steps: Sequence[int] = (), max_bytes: int = MAX_BYTES
+    source: str | Model,
+    output: Path,
+    steps: Sequence[int] = (),
+    max_bytes: int = MAX_BYTES,
 ) -> str:
     """Write a page that fills masks by a model; return a summary.
 
     Args:
-        source: a path for `load_pretrained`; with `steps`, the workdir of a run.
+        source: a model, or a path for `load_pretrained`; with `steps`, the workdir of
+            a run.
         output: a file that ends in .html.
         steps: steps of checkpoints, in any order; the page has a slider over them.
         max_bytes: limit of the parameters, four bytes each, of all checkpoints.
@@ -64,13 +68,16 @@ def export_page(
     if len(set(steps)) < len(steps):
         listed = ", ".join(map(str, steps))
         raise ValueError(f"--steps has a step twice, in {listed}; give each once.")
-    paths, names = [source], [source]
+    paths: list[str | Model] = [source]
+    names = [str(source)]
     if steps:
-        workdir, names = open_directory(source), [f"step {n}" for n in sorted(steps)]
+        workdir, names = open_directory(names[0]), [f"step {n}" for n in sorted(steps)]
         paths = [str(checkpoint_of_step(workdir, step)) for step in sorted(steps)]
-    directory, _ = resolve_path(paths[0])
-    _require_small(least_bytes(directory), len(paths), max_bytes)
-    first = load_pretrained(str(directory))
+    first = paths[0]
+    if isinstance(first, str):
+        directory, _ = resolve_path(first)
+        _require_small(least_bytes(directory), len(paths), max_bytes)
+        first = load_pretrained(str(directory))
     _require_supported(first, source)
     size = sum(leaf.nbytes for leaf in page_leaves(first).values())
     _require_small(size, len(paths), max_bytes)
@@ -80,7 +87,7 @@ def export_page(
         leaves = page_leaves(model)
         require_same_model(first, model, page_leaves(first), leaves)
         checkpoints.append({"name": name, "weights": packed(leaves)})
-    page = fill_mask_page(source, first, checkpoints).encode()
+    page = fill_mask_page(str(source), first, checkpoints).encode()
     atomic_write(output, page)
     return f"{output}: {len(page) / 1e6:.1f} MB; open it in a browser."
 
@@ -179,7 +186,7 @@ def _max_tokens(model: Model) -> int:
     return min(MAX_TOKENS, positions, model.trained_length or positions)
 
 
-def _require_supported(model: Model, source: str) -> None:
+def _require_supported(model: Model, source: str | Model) -> None:
     """Raise ValueError if the page's code cannot fill masks by the model."""
     config, tokenizer = model.config, model.tokenizer
     if config.attention == "causal":

@@ -67,12 +67,16 @@ def write_imported(
 
 
 def write_checkpoint(
-    model: Imported | Model, receipt: JsonObject, output: epath.Path
+    model: Imported | Model,
+    receipt: JsonObject,
+    output: epath.Path,
+    run: JsonObject | None = None,
 ) -> None:
     """Write a checkpoint without optimizer state, atomically.
 
     Args:
         receipt: the content of `conversion.json`; the written files are added.
+        run: of the run that made the model, the content of `config.json`.
 
     Raises:
         FileExistsError: `output` exists and is not an empty directory.
@@ -84,10 +88,10 @@ def write_checkpoint(
         _reserve(directory, size, absolute(output))
         with ocp.StandardCheckpointer() as checkpointer:
             checkpointer.save(directory / "state", params)
-        values: JsonObject = {"model": to_dict(model.config)}
-        if isinstance(model, Model):
+        values: JsonObject = (run or {}) | {"model": to_dict(model.config)}
+        if isinstance(model, Model) and not run:
             values["pairs"] = model.pairs
-        if model.embedding is not None:
+        if model.embedding is not None and not run:
             values["embedding"] = to_dict(model.embedding)
         write_json(values, directory / "config.json")
         write_unused(model.unused, directory)

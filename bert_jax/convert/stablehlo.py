@@ -17,7 +17,7 @@ from bert_jax.convert.export import export_receipt, write_safetensors
 from bert_jax.formats.imported import RECEIPT, Leaf
 from bert_jax.model.bert import head_outputs
 from bert_jax.model.inputs import Inputs
-from bert_jax.pretrained import load_pretrained
+from bert_jax.pretrained import Model, load_pretrained
 from bert_jax.storage.atomic import atomic_directory
 from bert_jax.storage.files import write_json
 
@@ -62,7 +62,7 @@ def outputs(input_ids, segment_ids, attention_mask):
 
 
 def export_stablehlo(
-    source: str,
+    source: str | Model,
     output: epath.Path,
     batch_size: int | None = None,
     sequence_length: int | None = None,
@@ -70,7 +70,7 @@ def export_stablehlo(
     """Write a model's program, its parameters and a loader atomically.
 
     Args:
-        source: a path for `load_pretrained`.
+        source: a model, or a path for `load_pretrained`.
         output: a directory that is new or empty.
         batch_size: the batch size that the program accepts; None: any.
         sequence_length: tokens in a row, with padding; None: 128, or the model's

@@ -1,11 +1,14 @@
 """Use a trained model from Python: `load(path)` gives a `Predictor`."""
 
+import dataclasses
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, TypeAlias, overload
 
 import jax
 import numpy as np
+from etils import epath
 from jaxtyping import Array, Float, Key
 
 from bert_jax.config import BertConfig, ExamplesConfig
@@ -33,7 +36,8 @@ from bert_jax.inference.language_model import (
 )
 from bert_jax.inference.search import Hits, nearest, similarities
 from bert_jax.inference.vectors import Counts, Embedder
-from bert_jax.pretrained import load_pretrained
+from bert_jax.pretrained import Model, load_pretrained
+from bert_jax.terminal.messages import warn
 from bert_jax.terminal.progress import Progress
 from bert_jax.tokenization import Tokenizer
 
@@ -58,7 +62,10 @@ def load(path: str | os.PathLike[str], allow_extra: bool = False) -> "Predictor"
     model = load_pretrained(os.fspath(path), allow_extra)
     data = examples_config(model.directory)
     read = model.config, model.params, model.tokenizer
-    return Predictor(*read, model.pairs, model.embedding, data, model.trained_length)
+    pairs, length = model.pairs, model.trained_length
+    bert = Predictor(*read, pairs, model.embedding, data, length)
+    bert._source = dataclasses.replace(model, params={})
+    return bert
 
 
 class Predictor(FinetunedPredictor):
@@ -95,10 +102,51 @@ class Predictor(FinetunedPredictor):
         self.embedding = embedding or Embedding()
         self.trained_length = trained_length
         self.data = data or default_examples_config(config.max_position_embeddings)
+        self._source: Model | None = None
 
     def __repr__(self) -> str:
         shape = f"{self.config.num_hidden_layers} layers of {self.config.hidden_size}"
         return f"Predictor({shape}, head {self.config.head}, {self.tokenizer})"
+
+    def save(self, output: str | os.PathLike[str], to: str = "huggingface") -> Path:
+        """Write the model as it is now; return where.
+
+        Args:
+            output: a directory that is new or empty; of a page, a .html file.
+            to: huggingface, files for transformers and `load`; onnx, a graph for ONNX
+                Runtime; checkpoint, files for `load` and `init_from`; stablehlo, a
+                program for JAX; page, a web page by which a small model fills masks.
+
+        Raises:
+            FileExistsError: `output` exists and is not an empty directory.
+            ValueError: there is no such form, or it cannot express the model.
+        """
+        from bert_jax.convert.save import save
+
+        save(self._model(), os.fspath(output), to, warn)
+        return Path(output)
+
+    def _model(self) -> Model:
+        """Return the model in memory, with where it was read from."""
+        source = self._source or Model(
+            config=self.config,
+            params={},
+            tokenizer=self.tokenizer,
+            pairs=self.pairs,
+            directory=epath.Path("model"),
+            imported=True,
+            embedding=None,
+            sources=(),
+            trained_length=self.trained_length,
+        )
+        is_own = self.embedding != (source.embedding or Embedding())
+        return dataclasses.replace(
+            source,
+            config=self.config,
+            params=jax.device_get(self.params),
+            tokenizer=self.tokenizer,
+            embedding=self.embedding if is_own else source.embedding,
+        )
 
     @overload
     def fill_mask(

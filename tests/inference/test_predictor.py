@@ -1,5 +1,6 @@
 """The predictor: what it answers, what it refuses, and that batches do not matter."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -109,6 +110,33 @@ def test_few_shapes_are_compiled(bert):
     rows = rows_of(bert.tokenizer, bert.config, segments)
     shapes = [batch["tokens"].shape for batch in tokenized_batches(rows, 4, 32)]
     assert shapes == [(4, 16), (4, 16), (1, 16), (4, 32), (2, 32)]
+
+
+@pytest.mark.parametrize("to", ["huggingface", "checkpoint", "onnx", "page"])
+def test_a_model_is_saved_as_it_is_in_memory(pretrained, to, tmp_path):
+    """With what was changed since it was loaded, here the layers of the encoder."""
+    changed = bert_jax.load(pretrained)
+    params = jax.tree.map(lambda leaf: 2 * leaf, changed.params["encoder"])
+    changed.params = changed.params | {"encoder": params}
+    made = Predictor(changed.config, changed.params, changed.tokenizer)
+    for number, model in enumerate([changed, made]):
+        path = tmp_path / f"{number}.html"
+        assert model.save(path, to=to) == path
+        if to in ("onnx", "page"):
+            assert path.is_file() if to == "page" else (path / "model.onnx").exists()
+            continue
+        saved = bert_jax.load(path)
+        jax.tree.map(np.testing.assert_array_equal, saved.params, model.params)
+        if to == "checkpoint" and model is changed:  # as its run made it
+            assert saved.trained_length == model.trained_length == 32
+        assert saved.fill_mask("The [MASK] reads.") == model.fill_mask(
+            "The [MASK] reads."
+        )
+    with pytest.raises(FileExistsError):
+        changed.save(tmp_path, to="checkpoint")
+    with pytest.raises(ValueError, match="to='pytorch' must be one of huggingface, on"):
+        changed.save(tmp_path / "new", to="pytorch")
+    assert not (tmp_path / "new").exists()
 
 
 def test_embedding_nothing(bert):
