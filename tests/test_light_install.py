@@ -49,14 +49,14 @@ run(
     *("--batch-size", 4, "--data.max-length", 32, "--mesh.data", 1),
     *("--report", "tensorboard", "csv"),
 )
-run("evaluate", "--checkpoint", root / "ft", "--data.validation", root / "t.csv")
+run("evaluate", "--model", root / "ft", "--input", root / "t.csv")
 for suffix in ("jsonl", "csv", "parquet"):
     output = root / f"p.{suffix}"
-    run("predict", "--checkpoint", root / "ft", "--input", root / "t.csv",
+    run("predict", "--model", root / "ft", "--input", root / "t.csv",
         "--output", output)
 run("convert", "export", "--to", "huggingface", root / "ft", "--output", root / "hf")
 run("convert", "import", "--from", "huggingface", root / "hf", "--output", root / "im")
-run("inspect", root / "run", "--report", root / "report.html")
+run("inspect", root / "run", "--output", root / "report.html")
 
 from bert_jax.demo import demo as module
 

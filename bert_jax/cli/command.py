@@ -8,8 +8,9 @@ import io
 import itertools
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, TypeVar, get_type_hints
 
+from bert_jax.cli.names import SHORT_NAMES, with_present_names
 from bert_jax.config.checks import RESOLVED, did_you_mean
 from bert_jax.config.descriptions import field_descriptions
 from bert_jax.config.files import load_config as load_config
@@ -43,11 +44,11 @@ def parse(
             options = tyro.cli(
                 options_class,
                 prog=f"bert-jax {verb}",
-                args=list(arguments),
+                args=with_present_names(options_class, arguments, verb),
                 default=tyro.MISSING_NONPROP if default is None else default,
                 registry=registry(),
             )
-        if getattr(options, "output", "") == "-" and verb != "predict":
+        if getattr(options, "output", "") in ("-", ("-",)) and verb != "predict":
             raise UsageError(
                 f"output=- is standard output, to which {verb} does not write; name a "
                 "file or a directory."
@@ -108,7 +109,7 @@ def registry() -> "ConstructorRegistry":
     tyro's own rule keeps the line breaks of docstrings, which its completion scripts
     take for the ends of words.
     """
-    from tyro import MISSING_NONPROP, constructors
+    from tyro import MISSING_NONPROP, conf, constructors
 
     registry = constructors.ConstructorRegistry()
 
@@ -130,7 +131,11 @@ def registry() -> "ConstructorRegistry":
                 continue
             if default is dataclasses.MISSING:
                 default = MISSING_NONPROP
-            arguments = name, hints[name], default, descriptions.get(name)
+            hint = hints[name]
+            if name in SHORT_NAMES:
+                extra = conf.arg(name=SHORT_NAMES[name], prefix_name=False)
+                hint = Annotated[hint, extra]
+            arguments = name, hint, default, descriptions.get(name)
             specs.append(constructors.StructFieldSpec(*arguments))
         build = functools.partial(info.type, **resolved)
         return constructors.StructConstructorSpec(build, tuple(specs))

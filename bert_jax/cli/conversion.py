@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 import tyro
 
+from bert_jax.cli.start import Model
 from bert_jax.terminal.messages import UsageError, one_line, say
 
-Model = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="MODEL")]
 Target = Literal["huggingface", "onnx", "stablehlo", "page"]
 
 

@@ -120,9 +120,8 @@ def next_steps(workdir: str) -> str:
     return "\n".join(
         [
             "Next:",
-            f"  bert-jax predict --checkpoint {place} --input FILE --output FILE.csv",
-            f"  bert-jax evaluate --checkpoint {place} --data.validation FILE"
-            " --report report.html",
+            f"  bert-jax predict {place} --input FILE --output FILE.csv",
+            f"  bert-jax evaluate {place} --input FILE --output report.html",
             f"  bert-jax convert export --to huggingface {place} --output DIRECTORY",
             f"  in Python: model = bert_jax.load({workdir!r})",
         ]

@@ -1,34 +1,40 @@
 """`bert-jax evaluate`, `predict`, `features` and `generate`."""
 
 import dataclasses
-import operator
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+
+import tyro
 
 from bert_jax.cli.command import (
-    option_value,
     parse,
     split_beam_options,
     with_beam_options,
 )
-from bert_jax.cli.start import scores_json
+from bert_jax.cli.examples import require_used, with_other_files
+from bert_jax.cli.start import Model, scores_json
 from bert_jax.config import ExamplesConfig
 from bert_jax.config.checks import require, require_beam_engine, require_seed
 from bert_jax.storage.files import require_new_file, require_not_input
-from bert_jax.terminal.messages import printable, say
+from bert_jax.terminal.messages import UsageError, printable, say
 
 if TYPE_CHECKING:
     from bert_jax.inference.shard_job import ShardJob
+
+_Outputs = Annotated[
+    tyro.conf.UseAppendAction[tuple[str, ...]],
+    tyro.conf.arg(metavar="FILE.html|DIRECTORY"),
+]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FinetunedOptions:
     """Options of a verb that uses a fine-tuned model."""
 
-    checkpoint: str
-    """Workdir of `bert-jax finetune`, or one of its checkpoints."""
+    model: Model
+    """Workdir of `bert-jax finetune`, or one of its checkpoints; also --model."""
     data: ExamplesConfig = ExamplesConfig()
 
 
@@ -36,15 +42,17 @@ class FinetunedOptions:
 class EvaluateOptions(FinetunedOptions):
     """Score a fine-tuned model, and write its predictions."""
 
-    output: str = ""
-    """Directory for the task's official prediction files."""
+    input: str = ""
+    """File to score, or a directory or tfds:NAME as data.path; empty: what the run was
+    validated on."""
+    output: _Outputs = ()
+    """FILE.html to write on what the model gets wrong: scores by class, confusions,
+    calibration, thresholds, the worst examples; with the same as .json beside it. Or a
+    directory for the task's official prediction files. May be given for each."""
     compute_metrics: str = ""
     """MODULE:FUNCTION of your own that returns scores."""
-    report: str = ""
-    """.html file to write on what the model gets wrong: scores by class, confusions,
-    calibration, thresholds, the worst examples; with the same as .json beside it."""
     part: Literal["validation", "test"] = "validation"
-    """Split of data.path to score, or the file: data.validation or data.test."""
+    """Split of data.path to score, or of the files of the fine-tuning."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -106,8 +114,8 @@ class PredictOptions(FinetunedOptions):
 class EmbedOptions:
     """Write a vector for each text: for each file an .npy file, float32 [N, D]."""
 
-    model: str
-    """Workdir, checkpoint, Hugging Face directory or hf:OWNER/NAME."""
+    model: Model
+    """Workdir, checkpoint, Hugging Face directory or hf:OWNER/NAME; also --model."""
     input: tuple[str, ...]
     """Files, patterns, directories: .csv, .tsv, .jsonl, .txt, also .gz or .zst, or
     .parquet."""
@@ -147,8 +155,8 @@ class EmbedOptions:
 class FeaturesOptions:
     """Write the hidden states of each token, with its position in the text."""
 
-    model: str
-    """Workdir, checkpoint, Hugging Face directory or hf:OWNER/NAME."""
+    model: Model
+    """Workdir, checkpoint, Hugging Face directory or hf:OWNER/NAME; also --model."""
     input: str
     """File with one text per line; -: standard input."""
     output: str
@@ -167,8 +175,8 @@ class FeaturesOptions:
 class GenerateOptions:
     """Continue a text by a model that was pretrained with objective=causal_lm."""
 
-    checkpoint: str
-    """Workdir of `bert-jax pretrain`, or one of its checkpoints."""
+    model: Model
+    """Workdir of `bert-jax pretrain`, or one of its checkpoints; also --model."""
     prompt: str = ""
     """The text to continue; empty: begin a text."""
     num_tokens: int = 50
@@ -186,45 +194,6 @@ class GenerateOptions:
         require_seed(self)
 
 
-UNUSED = {
-    "evaluate": "balance num_buckets sentence_pairs.symmetric "
-    "sentence_pairs.dimensions",
-    "predict": "labels balance num_buckets sentence_pairs.symmetric "
-    "sentence_pairs.dimensions sentence_pairs.temperature train validation test path "
-    "validation_fraction label_column multi_label label_separator merge_labels",
-}
-"""The options of `data` that a verb does not read."""
-OF_TASK = {
-    "question-answering": "document_stride max_query_length max_answer_length num_best "
-    "null_threshold",
-    "sentence-pairs": "sentence_pairs",
-    "token-classification": "labels",  # names of tags that are numbers
-}
-"""The options of `data` that one task alone reads."""
-
-
-def require_used(
-    data: ExamplesConfig, default: ExamplesConfig, verb: str, task: str
-) -> None:
-    """Raise ValueError for an option that has another value and that is not read.
-
-    Args:
-        default: the values of the checkpoint.
-        task: that it was fine-tuned on; "": not known.
-    """
-    unused = UNUSED[verb].split()
-    for name, options in OF_TASK.items():
-        unused += options.split() if task and name != task else []
-    for name in unused:
-        value_of = operator.attrgetter(name)
-        if (value := value_of(data)) != value_of(default):
-            what = f"{task} " if name not in UNUSED[verb].split() else ""
-            raise ValueError(
-                f"data.{name}={value!r:.80} is not used by {what}{verb}; leave "
-                f"--data.{name.replace('_', '-')} out."
-            )
-
-
 FinetunedT = TypeVar("FinetunedT", bound=FinetunedOptions)
 
 
@@ -236,28 +205,19 @@ def read_with_checkpoint(
     A given file or directory replaces the files of the fine-tuning.
     """
     arguments, beam_options = split_beam_options(arguments)
-    checkpoint = option_value(arguments, "--checkpoint")
-    if checkpoint is None:
-        return parse(options_class, arguments, verb)
+    if arguments and not arguments[0].startswith("-"):
+        model = arguments[0]
+    else:
+        model = parse(options_class, arguments, verb).model
     from bert_jax.inference.evaluation import examples_config, finetuned_task
     from bert_jax.pretrained import resolve_path
 
-    directory = resolve_path(checkpoint)[0]
+    directory = resolve_path(model)[0]
     data = examples_config(directory)
-    places = ("validation", "test", "path")
-    named = [n for n in places if option_value(arguments, f"--data.{n}") is not None]
-    require(
-        len(named) < 2,
-        f"{' and '.join(f'--data.{name}' for name in named)} each name what to use; "
-        "give one of them.",
-    )
     if verb == "predict":  # it is an option of its own
         data = dataclasses.replace(data, skip_damaged=False)
-    if named:
-        data = dataclasses.replace(data, train="", validation="", test="")
-    if named and named != ["path"]:
-        data = dataclasses.replace(data, path="", glue="")
-    default = options_class(checkpoint=checkpoint, data=data)
+    data = with_other_files(data, arguments, verb)
+    default = options_class(model=model, data=data)
     options = parse(options_class, arguments, verb, default)
     require_used(options.data, data, verb, finetuned_task(directory))
     return with_beam_options(options, beam_options)
@@ -276,9 +236,16 @@ def evaluate(options: EvaluateOptions) -> None:
     from bert_jax.tasks.baselines import no_better
     from bert_jax.tasks.own_metrics import load_function
 
-    values = dict(vars(options))
-    own = load_function(values.pop("compute_metrics"))
-    evaluation, files, report = evaluate_and_report(**values, compute_metrics=own)
+    own = load_function(options.compute_metrics)
+    directory, page = directory_and_page(options.output)
+    evaluation, files, report = evaluate_and_report(
+        options.model,
+        options.data,
+        directory,
+        options.part,
+        report=page,
+        compute_metrics=own,
+    )
     scores = evaluation.scores | evaluation.source.baseline
     print(f"Scored: {scored_name(options.data, options.part)}.", file=sys.stderr)
     if not scores:
@@ -294,6 +261,20 @@ def evaluate(options: EvaluateOptions) -> None:
         print_report(report)
 
 
+def directory_and_page(outputs: tuple[str, ...]) -> tuple[str, str]:
+    """Return the directory and the page among the outputs of `evaluate`, or "".
+
+    Raises:
+        UsageError: there are two of either.
+    """
+    pages = [o for o in outputs if not writes_directory(o) and not Path(o).is_dir()]
+    directories = [output for output in outputs if output not in pages]
+    for kind, places in ("a page", pages), ("a directory", directories):
+        if len(places) > 1:
+            raise UsageError(f"output={' and '.join(places)}: {kind} is given twice.")
+    return "".join(directories), "".join(pages)
+
+
 def writes_directory(output: str) -> bool:
     """Whether an output names a directory, by its lack of a suffix."""
     is_path = output not in ("", "-")
@@ -305,7 +286,7 @@ def predict(options: PredictOptions) -> None:
     from bert_jax.inference.row_predictions import Request
 
     request = Request(
-        checkpoint=options.checkpoint,
+        checkpoint=options.model,
         source=options.input[0],
         data=dataclasses.replace(options.data, skip_damaged=False),
         batch_size=options.batch_size,
@@ -358,6 +339,6 @@ def generate(options: GenerateOptions) -> None:
     from bert_jax.inference.predictor import load
 
     values = dict(vars(options))
-    checkpoint, seed = values.pop("checkpoint"), values.pop("seed")
-    text = load(checkpoint).generate(**values, key=jax.random.key(seed))
+    model, seed = values.pop("model"), values.pop("seed")
+    text = load(model).generate(**values, key=jax.random.key(seed))
     print(printable(text))

@@ -21,15 +21,14 @@ class InspectOptions:
     """Print what a dataset, a workdir or a model holds."""
 
     path: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="PATH")]
-    """Its directory, or hf:OWNER/NAME."""
+    """Its directory, or hf:OWNER/NAME; also --model."""
     verify: bool = False
     """Compare the sha256 of every file."""
-    attention: str = ""
-    """A text: write a web page of the attention of each head of a model in it."""
     output: str = ""
-    """With attention: the page to write, a file that ends in .html."""
-    report: str = ""
-    """Write a web page of a run: a file that ends in .html. The run may go on."""
+    """FILE.html: write a web page of a run, which may go on; or of attention."""
+    attention: str = ""
+    """With output: a text, for a page of the attention of each head of a model in it.
+    """
     when: Annotated[_Repeated, tyro.conf.arg(metavar="TEXT")] = ()
     """A text: print at which steps the pretraining run PATH has seen and will see the
     rows that contain it, and how they are masked."""
@@ -57,32 +56,27 @@ class DemoOptions:
 def inspect(options: InspectOptions) -> None:
     if options.summary or options.sequence_length:
         return inspect_summary(options)
-    if options.when or options.run or options.report:
+    is_run_page = bool(options.output and not options.attention)
+    if options.when or options.run or is_run_page:
         # The run may hold the accelerator, and this must not wait for it.
         environment.set_platform_to_cpu(os.environ)
     from bert_jax.diagnostics.inspect import inspect
 
     if options.when or options.run:
         return inspect_when(options)
-    if bool(options.attention) != bool(options.output):
+    if options.attention and not options.output:
         raise UsageError(
-            f"attention={options.attention!r:.80} and output={options.output!r} go "
-            "together; pass both, or none."
+            f"attention={options.attention!r:.80} needs a page to write; name it by "
+            "--output FILE.html."
         )
-    if options.attention and options.verify:
+    if options.output and options.verify:
         raise UsageError(
-            "verify=True has no effect with attention, which verifies the model that "
-            "it loads; leave it out."
-        )
-    if options.report and (options.attention or options.verify):
-        other = "attention" if options.attention else "verify"
-        raise UsageError(
-            f"report={options.report!r} and {other} cannot be given together; give one "
-            "command for each."
+            f"verify=True has no effect with output={options.output}; give one command "
+            "for each."
         )
     if options.attention:
         return inspect_attention(options)
-    if options.report:
+    if options.output:
         return inspect_run(options)
     for line in inspect(options.path, options.verify):
         print(printable(line))
@@ -94,7 +88,7 @@ def inspect_summary(options: InspectOptions) -> None:
             f"sequence_length={options.sequence_length} has no effect without summary; "
             "pass --summary too, or leave it out."
         )
-    require_without(options, "summary", "verify attention output report when run")
+    require_without(options, "summary", "verify attention output when run")
     environment.set_platform_to_cpu(os.environ)  # an accelerator may be in use
     from rich.console import Console
 
@@ -123,7 +117,7 @@ def inspect_when(options: InspectOptions) -> None:
 
     if not options.when:
         raise UsageError(f"run={options.run} needs --when TEXT, or leave it out.")
-    require_without(options, "when", "verify attention output report")
+    require_without(options, "when", "verify attention output")
     for line in when_seen(options.path, options.when, options.run):
         print(printable(line))
 
@@ -143,7 +137,7 @@ def inspect_attention(options: InspectOptions) -> None:
 def inspect_run(options: InspectOptions) -> None:
     from bert_jax.diagnostics.run_report import write_run_report
 
-    page = Path(options.report)
+    page = Path(options.output)
     write_run_report(options.path, page, say)
     say(f"{page}: curves, samples and configuration of the run; open it in a browser")
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from bert_jax.cli.command import parse, registry
+from bert_jax.cli.names import with_present_names
 from bert_jax.cli.verbs import GROUPS, USAGE, VERBS
 from bert_jax.distributed import environment
 from bert_jax.terminal import messages, signals
@@ -42,8 +43,10 @@ def run_verb(arguments: Sequence[str]) -> int:
         name = verb_name(arguments)
         verb = VERBS[name]
         read = verb.load(verb.read) if verb.read else parse
+        options_class = verb.load(verb.options)
         rest = list(arguments[len(name.split()) :])
-        options = read(verb.load(verb.options), rest, name)
+        rest = with_present_names(options_class, rest, name)
+        options = read(options_class, rest, name)
         return verb.load(verb.run)(options) or 0
     return 0
 

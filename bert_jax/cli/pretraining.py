@@ -102,7 +102,7 @@ def next_steps(workdir: str, objective: str) -> str:
     """Return what to type after a pretraining, a line each."""
     place = shlex.quote(workdir)
     use = (
-        f'  bert-jax generate --checkpoint {place} --prompt "TEXT"'
+        f'  bert-jax generate {place} --prompt "TEXT"'
         if objective == "causal_lm"
         else f"  bert-jax finetune text-classification --init-from {place} "
         "--data.train FILE.csv --workdir DIRECTORY"
@@ -111,7 +111,7 @@ def next_steps(workdir: str, objective: str) -> str:
         [
             "Next:",
             use,
-            f"  bert-jax inspect {place} --report report.html",
+            f"  bert-jax inspect {place} --output report.html",
             f"  in Python: bert = bert_jax.load({workdir!r})",
         ]
     )

@@ -3,7 +3,7 @@
 import dataclasses
 import sys
 
-from bert_jax.cli.start import scores_json
+from bert_jax.cli.start import Model, scores_json
 from bert_jax.storage.files import require_new_file
 from bert_jax.terminal.messages import printable, say
 
@@ -12,12 +12,12 @@ from bert_jax.terminal.messages import printable, say
 class SearchOptions:
     """Find the texts of a corpus that belong to queries, and score what was found."""
 
+    model: Model = ""
+    """Model that makes the vectors: workdir, checkpoint, Hugging Face directory or
+    hf:OWNER/NAME; also --model."""
     input: str
     """Directory in BEIR's form: corpus.jsonl, queries.jsonl and, for scores,
     qrels/SPLIT.tsv."""
-    model: str = ""
-    """Model that makes the vectors: workdir, checkpoint, Hugging Face directory or
-    hf:OWNER/NAME."""
     run: str = ""
     """In place of model: run file of TREC's form with a first list for each query."""
     reranker: str = ""

@@ -3,11 +3,17 @@
 import dataclasses
 import json
 import os
+from typing import Annotated
+
+import tyro
 
 from bert_jax.config import RunConfig
 from bert_jax.distributed import environment
 from bert_jax.storage.files import finite_json
 from bert_jax.terminal.messages import UsageError
+
+Model = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="MODEL")]
+"""The model of a verb: its first argument, or --model MODEL."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -148,7 +148,7 @@ def _text_of(record: object, surrogate: re.Pattern[str], field: str) -> bytes:
 
 def _choose_from(names: Iterable[str], problem: str) -> str:
     present = textwrap.shorten(", ".join(names), 200, placeholder=" …") or "nothing"
-    return f"{problem} {present}; choose by --text-field."
+    return f"{problem} {present}; choose by --text-column."
 
 
 def _read_parquet(source: Source, config: TextConfig) -> Iterator[LocatedText]:

@@ -160,7 +160,7 @@ def threshold_section(values: JsonObject, what: str, checkpoint: str) -> Section
     table = Table("The default, and the best F1", columns, rows)
     note = (
         f"{what} where its probability is at least the threshold. F1 is highest at "
-        f"{threshold}; use it by `bert-jax predict --checkpoint {checkpoint} "
+        f"{threshold}; use it by `bert-jax predict {checkpoint} "
         f"--threshold {threshold}`. Choose it on validation data, and test it on other "
         "data: where it was chosen, its score is too good."
     )

@@ -85,16 +85,14 @@ def examples_of(task: FinetuningTask, part: str) -> list[Example]:
     if part != "validation":
         raise ValueError(
             f"part={part} needs data.path or data.test, which are empty; name the file "
-            "by --data.test FILE, or leave --part out and name it by --data.validation "
-            "FILE."
+            "by --input FILE."
         )
     if data.validation:
         return task.read(data.validation)
     if not data.train:
         given = f"data.test={data.test} is scored by --part test; " if data.test else ""
         raise ValueError(
-            f"{given}data.validation is empty; pass --data.validation with the file to "
-            "score."
+            f"{given}data.validation is empty; pass --input with the file to score."
         )
     return list(hold_out(task, task.read(data.train)).validation)
 
@@ -215,7 +213,7 @@ def _evaluation(
     if needs_labels and not has_labels:
         raise ValueError(
             f"{source.data} has no labels, and a report compares predictions with "
-            "labels; name a file that has them, or leave --report out."
+            "labels; name a file that has them, or leave out the page of --output."
         )
     read = model.params, model.tokenizer, examples, batch_size
     outputs = example_outputs(task, *read, shows_progress=True)

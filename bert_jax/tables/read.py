@@ -208,7 +208,7 @@ def _separator(
             separator = best
             notify(
                 f"{name}: its header is separated by {_OTHERS[best]}, and so it is "
-                "read; --data.delimiter (embed: --delimiter) names another one."
+                "read; --delimiter names another one."
             )
     return separator, usual == "," or separator != "\t"
 

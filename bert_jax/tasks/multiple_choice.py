@@ -51,7 +51,7 @@ class MultipleChoiceTask(FinetuningTask):
                     missing = missing_column_message(example.where, column, columns)
                 raise ValueError(
                     f"{missing} To learn, each row must have one; name its column by "
-                    "--data.label-column."
+                    "--label-column."
                 )
         self.check(examples)
         return ()

@@ -99,7 +99,7 @@ def _labelled(row: TableRow, data: ExamplesConfig) -> PairExample:
     if column in used:
         raise ValueError(
             f"{row.where}: {column} is named for a text and for the labels; name "
-            "others by --data.text-columns and --data.label-column."
+            "others by --text-column and --label-column."
         )
     names = data.sentence_pairs.negative_columns or sorted(
         filter(_NEGATIVE.fullmatch, row.values)
@@ -116,7 +116,7 @@ def _pair_columns(row: TableRow, data: ExamplesConfig) -> tuple[str, ...]:
     if len(data.text_columns) == 1:
         raise ValueError(
             f"text_columns={data.text_columns[0]} is one column; name the two of a "
-            "pair by --data.text-columns."
+            "pair by --text-column."
         )
     if data.text_columns:
         return data.text_columns
@@ -125,7 +125,7 @@ def _pair_columns(row: TableRow, data: ExamplesConfig) -> tuple[str, ...]:
             return columns
     raise ValueError(
         f"{row.where} has the columns {column_names(row.values)}; name the two of a "
-        "pair by --data.text-columns."
+        "pair by --text-column."
     )
 
 
@@ -138,7 +138,7 @@ def require_scores(
         if example.label is None:
             raise ValueError(
                 f"{example.where} has no {column}; name the column with the scores by "
-                "--data.label-column."
+                "--label-column."
             )
         if not low <= example.label <= high:
             raise ValueError(

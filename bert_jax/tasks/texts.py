@@ -58,7 +58,7 @@ def find_text_columns(row: TableRow, config: ExamplesConfig) -> tuple[str, ...]:
             return columns
     raise ValueError(
         f"{row.where} has the columns {column_names(row.values)}; name those with "
-        "the text by --data.text-columns."
+        "the text by --text-column."
     )
 
 
@@ -85,7 +85,7 @@ def labelled_example(
     for name in set(columns) & set(find_text_columns(row, config)):
         raise ValueError(
             f"{row.where}: {name} is named for the text and for the "
-            "labels; name two columns by --data.text-columns and --data.label-column."
+            "labels; name two columns by --text-column and --label-column."
         )
     example = dataclasses.replace(example_without_label(row, config), group=group)
     missing = [name for name in columns if name not in row.values]
@@ -192,5 +192,5 @@ def require_labels(examples: Sequence[TextExample], config: ExamplesConfig) -> N
         if example.label is None:
             message = missing_column_message(example.where, column, example.columns)
             raise ValueError(
-                f"{message} Name the column with the labels by --data.label-column."
+                f"{message} Name the column with the labels by --label-column."
             )

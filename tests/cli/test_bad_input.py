@@ -66,7 +66,7 @@ REFUSED = [
     Case("a.jsonl", records('{"text": "\\ud800"}'), "a.jsonl:4: 'text'"),
     Case("a.parquet", parquet([1, 2]), "a.parquet: column 'text' must be a string"),
     Case("a.parquet", b"PAR1 nonsense", "a.parquet is damaged or not Parquet"),
-    Case("a.parquet", parquet(["a"]), "there is no 'body'", ("--text-field", "body")),
+    Case("a.parquet", parquet(["a"]), "there is no 'body'", ("--text-column", "body")),
     Case("a.tar.gz", b"", "a.tar.gz' is of an unsupported kind"),
     Case("a.txt", PLAIN.encode(), "language='xx' is not", ("--language", "xx")),
     Case("a.txt", PLAIN.encode(), "weights has 2 numbers", ("--weights", "1", "2")),
@@ -344,11 +344,11 @@ UNTUNED = [
     Tuning("data.max_length=64 but the model has 32", options=()),
     Tuning(
         "train.csv, line 2 has no reveiw; its columns are text, label.",
-        options=("--data.text-columns", "reveiw"),
+        options=("--text-column", "reveiw"),
     ),
     Tuning(
         "train.csv, line 3 has no lable; its columns are text, label. Did you",
-        options=("--data.label-column", "lable"),
+        options=("--label-column", "lable"),
     ),
     Tuning(
         "train.csv, line 2 has the columns body, label; name those",
@@ -413,9 +413,8 @@ def test_fine_tuning_without_a_task(arguments, capsys, tmp_path, monkeypatch):
 def test_a_model_that_was_never_fine_tuned(verb, capsys, tmp_path, encoder_checkpoint):
     text = tmp_path / "a.csv"
     text.write_text(GOOD)
-    where = ("--checkpoint", encoder_checkpoint)
-    file = ("--data.validation",) if verb == "evaluate" else ("--input",)
-    found = run(capsys, verb, *where, *file, text)
+    where = ("--model", encoder_checkpoint)
+    found = run(capsys, verb, *where, "--input", text)
     assert_refused(*found, "belongs to no task; fine-tune it by `bert-jax finetune`")
-    found = run(capsys, verb, "--checkpoint", tmp_path / "none", *file, text)
+    found = run(capsys, verb, "--model", tmp_path / "none", "--input", text)
     assert_refused(*found, "none does not exist; name a workdir")

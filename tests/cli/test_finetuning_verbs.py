@@ -49,7 +49,7 @@ def tuned(
     """The workdir of a run of two steps, beside the table that it learned from."""
     folder = factory.mktemp("tuned")
     file = table(folder / "all.csv", "mark", values)
-    data = ("--data.train", file, "--data.label-column", "mark")
+    data = ("--data.train", file, "--label-column", "mark")
     workdir = folder / "run"
     where = ("--workdir", str(workdir), "--init-from", str(encoder))
     assert main(["finetune", task, *where, *data, *SMALL.split(), *options]) == 0
@@ -64,7 +64,7 @@ def classes(tmp_path_factory, encoder_checkpoint) -> Path:
 
 
 def test_scores_are_the_best_checkpoints(classes, capsys):
-    found, *files = ok(capsys, "evaluate", "--checkpoint", str(classes))
+    found, *files = ok(capsys, "evaluate", "--model", str(classes))
     rule = "baseline: accuracy of the commonest label"
     assert list(json.loads(found)) == ["accuracy", "macro_f1", "mcc", rule]
     assert json.loads(found)[rule] == 0.25 and not files
@@ -76,8 +76,8 @@ def test_scores_are_the_best_checkpoints(classes, capsys):
 
 def test_a_file_of_predictions_is_written(classes, capsys, tmp_path):
     output = tmp_path / "out"
-    where = ("--checkpoint", str(classes), "--output", str(output))
-    data = ("--data.validation", str(classes.parent / "all.csv"))
+    where = ("--model", str(classes), "--output", str(output))
+    data = ("--input", str(classes.parent / "all.csv"))
     assert main(["evaluate", *where, *data]) == 0
     printed, error = capsys.readouterr()
     assert f"{data[1]}: The model learned from 36 of 40 examples;" in error
@@ -96,8 +96,8 @@ def test_a_file_of_predictions_is_written(classes, capsys, tmp_path):
 def test_a_file_without_labels_is_answered_but_not_scored(classes, capsys, tmp_path):
     file = tmp_path / "new.csv"
     file.write_text("text\nThe judge reads.\n")
-    where = ("--checkpoint", str(classes), "--output", str(tmp_path))
-    found, _ = ok(capsys, "evaluate", *where, "--data.validation", str(file))
+    where = ("--model", str(classes), "--output", str(tmp_path))
+    found, _ = ok(capsys, "evaluate", *where, "--input", str(file))
     assert json.loads(found) == {}
     assert len((tmp_path / "predictions.tsv").read_text().splitlines()) == 2
 
@@ -110,7 +110,7 @@ def predictions(capsys, monkeypatch, *arguments: str, typed: str = "") -> list[A
 @pytest.fixture
 def by_table(classes, capsys, monkeypatch) -> list[Any]:
     """Predictions for the table, in its order, with the ids of its rows."""
-    where = ("--checkpoint", str(classes), "--input", str(classes.parent / "all.csv"))
+    where = ("--model", str(classes), "--input", str(classes.parent / "all.csv"))
     return predictions(capsys, monkeypatch, *where)
 
 
@@ -135,7 +135,7 @@ def test_predictions_come_in_the_order_of_the_table(by_table):
 def test_predictions_do_not_depend_on_the_batch_size(
     batch_size, classes, by_table, capsys, monkeypatch
 ):
-    where = ("--checkpoint", str(classes), "--input", str(classes.parent / "all.csv"))
+    where = ("--model", str(classes), "--input", str(classes.parent / "all.csv"))
     size = ("--batch-size", batch_size)
     assert same(predictions(capsys, monkeypatch, *where, *size), by_table)
 
@@ -143,7 +143,7 @@ def test_predictions_do_not_depend_on_the_batch_size(
 def test_standard_input_of_texts_and_of_json(classes, by_table, capsys, monkeypatch):
     objects = [json.dumps({"id": i, "text": text}) for i, text in enumerate(TEXTS[20:])]
     typed = "\r\n".join([*TEXTS[:20], *objects])
-    where = ("--checkpoint", str(classes))
+    where = ("--model", str(classes))
     found = predictions(capsys, monkeypatch, *where, typed=typed)
     assert same(found, by_table)
     assert [each.get("id") for each in found] == [None] * 20 + list(range(20))
@@ -154,19 +154,19 @@ def test_a_file_of_texts(classes, by_table, capsys, monkeypatch, tmp_path):
     braces = ["{{Infobox}} of a town", '{"text": "one"}']
     for name, lines in (("a.txt", TEXTS), ("b", [json.dumps({"text": TEXTS[0]})])):
         (tmp_path / name).write_text("\n".join(lines) + "\n", "utf-8-sig")
-        where = ("--checkpoint", str(classes), "--input", str(tmp_path / name))
+        where = ("--model", str(classes), "--input", str(tmp_path / name))
         found = predictions(capsys, monkeypatch, *where)
         assert same(found, by_table[: len(lines)])
     (tmp_path / "c.TXT").write_text("\n".join(braces))
-    where = ("--checkpoint", str(classes), "--input", str(tmp_path / "c.TXT"))
+    where = ("--model", str(classes), "--input", str(tmp_path / "c.TXT"))
     expected = bert_jax.load(classes).classify(braces)
     assert same(predictions(capsys, monkeypatch, *where), expected)
 
 
 def test_a_file_with_other_columns(classes, by_table, capsys, monkeypatch, tmp_path):
     (tmp_path / "a.csv").write_text("body\n" + "\n".join(TEXTS) + "\n")
-    where = ("--checkpoint", str(classes), "--input", str(tmp_path / "a.csv"))
-    named = ("--data.text-columns", "body")
+    where = ("--model", str(classes), "--input", str(tmp_path / "a.csv"))
+    named = ("--text-column", "body")
     assert same(predictions(capsys, monkeypatch, *where, *named), by_table)
 
 
@@ -180,12 +180,12 @@ def test_what_stands_in_the_column_of_labels_is_not_looked_at(
 ):
     for value in ("unheard of", ""):
         file = table(tmp_path / "new.csv", "mark", [value] * 40)
-        where = ("--checkpoint", str(classes), "--input", file)
+        where = ("--model", str(classes), "--input", file)
         assert same(predictions(capsys, monkeypatch, *where), by_table)
 
 
 def test_no_input_no_predictions(classes, capsys, monkeypatch):
-    assert predictions(capsys, monkeypatch, "--checkpoint", str(classes)) == []
+    assert predictions(capsys, monkeypatch, "--model", str(classes)) == []
 
 
 @pytest.mark.slow
@@ -194,12 +194,12 @@ def test_several_classes(tmp_path_factory, encoder_checkpoint, capsys, monkeypat
     where = (tmp_path_factory, encoder_checkpoint, "text-classification", values)
     workdir = tuned(*where, "--data.multi-label", "--data.labels", "z", "x", "y")
     capsys.readouterr()
-    (found,) = ok(capsys, "evaluate", "--checkpoint", str(workdir))
+    (found,) = ok(capsys, "evaluate", "--model", str(workdir))
     assert list(json.loads(found)) == [
         *("micro_f1", "macro_f1", "exact_match"),
         "baseline: micro_f1 of the commonest labels",
     ]
-    (one,) = predictions(capsys, monkeypatch, "--checkpoint", str(workdir), typed="a")
+    (one,) = predictions(capsys, monkeypatch, "--model", str(workdir), typed="a")
     assert list(one["probabilities"]) == ["z", "x", "y"]
     assert one["labels"] == [k for k, v in one["probabilities"].items() if v > 0.5]
 
@@ -210,12 +210,12 @@ def test_numbers(tmp_path_factory, encoder_checkpoint, capsys, monkeypatch):
     task = "text-regression"
     workdir = tuned(tmp_path_factory, encoder_checkpoint, task, values)
     capsys.readouterr()
-    (found,) = ok(capsys, "evaluate", "--checkpoint", str(workdir))
+    (found,) = ok(capsys, "evaluate", "--model", str(workdir))
     assert list(json.loads(found)) == [
         *("r2", "pearson", "spearman", "mean_squared_error"),
         "baseline: mean_squared_error of the mean",
     ]
-    (one,) = predictions(capsys, monkeypatch, "--checkpoint", str(workdir), typed="a")
+    (one,) = predictions(capsys, monkeypatch, "--model", str(workdir), typed="a")
     assert list(one) == ["value"] and isinstance(one["value"], float)
 
 
@@ -239,7 +239,7 @@ def test_help_of_a_task(capsys):
         main(["finetune", "--help"])
     assert stop.value.code == 0
     output = re.sub(r"\s+", " ", capsys.readouterr().out)
-    for option in ("--data.text-columns", "--reinitialise-layers", "--init-from"):
+    for option in ("--text-column", "--reinitialise-layers", "--init-from"):
         assert option in output
 
 
@@ -274,8 +274,8 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 )
 def test_files_that_cannot_be_scored(name, content, says, classes, capsys, tmp_path):
     (tmp_path / name).write_bytes(content)
-    where = ("--checkpoint", str(classes), "--output", str(tmp_path / "out"))
-    file = ("--data.validation", str(tmp_path / name))
+    where = ("--model", str(classes), "--output", str(tmp_path / "out"))
+    file = ("--input", str(tmp_path / name))
     assert says in refused(capsys, "evaluate", *where, *file)
     assert not (tmp_path / "out").exists()
 
@@ -301,19 +301,19 @@ def test_files_that_cannot_be_scored(name, content, says, classes, capsys, tmp_p
 )
 def test_files_that_cannot_be_answered(name, content, says, classes, capsys, tmp_path):
     (tmp_path / name).write_bytes(content)
-    where = ("--checkpoint", str(classes), "--input", str(tmp_path / name))
+    where = ("--model", str(classes), "--input", str(tmp_path / name))
     assert says in refused(capsys, "predict", *where)
 
 
 def test_a_file_to_answer_that_is_not_there(classes, capsys, tmp_path):
     for name in ("none.csv", "none.txt"):
-        where = ("--checkpoint", str(classes), "--input", str(tmp_path / name))
+        where = ("--model", str(classes), "--input", str(tmp_path / name))
         assert name in refused(capsys, "predict", *where)
 
 
 def test_no_examples_at_once(classes, capsys):
     for file in (str(classes.parent / "all.csv"), os.devnull):
-        where = ("--checkpoint", str(classes), "--input", file, "--batch-size", "0")
+        where = ("--model", str(classes), "--input", file, "--batch-size", "0")
         assert "batch_size=0 must be at least 1" in refused(capsys, "predict", *where)
 
 

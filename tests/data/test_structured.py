@@ -84,8 +84,8 @@ def test_what_is_not_utf8_in_json_is_passed_on_or_refused(tmp_path):
         ('{"text": "a', "not JSON (Unterminated string starting at, column 10)."),
         ("[" * 100_000, "not JSON that can be read: it is nested too deep."),
         ('["a"]', 'not an object; each line must be one, such as {"text": "…"}.'),
-        ('{"a": 1, "b": 2}', "there is no 'text', but a, b; choose by --text-field."),
-        ("{}", "there is no 'text', but nothing; choose by --text-field."),
+        ('{"a": 1, "b": 2}', "there is no 'text', but a, b; choose by --text-column."),
+        ("{}", "there is no 'text', but nothing; choose by --text-column."),
         ('{"text": null}', "'text' holds null; it must be a string."),
         ('{"text": 3}', "'text' holds a number; it must be a string."),
         ('{"text": true}', "'text' holds a truth value; it must be a string."),
@@ -141,11 +141,11 @@ def test_parquet_that_lacks_the_text_is_refused_with_its_columns(tmp_path):
     parquet.write_table(pyarrow.table({"id": [1], "body": ["a"]}), path)
     columns = "id (int64), body (string)"
     assert refused(path) == (
-        f"{path}: there is no 'text', but {columns}; choose by --text-field."
+        f"{path}: there is no 'text', but {columns}; choose by --text-column."
     )
     assert refused(path, text_field="id") == (
         f"{path}: column 'id' must be a string; the columns are {columns}; "
-        "choose by --text-field."
+        "choose by --text-column."
     )
     wide = {f"column_{number}": [1] for number in range(1000)}
     parquet.write_table(pyarrow.table(wide), path)

@@ -65,7 +65,7 @@ def by_name(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
 @pytest.fixture(scope="module")
 def page(pretrained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / "report.html"
-    assert main(["inspect", str(pretrained), "--report", str(path)]) == 0
+    assert main(["inspect", str(pretrained), "--output", str(path)]) == 0
     return path
 
 

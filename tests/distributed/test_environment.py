@@ -254,7 +254,7 @@ def test_a_chosen_platform_is_kept(chosen, tmp_path):
         assert told.split() == [expected, expected]
 
 
-@pytest.mark.parametrize("options", ["--report page.html", "--when word"])
+@pytest.mark.parametrize("options", ["--output page.html", "--when word"])
 def test_reading_a_run_leaves_the_accelerator_to_it(options, tmp_path):
     code = (
         "import os\n"

@@ -1,4 +1,4 @@
-"""`bert-jax evaluate --report`: its files, its page in a browser, and its tables."""
+"""`bert-jax evaluate --output`: its files, its page in a browser, and its tables."""
 
 import base64
 import csv
@@ -56,7 +56,7 @@ def tuned(tmp_path_factory, encoder_checkpoint) -> Path:
 @pytest.fixture(scope="module")
 def page(tuned) -> Path:
     path = tuned.parent / "report.html"
-    command = ["evaluate", "--checkpoint", str(tuned), "--report", str(path)]
+    command = ["evaluate", "--model", str(tuned), "--output", str(path)]
     assert main(command) == 0
     return path
 
@@ -74,7 +74,7 @@ def test_scores_are_printed_as_before_and_the_tables_on_standard_error(
     tuned, tmp_path, capfd
 ):
     path = tmp_path / "r.html"
-    command = ["evaluate", "--checkpoint", str(tuned), "--report", str(path)]
+    command = ["evaluate", "--model", str(tuned), "--output", str(path)]
     assert main([*command, "--output", str(tmp_path)]) == 0
     output, error = capfd.readouterr()
     scores, *files = output.splitlines()
@@ -107,7 +107,7 @@ def test_the_best_threshold_gives_its_score(tuned, page, capsys):
     best = json.loads(page.with_suffix(".json").read_text())["threshold"]["best"]
     source = ["--input", str(page.parent / "all.csv"), "--columns", "label"]
     threshold = ["--threshold", str(best["threshold"])]
-    assert main(["predict", "--checkpoint", str(tuned), *source, *threshold]) == 0
+    assert main(["predict", "--model", str(tuned), *source, *threshold]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     pairs = [(row["label"], row["predicted_label"]) for row in rows]
     hits = pairs.count((EVIL, EVIL))
@@ -264,15 +264,15 @@ def refused(capsys, *arguments: str) -> str:
 )
 def test_a_report_that_cannot_be_written(name, message, tuned, tmp_path, capsys):
     path = name if "://" in name else str(tmp_path / name)
-    where = ("evaluate", "--checkpoint", str(tuned), "--output", str(tmp_path / "out"))
-    assert message in refused(capsys, *where, "--report", path)
+    where = ("evaluate", "--model", str(tuned), "--output", str(tmp_path / "out"))
+    assert message in refused(capsys, *where, "--output", path)
     assert not list(tmp_path.iterdir())
 
 
 def test_where_the_json_would_be_a_directory(tuned, tmp_path, capsys):
     (tmp_path / "report.json").mkdir()
-    where = ("evaluate", "--checkpoint", str(tuned))
-    message = refused(capsys, *where, "--report", str(tmp_path / "report.html"))
+    where = ("evaluate", "--model", str(tuned))
+    message = refused(capsys, *where, "--output", str(tmp_path / "report.html"))
     assert "report.json is a directory" in message
     assert not (tmp_path / "report.html").exists()
 
@@ -280,9 +280,12 @@ def test_where_the_json_would_be_a_directory(tuned, tmp_path, capsys):
 def test_a_file_without_labels_has_no_report(tuned, tmp_path, capsys):
     table = tmp_path / "new.csv"
     table.write_text("text\nThe judge reads.\n")
-    where = ("evaluate", "--checkpoint", str(tuned), "--data.validation", str(table))
-    message = refused(capsys, *where, "--report", str(tmp_path / "report.html"))
-    assert "new.csv has no labels" in message and "leave --report out" in message
+    where = ("evaluate", "--model", str(tuned), "--input", str(table))
+    message = refused(capsys, *where, "--output", str(tmp_path / "report.html"))
+    assert (
+        "new.csv has no labels" in message
+        and "leave out the page of --output" in message
+    )
     assert list(tmp_path.iterdir()) == [table]
     data = ExamplesConfig(validation=str(table))
     with pytest.raises(ValueError, match="has no labels"):

@@ -79,7 +79,7 @@ def test_the_best_threshold_by_hand(two_classes):
     assert threshold["default"]["threshold"] == 0.5
     assert threshold["default"]["f1"] == pytest.approx(2 / 3)
     (section,) = (s for s in sections(two_classes) if s.id == "threshold")
-    typed = f"--checkpoint runs/b --threshold {threshold['best']['threshold']}"
+    typed = f"predict runs/b --threshold {threshold['best']['threshold']}"
     assert typed in section.note and "'good' is predicted" in section.note
 
 

@@ -91,7 +91,7 @@ def model_of(encoder_checkpoint: Any, tmp_path: Any) -> Any:
 
 
 def predicted(capsys: Any, model: str, file: str, *options: str) -> list[float]:
-    arguments = ["predict", "--checkpoint", model, "--input", file, *options]
+    arguments = ["predict", "--model", model, "--input", file, *options]
     assert main(arguments) == 0
     output, _ = capsys.readouterr()
     return [json.loads(line)["score"] for line in output.splitlines()]
@@ -169,9 +169,9 @@ def test_what_embed_does_not_compute_is_not_scored(model_of, file, capsys):
     bert = bert_jax.load(model)
     with pytest.raises(ValueError, match="files require pooling by max"):
         bert.embed(["door"])
-    checkpoint = ("--checkpoint", model)
+    checkpoint = ("--model", model)
     for arguments in (
-        ("evaluate", *checkpoint, "--data.validation", file),
+        ("evaluate", *checkpoint, "--input", file),
         ("predict", *checkpoint, "--input", file),
     ):
         assert main(list(arguments)) == 2
@@ -227,8 +227,8 @@ def test_a_report_of_the_errors(kind, model_of, file, unlabelled, tmp_path, caps
     model = model_of(CASES["no prompt"])
     source = file if kind == "scored_pairs" else unlabelled
     page = tmp_path / "report.html"
-    files = ["--data.validation", source, "--report", str(page)]
-    assert main(["evaluate", "--checkpoint", model, *files]) == 0
+    files = ["--input", source, "--output", str(page)]
+    assert main(["evaluate", "--model", model, *files]) == 0
     scores = json.loads(capsys.readouterr().out.splitlines()[0])
     report = json.loads(page.with_suffix(".json").read_text())
     assert report["kind"] == kind
@@ -244,8 +244,8 @@ def test_evaluate_says_how_many_texts_are_not_compared_with_themselves(
 ):
     path = tmp_path / "pairs.csv"
     path.write_text("anchor,positive\na judge,a door\na door,a judge\na road,a river\n")
-    command = ["evaluate", "--checkpoint", model_of(CASES["no prompt"])]
-    assert main([*command, "--data.validation", str(path)]) == 0
+    command = ["evaluate", "--model", model_of(CASES["no prompt"])]
+    assert main([*command, "--input", str(path)]) == 0
     output, error = capsys.readouterr()
     assert "since they belong to other texts: 2 of 3 first texts" in error
     assert json.loads(output.splitlines()[0])["recall@100"] == 1.0

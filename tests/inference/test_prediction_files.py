@@ -16,7 +16,7 @@ import pytest
 from run_helpers import classifier_config
 from small_world import SUBJECTS
 
-from bert_jax.cli.inference import OF_TASK, UNUSED
+from bert_jax.cli.examples import OF_TASK, UNUSED
 from bert_jax.cli.main import main
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.inference.predictor import load
@@ -52,7 +52,7 @@ def model(table, encoder_checkpoint, tmp_path_factory) -> Path:
 
 
 def printed(capsys, model: Path, table: Path, *options: str) -> list[dict[str, Any]]:
-    where = ("--checkpoint", str(model), "--input", str(table))
+    where = ("--model", str(model), "--input", str(table))
     assert main(["predict", *where, *options]) == 0
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
@@ -61,7 +61,7 @@ def test_only_a_terminal_is_told_how_far_it_is(model, table, monkeypatch, capsys
     rows = printed(capsys, model, table)
     clock = types.SimpleNamespace(monotonic=itertools.count(0.0, 2.0).__next__)
     monkeypatch.setattr("bert_jax.terminal.progress.time", clock)
-    where = ["--checkpoint", str(model), "--input", str(table)]
+    where = ["--model", str(model), "--input", str(table)]
     for is_terminal in (True, False):
         monkeypatch.setattr(sys.stderr, "isatty", lambda is_it=is_terminal: is_it)
         assert main(["predict", *where]) == 0
@@ -74,7 +74,7 @@ def test_only_a_terminal_is_told_how_far_it_is(model, table, monkeypatch, capsys
 
 
 def written(model: Path, table: Path, output: Path, *options: str) -> Path:
-    where = ("--checkpoint", str(model), "--input", str(table))
+    where = ("--model", str(model), "--input", str(table))
     assert main(["predict", *where, "--output", str(output), *options]) == 0
     return output
 
@@ -103,12 +103,12 @@ def test_each_kind_of_file_has_what_is_printed(model, table, capsys, tmp_path):
 @pytest.mark.parametrize("verb", ["predict", "predict_corpus", "evaluate", "features"])
 def test_parameters_are_placed_on_the_device_once(verb, model, table, tmp_path):
     """Else a base model sends 440 MB with every batch (40 batches and more here)."""
-    names, output = ("--checkpoint", str(model)), str(tmp_path / "output")
+    names, output = ("--model", str(model)), str(tmp_path / "output")
     small = ("--batch-size", "1")
     arguments = {
         "predict": [*names, "--input", str(table), "--output", f"{output}.jsonl"],
         "predict_corpus": [*names, "--input", str(table), "--output", output],
-        "evaluate": [*names, "--data.validation", str(table)],
+        "evaluate": [*names, "--input", str(table)],
         "features": ["--model", str(model), "--input", str(table)]
         + ["--output", f"{output}.jsonl"],
     }[verb]
@@ -130,7 +130,7 @@ def test_columns_of_the_input_are_copied(model, table, capsys, tmp_path):
     (row,) = printed(capsys, model, twice, "--columns", "*")
     assert (row["label"], row["predicted_label"]) == ("one", "two")
     assert row["predicted_predicted_label"] in SUBJECTS[:2]
-    where = ["predict", "--checkpoint", str(model), "--input", str(labelled)]
+    where = ["predict", "--model", str(model), "--input", str(labelled)]
     assert main([*where, "--columns", "lable"]) == 2
     assert "Did you mean label?" in capsys.readouterr().err
 
@@ -173,7 +173,7 @@ def test_an_error_on_the_way_leaves_no_file(model, tmp_path, capsys):
     bad = tmp_path / "bad.csv"
     lines = [f"The judge reads {i}." for i in range(2000)]
     bad.write_text("\n".join(["review", *lines, '"not ended']))
-    where = ["predict", "--checkpoint", str(model), "--input", str(bad)]
+    where = ["predict", "--model", str(model), "--input", str(bad)]
     assert main([*where, "--output", str(tmp_path / "a.csv")]) == 2
     assert "bad.csv, line 2002" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == [bad]
@@ -218,7 +218,7 @@ def test_any_text_is_read_back_from_csv(tmp_path):
 
 
 def test_an_error_of_the_input_is_not_one_of_the_output(model, tmp_path, capsys):
-    where = ["predict", "--checkpoint", str(model), "--input", "none.csv"]
+    where = ["predict", "--model", str(model), "--input", "none.csv"]
     assert main([*where, "--output", str(tmp_path / "a.csv")]) == 2
     error = capsys.readouterr().err
     assert "none.csv is not a file" in error and "full disk" not in error
@@ -270,7 +270,7 @@ def test_a_file_is_replaced_if_that_is_asked_for(model, table, capsys, tmp_path)
     output = written(model, table, tmp_path / "a.jsonl")
     content = output.read_bytes()
     output.write_text("mine")
-    where = ["predict", "--checkpoint", str(model), "--input", str(table)]
+    where = ["predict", "--model", str(model), "--input", str(table)]
     assert main([*where, "--output", str(output)]) == 2
     assert "a.jsonl exists; pass --overwrite to replace it" in capsys.readouterr().err
     assert output.read_text() == "mine"
@@ -288,7 +288,6 @@ def test_a_file_is_replaced_if_that_is_asked_for(model, table, capsys, tmp_path)
     [
         ("predict", "labels", "a"),
         ("predict", "label-column", "text"),
-        ("predict", "validation", "dev.csv"),
         ("predict", "multi-label", None),
         ("predict", "balance", None),
         ("predict", "null-threshold", "1"),
@@ -301,27 +300,28 @@ def test_a_file_is_replaced_if_that_is_asked_for(model, table, capsys, tmp_path)
 def test_options_that_a_verb_does_not_use_are_refused(
     verb, option, value, model, table, capsys
 ):
-    command = [verb, "--checkpoint", str(model)]
+    command = [verb, "--model", str(model)]
     command += [f"--data.{option}", *([value] if value else [])]
     assert (
         main([*command, "--input", str(table)] if verb == "predict" else command) == 2
     )
-    [line] = capsys.readouterr().err.splitlines()
+    *_, line = capsys.readouterr().err.splitlines()
     name = option.partition(".")[0]
     assert f"data.{name.replace('-', '_')}=" in line
-    assert f"{verb}; leave --data.{name} out." in line
+    shown = name if name == "label-column" else f"data.{name}"
+    assert f"{verb}; leave --{shown} out." in line
 
 
 @pytest.mark.parametrize("verb", ["predict", "evaluate"])
 def test_parts_of_an_option_that_a_verb_does_not_use_are_refused(verb, model, capsys):
-    command = [verb, "--checkpoint", str(model), "--data.sentence-pairs.symmetric"]
+    command = [verb, "--model", str(model), "--data.sentence-pairs.symmetric"]
     assert main(command) == 2
     error = capsys.readouterr().err
     assert f"{verb}; leave --data.sentence-pairs.symmetric out." in error
 
 
 def test_options_with_the_value_of_the_checkpoint_are_taken(model, table, capsys):
-    printed(capsys, model, table, "--data.label-column", "who")
+    printed(capsys, model, table, "--label-column", "who")
 
 
 def test_every_option_of_examples_is_used_or_refused():
@@ -338,11 +338,11 @@ def test_texts_that_are_cut_are_counted(model, table, capsys, tmp_path):
     text = "The judge reads again. " * 40
     long.write_text("review,who\n" + f"{text},judge\nshort,judge\n" * 1000)
     line = "cut to 32 tokens: 1,000 of 2,000 texts (50.0%); the model takes no more"
-    where = ("--checkpoint", str(model))
+    where = ("--model", str(model))
     for command in (
         ["predict", *where, "--input", str(long)],
         ["predict", *where, "--input", str(long), "--output", str(tmp_path / "out")],
-        ["evaluate", *where, "--data.validation", str(long)],
+        ["evaluate", *where, "--input", str(long)],
     ):
         assert main(command) == 0
         assert capsys.readouterr().err.count(line) == 1
@@ -361,8 +361,8 @@ def test_unknown_tokens_are_counted(model, capsys, tmp_path):
     for text, share in (("Привет мир", "100.0%"), ("The judge reads. Привет", "20.0%")):
         path.write_text("review,who\n" + f"{text},judge\n" * 3)
         line = f"ru.csv: [UNK] is {share} of the tokens, by 100% unknown characters"
-        for verb, option in (("predict", "--input"), ("evaluate", "--data.validation")):
-            assert main([verb, "--checkpoint", str(model), option, str(path)]) == 0
+        for verb, option in (("predict", "--input"), ("evaluate", "--input")):
+            assert main([verb, "--model", str(model), option, str(path)]) == 0
             assert capsys.readouterr().err.count(line) == 1
 
 

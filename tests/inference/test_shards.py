@@ -66,7 +66,7 @@ def model(encoder_checkpoint, tmp_path_factory) -> Path:
 
 
 def predict(model: Path, shards: Path, output: Path, *options: str) -> int:
-    where = ("--checkpoint", str(model), "--input", str(shards / "*"))
+    where = ("--model", str(model), "--input", str(shards / "*"))
     return main(["predict", *where, "--output", str(output), *options])
 
 
@@ -76,7 +76,7 @@ BY_BEAM = ("--engine", "beam", "--", "--runner=BundleBasedDirectRunner")
 def predict_by_beam(model: Path, shards: Path, output: Path, *options: str):
     """In a process of its own: Beam warns of much, and here warnings are errors."""
     pytest.importorskip("apache_beam")
-    where = ("--checkpoint", str(model), "--input", str(shards / "*"))
+    where = ("--model", str(model), "--input", str(shards / "*"))
     command = [sys.executable, "-m", "bert_jax", "predict", *where]
     return subprocess.run(
         [*command, "--output", str(output), *options, *BY_BEAM],
@@ -276,7 +276,7 @@ def test_the_input_is_not_replaced(verb, model, shards, tmp_path, capsys):
     content = {"predict": "review\nThe tea\n", "features": "The tea\n"}[verb]
     (tmp_path / name).write_text(content)
     (tmp_path / f"link-{name}").symlink_to(tmp_path / name)
-    option = {"predict": "--checkpoint", "features": "--model"}[verb]
+    option = {"predict": "--model", "features": "--model"}[verb]
     command = [verb, option, str(model), "--input", str(tmp_path / name), "--output"]
     for output in (name, f"link-{name}"):
         assert main([*command, str(tmp_path / output)]) == 2
@@ -444,7 +444,7 @@ def test_workers_find_the_files_from_other_directories(
 
 def test_one_file_may_be_packed(model, shards, tmp_path, capsys):
     """By its name alone, without a directory as output."""
-    where = ["predict", "--checkpoint", str(model), "--input"]
+    where = ["predict", "--model", str(model), "--input"]
     upper = tmp_path / "E.CSV"
     upper.write_bytes((shards / "e.csv").read_bytes())
     names = {
@@ -514,7 +514,7 @@ def test_damaged_rows_are_refused_before_any_is_computed(
     verb, model, with_damaged_rows, tmp_path, capsys
 ):
     source, output = str(with_damaged_rows / "*"), str(tmp_path / "out")
-    command = ["predict", "--checkpoint", str(model)]
+    command = ["predict", "--model", str(model)]
     if verb == "a file":
         source, output = str(with_damaged_rows / "b.jsonl"), f"{output}.jsonl"
     if verb == "vectors":
@@ -537,7 +537,7 @@ def test_a_damaged_row_has_null_for_a_prediction(
     assert f"{REASON} cannot be used" not in (error := capsys.readouterr().err)
     assert "b.jsonl: 5 of 7 rows cannot be used, and have null for a predic" in error
     table = tmp_path / "out" / f"b.{kind}"
-    one = ["predict", "--checkpoint", str(model), "--skip-damaged", "--input"]
+    one = ["predict", "--model", str(model), "--skip-damaged", "--input"]
     one += [str(with_damaged_rows / "b.jsonl"), "--output"]
     assert main([*one, str(tmp_path / f"b.{kind}")]) == 0
     assert (tmp_path / f"b.{kind}").read_bytes() == table.read_bytes()
@@ -555,7 +555,7 @@ def test_a_damaged_row_has_null_for_a_prediction(
 
 def test_a_damaged_row_without_an_id_has_no_other_columns(model, tmp_path, capsys):
     (tmp_path / "a.csv").write_text("review,who\nGood.,me\n,you\n")
-    where = ["predict", "--checkpoint", str(model), "--input", str(tmp_path / "a.csv")]
+    where = ["predict", "--model", str(model), "--input", str(tmp_path / "a.csv")]
     assert main([*where, "--skip-damaged"]) == 0
     good, damaged = map(json.loads, capsys.readouterr().out.splitlines())
     assert list(damaged) == list(good) == ["label", "probabilities"]
@@ -579,7 +579,7 @@ def test_the_first_rows_may_all_be_damaged(model, tmp_path, capsys):
     (tmp_path / "a.csv").write_text(
         "review,n\n" + "one,2,3\n" * 1500 + "The judge reads.,1\n"
     )
-    command = ["predict", "--checkpoint", str(model), "--input", f"{tmp_path}/a.csv"]
+    command = ["predict", "--model", str(model), "--input", f"{tmp_path}/a.csv"]
     assert main(command) == 2
     error = capsys.readouterr().err
     assert (
@@ -602,7 +602,7 @@ def test_lines_of_standard_input_are_refused_one_by_one(model, monkeypatch, caps
     for option in ((), ("--skip-damaged",)):
         stdin = io.TextIOWrapper(io.BytesIO(typed.encode()))
         monkeypatch.setattr(sys, "stdin", stdin)
-        code = main(["predict", "--checkpoint", str(model), *option])
+        code = main(["predict", "--model", str(model), *option])
         printed, error = capsys.readouterr()
         if not option:
             assert code == 2 and printed == ""
@@ -620,7 +620,7 @@ def test_an_older_file_of_other_content_is_computed_again(
 ):
     """A copy that keeps its time, of the same size: neither says that it is new."""
     source = tmp_path / "a.jsonl"
-    option = {"predict": "--checkpoint", "embed": "--model"}[verb]
+    option = {"predict": "--model", "embed": "--model"}[verb]
     command = [verb, option, str(model), "--input", str(source)]
     command += ["--output", str(tmp_path / "out")]
     command += ["--text-column", "review"] * (verb == "embed")

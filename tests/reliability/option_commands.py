@@ -31,8 +31,8 @@ def finetune(*options: str) -> Callable[[World], list[str]]:
     """A classifier of the good table, but for its options."""
     return lambda world: [
         *("finetune", "text-classification", "--workdir", str(world.folder / "run")),
-        *("--data.train", str(world.table), "--data.text-columns", "review"),
-        *("--data.label-column", "who", "--data.max-length", "32"),
+        *("--data.train", str(world.table), "--text-column", "review"),
+        *("--label-column", "who", "--data.max-length", "32"),
         *("--batch-size", "8", "--mesh.data", "1"),
         *("--init-from", str(world.encoder), *options),
     ]

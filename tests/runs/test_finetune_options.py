@@ -125,7 +125,7 @@ def test_a_score_of_ones_own_selects_the_checkpoint(config, tmp_path, module, ca
     assert manifest["selection_score"] == line["recall_of_rare"]
     # The file that was named for the end is scored as the verb scores it.
     capsys.readouterr()
-    arguments = ["evaluate", "--checkpoint", str(tmp_path / "run"), "--part", "test"]
+    arguments = ["evaluate", "--model", str(tmp_path / "run"), "--part", "test"]
     main([*arguments, "--compute-metrics", f"{module}:recall_of_rare"])
     output, errors = capsys.readouterr()
     learned, scored = errors.splitlines()
@@ -138,12 +138,12 @@ def test_a_score_of_ones_own_selects_the_checkpoint(config, tmp_path, module, ca
     # One file is named, and is the one that is scored.
     for options, message in (
         (
-            ["--data.validation", "x.csv"],
-            "leave --part out and name it by --data.valid",
+            ["--input", "x.csv"],
+            "x.csv",
         ),
         (
             ["--data.validation=x", "--data.test=y"],
-            "--data.validation and --data.test e",
+            "--data.test and --input each name",
         ),
     ):
         assert main([*arguments, *options]) == 2
@@ -178,7 +178,7 @@ def test_what_to_type_next_is_said(config, tmp_path, capsys):
             "text-classification",
             *("--init-from", config.init_from, "--workdir", str(workdir)),
             *("--data.train", data.train, "--data.validation", data.validation),
-            *("--data.text-columns", "review", "--data.label-column", "who"),
+            *("--text-column", "review", "--label-column", "who"),
             *("--data.max-length", "32", "--num-steps", "1", "--mesh.data", "1"),
         ]
     )

@@ -158,7 +158,7 @@ class Unreachable:
     [
         ["pretrain", "--data.path", "gs://no/data", "--workdir", "runs/a"],
         ["inspect", "gs://no/data"],
-        ["evaluate", "--checkpoint", "gs://no/data"],
+        ["evaluate", "--model", "gs://no/data"],
         ["prepare", "--input", "x", "--tokenizer", "gs://no/data", "--output", "y"],
     ],
 )
@@ -232,13 +232,13 @@ def test_every_verb_of_a_run_works_there(buckets, caches, dataset, small_config)
     assert main(["fork", "gs://bucket/run", "--at", "8", "--output", forked]) == 0
     table = written_table(buckets / "train.csv")
     tuned = ["--workdir", "gs://bucket/tuned", "--init-from", "gs://bucket/run"]
-    columns = ["--data.text-columns", "review", "--data.label-column", "who"]
+    columns = ["--text-column", "review", "--label-column", "who"]
     few = ["--num-steps", "4", "--batch-size=4", "--mesh.data=1"]
     options = ["--data.train", str(table), *columns, *few]
     for _ in range(2):  # the second reads what is there
         assert main(["finetune", "text-classification", *options, *tuned]) == 0
-    model = ["--checkpoint", "gs://bucket/tuned"]
-    assert main(["evaluate", *model, "--data.validation", str(table)]) == 0
+    model = ["--model", "gs://bucket/tuned"]
+    assert main(["evaluate", *model, "--input", str(table)]) == 0
     assert main(["predict", *model, "--input", str(table)]) == 0
     runs = ["--workdir", "gs://bucket/runs", "--init-from", "gs://bucket/run"]
     seeds = [*options, *runs, "--seeds", "2"]

@@ -124,7 +124,7 @@ def test_the_header_says_how_columns_are_separated(
     assert values(tmp_path, name, content) == expected
     [line] = capsys.readouterr().err.splitlines()
     assert f"{name}: its header is separated by {separated}, and so it is" in line
-    assert "--data.delimiter" in line
+    assert "--delimiter" in line
 
 
 @pytest.mark.parametrize(

@@ -368,7 +368,7 @@ def test_fine_tuning_pools_the_last_token(run, tmp_path):
 
 
 def test_the_command(run, capsys):
-    words = ["generate", "--checkpoint", str(run[0]), "--prompt", PROMPT, "--seed", "3"]
+    words = ["generate", "--model", str(run[0]), "--prompt", PROMPT, "--seed", "3"]
     assert main([*words, "--num-tokens", "6"]) == 0
     text = capsys.readouterr().out.strip()
     assert text.startswith("the judge writes") and len(text) > len(PROMPT)
@@ -390,7 +390,7 @@ def test_the_command(run, capsys):
     ],
 )
 def test_bad_numbers(options, message, run, capsys):
-    assert main(["generate", "--checkpoint", str(run[0]), *options.split()]) == 2
+    assert main(["generate", "--model", str(run[0]), *options.split()]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
 
@@ -509,7 +509,7 @@ def test_a_text_beyond_the_rows_of_the_training_gives_a_warning(run, gpt, tmp_pa
     assert gpt.trained_length == 32
     prompt = " ".join([PROMPT] * 11)
     message = "longer than 32 tokens, the rows that the model was last pretrained on"
-    arguments = ["--checkpoint", str(run[0]), "--prompt", prompt, "--num-tokens", "2"]
+    arguments = ["--model", str(run[0]), "--prompt", prompt, "--num-tokens", "2"]
     with pytest.warns(UserWarning, match=message) as warned:
         assert main(["generate", *arguments]) == 0
     assert len(warned) == 1 and "\n" not in str(warned[0].message)

@@ -224,7 +224,7 @@ def close(one: Any, other: Any) -> bool:
 
 def test_scores_and_official_files(tuned, tmp_path, capsys):
     kind, _, workdir = tuned
-    where = ("--checkpoint", str(workdir), "--output", str(tmp_path / "out"))
+    where = ("--model", str(workdir), "--output", str(tmp_path / "out"))
     first, *files = printed(capsys, "evaluate", *where)
     lines = map(json.loads, (workdir / "metrics.jsonl").read_text().splitlines())
     validation = [line for line in lines if line["split"] == "validation"]
@@ -242,7 +242,7 @@ def test_predictions_in_the_order_of_the_rows(tuned, capsys, monkeypatch):
     text = "".join(json.dumps(row) + "\n" for row in rows)
     source = file.parent / "rows.jsonl"
     source.write_text(text)
-    where = ("--checkpoint", str(workdir))
+    where = ("--model", str(workdir))
     lines = printed(capsys, "predict", *where, "--input", str(source))
     predictions = [json.loads(line) for line in lines]
     assert [prediction["id"] for prediction in predictions] == [
@@ -361,7 +361,7 @@ def test_the_reported_threshold_gives_the_best_score(
         main(["finetune", kind.task, *where, *data, *SMALL.split(), *kind.options]) == 0
     )
     capsys.readouterr()
-    command = ("evaluate", "--checkpoint", str(workdir), "--data.null-threshold")
+    command = ("evaluate", "--model", str(workdir), "--data.null-threshold")
     # Every question is answered, so that all thresholds are compared.
     all_answered = json.loads(printed(capsys, *command, "1000")[0])
     threshold = str(all_answered["best_f1_threshold"])

@@ -59,7 +59,7 @@ def trained(file: Path, encoder: Path, workdir: Path) -> Path:
 def evaluated(capsys: pytest.CaptureFixture[str], workdir: Path, output: Path):
     """The scores, and the columns of the file of predictions."""
     capsys.readouterr()
-    code = main(["evaluate", "--checkpoint", str(workdir), "--output", str(output)])
+    code = main(["evaluate", "--model", str(workdir), "--output", str(output)])
     scores, file = capsys.readouterr().out.splitlines()
     assert code == 0
     return json.loads(scores), Path(file).read_text().splitlines()
@@ -150,6 +150,6 @@ def test_predict_does_not_look_at_tags(encoder_checkpoint, tmp_path, capsys):
     rows = tmp_path / "a.jsonl"
     rows.write_text('{"id": 1, "tokens": ["The", "judge"], "tags": ["X", "Y"]}\n')
     capsys.readouterr()
-    assert main(["predict", "--checkpoint", str(workdir), "--input", str(rows)]) == 0
+    assert main(["predict", "--model", str(workdir), "--input", str(rows)]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["id"] == 1 and len(found["tags"]) == 2

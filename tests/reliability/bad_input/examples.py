@@ -15,26 +15,26 @@ from task_commands import (
 TEXTS = [
     Case(
         "E-label-column-near-miss",
-        finetune(GOOD, "--data.label-column", "lable"),
+        finetune(GOOD, "--label-column", "lable"),
         ("train.csv, line 2 has no lable", "columns are text, label", "mean label?"),
     ),
     Case(
         "E-label-column-unlike-any",
-        finetune(GOOD, "--data.label-column", "sentiment"),
-        ("has no sentiment; its columns are text, label.", "--data.label-column"),
+        finetune(GOOD, "--label-column", "sentiment"),
+        ("has no sentiment; its columns are text, label.", "--label-column"),
     ),
     Case(
         "E-text-column-of-many",
         finetune(
             ",".join(f"c{i}" for i in range(300)) + "\n" + ",".join(["a"] * 300) + "\n",
-            "--data.text-columns",
+            "--text-column",
             "review",
         ),
         ("line 2 has no review; its columns are c0, c1, ", "c15, … and 284 others."),
     ),
     Case(
         "E-text-column-near-miss",
-        finetune(GOOD, "--data.text-columns", "Text"),
+        finetune(GOOD, "--text-column", "Text"),
         ("line 2 has no Text; its columns are text, label. Did you mean text?",),
     ),
     Case(
@@ -44,12 +44,12 @@ TEXTS = [
     ),
     Case(
         "E-columns-parted-by-semicolons",
-        finetune(GOOD.replace(",", ";"), "--data.delimiter", ","),
+        finetune(GOOD.replace(",", ";"), "--delimiter", ","),
         ("line 2 has the columns text;label; name those with the text",),
     ),
     Case(
         "E-json-field-near-miss",
-        finetune(objects(), "--data.label-column", "labels", name="a.jsonl"),
+        finetune(objects(), "--label-column", "labels", name="a.jsonl"),
         ("a.jsonl, line 1 has no labels; its columns are text, label. Did you mean",),
     ),
     Case(

@@ -21,8 +21,8 @@ OPTIONS = [
         for verb, needs in {
             "vocab": ("--input", "--output"),
             "prepare": ("--input", "--output", "--tokenizer"),
-            "evaluate": ("--checkpoint",),
-            "predict": ("--checkpoint",),
+            "evaluate": ("--model",),
+            "predict": ("--model",),
             "features": ("--model", "--input", "--output"),
             "convert import": ("SRC", "--from", "--output"),
             "convert export": ("MODEL", "--to", "--output"),
@@ -263,7 +263,7 @@ OPTIONS = [
     ),
     Case(
         "three-text-columns",
-        finetune("--data.text-columns", "a", "b", "c"),
+        finetune("--text-column", "a", "b", "c"),
         ("text_columns names 3 columns",),
     ),
     Case(
@@ -378,7 +378,7 @@ DEVICES = [
     Case(
         "D-JAX_PLATFORMS-cuda-predict",
         lambda world: [
-            *("predict", "--checkpoint", str(world.classifier)),
+            *("predict", "--model", str(world.classifier)),
             *("--input", str(world.table)),
         ],
         ("JAX_PLATFORMS", "cuda"),

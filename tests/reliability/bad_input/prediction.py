@@ -10,7 +10,7 @@ from task_commands import file
 def predicted(*options: str, output: str = "") -> Callable[[World], list]:
     """Predictions of the good table by the good classifier."""
     return lambda world: [
-        *("predict", "--checkpoint", str(world.classifier)),
+        *("predict", "--model", str(world.classifier)),
         *("--input", str(world.table), *options),
         *(["--output", str(world.folder / output)] if output else []),
     ]
@@ -19,7 +19,7 @@ def predicted(*options: str, output: str = "") -> Callable[[World], list]:
 def over(*inputs: str, output: str) -> Callable[[World], list]:
     """Predictions of these files by the good classifier."""
     return lambda world: [
-        *("predict", "--checkpoint", str(world.classifier), "--input", *inputs),
+        *("predict", "--model", str(world.classifier), "--input", *inputs),
         *("--output", str(world.folder / output)),
     ]
 
@@ -43,7 +43,7 @@ CASES = [
     Case(
         "predict-threshold-of-three-classes",
         lambda world: [
-            *("predict", "--checkpoint"),
+            *("predict", "--model"),
             str(stored("BertForSequenceClassification").write(world.folder / "model")),
             *("--input", str(world.table), "--threshold", "0.4"),
         ],
@@ -73,7 +73,7 @@ CASES = [
     Case(
         "predict-damaged-shard",
         lambda world: [
-            *("predict", "--checkpoint", str(world.classifier)),
+            *("predict", "--model", str(world.classifier)),
             *("--input", file(world, "a.jsonl.gz", b"no gzip")),
             *("--output", str(world.folder / "out")),
         ],

@@ -8,10 +8,10 @@ def report(name: str, content: str = "review,who\na,judge\n") -> Command:
     """Write the report of the small classifier for a file of this content."""
 
     def command(world: World) -> list[str]:
-        data = ["--data.validation", file(world, "new.csv", content)]
+        data = ["--input", file(world, "new.csv", content)]
         path = name.replace("FOLDER", str(world.folder))
-        where = ["evaluate", "--checkpoint", str(world.classifier), *data]
-        return [*where, "--report", path]
+        where = ["evaluate", "--model", str(world.classifier), *data]
+        return [*where, "--output", path]
 
     return command
 
@@ -49,7 +49,7 @@ CASES = [
     Case(
         "evaluate-report-without-labels",
         report("FOLDER/r.html", "review\na\n"),
-        ("new.csv has no labels", "leave --report out"),
+        ("new.csv has no labels", "leave out the page of --output"),
     ),
     Case(
         "evaluate-report-of-an-unknown-class",

@@ -35,7 +35,7 @@ def predict_of_runs(name: str, best: str) -> Command:
 
     def command(world: World) -> list[str]:
         several_runs(world, name, best)
-        where = ("--checkpoint", str(world.folder))
+        where = ("--model", str(world.folder))
         return ["predict", *where, "--input", file(world, "a.txt", "a\n")]
 
     return command
@@ -64,7 +64,7 @@ RUNS = [
     Case(
         "C2-runs-that-are-no-json",
         lambda world: [
-            *("predict", "--checkpoint", str(world.folder)),
+            *("predict", "--model", str(world.folder)),
             *("--input", file(world, "runs.json", "{")),
         ],
         ("runs.json is not JSON that can be read",),
@@ -80,21 +80,21 @@ def report_of(place: Callable[[World], Path], *options: str) -> Command:
     ]
 
 
-PAGE = ("--report", "WORLD/page.html")
+PAGE = ("--output", "WORLD/page.html")
 REPORTS = [
     Case(
         "report-of-another-suffix",
-        report_of(lambda world: world.run, "--report", "WORLD/page.pdf"),
+        report_of(lambda world: world.run, "--output", "WORLD/page.pdf"),
         ("page.pdf must end in .html",),
     ),
     Case(
         "report-in-a-bucket",
-        report_of(lambda world: world.run, "--report", "gs://bucket/page.html"),
+        report_of(lambda world: world.run, "--output", "gs://bucket/page.html"),
         ("bucket/page.html is an address", "only a local file", "copy it"),
     ),
     Case(
         "report-in-no-directory",
-        report_of(lambda world: world.run, "--report", "WORLD/no/page.html"),
+        report_of(lambda world: world.run, "--output", "WORLD/no/page.html"),
         ("no is not a directory; make it first",),
     ),
     Case(
@@ -127,7 +127,7 @@ REPORTS = [
         "report-of-several-runs",
         lambda world: (
             several_runs(world, "rate_1", "rate_1")
-            and ["inspect", str(world.folder), "--report", str(world.folder / "p.html")]
+            and ["inspect", str(world.folder), "--output", str(world.folder / "p.html")]
         ),
         ("holds several runs, and a report shows one", "rate_1"),
     ),

@@ -28,7 +28,7 @@ CASES = [
     ),
     Case(
         "summary-with-report",
-        summary("--report", "a.html"),
+        summary("--output", "a.html"),
         ("report='a.html' has no effect with summary",),
     ),
     Case(

@@ -9,15 +9,15 @@ from task_commands import GOOD, NUMBERS, Command, file, finetune
 def evaluate(content: str | bytes, *options: str, name: str = "new.csv") -> Command:
     """Score the small classifier on a file of this content."""
     return lambda world: [
-        *("evaluate", "--checkpoint", str(world.classifier)),
-        *("--data.validation", file(world, name, content), *options),
+        *("evaluate", "--model", str(world.classifier)),
+        *("--input", file(world, name, content), *options),
     ]
 
 
 def predict(content: str | bytes, *options: str, name: str = "new.jsonl") -> Command:
     """Ask the small classifier for a file of this content."""
     return lambda world: [
-        *("predict", "--checkpoint", str(world.classifier)),
+        *("predict", "--model", str(world.classifier)),
         *("--input", file(world, name, content), *options),
     ]
 
@@ -44,8 +44,7 @@ def reading(verb: str, source: str) -> Command:
         if verb == "features":
             output = ("--output", str(world.folder / "a.npz"))
             return ["features", "--model", str(world.encoder), "--input", path, *output]
-        option = "--input" if verb == "predict" else "--data.validation"
-        return [verb, "--checkpoint", str(world.classifier), option, path]
+        return [verb, "--model", str(world.classifier), "--input", path]
 
     return command
 
@@ -86,9 +85,9 @@ ANSWERS = [
     Case(
         "B2-evaluate-part-test-of-files",
         lambda world: (
-            ["evaluate", "--checkpoint", str(world.classifier)] + ["--part", "test"]
+            ["evaluate", "--model", str(world.classifier)] + ["--part", "test"]
         ),
-        ("part=test needs data.path", "--data.validation FILE"),
+        ("part=test needs data.path", "--input FILE"),
     ),
     Case(
         "B2-evaluate-part-test-beside-a-file",
@@ -225,8 +224,7 @@ ANSWERS = [
     Case(
         "F-evaluate-an-untrained-model",
         lambda world: (
-            ["evaluate", "--checkpoint", str(world.encoder)]
-            + ["--data.validation", str(world.table)]
+            ["evaluate", "--model", str(world.encoder)] + ["--input", str(world.table)]
         ),
         ("belongs to no task; fine-tune it by `bert-jax finetune`",),
     ),

@@ -1,0 +1,130 @@
+"""The names of options: one for each thing, and the other names that it had."""
+
+import dataclasses
+import re
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from bert_jax.config.checks import RESOLVED
+from bert_jax.terminal.messages import UsageError
+
+SHORT_NAMES = {
+    "text_field": "text-column",
+    "text_columns": "text-column",
+    "label_column": "label-column",
+    "delimiter": "delimiter",
+}
+"""Fields whose option has this name, without a prefix such as `data.`."""
+MODEL_FIRST = (
+    *("evaluate", "predict", "embed", "search", "features", "generate", "inspect"),
+    *("convert export", "convert extend", "convert average", "convert shrink"),
+)
+"""Verbs whose first argument is the model."""
+SIZE_FIRST = ("benchmark train", "benchmark inference", "benchmark compile")
+"""Verbs with an option --model, whose value may be the first argument."""
+_SAME = (
+    ("--model", "--init-from", "--checkpoint"),
+    ("--text-column", "--text-columns", "--text-field", "--data.text-columns"),
+    ("--label-column", "--label-columns", "--data.label-column"),
+    ("--delimiter", "--data.delimiter"),
+)
+"""Names of one thing. A verb has one of them, and takes the others for it."""
+_OF_VERB = {
+    "evaluate": {"--report": "--output", "--data.validation": "--input"},
+    "inspect": {"--report": "--output"},
+}
+"""Former names of the options of one verb."""
+_OPTION = re.compile(r"(--[A-Za-z][\w.-]*)(=.*)?", re.DOTALL)
+
+
+def annotated(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Return a type, and what is said of it by `Annotated`."""
+    if get_origin(hint) is Annotated:
+        kind, *extras = get_args(hint)
+        return kind, tuple(extras)
+    return hint, ()
+
+
+def option_names(options_class: type, prefix: str = "--") -> list[str]:
+    """Return the options of a dataclass, without positional arguments."""
+    from tyro.conf import Positional
+
+    names = []
+    hints = get_type_hints(options_class, include_extras=True)
+    for field in dataclasses.fields(options_class):
+        kind, extras = annotated(hints[field.name])
+        if field.metadata == RESOLVED or Positional in extras:
+            continue
+        given = [extra.name for extra in extras if hasattr(extra, "name")]
+        word = next((name for name in given if name is not None), field.name)
+        word = word.replace("_", "-")
+        if dataclasses.is_dataclass(kind):
+            assert isinstance(kind, type)
+            names += option_names(kind, f"{prefix}{word}." if word else prefix)
+        elif field.name in SHORT_NAMES:
+            names.append(f"--{SHORT_NAMES[field.name]}")
+        else:
+            names.append(prefix + word)
+    return names
+
+
+def with_present_names(
+    options_class: type, arguments: Sequence[str], verb: str
+) -> list[str]:
+    """Return the arguments of a verb with the names that its options have.
+
+    Underscores become hyphens, and another name of a thing becomes the one that the
+    verb has, which is said on standard error. The value of --model comes first.
+
+    Raises:
+        UsageError: an option is given by two of its names, or the model twice.
+    """
+    end = list(arguments).index("--") if "--" in arguments else len(arguments)
+    others = _other_names(options_class, verb)
+    words: list[str] = []
+    given: dict[str, str] = {}
+    for word in arguments[:end]:
+        if (match := _OPTION.fullmatch(word)) is None:
+            words.append(word)
+            continue
+        written = match[1].replace("_", "-")
+        name = others.get(written, written)
+        if given.setdefault(name, written) != written and verb != "evaluate":
+            raise UsageError(
+                f"{given[name]} and {written} are two names of {name}; give it once."
+            )
+        if written not in (name, "--model"):
+            print(f"bert-jax: {written} is now {name}.", file=sys.stderr)
+        words.append(name + (match[2] or ""))
+    if verb in SIZE_FIRST and words and not words[0].startswith("-"):
+        words.insert(0, "--model")
+    return _model_first(words, verb) + list(arguments[end:])
+
+
+def _other_names(options_class: type, verb: str) -> dict[str, str]:
+    """Return the name that a verb's option has, by each other name of it."""
+    names = option_names(options_class)
+    if verb in MODEL_FIRST:
+        names.append("--model")
+    others = dict(_OF_VERB.get(verb, {}))
+    for same in _SAME:
+        if of_verb := [name for name in same if name in names]:
+            others |= {name: of_verb[0] for name in same if name not in names}
+    return others
+
+
+def _model_first(words: list[str], verb: str) -> list[str]:
+    """Return the arguments with the value of --model as the first of them."""
+    places = [i for i, w in enumerate(words) if w.partition("=")[0] == "--model"]
+    if verb not in MODEL_FIRST or not places:
+        return words
+    place = places[0]
+    _, sign, model = words[place].partition("=")
+    others = words[:place] + words[place + (1 if sign else 2) :]
+    if not sign and place + 1 == len(words):
+        raise UsageError("--model needs a value: a model.")
+    model = model if sign else words[place + 1]
+    if len(places) > 1 or (others and not others[0].startswith("-")):
+        raise UsageError(f"{verb} is given two models; name one, first or by --model.")
+    return [model, *others]
