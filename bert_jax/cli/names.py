@@ -78,13 +78,14 @@ def with_present_names(
     verb has, which is said on standard error. The value of --model comes first.
 
     Raises:
-        UsageError: an option is given by two of its names, or the model twice.
+        UsageError: an option is given by two of its names, or the model twice, or
+            --report, where it means a page, names none.
     """
     end = list(arguments).index("--") if "--" in arguments else len(arguments)
     others = _other_names(options_class, verb)
     words: list[str] = []
     given: dict[str, str] = {}
-    for word in arguments[:end]:
+    for place, word in enumerate(arguments[:end], 1):
         if (match := _OPTION.fullmatch(word)) is None:
             words.append(word)
             continue
@@ -96,10 +97,18 @@ def with_present_names(
             )
         if written not in (name, "--model"):
             print(f"bert-jax: {written} is now {name}.", file=sys.stderr)
+        if (written, name) == ("--report", "--output"):
+            _require_page(match[2] or "".join(arguments[place : place + 1]))
         words.append(name + (match[2] or ""))
     if verb in SIZE_FIRST and words and not words[0].startswith("-"):
         words.insert(0, "--model")
     return _model_first(words, verb) + list(arguments[end:])
+
+
+def _require_page(value: str) -> None:
+    """Raise UsageError for a page's former option that would name a directory."""
+    if not value.endswith(".html"):
+        raise UsageError(f"report={value.lstrip('=')} must end in .html.")
 
 
 def _other_names(options_class: type, verb: str) -> dict[str, str]:

@@ -63,14 +63,20 @@ def test_a_former_name_gives_the_same_configuration(verb, before, now, capsys):
         ("embed", "--text-field", "--text-column"),
         ("predict", "--data.text-columns", "--text-column"),
         ("predict", "--data.delimiter", "--delimiter"),
-        ("evaluate", "--report", "--output"),
         ("evaluate", "--data.validation", "--input"),
-        ("inspect", "--report", "--output"),
     ],
 )
 def test_a_former_name_becomes_that_of_today(verb, before, now):
     words = present(verb, "M", before, "x")
     assert now in words and before.replace("_", "-") not in words[:2]
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "inspect"])
+def test_the_former_option_of_a_page_names_no_directory(verb):
+    assert present(verb, "M", "--report=a.html") == ["M", "--output=a.html"]
+    for words in (["--report", "predictions"], ["--report=a.pdf"], ["--report"]):
+        with pytest.raises(UsageError, match=r"^report=.* must end in \.html\.$"):
+            present(verb, "M", *words)
 
 
 def test_the_size_of_a_benchmark_may_come_first():

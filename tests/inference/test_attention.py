@@ -162,8 +162,10 @@ def test_a_page_in_a_browser(page, bert, tmp_path):
     [
         (["--attention", "\udcff", "--output", "p.html"], "half of a surrogate pair"),
         (["--attention", "a", "--output", "p.html", "--verify"], "verify=True has no"),
-        (["--attention", "a text"], "attention='a text' and output='' go together"),
-        (["--output", "page.html"], "attention='' and output='page.html' go together"),
+        (
+            ["--attention", "a text"],
+            "attention='a text' needs a page to write; name it",
+        ),
         (["--attention", "a", "--output", "page.txt"], "page.txt must end in .html"),
         (["--attention", "a", "--output", "no/page.html"], "no is not a directory"),
         (["--attention", "a " * 600, "--output", "p.html"], "the model takes 32"),

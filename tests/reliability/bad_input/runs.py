@@ -100,15 +100,7 @@ REPORTS = [
     Case(
         "report-and-verify",
         report_of(lambda world: world.run, *PAGE, "--verify"),
-        ("page.html' and verify cannot be given together", "one command for each"),
-    ),
-    Case(
-        "report-and-attention",
-        report_of(
-            *(lambda world: world.run, *PAGE),
-            *("--attention", "a", "--output", "WORLD/a.html"),
-        ),
-        ("page.html' and attention cannot be given together",),
+        ("verify=True has no effect with output=", "page.html", "one command for each"),
     ),
     *(
         Case(
