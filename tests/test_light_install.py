@@ -100,7 +100,7 @@ def test_the_light_list_is_the_whole_one_without_tensorflow():
 
 def test_make_demo_installs_no_more_than_the_light_list():
     """Not the developers' tools, and not TensorFlow."""
-    make = ["make", "--dry-run", "--always-make", "demo"]
+    make = ["make", "--no-print-directory", "--dry-run", "--always-make", "demo"]
     printed = subprocess.run(make, capture_output=True, text=True, cwd=ROOT)
     installs = [line for line in printed.stdout.splitlines() if "pip install" in line]
     assert [line.partition("--quiet ")[2] for line in installs] == [

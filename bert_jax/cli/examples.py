@@ -71,10 +71,13 @@ def with_other_files(
         len(named) < 2,
         f"{' and '.join(named)} each name what to use; give one of them.",
     )
+    was_directory = bool(data.path or data.glue)
     if named:
         data = dataclasses.replace(data, train="", validation="", test="")
     file = named.get("--input", "")
-    if file.startswith("tfds:") or (file and epath.Path(file).is_dir()):
+    if file.startswith("tfds:") or (
+        was_directory and file and epath.Path(file).is_dir()
+    ):
         return dataclasses.replace(data, path=file)
     if named and "--data.path" not in named:
         data = dataclasses.replace(data, path="", glue="")

@@ -60,7 +60,7 @@ TEXTS = [
     Case(
         "E-json-line-without-text",
         finetune(objects('{"txt": "b", "label": "a"}'), name="a.jsonl"),
-        ("a.jsonl, line 9 has the columns txt, label; name those", "text-columns"),
+        ("a.jsonl, line 9 has the columns txt, label; name those", "--text-column"),
     ),
     Case(
         "C-header-with-escapes",

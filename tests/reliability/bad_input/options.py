@@ -21,9 +21,9 @@ OPTIONS = [
         for verb, needs in {
             "vocab": ("--input", "--output"),
             "prepare": ("--input", "--output", "--tokenizer"),
-            "evaluate": ("--model",),
-            "predict": ("--model",),
-            "features": ("--model", "--input", "--output"),
+            "evaluate": ("MODEL",),
+            "predict": ("MODEL",),
+            "features": ("MODEL", "--input", "--output"),
             "convert import": ("SRC", "--from", "--output"),
             "convert export": ("MODEL", "--to", "--output"),
             "convert extend": ("MODEL", "--output"),

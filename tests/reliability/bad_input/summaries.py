@@ -29,7 +29,7 @@ CASES = [
     Case(
         "summary-with-report",
         summary("--output", "a.html"),
-        ("report='a.html' has no effect with summary",),
+        ("output='a.html' has no effect with summary",),
     ),
     Case(
         "sequence-length-without-summary",

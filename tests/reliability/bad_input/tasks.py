@@ -90,11 +90,6 @@ ANSWERS = [
         ("part=test needs data.path", "--input FILE"),
     ),
     Case(
-        "B2-evaluate-part-test-beside-a-file",
-        evaluate("review,who\na,judge\n", "--part", "test"),
-        ("leave --part out and name it",),
-    ),
-    Case(
         "E-evaluate-onto-a-file",
         onto_a_file,
         ("/there cannot be the output directory", "is not a directory; choose another"),
