@@ -11,6 +11,7 @@ from bert_jax.checkpoints.steps import find_checkpoint, read_config, read_config
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.embedding import Embedding
 from bert_jax.config.model import Params
+from bert_jax.formats.embedding import stated_length
 from bert_jax.formats.folding import Unused, read_unused, with_targets
 from bert_jax.formats.hub import HUB, download, hint
 from bert_jax.formats.huggingface import CONFIG, is_huggingface, read_huggingface
@@ -42,6 +43,8 @@ class Model:
     """Path, size and sha256 of each file that it was read from."""
     trained_length: int = 0
     """Tokens in the rows of its last pretraining run; 0: unknown."""
+    own_length: int = 0
+    """Tokens of a row by its files or its last run, of any kind; 0: unknown."""
     unused: Unused = dataclasses.field(default_factory=dict)
     """Rows and tensors of its files that it never uses, for an export (folding.py)."""
 
@@ -133,8 +136,9 @@ def load_pretrained(path: str | Model, allow_extra: bool = False) -> Model:
         pairs = read_config(directory).get("pairs", pairs)
     read = config, params, tokenizer
     files = tuple(sources)
-    facts = files, trained_length, unused
-    return Model(*read, pairs, directory, imported, embedding, *facts)
+    lengths = trained_length, read_own_length(directory)
+    found = *read, pairs, directory, imported, embedding, files
+    return Model(*found, *lengths, unused)
 
 
 def read_stored_embedding(directory: epath.Path) -> Embedding | None:
@@ -167,3 +171,19 @@ def read_trained_length(directory: epath.Path) -> int:
     data = read_config(directory)["data"]
     length = data.get("sequence_length") if isinstance(data, dict) else None
     return length if isinstance(length, int) else 0
+
+
+def read_own_length(directory: epath.Path) -> int:
+    """Return the tokens of a row by a model's files or its last run; 0: unknown.
+
+    Args:
+        directory: as `resolve_path` returns it.
+    """
+    if is_huggingface(directory):
+        return stated_length(directory)
+    values = read_config(directory)
+    # An imported checkpoint has no data; an older one may have its length as a limit.
+    places = values.get("data", values), values.get("embedding")
+    names = "sequence_length", "max_length", "max_tokens"
+    lengths = [p.get(name) for p in places if isinstance(p, dict) for name in names]
+    return next((n for n in lengths if isinstance(n, int) and n > 0), 0)

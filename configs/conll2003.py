@@ -13,7 +13,7 @@ from bert_jax.config import ExamplesConfig, FinetuneConfig, OptimizerConfig
 
 config = FinetuneConfig(
     task="token-classification",
-    data=ExamplesConfig(path="conll2003"),
+    data=ExamplesConfig(path="conll2003", max_length=128),
     optimizer=OptimizerConfig(
         peak_learning_rate=5e-5, warmup_steps=0, warmup_share=0.1
     ),

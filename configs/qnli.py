@@ -13,7 +13,7 @@ from bert_jax.config import ExamplesConfig, FinetuneConfig, OptimizerConfig
 
 config = FinetuneConfig(
     task="text-classification",
-    data=ExamplesConfig(path="glue", glue="qnli"),
+    data=ExamplesConfig(path="glue", glue="qnli", max_length=128),
     optimizer=OptimizerConfig(
         peak_learning_rate=2e-5, warmup_steps=0, warmup_share=0.1
     ),

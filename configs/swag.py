@@ -12,7 +12,7 @@ from bert_jax.config import ExamplesConfig, FinetuneConfig, OptimizerConfig
 
 config = FinetuneConfig(
     task="multiple-choice",
-    data=ExamplesConfig(path="swag"),
+    data=ExamplesConfig(path="swag", max_length=128),
     optimizer=OptimizerConfig(
         peak_learning_rate=2e-5, warmup_steps=0, warmup_share=0.1
     ),

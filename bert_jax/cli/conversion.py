@@ -42,7 +42,7 @@ class ExportOptions:
     batch_size: int | None = None
     """With stablehlo: the only batch size that the program accepts; None: any."""
     sequence_length: int | None = None
-    """With stablehlo: tokens per row; None: 128, or the model's maximum if lower."""
+    """With stablehlo: tokens per row; None: the model's own length, 128 without one."""
     steps: tuple[int, ...] = ()
     """With page: steps of checkpoints of MODEL, the workdir of a run, to choose from in
     the page; none: the model that MODEL names."""

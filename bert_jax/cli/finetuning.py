@@ -51,8 +51,7 @@ def default_config(name: str) -> FinetuneConfig:
         )
     config = FinetuneConfig(task=name)  # type: ignore[arg-type]
     if name == "question-answering":  # Devlin et al. 2018, §4.2, and its code
-        data = dataclasses.replace(config.data, max_length=384)
-        return dataclasses.replace(config, data=data, num_epochs=2.0)
+        return dataclasses.replace(config, num_epochs=2.0)
     return config
 
 

@@ -76,9 +76,10 @@ class ExamplesConfig(ShortRepr):
     balance: bool = False
     """Repeat training texts of rare classes until each class has as many as the most
     frequent one."""
-    max_length: int = 128
-    """Maximum tokens per row, including special tokens. Longer texts are truncated;
-    longer documents and sentences to tag are split into several rows."""
+    max_length: int = 0
+    """Maximum tokens per row, including special tokens; 0: the model's own, else 128,
+    and 384 for question answering. Longer texts are truncated; longer documents and
+    sentences to tag are split into several rows."""
     num_buckets: int = 4
     """Number of lengths (buckets) that batches are padded to; each compiles once."""
     document_stride: int = 128
@@ -110,10 +111,12 @@ class ExamplesConfig(ShortRepr):
 
     def __post_init__(self) -> None:
         require_types(self)
-        require_positive(self, "max_length", "num_buckets", "document_stride")
+        require_positive(self, "num_buckets", "document_stride")
         require_positive(self, "max_query_length", "max_answer_length", "num_best")
         require(
-            self.max_length >= 8, f"max_length={self.max_length} must be at least 8."
+            self.max_length == 0 or self.max_length >= 8,
+            f"max_length={self.max_length} must be at least 8, or 0 for the model's "
+            "own.",
         )
         require_fraction(self, "validation_fraction")
         require(

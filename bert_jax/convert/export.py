@@ -9,7 +9,6 @@ from flax.traverse_util import flatten_dict
 from jaxtyping import Float32
 from safetensors.numpy import save
 
-from bert_jax.checkpoints.steps import read_config
 from bert_jax.config import BertConfig
 from bert_jax.config.model import POOLED_HEADS
 from bert_jax.convert.comparison import Comparison, compare
@@ -117,16 +116,10 @@ def write_tokenizer(model: Model, directory: epath.Path) -> TokenizerDifferences
 def max_tokens(model: Model) -> int:
     """Return the length to which texts are cut, [CLS] and [SEP] included.
 
-    That is the limit of the model's vectors, the length of the rows of its last run, or
-    else all of its positions.
+    That is the model's own length, or else all of its positions.
     """
     positions = model.config.max_position_embeddings
-    if model.embedding is not None and model.embedding.max_tokens:
-        return model.embedding.max_tokens
-    if model.imported:
-        return positions
-    data = read_config(model.directory)["data"]
-    return int(data.get("sequence_length") or data.get("max_length") or positions)
+    return min(model.own_length or positions, positions)
 
 
 def input_names(config: BertConfig) -> list[str]:

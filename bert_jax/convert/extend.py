@@ -115,7 +115,8 @@ def add_positions(model: Model, num_positions: int) -> Model:
     params[name] = np.resize(params[name], (num_positions, size))
     config = dataclasses.replace(model.config, max_position_embeddings=num_positions)
     params = unflatten_dict(params, sep="/")
-    return dataclasses.replace(model, config=config, params=params)
+    # No run had rows of the new length yet.
+    return dataclasses.replace(model, config=config, params=params, own_length=0)
 
 
 def extend(

@@ -93,6 +93,8 @@ def write_checkpoint(
             values["pairs"] = model.pairs
         if model.embedding is not None and not run:
             values["embedding"] = to_dict(model.embedding)
+        if model.own_length:
+            values["max_length"] = model.own_length
         write_json(values, directory / "config.json")
         write_unused(model.unused, directory)
         model.tokenizer.save(directory / "tokenizer")

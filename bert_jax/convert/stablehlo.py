@@ -73,8 +73,8 @@ def export_stablehlo(
         source: a model, or a path for `load_pretrained`.
         output: a directory that is new or empty.
         batch_size: the batch size that the program accepts; None: any.
-        sequence_length: tokens in a row, with padding; None: 128, or the model's
-            maximum if that is less.
+        sequence_length: tokens in a row, with padding; None: the model's own length,
+            or 128 without one; at most its positions.
 
     Returns:
         The names of the outputs.
@@ -92,7 +92,8 @@ def export_stablehlo(
         )
     model = load_pretrained(source).in_target_units()
     if sequence_length is None:
-        sequence_length = min(128, model.config.max_position_embeddings)
+        positions = model.config.max_position_embeddings
+        sequence_length = min(model.own_length or 128, positions)
     require_sizes(model.config, batch_size, sequence_length)
     params = flatten_dict(model.params, sep="/")
     program = lower(model.config, params, batch_size, sequence_length)

@@ -18,6 +18,9 @@ from bert_jax.storage.manifest import escapes, is_confined
 MODULES, POOLING_CONFIG = "modules.json", "1_Pooling/config.json"
 GENERAL_CONFIG = "config_sentence_transformers.json"
 TRANSFORMER_CONFIG = "sentence_bert_config.json"
+TOKENIZER_CONFIG = "tokenizer_config.json"
+_NO_LIMIT = 10**6
+"""Tokens; transformers writes 1e30 for a tokenizer without a limit."""
 EMBEDDING_FILES = (MODULES, POOLING_CONFIG, GENERAL_CONFIG, TRANSFORMER_CONFIG)
 _MODULES = [("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")]
 """The supported modules, of which the last is optional, and their directories."""
@@ -84,7 +87,7 @@ def read_embedding(
     general = read_object_or_empty(directory / GENERAL_CONFIG)
     folder = directory / modules[0][1]
     own = read_object_or_empty(folder / TRANSFORMER_CONFIG)
-    tokenizer = read_object_or_empty(folder / "tokenizer_config.json")
+    tokenizer = read_object_or_empty(folder / TOKENIZER_CONFIG)
     unsupported = _unsupported_changes(own, tokenizer, cased)
     if modes not in (["mean"], ["cls"]):
         unsupported.append(f"pooling by {' and '.join(modes)}")
@@ -159,6 +162,20 @@ def _max_tokens(
             "tokenizer_config.json."
         )
     return int(min(limit, positions))
+
+
+def stated_length(root: epath.Path) -> int:
+    """Return the length to which a model's files say to cut texts; 0: they do not."""
+    directory = model_directory(root)
+    for name, key in (
+        (TRANSFORMER_CONFIG, "max_seq_length"),
+        (TOKENIZER_CONFIG, "model_max_length"),
+    ):
+        limit = read_object_or_empty(directory / name).get(key)
+        # transformers writes 1e30 where there is no limit.
+        if isinstance(limit, int | float) and 2 < limit < _NO_LIMIT:
+            return int(limit)
+    return 0
 
 
 def write_embedding(

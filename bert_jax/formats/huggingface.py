@@ -8,7 +8,12 @@ from collections.abc import Iterable
 from etils import epath
 
 from bert_jax.config import BertConfig
-from bert_jax.formats.embedding import embedding_files, model_directory, read_embedding
+from bert_jax.formats.embedding import (
+    embedding_files,
+    model_directory,
+    read_embedding,
+    stated_length,
+)
 from bert_jax.formats.families import Family, family_of
 from bert_jax.formats.folding import Fold
 from bert_jax.formats.huggingface_config import keys_left_over, read_bert_config
@@ -111,6 +116,7 @@ def read_huggingface(path: epath.Path, allow_extra: bool = False) -> Imported:
         sources=tuple(_describe_sources(root, path, files)),
         config_left_over=keys_left_over(values),
         embedding=read_embedding(root, tokenizer.cased, config.max_position_embeddings),
+        own_length=stated_length(root),
         prefix=prefix,
         folded=tuple(fold.notes),
         unused=fold.read_unused(),

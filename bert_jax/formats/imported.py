@@ -91,6 +91,8 @@ class Imported:
     """Path, size and sha256 of each file read."""
     embedding: Embedding | None = None
     """How the model makes one vector of a text, if its files specify it."""
+    own_length: int = 0
+    """The length to which its files say to cut texts; 0: they do not."""
     config_left_over: JsonObject = dataclasses.field(default_factory=dict)
     """Keys of the source's configuration that are not used, and their values."""
     prefix: str = ""

@@ -15,7 +15,7 @@ from bert_jax.error_analysis.report import Source, error_report
 from bert_jax.formats.embedding import model_directory
 from bert_jax.inference.batching import Unread, example_outputs
 from bert_jax.inference.learned import learned_line, training_examples
-from bert_jax.pretrained import Model, load_pretrained
+from bert_jax.pretrained import Model, load_pretrained, read_own_length
 from bert_jax.storage.files import (
     JsonObject,
     name_path_in_errors,
@@ -49,7 +49,9 @@ def examples_config(directory: epath.Path) -> ExamplesConfig:
         model = read_config_as(directory, "model", BertConfig)
         positions = model.max_position_embeddings
     # A damaged value is refused where the model is read.
-    return default_examples_config(positions if type(positions) is int else 512)
+    positions = positions if type(positions) is int else 512
+    own = read_own_length(directory)
+    return default_examples_config(min(own or positions, positions))
 
 
 def finetuned_task(directory: epath.Path) -> str:
@@ -69,10 +71,9 @@ def with_embedding(data: ExamplesConfig, model: Model) -> ExamplesConfig:
     return dataclasses.replace(data, embedding=embedding)
 
 
-def default_examples_config(positions: int) -> ExamplesConfig:
-    """Return the settings for an imported model with this number of positions."""
-    longest = max(positions, 8)
-    return fit_lengths(ExamplesConfig(max_length=longest), longest)
+def default_examples_config(length: int) -> ExamplesConfig:
+    """Return the settings for an imported model with rows of this length."""
+    return fit_lengths(ExamplesConfig(), max(length, 8))
 
 
 def examples_of(task: FinetuningTask, part: str) -> list[Example]:

@@ -20,28 +20,32 @@ from bert_jax.distributed.mesh import host_shard, make_mesh
 from bert_jax.dry_run.describe import MORE, parameters_line, tensor_lines
 from bert_jax.dry_run.measure import measured_lines
 from bert_jax.inference.evaluation import evaluate_and_report
+from bert_jax.runs.finetuning_examples import say_on_primary
 from bert_jax.runs.finetuning_setup import (
     FinetuningSetup,
     prepare_finetuning,
     without_top,
 )
 from bert_jax.runs.fitting import fit_in_workdir, locked_workdir
-from bert_jax.runs.init_from import check_source
+from bert_jax.runs.init_from import check_source, has_all
 from bert_jax.runs.workdir import (
     best_scores,
     check_workdir,
     drop_optimizer_states,
     final_scores,
+    start_scores,
 )
 from bert_jax.tasks.baselines import BASELINE as BASELINE
 from bert_jax.tasks.example_report import length_line
-from bert_jax.tasks.finetuning import Finetuning
+from bert_jax.tasks.finetuning import Finetuning, main_score_name
 from bert_jax.tasks.finetuning_task import Predictions, Splits
 from bert_jax.tasks.own_metrics import ComputeMetrics, load_function, own_scores
 from bert_jax.tasks.task import check_attention_kernel
 from bert_jax.terminal.messages import say
 from bert_jax.training.callbacks import Callback
 from bert_jax.training.loggers import require_loggers
+
+BEFORE = "before_"
 
 
 def examples_line(setup: FinetuningSetup) -> str:
@@ -71,8 +75,9 @@ def finetune(
 
     Returns:
         The scores of the best checkpoint over the validation examples, those over the
-        examples of `data.test` as "test_NAME", and as "baseline: NAME" the score of a
-        rule that needs no model.
+        examples of `data.test` as "test_NAME", as "before_NAME" the first score before
+        the first step, unless parameters were random, and as "baseline: NAME" the score
+        of a rule that needs no model.
 
     Raises:
         ValueError: files, model and configuration do not fit together; the message
@@ -99,19 +104,40 @@ def finetune(
             task = Finetuning(*parts, on_primary(own_metrics), setup.teacher)
             changed = check_workdir(path, config, resume, extend)
             note = check_source(config, source, task.init_params)
-            if source is not None:
-                source = without_top(source, config)
+            source = source and without_top(source, config)
+            is_full = has_all(source, task.init_params)
+            task = dataclasses.replace(task, scores_start=is_full)
         if final_scores(path, config, resume) is None:
-            if is_primary():
-                say("\n".join(filter(None, [note, examples_line(setup)])))
+            say_on_primary([line for line in (note, examples_line(setup)) if line])
             rest = mesh, setup.tokenizer, source, changed, callbacks
             fit_in_workdir(run, task, config, *rest)
         drop_optimizer_states(path, config)
-        scores = best_scores(path)
+        scores = with_start(best_scores(path), start_scores(path), config.init_from)
     scores |= score_test_file(config, workdir, own_metrics)
     splits = Splits(setup.train.examples, setup.validation.examples)
     rule, value = setup.task.baseline(splits)
     return scores | {f"{BASELINE}{rule}": value}
+
+
+def with_start(
+    scores: dict[str, float], start: dict[str, float], source: str
+) -> dict[str, float]:
+    """Return the scores, and as "before_NAME" the main one before the first step.
+
+    Print both, and whether the model became worse.
+    """
+    name = main_score_name(scores) if scores else ""
+    if name not in start:
+        return scores
+    before, now = start[name], scores[name]
+    lines = [f"{name} before training {before:.4f} → {now:.4f} now."]
+    if now < before:
+        lines.append(
+            f"The model became worse: use {source} as it is, or train with a smaller "
+            "--optimizer.peak-learning-rate or fewer epochs."
+        )
+    say_on_primary(lines)
+    return scores | {f"{BEFORE}{name}": before}
 
 
 def dry_run(config: FinetuneConfig, verbose: bool = False) -> Iterator[str]:

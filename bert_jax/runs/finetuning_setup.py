@@ -29,7 +29,7 @@ from bert_jax.tasks.class_names import renamed_labels
 from bert_jax.tasks.distillation import Teacher
 from bert_jax.tasks.example_report import example_lines
 from bert_jax.tasks.finetuning_task import Example, FinetuningTask, Split
-from bert_jax.tasks.lengths import changed_lengths, fit_lengths
+from bert_jax.tasks.lengths import chosen_length_line, default_length, fit_lengths
 from bert_jax.tasks.registry import finetuning_task
 from bert_jax.tasks.sentence_pairs import SentencePairsTask
 from bert_jax.tasks.splits import match_splits, read_splits
@@ -96,6 +96,9 @@ class Start:
     """How it makes a vector of a text, if its files say it."""
     split: Literal["rows", "stratified"]
     """How examples are held out; a run that has begun keeps its rule."""
+    own_length: int
+    """Tokens of a row, by the model's files or its last run; 0: unknown. A run that has
+    begun keeps its own."""
 
 
 def load_start(
@@ -107,7 +110,8 @@ def load_start(
         model_config = read_config_as(checkpoint, "model", BertConfig)
         tokenizer = Tokenizer.load(checkpoint / "tokenizer")
         data = read_config_as(checkpoint, "data", ExamplesConfig)
-        return Start(model_config, tokenizer, None, data.embedding, data.split)
+        given = model_config, tokenizer, None, data.embedding, data.split
+        return Start(*given, data.max_length)
     if not config.init_from:
         raise ValueError(
             "init_from is empty; pass --init-from with a workdir of `bert-jax "
@@ -118,7 +122,7 @@ def load_start(
     # The configuration of a run that has begun may be given for another one.
     split = config.data.split if config.data.fingerprint else "stratified"
     read = model.config, model.tokenizer, model.params, model.embedding
-    return Start(*read, split)
+    return Start(*read, split, model.own_length)
 
 
 def with_steps(config: FinetuneConfig, num_examples: int) -> FinetuneConfig:
@@ -134,15 +138,19 @@ def with_steps(config: FinetuneConfig, num_examples: int) -> FinetuneConfig:
     )
 
 
-def with_lengths(config: FinetuneConfig, source: BertConfig) -> FinetuneConfig:
-    """Return the configuration with lengths that fit the model; print what changes."""
-    positions = source.max_position_embeddings
-    data = fit_lengths(config.data, positions)
+def with_lengths(config: FinetuneConfig, start: Start) -> FinetuneConfig:
+    """Return the configuration with lengths that fit the model; print what is chosen.
+
+    A run that has begun keeps its own.
+    """
+    positions, own = start.model.max_position_embeddings, start.own_length
+    length = own or default_length(config.task)
+    data = fit_lengths(config.data, positions, length)
     if config.task != "question-answering":
         data = dataclasses.replace(config.data, max_length=data.max_length)
-    changed = changed_lengths(config.data, data)
-    places = f"The model has {positions} positions: {', '.join(changed)}"
-    say_on_primary([f"{places} in place of the defaults."] if changed else [])
+    if start.params is not None:
+        line = chosen_length_line(config.data, data, own, positions)
+        say_on_primary([line] if line else [])
     return dataclasses.replace(config, data=data)
 
 
@@ -207,7 +215,7 @@ def prepare_finetuning(
     start = load_start(config, workdir, resume)
     source, tokenizer, params = start.model, start.tokenizer, start.params
     config, source = with_label_names(config, source)
-    config = with_embedding(with_lengths(config, source), source, start.embedding)
+    config = with_embedding(with_lengths(config, start), source, start.embedding)
     data = dataclasses.replace(config.data, split=start.split)
     task = finetuning_task(config.task, data)
     splits = read_splits(task)

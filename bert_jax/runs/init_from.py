@@ -290,6 +290,12 @@ def check_source(
     )
 
 
+def has_all(source: Params | None, init_params: Callable[[jax.Array], Params]) -> bool:
+    """Whether a run takes every parameter from a source, so that none is random."""
+    wanted = _shapes(jax.eval_shape(init_params, jax.random.key(0)))
+    return source is not None and wanted.keys() <= _shapes(source).keys()
+
+
 def _shapes(tree: PyTree) -> dict[str, tuple[int, ...]]:
     return {
         path_name(path): tuple(leaf.shape)

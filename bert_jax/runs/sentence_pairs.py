@@ -8,6 +8,7 @@ from bert_jax.config import BertConfig, FinetuneConfig
 from bert_jax.config.checks import require
 from bert_jax.config.embedding import Embedding
 from bert_jax.tasks.finetuning_task import FinetuningTask, Split
+from bert_jax.tasks.lengths import row_length
 from bert_jax.tasks.sentence_pairs import SentencePairsTask
 from bert_jax.tasks.text_vectors import chosen_embedding
 
@@ -33,7 +34,7 @@ def with_embedding(
         width = source.hidden_size
         rule = f"vectors have {width} numbers; name fewer"
         require(number < width, f"data.sentence_pairs.dimensions: {number} but {rule}.")
-    length = min(config.data.max_length, source.max_position_embeddings)
+    length = row_length(config.data, source)
     # The losses compare vectors of length 1, whatever the source compared them by.
     own = dataclasses.replace(
         theirs, normalize=True, max_tokens=length, similarity="cosine"

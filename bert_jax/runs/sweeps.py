@@ -68,7 +68,9 @@ def grid(config: FinetuneConfig, seeds: int, sweep: bool) -> Iterator[Run]:
 def with_pinned_models(
     config: FinetuneConfig, before: JsonObject | None
 ) -> FinetuneConfig:
-    """Return the configuration with the same commits of models for all runs.
+    """Return the configuration with the same models and rows for all runs.
+
+    Commits of models, and a row's length that is not given, are those of the record.
 
     Args:
         before: the configuration that an earlier start has recorded, if there was one.
@@ -77,6 +79,11 @@ def with_pinned_models(
         None if before is None else str(before.get(name))
         for name in ("init_from", "teacher")
     )
+    data = None if before is None else before.get("data")
+    length = data.get("max_length") if isinstance(data, dict) else None
+    if isinstance(length, int) and not config.data.max_length:
+        own = dataclasses.replace(config.data, max_length=length)
+        config = dataclasses.replace(config, data=own)
     return with_pinned_teacher(with_pinned_source(config, source), teacher)
 
 

@@ -21,7 +21,7 @@ from bert_jax.distributed.collectives import (
     run_on_primary,
 )
 from bert_jax.distributed.startup import check_same_config
-from bert_jax.storage.files import JsonObject, write_json
+from bert_jax.storage.files import JsonObject, read_json_object, write_json
 from bert_jax.terminal.cores import num_cores
 from bert_jax.terminal.messages import say
 from bert_jax.tokenization import Tokenizer
@@ -228,6 +228,20 @@ def drop_optimizer_states(workdir: epath.Path, config: RunConfig) -> None:
             f"Removed the optimizer's state from {len(steps)} checkpoints: "
             f"{size / 1e6:,.1f} MB."
         )
+
+
+def start_scores(workdir: epath.Path) -> dict[str, float]:
+    """Return the validation scores before the first step.
+
+    {}: the run's head was random, or later scores are not comparable with these.
+    """
+    scores = None
+    if is_primary():
+        config = read_json_object(workdir / "config.json", "restore it from a copy")
+        history = config.get(HISTORY, [])
+        if Resume(0, {}, history, []).incomparable_until < 0:
+            scores = read_scores(workdir / METRICS, 0)
+    return broadcast_from_primary(scores or {})
 
 
 def best_scores(workdir: epath.Path) -> dict[str, float]:

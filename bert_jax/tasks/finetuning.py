@@ -29,6 +29,7 @@ from bert_jax.tasks.finetuning_task import (
     SplitOutputs,
     head_scores,
 )
+from bert_jax.tasks.lengths import row_length
 from bert_jax.tasks.own_metrics import before_official
 from bert_jax.tasks.task import (
     NO_WEIGHTS,
@@ -75,6 +76,8 @@ class Finetuning(Task):
     """Scores of the user's, which stand before the official ones; all processes call it
     together."""
     teacher: Teacher | None = None
+    scores_start: bool = False
+    """Whether to score the parameters before the first step: none is random then."""
 
     one_shape = False
     takes_sharded_kernels = True
@@ -103,7 +106,9 @@ class Finetuning(Task):
         data, lengths = self.config.data, self.train.tokenized.lengths
         longest = self.validation.tokenized.lengths.max(initial=int(lengths.max()))
         return choose_bucket_boundaries(
-            np.append(lengths, longest), data.num_buckets, data.max_length
+            np.append(lengths, longest),
+            data.num_buckets,
+            row_length(data, self.task.model),
         )
 
     @functools.cached_property
@@ -209,7 +214,12 @@ class Finetuning(Task):
 
 def main_score(scores: dict[str, float]) -> float:
     """Return the first official score, which follows the loss."""
-    return next(value for name, value in scores.items() if name != "loss")
+    return scores[main_score_name(scores)]
+
+
+def main_score_name(scores: Mapping[str, float]) -> str:
+    """Return the name of the score that selects the best checkpoint."""
+    return next(name for name in scores if name != "loss")
 
 
 def without_repeats(scores: Mapping[str, float]) -> dict[str, float]:

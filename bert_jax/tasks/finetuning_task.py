@@ -296,8 +296,9 @@ class FinetuningTask(abc.ABC):
     @property
     def max_tokens(self) -> int:
         """The most tokens that an example may have."""
+        positions = self.model.max_position_embeddings
         limit: int = getattr(self.data, self.length_option)
-        return min(limit, self.model.max_position_embeddings)
+        return min(limit or positions, positions)
 
     @abc.abstractmethod
     def warnings(self, split: Split) -> list[str]:

@@ -14,6 +14,7 @@ from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.data.examples import TokenizedExamples, build_row, from_rows
 from bert_jax.metrics.entities import Scheme, are_entity_tags
 from bert_jax.tasks.conll import Sentence
+from bert_jax.tasks.lengths import row_length
 from bert_jax.tokenization import Tokenizer
 
 # The Unicode blocks in which BERT's tokenizer makes each character a word.
@@ -66,7 +67,7 @@ def tokenize(
     sentence that is too long is split between words into several rows; a word longer
     than a row is cut, and a word without any token becomes [UNK].
     """
-    room = min(config.max_length, model.max_position_embeddings) - 2
+    room = row_length(config, model) - 2
     word_ids = _token_ids_of_words(examples, tokenizer, room)
     label_ids = {tag: i for i, tag in enumerate(model.labels)}
     scheme = learned_scheme(model)

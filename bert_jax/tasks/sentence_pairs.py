@@ -39,6 +39,7 @@ from bert_jax.tasks.finetuning_task import (
     SplitOutputs,
     Splits,
 )
+from bert_jax.tasks.lengths import row_length
 from bert_jax.tasks.pair_examples import (
     PairExample,
     correlations,
@@ -142,9 +143,8 @@ class SentencePairsTask(FinetuningTask):
     @property
     def max_tokens(self) -> int:
         """The length to which texts are cut: as `embed`, and that of the run."""
-        own = self.data.embedding.max_tokens
-        limits = self.data.max_length, self.model.max_position_embeddings
-        return min(*limits, *([] if own is None else [own]))
+        length = row_length(self.data, self.model)
+        return min(length, self.data.embedding.max_tokens or length)
 
     def _prompts(
         self, examples: Sequence[PairExample], tokenizer: Tokenizer

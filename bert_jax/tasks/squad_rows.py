@@ -17,6 +17,7 @@ from bert_jax.data.examples import (
     from_rows,
     num_special_tokens,
 )
+from bert_jax.tasks.lengths import row_length
 from bert_jax.tokenization import Encoding, Tokenizer
 
 
@@ -70,7 +71,7 @@ def tokenize(
     Raises:
         ValueError: rows are too short for questions and stride.
     """
-    max_length = min(config.max_length, model.max_position_embeddings)
+    max_length = row_length(config, model)
     _check_lengths(config, max_length, num_special_tokens(tokenizer, 2))
     questions = tokenizer.encode_batch([example.question for example in examples])
     contexts = dict.fromkeys(example.context for example in examples)

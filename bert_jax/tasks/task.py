@@ -63,6 +63,11 @@ class Task(abc.ABC):
         return NO_WEIGHTS
 
     @property
+    def scores_start(self) -> bool:
+        """Whether a new run scores its parameters before the first step."""
+        return False
+
+    @property
     def fixed_params(self) -> Params:
         """Parameters that are read and never trained, such as a teacher's.
 

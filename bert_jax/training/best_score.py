@@ -17,7 +17,12 @@ class BestScore:
     """Evaluations since then."""
 
     def add(self, step: int, score: float) -> None:
-        """Take the score of an evaluation; NaN is below all others."""
+        """Take the score of an evaluation; NaN is below all others.
+
+        That of step 0 is of the model before training, which is no checkpoint.
+        """
+        if step == 0:
+            return
         self.num_without_gain += 1
         if score > self.score:
             self.gain_step, self.num_without_gain = step, 0

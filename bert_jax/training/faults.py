@@ -25,9 +25,10 @@ class InterruptedRun(Exception):
         """`saved`: whether `step` has a checkpoint; none while updates are skipped."""
         name = signal.Signals(signal_number).name
         where = "" if saved else " from an earlier checkpoint"
+        purpose = f"resume{where}" if step else "begin"
         super().__init__(
             f"Stopped by {name} at step {step}, with{'' if saved else 'out'} a "
-            f"checkpoint; start the same command again to resume{where}."
+            f"checkpoint; start the same command again to {purpose}."
         )
         self.exit_code = 128 + signal_number
 

@@ -148,6 +148,8 @@ class _Run:
             scores = None
             if resume:
                 scores = self._restore_scores(resume.incomparable_until)
+            elif self._task.scores_start and not self._step:
+                self._validate()
             for batch in self._batches():
                 self._train_on(batch)
                 # Poll only once per step: a signal that arrived between two polls
@@ -171,7 +173,8 @@ class _Run:
             self._report_checkpoints()
         except faults.StopRequested as stop:
             # A step without a complete checkpoint is saved now.
-            if self._saved_step != self._step or not self._checkpoints.wait():
+            is_saved = self._saved_step == self._step and self._checkpoints.wait()
+            if self._step and not is_saved:
                 self._save(must_succeed=True)
             saved = self._saved_step == self._step
             raise faults.InterruptedRun(stop.signal_number, self._step, saved) from None
@@ -266,9 +269,10 @@ class _Run:
         if scores is not None:
             score = task.selection_score(scores)
             self._best.add(self._step, score)
-            note = self._best.note(self._step)
+            note = self._best.note(self._step) if self._step else "before training"
             self._report.write(self._step, VALIDATION, scores, note)
-            self._checkpoints.record_score(self._step, score)
+            if self._step:
+                self._checkpoints.record_score(self._step, score)
             self._callbacks.on_evaluation(self._step, scores)
         self._clock.restart()
         return scores

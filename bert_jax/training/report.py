@@ -72,7 +72,8 @@ class Report(contextlib.AbstractContextManager["Report", None]):
             ModuleNotFoundError: the package of a logger is not installed.
         """
         for name in (METRICS, EXAMPLES):
-            keep_lines_until(workdir / name, first_step)
+            # A line of step 0 is of the run's start, which a new run writes again.
+            keep_lines_until(workdir / name, first_step or -1)
         folder = workdir
         self._stack = contextlib.ExitStack()
         self._uploader: Uploader | None = None

@@ -230,8 +230,8 @@ def test_usual_configurations():
     assert default_config("stsb").task == "text-regression"
     assert default_config("cola").task == "text-classification"
     questions = default_config("question-answering")
-    assert (questions.data.max_length, questions.num_epochs) == (384, 2.0)
-    assert default_config("multiple-choice").data.max_length == 128
+    assert (questions.data.max_length, questions.num_epochs) == (0, 2.0)
+    assert default_config("multiple-choice").num_epochs == 3.0
 
 
 def test_help_of_a_task(capsys):

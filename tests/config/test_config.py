@@ -251,7 +251,7 @@ def test_every_task_of_the_paper_has_its_numbers(name):
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: ExamplesConfig(max_length=7), "max_length=7 must be at least 8"),
+        (lambda: ExamplesConfig(max_length=7), "max_length=7 must be at least 8, or 0"),
         (lambda: ExamplesConfig(num_buckets=0), "num_buckets=0 must be"),
         (
             lambda: ExamplesConfig(validation_fraction=1.0),

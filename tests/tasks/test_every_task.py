@@ -26,6 +26,7 @@ from bert_jax.distributed.mesh import make_mesh
 from bert_jax.distributed.sharding import tree_shardings
 from bert_jax.model.bert import init_params
 from bert_jax.runs.finetuning_setup import prepare_finetuning
+from bert_jax.runs.init_from import has_all
 from bert_jax.tasks.finetuning import Finetuning
 from bert_jax.training.evaluation import evaluate
 from bert_jax.training.optimizer import Optimizer
@@ -193,11 +194,14 @@ def tuned(request, tmp_path_factory, encoder_checkpoint) -> tuple[Kind, Path, Pa
     kind = request.param
     folder = tmp_path_factory.mktemp(kind.task)
     file, workdir = kind.write(folder), folder / "run"
-    where = ["--workdir", str(workdir), "--init-from", str(encoder_checkpoint)]
-    data = ["--data.train", str(file), "--data.validation", str(file)]
-    options = [*where, *data, *SMALL.split(), *kind.options]
-    assert main(["finetune", kind.task, *options]) == 0
+    assert main(command_of(kind, file, encoder_checkpoint, workdir)) == 0
     return kind, file, workdir
+
+
+def command_of(kind: Kind, file: Path, source: Path, workdir: Path) -> list[str]:
+    where = ["--workdir", str(workdir), "--init-from", str(source)]
+    data = ["--data.train", str(file), "--data.validation", str(file)]
+    return ["finetune", kind.task, *where, *data, *SMALL.split(), *kind.options]
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
@@ -229,11 +233,33 @@ def test_scores_and_official_files(tuned, tmp_path, capsys):
     lines = map(json.loads, (workdir / "metrics.jsonl").read_text().splitlines())
     validation = [line for line in lines if line["split"] == "validation"]
     name = next(iter(json.loads(first)))
-    best = max(validation, key=lambda line: line[name])
+    best = max((one for one in validation if one["step"]), key=lambda one: one[name])
     scores = {k: v for k, v in json.loads(first).items() if "baseline" not in k}
     for key, value in scores.items():
         assert value == pytest.approx(best[key], abs=1e-4)
     assert sorted(Path(file).name for file in files) == sorted(kind.files)
+
+
+def test_the_start_is_scored_where_nothing_is_random(tuned, encoder_checkpoint, capsys):
+    """Sentence pairs add no head; a model that was fine-tuned has its own."""
+    kind, file, workdir = tuned
+    lines = printed(capsys, *command_of(kind, file, encoder_checkpoint, workdir))
+    (scores,) = (json.loads(line) for line in lines if line.startswith("{"))
+    lines = map(json.loads, (workdir / "metrics.jsonl").read_text().splitlines())
+    start, *_ = (line for line in lines if line["split"] == "validation")
+    before = {k: v for k, v in scores.items() if k.startswith("before_")}
+    if kind.task == "sentence-pairs":
+        assert start["step"] == 0
+        assert before == {"before_ndcg@10": round(start["ndcg@10"], 4)}
+    else:
+        assert start["step"] > 0 and not before
+    setup = prepare_finetuning(
+        config_of(kind, file, workdir),
+        epath.Path(workdir.parent / "none"),
+        epath.Path(workdir / "examples"),
+    )
+    draw = functools.partial(init_params, setup.config.model)
+    assert has_all(setup.initial_params, draw)
 
 
 def test_predictions_in_the_order_of_the_rows(tuned, capsys, monkeypatch):
@@ -356,11 +382,7 @@ def test_the_reported_threshold_gives_the_best_score(
 ):
     kind = KINDS[1]
     file, workdir = kind.write(tmp_path), tmp_path / "run"
-    where = ["--workdir", str(workdir), "--init-from", str(encoder_checkpoint)]
-    data = ["--data.train", str(file), "--data.validation", str(file)]
-    assert (
-        main(["finetune", kind.task, *where, *data, *SMALL.split(), *kind.options]) == 0
-    )
+    assert main(command_of(kind, file, encoder_checkpoint, workdir)) == 0
     capsys.readouterr()
     command = ("evaluate", "--model", str(workdir), "--data.null-threshold")
     # Every question is answered, so that all thresholds are compared.

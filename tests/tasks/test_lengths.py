@@ -34,6 +34,7 @@ def lengths(data: ExamplesConfig) -> tuple[int, int, int]:
         ({"document_stride": 99}, 64, (64, 32, 99)),
         ({"max_query_length": 60}, 64, (64, 60, 1)),
         ({"max_query_length": 61}, 64, (64, 61, 128)),
+        ({}, 512, (512, 64, 128)),
     ],
 )
 def test_f2_lengths_follow_the_model(options, positions, expected):

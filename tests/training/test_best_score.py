@@ -16,15 +16,16 @@ from bert_jax.training.faults import InterruptedRun
 
 def test_the_last_of_equal_scores_is_the_best_but_no_gain():
     best = BestScore()
+    best.add(0, 9.0)  # the model before training
     assert best.note(0) == ""
     found = []
-    for step, score in enumerate([math.nan, 1.0, 3.0, 2.0, 3.0, math.nan, 4.0]):
+    for step, score in enumerate([math.nan, 1.0, 3.0, 2.0, 3.0, math.nan, 4.0], 1):
         best.add(step, score)
         found.append((best.step, best.num_without_gain))
-        if step == 4:
-            assert best.note(4) == "as good as step 2"
-    assert found == [(-1, 1), (1, 0), (2, 0), (2, 1), (4, 2), (4, 3), (6, 0)]
-    assert (best.note(6), best.note(7)) == ("best so far", "best: step 6")
+        if step == 5:
+            assert best.note(5) == "as good as step 3"
+    assert found == [(-1, 1), (2, 0), (3, 0), (3, 1), (5, 2), (5, 3), (7, 0)]
+    assert (best.note(7), best.note(8)) == ("best so far", "best: step 7")
 
 
 def test_why_a_run_ends():
