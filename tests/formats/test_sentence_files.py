@@ -19,6 +19,7 @@ from bert_jax.convert.export import export_huggingface
 from bert_jax.convert.receipts import write_imported
 from bert_jax.formats.huggingface import read_huggingface
 from bert_jax.inference.retrieval import SearchRequest, search_files
+from bert_jax.pretrained import load_pretrained
 from bert_jax.tokenization import SPECIAL_TOKENS
 
 ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
@@ -116,6 +117,7 @@ def test_bge_gives_the_vectors_of_sentence_transformers(form, tmp_path):
         assert bert.embedding == Embedding(
             "cls", True, "", 72, tuple(prompts), tuple(prompts.values())
         )
+        assert load_pretrained(str(folder)).own_length == 72
         plain, query = bert.embed(TEXTS), bert.embed(TEXTS, prompt="query")
         # The float32 rounding of theirs and of ours, in unit vectors.
         np.testing.assert_allclose(plain, expected["plain"], rtol=0, atol=2e-6)

@@ -112,10 +112,13 @@ def test_runs_of_an_older_version_go_on(fake_runs, tmp_path):
         del summary["config"][name]
     for name in ("test", "balance"):
         del summary["config"]["data"][name]
+    summary["config"]["data"]["max_length"] = 128  # the default of that time
     del summary["runs"][0]["scores"]["loss"]
     (tmp_path / "runs.json").write_text(json.dumps(summary))
     runs = finetune_runs(config_of(report=("csv",)), tmp_path, 2)
     assert fake_runs == [0, 1]
+    record = json.loads((tmp_path / "runs.json").read_text())["config"]
+    assert record["data"]["max_length"] == 128
     assert [set(run["scores"]) for run in runs] == [
         {"accuracy", "test_accuracy", "baseline: chance"}
     ] * 2

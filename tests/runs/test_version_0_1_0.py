@@ -4,6 +4,7 @@
 of a one-layer model, and `expected.json` with outputs, all made by version 0.1.0.
 """
 
+import dataclasses
 import json
 import shutil
 import tarfile
@@ -18,6 +19,7 @@ import bert_jax
 from bert_jax.checkpoints.steps import read_config_as
 from bert_jax.config import FinetuneConfig, PretrainConfig
 from bert_jax.data.records import open_dataset
+from bert_jax.storage.manifest import describe_files, read_manifest, write_manifest
 
 ARCHIVE = Path(__file__).parent.parent / "golden" / "version_0_1_0.tar.gz"
 TEXT = "The judge reads the map in the garden."
@@ -60,11 +62,30 @@ def test_its_pretraining_resumes(old):
     assert [line["step"] for line in logged_lines(workdir)][-1] == 8
 
 
+def set_length(workdir: Path, length: int) -> None:
+    """Change the rows of a run with a checkpoint of step 4."""
+    checkpoint = epath.Path(workdir / "checkpoints" / "4")
+    for folder in (workdir, checkpoint):
+        text = (folder / "config.json").read_text()
+        text = text.replace('"max_length": 32', f'"max_length": {length}')
+        (folder / "config.json").write_text(text)
+    manifest = read_manifest(checkpoint)
+    names = [entry["path"] for entry in manifest["files"]]
+    files = describe_files(checkpoint, names)
+    write_manifest(manifest | {"files": files}, checkpoint)
+
+
 def test_its_finetuning_resumes(old):
-    """The fingerprint of the examples is still the same."""
+    """The fingerprint of the examples is still the same; rows keep their length."""
     workdir = old / "finetuning"
     assert not (workdir / "checkpoints" / "8").exists()
+    set_length(workdir, 24)  # the model that it began with has rows of 32
     config = read_config_as(epath.Path(workdir), "", FinetuneConfig)
+    assert config.data.max_length == 24
+    data = dataclasses.replace(config.data, max_length=0)
+    config = dataclasses.replace(config, data=data)
     scores = bert_jax.finetune(config, workdir)
     assert scores["loss"] > 0
-    assert (workdir / "checkpoints" / "8" / "manifest.json").exists()
+    last = workdir / "checkpoints" / "8"
+    assert (last / "manifest.json").exists()
+    assert json.loads((last / "config.json").read_text())["data"]["max_length"] == 24

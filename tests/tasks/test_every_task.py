@@ -240,6 +240,25 @@ def test_scores_and_official_files(tuned, tmp_path, capsys):
     assert sorted(Path(file).name for file in files) == sorted(kind.files)
 
 
+def assert_a_loss_is_said(
+    workdir: Path, start: dict[str, Any], command: list[str], capsys: Any
+) -> None:
+    """As if the start had been perfect: the command says it, with the remedy."""
+    metrics = workdir / "metrics.jsonl"
+    text = metrics.read_text()
+    first = json.dumps(start)
+    assert first in text
+    metrics.write_text(text.replace(first, json.dumps(start | {"ndcg@10": 1.5})))
+    lines = printed(capsys, *command)
+    metrics.write_text(text)
+    (said,) = (line for line in lines if line.startswith("ndcg@10 before training"))
+    assert said.startswith("ndcg@10 before training 1.5000 → 0.")
+    assert any(
+        line.startswith("The model became worse: use ") and "fewer epochs" in line
+        for line in lines
+    )
+
+
 def test_the_start_is_scored_where_nothing_is_random(tuned, encoder_checkpoint, capsys):
     """Sentence pairs add no head; a model that was fine-tuned has its own."""
     kind, file, workdir = tuned
@@ -251,6 +270,9 @@ def test_the_start_is_scored_where_nothing_is_random(tuned, encoder_checkpoint, 
     if kind.task == "sentence-pairs":
         assert start["step"] == 0
         assert before == {"before_ndcg@10": round(start["ndcg@10"], 4)}
+        assert_a_loss_is_said(
+            workdir, start, command_of(kind, file, encoder_checkpoint, workdir), capsys
+        )
     else:
         assert start["step"] > 0 and not before
     setup = prepare_finetuning(

@@ -1,12 +1,18 @@
 """Row lengths that follow the model, and classes that may be one."""
 
+import dataclasses
+
 import jax
 import pytest
+from etils import epath
+from squad_texts import tokenizer
 
-from bert_jax.config import BertConfig, ExamplesConfig
+from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig
+from bert_jax.formats.embedding import stated_length
 from bert_jax.inference.evaluation import default_examples_config
 from bert_jax.inference.predictor import Predictor
 from bert_jax.model.bert import init_params
+from bert_jax.runs.finetuning_setup import Start, with_lengths
 from bert_jax.tasks.class_names import similar_label_warnings
 from bert_jax.tasks.lengths import changed_lengths, fit_lengths
 from bert_jax.tokenization import Tokenizer
@@ -40,6 +46,61 @@ def lengths(data: ExamplesConfig) -> tuple[int, int, int]:
 def test_f2_lengths_follow_the_model(options, positions, expected):
     """F2: the default stride is one that the model can take."""
     assert lengths(fit_lengths(ExamplesConfig(**options), positions)) == expected
+
+
+@pytest.mark.parametrize(
+    ("task", "given", "own", "expected", "said"),
+    [
+        ("text-classification", 0, 256, 256, "max_length=256: the model's own length."),
+        ("text-classification", 0, 0, 128, "max_length=128: the default, since the "),
+        ("question-answering", 0, 0, 384, "max_length=384: the default, since the "),
+        ("question-answering", 0, 512, 512, "max_length=512: the model's own length."),
+        ("sentence-pairs", 0, 900, 512, "max_length=512: the model's own length."),
+        ("sentence-pairs", 128, 256, 128, "max_length=128 in place of the model's own"),
+        ("sentence-pairs", 256, 256, 256, ""),
+        ("sentence-pairs", 128, 0, 128, ""),
+    ],
+)
+def test_the_length_of_a_run(task, given, own, expected, said, capsys):
+    """That of the command, else the model's own, else a default; a line says which."""
+    config = FinetuneConfig(task=task, data=ExamplesConfig(max_length=given))
+    model = BertConfig.miniature(1, 16, max_position_embeddings=512)
+    start = Start(
+        model=model,
+        tokenizer=tokenizer(),
+        params={},
+        embedding=None,
+        split="rows",
+        own_length=own,
+    )
+    assert with_lengths(config, start).data.max_length == expected
+    output = capsys.readouterr().out
+    assert output.startswith(said) and bool(said) == bool(output)
+    # A run that has begun says nothing.
+    with_lengths(config, dataclasses.replace(start, params=None))
+    assert not capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, 0),
+        ({"tokenizer_config.json": '{"model_max_length": 512}'}, 512),
+        ({"tokenizer_config.json": '{"model_max_length": 1e30}'}, 0),
+        (
+            {
+                "tokenizer_config.json": '{"model_max_length": 512}',
+                "sentence_bert_config.json": '{"max_seq_length": 256}',
+            },
+            256,
+        ),
+        ({"sentence_bert_config.json": '{"max_seq_length": null}'}, 0),
+    ],
+)
+def test_the_length_that_files_state(files, expected, tmp_path):
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert stated_length(epath.Path(tmp_path)) == expected
 
 
 @pytest.mark.parametrize("positions", [8, 16, 32, 64, 96, 128, 200, 256, 512, 2048])
