@@ -11,7 +11,6 @@ from etils import epath
 
 from bert_jax.config import FinetuneConfig
 from bert_jax.distributed.collectives import (
-    is_primary,
     raise_on_all_processes,
     run_on_primary,
     run_on_primary_first,
@@ -41,7 +40,6 @@ from bert_jax.tasks.finetuning import Finetuning, main_score_name
 from bert_jax.tasks.finetuning_task import Predictions, Splits
 from bert_jax.tasks.own_metrics import ComputeMetrics, load_function, own_scores
 from bert_jax.tasks.task import check_attention_kernel
-from bert_jax.terminal.messages import say
 from bert_jax.training.callbacks import Callback
 from bert_jax.training.loggers import require_loggers
 
