@@ -9,7 +9,11 @@ import pytest
 from huggingface_files import stored
 
 import bert_jax
+from bert_jax.cli.finetuning import TASKS
+from bert_jax.cli.foreign import COMMANDS, THEIRS, of_option
 from bert_jax.cli.main import main
+from bert_jax.cli.names import names_of as options_of
+from bert_jax.cli.verbs import VERBS
 from bert_jax.config import BertConfig
 from bert_jax.formats.names import names_of
 
@@ -69,6 +73,76 @@ def test_options_exist(capsys):
             assert option in texts["pretrain" if "of `pretrain`" in ours else verb]
             found += 1
     assert found > 15
+
+
+def names_table(rows):
+    """The lines of a table of names, as the page has it."""
+
+    def code(words):
+        return ", ".join(f"`{word}`" for word in words)
+
+    yield from ("| there | here | |", "|---|---|---|")
+    for row in rows:
+        ours = row.ours.split("|") if row.ours else []
+        other = f"else: {row.absent}" if ours and row.absent else row.absent
+        said = "; ".join(note for note in (row.note, other) if note)
+        yield f"| {code(row.names.split())} | {code(ours)} | {said} |"
+
+
+@pytest.mark.parametrize("library", THEIRS)
+def test_the_page_has_the_names_that_hints_know(library):
+    lines = [f"### {library}", "", *names_table(THEIRS[library])]
+    assert "\n".join([*lines, ""]) in PAGE
+
+
+OPTIONS = {name: options_of(v.load(v.options), name) for name, v in VERBS.items()}
+
+
+@pytest.mark.parametrize("library", THEIRS)
+def test_a_hint_names_what_there_is(library):
+    """Each of ours is an option of some verb; a hint, one of the verb at hand."""
+    for row in THEIRS[library]:
+        names, ours = row.names.split(), row.ours.split("|")
+        if not names[0].startswith("-"):
+            assert all(COMMANDS[name] == row.ours for name in names)
+            assert all(verb in VERBS or verb.split()[1] in TASKS for verb in ours)
+            continue
+        found = set()
+        for options in OPTIONS.values():
+            hint, note = of_option(names[0], options)
+            found |= {hint} if hint else set()
+            assert not hint or hint.split()[0] in options
+            assert hint or note in (row.absent, "")
+        assert found == set(ours) - {""}, "no verb gets this hint"
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("finetune T --lr=1e-5", "did you mean --optimizer.peak-learning-rate?"),
+        ("finetune T --epochs 3", "did you mean --num-epochs?"),
+        ("finetune T --output_dir x", "did you mean --workdir?"),
+        ("finetune T --data x", "did you mean --data.train?"),
+        ("finetune T x.csv", "did you mean --data.train x.csv?"),
+        ("finetune T -epoch 3 -lr 1", "--num-epochs for -epoch, --optimizer.peak-"),
+        ("finetune T -wordNgrams 2", "leave -wordNgrams out: the model reads all"),
+        ("finetune T --do_train --bf16", "bfloat16 for --bf16? Leave --do-train out:"),
+        ("finetune T --temperature 1", "sentence-pairs.temperature or --distillation"),
+        ("pretrain --data x", "did you mean --data.path?"),
+        ("pretrain --learning_rate 1", "did you mean --optimizer.peak-learning-rate?"),
+        (
+            "prepare --data x",
+            "needs --input and --output and --tokenizer, and does not "
+            "take --data; did you mean --input?",
+        ),
+        ("embed --model_name x", "does not take --model-name; did you mean --model?"),
+        ("train", "'train' is not a verb; did you mean finetune or pretrain?"),
+        ("supervised", "did you mean finetune text-classification?"),
+    ],
+)
+def test_names_of_other_libraries_are_understood(command, says, capsys):
+    assert main(command.replace(" T ", " text-classification ").split()) == 2
+    assert says in capsys.readouterr().err
 
 
 def test_the_program_runs(tmp_path):

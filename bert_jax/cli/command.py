@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import difflib
 import functools
 import io
 import itertools
@@ -10,7 +9,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, TypeVar, get_type_hints
 
-from bert_jax.cli.names import SHORT_NAMES, with_present_names
+from bert_jax.cli.hints import not_taken, unknown
+from bert_jax.cli.names import SHORT_NAMES, names_of, with_present_names
 from bert_jax.config.checks import RESOLVED, did_you_mean
 from bert_jax.config.descriptions import field_descriptions
 from bert_jax.config.files import load_config as load_config
@@ -39,12 +39,13 @@ def parse(
     import tyro
 
     errors = io.StringIO()
+    arguments = with_present_names(options_class, arguments, verb)
     try:
         with contextlib.redirect_stderr(errors):
             options = tyro.cli(
                 options_class,
                 prog=f"bert-jax {verb}",
-                args=with_present_names(options_class, arguments, verb),
+                args=arguments,
                 default=tyro.MISSING_NONPROP if default is None else default,
                 registry=registry(),
             )
@@ -64,7 +65,9 @@ def parse(
         if isinstance(error, ValueError):
             raise error from None
         if stop.code:
-            raise UsageError(error_message(errors.getvalue(), verb)) from None
+            names = names_of(options_class, verb)
+            message = error_message(errors.getvalue(), verb, arguments, names)
+            raise UsageError(message) from None
         raise
 
 
@@ -143,25 +146,32 @@ def registry() -> "ConstructorRegistry":
     return registry
 
 
-def error_message(box: str, verb: str) -> str:
+def error_message(
+    box: str, verb: str, arguments: Sequence[str], names: Sequence[str]
+) -> str:
     """Return an error that tyro draws as a box in one line.
 
     The box has a title, then paragraphs between rules: the error, and similar options.
+
+    Args:
+        names: the options of the verb.
     """
     _, _, body = box.partition("\n")
     text = re.sub("^[│╰ ] ?| *[│╯]?$", "", body, flags=re.MULTILINE)
     # A rule is of hyphens where the locale lacks the line characters.
     paragraphs = re.split("^[─ -]*[─-]$", text, flags=re.MULTILINE)
-    error, *rest = [paragraph for paragraph in paragraphs if paragraph.strip()] or [box]
+    error = next((part for part in paragraphs if part.strip()), box)
     message = " ".join(error.split())
     see_help = f"`bert-jax {verb} --help` lists the options."
+    others = unknown(arguments, names)
     if message.startswith("Missing from"):
         missing = re.findall(r"^ {4}(\S+)", error, re.MULTILINE)
-        return f"{verb} needs {' and '.join(missing)}; {see_help}"
+        rest = f", and {not_taken(others, names)}" if others else "; "
+        return f"{verb} needs {' and '.join(missing)}{rest}{see_help}"
     if message.startswith(_UNKNOWN):
-        words = message.removeprefix(_UNKNOWN).split(", ")
-        similar = re.findall(r"^ {4}(--[^\s,]+)", "\n".join(rest), re.MULTILINE)
-        return f"{_unknown_options(verb, words, similar)}{see_help}"
+        others = message.removeprefix(_UNKNOWN).split(", ")
+    if others:
+        return f"{verb} {not_taken(others, names)}{see_help}"
     if match := re.match(_INVALID_CHOICE, message):
         value, option, listed = match.groups()
         choices = tuple(re.findall(r"'([^']*)'", listed))
@@ -189,16 +199,3 @@ _RULES = {
     r"Could not find valid parse for arguments: \[(.*)\]": r"=\2 cannot be understood",
 }
 """Why tyro cannot parse a value, as patterns, and what we say after the option."""
-
-
-def _unknown_options(verb: str, words: list[str], similar: list[str]) -> str:
-    """Name the words that `verb` does not take, and similar options of it."""
-    options = [word for word in words if word.startswith("-")] or words
-    matches = [difflib.get_close_matches(option, similar, n=1) for option in options]
-    hints = [names[0] for names in matches if names]
-    message = f"{verb} does not take {', '.join(options[:5])}; "
-    if hints:
-        return f"{message}did you mean {' and '.join(hints)}? "
-    if words[0].lower() in ("true", "false", "yes", "no", "0", "1"):
-        return f"{message}a switch is --NAME or --no-NAME, without a value; "
-    return message

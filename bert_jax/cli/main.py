@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from bert_jax.cli.command import parse, registry
+from bert_jax.cli.foreign import COMMANDS
 from bert_jax.cli.names import with_present_names
 from bert_jax.cli.verbs import GROUPS, USAGE, VERBS
 from bert_jax.distributed import environment
@@ -57,8 +58,11 @@ def verb_name(arguments: Sequence[str]) -> str:
     if first in VERBS:
         return first
     if first not in GROUPS:
-        names = difflib.get_close_matches(first, [*VERBS, *GROUPS], n=1)
-        hint = f"did you mean {names[0]}?" if names else "bert-jax --help lists them."
+        names = COMMANDS.get(first, "").split("|")
+        if first not in COMMANDS:
+            names = difflib.get_close_matches(first, [*VERBS, *GROUPS], n=1)
+        meant = " or ".join(names)
+        hint = f"did you mean {meant}?" if meant else "bert-jax --help lists them."
         raise UsageError(f"{first!r} is not a verb; {hint}")
     verbs = ", ".join(name.split()[1] for name in VERBS if name.startswith(f"{first} "))
     if f"{first} {rest[0]}" not in VERBS:

@@ -69,6 +69,11 @@ def option_names(options_class: type, prefix: str = "--") -> list[str]:
     return names
 
 
+def names_of(options_class: type, verb: str) -> list[str]:
+    """Return the options of a verb, also --model where its value may come first."""
+    return option_names(options_class) + ["--model"] * (verb in MODEL_FIRST)
+
+
 def with_present_names(
     options_class: type, arguments: Sequence[str], verb: str
 ) -> list[str]:
@@ -113,9 +118,7 @@ def _require_page(value: str) -> None:
 
 def _other_names(options_class: type, verb: str) -> dict[str, str]:
     """Return the name that a verb's option has, by each other name of it."""
-    names = option_names(options_class)
-    if verb in MODEL_FIRST:
-        names.append("--model")
+    names = names_of(options_class, verb)
     others = dict(_OF_VERB.get(verb, {}))
     for same in _SAME:
         if of_verb := [name for name in same if name in names]:
