@@ -23,7 +23,7 @@ _OWN_DTYPE = "the model's own type is used"
 THEIRS = {
     "Trainer and `run_*.py` of transformers, and other training scripts": (
         Theirs(
-            "--model_name_or_path --model_name --model_path --base_model --init_checkpoint",
+            "--model_name_or_path --model_name --model_path --init_checkpoint",
             "--init-from|--model",
         ),
         Theirs(

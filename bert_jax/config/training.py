@@ -333,7 +333,7 @@ class PretrainConfig(RunConfig):
         require(
             not is_causal or self.data.pairs in ("", "none"),
             f"data.pairs={self.data.pairs} cannot be used with objective=causal_lm; "
-            "prepare the text with --pairs none.",
+            "prepare the text by `bert-jax prepare --pairs none`.",
         )
         require(
             not is_causal or self.masking.final_rate is None,

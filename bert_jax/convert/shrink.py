@@ -81,5 +81,5 @@ def shrink(source: str, layers: Sequence[int], output: epath.Path) -> str:
     return (
         f"{output}: layers {' '.join(map(str, layers))} of the "
         f"{model.config.num_hidden_layers} of {source}; {count:,} parameters. Train it "
-        f"with --teacher {source}."
+        f"by `bert-jax finetune` or `bert-jax pretrain` with --teacher {source}."
     )

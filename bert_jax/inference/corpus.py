@@ -259,8 +259,9 @@ def _require_undamaged(
         damaged_path(directory, result.shard).unlink(missing_ok=True)
     several = f" So it is with {len(problems):,} of {len(results):,} files."
     hint = " If the file is damaged, pass --skip-damaged to leave such files out."
+    is_named = SKIP_DAMAGED in problems[0] or (
+        len(problems) == len(results) and "--" in problems[0]
+    )
     raise ValueError(
-        problems[0]
-        + several * (len(problems) > 1)
-        + hint * (SKIP_DAMAGED not in problems[0])
+        problems[0] + several * (len(problems) > 1) + hint * (not is_named)
     )

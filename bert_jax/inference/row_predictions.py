@@ -163,7 +163,9 @@ class RowPredictor:
         if (entry := errors.parse(row, self._entry)) is not None:
             return entry
         if not self.request.skip_damaged:
-            raise ValueError(f"{errors.first} {SKIP_DAMAGED} leaves such rows out.")
+            is_named = "--" in errors.first or "`bert-jax" in errors.first
+            hint = "" if is_named else f" {SKIP_DAMAGED} leaves such rows out."
+            raise ValueError(errors.first + hint)
         copied: JsonObject = dict.fromkeys(_names(row, self.request.columns))
         for name in copied:
             with contextlib.suppress(ValueError):

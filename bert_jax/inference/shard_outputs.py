@@ -23,7 +23,7 @@ from bert_jax.inference.vectors import Counts, warn_of_cuts, with_cut
 from bert_jax.storage.files import JsonObject, atomic_file, name_path_in_errors
 from bert_jax.tables.damage import RowErrors
 from bert_jax.tables.read import source_rows
-from bert_jax.tables.rows import TableRow, text_of
+from bert_jax.tables.rows import TableRow, missing_column_message, text_of
 from bert_jax.tables.write import write_rows
 from bert_jax.tokenization import Tokenizer
 
@@ -164,7 +164,10 @@ class EmbedShards(ShardJob):
         return predictor.embed(texts, *options, cut)
 
     def _text(self, row: TableRow) -> str:
-        return text_of(row, self.text_column)
+        if self.text_column in row.values:
+            return text_of(row, self.text_column)
+        message = missing_column_message(row.where, self.text_column, row.values)
+        raise ValueError(f"{message} Name the column by --text-column.")
 
 
 def absolute_if_local(model: str) -> str:

@@ -25,6 +25,7 @@ from bert_jax.runs.finetuning_examples import (
 from bert_jax.runs.init_from import pin_source
 from bert_jax.runs.sentence_pairs import with_embedding, with_first_length
 from bert_jax.runs.teacher import finetuning_teacher
+from bert_jax.runs.workdir import require_same_verb
 from bert_jax.tasks.class_names import renamed_labels
 from bert_jax.tasks.distillation import Teacher
 from bert_jax.tasks.example_report import example_lines
@@ -106,6 +107,7 @@ def load_start(
 ) -> Start:
     """Return the model to start from; on resume, the run's own, without parameters."""
     if resume is not None:
+        require_same_verb(config, resume, workdir)
         checkpoint = workdir / CHECKPOINTS / str(resume.step)
         model_config = read_config_as(checkpoint, "model", BertConfig)
         tokenizer = Tokenizer.load(checkpoint / "tokenizer")

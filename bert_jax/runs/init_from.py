@@ -173,6 +173,11 @@ def open_source(
         params = read_params(source)
         require_finite(params, source)
         return params, config
+    if "task" in read_config(source):
+        raise ValueError(
+            f"keep_optimizer=True but {source} is of a run of `bert-jax finetune`, "
+            "whose optimizer has other parameters; leave the option out."
+        )
     manifest = read_manifest(source)
     if not has_optimizer_state(manifest):
         raise ValueError(
@@ -212,11 +217,12 @@ def _check_tokenizer(
     if tokenizer.fingerprint == dataset.tokenizer.fingerprint:
         return
     where = source / "tokenizer"
-    remedy = f"prepare the text again with --tokenizer {where}."
+    remedy = f"prepare the text again by `bert-jax prepare --tokenizer {where}`."
     if not where.exists():
         remedy = (
             f"make a checkpoint of {source} by `bert-jax convert import`, and "
-            "prepare the text again with --tokenizer CHECKPOINT/tokenizer."
+            "prepare the text again by `bert-jax prepare --tokenizer "
+            "CHECKPOINT/tokenizer`."
         )
     raise ValueError(f"{source} and {dataset.path} have different tokenizers; {remedy}")
 

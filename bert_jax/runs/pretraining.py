@@ -70,8 +70,8 @@ def resolve(config: PretrainConfig, dataset: Dataset) -> PretrainConfig:
     if config.patience and not len(dataset.validation):
         raise ValueError(
             f"patience={config.patience} needs scores, and {dataset.path} has no "
-            "validation rows; leave it out, or prepare the text with a larger "
-            "--validation-fraction."
+            "validation rows; leave it out, or prepare the text by `bert-jax prepare "
+            "--validation-fraction` with a larger one."
         )
     return config
 

@@ -72,12 +72,13 @@ def changes(config: RunConfig, resume: Resume, where: object) -> list[JsonObject
     free to change, only the fields of `SCORE_FIELDS` count. Raise ValueError if the
     run's configuration cannot be read.
     """
+    require_same_verb(config, resume, where)
     try:
         before = to_dict(from_dict(type(config), resume.config))
     except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(
-            f"{where} belongs to a run of another kind, or its config.json is damaged: "
-            f"{' '.join(str(error).split())} Choose another --workdir."
+            f"{where} has a damaged config.json: {' '.join(str(error).split())} "
+            "Choose another --workdir."
         ) from error
     return [
         {"field": name, "before": old, "now": new}
@@ -86,6 +87,16 @@ def changes(config: RunConfig, resume: Resume, where: object) -> list[JsonObject
         # A run of an older version has not recorded this one.
         if (name, old) != ("data.validation_fingerprint", "")
     ]
+
+
+def require_same_verb(config: RunConfig, resume: Resume, where: object) -> None:
+    """Raise ValueError if a workdir is of pretraining and not of fine-tuning, or so."""
+    if ("task" in resume.config) != hasattr(config, "task"):
+        verb = "finetune" if "task" in resume.config else "pretrain"
+        raise ValueError(
+            f"{where} is the workdir of a run of `bert-jax {verb}`; choose another "
+            f"--workdir. To start from its model, pass --init-from {where}."
+        )
 
 
 def check_workdir(
@@ -102,9 +113,10 @@ def check_workdir(
     changed = changes(config, resume, workdir)
     allowed = FREE_TO_CHANGE + (EXTENDABLE if extend else [])
     if refused := [change for change in changed if change["field"] not in allowed]:
+        hint = _extend_hint(refused, config, workdir)
         raise ValueError(
             f"{workdir} belongs to another run: {_describe(refused)}. Repeat its "
-            f"options, or choose another --workdir{_extend_hint(refused, workdir)}."
+            f"options, or choose another --workdir{hint}."
         )
     if config.num_steps < resume.step:
         raise ValueError(
@@ -127,13 +139,18 @@ def _describe(changed: list[JsonObject]) -> str:
     )
 
 
-def _extend_hint(refused: list[JsonObject], workdir: epath.Path) -> str:
+def _extend_hint(
+    refused: list[JsonObject], config: RunConfig, workdir: epath.Path
+) -> str:
     """Return the remedies if only length and learning rate differ, else ""."""
     if any(change["field"] not in EXTENDABLE for change in refused):
         return ""
+    start = f"--init-from {workdir}"
+    if hasattr(config, "keep_optimizer"):
+        start += " --keep-optimizer"
     return (
         "; to continue this run with these values, pass --extend; to start a separate "
-        f"run, --init-from {workdir} --keep-optimizer with a new --workdir"
+        f"run, {start} with a new --workdir"
     )
 
 

@@ -54,8 +54,8 @@ def read_pairs(name: str, data: ExamplesConfig) -> list[PairExample]:
     """
     if data.path:
         raise ValueError(
-            f"data.path={data.path} is not read for sentence pairs; name the files by "
-            "--data.train and --data.validation."
+            f"data.path={data.path} is not read for sentence pairs; name files, as by "
+            "`finetune --data.train` or `evaluate --input`."
         )
     rows = table_rows(name, data.delimiter)
     parse = functools.partial(_labelled, data=data)
@@ -82,12 +82,19 @@ def pair_of_row(row: TableRow, data: ExamplesConfig) -> PairExample:
     Raises:
         ValueError: a column is missing or empty.
     """
-    columns = _pair_columns(row, data)
+    columns = pair_columns(row, data)
     return PairExample(tuple(text_of(row, name) for name in columns), where=row.where)
 
 
 def pair_to_score(row: TableRow, data: ExamplesConfig) -> PairExample:
     """As `pair_of_row`; a pair with a label has NaN, since its value is not needed."""
+    known = (data.text_columns,) if data.text_columns else PAIR_COLUMNS
+    if not any(set(columns) <= row.values.keys() for columns in known):
+        raise ValueError(
+            f"{row.where} has the columns {column_names(row.values)}, and this model "
+            "compares two texts; name the two by --text-column. For single texts, "
+            "`bert-jax embed` writes vectors, and `bert-jax search` finds what is near."
+        )
     pair = pair_of_row(row, data)
     label = math.nan if data.label_columns[0] in row.values else None
     return dataclasses.replace(pair, label=label)
@@ -95,7 +102,7 @@ def pair_to_score(row: TableRow, data: ExamplesConfig) -> PairExample:
 
 def _labelled(row: TableRow, data: ExamplesConfig) -> PairExample:
     pair, column = pair_of_row(row, data), data.label_columns[0]
-    used = _pair_columns(row, data)
+    used = pair_columns(row, data)
     if column in used:
         raise ValueError(
             f"{row.where}: {column} is named for a text and for the labels; name "
@@ -111,7 +118,7 @@ def _labelled(row: TableRow, data: ExamplesConfig) -> PairExample:
     return dataclasses.replace(pair, texts=(*pair.texts, *texts), label=label)
 
 
-def _pair_columns(row: TableRow, data: ExamplesConfig) -> tuple[str, ...]:
+def pair_columns(row: TableRow, data: ExamplesConfig) -> tuple[str, ...]:
     """Return the columns of the two texts."""
     if len(data.text_columns) == 1:
         raise ValueError(

@@ -102,6 +102,24 @@ def test_a_file_without_labels_is_answered_but_not_scored(classes, capsys, tmp_p
     assert len((tmp_path / "predictions.tsv").read_text().splitlines()) == 2
 
 
+def test_a_workdir_is_not_another_runs(classes, pretrained, encoder_checkpoint, capsys):
+    """What is advised goes: fine-tuning has no --keep-optimizer."""
+    data = f"--data.train {classes.parent / 'all.csv'} --label-column mark {SMALL}"
+    begin = f"text-classification --init-from {encoder_checkpoint} {data} --workdir"
+    for workdir, more, says in (
+        (classes, "--num-steps 3", f"run, --init-from {classes} with a new --workdir."),
+        (
+            pretrained,
+            "",
+            f"{pretrained} is the workdir of a run of `bert-jax pretrain`",
+        ),
+    ):
+        command = f"finetune {begin} {workdir} {more}"
+        assert main(command.split()) == 2
+        error = capsys.readouterr().err
+        assert says in error and "keep-optimizer" not in error
+
+
 def predictions(capsys, monkeypatch, *arguments: str, typed: str = "") -> list[Any]:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed.encode())))
     return [json.loads(line) for line in ok(capsys, "predict", *arguments)]

@@ -97,6 +97,15 @@ def predicted(capsys: Any, model: str, file: str, *options: str) -> list[float]:
     return [json.loads(line)["score"] for line in output.splitlines()]
 
 
+def test_single_texts_are_for_other_verbs(model_of, tmp_path, capsys):
+    (tmp_path / "texts.csv").write_text("text,other\na judge,x\n")
+    command = ["predict", model_of(Embedding()), "--input", str(tmp_path / "texts.csv")]
+    assert main(command) == 2
+    error = capsys.readouterr().err
+    assert "has the columns text, other, and this model compares two texts" in error
+    assert "`bert-jax embed`" in error and "`bert-jax search`" in error
+
+
 def without_itself(indices: Any, first: Any, second: Any) -> dict[int, list[int]]:
     """The second texts found for each first one; it does not find an equal text."""
     return {

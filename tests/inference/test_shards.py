@@ -263,6 +263,7 @@ def test_a_mistyped_column_leaves_nothing(model, shards, tmp_path, capsys):
     assert main([*command, "revue"]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert "has no revue; its columns are id, review" in line
+    assert "Name the column by --text-column" in line and "--skip" not in line
     assert not (tmp_path / "out").exists()
     (tmp_path / "out").mkdir()
     assert main([*command, "revue"]) == 2

@@ -10,7 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from advice import unknown_advice
 from bad_case import Case, World, environment, files_in, run_here
+
+from bert_jax.cli.verbs import VERBS
 
 FOLDER = Path(__file__).with_name("bad_input")
 
@@ -57,6 +60,9 @@ def test_refused(case: Case, world: World):
     assert code == case.code, error
     assert error.startswith("bert-jax: ") and error.count("\n") == 1, error
     assert "Traceback" not in error
+    verb = [v for v in VERBS if " ".join(arguments).startswith(f"{v} ")]
+    advice = unknown_advice(error.partition("does not take")[0], verb)
+    assert not {*advice} - {part.partition("=")[0] for part in arguments}, error
     assert all(character.isprintable() for character in error.rstrip("\n")), error
     for part in case.says:
         assert part in error
