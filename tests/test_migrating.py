@@ -128,6 +128,10 @@ def test_a_hint_names_what_there_is(library):
         ("finetune T -wordNgrams 2", "leave -wordNgrams out: the model reads all"),
         ("finetune T --do_train --bf16", "bfloat16 for --bf16? Leave --do-train out:"),
         ("finetune T --temperature 1", "sentence-pairs.temperature or --distillation"),
+        (
+            "finetune T --keep-optimizer",
+            "leave --keep-optimizer out: it is an option of pretrain",
+        ),
         ("pretrain --data x", "did you mean --data.path?"),
         ("pretrain --learning_rate 1", "did you mean --optimizer.peak-learning-rate?"),
         (

@@ -64,7 +64,7 @@ THEIRS = {
             "--optimizer.peak-learning-rate",
         ),
         Theirs(
-            "--num_train_epochs --epochs --max_epochs --n_epochs",
+            "--num_train_epochs --num_epochs --epochs --max_epochs --n_epochs",
             "--num-epochs|--num-steps",
         ),
         Theirs("--max_steps --num_train_steps --max_train_steps", "--num-steps"),

@@ -4,6 +4,8 @@ import difflib
 from collections.abc import Iterable, Sequence
 
 from bert_jax.cli.foreign import of_option, plain
+from bert_jax.cli.names import names_of
+from bert_jax.cli.verbs import VERBS
 
 _ANSWERS = ("true", "false", "yes", "no", "0", "1")
 
@@ -55,6 +57,9 @@ def _meant(word: str, names: Sequence[str]) -> tuple[str, str]:
     name = plain(word)
     if ends := [full for full in names if full.endswith(f".{name[2:]}")]:
         return " or ".join(ends), ""
+    options = ((verb, names_of(v.load(v.options), verb)) for verb, v in VERBS.items())
+    if of := [verb for verb, others in options if name in others]:
+        return "", f"it is an option of {', '.join(of[:3])}"
     by_name = {full[2:].rpartition(".")[2]: full for full in names[::-1]}
     by_name |= {full[2:]: full for full in names}
     close = difflib.get_close_matches(name[2:], by_name, n=1, cutoff=0.7)
