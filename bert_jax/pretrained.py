@@ -134,11 +134,19 @@ def load_pretrained(path: str | Model, allow_extra: bool = False) -> Model:
         pairs, trained_length = read_pairs(directory), read_trained_length(directory)
     elif not is_huggingface(directory):
         pairs = read_config(directory).get("pairs", pairs)
-    read = config, params, tokenizer
-    files = tuple(sources)
-    lengths = trained_length, read_own_length(directory)
-    found = *read, pairs, directory, imported, embedding, files
-    return Model(*found, *lengths, unused)
+    return Model(
+        config,
+        params,
+        tokenizer,
+        pairs,
+        directory,
+        imported,
+        embedding=embedding,
+        sources=tuple(sources),
+        trained_length=trained_length,
+        own_length=read_own_length(directory),
+        unused=unused,
+    )
 
 
 def read_stored_embedding(directory: epath.Path) -> Embedding | None:

@@ -49,7 +49,8 @@ TOKENIZER_FILES = ("vocab.txt", MODEL, *SETTINGS_FILES)
 _BUFFERS = r"bert\.embeddings\.(position|token_type)_ids"
 """Names of 0, 1, 2, … and zeros, which old versions of transformers saved."""
 _ALLOW_EXTRA = (
-    "--allow-extra (of convert import and of training), or load(…, allow_extra=True),"
+    "--allow-extra of `bert-jax convert import` and of training, or load(…, "
+    "allow_extra=True),"
 )
 _PADDING_MULTIPLES = (8, 16, 32, 64, 128, 256, 512, 1024)
 """The rows of a table may be padded to a multiple of one of these."""

@@ -173,24 +173,34 @@ def open_source(
         params = read_params(source)
         require_finite(params, source)
         return params, config
-    if "task" in read_config(source):
-        raise ValueError(
-            f"keep_optimizer=True but {source} is of a run of `bert-jax finetune`, "
-            "whose optimizer has other parameters; leave the option out."
-        )
-    manifest = read_manifest(source)
-    if not has_optimizer_state(manifest):
-        raise ValueError(
-            f"keep_optimizer=True but {source} has no optimizer's state; leave the "
-            "option out."
-        )
-    step = int(manifest["step"])
+    step = _step_with_optimizer(source)
     if step >= config.num_steps:
         raise ValueError(
             f"num_steps={config.num_steps} but {source} is at step {step} already; "
             "with keep_optimizer, num_steps includes those steps."
         )
     return source, _with_first_step(step, config)
+
+
+def _step_with_optimizer(source: epath.Path) -> int:
+    """Return the step of a pretraining checkpoint that has its optimizer's state.
+
+    Raises:
+        ValueError: it has none, or that of a fine-tuning.
+    """
+    problem = ""
+    manifest = read_manifest(source)
+    if "task" in read_config(source):
+        problem = (
+            "is of a run of `bert-jax finetune`, whose optimizer has other parameters"
+        )
+    elif not has_optimizer_state(manifest):
+        problem = "has no optimizer's state"
+    if problem:
+        raise ValueError(
+            f"keep_optimizer=True but {source} {problem}; leave the option out."
+        )
+    return int(manifest["step"])
 
 
 def _first_step(resume: Resume) -> int:

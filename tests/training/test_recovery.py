@@ -119,7 +119,9 @@ def test_a_damaged_record_of_the_predictions_is_named(
     config["masking"]["max_predictions"] = recorded
     (workdir / "config.json").write_text(json.dumps(config))
     masking = dataclasses.replace(small_config.masking, max_predictions=None)
-    with pytest.raises(ValueError, match=f"^{workdir} belongs .*max_predictions"):
+    with pytest.raises(
+        ValueError, match=f"^{workdir} has a damaged config.json: .*max_predictions"
+    ):
         pretrain(dataclasses.replace(small_config, masking=masking), workdir)
 
 

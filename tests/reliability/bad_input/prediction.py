@@ -91,7 +91,7 @@ CASES = [
             *("--input", file(world, "a.jsonl", '{"text": "a"}\n')),
             *("--output", str(world.folder / "out")),
         ],
-        ("a.jsonl, line 1 has no txt", "text", "--skip-damaged"),
+        ("a.jsonl, line 1 has no txt", "text? Name the column by --text-column."),
     ),
     Case(
         "embed-of-nothing",
