@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
@@ -62,18 +63,20 @@ def compiled(config: BertConfig, method: str, **options: Any) -> Program:
 
 
 @functools.cache
-def compiled_fill(config: BertConfig, mask_id: int, k: int) -> Program:
-    """Return the program of the k best tokens at each row's only mask.
+def compiled_fill(config: BertConfig, mask_id: int, k: int, num_masks: int) -> Program:
+    """Return the program of the k best tokens at each row's first masks.
 
-    It gives their probabilities and their ids, [B, k] each; of equal ones the lower id
-    comes first. The whole vocabulary's scores of many texts would fill the memory.
+    It gives their probabilities and their ids, [B, P, k] each, for P = `num_masks`; of
+    equal ones the lower id comes first. A row with fewer masks has other positions
+    after them. The whole vocabulary's scores of many texts would fill the memory.
     """
 
     def program(params: Params, batch: DeviceBatch) -> PyTree:
         inputs = inputs_of_tokenized(batch)
-        position = (inputs.input_ids == mask_id).argmax(axis=1)
-        filled = compute(config, params, "fill", inputs, position[:, None])[:, 0]
-        return jax.lax.top_k(filled, min(k, filled.shape[1]))
+        no_mask = inputs.input_ids != mask_id
+        positions = jnp.argsort(no_mask, axis=1, stable=True)[:, :num_masks]
+        filled = compute(config, params, "fill", inputs, positions)
+        return jax.lax.top_k(filled, min(k, filled.shape[-1]))
 
     return jax.jit(program)
 

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Key
 
 from bert_jax.config import BertConfig
 from bert_jax.config.model import Params
-from bert_jax.inference.arguments import require_count
+from bert_jax.inference.arguments import require_count, require_text, require_texts
 from bert_jax.inference.batching import (
     Program,
     compiled,
@@ -28,6 +28,8 @@ from bert_jax.model.inputs import inputs_of_tokenized
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tokenization import Tokenizer
 
+MASKS = ("[MASK]", "<mask>")
+"""Names of the mask token, of which a model has one."""
 _LARGEST = 1e6  # of a temperature: all tokens are then as probable
 
 
@@ -53,22 +55,26 @@ def require_attention(config: BertConfig, attention: str, what: str) -> None:
 def masked_segments(
     tokenizer: Tokenizer, texts: Sequence[str], numbered: bool = False
 ) -> list[tuple[list[int]]]:
-    """Return the ids of each text, which must hold one [MASK].
+    """Return the ids of each text, which must hold a mask.
+
+    [MASK] and <mask> are both read as the model's mask token.
 
     Args:
         numbered: whether an error gives the number of the text.
 
     Raises:
-        ValueError: a text holds none, or several.
+        ValueError: a text holds none.
     """
     segments = []
     for number, text in enumerate(texts):
+        for name in () if tokenizer.mask_token in text else MASKS:
+            text = text.replace(name, tokenizer.mask_token)
         ids = tokenizer.encode(text, mask_token=True).ids.tolist()
-        if (count := ids.count(tokenizer.mask_id)) != 1:
+        if tokenizer.mask_id not in ids:
             what = f"text {number}" if numbered else "The text"
             raise ValueError(
-                f"{what} holds {count} {tokenizer.mask_token} tokens; fill_mask takes "
-                "exactly one."
+                f"{what} holds no {tokenizer.mask_token}; write it in place of each "
+                "word that the model is to fill in."
             )
         segments.append((ids,))
     return segments
@@ -78,26 +84,31 @@ def fillings(
     config: BertConfig,
     params: Params,
     tokenizer: Tokenizer,
-    texts: Sequence[str],
+    text: Any,
     k: int,
     batch_size: int,
     trained_length: int,
-    numbered: bool,
-) -> list[list[tuple[str, float]]]:
-    """Return the k most probable tokens for each text's [MASK], as `fill_mask`.
-
-    Args:
-        numbered: as `masked_segments`.
-    """
+) -> Any:
+    """Return the k most probable tokens for each mask; as `Predictor.fill_mask`."""
+    is_list = isinstance(text, list | tuple)
+    texts = require_texts("text", text if is_list else [require_text("text", text)])
     require_head(config, params, "masked_lm", "fill_mask")
     require_attention(config, "bidirectional", "fill_mask")
-    program = compiled_fill(config, tokenizer.mask_id, require_count("k", k))
-    segments = masked_segments(tokenizer, texts, numbered)
+    require_count("k", k)
+    segments = masked_segments(tokenizer, texts, is_list)
+    counts = [ids.count(tokenizer.mask_id) for (ids,) in segments]
+    # A power of two: few programs are compiled.
+    num_masks = 1 << (max(counts, default=1) - 1).bit_length()
+    program = compiled_fill(config, tokenizer.mask_id, k, num_masks)
     model = config, params, tokenizer, trained_length
-    return [
-        list(zip(tokenizer.tokens(ids.tolist()), values.tolist(), strict=True))
-        for values, ids in compute_texts(program, *model, segments, batch_size)
-    ]
+    rows = compute_texts(program, *model, segments, batch_size)
+    filled = []
+    for count, (values, ids) in zip(counts, rows, strict=True):
+        names = map(tokenizer.tokens, ids[:count].tolist())
+        pairs = zip(names, values.tolist(), strict=False)
+        masks = [list(zip(*both, strict=True)) for both in pairs]
+        filled.append(masks[0] if count == 1 else masks)
+    return filled if is_list else filled[0]
 
 
 def follow_probabilities(

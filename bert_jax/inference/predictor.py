@@ -18,7 +18,6 @@ from bert_jax.inference.arguments import (
     as_several,
     one_or_several,
     require_count,
-    require_text,
     require_texts,
     require_two_sides,
 )
@@ -41,8 +40,6 @@ from bert_jax.terminal.messages import warn
 from bert_jax.terminal.progress import Progress
 from bert_jax.tokenization import Tokenizer
 
-Filling: TypeAlias = tuple[str, float]
-"""A token for a mask, and its probability."""
 Texts: TypeAlias = list[str] | tuple[str, ...]
 
 
@@ -148,26 +145,28 @@ class Predictor(FinetunedPredictor):
             embedding=self.embedding if is_own else source.embedding,
         )
 
-    @overload
     def fill_mask(
-        self, text: str, k: int = 5, batch_size: int = 32
-    ) -> list[Filling]: ...
-    @overload
-    def fill_mask(
-        self, text: Texts, k: int = 5, batch_size: int = 32
-    ) -> list[list[Filling]]: ...
-    def fill_mask(self, text: Any, k: int = 5, batch_size: int = 32) -> Any:
-        """Return the k most probable tokens for `[MASK]`, and how probable each is.
+        self, text: Any, k: int = 5, batch_size: int = 32, top_k: int | None = None
+    ) -> Any:
+        """Return the k most probable tokens for a mask, and how probable each is.
+
+        The masks of a text are filled at once, each without what fills the others.
+
+        Args:
+            text: one or a list, with [MASK] or <mask>; top_k: another name of `k`.
+
+        Returns:
+            A list of (token, probability) for a text with one mask; a list for each
+            mask, in their order, for a text with several; for a list of texts, a list
+            with that of each.
 
         Raises:
-            ValueError: `text` does not hold exactly one [MASK], or is too long, or
-                the model has no masked-LM head, or causal attention.
+            ValueError: a text holds no mask, or is too long, or the model has no
+                masked-LM head, or causal attention.
         """
-        is_list = isinstance(text, list | tuple)
-        texts = require_texts("text", text if is_list else [require_text("text", text)])
+        k = k if top_k is None else require_count("top_k", top_k)
         model = self.config, self.params, self.tokenizer
-        values = fillings(*model, texts, k, batch_size, self.trained_length, is_list)
-        return values if is_list else values[0]
+        return fillings(*model, text, k, batch_size, self.trained_length)
 
     def generate(
         self,

@@ -11,6 +11,8 @@ from bert_jax.data.batches import tokenized_batches
 from bert_jax.inference import batching
 from bert_jax.inference.batching import rows_of
 from bert_jax.inference.predictor import Predictor
+from bert_jax.model.bert import compute
+from bert_jax.model.inputs import Inputs
 from bert_jax.runs.pretraining import pretrain
 
 
@@ -33,10 +35,32 @@ def test_fill_mask(bert):
     assert sum(p for _, p in everything) == pytest.approx(1.0, abs=1e-5)
 
 
-@pytest.mark.parametrize("text", ["no mask here", "[MASK] and [MASK]"])
-def test_fill_mask_wants_one_mask(bert, text):
-    with pytest.raises(ValueError, match=r"holds [02] \[MASK\] tokens.*exactly one"):
-        bert.fill_mask(text)
+def test_fill_mask_wants_a_mask(bert):
+    with pytest.raises(ValueError, match=r"The text holds no \[MASK\]; write it in p"):
+        bert.fill_mask("no mask here")
+
+
+def test_fill_mask_of_several_masks(bert):
+    """A list for each mask, each as if the others stayed masked; <mask> counts, too."""
+    text = "The [MASK] writes the [MASK] in a [MASK]."
+    first, second, third = bert.fill_mask(text, top_k=2)
+    assert first != second and len(third) == 2
+    one, several = bert.fill_mask(["The <mask> writes.", text], k=2)
+    assert [token for token, _ in one] == [
+        token for token, _ in bert.fill_mask("The [MASK] writes.", k=2)
+    ]
+    assert [[t for t, _ in mask] for mask in several] == [
+        [t for t, _ in mask] for mask in (first, second, third)
+    ]
+    # By the tokens of the row itself, of which the three masks are three.
+    ids = bert.tokenizer.encode(text, mask_token=True).ids.tolist()
+    row = jnp.array([[bert.tokenizer.cls_id, *ids, bert.tokenizer.sep_id]])
+    inputs = Inputs(row, jnp.zeros_like(row), jnp.ones_like(row, bool))
+    places = jnp.flatnonzero(row[0] == bert.tokenizer.mask_id)[None]
+    filled = compute(bert.config, bert.params, "fill", inputs, places)[0]
+    for mask, probabilities in zip(several, filled, strict=True):
+        best = np.argsort(-probabilities)[:2]
+        assert [token for token, _ in mask] == bert.tokenizer.tokens(best.tolist())
 
 
 def test_fill_mask_of_several_texts(bert):
