@@ -6,8 +6,11 @@ a run does not depend on what it tests.
 
 import dataclasses
 import hashlib
+import io
 import json
 import os
+import sys
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,9 @@ from typing import Any
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
+import pytest
 
+from bert_jax.cli.main import main
 from bert_jax.config import (
     ExamplesConfig,
     FinetuneConfig,
@@ -68,6 +73,37 @@ def classifier_config(table: Path, source: Path, **changes: Any) -> FinetuneConf
         init_from=str(source),
     )
     return dataclasses.replace(config, **changes)
+
+
+def answered_at_once(
+    patch: pytest.MonkeyPatch, arguments: list[str], lines: list[str]
+) -> list[str]:
+    """What a verb prints for lines, each sent after the answer to the one before."""
+    flushed = threading.Event()
+
+    class Output(io.StringIO):
+        def flush(self) -> None:
+            flushed.set()
+
+    reading, writing = os.pipe()
+    is_answered = []
+
+    def send() -> None:
+        with os.fdopen(writing, "w") as pipe:
+            for line in lines:
+                flushed.clear()
+                print(line, file=pipe, flush=True)
+                is_answered.append(flushed.wait(60))
+
+    output, sender = Output(), threading.Thread(target=send)
+    with os.fdopen(reading) as pipe:
+        patch.setattr(sys, "stdin", pipe)
+        patch.setattr(sys, "stdout", output)
+        sender.start()
+        assert main(arguments) == 0
+        sender.join()
+    assert is_answered == [True] * len(lines)
+    return output.getvalue().splitlines()
 
 
 def names_in(directory: Path) -> list[str]:

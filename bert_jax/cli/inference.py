@@ -304,7 +304,7 @@ def predict(options: PredictOptions) -> None:
         require_new_file(options.output, options.overwrite)
         return say(write_predictions(request, options.output))
     for line in prediction_lines(request):
-        print(line)
+        print(line, flush=request.source == "-")
 
 
 def embed(options: EmbedOptions) -> None:

@@ -10,6 +10,7 @@ from bert_jax.inference.row_predictions import Request, prediction_rows
 from bert_jax.pretrained import load_pretrained
 from bert_jax.storage.files import require_output_file
 from bert_jax.tables.lines import STDIN, display_name, read_lines, require_file
+from bert_jax.tables.standard_input import announce_typing
 from bert_jax.tables.write import write_rows
 from bert_jax.terminal.messages import say
 from bert_jax.terminal.progress import Progress, tell_terminal
@@ -21,9 +22,11 @@ _CHUNK_LINES = 1024
 def prediction_lines(request: Request) -> Iterator[str]:
     """Yield a line of JSON for each row, as `prediction_rows`.
 
-    A terminal that does not show the lines shows how far it is.
+    A terminal shows how far it is, unless the rows are typed there.
     """
-    for rows in prediction_rows(request, tell_terminal):
+    is_typed = request.source == STDIN and announce_typing()
+    tell = (lambda _: None) if is_typed else tell_terminal
+    for rows in prediction_rows(request, tell):
         for row in rows:
             yield json.dumps(row, ensure_ascii=False)
 

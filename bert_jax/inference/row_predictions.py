@@ -21,7 +21,7 @@ from bert_jax.inference.thresholds import (
 from bert_jax.pretrained import load_pretrained
 from bert_jax.storage.files import JsonObject
 from bert_jax.tables.damage import RowErrors
-from bert_jax.tables.lines import STDIN, display_name
+from bert_jax.tables.lines import STDIN, chunks, display_name
 from bert_jax.tables.read import is_table, source_rows
 from bert_jax.tables.rows import HALF_CHARACTER, TableRow, missing_column_message
 from bert_jax.tasks.finetuning_task import Example, Prediction
@@ -112,7 +112,7 @@ class RowPredictor:
         nothing: Prediction | None = None
         unread = Unread(self.task, self.model.tokenizer)
         rows = self._rows(source, notify=lambda _: None)  # it was told by `check`
-        while chunk := list(itertools.islice(rows, _CHUNK_ROWS)):
+        for chunk in chunks(source, rows, _CHUNK_ROWS):
             entries += [self._entry_or_nothing(row, errors) for row in chunk]
             examples = [example for _, example in entries if example is not None]
             predictions = iter(self._predictions(examples, unread))

@@ -7,9 +7,12 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from bert_jax.storage.encodings import remedy_of
+from bert_jax.tables.standard_input import stdin_reader
+
+ItemT = TypeVar("ItemT")
 
 STDIN = "-"
 MAX_LINE_BYTES = 1 << 24
@@ -137,7 +140,8 @@ def ended_lines(source: str, max_bytes: int = -1) -> Iterator[str]:
     """
     name, number, offset = display_name(source), 0, 0
     with open_file(source) as file:
-        while content := file.readline(max_bytes + 1 if max_bytes >= 0 else -1):
+        readline = stdin_reader().readline if source == STDIN else file.readline
+        while content := readline(max_bytes + 1 if max_bytes >= 0 else -1):
             where = f"{name}, line {number + 1}"
             if 0 <= max_bytes < len(content):
                 raise ValueError(
@@ -156,3 +160,18 @@ def read_lines(source: str) -> Iterator[str]:
     """Yield the lines of a file of texts, without their ends; as `ended_lines`."""
     for line in ended_lines(source, MAX_LINE_BYTES):
         yield line.rstrip("\r\n")
+
+
+def chunks(source: str, items: Iterator[ItemT], most: int) -> Iterator[list[ItemT]]:
+    """Yield lists of at most `most` items, each of which is read from a line of a file.
+
+    Of standard input, a list has the items whose lines are there, so that the first
+    ones do not wait until others have come.
+    """
+    for item in items:
+        chunk = [item]
+        while len(chunk) < most and (source != STDIN or stdin_reader().has_line()):
+            if (following := next(items, None)) is None:
+                break
+            chunk.append(following)
+        yield chunk

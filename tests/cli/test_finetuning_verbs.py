@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from run_helpers import answered_at_once
 from small_world import OBJECTS, SUBJECTS, VERBS
 
 import bert_jax
@@ -138,6 +139,12 @@ def same(found: list[Any], other: list[Any]) -> bool:
         and a["probabilities"] == pytest.approx(b["probabilities"], abs=1e-5)
         for a, b in zip(found, other, strict=True)
     )
+
+
+def test_a_line_is_answered_before_the_next_one_comes(classes, by_table, monkeypatch):
+    arguments = ["predict", "--model", str(classes)]
+    lines = answered_at_once(monkeypatch, arguments, TEXTS[:3])
+    assert same([json.loads(line) for line in lines], by_table[:3])
 
 
 def test_predictions_come_in_the_order_of_the_table(by_table):
