@@ -6,14 +6,17 @@ This module imports nothing that takes time.
 
 import _thread
 import contextlib
+import itertools
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 TIDY_SECONDS = 10
 """Seconds that a verb has to clean up after SIGINT."""
+LISTENERS: list[Callable[[int], None]] = []
+"""Called with the number of a signal, by a thread, while the main one may be busy."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -90,7 +93,8 @@ def _handle_in_thread() -> None:
     """Make SIGTERM end the process even while the main thread is in a C library.
 
     Python calls a handler only when the main thread returns from there, which may take
-    minutes: a compilation, or a coordinator that does not answer.
+    minutes: a compilation, or a coordinator that does not answer. `LISTENERS` are
+    called at once, too.
     """
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
@@ -102,6 +106,8 @@ def _handle_in_thread() -> None:
             installed = signal.getsignal(signal.SIGTERM) is stop_at_once
             if installed and signal.SIGTERM in numbers:
                 stop_at_once(signal.SIGTERM)
+            for listener, number in itertools.product(tuple(LISTENERS), numbers):
+                listener(number)
 
     if hasattr(signal, "pthread_sigmask"):
         _thread.start_new_thread(wait_for_signals, ())

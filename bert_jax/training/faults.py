@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-from bert_jax.terminal.messages import warn
+from bert_jax.terminal.messages import say, warn
+from bert_jax.terminal.signals import LISTENERS
 
 MAX_SKIPPED_IN_A_ROW = 50
 RETRY_SAVE = 1
@@ -93,14 +94,17 @@ def reraise_as_run_failure(has_started: Callable[[], bool]) -> Iterator[None]:
 class StopSignals:
     """While entered, stores SIGTERM and SIGINT in `received` instead of ending.
 
-    A second signal of the same kind is handled as before `__enter__`, at once.
+    A line says so at once, though the step may take minutes. A second signal of the
+    same kind is handled as before `__enter__`, at once.
     """
 
     def __init__(self) -> None:
         self.received: int | None = None
         self._previous: dict[int, Any] = {}
+        self._untold = threading.Lock()
 
     def __enter__(self) -> "StopSignals":
+        LISTENERS.append(self._tell)
         for number in (signal.SIGTERM, signal.SIGINT):
             try:
                 self._previous[number] = signal.signal(number, self._handle)
@@ -110,12 +114,25 @@ class StopSignals:
         return self
 
     def __exit__(self, *_: object) -> None:
+        LISTENERS.remove(self._tell)
         for number, handler in self._previous.items():
             signal.signal(number, handler)
+
+    def _tell(self, number: int) -> None:
+        """Say it once, by the first of two threads."""
+        if number in self._previous and self._untold.acquire(blocking=False):
+            name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
+            with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+                say(
+                    f"{name}: the run stops after this step, with a checkpoint; "
+                    f"{name} again ends it without one."
+                )
 
     def _handle(self, number: int, _: FrameType | None) -> None:
         if self.received is None:
             self.received = number
+            # This handler may have interrupted a line that is being printed.
+            threading.Thread(target=self._tell, args=(number,), daemon=True).start()
         elif self.received == number:
             signal.signal(number, self._previous[number])
             signal.raise_signal(number)

@@ -110,3 +110,29 @@ def test_sigterm_while_a_library_does_not_come_back():
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=30)
     assert process.returncode == 143
+
+
+@pytest.mark.parametrize(
+    ("number", "name"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")]
+)
+def test_a_run_says_at_once_that_it_will_stop(number, name):
+    """While its main thread is in a library, for a minute, and no handler is called."""
+    code = (
+        "import hashlib\n"
+        "from bert_jax.terminal import signals\n"
+        "from bert_jax.training.faults import StopSignals\n"
+        "signals.install()\n"
+        "with StopSignals():\n"
+        "    print('ready', flush=True)\n"
+        "    hashlib.pbkdf2_hmac('sha256', b'', b'', 10**8)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        start = time.monotonic()
+        process.send_signal(number)
+        line = process.stdout.readline()
+        process.kill()
+    assert line.startswith(f"{name}: the run stops after this step, with a checkpoint;")
+    assert time.monotonic() - start < 10 and process.returncode == -signal.SIGKILL
