@@ -23,8 +23,8 @@ class StartOptions:
     workdir: str = ""
     """Directory of the run: checkpoints, metrics, tokenizer."""
     extend: bool = False
-    """Continue the run in workdir for more steps, or at another learning rate or
-    schedule of it, than it had so far."""
+    """Continue the run in workdir for more steps or fewer, or at another learning rate
+    or schedule of it, than it had so far; it may end at once, at the step it is at."""
     deterministic: bool = False
     """Make runs on GPUs bit-reproducible; slower."""
     initialization_timeout: int = 300

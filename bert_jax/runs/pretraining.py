@@ -129,8 +129,8 @@ def pretrain(
     """Pretrain in `workdir`; the same call again resumes the run.
 
     Args:
-        extend: allow more steps, or another learning rate, than the run in `workdir`
-            had so far.
+        extend: allow more steps or fewer, or another learning rate, than the run in
+            `workdir` had so far.
         callbacks: as `fit`.
         named_shape: options of the model's shape on the command line; with
             `config.init_from`, the rest of `config.model` gives way to the model's own.

@@ -121,7 +121,8 @@ def check_workdir(
     if config.num_steps < resume.step:
         raise ValueError(
             f"num_steps={config.num_steps} but {workdir} is at step {resume.step} "
-            "already; give at least as many."
+            f"already; give at least as many (--num-steps {resume.step} --extend ends "
+            "the run there), or fork an earlier checkpoint by `bert-jax fork`."
         )
     require(
         resume.has_optimizer or is_finished(config, resume),
@@ -149,7 +150,7 @@ def _extend_hint(
     if hasattr(config, "keep_optimizer"):
         start += " --keep-optimizer"
     return (
-        "; to continue this run with these values, pass --extend; to start a separate "
+        "; to end or go on with these values, pass --extend; to start a separate "
         f"run, {start} with a new --workdir"
     )
 
@@ -224,9 +225,14 @@ def is_finished(config: RunConfig, resume: Resume) -> bool:
 def final_scores(
     workdir: epath.Path, config: RunConfig, resume: Resume | None
 ) -> dict[str, float] | None:
-    """Return the scores at the last step, which are finite; None: not there yet."""
+    """Return the scores at the last step, which are finite; None: not there yet.
+
+    Of a run that now ends sooner, config.json has yet to tell it.
+    """
     scores = None
     if resume is not None and is_finished(config, resume):
+        if resume.has_optimizer and resume.config.get("num_steps") != config.num_steps:
+            return None
         scores = read_scores(workdir / METRICS, resume.step)
     finite = finite_scores(broadcast_from_primary(scores), config.num_steps)
     has_ended = resume is not None and not resume.has_optimizer

@@ -207,7 +207,9 @@ def test_a_longer_run_needs_to_be_asked_for(pretrained, small_config, tmp_path, 
     with pytest.raises(ValueError, match="seed was 0 and is 1. Repeat"):
         pretrain(dataclasses.replace(longer, seed=1), workdir, extend=True)
     shorter = dataclasses.replace(small_config, num_steps=9)
-    with pytest.raises(ValueError, match="num_steps=9 but .* is at step 10 already"):
+    with pytest.raises(
+        ValueError, match="num_steps=9 but .* step 10 already.*-steps 10 --ext"
+    ):
         pretrain(shorter, workdir, extend=True)
     pretrain(longer, workdir, extend=True)
     output = capsys.readouterr().out
@@ -224,6 +226,25 @@ def test_a_longer_run_needs_to_be_asked_for(pretrained, small_config, tmp_path, 
     assert history[-1]["step"] == 10
     assert fields == ["eval_rows", "num_steps", "optimizer.peak_learning_rate"]
     pretrain(longer, workdir)  # it needs to be asked for once
+
+
+@pytest.mark.parametrize("is_scored", [True, False])
+def test_a_run_may_end_sooner(pretrained, small_config, tmp_path, capsys, is_scored):
+    """At the step that it is at, whether that was evaluated or not."""
+    workdir = tmp_path / "run"
+    shutil.copytree(pretrained, workdir)
+    config = json.loads((workdir / "config.json").read_text())
+    (workdir / "config.json").write_text(json.dumps(config | {"num_steps": 20}))
+    scores = logged_lines(workdir, "validation")[-1]
+    if not is_scored:
+        (workdir / "metrics.jsonl").write_text("")
+    with pytest.raises(ValueError, match="num_steps was 20 and is 10.*pass --extend"):
+        pretrain(small_config, workdir)
+    ended = pretrain(small_config, workdir, extend=True)
+    assert ended["loss"] == pytest.approx(scores["loss"], rel=1e-6)
+    assert "num_steps was 20 and is 10" in capsys.readouterr().out
+    pretrain(small_config, workdir)  # it is the run's end now
+    assert "Resuming" not in capsys.readouterr().out
 
 
 def test_no_checkpoint_while_updates_are_left_out(small_config, tmp_path, capsys):
