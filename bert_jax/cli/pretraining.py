@@ -105,7 +105,8 @@ def next_steps(workdir: str, objective: str) -> str:
         f'  bert-jax generate {place} --prompt "TEXT"'
         if objective == "causal_lm"
         else f"  bert-jax finetune text-classification --init-from {place} "
-        "--data.train FILE.csv --workdir DIRECTORY"
+        "--data.train FILE.csv --workdir DIRECTORY\n"
+        f'  bert-jax fill "A text with a [MASK]." --model {place}'
     )
     return "\n".join(
         [

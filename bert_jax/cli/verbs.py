@@ -16,6 +16,7 @@ usage: bert-jax VERB [OPTIONS]        bert-jax VERB --help lists a verb's option
               standard input, or for each file of a corpus
   embed       write a vector for each text of a file, or of a corpus of files
   search      find texts of a corpus for queries, rank them again, and score that
+  fill        fill the masks of texts by a pretrained model
   features    write the hidden states of each token of a file's lines
   generate    continue a text by a causal language model
   convert     import a model of another library; export, extend, average or
@@ -66,6 +67,7 @@ VERBS = {
     "predict": Verb("cli.inference", "PredictOptions", "predict", _EXAMPLES),
     "embed": Verb("cli.inference", "EmbedOptions", "embed", "read_embed"),
     "search": Verb("cli.search", "SearchOptions", "search"),
+    "fill": Verb("cli.filling", "FillOptions", "fill", "read_fill"),
     "features": Verb("cli.inference", "FeaturesOptions", "features"),
     "generate": Verb("cli.inference", "GenerateOptions", "generate"),
     "convert import": Verb("cli.conversion", "ImportOptions", "import_model"),

@@ -53,25 +53,24 @@ def require_attention(config: BertConfig, attention: str, what: str) -> None:
 
 
 def masked_segments(
-    tokenizer: Tokenizer, texts: Sequence[str], numbered: bool = False
+    tokenizer: Tokenizer, texts: Sequence[str], names: Sequence[str]
 ) -> list[tuple[list[int]]]:
     """Return the ids of each text, which must hold a mask.
 
     [MASK] and <mask> are both read as the model's mask token.
 
     Args:
-        numbered: whether an error gives the number of the text.
+        names: what an error calls each text.
 
     Raises:
         ValueError: a text holds none.
     """
     segments = []
-    for number, text in enumerate(texts):
+    for what, text in zip(names, texts, strict=True):
         for name in () if tokenizer.mask_token in text else MASKS:
             text = text.replace(name, tokenizer.mask_token)
         ids = tokenizer.encode(text, mask_token=True).ids.tolist()
         if tokenizer.mask_id not in ids:
-            what = f"text {number}" if numbered else "The text"
             raise ValueError(
                 f"{what} holds no {tokenizer.mask_token}; write it in place of each "
                 "word that the model is to fill in."
@@ -95,7 +94,8 @@ def fillings(
     require_head(config, params, "masked_lm", "fill_mask")
     require_attention(config, "bidirectional", "fill_mask")
     require_count("k", k)
-    segments = masked_segments(tokenizer, texts, is_list)
+    names = [f"text {i}" if is_list else "The text" for i in range(len(texts))]
+    segments = masked_segments(tokenizer, texts, names)
     counts = [ids.count(tokenizer.mask_id) for (ids,) in segments]
     # A power of two: few programs are compiled.
     num_masks = 1 << (max(counts, default=1) - 1).bit_length()
@@ -104,8 +104,8 @@ def fillings(
     rows = compute_texts(program, *model, segments, batch_size)
     filled = []
     for count, (values, ids) in zip(counts, rows, strict=True):
-        names = map(tokenizer.tokens, ids[:count].tolist())
-        pairs = zip(names, values.tolist(), strict=False)
+        tokens = map(tokenizer.tokens, ids[:count].tolist())
+        pairs = zip(tokens, values.tolist(), strict=False)
         masks = [list(zip(*both, strict=True)) for both in pairs]
         filled.append(masks[0] if count == 1 else masks)
     return filled if is_list else filled[0]

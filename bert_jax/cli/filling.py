@@ -1,0 +1,61 @@
+"""`bert-jax fill`."""
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from bert_jax.cli.command import option_value, parse
+from bert_jax.terminal.messages import one_line, printable
+
+_Texts = Annotated[
+    tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="TEXT ...")
+]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FillOptions:
+    """Fill the masks of texts by a pretrained model."""
+
+    text: _Texts = ()
+    """Texts with [MASK] (or <mask>) in place of one word or several; none, or -: the
+    lines of standard input, each answered as it comes."""
+    model: str
+    """Workdir of `bert-jax pretrain`, one of its checkpoints, an imported model, a
+    Hugging Face directory or hf:OWNER/NAME."""
+    top_k: int = 5
+    """Tokens to print for each mask, the most probable ones."""
+    json: bool = False
+    """Print a line of JSON for each text."""
+
+
+def read_fill(
+    options_class: type[FillOptions], arguments: Sequence[str], verb: str
+) -> FillOptions:
+    """Parse the arguments; the model may also stand before the texts."""
+    first, others = "".join(arguments[:1]), list(arguments[1:])
+    is_model = first.startswith("hf:") or (first and Path(first).is_dir())
+    if is_model and option_value(arguments, "--model") is None:
+        arguments = [*others, "--model", first]
+    return parse(options_class, arguments, verb)
+
+
+def fill(options: FillOptions) -> int:
+    """Return 2 if a text was left out."""
+    from bert_jax.inference.filling import filled_texts
+
+    problems: list[str] = []
+
+    def report(line: str) -> None:
+        problems.append(line)
+        print(f"bert-jax: {one_line(line)}", file=sys.stderr, flush=True)
+
+    texts = () if options.text == ("-",) else options.text
+    request = options.model, texts, options.top_k, report, options.json
+    for answer in filled_texts(*request):
+        for line in answer.split("\n"):
+            print(printable(line), flush=True)
+    return 2 if problems else 0

@@ -1,0 +1,75 @@
+"""`bert-jax fill`: what stands at the masks of texts, or of lines as they come."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+
+from bert_jax.inference.batching import rows_of
+from bert_jax.inference.language_model import masked_segments
+from bert_jax.inference.predictor import Predictor, load
+from bert_jax.tables.lines import STDIN, chunks, display_name, read_lines
+from bert_jax.tables.standard_input import announce_typing
+
+_CHUNK_LINES = 1024
+
+
+def filled_texts(
+    path: str,
+    texts: Sequence[str],
+    top_k: int,
+    report: Callable[[str], None],
+    as_json: bool = False,
+) -> Iterator[str]:
+    """Yield what the model at `path` fills in each text: lines to read, or JSON.
+
+    Args:
+        texts: the texts; none: the lines of standard input, without blank ones.
+        report: takes a line on each text that has no mask or is too long.
+
+    Raises:
+        ValueError: the model fills no masks.
+    """
+    bert = load(path)
+    bert.fill_mask([], top_k=top_k)  # may refuse the model, before a text is typed
+    source, what = ("", "text") if texts else (STDIN, f"{display_name(STDIN)}, line")
+    if not texts:
+        announce_typing()
+    lines = enumerate(texts or read_lines(STDIN), 1)
+    show = _json_line if as_json else _shown
+    for chunk in chunks(source, lines, _CHUNK_LINES):
+        usable = []
+        for number, text in chunk:
+            if texts or text.strip():
+                try:
+                    _require_usable(bert, text, what, number)
+                    usable.append(text)
+                except ValueError as error:
+                    report(str(error))
+        for text, filling in zip(
+            usable, bert.fill_mask(usable, top_k=top_k), strict=True
+        ):
+            # Of a single mask, the tokens themselves.
+            masks = filling if isinstance(filling[0], list) else [filling]
+            yield show(text, masks)
+
+
+def _require_usable(bert: Predictor, text: str, what: str, number: int) -> None:
+    """Raise ValueError if a text has no mask, or is too long."""
+    segments = masked_segments(bert.tokenizer, [text], [f"{what} {number}"])
+    rows_of(bert.tokenizer, bert.config, segments, what, number)
+
+
+def _json_line(text: str, masks: list[list[tuple[str, float]]]) -> str:
+    values = [
+        [{"token": token, "probability": float(f"{p:.6g}")} for token, p in mask]
+        for mask in masks
+    ]
+    return json.dumps({"text": text, "masks": values}, ensure_ascii=False)
+
+
+def _shown(text: str, masks: list[list[tuple[str, float]]]) -> str:
+    """Return the text, and a line for each of its masks."""
+    lines = [text]
+    for number, mask in enumerate(masks, 1):
+        which = f"{number}. " if len(masks) > 1 else ""
+        lines.append(f"  {which}" + "  ".join(f"{token} {p:.1%}" for token, p in mask))
+    return "\n".join(lines)
