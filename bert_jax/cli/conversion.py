@@ -3,6 +3,7 @@
 import dataclasses
 import sys
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Literal
 
 import tyro
@@ -43,6 +44,12 @@ class ExportOptions:
     """With stablehlo: the only batch size that the program accepts; None: any."""
     sequence_length: int | None = None
     """With stablehlo: tokens per row; None: the model's own length, 128 without one."""
+    license: str = ""
+    """With huggingface: the licence for the model card, as the hub names it, such as
+    apache-2.0; empty: that of the model that this one was made of, if it is known."""
+    language: tuple[str, ...] = ()
+    """With huggingface: ISO 639-1 codes of the languages, such as en; none: in the same
+    way."""
     steps: tuple[int, ...] = ()
     """With page: steps of checkpoints of MODEL, the workdir of a run, to choose from in
     the page; none: the model that MODEL names."""
@@ -126,6 +133,8 @@ def export_model(options: ExportOptions) -> None:
     output = options.output
     if options.steps and options.kind != "page":
         raise UsageError(f"steps={options.steps} needs --to page; leave it out.")
+    if options.kind != "huggingface" and (options.license or options.language):
+        raise UsageError("--license and --language need --to huggingface.")
     sizes = {name: getattr(options, name) for name in ("batch_size", "sequence_length")}
     sizes = {name: size for name, size in sizes.items() if size is not None}
     if options.kind == "stablehlo":
@@ -144,7 +153,14 @@ def export_model(options: ExportOptions) -> None:
     from bert_jax.convert.save import save
 
     warnings: list[str] = []
-    say(f"{output}: {save(options.source, output, options.kind, warnings.append)}")
+    license, language = options.license, options.language
+    summary = save(
+        options.source, output, options.kind, warnings.append, license, language
+    )
+    say(f"{output}: {summary}")
+    if options.kind == "huggingface":
+        card = f"Read {output}/README.md"
+        say(f"{card}; upload by `hf upload OWNER/NAME {quote(output)}`.")
     for warning in warnings:
         print(one_line(f"bert-jax: warning: {warning}"), file=sys.stderr)
 

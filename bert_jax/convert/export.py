@@ -1,7 +1,7 @@
 """Export a model to files of Hugging Face's transformers."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from etils import epath
@@ -13,12 +13,14 @@ from bert_jax.config import BertConfig
 from bert_jax.config.model import POOLED_HEADS
 from bert_jax.convert.comparison import Comparison, compare
 from bert_jax.convert.model_card import model_card
+from bert_jax.convert.origin import origin_of
 from bert_jax.formats.embedding import write_embedding
 from bert_jax.formats.families import FAMILIES
 from bert_jax.formats.folding import unfold, unused_tensors
 from bert_jax.formats.huggingface import CONFIG
 from bert_jax.formats.huggingface_config import RATES, SIZES
 from bert_jax.formats.imported import RECEIPT, Leaf
+from bert_jax.formats.model_files import CARD
 from bert_jax.formats.names import names_of
 from bert_jax.formats.sentencepiece_files import (
     TokenizerDifferences,
@@ -32,7 +34,6 @@ from bert_jax.storage.atomic import atomic_directory
 from bert_jax.storage.files import JsonObject, atomic_write, write_json
 from bert_jax.storage.manifest import describe_files, files_below
 
-README = "README.md"
 _TABLES = {
     "vocab_size": "word_embeddings",
     "max_position_embeddings": "position_embeddings",
@@ -44,13 +45,18 @@ _IDENTITY = "torch.nn.modules.linear.Identity"
 
 
 def export_huggingface(
-    source: str | Model, output: epath.Path
+    source: str | Model,
+    output: epath.Path,
+    license: str = "",
+    language: str | Sequence[str] = (),
 ) -> tuple[tuple[Leaf, ...], Comparison, TokenizerDifferences]:
     """Write a model for transformers atomically.
 
     Args:
         source: a model, or a path for `load_pretrained`.
         output: a directory that is new or empty.
+        license: of the model, for its card; "": that of the model that it was made of.
+        language: codes of its languages, in the same way.
 
     Returns:
         The target of each parameter, the differences of transformers' outputs, and
@@ -62,6 +68,7 @@ def export_huggingface(
         ValueError: the source is damaged, or transformers does not support the model.
     """
     model, left_out = with_class_of_family(load_pretrained(source).in_target_units())
+    origin = origin_of(model).stated(license, language)
     _require_expressible(model.config)
     require_tokenizer_json(model, source)
     with atomic_directory(output) as directory:
@@ -76,8 +83,9 @@ def export_huggingface(
         differences = write_tokenizer(model, directory)
         if model.embedding is not None and not model.embedding.unsupported:
             write_embedding(model.embedding, directory, model.config)
-        card = model_card(model, config["architectures"][0], max_tokens(model))
-        (directory / README).write_text(card)
+        class_name = config["architectures"][0]
+        card = model_card(model, class_name, max_tokens(model), origin)
+        (directory / CARD).write_text(card)
         comparison = compare(directory, model.config, model.params)
         receipt: JsonObject = {"comparison": dataclasses.asdict(comparison)}
         if left_out:

@@ -7,11 +7,13 @@ from etils import epath
 
 from bert_jax.checkpoints.steps import CHECKPOINTS, read_config
 from bert_jax.config.embedding import Embedding
+from bert_jax.convert.origin import Origin
 from bert_jax.pretrained import Model
 from bert_jax.storage.files import JsonObject
 from bert_jax.storage.manifest import read_manifest
 from bert_jax.training.metrics_file import METRICS
 
+_UNKNOWN = "unknown  # name it: --license of the export"
 PIPELINES = {
     "pretraining": "fill-mask",
     "masked_lm": "fill-mask",
@@ -21,6 +23,48 @@ PIPELINES = {
     "question_answering": "question-answering",
     "multiple_choice": "multiple-choice",
 }
+_OF_A_PIPELINE = """\
+from transformers import pipeline
+
+model = pipeline("{kind}", model=".")
+print(model({text}))"""
+_OF_A_CLASS = """\
+from transformers import AutoModel{suffix}, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained(".")
+model = AutoModel{suffix}.from_pretrained(".")
+{code}"""
+_CODE = {
+    "encoder": """\
+outputs = model(**tokenizer("It was dark.", return_tensors="pt"))
+print(outputs.last_hidden_state.shape)""",
+    "question_answering": """\
+inputs = tokenizer("How was it?", "It was dark inside.", return_tensors="pt")
+outputs = model(**inputs)
+start, end = outputs.start_logits.argmax(), outputs.end_logits.argmax()
+print(tokenizer.decode(inputs["input_ids"][0, start : end + 1]))""",
+    "multiple_choice": """\
+choices = ["It was dark.", "It was Monday."]
+inputs = tokenizer(["The lamp fell."] * 2, choices, return_tensors="pt", padding=True)
+outputs = model(**{name: values[None] for name, values in inputs.items()})
+print(choices[outputs.logits.argmax()])""",
+}
+_SUFFIXES = {
+    "encoder": "",
+    "question_answering": "ForQuestionAnswering",
+    "multiple_choice": "ForMultipleChoice",
+}
+_SENTENCES = """\
+from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer(".")
+vectors = model.encode(["It was dark.", "There was no light."])
+print(model.similarity(vectors, vectors))"""
+_RANKING = """\
+from sentence_transformers import CrossEncoder
+
+model = CrossEncoder(".")
+print(model.predict([("Was it dark?", "It was dark."), ("Who?", "It rained.")]))"""
 _PAIR_OBJECTIVES = {
     "nsp": "whether the second segment follows or is random",
     "sop": "whether two segments are in order or swapped",
@@ -28,7 +72,7 @@ _PAIR_OBJECTIVES = {
 }
 
 
-def model_card(model: Model, architecture: str, max_tokens: int) -> str:
+def model_card(model: Model, architecture: str, max_tokens: int, origin: Origin) -> str:
     """Return the card, with what the checkpoint records about its training.
 
     Args:
@@ -51,27 +95,65 @@ def model_card(model: Model, architecture: str, max_tokens: int) -> str:
         facts["Vectors of texts"] = _describe_embedding(model.embedding)
     if c.labels:
         facts["Classes"] = " ".join(", ".join(c.labels).replace("|", r"\|").split())
+    if origin.base_model:
+        facts["Base model"] = origin.base_model
     rows = "\n".join(f"| {name} | {value} |" for name, value in facts.items())
+    pipeline, library, example = usage(model)
     return f"""\
 ---
-library_name: transformers
-license: other  # replace it by the licence of this model
-pipeline_tag: {PIPELINES[c.head]}
-tags:
-- bert
-- bert_jax
+{_metadata(pipeline, library, origin)}
 ---
 
 # {(run or directory).name}
 
-A model of bert_jax, exported to the files of transformers:
-`{architecture}.from_pretrained(DIRECTORY)`.
-`conversion.json` lists the source of each tensor, and the sha256 of all files.
+A model of bert_jax, exported to the files of transformers. In this directory:
+
+```python
+{example}
+```
+
+bert_jax loads it by `bert_jax.load(".")`. `hf upload OWNER/NAME .` uploads it; then
+`OWNER/NAME` takes the place of the dot.
 
 | | |
 |---|---|
 {rows}
+
+`conversion.json` lists the source of each tensor, and the sha256 of all files.
 """
+
+
+def _metadata(pipeline: str, library: str, origin: Origin) -> str:
+    """Return the YAML at the head of the card, which the hub reads."""
+    lines = [f"library_name: {library}", f"pipeline_tag: {pipeline}"]
+    lines.append(f"license: {origin.license or _UNKNOWN}")
+    if origin.languages:
+        # Quoted, since "no" is false in YAML.
+        lines += ["language:", *(f"- {json.dumps(code)}" for code in origin.languages)]
+    if origin.base_model:
+        lines.append(f"base_model: {origin.base_model}")
+    return "\n".join([*lines, "tags:", "- bert", "- bert_jax"])
+
+
+def usage(model: Model) -> tuple[str, str, str]:
+    """Return a model's pipeline at the hub, its library there, and an example."""
+    head, config = model.config.head, {}
+    if not model.imported:
+        config = read_config(model.directory)
+    if model.embedding is not None and not model.embedding.unsupported:
+        return "sentence-similarity", "sentence-transformers", _SENTENCES
+    if config.get("task") == "sentence-pairs":
+        return "text-ranking", "sentence-transformers", _RANKING
+    kind = PIPELINES[head]
+    if head in _CODE:
+        code = _OF_A_CLASS.format(suffix=_SUFFIXES[head], code=_CODE[head])
+        return kind, "transformers", code
+    text = '"It was dark inside."'
+    if kind == "fill-mask":
+        text = json.dumps(f"It was {model.tokenizer.mask_token} inside.")
+    elif len(config.get("data", {}).get("text_columns") or ()) == 2:
+        text = '{"text": "It was dark.", "text_pair": "There was no light."}'
+    return kind, "transformers", _OF_A_PIPELINE.format(kind=kind, text=text)
 
 
 def _shape(model: Model) -> str:

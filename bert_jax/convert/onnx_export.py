@@ -17,7 +17,6 @@ from bert_jax.config.embedding import Embedding
 from bert_jax.config.model import Params
 from bert_jax.convert.comparison import Comparison, fixed_batch
 from bert_jax.convert.export import (
-    README,
     export_receipt,
     huggingface_config,
     input_names,
@@ -31,7 +30,7 @@ from bert_jax.convert.onnx_readme import readme
 from bert_jax.formats.embedding import write_embedding
 from bert_jax.formats.huggingface import CONFIG
 from bert_jax.formats.imported import RECEIPT, Leaf
-from bert_jax.formats.model_files import short_reason
+from bert_jax.formats.model_files import CARD, short_reason
 from bert_jax.formats.sentencepiece_files import TokenizerDifferences
 from bert_jax.model.bert import compute, head_outputs
 from bert_jax.model.inputs import Inputs
@@ -84,7 +83,7 @@ def export_onnx(
         if embedding is not None:
             write_embedding(embedding, directory, model.config)
         page = readme(model.config, model.tokenizer, max_tokens(model), graph.outputs)
-        (directory / README).write_text(page)
+        (directory / CARD).write_text(page)
         comparison = compare_onnx(directory, model.config, model.params, embedding)
         receipt = {"comparison": dataclasses.asdict(comparison)}
         if differences.strings:

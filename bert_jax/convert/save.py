@@ -1,6 +1,6 @@
 """Write a model in any of its forms, from a path or from memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from etils import epath
@@ -19,12 +19,21 @@ from bert_jax.storage.files import JsonObject
 FORMS = ("huggingface", "onnx", "checkpoint", "stablehlo", "page")
 
 
-def save(source: str | Model, output: str, to: str, warn: Callable[[str], None]) -> str:
+def save(
+    source: str | Model,
+    output: str,
+    to: str,
+    warn: Callable[[str], None],
+    license: str = "",
+    language: str | Sequence[str] = (),
+) -> str:
     """Write a model to a directory, or as a page to a file; return a summary.
 
     Args:
         source: a model, or a path for `load_pretrained`.
         warn: takes lines on what a form cannot express.
+        license: for the card of huggingface; "": that of the model it was made of.
+        language: codes of the languages, in the same way.
 
     Raises:
         FileExistsError: the output exists and is not an empty directory.
@@ -32,6 +41,8 @@ def save(source: str | Model, output: str, to: str, warn: Callable[[str], None])
         OSError: the output cannot be written.
     """
     require(to in FORMS, f"to={to!r:.40} must be one of {', '.join(FORMS)}.")
+    stated = bool(license or language)
+    require(to == "huggingface" or not stated, "license and language need huggingface.")
     if isinstance(source, Model):
         require_finite(source.params, "The model")
     if to == "page":
@@ -49,7 +60,9 @@ def save(source: str | Model, output: str, to: str, warn: Callable[[str], None])
         names, comparison, ids = export_onnx(source, directory)
         summary = f"model.onnx gives {', '.join(names)}; {comparison.summary}."
     else:
-        leaves, comparison, ids = export_huggingface(source, directory)
+        leaves, comparison, ids = export_huggingface(
+            source, directory, license, language
+        )
         summary = f"{len(leaves)} tensors; conversion.json lists them."
     for line in filter(None, (comparison.warning, ids.warning)):
         warn(f"{output}: {line}")

@@ -1,5 +1,6 @@
 """Models at Hugging Face's hub: hf:OWNER/NAME, or hf:OWNER/NAME@REVISION."""
 
+import contextlib
 import re
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from etils import epath
 from bert_jax.formats.embedding import EMBEDDING_FILES
 from bert_jax.formats.huggingface import CONFIG, TOKENIZER_FILES
 from bert_jax.formats.imported import RECEIPT
-from bert_jax.formats.model_files import short_reason
+from bert_jax.formats.model_files import CARD, short_reason
 from bert_jax.formats.tensor_files import INDEX, SHARDS, SINGLE
 
 HUB = "hf:"
@@ -37,7 +38,7 @@ def parse_name(name: str) -> tuple[str, str]:
 def download(name: str) -> epath.Path:
     """Download a model; return its directory in the cache of the hub's library.
 
-    Only safetensors, configuration and vocabulary are downloaded.
+    Only safetensors, configuration, vocabulary and the model card are downloaded.
 
     Raises:
         ValueError: the name is malformed, the model cannot be downloaded, or it has no
@@ -52,7 +53,7 @@ def download(name: str) -> epath.Path:
             "huggingface_hub`, or name a directory."
         ) from error
     files = [CONFIG, SINGLE, INDEX, SHARDS, RECEIPT, *TOKENIZER_FILES]
-    files += EMBEDDING_FILES
+    files += [CARD, *EMBEDDING_FILES]
     # The first module of sentence-transformers may be the model, in a directory of its
     # own; any module has its configuration there.
     files += [f"0_*/{name}" for name in files] + [f"*/{CONFIG}"]
@@ -81,6 +82,17 @@ def pin(name: str) -> str:
     """
     commit = download(name).name  # the cache has a directory for each commit
     return f"{HUB}{parse_name(name)[0]}@{commit}" if _COMMIT.fullmatch(commit) else name
+
+
+def cached_card(name: str) -> Path | None:
+    """Return the card of a model that was downloaded; None if there is none."""
+    with contextlib.suppress(ImportError):
+        from huggingface_hub import try_to_load_from_cache
+
+        repository, revision = parse_name(name)
+        path = try_to_load_from_cache(repository, CARD, revision=revision)
+        return Path(path) if isinstance(path, str) else None
+    return None
 
 
 def may_be(name: str, pinned: str) -> bool:

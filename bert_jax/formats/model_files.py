@@ -14,6 +14,8 @@ from bert_jax.storage.files import (
 MAX_BYTES = 100_000_000
 """Limit of a file that is read at once; a tokenizer.json of a million tokens is
 smaller."""
+CARD = "README.md"
+"""The model card."""
 REMEDY = "fetch it again"
 
 

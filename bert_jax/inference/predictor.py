@@ -105,7 +105,13 @@ class Predictor(FinetunedPredictor):
         shape = f"{self.config.num_hidden_layers} layers of {self.config.hidden_size}"
         return f"Predictor({shape}, head {self.config.head}, {self.tokenizer})"
 
-    def save(self, output: str | os.PathLike[str], to: str = "huggingface") -> Path:
+    def save(
+        self,
+        output: str | os.PathLike[str],
+        to: str = "huggingface",
+        license: str = "",
+        language: str | Sequence[str] = (),
+    ) -> Path:
         """Write the model as it is now; return where.
 
         Args:
@@ -113,6 +119,8 @@ class Predictor(FinetunedPredictor):
             to: huggingface, files for transformers and `load`; onnx, a graph for ONNX
                 Runtime; checkpoint, files for `load` and `init_from`; stablehlo, a
                 program for JAX; page, a web page by which a small model fills masks.
+            license, language: for the card of huggingface, such as apache-2.0 and en;
+                empty: those of the model that this was made of, if known.
 
         Raises:
             FileExistsError: `output` exists and is not an empty directory.
@@ -120,7 +128,7 @@ class Predictor(FinetunedPredictor):
         """
         from bert_jax.convert.save import save
 
-        save(self._model(), os.fspath(output), to, warn)
+        save(self._model(), os.fspath(output), to, warn, license, language)
         return Path(output)
 
     def _model(self) -> Model:

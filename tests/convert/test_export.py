@@ -3,8 +3,11 @@
 import dataclasses
 import json
 import os
+import re
+import shutil
 from pathlib import Path
 
+import huggingface_hub
 import jax
 import jax.numpy as jnp
 import ml_dtypes
@@ -17,8 +20,11 @@ from run_helpers import classifier_config
 from small_world import SUBJECTS
 
 from bert_jax.checkpoints.restore import read_params
+from bert_jax.cli.main import main
 from bert_jax.config import BertConfig
 from bert_jax.convert.export import export_huggingface, huggingface_config
+from bert_jax.convert.model_card import model_card
+from bert_jax.convert.origin import Origin, origin_of
 from bert_jax.convert.receipts import write_imported
 from bert_jax.data.records import Dataset
 from bert_jax.formats.huggingface import read_huggingface
@@ -148,7 +154,7 @@ def run(small_config, tmp_path_factory) -> Path:
 
 def test_the_card_of_a_run_tells_its_making(run, dataset: Dataset, tmp_path):
     card = (export(run, tmp_path / "out") / "README.md").read_text()
-    assert "license: other" in card and "library_name: transformers" in card
+    assert "license: unknown  #" in card and "library_name: transformers" in card
     assert "| Steps | 10 |" in card and dataset.fingerprint in card
     assert "| Length | 32 tokens, [CLS] and [SEP] included |" in card
     lines = [
@@ -159,6 +165,40 @@ def test_the_card_of_a_run_tells_its_making(run, dataset: Dataset, tmp_path):
     middle = run / "checkpoints" / "8"
     card = (export(middle, tmp_path / "middle") / "README.md").read_text()
     assert "| Steps | 8 |" in card and "(step 5)" in card
+
+
+def test_the_card_names_licence_languages_and_base_model(run, tmp_path, monkeypatch):
+    """They are those of the model that a run began with, or as the options say."""
+    card = tmp_path / "card.md"
+    card.write_text("---\nlicense: MIT!\nlanguage: [no, en]\n---\nIts card.\n")
+
+    def cached(repository, name, revision):
+        assert (repository, name, revision) == ("owner/base", "README.md", "v1")
+        return str(card)
+
+    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", cached)
+    moved = shutil.copytree(run, tmp_path / "run")
+    for path in moved.rglob("config.json"):
+        values = json.loads(path.read_text()) | {"init_from": "hf:owner/base@v1"}
+        path.write_text(json.dumps(values))
+    model = dataclasses.replace(
+        load_pretrained(str(run)), directory=epath.Path(moved / "checkpoints" / "10")
+    )
+    assert origin_of(model) == Origin("", ("en",), "owner/base")
+    card.write_text("---\nlicense: cc-by-4.0\nlanguage: 'no'\n---\n")
+    origin = origin_of(model)
+    assert origin == Origin("cc-by-4.0", ("no",), "owner/base")
+    assert model_card(model, "BertForPreTraining", 32, origin).startswith(
+        "---\nlibrary_name: transformers\npipeline_tag: fill-mask\nlicense: cc-by-4.0\n"
+        'language:\n- "no"\nbase_model: owner/base\ntags:\n'
+    )
+    assert origin.stated("mit", ["de"]) == Origin("mit", ("de",), "owner/base")
+    command = ["convert", "export", str(run), "--to", "huggingface", "--output"]
+    assert main([*command, str(tmp_path / "a"), "--language", "German"]) == 2
+    assert not (tmp_path / "a").exists()
+    assert main([*command, str(tmp_path / "a"), "--license", "mit"]) == 0
+    again = load_pretrained(str(tmp_path / "a"))
+    assert origin_of(again) == Origin("mit")
 
 
 def test_the_tokenizer_goes_along(run, tmp_path):
@@ -271,8 +311,11 @@ def test_a_damaged_source_is_refused(tmp_path):
 
 @pytest.mark.parity
 @pytest.mark.parametrize("head", HEADS)
-def test_transformers_computes_the_same(tmp_path, head):
-    """By the Auto class, from the files alone; float32 noise is below 1e-5 here."""
+def test_transformers_computes_the_same(tmp_path, head, monkeypatch):
+    """By the Auto class, from the files alone; float32 noise is below 1e-5 here.
+
+    The example of the card runs, too.
+    """
     auto = head.replace("BertFor", "AutoModelFor").replace("BertModel", "AutoModel")
     transformers = pytest.importorskip("transformers")
     torch = pytest.importorskip("torch")
@@ -282,6 +325,8 @@ def test_transformers_computes_the_same(tmp_path, head):
     )
     assert type(model).__name__ == head
     assert not any(report.values()), report
+    monkeypatch.chdir(output)
+    exec(re.findall(r"```python\n(.*?)```", Path("README.md").read_text(), re.S)[0], {})
     inputs, _ = reference(head)
     bert = load_pretrained(os.fspath(output))
     arrays = [jnp.asarray(values) for values in inputs.values()]

@@ -213,6 +213,9 @@ def test_kept_through_import_extension_and_export(source, tmp_path):
         np.testing.assert_allclose(bert.embed(TEXTS), expected, atol=1e-6)
     assert np.abs(expected - bert.embed(TEXTS, "mean")).max() > 1e-3
     assert np.abs(expected - bert.embed(TEXTS, normalize=False)).max() > 1e-3
+    card = (tmp_path / "c" / "README.md").read_text()
+    assert "pipeline_tag: sentence-similarity" in card
+    assert 'model = SentenceTransformer(".")' in card
     listed = json.loads((tmp_path / "c" / "conversion.json").read_text())["files"]
     assert "1_Pooling/config.json" in {entry["path"] for entry in listed}
 
