@@ -78,23 +78,14 @@ def model_card(model: Model, architecture: str, max_tokens: int, origin: Origin)
     Args:
         max_tokens: longer texts are cut to it.
     """
-    c, directory = model.config, model.directory.absolute()
+    directory = model.directory.absolute()
     run = directory.parent.parent if directory.parent.name == CHECKPOINTS else None
     facts = {
         "Architecture": f"{architecture}, {_shape(model)}",
         "Length": f"{max_tokens} tokens, [CLS] and [SEP] included",
         **_training(model, run),
+        **_parts(model),
     }
-    if c.head == "pretraining":
-        facts["Pair objective"] = _PAIR_OBJECTIVES[model.pairs]
-    if c.head == "encoder" and "pooler" not in model.params:
-        facts["Pooler"] = (
-            "none; transformers initializes one at random when it loads the model"
-        )
-    if model.embedding is not None:
-        facts["Vectors of texts"] = _describe_embedding(model.embedding)
-    if c.labels:
-        facts["Classes"] = " ".join(", ".join(c.labels).replace("|", r"\|").split())
     if origin.base_model:
         facts["Base model"] = origin.base_model
     rows = "\n".join(f"| {name} | {value} |" for name, value in facts.items())
@@ -154,6 +145,22 @@ def usage(model: Model) -> tuple[str, str, str]:
     elif len(config.get("data", {}).get("text_columns") or ()) == 2:
         text = '{"text": "It was dark.", "text_pair": "There was no light."}'
     return kind, "transformers", _OF_A_PIPELINE.format(kind=kind, text=text)
+
+
+def _parts(model: Model) -> JsonObject:
+    """Return facts about what is above the encoder."""
+    c, facts = model.config, {}
+    if c.head == "pretraining":
+        facts["Pair objective"] = _PAIR_OBJECTIVES[model.pairs]
+    if c.head == "encoder" and "pooler" not in model.params:
+        facts["Pooler"] = (
+            "none; transformers initializes one at random when it loads the model"
+        )
+    if model.embedding is not None:
+        facts["Vectors of texts"] = _describe_embedding(model.embedding)
+    if c.labels:
+        facts["Classes"] = " ".join(", ".join(c.labels).replace("|", r"\|").split())
+    return facts
 
 
 def _shape(model: Model) -> str:
