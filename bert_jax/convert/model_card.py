@@ -39,13 +39,15 @@ _CODE = {
 outputs = model(**tokenizer("It was dark.", return_tensors="pt"))
 print(outputs.last_hidden_state.shape)""",
     "question_answering": """\
-inputs = tokenizer("How was it?", "It was dark inside.", return_tensors="pt")
+texts = "How was it?", "It was dark inside."
+inputs = tokenizer(*texts, truncation=True, return_tensors="pt")
 outputs = model(**inputs)
 start, end = outputs.start_logits.argmax(), outputs.end_logits.argmax()
 print(tokenizer.decode(inputs["input_ids"][0, start : end + 1]))""",
     "multiple_choice": """\
-choices = ["It was dark.", "It was Monday."]
-inputs = tokenizer(["The lamp fell."] * 2, choices, return_tensors="pt", padding=True)
+starts, choices = ["The lamp fell."] * 2, ["It was dark.", "It was Monday."]
+how = {"padding": True, "truncation": True, "return_tensors": "pt"}
+inputs = tokenizer(starts, choices, **how)
 outputs = model(**{name: values[None] for name, values in inputs.items()})
 print(choices[outputs.logits.argmax()])""",
 }

@@ -19,6 +19,7 @@ from huggingface_files import HEADS, reference, stored
 from run_helpers import classifier_config
 from small_world import SUBJECTS
 
+import bert_jax
 from bert_jax.checkpoints.restore import read_params
 from bert_jax.cli.main import main
 from bert_jax.config import BertConfig
@@ -197,8 +198,11 @@ def test_the_card_names_licence_languages_and_base_model(run, tmp_path, monkeypa
     assert main([*command, str(tmp_path / "a"), "--language", "German"]) == 2
     assert not (tmp_path / "a").exists()
     assert main([*command, str(tmp_path / "a"), "--license", "mit"]) == 0
-    again = load_pretrained(str(tmp_path / "a"))
-    assert origin_of(again) == Origin("mit")
+    again = bert_jax.load(tmp_path / "a")
+    with pytest.raises(ValueError, match="license and language need huggingface"):
+        again.save(tmp_path / "b", "onnx", license="mit")
+    again.save(tmp_path / "b", language="de")
+    assert origin_of(load_pretrained(str(tmp_path / "b"))) == Origin("mit", ("de",))
 
 
 def test_the_tokenizer_goes_along(run, tmp_path):
