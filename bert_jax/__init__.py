@@ -33,6 +33,10 @@ if TYPE_CHECKING:  # `as` marks a name as public
     from bert_jax.data.prepare import prepare as prepare
     from bert_jax.data.records import open_dataset as open_dataset
     from bert_jax.data.vocabulary import train_vocabulary as train_vocabulary
+    from bert_jax.diagnostics.pages import attention_page as attention_page
+    from bert_jax.diagnostics.pages import error_page as error_page
+    from bert_jax.diagnostics.pages import inspect as inspect
+    from bert_jax.diagnostics.pages import run_page as run_page
     from bert_jax.distributed.mesh import host_shard as host_shard
     from bert_jax.distributed.mesh import make_mesh as make_mesh
     from bert_jax.inference.evaluation import evaluate as evaluate
@@ -66,6 +70,7 @@ _NAMES = {
     "data.prepare": "prepare",
     "data.records": "open_dataset",
     "data.vocabulary": "train_vocabulary",
+    "diagnostics.pages": "attention_page error_page inspect run_page",
     "inference.evaluation": "evaluate evaluation_report",
     "inference.predictor": "Predictor load",
     "inference.text_inputs": "text_inputs",

@@ -37,8 +37,8 @@ ROOMS = {
     "dry_run": "config data model distributed tasks training",
     "runs": "terminal storage config tokenization data model distributed checkpoints "
     "formats pretrained tasks training inference dry_run",
-    "diagnostics": "storage config tokenization data model masking distributed "
-    "checkpoints pretrained tasks training inference",
+    "diagnostics": "terminal storage config tokenization data model masking "
+    "distributed checkpoints pretrained tasks training inference",
     "benchmark": "terminal config data model distributed tasks training dry_run",
     "demo": "terminal storage tables config data training inference runs diagnostics",
     "experiments": "terminal storage tables config tokenization data model "

@@ -98,6 +98,8 @@ def test_the_report_in_python_is_the_file(tuned, page):
     scores, files = bert_jax.evaluate(tuned, report=page.parent / "again.html")
     assert values["scores"] == scores and values["num_examples"] == 40
     assert files == [str(page.parent / name) for name in ("again.html", "again.json")]
+    again = bert_jax.error_page(tuned, page.parent / "again.html")
+    assert str(again) == files[0] and data_of(again) == data_of(page)
     assert values["positive_class"] == EVIL
     assert values["data"] == str(page.parent / "all.csv")
 
