@@ -35,9 +35,9 @@ ROOMS = {
     "inference": "terminal storage tables config tokenization data model metrics "
     "checkpoints formats pretrained tasks convert error_analysis",
     "dry_run": "config data model distributed tasks training",
-    "runs": "terminal storage config tokenization data model distributed checkpoints "
-    "formats pretrained tasks training inference dry_run",
-    "diagnostics": "terminal storage config tokenization data model masking "
+    "runs": "terminal storage tables config tokenization data model distributed "
+    "checkpoints formats pretrained tasks training inference dry_run",
+    "diagnostics": "terminal storage tables config tokenization data model masking "
     "distributed checkpoints pretrained tasks training inference",
     "benchmark": "terminal config data model distributed tasks training dry_run",
     "demo": "terminal storage tables config data training inference runs diagnostics",

@@ -5,21 +5,19 @@ import json
 import os
 import shlex
 from collections.abc import Sequence
-from typing import Annotated, get_args
+from typing import Annotated
 
 import tyro
 
-from bert_jax.cli.command import load_config, parse
+from bert_jax.cli.command import parse
 from bert_jax.cli.start import StartOptions, config_json, scores_json, start
 from bert_jax.config import FinetuneConfig
-from bert_jax.config.checks import did_you_mean
-from bert_jax.config.files import is_named, named_configs
-from bert_jax.config.finetuning import TaskName
+from bert_jax.config.files import TASKS, finetuning_config
 from bert_jax.distributed import environment
 from bert_jax.storage.files import finite_json
 from bert_jax.terminal.messages import UsageError, say
 
-TASKS: tuple[str, ...] = get_args(TaskName)
+default_config = finetuning_config
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,27 +30,6 @@ class FinetuneOptions(StartOptions):
     """Run with each learning rate, batch size and number of epochs of the paper's grid
     (A.3), and keep the best run."""
     config: Annotated[FinetuneConfig, tyro.conf.arg(name="")] = FinetuneConfig()
-
-
-def default_config(name: str) -> FinetuneConfig:
-    """Return the paper's configuration for a task, or that of a file or a name.
-
-    Raises:
-        UsageError: there is none.
-        ValueError: the file fails, or is of pretraining.
-    """
-    if name.endswith((".py", ".json")) or is_named(name):
-        return load_config(name, FinetuneConfig)
-    if name not in TASKS:
-        hint = did_you_mean(name, (*TASKS, *named_configs())) or "."
-        raise UsageError(
-            f"{name!r} is neither a task ({', '.join(TASKS)}) nor a configuration, "
-            f"as `bert-jax configs` lists{hint}"
-        )
-    config = FinetuneConfig(task=name)  # type: ignore[arg-type]
-    if name == "question-answering":  # Devlin et al. 2018, §4.2, and its code
-        return dataclasses.replace(config, num_epochs=2.0)
-    return config
 
 
 def read_finetune(

@@ -131,7 +131,9 @@ _SCALARS: dict[object, tuple[tuple[type, ...], str]] = {
 def _require_scalar(name: str, value: Any, hint: object) -> None:
     classes, noun = _SCALARS[hint]
     start = f"{name}={quoted(value)}"
-    require(type(value) in classes, f"{start} must be {noun}.")
+    # Of str alone there are subclasses that hold more: rows in memory by their name.
+    holds = type(value) in classes or (hint is str and isinstance(value, str))
+    require(holds, f"{start} must be {noun}.")
     if hint is str:
         require("\0" not in value, f"{start} must not hold a NUL character.")
     elif hint is int:

@@ -3,12 +3,14 @@
 Those of the package's `configs/` can be named: bert-base-128 is bert_base_128.py there.
 """
 
+import dataclasses
 import json
 import runpy
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 from bert_jax.config.checks import did_you_mean, quoted
+from bert_jax.config.finetuning import FinetuneConfig, TaskName
 from bert_jax.config.serialization import from_dict
 
 HISTORY = "history"
@@ -16,6 +18,8 @@ HISTORY = "history"
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 """The configurations that are installed with the package."""
+
+TASKS: tuple[str, ...] = get_args(TaskName)
 
 ConfigT = TypeVar("ConfigT")
 
@@ -75,6 +79,26 @@ def load_config(path: str, config_class: type[ConfigT]) -> ConfigT:
         raise ValueError(
             f"{path} must bind the name config to a {config_class.__name__}."
         )
+    return config
+
+
+def finetuning_config(name: str) -> FinetuneConfig:
+    """Return the paper's configuration for a task, or that of a file or a name.
+
+    Raises:
+        ValueError: there is none, the file fails, or is of pretraining.
+    """
+    if name.endswith((".py", ".json")) or is_named(name):
+        return load_config(name, FinetuneConfig)
+    if name not in TASKS:
+        hint = did_you_mean(name, (*TASKS, *named_configs())) or "."
+        raise ValueError(
+            f"{name!r} is neither a task ({', '.join(TASKS)}) nor a configuration, "
+            f"as `bert-jax configs` lists{hint}"
+        )
+    config = FinetuneConfig(task=name)  # type: ignore[arg-type]
+    if name == "question-answering":  # Devlin et al. 2018, §4.2, and its code
+        return dataclasses.replace(config, num_epochs=2.0)
     return config
 
 

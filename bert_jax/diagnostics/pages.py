@@ -15,6 +15,7 @@ from bert_jax.inference.evaluation import evaluate
 from bert_jax.inference.predictor import Predictor, load
 from bert_jax.storage.files import require_output_file
 from bert_jax.storage.web_page import SUFFIX
+from bert_jax.tables.memory import Rows
 from bert_jax.terminal.messages import printable
 
 StrPath = str | os.PathLike[str]
@@ -122,7 +123,7 @@ def attention_page(model: Predictor | StrPath, text: str, output: StrPath) -> Pa
 
 
 def error_page(
-    model: StrPath, output: StrPath, data: ExamplesConfig | None = None
+    model: StrPath, output: StrPath, data: ExamplesConfig | Rows | None = None
 ) -> Path:
     """Write a page of what a fine-tuned model gets wrong; return its path.
 
@@ -131,7 +132,7 @@ def error_page(
     Args:
         model: as `load` takes.
         output: as `run_page`.
-        data: names the file; None: the one that the run was validated on.
+        data: as `evaluate`.
 
     Raises:
         ValueError: as `evaluate`; the file must have labels.

@@ -21,6 +21,7 @@ from bert_jax.storage.files import (
     name_path_in_errors,
     require_writable,
 )
+from bert_jax.tables.memory import Rows, named_source
 from bert_jax.tasks.baselines import BASELINE
 from bert_jax.tasks.finetuning_task import (
     Example,
@@ -120,7 +121,7 @@ class Evaluation:
 
 def evaluate(
     checkpoint: str | os.PathLike[str],
-    data: ExamplesConfig | None = None,
+    data: ExamplesConfig | Rows | None = None,
     output: str | os.PathLike[str] = "",
     part: str = "validation",
     batch_size: int = 32,
@@ -131,7 +132,8 @@ def evaluate(
 
     Args:
         checkpoint: as `load`.
-        data: names the file; None: the one that the run was validated on.
+        data: names the file; or is the file's name, or its rows, as `train` of
+            `finetune`; None: the file that the run was validated on.
         output: directory for the official prediction files; empty: none are written.
         part: validation or test: the split of `data.path`, or the file of that name.
         batch_size: rows that are computed at once.
@@ -156,7 +158,7 @@ def evaluate(
 
 def evaluate_and_report(
     checkpoint: str | os.PathLike[str],
-    data: ExamplesConfig | None,
+    data: ExamplesConfig | Rows | None,
     output: str | os.PathLike[str],
     part: str,
     batch_size: int = 32,
@@ -181,7 +183,7 @@ def evaluate_and_report(
 
 def evaluation_report(
     checkpoint: str | os.PathLike[str],
-    data: ExamplesConfig | None = None,
+    data: ExamplesConfig | Rows | None = None,
     part: str = "validation",
     batch_size: int = 32,
 ) -> JsonObject:
@@ -194,14 +196,14 @@ def evaluation_report(
 
 def _evaluation(
     checkpoint: str | os.PathLike[str],
-    data: ExamplesConfig | None,
+    data: ExamplesConfig | Rows | None,
     part: str,
     batch_size: int,
     needs_labels: bool,
     compute_metrics: ComputeMetrics | None = None,
 ) -> Evaluation:
     model = load_pretrained(os.fspath(checkpoint)).placed()
-    data = with_embedding(data or examples_config(model.directory), model)
+    data = with_embedding(_data_to_score(data, model.directory), model)
     name = task_name_of(model.config, data)
     task = finetuning_task(name, data, model.config)
     try:
@@ -234,6 +236,20 @@ def _evaluation(
     return Evaluation(task, predictions, scores, source, rankings)
 
 
+def _data_to_score(
+    data: ExamplesConfig | Rows | None, directory: epath.Path
+) -> ExamplesConfig:
+    """Return what names the examples; if it is not given, the model's own settings."""
+    if isinstance(data, ExamplesConfig):
+        return data
+    own = examples_config(directory)
+    if data is None:
+        return own
+    place = named_source(data, "rows")
+    own = dataclasses.replace(own, path="", glue="", train="")
+    return dataclasses.replace(own, validation=place, test=place)
+
+
 def _compared(
     source: Source,
     task: FinetuningTask,
@@ -247,7 +263,10 @@ def _compared(
         directory: of the model.
         as_read: the examples before they have the labels of the model.
     """
-    of_run = dataclasses.replace(task, data=examples_config(directory))
+    data = examples_config(directory)
+    if data.train == task.data.train:  # which may hold the rows, and not their name
+        data = dataclasses.replace(data, train=task.data.train)
+    of_run = dataclasses.replace(task, data=data)
     train = training_examples(of_run, as_read)
     if learned := learned_line(task, train, examples):
         warn(f"{source.data}: {learned}")

@@ -5,6 +5,7 @@ import dataclasses
 import os
 from collections.abc import Sequence
 
+from bert_jax.tables.memory import MemoryTable
 from bert_jax.tasks.finetuning_task import Example, FinetuningTask
 from bert_jax.tasks.splits import fingerprint, hold_out
 
@@ -24,7 +25,8 @@ def training_examples(
     data = task.data
     file = "train" if data.path else data.train
     # Nothing is downloaded: an address is not looked at.
-    files = [file] if os.path.exists(data.path or data.train) else []
+    is_there = isinstance(file, MemoryTable) or os.path.exists(data.path or file)
+    files = [file] if is_there else []
     for name in (*files, "") if data.fingerprint else ():
         with contextlib.suppress(OSError, ValueError):
             examples = task.read(name) if name else _renamed(scored, data.train)

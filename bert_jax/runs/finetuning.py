@@ -19,7 +19,7 @@ from bert_jax.distributed.mesh import host_shard, make_mesh
 from bert_jax.dry_run.describe import MORE, parameters_line, tensor_lines
 from bert_jax.dry_run.measure import measured_lines
 from bert_jax.inference.evaluation import evaluate_and_report
-from bert_jax.runs.finetuning_examples import say_on_primary
+from bert_jax.runs.finetuning_examples import chosen_config, say_on_primary
 from bert_jax.runs.finetuning_setup import (
     FinetuningSetup,
     prepare_finetuning,
@@ -34,6 +34,7 @@ from bert_jax.runs.workdir import (
     final_scores,
     start_scores,
 )
+from bert_jax.tables.memory import Rows
 from bert_jax.tasks.baselines import BASELINE as BASELINE
 from bert_jax.tasks.example_report import length_line
 from bert_jax.tasks.finetuning import Finetuning, main_score_name
@@ -57,19 +58,31 @@ def examples_line(setup: FinetuningSetup) -> str:
 
 
 def finetune(
-    config: FinetuneConfig,
+    config: FinetuneConfig | str,
     workdir: str | os.PathLike[str],
     cache: str | os.PathLike[str] | None = None,
     extend: bool = False,
     callbacks: Sequence[Callback] = (),
+    *,
+    model: str | os.PathLike[str] = "",
+    train: Rows | None = None,
+    validation: Rows | None = None,
+    test: Rows | None = None,
 ) -> dict[str, float]:
     """Fine-tune in `workdir`; the same call again resumes the run.
 
     Args:
+        config: or a task, a file or a name, as `bert-jax finetune` takes them.
         cache: directory for tokenized examples, which runs may share; None: in
             `workdir`.
         extend: as `pretrain`.
         callbacks: as `fit`.
+        model: the model to start from, in place of `config.init_from`.
+        train: in place of `config.data.train`: a file, or rows in memory, as a list of
+            dicts or a table of pandas, polars, pyarrow or datasets. They are the
+            examples that they would be as lines of a .jsonl file.
+        validation: as `train`, in place of `config.data.validation`.
+        test: as `train`, in place of `config.data.test`.
 
     Returns:
         The scores of the best checkpoint over the validation examples, those over the
@@ -83,6 +96,19 @@ def finetune(
         InterruptedRun: a signal stopped the run, with a complete checkpoint.
         DivergedRun: gradients stayed non-finite.
     """
+    with raise_on_all_processes():
+        sources = {"train": train, "validation": validation, "test": test}
+        config = chosen_config(config, model, **sources)
+    return _finetune(config, workdir, cache, extend, callbacks)
+
+
+def _finetune(
+    config: FinetuneConfig,
+    workdir: str | os.PathLike[str],
+    cache: str | os.PathLike[str] | None,
+    extend: bool,
+    callbacks: Sequence[Callback],
+) -> dict[str, float]:
     with raise_on_all_processes():
         require_loggers(config)
         check_attention_kernel(config.model, config.data.max_length)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.metadata
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -9,8 +10,10 @@ from etils import epath
 
 from bert_jax.config import ExamplesConfig, FinetuneConfig
 from bert_jax.config.checks import require
+from bert_jax.config.files import finetuning_config
 from bert_jax.data.example_cache import cached_examples, content_key
 from bert_jax.distributed.collectives import is_primary
+from bert_jax.tables.memory import Rows, named_source
 from bert_jax.tasks.class_balance import balanced_rows, balanced_weights
 from bert_jax.tasks.example_report import unknown_tokens
 from bert_jax.tasks.finetuning_task import Example, FinetuningTask, Split, Splits
@@ -18,6 +21,29 @@ from bert_jax.tasks.splits import fingerprint
 from bert_jax.tasks.text_classification import TextTask
 from bert_jax.terminal.messages import say
 from bert_jax.tokenization import Tokenizer
+
+
+def chosen_config(
+    config: FinetuneConfig | str,
+    model: str | os.PathLike[str] = "",
+    **sources: Rows | None,
+) -> FinetuneConfig:
+    """Return the configuration with a model to start from, and what to learn from.
+
+    Args:
+        config: or the name of a task, as `bert-jax finetune` takes it.
+        sources: for `train`, `validation` and `test` of `data` the name of a file, or
+            rows in memory; None: as in the configuration.
+
+    Raises:
+        ValueError: there is no such task, or a source is none of these.
+    """
+    if isinstance(config, str):
+        config = finetuning_config(config)
+    given = {n: named_source(s, n) for n, s in sources.items() if s is not None}
+    data = dataclasses.replace(config.data, **given)  # type: ignore[arg-type]
+    start = os.fspath(model) or config.init_from
+    return dataclasses.replace(config, data=data, init_from=start)
 
 
 def _contents(examples: Sequence[Example]) -> str:

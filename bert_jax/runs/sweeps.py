@@ -14,7 +14,7 @@ from bert_jax.config.serialization import differences, from_dict, to_dict
 from bert_jax.distributed import environment
 from bert_jax.distributed.collectives import is_primary
 from bert_jax.runs.finetuning import finetune
-from bert_jax.runs.finetuning_examples import say_on_primary
+from bert_jax.runs.finetuning_examples import chosen_config, say_on_primary
 from bert_jax.runs.init_from import with_pinned_source
 from bert_jax.runs.teacher import with_pinned_teacher
 from bert_jax.runs.workdir import FREE_TO_CHANGE
@@ -22,6 +22,7 @@ from bert_jax.storage.files import JsonObject, write_json
 from bert_jax.storage.manifest import escapes
 from bert_jax.storage.remote import open_directory
 from bert_jax.storage.runs_file import RUNS, read_runs_file
+from bert_jax.tables.memory import Rows
 from bert_jax.training.faults import DivergedRun
 from bert_jax.training.score_table import best_run, summarise
 
@@ -88,15 +89,21 @@ def with_pinned_models(
 
 
 def finetune_runs(
-    config: FinetuneConfig,
+    config: FinetuneConfig | str,
     workdir: str | os.PathLike[str],
     seeds: int,
     sweep: bool = False,
+    *,
+    model: str | os.PathLike[str] = "",
+    train: Rows | None = None,
+    validation: Rows | None = None,
+    test: Rows | None = None,
 ) -> list[JsonObject]:
     """Fine-tune once for each seed, and with `sweep` for each setting of the grid.
 
     Each run has a directory in `workdir`; only the best one keeps its checkpoints, and
-    `load(workdir)` loads it. The same call again resumes.
+    `load(workdir)` loads it. The same call again resumes. `config` and what follows `*`
+    are as those of `finetune`.
 
     Returns:
         The name, setting, seed and scores of each run, as in `runs.json`.
@@ -104,6 +111,7 @@ def finetune_runs(
     Raises:
         ValueError: `workdir` holds the runs of another configuration, or as `finetune`.
     """
+    config = chosen_config(config, model, train=train, validation=validation, test=test)
     root = open_directory(workdir)
     before = read_runs_file(root)["config"] if (root / RUNS).exists() else None
     config = with_pinned_models(config, before)
@@ -113,29 +121,35 @@ def finetune_runs(
     for run in grid(config, seeds, sweep):
         if run.name in {other["name"] for other in done}:
             continue
-        seed = run.config.seed
-        say_on_primary([f"{run.setting}, seed {seed}"])
+        say_on_primary([f"{run.setting}, seed {run.config.seed}"])
         try:
             scores = finetune(run.config, root / run.name, root / "examples")
         except DivergedRun as error:
             say_on_primary([f"{run.name} is left out: {error}"])
             continue
-        own: JsonObject = {"name": run.name, "setting": run.setting, "seed": seed}
-        done.append(own | {"scores": scores})
+        own: JsonObject = {"name": run.name, "setting": run.setting}
+        done.append(own | {"seed": run.config.seed, "scores": scores})
         keep_common_scores(done)
         if not is_primary():
             continue
         best, settings = best_run(done)["name"], summarise(done)
         values = {"config": to_dict(config), "best": best, "settings": settings}
         write_json(values | {"runs": done}, root / RUNS)
-        for finished in done:
-            checkpoints = root / finished["name"] / CHECKPOINTS
-            removable = finished["name"] != best and checkpoints.exists()
-            if removable and not escapes(root, checkpoints):  # a link's target stays
-                checkpoints.rmtree()
+        keep_checkpoints_of(best, done, root)
     if not done:
         raise DivergedRun("No run kept finite parameters")
     return done
+
+
+def keep_checkpoints_of(
+    best: str, runs: Sequence[JsonObject], root: epath.Path
+) -> None:
+    """Remove the checkpoints of the other runs."""
+    for finished in runs:
+        checkpoints = root / finished["name"] / CHECKPOINTS
+        removable = finished["name"] != best and checkpoints.exists()
+        if removable and not escapes(root, checkpoints):  # a link's target stays
+            checkpoints.rmtree()
 
 
 def keep_common_scores(runs: Sequence[JsonObject]) -> None:

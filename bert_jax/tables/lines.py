@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from bert_jax.storage.encodings import remedy_of
+from bert_jax.tables.memory import MemoryTable
 from bert_jax.tables.standard_input import stdin_reader
 
 ItemT = TypeVar("ItemT")
@@ -25,7 +26,12 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 
 
 def suffix_of(path: str | os.PathLike[str]) -> str:
-    """Return a file's suffix in small letters, without that of its compression."""
+    """Return a file's suffix in small letters, without that of its compression.
+
+    Rows in memory are of the kind of .jsonl.
+    """
+    if isinstance(path, MemoryTable):
+        return ".jsonl"
     stem, suffix = os.path.splitext(os.fspath(path).lower())
     return os.path.splitext(stem)[1] if suffix in _COMPRESSIONS else suffix
 
@@ -35,18 +41,24 @@ def is_compressed(path: str | os.PathLike[str]) -> bool:
     return os.path.splitext(os.fspath(path).lower())[1] in _COMPRESSIONS
 
 
+def numbered(source: str) -> str:
+    """Return what messages number: the rows of what has no lines, or the lines."""
+    has_rows = isinstance(source, MemoryTable) or suffix_of(source) == ".parquet"
+    return "row" if has_rows else "line"
+
+
 def display_name(source: str) -> str:
     """Return the name of a file for messages."""
     return "standard input" if source == STDIN else source
 
 
 def require_file(path: str | Path, remedy: str) -> None:
-    """Check that a path is a regular file.
+    """Check that a path is a regular file; rows in memory are as good.
 
     Raises:
         FileNotFoundError: it does not exist, or is a directory, a pipe or a device.
     """
-    if Path(path).is_file():
+    if isinstance(path, MemoryTable) or Path(path).is_file():
         return
     kind = ""
     if Path(path).exists():

@@ -5,9 +5,7 @@ Files may be compressed; those of training, evaluation and prediction are read a
 
 import contextlib
 import csv
-import decimal
 import itertools
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -24,6 +22,7 @@ from bert_jax.tables.lines import (
     require_file,
     suffix_of,
 )
+from bert_jax.tables.memory import MemoryTable, plain
 from bert_jax.tables.rows import TableRow, column_names
 from bert_jax.terminal.messages import warn
 
@@ -99,7 +98,7 @@ def source_rows(
     begins with {, else a text. Blank lines are rows of texts, but not of tables.
 
     Args:
-        source: a file, or - for standard input.
+        source: a file, - for standard input, or a `MemoryTable`.
         text_column: the name of the column that a line of text is.
         delimiter: between the fields of a .csv or .tsv file; "": the one that its
             header has, if its suffix says another.
@@ -110,6 +109,8 @@ def source_rows(
         ValueError: the file is damaged, or is not what its name says.
     """
     kind = suffix_of(source)
+    if isinstance(source, MemoryTable):
+        return source.rows()
     if kind == ".parquet":
         require_file(source, "name a table.")
         return _parquet_rows(source)
@@ -273,12 +274,5 @@ def _parquet_rows(name: str) -> Iterator[TableRow]:
         for batch in file.iter_batches(_ROWS_PER_BATCH):
             for values in batch.to_pylist():
                 number += 1
-                plain = {column: _plain(value) for column, value in values.items()}
-                yield TableRow(plain, f"{name}, row {number}")
-
-
-def _plain(value: object) -> object:
-    """Return a value; for NaN, which pandas writes, None, for a decimal its digits."""
-    if isinstance(value, decimal.Decimal):
-        return f"{value:f}"
-    return None if isinstance(value, float) and math.isnan(value) else value
+                row = {column: plain(value) for column, value in values.items()}
+                yield TableRow(row, f"{name}, row {number}")

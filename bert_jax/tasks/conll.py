@@ -14,7 +14,7 @@ from bert_jax.metrics.entities import (
     extract_entities,
 )
 from bert_jax.tables.damage import parse_rows
-from bert_jax.tables.lines import read_text, require_file, suffix_of
+from bert_jax.tables.lines import numbered, read_text, require_file, suffix_of
 from bert_jax.tables.read import table_rows
 from bert_jax.tables.rows import TableRow, missing_column_message
 
@@ -55,7 +55,7 @@ class Sentence:
 
     def where(self, word: int) -> str:
         """Return the file and line of a word, for messages."""
-        return f"{self.path}, line {self.line_of(word)}"
+        return f"{self.path}, {numbered(self.path)} {self.line_of(word)}"
 
     def line_of(self, word: int) -> int:
         """Return the line number of a word, from 1."""
@@ -274,8 +274,8 @@ def _read_rows(
         if (sentence.tags is None) != (sentences[0].tags is None):
             content = "no tags" if sentence.tags is None else "tags"
             raise ValueError(
-                f"{sentence.where(0)} has {content}, unlike line {sentences[0].line}; "
-                "all lines must, or none."
+                f"{sentence.where(0)} has {content}, unlike {numbered(path)} "
+                f"{sentences[0].line}; all {numbered(path)}s must, or none."
             )
     return sentences
 

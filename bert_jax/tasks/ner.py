@@ -23,6 +23,7 @@ from bert_jax.metrics.entities import (
     to_iobes_tag,
 )
 from bert_jax.storage.files import JsonObject
+from bert_jax.tables.lines import numbered
 from bert_jax.tables.rows import TableRow, text_of
 from bert_jax.tasks.conll import (
     TAG_FIELDS,
@@ -260,5 +261,6 @@ def _tag_warnings(sentences: Sequence[Sentence]) -> list[str]:
     return [
         f"{sentence.path}: {len(ill_formed)} of {total} tags are ill-formed in "
         f"{sentence.scheme}, and are read as conlleval reads them; the first is "
-        f"{(sentence.tags or ())[i]!r} in line {sentence.line_of(i)}"
+        f"{(sentence.tags or ())[i]!r} in {numbered(sentence.path)} "
+        f"{sentence.line_of(i)}"
     ]
