@@ -12,7 +12,7 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*(?:\.[a-z0-9-]+)*(?![\w{]|\.[\w
 @functools.cache
 def options(verb):
     names = names_of(VERBS[verb].load(VERBS[verb].options), verb)
-    return {*names, *(_off(name) for name in names), "--help"}
+    return {*names, *(_off(name) for name in names), "--help", "--help-all"}
 
 
 def _off(name):

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 import bert_jax
+from bert_jax.cli.help import TASKS
 from bert_jax.cli.main import run_verb
 from bert_jax.cli.verbs import GROUPS, VERBS
 
@@ -80,11 +81,16 @@ def test_what_the_reference_describes_exists(name):
 @pytest.mark.parametrize("verb", OPTIONS)
 def test_the_commands_of_the_pages_exist(verb, capsys):
     assert verb in VERBS
-    with pytest.raises(SystemExit):
-        run_verb([*verb.split(), "--help"])
+    run_verb([*verb.split(), "--help-all"])
     text = capsys.readouterr().out
     missing = [name for name in OPTIONS[verb] if not re.search(rf"{name}[ ,]", text)]
     assert missing == []
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_task_has_a_page_with_its_help(task):
+    text = (DOCS / "tasks" / f"{task.replace('-', '_')}.md").read_text("utf-8")
+    assert text.count("<!-- help -->") == 1 and f"finetune {task} --help" in text
 
 
 def test_the_pages_show_the_verbs_with_options():
@@ -118,6 +124,11 @@ def test_the_site_builds_strictly_and_needs_no_network(tmp_path):
         assert not re.findall(r'href="https?:[^"]*bert[-_]jax', text), path
     help_page = (tmp_path / "site" / "reference" / "command_line.html").read_text()
     assert all(f"usage: bert-jax {name} " in help_page for name in VERBS)
+    for task in TASKS:
+        name = task.replace("-", "_")
+        page = (tmp_path / "site" / "tasks" / f"{name}.html").read_text()
+        assert f"usage: bert-jax finetune {task} [OPTIONS]" in page
+        assert "--data.train  " in page and "--help-all` lists all" in page
 
 
 @pytest.mark.slow

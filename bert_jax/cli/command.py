@@ -6,7 +6,7 @@ import functools
 import io
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING, Annotated, TypeVar, get_type_hints
 
 from bert_jax.cli.hints import not_taken, unknown
@@ -106,8 +106,11 @@ def with_beam_options(options: OptionsT, beam_options: tuple[str, ...]) -> Optio
     return dataclasses.replace(options, beam_options=beam_options)  # type: ignore[type-var]
 
 
-def registry() -> "ConstructorRegistry":
+def registry(hidden: Set[tuple[type, str]] = frozenset()) -> "ConstructorRegistry":
     """Return tyro's rule for our dataclasses, without the fields that a run resolves.
+
+    Args:
+        hidden: other fields to leave out, as (dataclass, name), for a help.
 
     tyro's own rule keeps the line breaks of docstrings, which its completion scripts
     take for the ends of words.
@@ -129,7 +132,7 @@ def registry() -> "ConstructorRegistry":
         for field in dataclasses.fields(info.type):
             name = field.name
             default = getattr(info.default, name, field.default)
-            if field.metadata == RESOLVED:
+            if field.metadata == RESOLVED or (info.type, name) in hidden:
                 resolved[name] = default
                 continue
             if default is dataclasses.MISSING:
@@ -162,7 +165,7 @@ def error_message(
     paragraphs = re.split("^[─ -]*[─-]$", text, flags=re.MULTILINE)
     error = next((part for part in paragraphs if part.strip()), box)
     message = " ".join(error.split())
-    see_help = f"`bert-jax {verb} --help` lists the options."
+    see_help = f"`bert-jax {verb} --help-all` lists the options."
     others = unknown(arguments, names)
     if message.startswith("Missing from"):
         missing = re.findall(r"^ {4}(\S+)", error, re.MULTILINE)

@@ -10,6 +10,7 @@ from typing import Annotated
 import tyro
 
 from bert_jax.cli.command import parse
+from bert_jax.cli.readers import require_used
 from bert_jax.cli.start import StartOptions, config_json, scores_json, start
 from bert_jax.config import FinetuneConfig
 from bert_jax.config.files import TASKS, finetuning_config
@@ -40,13 +41,15 @@ def read_finetune(
     if arguments and not arguments[0].startswith("-"):
         name, *arguments = arguments
         default = options_class(config=default_config(name))
-    elif "--help" not in arguments:
+    else:
         raise UsageError(
             "finetune needs a task or a configuration first, as in `bert-jax finetune "
             f"text-classification`; tasks are {', '.join(TASKS)}, and `bert-jax "
             "configs` lists configurations."
         )
-    return parse(options_class, arguments, f"{verb} TASK", default)
+    options = parse(options_class, arguments, f"{verb} TASK", default)
+    require_used(options, arguments, verb, options.config.task)
+    return options
 
 
 def finetune(options: FinetuneOptions) -> None:

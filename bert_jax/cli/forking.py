@@ -9,6 +9,7 @@ from typing import Annotated
 import tyro
 
 from bert_jax.cli.command import option_value, parse
+from bert_jax.cli.readers import require_used
 from bert_jax.config import FinetuneConfig, PretrainConfig
 from bert_jax.terminal.messages import UsageError, say
 
@@ -62,6 +63,7 @@ def read_fork(
     if isinstance(config, FinetuneConfig):
         default = FinetuningFork(config=config, **names)  # type: ignore[arg-type]
         options = parse(FinetuningFork, arguments, verb, default)
+        require_used(options, arguments, verb, config.task, default)
     else:
         assert isinstance(config, PretrainConfig)
         first = options_class(config=config, **names)  # type: ignore[arg-type]

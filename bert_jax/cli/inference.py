@@ -13,7 +13,8 @@ from bert_jax.cli.command import (
     split_beam_options,
     with_beam_options,
 )
-from bert_jax.cli.examples import require_used, with_other_files
+from bert_jax.cli.examples import with_other_files
+from bert_jax.cli.readers import require_used
 from bert_jax.cli.start import Model, scores_json
 from bert_jax.config import ExamplesConfig
 from bert_jax.config.checks import require, require_beam_engine, require_seed
@@ -219,7 +220,7 @@ def read_with_checkpoint(
     data = with_other_files(data, arguments, verb)
     default = options_class(model=model, data=data)
     options = parse(options_class, arguments, verb, default)
-    require_used(options.data, data, verb, finetuned_task(directory))
+    require_used(options, arguments, verb, finetuned_task(directory), default)
     return with_beam_options(options, beam_options)
 
 

@@ -12,13 +12,13 @@ from typing import NoReturn
 
 from bert_jax.cli.command import parse, registry
 from bert_jax.cli.foreign import COMMANDS
+from bert_jax.cli.help import HELP, asks, print_help
 from bert_jax.cli.names import with_present_names
 from bert_jax.cli.verbs import GROUPS, USAGE, VERBS
 from bert_jax.distributed import environment
 from bert_jax.terminal import messages, signals
 from bert_jax.terminal.messages import UsageError, one_line
 
-HELP = ("-h", "--help", "help")
 COMPLETION = "--tyro-print-completion"
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 COMPUTING = set(
@@ -30,6 +30,8 @@ COMPUTING = set(
 def run_verb(arguments: Sequence[str]) -> int:
     """Run the verb of the arguments; return its exit code, or raise UsageError."""
     first, *rest = arguments or ["--help"]
+    if first == "help" and rest:
+        return run_verb([*rest, "--help"])
     if first in HELP:
         print(USAGE, end="")
     elif first == "--version":
@@ -42,12 +44,14 @@ def run_verb(arguments: Sequence[str]) -> int:
         print_group_help(first)
     else:
         name = verb_name(arguments)
+        if asks(words := list(arguments[len(name.split()) :])):
+            print_help(name, words)
+            return 0
         verb = VERBS[name]
         read = verb.load(verb.read) if verb.read else parse
         options_class = verb.load(verb.options)
-        rest = list(arguments[len(name.split()) :])
-        rest = with_present_names(options_class, rest, name)
-        options = read(options_class, rest, name)
+        words = with_present_names(options_class, words, name)
+        options = read(options_class, words, name)
         return verb.load(verb.run)(options) or 0
     return 0
 

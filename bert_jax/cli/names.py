@@ -4,9 +4,18 @@ import dataclasses
 import re
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from bert_jax.config.checks import RESOLVED
+from bert_jax.config.descriptions import field_descriptions
 from bert_jax.terminal.messages import UsageError
 
 SHORT_NAMES = {
@@ -46,27 +55,75 @@ def annotated(hint: Any) -> tuple[Any, tuple[Any, ...]]:
     return hint, ()
 
 
-def option_names(options_class: type, prefix: str = "--") -> list[str]:
-    """Return the options of a dataclass, without positional arguments."""
+class Option(NamedTuple):
+    """An option of a verb, or an argument that has no name on the command line."""
+
+    name: str
+    """--NAME; of an argument: what stands for it, such as MODEL."""
+    field: str
+    """The field of the configuration, such as data.max_length."""
+    owner: type
+    """The dataclass of the field."""
+    hint: Any
+    default: Any
+    """MISSING: it must be given."""
+    description: str
+
+    @property
+    def place(self) -> tuple[type, str]:
+        """The dataclass and its field."""
+        return self.owner, self.field.rpartition(".")[2]
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The values to choose from; empty: any value."""
+        kinds = [self.hint, *get_args(self.hint)]
+        words = [get_args(kind) for kind in kinds if get_origin(kind) is Literal]
+        return tuple(word for listed in words for word in listed if word)
+
+
+def options_of(
+    options_class: type, default: Any = None, prefix: str = "--", path: str = ""
+) -> list[Option]:
+    """Return the options of a dataclass, of those in it, too, in their order.
+
+    Args:
+        default: an instance with the values of options that are not given; None: those
+            of the class.
+    """
     from tyro.conf import Positional
 
-    names = []
+    options = []
     hints = get_type_hints(options_class, include_extras=True)
+    descriptions = field_descriptions(options_class)
     for field in dataclasses.fields(options_class):
-        kind, extras = annotated(hints[field.name])
-        if field.metadata == RESOLVED or Positional in extras:
+        if field.metadata == RESOLVED:
             continue
+        kind, extras = annotated(hints[field.name])
+        value = getattr(default, field.name, field.default)
         given = [extra.name for extra in extras if hasattr(extra, "name")]
         word = next((name for name in given if name is not None), field.name)
         word = word.replace("_", "-")
+        name = prefix + word
         if dataclasses.is_dataclass(kind):
             assert isinstance(kind, type)
-            names += option_names(kind, f"{prefix}{word}." if word else prefix)
+            inner = (f"{name}.", f"{path}{field.name}.") if word else (prefix, path)
+            options += options_of(kind, value, *inner)
+            continue
+        if Positional in extras:
+            metavars = [extra.metavar for extra in extras if hasattr(extra, "metavar")]
+            name = next(filter(None, metavars), field.name.upper())
         elif field.name in SHORT_NAMES:
-            names.append(f"--{SHORT_NAMES[field.name]}")
-        else:
-            names.append(prefix + word)
-    return names
+            name = f"--{SHORT_NAMES[field.name]}"
+        place, text = path + field.name, descriptions.get(field.name, "")
+        options.append(Option(name, place, options_class, kind, value, text))
+    return options
+
+
+def option_names(options_class: type) -> list[str]:
+    """Return the options of a dataclass, without arguments that have no name."""
+    names = [option.name for option in options_of(options_class)]
+    return [name for name in names if name.startswith("-")]
 
 
 def names_of(options_class: type, verb: str) -> list[str]:

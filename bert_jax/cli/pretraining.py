@@ -40,13 +40,18 @@ class PretrainOptions(StartOptions):
     """The options of the model's shape, if the run starts from a model."""
 
 
+def default_config(name: str) -> PretrainConfig:
+    """Return the configuration of a file or a name."""
+    return load_config(name, PretrainConfig)
+
+
 def read_pretrain(
     options_class: type[PretrainOptions], arguments: Sequence[str], verb: str
 ) -> PretrainOptions:
     """Parse with the defaults of the configuration file that may come first."""
     default = options_class()
     if arguments and not arguments[0].startswith("-"):
-        default = options_class(config=load_config(arguments[0], PretrainConfig))
+        default = options_class(config=default_config(arguments[0]))
         arguments = arguments[1:]
     source = option_value(arguments, "--init-from")
     starts_from = default.config.init_from if source is None else source

@@ -4,7 +4,9 @@ import importlib
 from typing import Any, NamedTuple
 
 USAGE = """\
-usage: bert-jax VERB [OPTIONS]        bert-jax VERB --help lists a verb's options
+usage: bert-jax VERB [OPTIONS]
+       bert-jax VERB --help         an example, and the options that matter
+       bert-jax VERB --help-all     all options
 
   vocab       learn a vocabulary from text files
   prepare     turn text files into a dataset of training rows

@@ -1,9 +1,11 @@
 """The docstrings of a dataclass's fields, as help for the options that they become."""
 
+import functools
 import inspect
 import re
 
 
+@functools.cache
 def field_descriptions(cls: type) -> dict[str, str]:
     """Return the string below each field of a dataclass, in one line.
 

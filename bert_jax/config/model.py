@@ -51,6 +51,11 @@ SHAPE_FIELDS = (
     "max_position_embeddings type_vocab_size layer_norm_eps pooler_act family"
 ).split()
 """Fields of a model that a run takes from the model that it starts from."""
+OWN_FIELDS = (
+    "hidden_dropout_prob attention_probs_dropout_prob attention_kernel dtype remat "
+    "pooling"
+).split()
+"""Model fields that a fine-tuning run may set; the others are those of the source."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

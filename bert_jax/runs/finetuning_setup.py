@@ -12,7 +12,7 @@ from bert_jax.checkpoints.steps import CHECKPOINTS, read_config_as
 from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig
 from bert_jax.config.checks import require
 from bert_jax.config.embedding import Embedding
-from bert_jax.config.model import Params, ProblemType
+from bert_jax.config.model import OWN_FIELDS, Params, ProblemType
 from bert_jax.formats.folding import with_targets
 from bert_jax.pretrained import load_pretrained
 from bert_jax.runs.finetuning_examples import (
@@ -36,12 +36,6 @@ from bert_jax.tasks.sentence_pairs import SentencePairsTask
 from bert_jax.tasks.splits import match_splits, read_splits
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.resume import Resume
-
-OWN_FIELDS = (
-    "hidden_dropout_prob attention_probs_dropout_prob attention_kernel dtype remat "
-    "pooling"
-).split()
-"""Model fields that a fine-tuning run may set; the others are those of the source."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 A file that is no page, such as `../examples/own_loop.py`, gets a page with its text if
 another one has a link to it; a link to a folder becomes its name. The page of the
-command line gets the help of every verb. The addresses of the site and of the
-repository are those of setup.cfg, if it has any.
+command line gets the help of every verb, and that of a task the help of this task. The
+addresses of the site and of the repository are those of setup.cfg, if it has any.
 """
 
 import configparser
@@ -29,21 +29,29 @@ ROOT_PAGES = {
     "examples/README.md": "examples.md",
 }
 SOURCE_PAGES = "source"
+HELP = "<!-- help -->"
+"""Where the page of a task has its help."""
 _SOURCES = {page: name for name, page in ROOT_PAGES.items()}
 _LINK = re.compile(r"\[([^][]*)\]\((?![a-z]+:|#|/)([^()\s#]+)(#[^()\s]*)?\)")
 
 
-def help_sections() -> Iterator[str]:
-    """Yield a section for each verb: its help."""
+def help_block(*words: str) -> str:
+    """Return what `bert-jax` prints for these words, as a block."""
     from bert_jax.cli.main import run_verb
-    from bert_jax.cli.verbs import VERBS
 
     os.environ["COLUMNS"] = "80"
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        run_verb(words)
+    return f"```text\n{text.getvalue().strip()}\n```\n"
+
+
+def help_sections() -> Iterator[str]:
+    """Yield a section for each verb: all of its options."""
+    from bert_jax.cli.verbs import VERBS
+
     for name in VERBS:
-        text = io.StringIO()
-        with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):
-            run_verb([*name.split(), "--help"])
-        yield f"\n## {name}\n\n```text\n{text.getvalue().strip()}\n```\n"
+        yield f"\n## {name}\n\n{help_block(*name.split(), '--help-all')}"
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -95,6 +103,9 @@ def on_page_markdown(
         return markdown + "".join(help_sections())
     if uri.startswith(f"{SOURCE_PAGES}/"):
         return markdown
+    if uri.startswith("tasks/"):
+        task = Path(uri).stem.replace("_", "-")
+        markdown = markdown.replace(HELP, help_block("finetune", task, "--help"))
     source = _SOURCES.get(uri, f"docs/{uri}")
 
     def rewritten(match: re.Match[str]) -> str:

@@ -70,7 +70,7 @@ ALLOWED = {
     "storage/encodings": "--json",  # of WikiExtractor
 }
 """Options that a file names for another reason."""
-NO_MESSAGES = "command examples foreign hints main names verbs".split()
+NO_MESSAGES = "command examples foreign help hints main names readers verbs".split()
 """Files of `cli` that hold the names of many verbs."""
 
 

@@ -259,15 +259,6 @@ def test_usual_configurations():
     assert default_config("multiple-choice").num_epochs == 3.0
 
 
-def test_help_of_a_task(capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(["finetune", "--help"])
-    assert stop.value.code == 0
-    output = re.sub(r"\s+", " ", capsys.readouterr().out)
-    for option in ("--text-column", "--reinitialise-layers", "--init-from"):
-        assert option in output
-
-
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     code = main(list(arguments))
     error = capsys.readouterr().err
