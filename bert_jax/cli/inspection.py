@@ -22,13 +22,17 @@ class InspectOptions:
 
     path: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="PATH")]
     """Its directory, or hf:OWNER/NAME; also --model."""
+    others: Annotated[
+        tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="[PATH ...]")
+    ] = ()
+    """With attention: more models, shown beside that of PATH."""
     verify: bool = False
     """Compare the sha256 of every file."""
     output: str = ""
     """FILE.html: write a web page of a run, which may go on; or of attention."""
     attention: str = ""
-    """With output: a text, for a page of the attention of each head of a model in it.
-    """
+    """With output: a text, for a page of the attention of each head of a model in it,
+    or of several models side by side."""
     when: Annotated[_Repeated, tyro.conf.arg(metavar="TEXT")] = ()
     """A text: print at which steps the pretraining run PATH has seen and will see the
     rows that contain it, and how they are masked."""
@@ -54,6 +58,11 @@ class DemoOptions:
 
 
 def inspect(options: InspectOptions) -> None:
+    if options.others and not options.attention:
+        raise UsageError(
+            f"{1 + len(options.others)} paths stand side by side on a page of "
+            "--attention TEXT; without it, inspect one path."
+        )
     if options.summary or options.sequence_length:
         return inspect_summary(options)
     is_run_page = bool(options.output and not options.attention)
@@ -129,9 +138,23 @@ def inspect_attention(options: InspectOptions) -> None:
     from bert_jax.storage.web_page import SUFFIX
 
     page = Path(options.output)
-    require_output_file(page, SUFFIX)  # before the model is loaded
-    write_attention_page(load(options.path), options.path, options.attention, page)
+    require_output_file(page, SUFFIX)  # before the models are loaded
+    models = {path: load(path) for path in different_paths(options)}
+    write_attention_page(models, options.attention, page)
     say(f"{page}: the attention of every head; open it in a browser")
+
+
+def different_paths(options: InspectOptions) -> tuple[str, ...]:
+    """Return the paths; raise UsageError if two are the same directory."""
+    paths = (options.path, *options.others)
+    first: dict[str, str] = {}
+    for path in paths:
+        place = path if ":" in path else os.path.realpath(path)
+        if place in first:
+            both = path if path == first[place] else f"{first[place]} and {path}"
+            raise UsageError(f"{both} is the same directory twice; name it once.")
+        first[place] = path
+    return paths
 
 
 def inspect_run(options: InspectOptions) -> None:

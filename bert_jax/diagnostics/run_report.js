@@ -7,7 +7,7 @@ function addEvaluations({ columns, rows, evaluations }) {
   const extent = rows.length === evaluations ? "" : ` ${rows.length} of ${integer(evaluations)} are listed.`;
   const part = section("scores-by-step", "Evaluations",
     `Scores on the validation data, by step.${extent} Checkpoints that are still there are marked.`);
-  const table = element(element(part, "div", undefined, { class: "wide" }), "table", undefined,
+  const table = element(wideElement(part), "table", undefined,
     { id: "evaluations", class: "ruled" });
   const head = element(table, "tr");
   for (const name of ["step", ...columns.map(({ title }) => title), "checkpoint"])

@@ -8,7 +8,7 @@ function addMasked(part, steps, text, index) {
   element(quote, "mark", "[MASK]");
   quote.append(after);
   const word = text.answer.replace(/^▁/, "");
-  const table = element(element(part, "div", undefined, { class: "wide" }), "table", undefined,
+  const table = element(wideElement(part), "table", undefined,
     { class: "ruled" });
   const head = element(table, "tr");
   element(head, "th", "step", { scope: "col" });
@@ -38,7 +38,7 @@ function addMasked(part, steps, text, index) {
 function addContinued(part, steps, text) {
   element(part, "h3", text.text ? "Prompt" : "Without a prompt");
   if (text.text) element(part, "blockquote", text.text);
-  const table = element(element(part, "div", undefined, { class: "wide" }), "table", undefined,
+  const table = element(wideElement(part), "table", undefined,
     { class: "ruled continued" });
   const head = element(table, "tr");
   for (const name of ["step", "most probable tokens", "drawn tokens"])

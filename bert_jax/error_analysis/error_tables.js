@@ -31,7 +31,7 @@ function addHead(table, columns, sort) {
 }
 
 function addTable(parent, { title, columns, rows, last_rows }) {
-  const table = element(element(parent, "div", undefined, { class: "wide" }), "table", undefined,
+  const table = element(wideElement(parent), "table", undefined,
     { class: "ruled" });
   element(table, "caption", title);
   const made = [], isSortable = rows.length - last_rows > 2;
@@ -55,7 +55,7 @@ function addTable(parent, { title, columns, rows, last_rows }) {
 // Add a matrix whose shading is the fraction of the row; a choice of a confusion shows
 // its examples.
 function addMatrix(parent, { title, gold, predicted, counts }) {
-  const table = element(element(parent, "div", undefined, { class: "wide" }), "table", undefined,
+  const table = element(wideElement(parent), "table", undefined,
     { class: "matrix" });
   element(table, "caption", title);
   const head = table.createTHead();

@@ -2,6 +2,7 @@
 
 import base64
 import math
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -9,48 +10,67 @@ import numpy as np
 from bert_jax.inference.arguments import require_text
 from bert_jax.inference.attention import Attention, attention, head_statistics
 from bert_jax.inference.predictor import Predictor
-from bert_jax.storage.files import atomic_write, require_output_file
+from bert_jax.storage.files import JsonObject, atomic_write, require_output_file
 from bert_jax.storage.web_page import SUFFIX, web_page
 
 MAX_BYTES = 8_000_000
 """Limit of the probabilities of a page, one byte each: a browser draws them all."""
+_ABOUT = {
+    "bidirectional": "Bidirectional attention: each token attends to all tokens, on "
+    "its left and on its right.",
+    "causal": "Causal attention: a token attends to itself and to those before it, "
+    "never to those after. The causal mask leaves the half above the diagonal blank, "
+    "since the model learns to predict each next token, which it must not see.",
+}
 
 
 def write_attention_page(
-    bert: Predictor, name: str, text: str, path: Path, max_bytes: int = MAX_BYTES
+    models: Mapping[str, Predictor], text: str, path: Path, max_bytes: int = MAX_BYTES
 ) -> None:
     """Write a page of the attention of each layer and head in `text`.
 
     Args:
-        name: of the model, for the title.
+        models: by name; several stand side by side.
         max_bytes: limit of the number of probabilities.
 
     Raises:
-        ValueError: the text is too long for the model, or for a page.
+        ValueError: the text is too long for a model, or for a page.
         OSError: the page cannot be written.
     """
     require_output_file(path, SUFFIX)
     require_text("attention", text)
-    num_tokens = len(bert.tokenizer.encode(text).ids) + 2
-    num_heads = bert.config.num_hidden_layers * bert.config.num_attention_heads
-    if (size := num_heads * num_tokens**2) > max_bytes:
-        limit = math.isqrt(max_bytes // num_heads)
+    lengths = [len(bert.tokenizer.encode(text).ids) + 2 for bert in models.values()]
+    heads = [
+        bert.config.num_hidden_layers * bert.config.num_attention_heads
+        for bert in models.values()
+    ]
+    size = sum(n * length**2 for n, length in zip(heads, lengths, strict=True))
+    limit = math.isqrt(max_bytes // sum(heads))
+    if size > max_bytes:
         raise ValueError(
-            f"A page of {num_heads} heads and {num_tokens} tokens has {size:,} "
+            f"A page of {sum(heads)} heads and {max(lengths)} tokens has {size:,} "
             f"probabilities, and at most {max_bytes:,} are allowed; shorten the text "
             f"to {limit} tokens, [CLS] and [SEP] included."
         )
-    model = bert.config, bert.params, bert.tokenizer
-    page = attention_page(name, attention(*model, text, bert.trained_length))
+    shown = [model_data(name, bert, text) for name, bert in models.items()]
+    fields = {"models": " and ".join(models)}
+    page = web_page(
+        "bert_jax.inference", "attention_page.html", fields, {"models": shown}
+    )
     atomic_write(path, page.encode())
 
 
-def attention_page(name: str, shown: Attention) -> str:
-    """Return the page as HTML; names and tokens are escaped."""
-    num_layers, num_heads, num_tokens, _ = shown.probabilities.shape
-    statistics = head_statistics(shown)
+def model_data(name: str, bert: Predictor, text: str) -> JsonObject:
+    """Return what the page reads of the attention of one model."""
+    shown = attention(
+        bert.config, bert.params, bert.tokenizer, text, bert.trained_length
+    )
+    num_layers, num_heads, _, _ = shown.probabilities.shape
     rounded = np.round(shown.probabilities * 255).astype(np.uint8)
-    data = {
+    statistics = head_statistics(shown)
+    return {
+        "name": name,
+        "about": _ABOUT[bert.config.attention],
         "tokens": shown.tokens,
         "layers": num_layers,
         "heads": num_heads,
@@ -58,6 +78,12 @@ def attention_page(name: str, shown: Attention) -> str:
         "statistics": {
             key: values.round(4).tolist() for key, values in statistics.items()
         },
+        "evenly": f"{even_entropy(shown, bert.config.attention == 'causal'):.2f}",
     }
-    fields = {"model": name, "uniform": f"{math.log(num_tokens):.2f}"}
-    return web_page("bert_jax.inference", "attention_page.html", fields, data)
+
+
+def even_entropy(shown: Attention, is_causal: bool) -> float:
+    """Return the mean entropy, in nats, if each token attends evenly to all it sees."""
+    num_tokens = len(shown.tokens)
+    num_seen = np.arange(1, num_tokens + 1) if is_causal else num_tokens
+    return float(np.log(num_seen).mean())

@@ -50,7 +50,7 @@ def test_a_page_in_a_browser(pretrained, tmp_path):
     text = "The judge [MASK] the [MASK] in the tower."
     content = in_browser(page, tmp_path, f"#{text}")
     bert = load(pretrained)
-    assert content.count("<canvas") == 1 and "Layer 1 of 1, head 1 of 1" in content
+    assert content.count("<canvas") == 2 and "Layer 1 of 1, head 1 of 1" in content
     assert "step 10 (2 of 2)" in content
     tables = re.findall(r"<table><caption>(.*?)</table>", content)
     assert [table.split("<")[0] for table in tables] == [

@@ -121,7 +121,7 @@ def test_a_page_is_complete_and_closed(page, bert):
         '<script type="application/json" id="data">(.*)</script>', content
     )
     assert "<" not in data
-    values = json.loads(data)
+    (values,) = json.loads(data)["models"]
     found = attention_of(bert, "The </script> <b>river</b>.")
     assert values["tokens"] == found.tokens
     stored = np.frombuffer(base64.b64decode(values["probabilities"]), np.uint8)
@@ -138,23 +138,53 @@ def test_a_page_is_complete_and_closed(page, bert):
 
 
 def test_the_name_of_a_model_is_text(bert, tmp_path):
-    write_attention_page(bert, "<script>a</script>", TEXT, tmp_path / "page.html")
+    write_attention_page({"<script>a</script>": bert}, TEXT, tmp_path / "page.html")
     content = (tmp_path / "page.html").read_text()
     assert "<script>a" not in content and "&lt;script&gt;a" in content
 
 
+@pytest.fixture(scope="module")
+def page_of_two(bert: Predictor, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Bidirectional and causal attention of the same parameters, side by side."""
+    path = tmp_path_factory.mktemp("page") / "two.html"
+    causal = dataclasses.replace(bert.config, attention="causal")
+    gpt = Predictor(causal, bert.params, bert.tokenizer)
+    write_attention_page({"bert": bert, "gpt": gpt}, TEXT, path)
+    return path
+
+
+def test_a_page_of_two_models_explains_what_each_token_cannot_see(page_of_two):
+    (data,) = re.findall('id="data">(.*)</script>', page_of_two.read_text())
+    first, second = json.loads(data)["models"]
+    assert (first["name"], second["name"]) == ("bert", "gpt")
+    assert first["tokens"] == second["tokens"]
+    assert "attends to all tokens" in first["about"]
+    assert "half above the diagonal blank" in second["about"]
+    size = len(second["tokens"])
+    stored = np.frombuffer(base64.b64decode(second["probabilities"]), np.uint8)
+    probabilities = stored.reshape(-1, size, size)
+    assert not np.triu(probabilities, 1).any() and probabilities[:, 0, 0].min() == 255
+    # An even head of these tokens, of which the first sees 1 and the last sees all.
+    assert second["evenly"] == f"{np.log(np.arange(1, size + 1)).mean():.2f}"
+    assert first["evenly"] == f"{np.log(size):.2f}"
+
+
 @pytest.mark.browser
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
-def test_a_page_in_a_browser(page, bert, tmp_path):
+def test_a_page_in_a_browser(page_of_two, bert, tmp_path):
     words = "--headless --no-sandbox --disable-gpu --no-first-run --dump-dom".split()
     quiet = "--disable-background-networking --disable-sync --disable-component-update"
     command = [str(CHROMIUM), *words, *quiet.split(), f"--user-data-dir={tmp_path}"]
-    done = subprocess.run([*command, page.as_uri()], capture_output=True, timeout=120)
+    done = subprocess.run(
+        [*command, page_of_two.as_uri()], capture_output=True, timeout=120
+    )
     content = done.stdout.decode()
     layers, heads = bert.config.num_hidden_layers, bert.config.num_attention_heads
-    assert content.count("<canvas") == layers * heads
-    assert f"Layer 1 of {layers}, head 1 of {heads}" in content
+    assert content.count("<canvas") == 2 * (layers * heads + 1)
+    assert content.count(f"Layer 1 of {layers}, head 1 of {heads}") == 2
+    assert content.count(">Enlarge</button>") == content.count("<dialog") == 2
     assert re.search(r"Token 1, \[CLS\], attends to: .* \d+ %", content)
+    assert "Token 1, [CLS], attends to: [CLS] (1) 100 %" in content  # causal
 
 
 @pytest.mark.parametrize(
@@ -166,6 +196,7 @@ def test_a_page_in_a_browser(page, bert, tmp_path):
             ["--attention", "a text"],
             "attention='a text' needs a page to write; name it",
         ),
+        (["other"], "2 paths stand side by side on a page of --attention TEXT"),
         (["--attention", "a", "--output", "page.txt"], "page.txt must end in .html"),
         (["--attention", "a", "--output", "no/page.html"], "no is not a directory"),
         (["--attention", "a " * 600, "--output", "p.html"], "the model takes 32"),
@@ -181,7 +212,7 @@ def test_bad_input(options, message, pretrained, tmp_path, monkeypatch, capsys):
 
 def test_a_page_too_large_for_a_browser(bert, tmp_path):
     with pytest.raises(ValueError, match="shorten the text to 14 tokens"):
-        write_attention_page(bert, "m", TEXT, tmp_path / "a.html", max_bytes=200)
+        write_attention_page({"m": bert}, TEXT, tmp_path / "a.html", max_bytes=200)
     assert not list(tmp_path.iterdir())
 
 
@@ -194,7 +225,7 @@ def test_a_text_beyond_the_rows_of_the_training_gives_a_warning(bert, tmp_path):
     for compute in (
         shorter.attention,
         lambda text: shorter.features([text]),
-        lambda text: write_attention_page(shorter, "model", text, page),
+        lambda text: write_attention_page({"model": shorter}, text, page),
     ):
         with pytest.warns(UserWarning, match=message):
             compute("the judge reads the letter in the tower")
