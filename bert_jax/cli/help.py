@@ -124,6 +124,9 @@ HELPS = {
         "MODEL input output k reranker run split query-prompt corpus-prompt "
         "corpus-vectors",
     ),
+    "fill": Help(
+        '--model runs/mine "The cat [MASK] on the mat."', "TEXT model top-k json"
+    ),
     "features": Help("runs/mine --input texts.txt --output features.npz --layers -1"),
     "generate": Help('runs/gpt --prompt "Once upon a time" --num-tokens 100'),
     "convert import": Help("uncased_L-12_H-768_A-12 --from tf1 --output models/bert"),
@@ -255,7 +258,7 @@ def help_lines(subject: Subject, options: Sequence[Option]) -> Iterator[str]:
         )
         abouts = {name: task.about.split(";")[0] for name, task in TASKS.items()}
         yield from rows(abouts, width)
-    by_name = {option.name.lstrip("-"): option for option in options}
+    by_name = {option.name.lstrip("-").split()[0]: option for option in options}
     chosen = [by_name[name] for name in shown.options.split()] or options
     if chosen:
         yield ""

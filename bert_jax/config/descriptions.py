@@ -12,5 +12,6 @@ def field_descriptions(cls: type) -> dict[str, str]:
     Python does not keep these strings, so they are read from the source.
     """
     source = "".join(inspect.getsource(base) for base in reversed(cls.__mro__[:-1]))
-    docstrings = re.findall(r'^    (\w+): .*\n    """([^"]*)"""', source, re.MULTILINE)
+    field = r'^    (\w+): .*(?:\n    [ \])].*)*\n    """([^"]*)"""'
+    docstrings = re.findall(field, source, re.MULTILINE)
     return {name: " ".join(docstring.split()) for name, docstring in docstrings}

@@ -2,7 +2,7 @@
 
 import io
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bert_jax.config import ExamplesConfig
@@ -102,11 +102,13 @@ def run_page(workdir: StrPath, output: StrPath) -> Path:
     return Path(output)
 
 
-def attention_page(model: Predictor | StrPath, text: str, output: StrPath) -> Path:
+def attention_page(
+    model: Predictor | StrPath | Mapping[str, Predictor], text: str, output: StrPath
+) -> Path:
     """Write a page of the attention of each layer and head in `text`; return its path.
 
     Args:
-        model: as `load` takes or returns it.
+        model: as `load` takes or returns it; or several by name, side by side.
         output: as `run_page`.
 
     Raises:
@@ -115,10 +117,11 @@ def attention_page(model: Predictor | StrPath, text: str, output: StrPath) -> Pa
         OSError: the page cannot be written.
     """
     require_output_file(Path(output), SUFFIX)  # before the model is loaded
-    is_loaded = isinstance(model, Predictor)
-    bert = model if isinstance(model, Predictor) else load(model)
-    name = "the model" if is_loaded else str(model)
-    write_attention_page(bert, name, text, Path(output))
+    if isinstance(model, Predictor):
+        model = {"the model": model}
+    elif not isinstance(model, Mapping):
+        model = {str(model): load(model)}
+    write_attention_page(model, text, Path(output))
     return Path(output)
 
 
