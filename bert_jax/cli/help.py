@@ -164,7 +164,7 @@ class Subject(NamedTuple):
 
     verb: str
     name: str
-    """The task or configuration; "": none was named."""
+    """The task or configuration; "": none is named."""
     options_class: type
     default: Any
     """Options with the values of the configuration; None: those of the class."""
@@ -179,6 +179,12 @@ class Subject(NamedTuple):
     def task(self) -> str:
         """The task of a fine-tuning; "": none was named, or another verb."""
         return getattr(getattr(self.default, "config", None), "task", "")
+
+    @property
+    def read(self) -> list[Option]:
+        """The options that the verb reads, with the task."""
+        options = options_of(self.options_class, self.default)
+        return [o for o in options if is_read(o.field, self.verb, self.task)]
 
     @property
     def shown(self) -> Help:
@@ -208,18 +214,26 @@ def print_help(verb: str, words: Sequence[str]) -> None:
         UsageError: there is no such task or configuration.
         ValueError: the configuration file fails.
     """
-    options_class, default = VERBS[verb].load(VERBS[verb].options), None
-    name = _FIRST.get(verb, ("", ""))[1]
-    if name and words[0] != "help" and not words[0].startswith("-"):
-        name = words[0]
-        default = options_class(config=VERBS[verb].load("default_config")(name))
-    subject = Subject(verb, name, options_class, default)
-    options = options_of(options_class, default)
-    read = [o for o in options if is_read(o.field, verb, subject.task)]
+    is_named = verb in _FIRST and words[0] != "help" and not words[0].startswith("-")
+    subject = subject_of(verb, words[0] if is_named else "")
     if HELP_ALL in words:
-        print_all(subject, {o.place for o in options} - {o.place for o in read})
+        options = options_of(subject.options_class, subject.default)
+        print_all(subject, {o.place for o in options} - {o.place for o in subject.read})
     else:
-        print("\n".join(help_lines(subject, read)))
+        print("\n".join(help_lines(subject, subject.read)))
+
+
+def subject_of(verb: str, name: str = "") -> Subject:
+    """Return the subject of a verb, or of a task or configuration of it.
+
+    Raises:
+        UsageError: there is no such task or configuration.
+        ValueError: the configuration file fails.
+    """
+    options_class, default = VERBS[verb].load(VERBS[verb].options), None
+    if name:
+        default = options_class(config=VERBS[verb].load("default_config")(name))
+    return Subject(verb, name, options_class, default)
 
 
 def print_all(subject: Subject, hidden: Set[tuple[type, str]]) -> None:
@@ -249,7 +263,8 @@ def help_lines(subject: Subject, options: Sequence[Option]) -> Iterator[str]:
     yield " ".join(["usage:", subject.command, *arguments])
     about = shown.about or " ".join((subject.options_class.__doc__ or "").split())
     yield from ("", *textwrap.wrap(about, width), "")
-    example = filter(None, ("bert-jax", verb, subject.name, shown.example))
+    name = subject.name or _FIRST.get(verb, ("", ""))[1]
+    example = filter(None, ("bert-jax", verb, name, shown.example))
     yield from example_lines(" ".join(example), width)
     if verb == "finetune" and not subject.default:
         yield from (

@@ -1,7 +1,7 @@
 """The command line: find the verb, run it, and report an error in one line."""
 
 import difflib
-import importlib.util
+import importlib
 import logging
 import os
 import signal
@@ -10,7 +10,8 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from bert_jax.cli.command import parse, registry
+from bert_jax.cli import completion
+from bert_jax.cli.command import parse
 from bert_jax.cli.foreign import COMMANDS
 from bert_jax.cli.help import HELP, asks, print_help
 from bert_jax.cli.names import with_present_names
@@ -19,8 +20,6 @@ from bert_jax.distributed import environment
 from bert_jax.terminal import messages, signals
 from bert_jax.terminal.messages import UsageError, one_line
 
-COMPLETION = "--tyro-print-completion"
-SHELLS = ("bash", "zsh", "fish", "tcsh")
 COMPUTING = set(
     "pretrain finetune evaluate predict features reproduce benchmark demo".split()
 )
@@ -38,8 +37,10 @@ def run_verb(arguments: Sequence[str]) -> int:
         from importlib.metadata import version
 
         print(f"bert_jax {version('bert_jax')}")
-    elif first == COMPLETION:
-        print_completion(rest)
+    elif first in completion.COMPLETION:
+        print(completion.script(rest), end="")
+    elif first == completion.ASK:
+        sys.stdout.writelines(f"{word}\n" for word in completion.answer(rest))
     elif first in GROUPS and (not rest or rest[0] in HELP):
         print_group_help(first)
     else:
@@ -82,24 +83,6 @@ def print_group_help(group: str) -> None:
             print(f"  {name.split()[1]:11} {verb.load(verb.options).__doc__}")
 
 
-def print_completion(shell: Sequence[str]) -> None:
-    """Print a script that completes verbs and options, or raise UsageError."""
-    if len(shell) != 1 or shell[0] not in SHELLS:
-        raise UsageError(f"{COMPLETION} needs one of {', '.join(SHELLS)}.")
-    if shell[0] == "tcsh" and importlib.util.find_spec("shtab") is None:
-        raise UsageError(f"{COMPLETION} tcsh needs shtab; `pip install shtab`.")
-    from tyro.extras import SubcommandApp
-
-    apps = {name: SubcommandApp() for name in ("", *GROUPS)}
-    for name, verb in VERBS.items():
-        group, _, word = name.rpartition(" ")
-        apps[group].command(verb.load(verb.options), name=word)
-    for name in GROUPS:
-        apps[""].command(apps[name], name=name)
-    arguments = [COMPLETION, *shell]
-    apps[""].cli(prog="bert-jax", args=arguments, registry=registry())
-
-
 def main(
     arguments: Sequence[str] | None = None,
     run: Callable[[Sequence[str]], int] = run_verb,
@@ -114,7 +97,8 @@ def main(
             logging.getLogger(name).setLevel(logging.CRITICAL)
         sys.unraisablehook = messages.ignore_closed_event_loop
         warnings.filterwarnings("ignore", ".* was never awaited", RuntimeWarning)
-    arguments = [argument for argument in arguments if argument != "--debug"]
+    if completion.ASK not in arguments[:1]:
+        arguments = [argument for argument in arguments if argument != "--debug"]
     try:
         with signals.interruptible():
             return run(arguments)
@@ -154,7 +138,8 @@ def entry_point(*room: str) -> NoReturn:
     messages.write_any_text()
     messages.show_warnings_in_a_line()
     messages.silence_resource_tracker(os.environ)
-    if COMPUTING.intersection([*room, *sys.argv[1:]][:2]):
+    words = [word for word in (*room, *sys.argv[1:]) if word != "--debug"]
+    if COMPUTING.intersection(words[:1]):
         with signals.blocked():
             environment.reexec_with_huge_pages(os.environ)
     run = importlib.import_module(f"bert_jax.{room[0]}").main if room else run_verb

@@ -13,11 +13,15 @@ from bert_jax.terminal.messages import UsageError, say
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReproduceOptions:
-    """Run an experiment of the paper: pretraining-tasks, masking, objectives, size or
-    pooling. The same command again goes on where it was stopped.
+    """Run an experiment of the paper. The same command again goes on where it was
+    stopped.
     """
 
-    experiment: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
+    experiment: Annotated[
+        Literal["pretraining-tasks", "masking", "objectives", "size", "pooling"],
+        tyro.conf.Positional,
+        tyro.conf.arg(metavar="NAME"),
+    ]
     """Name of the experiment."""
     output: str
     """Directory of everything that the experiment makes; results.md is its table."""

@@ -34,8 +34,9 @@ usage: bert-jax VERB [OPTIONS]
 
   --version   print the version
   --debug     before or after a verb: show the traceback of an error
-  --tyro-print-completion bash|zsh|fish|tcsh
-              print a script that completes verbs and options in that shell
+  --completion bash|zsh|fish|tcsh
+              print what completes verbs, tasks and options in that shell;
+              its first line says where to put it
 """
 GROUPS = ("convert", "benchmark")
 """Verbs that have subcommands."""

@@ -122,7 +122,7 @@ class StopSignals:
         """Say it once, by the first of two threads."""
         if number in self._previous and self._untold.acquire(blocking=False):
             name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
-            with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+            with contextlib.suppress(OSError, ValueError):  # its reader is gone
                 say(
                     f"{name}: the run stops after this step, with a checkpoint; "
                     f"{name} again ends it without one."

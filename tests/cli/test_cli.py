@@ -20,6 +20,7 @@ from bert_jax.cli.verbs import GROUPS, USAGE, VERBS
 from bert_jax.config import PretrainConfig
 from bert_jax.config.checks import RESOLVED
 from bert_jax.config.serialization import to_dict
+from bert_jax.experiments.catalogue import EXPERIMENTS
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -81,7 +82,8 @@ def test_help_describes_every_option(name, capsys):
     options = VERBS[name].load(VERBS[name].options)
     assert " ".join(options.__doc__.split()) in output
     source = "".join(inspect.getsource(base) for base in options.__mro__[:-1])
-    described = dict(re.findall(r'^    (\w+): .*\n    """(\S+)', source, re.MULTILINE))
+    pattern = r'^    (\w+): .*\n(?:     .*\n|    \].*\n)*    """(\S+)'
+    described = dict(re.findall(pattern, source, re.MULTILINE))
     fields = {f.name for f in dataclasses.fields(options) if f.metadata != RESOLVED}
     assert fields - {"config", "data"} <= set(described)
     assert all(word in output for word in described.values())
@@ -99,57 +101,103 @@ def test_a_group_lists_its_verbs(group, capsys):
     assert f"{group} 'x' must be {group} {verbs[0]}" in refused(capsys, group, "x")
 
 
-COMPLETE = """
-source /dev/stdin  # it is longer than an argument may be
+@pytest.mark.parametrize(
+    ("line", "completed"),
+    [
+        ("pre", "predict prepare pretrain"),
+        ("--vers", "--version"),
+        ("help conv", "convert"),
+        ("convert im", "import"),
+        ("convert import --from ", "huggingface tf1"),
+        ("finetune tex", "text-classification text-regression"),
+        ("finetune mr", "mrpc"),
+        ("finetune bert-t", ""),
+        ("pretrain bert-t", "bert-tiny-128 bert-tiny-two-cores"),
+        ("pretrain run.py --mesh.d", "--mesh.data"),
+        ("pretrain --no-pair", "--no-pair-loss"),
+        ("pretrain --model.dtype=b", "--model.dtype=bfloat16"),
+        ("pretrain --model.dtype = ", "float32 bfloat16"),
+        ("finetune mrpc --optimizer.fr", "--optimizer.frozen-layers"),
+        ("finetune mrpc --workdir w --workd", ""),
+        ("finetune question-answering --data.num-be", "--data.num-best"),
+        ("finetune text-regression --data.num-be", ""),
+        ("finetune text-regression --data.train ", ""),
+        ("--debug fork runs/a --at 8 --masking.rat", "--masking.rate"),
+        ("fork runs/a --deb", ""),
+        ("fill a --mod", "--model"),
+        ("inspect a ", ""),
+        ("predict a --input b ", ""),
+        ("features --model m --layers -1 --inp", "--input"),
+        ("convert shrink m --output o --hel", "--help --help-all"),
+        ("reproduce ", " ".join(EXPERIMENTS)),
+        ("reproduce masking --budget ", "toy small base"),
+        ("benchmark train --no-dr", "--no-dropout"),
+        ("benchmark inference --no-dr", ""),
+        ("xyzzy ", ""),
+    ],
+)
+def test_completion(line, completed, capsys):
+    assert main(["--complete", *line.split(" ")]) == 0
+    assert sorted(capsys.readouterr().out.split()) == sorted(completed.split())
+
+
+BASH = """
+eval "$SCRIPT"
+bert-jax() { "$PYTHON" -m bert_jax "$@"; }
 COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
-"$(complete -p bert-jax | sed 's/.*-F \\([^ ]*\\) .*/\\1/')" bert-jax
-echo "${COMPREPLY[@]}"
+words=($(complete -p bert-jax))
+"${words[-2]}" bert-jax
+echo "${words[*]:0:5} ${COMPREPLY[@]}"
 """
+DEFAULT = "complete -o bashdefault -o default"
+"""The beginning of what has bash complete the names of files, too."""
 
 
 @pytest.mark.parametrize(
     ("line", "completed"),
     [
-        ("bert-jax pre", "predict prepare pretrain"),
-        ("bert-jax pretrain run.py --mesh.d", "--mesh.data"),
-        ("bert-jax finetune mrpc --optimizer.fr", "--optimizer.frozen-layers"),
-        ("bert-jax convert im", "import"),
-        ("bert-jax fork runs/a --at 8 --masking.rat", "--masking.rate"),
-        ("bert-jax convert import --from ", "huggingface tf1"),
-        ("bert-jax benchmark train --no-dr", "--no-dropout"),
-        ("bert-jax benchmark inference --no-dr", ""),
+        ("bert-jax finetune tok", "token-classification"),
+        ("bert-jax predict ", ""),
     ],
 )
-def test_completion_in_bash(line, completed, bash_completion):
-    command = ["bash", "-c", COMPLETE, "bash", *line.split(" ")]
-    done = subprocess.run(
-        command, input=bash_completion, capture_output=True, text=True
-    )
-    assert done.stdout.split() == completed.split(), done.stderr
+def test_completion_in_bash(line, completed, capsys):
+    script = completion("bash", capsys)
+    environment = {**os.environ, "SCRIPT": script, "PYTHON": sys.executable}
+    command = ["bash", "-c", BASH, "bash", *line.split(" ")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.stdout.strip() == f"{DEFAULT} {completed}".strip(), done.stderr
 
 
-@pytest.fixture(scope="module")
-def bash_completion() -> str:
-    return completion("bash")
+def completion(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(["--completion", shell]) == 0
+    script = capsys.readouterr().out
+    assert main(["--tyro-print-completion", shell]) == 0
+    assert capsys.readouterr().out == script
+    return script
 
 
-def completion(shell: str) -> str:
-    command = [sys.executable, "-m", "bert_jax", "--tyro-print-completion", shell]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_completion_in_other_shells(shell, capsys, tmp_path):
+    path = tmp_path / "script"
+    path.write_text(completion(shell, capsys))
+    if program := shutil.which(shell):
+        assert not subprocess.run([program, "-n", path], capture_output=True).stderr
 
 
-@pytest.mark.parametrize("shell", ["zsh", "fish", "tcsh"])
-def test_completion_in_other_shells(shell):
-    if shell == "tcsh":
-        pytest.importorskip("shtab")
-    script = completion(shell)
-    assert "bert-jax" in script and "reinitialise-layers" in script
+def test_completion_in_tcsh(capsys, tmp_path, monkeypatch):
+    assert "`bert-jax --complete`" in completion("tcsh", capsys)
+    monkeypatch.chdir(tmp_path)
+    Path("train.csv").touch()
+    for line, completed in (("predict --inp", "--input"), ("predict t", "train.csv")):
+        monkeypatch.setenv("COMMAND_LINE", f"bert-jax {line}")
+        assert main(["--complete"]) == 0
+        assert capsys.readouterr().out.split() == [completed]
 
 
 def test_shells_without_completion(capsys):
-    message = "--tyro-print-completion needs one of bash, zsh, fish, tcsh"
+    message = "--completion needs one of bash, zsh, fish, tcsh"
     for arguments in ([], ["csh"], ["bash", "zsh"]):
-        assert message in refused(capsys, "--tyro-print-completion", *arguments)
+        assert message in refused(capsys, "--completion", *arguments)
 
 
 @pytest.mark.parametrize(
@@ -160,6 +208,7 @@ def test_help_of_a_verb_loads_neither_jax_nor_tensorflow(verb):
     code = (
         "import sys\nfrom bert_jax.cli.main import main\n"
         f"main([*{verb.split()}, '--help'])\n"
+        f"main(['--complete', *{verb.split()}, ''])\n"
         "assert not {'jax', 'tensorflow'} & set(sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

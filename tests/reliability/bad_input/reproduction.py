@@ -43,7 +43,7 @@ CASES = [
     Case(
         "reproduce-unknown",
         reproduced("poolin"),
-        ("'poolin'", "did you mean 'pooling'?"),
+        ("experiment=poolin ", "did you mean 'pooling'?"),
     ),
     Case("reproduce-size-at-toy", reproduced("size"), ("2e+15", "--budget small")),
     Case(
