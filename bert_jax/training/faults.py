@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
+from bert_jax.distributed.collectives import is_primary
 from bert_jax.terminal.messages import say, warn
 from bert_jax.terminal.signals import LISTENERS
 
@@ -119,8 +120,9 @@ class StopSignals:
             signal.signal(number, handler)
 
     def _tell(self, number: int) -> None:
-        """Say it once, by the first of two threads."""
-        if number in self._previous and self._untold.acquire(blocking=False):
+        """Say it once, by the first of two threads of the primary process."""
+        is_ours = number in self._previous and is_primary()
+        if is_ours and self._untold.acquire(blocking=False):
             name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
             with contextlib.suppress(OSError, ValueError):  # its reader is gone
                 say(

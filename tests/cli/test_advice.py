@@ -17,6 +17,7 @@ PRINTED_BY = {
     "cli/inference": "predict",
     "cli/inspection": "inspect",
     "cli/pretraining": "pretrain",
+    "cli/filling": "fill",
     "cli/finetuning": "finetune",
     "cli/reproduction": "reproduce",
     "cli/start": "pretrain, finetune",
@@ -60,6 +61,7 @@ PRINTED_BY = {
 """The verbs that print the messages of a file, by the start of its path; others name
 the verb of each option."""
 ALLOWED = {
+    "cli/completion": "--complete --completion --tyro-print-completion",  # of none
     "cli/forking": "--workdir",  # of the verb that goes on
     "demo/report": "--logdir",  # of tensorboard
     "cli/pretraining": "--model",  # the start of others
