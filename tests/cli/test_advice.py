@@ -61,7 +61,6 @@ PRINTED_BY = {
 """The verbs that print the messages of a file, by the start of its path; others name
 the verb of each option."""
 ALLOWED = {
-    "cli/completion": "--complete --completion --tyro-print-completion",  # of none
     "cli/forking": "--workdir",  # of the verb that goes on
     "demo/report": "--logdir",  # of tensorboard
     "cli/pretraining": "--model",  # the start of others
@@ -72,7 +71,10 @@ ALLOWED = {
     "storage/encodings": "--json",  # of WikiExtractor
 }
 """Options that a file names for another reason."""
-NO_MESSAGES = "command examples foreign help hints main names readers verbs".split()
+NO_MESSAGES = (
+    *("command", "completion", "examples", "foreign", "help", "hints"),
+    *("main", "names", "readers", "verbs"),
+)
 """Files of `cli` that hold the names of many verbs."""
 
 
