@@ -15,11 +15,13 @@ from bert_jax.config.representation import ShortRepr
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class OptimizerConfig(ShortRepr):
-    """AdamW with linear warm-up, then decay (Devlin et al. 2018, A.2), or LAMB."""
+    """AdamW with linear warm-up, then decay (Devlin et al. 2018, A.2), LAMB or Muon."""
 
-    algorithm: Literal["adamw", "lamb"] = "adamw"
-    """adamw, or lamb for batches of tens of thousands of rows: it scales each update
-    to the norm of its kernel or embedding (You et al. 2020, Alg. 2)."""
+    algorithm: Literal["adamw", "lamb", "muon"] = "adamw"
+    """adamw; muon, which makes the updates of the layers' kernels orthogonal and leaves
+    the rest to adamw (Liu et al. 2025); or lamb for batches of tens of thousands of
+    rows: it scales each update to the norm of its kernel or embedding (You et al. 2020,
+    Alg. 2)."""
     peak_learning_rate: float = 1e-4
     """Maximum learning rate, reached at the end of the warm-up."""
     schedule: Literal["linear", "constant"] = "linear"
@@ -42,6 +44,8 @@ class OptimizerConfig(ShortRepr):
     """Decay rate of the second moment."""
     epsilon: float = 1e-6
     """Added to the square root of the second moment."""
+    momentum: float = 0.95
+    """With algorithm=muon: decay rate of the one moment of the layers' kernels."""
     max_grad_norm: float = 1.0
     """Maximum global norm of the gradient; larger gradients are scaled down to it."""
     layer_decay: float = 1.0
@@ -55,9 +59,14 @@ class OptimizerConfig(ShortRepr):
         require_positive(self, "peak_learning_rate", "epsilon", "max_grad_norm")
         require_not_negative(self, "weight_decay", "warmup_steps", "decay_steps")
         require_not_negative(self, "frozen_layers")
-        require_fraction(self, "beta1", "beta2", "warmup_share")
+        require_fraction(self, "beta1", "beta2", "warmup_share", "momentum")
         factor = self.layer_decay
         require(0 < factor <= 1, f"layer_decay={factor} must be above 0 and at most 1.")
+        require(
+            self.algorithm == "muon" or self.momentum == OptimizerConfig.momentum,
+            f"momentum={self.momentum} has no effect with algorithm={self.algorithm}, "
+            "which has beta1; leave it out, or set algorithm to muon.",
+        )
         self._check_decay_share()
 
     def _check_decay_share(self) -> None:

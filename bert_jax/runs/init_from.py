@@ -173,7 +173,7 @@ def open_source(
         params = read_params(source)
         require_finite(params, source)
         return params, config
-    step = _step_with_optimizer(source)
+    step = _step_with_optimizer(source, config.optimizer.algorithm)
     if step >= config.num_steps:
         raise ValueError(
             f"num_steps={config.num_steps} but {source} is at step {step} already; "
@@ -182,20 +182,26 @@ def open_source(
     return source, _with_first_step(step, config)
 
 
-def _step_with_optimizer(source: epath.Path) -> int:
+def _step_with_optimizer(source: epath.Path, algorithm: str) -> int:
     """Return the step of a pretraining checkpoint that has its optimizer's state.
 
+    Args:
+        algorithm: that of the run which goes on; Muon's state is not that of others.
+
     Raises:
-        ValueError: it has none, or that of a fine-tuning.
+        ValueError: it has none, that of a fine-tuning, or that of another algorithm.
     """
     problem = ""
-    manifest = read_manifest(source)
-    if "task" in read_config(source):
+    manifest, saved = read_manifest(source), read_config(source)
+    before = saved.get("optimizer", {}).get("algorithm", "adamw")
+    if "task" in saved:
         problem = (
             "is of a run of `bert-jax finetune`, whose optimizer has other parameters"
         )
     elif not has_optimizer_state(manifest):
         problem = "has no optimizer's state"
+    elif before != algorithm and "muon" in (before, algorithm):
+        problem = f"has the state of {before} and optimizer.algorithm={algorithm}"
     if problem:
         raise ValueError(
             f"keep_optimizer=True but {source} {problem}; leave the option out."

@@ -1,4 +1,4 @@
-"""AdamW as BERT was trained with it (Devlin et al. 2018, A.2), and LAMB."""
+"""AdamW as BERT was trained with it (Devlin et al. 2018, A.2), LAMB, and Muon."""
 
 import dataclasses
 import functools
@@ -6,11 +6,13 @@ import functools
 import jax
 import jax.numpy as jnp
 import optax
+from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PyTree
 
 from bert_jax.config import OptimizerConfig, RunConfig
 from bert_jax.config.model import Params
 from bert_jax.distributed.sharding import KeyPath
+from bert_jax.training.muon import muon
 
 
 def learning_rate(config: OptimizerConfig, num_steps: int) -> optax.Schedule:
@@ -113,7 +115,7 @@ def adam(config: OptimizerConfig) -> optax.GradientTransformationExtraArgs:
 
 @dataclasses.dataclass(frozen=True)
 class Optimizer:
-    """Clipping, the guard against non-finite gradients, AdamW or LAMB, the schedule.
+    """Clipping, the guard against non-finite gradients, the algorithm, the schedule.
 
     Gradients come summed over all devices, so that the norm is the global batch's.
     """
@@ -121,6 +123,8 @@ class Optimizer:
     config: OptimizerConfig
     num_steps: int
     """The length of the schedule."""
+    mesh: Mesh | None = None
+    """The devices that share Muon's work; None: each does all of it."""
 
     @classmethod
     def of(cls, config: RunConfig) -> "Optimizer":
@@ -134,14 +138,17 @@ class Optimizer:
 
     @functools.cached_property
     def _chain(self) -> optax.GradientTransformationExtraArgs:
-        """Adam first and the schedule last: `update` and `num_updates` rely on it.
+        """Adam or Muon first, the schedule last: `update` and `num_updates` rely on it.
 
         LAMB's ratio of norms is 1 for biases and LayerNorm, which are not decayed
         either.
         """
         trust_ratio = optax.masked(optax.scale_by_trust_ratio(), decayed)
+        first = adam(self.config)
+        if self.config.algorithm == "muon":
+            first = muon(self.config, first, self.mesh)
         return optax.chain(
-            adam(self.config),
+            first,
             optax.add_decayed_weights(self.config.weight_decay, mask=decayed),
             trust_ratio if self.config.algorithm == "lamb" else optax.identity(),
             by_layer(self.config),
@@ -161,14 +168,14 @@ class Optimizer:
         """
         grad_norm = optax.tree.norm(grads)
         if_finite = functools.partial(jnp.where, jnp.isfinite(grad_norm))
-        updates, (adam_state, *rest) = self._chain.update(
+        updates, (first_state, *rest) = self._chain.update(
             grads, state, params, grad_norm=grad_norm
         )
         next_params = optax.apply_updates(params, updates)
         next_params = jax.tree.map(if_finite, next_params, params)
-        # `adam` already skipped its own update.
+        # `adam` and `muon` already skipped their update.
         next_rest = jax.tree.map(if_finite, rest, list(state[1:]))
-        return next_params, (adam_state, *next_rest), grad_norm
+        return next_params, (first_state, *next_rest), grad_norm
 
     def num_updates(self, state: optax.OptState) -> Int[Array, ""]:
         """Return the number of updates made; the schedule counts these."""

@@ -166,6 +166,7 @@ def make_train_step(
     is that of the means over the global batch, summed over the devices before it is
     clipped.
     """
+    optimizer = dataclasses.replace(optimizer, mesh=mesh)
     fixed_shardings = tree_shardings(mesh, task.fixed_params)
     shardings = state_shardings.params, fixed_shardings
     gradient = make_gradient(

@@ -1,0 +1,141 @@
+"""Muon: the momentum of each kernel of a layer, made orthogonal (Jordan et al. 2024).
+
+Its updates have the size of AdamW's, so that AdamW's learning rate and weight decay
+hold (Liu et al. 2025, arXiv 2502.16982, §2.2).
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax.traverse_util import flatten_dict, unflatten_dict
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, Float
+
+from bert_jax.config import OptimizerConfig
+from bert_jax.config.model import Params
+
+COEFFICIENTS = 3.4445, -4.7750, 2.0315
+"""Of the polynomial that moves singular values towards 1, into about [0.7, 1.2]."""
+NUM_ITERATIONS = 5
+UPDATE_RMS = 0.2
+"""The root mean square of AdamW's updates, which those of Muon are scaled to."""
+Kernels = dict[tuple[str, ...], Array]
+"""The matrices of the layers by their path."""
+
+
+class MuonState(NamedTuple):
+    """One moment of each kernel of the layers; AdamW's two of every other parameter."""
+
+    adam: optax.OptState
+    momentum: Params
+
+
+def split_kernels(params: Params) -> tuple[Kernels, Params]:
+    """Return the kernels of the layers, and a tree of all other parameters."""
+    flat = flatten_dict(params)
+    kernels = {
+        path: leaf
+        for path, leaf in flat.items()
+        if path[0] == "encoder"
+        and path[1].startswith("layer_")
+        and path[-1] == "kernel"
+    }
+    others = {path: leaf for path, leaf in flat.items() if path not in kernels}
+    return kernels, unflatten_dict(others)
+
+
+def newton_schulz(matrices: Float[Array, "K R C"]) -> Float[Array, "K R C"]:
+    """Return matrices with the same singular vectors and singular values near 1.
+
+    Args:
+        matrices: with no more rows than columns, so that the products are the smallest.
+    """
+    a, b, c = COEFFICIENTS
+    norms = jnp.linalg.norm(matrices, axis=(1, 2), keepdims=True)
+    x = matrices / (norms + 1e-8)
+    for _ in range(NUM_ITERATIONS):
+        gram = jnp.einsum("krc,ksc->krs", x, x)
+        x = a * x + (b * gram + c * gram @ gram) @ x
+    return x
+
+
+def orthogonalise(kernels: Kernels, mesh: Mesh | None) -> Kernels:
+    """Return each matrix with singular values near 1, computed by one device of `mesh`.
+
+    Matrices of a shape, or of its transpose, are stacked, and each device has its share
+    of the stack, with whole matrices. The results are gathered once.
+    """
+    stacks: dict[tuple[int, ...], list[tuple[str, ...]]] = {}
+    for path in sorted(kernels):
+        stacks.setdefault(tuple(sorted(kernels[path].shape)), []).append(path)
+    found = {}
+    for paths in stacks.values():
+        wide = [kernels[path].shape[0] <= kernels[path].shape[1] for path in paths]
+        pairs = list(zip(paths, wide, strict=True))
+        stack = jnp.stack(
+            [kernels[p] if is_wide else kernels[p].T for p, is_wide in pairs]
+        )
+        if mesh is not None and mesh.size > 1:
+            # Zeros fill up the last share; they stay zeros.
+            padding = -len(stack) % mesh.size
+            stack = jnp.pad(stack, ((0, padding), (0, 0), (0, 0)))
+            shares = NamedSharding(mesh, P(mesh.axis_names))
+            stack = jax.lax.with_sharding_constraint(stack, shares)
+            stack = jax.lax.with_sharding_constraint(newton_schulz(stack), shares)
+            stack = jax.lax.with_sharding_constraint(stack, NamedSharding(mesh, P()))
+        else:
+            stack = newton_schulz(stack)
+        for row, (path, is_wide) in enumerate(pairs):
+            found[path] = stack[row] if is_wide else stack[row].T
+    return found
+
+
+def muon(
+    config: OptimizerConfig,
+    adam: optax.GradientTransformationExtraArgs,
+    mesh: Mesh | None,
+) -> optax.GradientTransformationExtraArgs:
+    """Clip by global norm, then take Muon's direction for kernels of layers.
+
+    On a non-finite gradient the moments keep their old values.
+
+    Args:
+        adam: the transformation of all other parameters.
+        mesh: the devices that share the work; None: one device.
+    """
+
+    def init(params: Params) -> MuonState:
+        kernels, others = split_kernels(params)
+        zeros = unflatten_dict(jax.tree.map(jnp.zeros_like, kernels))
+        return MuonState(adam.init(others), zeros)
+
+    def update(
+        grads: Params,
+        state: MuonState,
+        params: Params | None = None,
+        *,
+        grad_norm: Float[Array, ""],
+        **_: object,
+    ) -> tuple[Params, MuonState]:
+        kernels, others = split_kernels(grads)
+        updates, adam_state = adam.update(others, state.adam, grad_norm=grad_norm)
+        finite = jnp.isfinite(grad_norm)
+        scale = jnp.minimum(1.0, config.max_grad_norm / grad_norm)
+        momentum, ahead, before = {}, {}, flatten_dict(state.momentum)
+        for path, grad in kernels.items():
+            moment = config.momentum * before[path] + scale * grad
+            # Nesterov's look ahead: the momentum of the next step, were its gradient 0,
+            # and this gradient once more.
+            ahead[path] = config.momentum * moment + scale * grad
+            momentum[path] = jnp.where(finite, moment, before[path])
+        directions = {
+            path: UPDATE_RMS * max(matrix.shape) ** 0.5 * matrix
+            for path, matrix in orthogonalise(ahead, mesh).items()
+        }
+        merged = unflatten_dict(flatten_dict(updates) | directions)
+        return merged, MuonState(adam_state, unflatten_dict(momentum))
+
+    return optax.GradientTransformationExtraArgs(init, update)
