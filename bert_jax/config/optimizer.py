@@ -67,6 +67,11 @@ class OptimizerConfig(ShortRepr):
             f"momentum={self.momentum} has no effect with algorithm={self.algorithm}, "
             "which has beta1; leave it out, or set algorithm to muon.",
         )
+        require(
+            self.algorithm != "muon" or factor == 1,
+            f"layer_decay={factor} is not known to help with algorithm=muon, whose "
+            "updates all have one size; leave it out, or set algorithm to adamw.",
+        )
         self._check_decay_share()
 
     def _check_decay_share(self) -> None:

@@ -5,12 +5,14 @@ from collections.abc import Iterator
 import jax
 import numpy as np
 
-from bert_jax.config import PretrainConfig
+from bert_jax.config import PretrainConfig, RunConfig
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.records import Dataset
 from bert_jax.distributed.sharding import path_name
+from bert_jax.dry_run.estimate import format_size
 from bert_jax.tasks.pretraining import PretrainingBatch
 from bert_jax.tasks.task import Task
+from bert_jax.training.muon import split_kernels
 from bert_jax.training.step import num_parameters, split_seed, step_keys
 
 MORE = "--verbose shows more: the tensors, the compiler's figures, the first rows"
@@ -53,6 +55,19 @@ def describe_schedules(config: PretrainConfig) -> Iterator[str]:
     else:
         ends = f"{masking.rate:g} at the first step, {masking.final_rate:g} at the last"
         yield f"masking rate: {ends}"
+
+
+def describe_muon(config: RunConfig, task: Task) -> Iterator[str]:
+    """Yield a line on what Muon trains, and what its state saves, if it is used."""
+    if config.optimizer.algorithm != "muon":
+        return
+    params = jax.eval_shape(task.init_params, jax.random.key(0))
+    kernels, _ = split_kernels(params)
+    size = sum(leaf.size * leaf.dtype.itemsize for leaf in kernels.values())
+    yield (
+        f"Muon: {len(kernels)} kernels of the layers, with one moment each; AdamW: the "
+        f"rest, with two; saves {format_size(size)} of the optimizer's state"
+    )
 
 
 def describe_teacher(config: PretrainConfig, task: Task) -> Iterator[str]:
@@ -98,6 +113,7 @@ def describe(config: PretrainConfig, dataset: Dataset, task: Task) -> Iterator[s
     """Yield lines on parameters, FLOPs, schedules and data."""
     yield parameters_line(task, task.batch(config.data.first_step))
     yield from describe_teacher(config, task)
+    yield from describe_muon(config, task)
     yield from describe_schedules(config)
     yield rows_line(config, dataset)
     yield f"validation rows: {len(dataset.validation):,}"

@@ -16,7 +16,12 @@ from bert_jax.distributed.collectives import (
     run_on_primary_first,
 )
 from bert_jax.distributed.mesh import host_shard, make_mesh
-from bert_jax.dry_run.describe import MORE, parameters_line, tensor_lines
+from bert_jax.dry_run.describe import (
+    MORE,
+    describe_muon,
+    parameters_line,
+    tensor_lines,
+)
 from bert_jax.dry_run.measure import measured_lines
 from bert_jax.inference.evaluation import evaluate_and_report
 from bert_jax.runs.finetuning_examples import chosen_config, say_on_primary
@@ -193,6 +198,7 @@ def dry_run(config: FinetuneConfig, verbose: bool = False) -> Iterator[str]:
     rule, value = setup.task.baseline(Splits(*(part.examples for part in splits)))
     yield f"{BASELINE}{rule} {value:.4g}"
     yield parameters_line(task, batch)
+    yield from describe_muon(config, task)
     yield from tensor_lines(task) if verbose else [MORE]
 
 

@@ -1,10 +1,11 @@
 """Muon: the momentum of each kernel of a layer, made orthogonal (Jordan et al. 2024).
 
 Its updates have the size of AdamW's, so that AdamW's learning rate and weight decay
-hold (Liu et al. 2025, arXiv 2502.16982, §2.2).
+hold (Liu et al. 2025, arXiv 2502.16982, §2.2). optax.contrib.muon computes the same
+directions, each device all of them; here each matrix is computed by one device.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +23,7 @@ COEFFICIENTS = 3.4445, -4.7750, 2.0315
 NUM_ITERATIONS = 5
 UPDATE_RMS = 0.2
 """The root mean square of AdamW's updates, which those of Muon are scaled to."""
-Kernels = dict[tuple[str, ...], Array]
+Kernels = dict[tuple[str, ...], Any]
 """The matrices of the layers by their path."""
 
 
@@ -71,7 +72,7 @@ def orthogonalise(kernels: Kernels, mesh: Mesh | None) -> Kernels:
     stacks: dict[tuple[int, ...], list[tuple[str, ...]]] = {}
     for path in sorted(kernels):
         stacks.setdefault(tuple(sorted(kernels[path].shape)), []).append(path)
-    found = {}
+    directions = {}
     for paths in stacks.values():
         wide = [kernels[path].shape[0] <= kernels[path].shape[1] for path in paths]
         pairs = list(zip(paths, wide, strict=True))
@@ -89,8 +90,8 @@ def orthogonalise(kernels: Kernels, mesh: Mesh | None) -> Kernels:
         else:
             stack = newton_schulz(stack)
         for row, (path, is_wide) in enumerate(pairs):
-            found[path] = stack[row] if is_wide else stack[row].T
-    return found
+            directions[path] = stack[row] if is_wide else stack[row].T
+    return directions
 
 
 def muon(

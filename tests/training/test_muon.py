@@ -2,7 +2,6 @@
 
 import dataclasses
 import shutil
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,7 +12,7 @@ from flax.traverse_util import flatten_dict
 from float64 import AGREEMENT
 from run_helpers import assert_same_run
 
-from bert_jax.config import BertConfig, MeshConfig, OptimizerConfig, PretrainConfig
+from bert_jax.config import BertConfig, MeshConfig, OptimizerConfig
 from bert_jax.distributed.mesh import make_mesh
 from bert_jax.distributed.sharding import tree_shardings
 from bert_jax.model.bert import init_params
@@ -72,7 +71,7 @@ def is_kernel_of_layer(path: tuple[str, ...]) -> bool:
 
 
 def test_directions_are_those_of_the_singular_vectors(params):
-    """Two steps in NumPy: singular vectors by SVD, singular values in [0.65, 1.25]."""
+    """Two steps in NumPy, by SVD: the polynomial acts on the singular values alone."""
     one, two = (flatten_dict(run(params, n, CONFIG)[0]) for n in (1, 2))
     plain = dataclasses.replace(CONFIG, algorithm="adamw", momentum=0.95)
     adamw = flatten_dict(run(params, 2, plain)[0])
@@ -89,16 +88,20 @@ def test_directions_are_those_of_the_singular_vectors(params):
         kernels += 1
         first, second = clipped[0][path], clipped[1][path]
         momentum = 0.9 * first + second
-        u, _, vt = np.linalg.svd(0.9 * momentum + second, full_matrices=False)
+        u, wanted, vt = np.linalg.svd(0.9 * momentum + second, full_matrices=False)
+        wanted /= np.linalg.norm(wanted)
+        is_large = wanted > 0.02
+        for _ in range(5):
+            wanted = 3.4445 * wanted - 4.7750 * wanted**3 + 2.0315 * wanted**5
         update = (one[path] - value) / RATE - DECAY * one[path]
-        found = u.T @ update @ vt.T / (0.2 * max(value.shape) ** 0.5)
-        values = np.diagonal(found)
-        assert 0.65 < values.min() < values.max() < 1.25, path
-        np.testing.assert_allclose(found, np.diag(values), atol=2e-4)
+        rotated = u.T @ update @ vt.T / (0.2 * max(value.shape) ** 0.5)
+        np.testing.assert_allclose(rotated, np.diag(wanted), atol=1e-3)
+        assert is_large.sum() > 12
+        assert np.all((wanted[is_large] > 0.65) & (wanted < 1.25)[is_large]), path
     assert kernels == 18
 
 
-@pytest.mark.parametrize("shape", [(2, 1, 1), (8, 1, 1), (2, 2, 2), (1, 8, 1)])
+@pytest.mark.parametrize("shape", [(2, 1, 1), (1, 8, 1), (2, 2, 2)])
 def test_meshes_agree_with_one_device(shape, params):
     with jax.enable_x64(True):
         wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
@@ -116,3 +119,39 @@ def test_each_matrix_is_of_one_device(params):
     program = jax.jit(optimizer.update).lower(*placed).compile().as_text()
     assert "f32[2,16,16]" in program and "f32[1,16,64]" in program
     assert "f32[12,16,16]" not in program.replace("all-gather", "")
+
+
+@pytest.mark.slow
+def test_a_run_resumes_bit_for_bit(small_config, tmp_path):
+    optimizer = dataclasses.replace(small_config.optimizer, algorithm="muon")
+    config = dataclasses.replace(
+        small_config, optimizer=optimizer, microbatches=2, num_steps=5, eval_every=5
+    )
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    pretrain(config, whole)
+    shutil.copytree(whole, stopped)
+    shutil.rmtree(stopped / "checkpoints" / "5")
+    other = dataclasses.replace(optimizer, momentum=0.9)
+    with pytest.raises(ValueError, match="optimizer.momentum was 0.95 and is 0.9"):
+        pretrain(dataclasses.replace(config, optimizer=other), stopped)
+    pretrain(config, stopped)
+    assert_same_run(stopped, whole)
+
+
+def test_a_run_of_another_algorithm_does_not_go_on(small_config, pretrained, tmp_path):
+    optimizer = dataclasses.replace(small_config.optimizer, algorithm="muon")
+    config = dataclasses.replace(small_config, optimizer=optimizer, num_steps=12)
+    with pytest.raises(ValueError, match="algorithm was 'adamw' and is 'muon'"):
+        pretrain(config, pretrained)
+    config = dataclasses.replace(config, init_from=str(pretrained), keep_optimizer=True)
+    with pytest.raises(ValueError, match="has the state of adamw and .*=muon"):
+        pretrain(config, tmp_path / "run")
+    assert not (tmp_path / "run" / "config.json").exists()
+
+
+def test_frozen_layers_stay_as_they_are(params):
+    config = dataclasses.replace(CONFIG, frozen_layers=2)
+    after = flatten_dict(run(params, 1, config)[0])
+    for path, value in flatten_dict(params).items():
+        frozen = path[0] == "encoder" and path[1] != "layer_2"
+        assert np.array_equal(value, after[path]) == frozen, path

@@ -46,6 +46,32 @@ LEARNING_RATE = [
         ("warmup_share=0.1 and decay_share=0.95 must add up to at most 1",),
     ),
 ]
+MUON = ("--optimizer.algorithm", "muon")
+ALGORITHM = [
+    Case(
+        "momentum-of-adamw",
+        pretrain("--optimizer.momentum", "0.9"),
+        ("momentum=0.9 has no effect with algorithm=adamw", "set algorithm to muon"),
+    ),
+    Case(
+        "momentum-of-lamb",
+        pretrain("--optimizer.momentum", "0.9", "--optimizer.algorithm", "lamb"),
+        ("momentum=0.9 has no effect with algorithm=lamb", "set algorithm to muon"),
+    ),
+    *(
+        Case(
+            f"momentum-of-{momentum}",
+            pretrain(*MUON, f"--optimizer.momentum={momentum}"),
+            (f"momentum={momentum} must be at least 0 and less than 1",),
+        )
+        for momentum in ("1.0", "-0.1")
+    ),
+    Case(
+        "layer-decay-of-muon",
+        finetune(*MUON, "--optimizer.layer-decay", "0.9"),
+        ("layer_decay=0.9", "algorithm=muon", "leave it out"),
+    ),
+]
 MASKING_RATE = [
     Case(
         "final-rate-of-a-word",
@@ -78,4 +104,4 @@ MASKING_RATE = [
     ),
 ]
 
-CASES = [*LEARNING_RATE, *MASKING_RATE]
+CASES = [*LEARNING_RATE, *ALGORITHM, *MASKING_RATE]
