@@ -43,10 +43,10 @@ compdef _bert_jax bert-jax
 function __bert_jax
     set -l words (commandline -opc)
     set -l word (commandline -ct)
-    set -g __bert_jax ($words[1] --complete $words[2..] "$word" 2>/dev/null)
-    set -q __bert_jax[1]
+    set -g __bert_jax_words ($words[1] --complete $words[2..] "$word" 2>/dev/null)
+    set -q __bert_jax_words[1]
 end
-complete -c bert-jax -n __bert_jax -f -a '$__bert_jax'
+complete -c bert-jax -n __bert_jax -f -a '$__bert_jax_words'
 """,
     "tcsh": """\
 # In ~/.tcshrc: bert-jax --completion tcsh >! ~/.bert-jax.tcsh; source ~/.bert-jax.tcsh
