@@ -99,6 +99,31 @@ def test_the_pages_show_the_verbs_with_options():
     assert "--optimizer.warmup-steps" in OPTIONS["pretrain"], "of a continued line"
 
 
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("early stopping", "finetuning.md"),
+        ("NER", "tasks/token_classification.md"),
+        ("fill mask", "index.md"),
+        ("out of memory", "pretraining.md"),
+        ("push hub", "interop.md"),
+        ("rare classes", "finetuning.md"),
+    ],
+)
+def test_a_heading_has_the_words_that_are_searched_for(words, page):
+    """Words of headings count most in the search."""
+    text = (DOCS / page).read_text("utf-8")
+    headings = re.findall("^#+ (.*)$", text, re.M)
+    assert [h for h in headings if all(re.search(w, h, re.I) for w in words.split())]
+
+
+def test_the_search_finds_a_name_in_a_program():
+    options = next(plugin["search"] for plugin in SITE["plugins"] if "search" in plugin)
+    text = (DOCS / "migrating.md").read_text("utf-8")
+    words = set(re.split(options["separator"], text))
+    assert {"from_pretrained", "early_stopping_patience", "0.1"} <= words
+
+
 def build(site: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """Build the site of the repository, or of a copy of its configuration."""
     command = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(site)]
@@ -122,6 +147,8 @@ def test_the_site_builds_strictly_and_needs_no_network(tmp_path):
         assert re.findall(loads, text) == [], path
         assert 'data-md-component="source"' not in text, "it would ask GitHub's API"
         assert not re.findall(r'href="https?:[^"]*bert[-_]jax', text), path
+    finetuning = (tmp_path / "site" / "finetuning.html").read_text()
+    assert '<code><span class="word">--label-column</span></code>' in finetuning
     help_page = (tmp_path / "site" / "reference" / "command_line.html").read_text()
     assert all(f"usage: bert-jax {name} " in help_page for name in VERBS)
     for task in TASKS:

@@ -85,6 +85,9 @@ def names_table(rows):
         ours = row.ours.split("|") if row.ours else []
         other = f"else: {row.absent}" if ours and row.absent else row.absent
         said = "; ".join(note for note in (row.note, other) if note)
+        said = re.sub(
+            r"`.*?`|(--[\w.-]*\w)", lambda m: f"`{m[1]}`" if m[1] else m[0], said
+        )
         yield f"| {code(row.names.split())} | {code(ours)} | {said} |"
 
 

@@ -119,8 +119,9 @@ class Predictor(FinetunedPredictor):
             to: huggingface, files for transformers and `load`; onnx, a graph for ONNX
                 Runtime; checkpoint, files for `load` and `init_from`; stablehlo, a
                 program for JAX; page, a web page by which a small model fills masks.
-            license, language: for the card of huggingface, such as apache-2.0 and en;
-                empty: those of the model that this was made of, if known.
+            license: for the card of huggingface, such as apache-2.0; empty: that of
+                the model that this was made of, if known.
+            language: one or several, such as en, of the same card; empty: likewise.
 
         Raises:
             FileExistsError: `output` exists and is not an empty directory.

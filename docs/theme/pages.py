@@ -29,10 +29,16 @@ ROOT_PAGES = {
     "examples/README.md": "examples.md",
 }
 SOURCE_PAGES = "source"
+BEHIND_GUIDES = ("reference/", "changelog.md", f"{SOURCE_PAGES}/", "experiments.md")
+"""Pages which the search lists after guides with the same words."""
 HELP = "<!-- help -->"
 """Where the page of a task has its help."""
 _SOURCES = {page: name for name, page in ROOT_PAGES.items()}
 _LINK = re.compile(r"\[([^][]*)\]\((?![a-z]+:|#|/)([^()\s#]+)(#[^()\s]*)?\)")
+
+_INLINE_CODE = re.compile(r"(<pre.*?</pre>)|<code>([^<]*)</code>", re.DOTALL)
+_WORD = re.compile(r"(?<!\S)\S{1,36}(?!\S)")
+"""A word that is not wider than a telephone."""
 
 
 def help_block(*words: str) -> str:
@@ -94,11 +100,24 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Have lines broken between the words of a text of code, and not inside them."""
+
+    def with_words(match: re.Match[str]) -> str:
+        block, text = match.groups()
+        words = _WORD.sub(r'<span class="word">\g<0></span>', text or "")
+        return block or f"<code>{words}</code>"
+
+    return _INLINE_CODE.sub(with_words, html)
+
+
 def on_page_markdown(
     markdown: str, page: Page, config: MkDocsConfig, files: Files
 ) -> str:
     """Rewrite links as they are in the repository to links of the site."""
     uri = page.file.src_uri
+    if uri.startswith(BEHIND_GUIDES):
+        page.meta["search"] = {"boost": 0.1}
     if uri == "reference/command_line.md":
         return markdown + "".join(help_sections())
     if uri.startswith(f"{SOURCE_PAGES}/"):
