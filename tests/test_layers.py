@@ -42,7 +42,8 @@ ROOMS = {
     "benchmark": "terminal config data model distributed tasks training dry_run",
     "demo": "terminal storage tables config data training inference runs diagnostics",
     "experiments": "terminal storage tables config tokenization data model "
-    "distributed checkpoints pretrained tasks metrics training inference runs demo",
+    "distributed checkpoints pretrained tasks metrics training convert inference runs "
+    "demo",
     "cli": "terminal storage config data distributed formats pretrained tasks "
     "error_analysis training "
     "inference convert runs diagnostics demo experiments",

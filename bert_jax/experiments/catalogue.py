@@ -6,14 +6,18 @@ The figures are those of the papers' tables, for BERT base unless a row says oth
 import dataclasses
 from collections.abc import Callable, Sequence
 
+from bert_jax.config import PretrainConfig
 from bert_jax.config.model import PRESETS
 from bert_jax.experiments.design import (
+    Averaged,
     Budget,
     Changes,
     Experiment,
     Finetuning,
+    HalfRows,
     MaskedTokens,
     Measure,
+    NextSentence,
     Probe,
     Row,
     Stage,
@@ -242,10 +246,85 @@ def pooling(budget: Budget, tasks: Tasks) -> Experiment:
     )
 
 
+def recipe(budget: Budget, tasks: Tasks) -> Experiment:
+    """Ways to learn more from the same FLOPs, each alone, and those that help."""
+    language: tuple[Measure, ...] = (MaskedTokens("15 %"), NextSentence())
+    tuned = tuple(Finetuning(task.name) for task in tasks)
+    variants, rows = [], []
+    for label, variant in _levers(budget).items():
+        measures = (*language, *tuned)
+        if variant.name == "no_pair_loss":  # its pair classifier is as it began
+            measures = (language[0], *tuned)
+        variants.append(variant)
+        rows.append(Row(label, variant.name, measures))
+    return Experiment(
+        "recipe",
+        "Learning more from the same FLOPs",
+        "Liu et al. 2025; Wettig et al. 2022; Hägele et al. 2024; Izmailov et al. 2018",
+        tuple(variants),
+        tuple(rows),
+    )
+
+
+def _levers(budget: Budget) -> dict[str, Variant]:
+    """Return the variants of `recipe` by their label; the first is the base."""
+    base, size = budget.pretraining, budget.pretraining.batch_size
+    heads, dropout = budget.model.num_attention_heads, budget.model.hidden_dropout_prob
+    dropout = 0.0 if dropout else 0.1
+    muon: Changes = (("optimizer.algorithm", "muon"),)
+    late: Changes = (("optimizer.schedule", "constant"), ("optimizer.decay_share", 0.3))
+    stay: Changes = (("optimizer.schedule", "constant"), ("optimizer.decay_share", 0.0))
+    changes: dict[str, Changes] = {
+        "Muon": muon,
+        "25 % masked": (("masking.rate", 0.25),),
+        "40 % masked": (("masking.rate", 0.4),),
+        "40 % masked, falling to 15": (
+            ("masking.rate", 0.4),
+            ("masking.final_rate", 0.15),
+        ),
+        "no pair loss": (("pair_loss", False),),
+        f"dropout {dropout:g}": (
+            ("model.hidden_dropout_prob", dropout),
+            ("model.attention_probs_dropout_prob", dropout),
+        ),
+        "half the batch": (("batch_size", max(1, size // 2)),),
+        "twice the batch": (("batch_size", 2 * size),),
+        "constant rate until 70 %": late,
+        "beta2 0.999": (("optimizer.beta2", 0.999),),
+        "twice the heads": (("model.num_attention_heads", 2 * heads),),
+        "half the rate": (_rate(base, 0.5),),
+        "twice the rate": (_rate(base, 2.0),),
+        "Muon, constant rate until 70 %": muon + late,
+        "Muon, twice the rate": (*muon, _rate(base, 2.0)),
+        "Muon, twice the heads, 25 % masked, constant rate until 70 %": (
+            *muon,
+            ("model.num_attention_heads", 2 * heads),
+            ("masking.rate", 0.25),
+            *late,
+        ),
+    }
+    levers = {"AdamW": Variant("adamw")}
+    for label, lever in changes.items():
+        name = label.lower().replace(" %", "").replace(",", "").replace(" ", "_")
+        levers[label] = Variant(name.replace(".", "_"), stages=(Stage(changes=lever),))
+    short = HalfRows(0.7, (*stay, ("batch_size", 2 * size)))
+    levers["rows of half the length for 70 %"] = Variant(
+        "half_rows", stages=(short, Stage(0.3))
+    )
+    levers["mean of three last checkpoints"] = Averaged("averaged")
+    return levers
+
+
+def _rate(base: PretrainConfig, factor: float) -> tuple[str, float]:
+    rate = base.optimizer.peak_learning_rate
+    return "optimizer.peak_learning_rate", factor * rate
+
+
 EXPERIMENTS: dict[str, Callable[[Budget, Tasks], Experiment]] = {
     "pretraining-tasks": pretraining_tasks,
     "masking": masking,
     "objectives": objectives,
     "size": size,
     "pooling": pooling,
+    "recipe": recipe,
 }

@@ -19,6 +19,7 @@ from etils import epath
 
 from bert_jax.checkpoints.steps import CHECKPOINTS, list_steps
 from bert_jax.config import PretrainConfig
+from bert_jax.convert.average import average
 from bert_jax.data.records import Dataset
 from bert_jax.distributed.collectives import run_on_primary
 from bert_jax.experiments.bootstrap import Items, ScoreKind
@@ -36,8 +37,8 @@ from bert_jax.experiments.design import (
 from bert_jax.experiments.inputs import Inputs
 from bert_jax.experiments.measures import (
     finetuned_items,
-    masked_items,
     probe_items,
+    validation_items,
 )
 from bert_jax.experiments.results import Result, write_result
 from bert_jax.model.flops import pretraining_flops
@@ -126,6 +127,8 @@ class Cell:
         for config, workdir in self._stages(fraction):
             run_on_primary(functools.partial(_remove_newer, workdir, config.num_steps))
             pretrain(with_changes(config, changes), workdir, extend)
+        if self.variant.num_averaged > 1:
+            return run_on_primary(functools.partial(_averaged, workdir))
         return workdir
 
     def _stages(self, fraction: float) -> Iterator[tuple[PretrainConfig, Path]]:
@@ -138,6 +141,10 @@ class Cell:
             part = min(1.0, (fraction - start) / stage.fraction)
             steps = max(1, round(part * config.num_steps))
             workdir = self.directory / f"pretraining_{number}"
+            num_averaged = self.variant.num_averaged
+            interval = min(max(1, steps // 4), _CHECKPOINT_STEPS)
+            if num_averaged > 1:
+                interval = max(1, steps // (10 * (num_averaged - 1)))
             yield (
                 dataclasses.replace(
                     config,
@@ -146,7 +153,8 @@ class Cell:
                     init_from=source,
                     num_steps=steps,
                     eval_every=steps,
-                    checkpoint_every=min(max(1, steps // 4), _CHECKPOINT_STEPS),
+                    checkpoint_every=interval,
+                    keep_checkpoints=num_averaged,
                 ),
                 workdir,
             )
@@ -215,18 +223,18 @@ class Cell:
             task = self.inputs.task(measure.task)
             return probe_items(measure, task, self.budget, model)
         dataset = self.inputs.dataset(self.variant.pairs)
-        return masked_items(measure, self.budget, dataset, model)
+        return validation_items(measure, self.budget, dataset, model)
 
     def points(self) -> list[Point]:
         """Return the states that are measured, in order."""
         points = []
         for fraction in self.variant.fractions:
             steps, predicted = 0, 0.0
-            for config, _ in self._stages(fraction):
+            configs = (config for config, _ in self._stages(fraction))
+            for config, stage in zip(configs, self.variant.stages, strict=False):
+                length = self.budget.sequence_length // stage.divisor
                 steps += config.num_steps
-                predicted += config.num_steps * predicted_tokens(
-                    config, self.budget.sequence_length
-                )
+                predicted += config.num_steps * predicted_tokens(config, length)
             points.append(Point(fraction, steps, predicted))
         return points
 
@@ -236,6 +244,15 @@ def _remove_newer(workdir: Path, num_steps: int) -> None:
     steps = list_steps(epath.Path(workdir / CHECKPOINTS))
     if max(steps, default=0) > num_steps:
         shutil.rmtree(workdir)
+
+
+def _averaged(workdir: Path) -> Path:
+    """Write the mean of the checkpoints of a finished run; return its directory."""
+    output = workdir.with_name("average")
+    shutil.rmtree(output, ignore_errors=True)
+    steps = list_steps(epath.Path(workdir / CHECKPOINTS))
+    average(str(workdir), steps, epath.Path(output))
+    return output
 
 
 def _write_rate(path: epath.Path, best: float, losses: dict[float, float]) -> None:
@@ -253,9 +270,9 @@ def stage_config(
     """
     stage = variant.stages[number]
     data = dataclasses.replace(
-        budget.pretraining.data, path=inputs.dataset(variant.pairs)
+        budget.pretraining.data, path=inputs.dataset(variant.kind(stage))
     )
-    base = dataclasses.replace(budget.pretraining, data=data, keep_checkpoints=1)
+    base = dataclasses.replace(budget.pretraining, data=data)
     config = with_changes(base, stage.changes)
     dataset, resolved = open_for(config, verify=False)
     steps = max(1, round(budget.flops * stage.fraction / step_flops(resolved, dataset)))

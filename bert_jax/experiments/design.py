@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 import json
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from bert_jax.config import BertConfig, FinetuneConfig, PretrainConfig
 from bert_jax.config.serialization import ConfigT, from_dict, to_dict
@@ -21,6 +21,14 @@ class Stage:
     """Its fraction of the FLOPs."""
     changes: Changes = ()
     """What differs from the base configuration."""
+    divisor: ClassVar[int] = 1
+    """Its rows are this many times shorter than those of the budget."""
+
+
+class HalfRows(Stage):
+    """A stage on rows of half the length."""
+
+    divisor = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +45,18 @@ class Variant:
     rates: tuple[float, ...] = ()
     """Learning rates to choose from by the validation loss of a seed that is not
     measured; empty: that of the base."""
+    num_averaged: ClassVar[int] = 1
+    """Its model is the mean of this many last checkpoints."""
+
+    def kind(self, stage: Stage) -> str:
+        """Return the kind of rows that a stage is trained on."""
+        return self.pairs + "_half" * (stage.divisor == 2)
+
+
+class Averaged(Variant):
+    """A variant of which three checkpoints of the last tenth are averaged."""
+
+    num_averaged = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +97,15 @@ class MaskedTokens:
         return f"perplexity, {self.name}"
 
 
-Measure = Finetuning | Probe | MaskedTokens
+@dataclasses.dataclass(frozen=True)
+class NextSentence:
+    """The accuracy of the pairs of the validation rows, with the same masks."""
+
+    column: ClassVar[str] = "next sentence"
+    changes: ClassVar[Changes] = ()
+
+
+Measure = Finetuning | Probe | MaskedTokens | NextSentence
 
 
 @dataclasses.dataclass(frozen=True)

@@ -90,9 +90,9 @@ class Inputs:
     def _patterns(self) -> tuple[str, ...]:
         return self.text or (str(self.corpus / "*.txt"),)
 
-    def dataset(self, pairs: Pairs) -> str:
-        """Return the directory of the rows of one kind."""
-        return str(self.root / f"rows_{pairs}")
+    def dataset(self, kind: str) -> str:
+        """Return the directory of the rows of one kind, as `Variant.kind` names it."""
+        return str(self.root / f"rows_{kind}")
 
     def task(self, name: str) -> TaskFiles:
         """Return the task of a name."""
@@ -130,12 +130,12 @@ class Inputs:
                 "two or more.",
             )
 
-    def remove(self, kinds: Iterable[Pairs]) -> None:
+    def remove(self, kinds: Iterable[str]) -> None:
         """Remove what `make` wrote of the user's text: vocabulary and rows."""
         for name in [str(self.root / "vocabulary"), *map(self.dataset, kinds)]:
             shutil.rmtree(name, ignore_errors=True)
 
-    def make(self, kinds: Iterable[Pairs], vocab_size: int, length: int) -> None:
+    def make(self, kinds: Iterable[str], vocab_size: int, length: int) -> None:
         """Write what is not there yet: corpus, tasks, vocabulary and rows.
 
         Raises:
@@ -155,14 +155,15 @@ class Inputs:
                     input=self._patterns, output=output, vocab_size=vocab_size
                 )
             )
-        for pairs in sorted(set(kinds)):
+        for kind in sorted(set(kinds)):
+            pairs: Pairs = "nsp" if kind.startswith("nsp") else "none"
             prepare(
                 PrepareConfig(
                     input=self._patterns,
                     tokenizer=self.tokenizer_directory,
-                    output=self.dataset(pairs),
+                    output=self.dataset(kind),
                     pairs=pairs,
-                    sequence_length=length,
+                    sequence_length=length // (2 if kind.endswith("half") else 1),
                 )
             )
 

@@ -8,12 +8,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, Float32
+from jaxtyping import Array, Float, Float32, Num
 
 from bert_jax.config.model import Params
 from bert_jax.data.examples import TokenizedExamples
 from bert_jax.experiments.bootstrap import Items, ScoreKind
-from bert_jax.experiments.design import Budget, MaskedTokens, Probe, with_changes
+from bert_jax.experiments.design import (
+    Budget,
+    MaskedTokens,
+    NextSentence,
+    Probe,
+    with_changes,
+)
 from bert_jax.experiments.inputs import TaskFiles
 from bert_jax.inference.batching import compute_rows, predict_examples
 from bert_jax.inference.evaluation import examples_config
@@ -105,12 +111,14 @@ def _text_vectors(
     return np.stack(rows)
 
 
-def masked_items(
-    measure: MaskedTokens, budget: Budget, dataset: str, workdir: Path
+def validation_items(
+    measure: MaskedTokens | NextSentence, budget: Budget, dataset: str, workdir: Path
 ) -> tuple[Items, ScoreKind]:
-    """Return the loss in nats of each validation row, and its number of predictions.
+    """Return two numbers of each validation row.
 
-    The masks depend on the row and on `measure` alone: all variants have the same.
+    Masked tokens: the loss in nats, and the number of predictions. Next sentence: the
+    number of pairs that are right, and of all. The masks depend on the row and on
+    `measure` alone: all variants have the same.
     """
     model = load_pretrained(str(workdir)).placed()
     base = with_changes(
@@ -121,18 +129,22 @@ def masked_items(
     task = PretrainingTask(config, data)
 
     @jax.jit
-    def losses(
+    def sums(
         params: Params, batch: DeviceBatch
-    ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
+    ) -> tuple[Num[Array, " B"], Num[Array, " B"]]:
         rows = task.mask_for_evaluation(batch)
-        scores, _ = pretraining_scores(model.config, params, rows)
+        scores, pairs = pretraining_scores(model.config, params, rows)
+        if isinstance(measure, NextSentence):
+            is_right = jnp.argmax(pairs, axis=-1) == rows.pair_labels
+            return is_right.sum(axis=1), (rows.pair_labels >= 0).sum(axis=1)
         masked = rows.masked
         nats = optax.softmax_cross_entropy_with_integer_labels(scores, masked.labels)
         return (nats * masked.weights).sum(axis=1), masked.weights.sum(axis=1)
 
     totals = [
-        np.stack(jax.device_get(losses(model.params, batch)), axis=1)
+        np.stack(jax.device_get(sums(model.params, batch)), axis=1)
         for batch in task.batches.validation(_BATCH_SIZE)
     ]
     items = np.concatenate(totals).astype(np.float64)
-    return items[: len(data.validation)], "perplexity"
+    is_pairs = isinstance(measure, NextSentence)
+    return items[: len(data.validation)], "ratio" if is_pairs else "perplexity"

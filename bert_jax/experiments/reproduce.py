@@ -218,7 +218,8 @@ def _make_inputs(plan: Plan) -> str:
     path = epath.Path(plan.root / PROTOCOL)
     before = read_json_object(path, "name another --output.") if path.exists() else {}
     values = {"directory": str(plan.root), "options": options_of(plan)}
-    kinds = sorted({variant.pairs for variant in plan.experiment.variants})
+    variants = plan.experiment.variants
+    kinds = sorted({v.kind(stage) for v in variants for stage in v.stages})
     if "inputs" not in before:
         write_json(values, path)
         # They may be of other options: nothing was run with them.
@@ -230,7 +231,7 @@ def _make_inputs(plan: Plan) -> str:
         for task in plan.inputs.tasks
         for split, file in (("train", task.train), ("test", task.test))
     }
-    inputs = {"rows": rows, "tasks": files}
+    inputs: JsonObject = {"rows": rows, "tasks": files}
     for name, old, new in differences(before.get("inputs", inputs), inputs)[:1]:
         raise ValueError(
             f"{name} has changed since {plan.root} was begun: its hash was {old} "

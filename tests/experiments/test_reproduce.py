@@ -169,6 +169,42 @@ def test_an_experiment_is_run_once_and_goes_on_where_it_was_stopped(
         planned("pretraining-tasks", one_seed, tmp_path / "moved", corpus, task)
 
 
+@pytest.mark.slow
+def test_half_rows_and_a_mean_of_checkpoints(budget, task, corpus, tmp_path):
+    root = tmp_path / "recipe"
+    # 30 steps: checkpoints of the last tenth are at 27 or 28, at 29, and at the end.
+    one_seed = dataclasses.replace(budget, seeds=1, flops=3 * budget.flops)
+    plan = planned("recipe", one_seed, root, corpus, task)
+    reproduce(part_of(plan, "adamw", "half_rows", "averaged"))
+    scores = {(row["row"], row["measure"]): row for row in scores_of(root)}
+    assert len(scores) == 9
+    whole, half, mean = (
+        scores[label, "next sentence"]
+        for label in (
+            *("AdamW", "rows of half the length for 70 %"),
+            "mean of three last checkpoints",
+        )
+    )
+    assert all(0 < float(row["score"]) < 1 for row in (whole, half, mean))
+    assert whole["steps"] == mean["steps"]
+    assert abs(int(half["steps"]) - int(whole["steps"])) < 4  # as many tokens a step
+    lengths = {path.name: read_manifest(path) for path in root.glob("rows_*")}
+    assert lengths == {"rows_nsp": 32, "rows_nsp_half": 16}
+    (directory,) = root.glob("cells/averaged/seed_0")
+    receipt = json.loads((directory / "average" / "conversion.json").read_text())
+    assert len(receipt["mean_of"]) == 3
+    perplexities = {
+        label: float(row["score"])
+        for (label, measure), row in scores.items()
+        if measure.startswith("perplexity")
+    }
+    assert len(set(perplexities.values())) == 3
+
+
+def read_manifest(dataset: Path) -> int:
+    return json.loads((dataset / "manifest.json").read_text())["sequence_length"]
+
+
 def test_a_start_that_fails_does_not_hinder_the_next(budget, task, corpus, tmp_path):
     """Its text has more characters than tokens: nothing was run with its options."""
     root = tmp_path / "new"
