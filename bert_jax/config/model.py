@@ -87,6 +87,9 @@ class BertConfig(ShortRepr):
     """Number of segment types."""
     initializer_range: float = 0.02
     """Standard deviation of the truncated normal that initialises the weights."""
+    initializer: Literal["bert", "deepnorm"] = "bert"
+    """bert; or deepnorm: the layers' kernels but those of query and key are smaller, so
+    that each layer at first changes its input little (Wang et al. 2022)."""
     layer_norm_eps: float = 1e-12
     """Added to the variance in LayerNorm."""
     attention: Literal["bidirectional", "causal"] = "bidirectional"

@@ -4,6 +4,7 @@ The figures are those of the papers' tables, for BERT base unless a row says oth
 """
 
 import dataclasses
+import re
 from collections.abc import Callable, Sequence
 
 from bert_jax.config import PretrainConfig
@@ -276,6 +277,7 @@ def _levers(budget: Budget) -> dict[str, Variant]:
     stay: Changes = (("optimizer.schedule", "constant"), ("optimizer.decay_share", 0.0))
     changes: dict[str, Changes] = {
         "Muon": muon,
+        "DeepNorm's initialisation": (("model.initializer", "deepnorm"),),
         "25 % masked": (("masking.rate", 0.25),),
         "40 % masked": (("masking.rate", 0.4),),
         "40 % masked, falling to 15": (
@@ -294,6 +296,7 @@ def _levers(budget: Budget) -> dict[str, Variant]:
         "twice the heads": (("model.num_attention_heads", 2 * heads),),
         "half the rate": (_rate(base, 0.5),),
         "twice the rate": (_rate(base, 2.0),),
+        "Muon, DeepNorm's initialisation": (*muon, ("model.initializer", "deepnorm")),
         "Muon, constant rate until 70 %": muon + late,
         "Muon, twice the rate": (*muon, _rate(base, 2.0)),
         "Muon, twice the heads, 25 % masked, constant rate until 70 %": (
@@ -305,8 +308,8 @@ def _levers(budget: Budget) -> dict[str, Variant]:
     }
     levers = {"AdamW": Variant("adamw")}
     for label, lever in changes.items():
-        name = label.lower().replace(" %", "").replace(",", "").replace(" ", "_")
-        levers[label] = Variant(name.replace(".", "_"), stages=(Stage(changes=lever),))
+        name = re.sub(r"[^a-z0-9]+", "_", label.lower()).strip("_")
+        levers[label] = Variant(name, stages=(Stage(changes=lever),))
     short = HalfRows(0.7, (*stay, ("batch_size", 2 * size)))
     levers["rows of half the length for 70 %"] = Variant(
         "half_rows", stages=(short, Stage(0.3))
