@@ -91,7 +91,7 @@ HELPS = {
     ),
     "pretrain": Help(
         "--data.path data --workdir runs/mine",
-        "data.path workdir init-from num-steps batch-size microbatches model.dtype "
+        "data.path workdir init-from num-steps hours batch-size model.dtype "
         "optimizer.peak-learning-rate masking.rate dry-run",
     ),
     "finetune": Help(

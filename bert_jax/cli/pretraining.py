@@ -24,6 +24,9 @@ class PretrainOptions(StartOptions):
     from one that `bert-jax configs` lists.
     """
 
+    hours: float | None = None
+    """Take as many steps as these hours hold here, by the speed of the first ones, in
+    place of num_steps; config.json records the number, and a resumed run keeps it."""
     devices: int = 0
     """With dry_run: compile the step for this many devices, which need not be present,
     and print the memory that each needs."""
@@ -49,6 +52,9 @@ def read_pretrain(
     options_class: type[PretrainOptions], arguments: Sequence[str], verb: str
 ) -> PretrainOptions:
     """Parse with the defaults of the configuration file that may come first."""
+    names = ("--hours", "--num-steps")
+    if all(option_value(arguments, name) is not None for name in names):
+        raise UsageError("--hours and --num-steps both set the length; give one.")
     default = options_class()
     if arguments and not arguments[0].startswith("-"):
         default = options_class(config=default_config(arguments[0]))
@@ -86,6 +92,8 @@ def pretrain(options: PretrainOptions) -> None:
         return _dry_run(options)
     if options.devices or options.memory_gib or options.topology:
         raise UsageError("--devices, --topology and --memory-gib need --dry-run.")
+    if options.extend and options.hours is not None:
+        raise UsageError("--hours is of a run's start; --extend needs --num-steps.")
     is_primary = start(options)
     from bert_jax.runs import pretraining
     from bert_jax.tasks.baselines import no_better
@@ -95,6 +103,7 @@ def pretrain(options: PretrainOptions) -> None:
         options.workdir,
         options.extend,
         named_shape=options.named_shape,
+        hours=options.hours,
     )
     if is_primary:
         print(scores_json(scores))
@@ -125,6 +134,8 @@ def next_steps(workdir: str, objective: str) -> str:
 
 def _dry_run(options: PretrainOptions) -> None:
     devices, memory_gib = options.devices, options.memory_gib
+    if options.hours is not None:
+        raise UsageError("--hours sets a run's length; --dry-run says how long it is.")
     if options.topology and devices:
         raise UsageError(
             f"--topology={options.topology} has its own devices; drop --devices."

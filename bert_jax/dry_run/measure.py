@@ -52,12 +52,21 @@ def free_memory(device: jax.Device, num_devices: int) -> float:
 
 
 def measure(
-    task: Task, config: RunConfig, batch: Batch, mesh: Mesh, free: float
+    task: Task,
+    config: RunConfig,
+    batch: Batch,
+    mesh: Mesh,
+    free: float,
+    most: int = _MAX_STEPS,
+    limit: float = _SECONDS,
 ) -> tuple[Estimate, list[float]]:
     """Return the compiler's figures of the training step, and the seconds of some.
 
     The parameters are random, and are dropped. No step is taken if it needs more than
     `free` bytes of each device.
+
+    Args:
+        most: steps to take, or fewer if `limit` seconds have passed.
     """
     devices = list(mesh.devices.flat)
     program, step = lower_step(task, config, batch, devices).program({})
@@ -71,8 +80,8 @@ def measure(
     arguments = (to_global_arrays(batch, mesh), *([fixed] if fixed else []))
     seconds: list[float] = []
     begin = time.monotonic()
-    while len(seconds) <= _MAX_STEPS and (
-        len(seconds) < 2 or time.monotonic() - begin < _SECONDS
+    while len(seconds) <= most and (
+        len(seconds) < 2 or time.monotonic() - begin < limit
     ):
         start = time.perf_counter()
         state, *_ = jax.block_until_ready(program(state, *arguments))

@@ -22,6 +22,7 @@ from bert_jax.dry_run.estimate import choose_devices
 from bert_jax.dry_run.measure import measured_lines
 from bert_jax.dry_run.topologies import GIB, devices_of, parse_topology
 from bert_jax.runs.fitting import fit_in_workdir, locked_workdir
+from bert_jax.runs.hours import last_for, require_hours
 from bert_jax.runs.init_from import Shape, check_source, open_source
 from bert_jax.runs.teacher import pretraining_teacher
 from bert_jax.runs.workdir import check_workdir, drop_optimizer_states, final_scores
@@ -125,6 +126,7 @@ def pretrain(
     extend: bool = False,
     callbacks: Sequence[Callback] = (),
     named_shape: Shape | None = None,
+    hours: float | None = None,
 ) -> dict[str, float]:
     """Pretrain in `workdir`; the same call again resumes the run.
 
@@ -135,6 +137,9 @@ def pretrain(
         named_shape: options of the model's shape on the command line; with
             `config.init_from`, the rest of `config.model` gives way to the model's own.
             None: what `config.model` sets is meant.
+        hours: take as many steps as fit into them on these devices, in place of
+            `config.num_steps`, with warm-up and decay in proportion; a run that is
+            resumed keeps its number.
 
     Returns:
         The scores over the validation rows after the last step, and, as `unigram_…`,
@@ -148,6 +153,7 @@ def pretrain(
     """
     with raise_on_all_processes():
         require_loggers(config)
+        require_hours(hours)
         dataset, config = open_for(config, verify=False)
         check_attention_kernel(config.model, config.data.sequence_length)
     with locked_workdir(workdir) as run:
@@ -156,8 +162,17 @@ def pretrain(
             source, config = open_source(config, dataset, run.resume, named_shape)
             teacher, config = pretraining_teacher(config, dataset, run.resume)
             mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
-            host = host_shard(mesh, jax.process_index())
-            task = PretrainingTask(config, dataset, *host, teacher)
+            index, count = host_shard(mesh, jax.process_index())
+            build = functools.partial(
+                PretrainingTask,
+                dataset=dataset,
+                host_index=index,
+                host_count=count,
+                teacher=teacher,
+            )
+            num_rows = len(dataset.validation)
+            config = last_for(config, hours, build, mesh, num_rows, run.resume)
+            task = build(config)
             changed = check_workdir(run.path, config, run.resume, extend)
             note = check_source(config, source, task.init_params)
         scores = final_scores(run.path, config, run.resume)

@@ -1,6 +1,8 @@
 """Bad inputs: the schedules of the learning rate and of the masking rate."""
 
-from bad_case import Case
+from collections.abc import Callable
+
+from bad_case import Case, World
 from option_commands import finetune, in_file, pretrain
 
 GIVEN = ("--masking.max-predictions", "20")
@@ -72,6 +74,54 @@ ALGORITHM = [
         ("layer_decay=0.9", "algorithm=muon", "leave it out"),
     ),
 ]
+
+
+def for_hours(hours: str, *options: str) -> Callable[[World], list[str]]:
+    """A run on the good dataset without a number of steps."""
+
+    def arguments(world: World) -> list[str]:
+        words = pretrain(f"--hours={hours}", *options)(world)
+        at = words.index("--num-steps")
+        return words[:at] + words[at + 2 :]
+
+    return arguments
+
+
+HOURS = [
+    Case(
+        "hours-and-steps",
+        pretrain("--hours", "2", "--num-steps=10"),
+        ("--hours and --num-steps both set the length; give one",),
+    ),
+    *(
+        Case(
+            f"hours-of-{hours}",
+            for_hours(hours),
+            (f"hours={hours} must be greater than 0",),
+        )
+        for hours in ("0.0", "-1.5", "nan", "inf")
+    ),
+    Case(
+        "hours-of-a-word",
+        for_hours("two"),
+        ("--hours=two",),
+    ),
+    Case(
+        "hours-of-less-than-a-step",
+        for_hours("1e-9"),
+        ("hours=1e-09 is too short for a step, which takes", "give more"),
+    ),
+    Case(
+        "hours-to-extend",
+        for_hours("2", "--extend"),
+        ("--hours is of a run's start; --extend needs --num-steps",),
+    ),
+    Case(
+        "hours-of-a-dry-run",
+        for_hours("2", "--dry-run"),
+        ("--hours sets a run's length; --dry-run says how long",),
+    ),
+]
 MASKING_RATE = [
     Case(
         "final-rate-of-a-word",
@@ -104,4 +154,4 @@ MASKING_RATE = [
     ),
 ]
 
-CASES = [*LEARNING_RATE, *ALGORITHM, *MASKING_RATE]
+CASES = [*LEARNING_RATE, *ALGORITHM, *HOURS, *MASKING_RATE]

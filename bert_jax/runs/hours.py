@@ -1,0 +1,92 @@
+"""The number of steps that a pretraining run takes in some hours on its devices."""
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+from jax.sharding import Mesh
+
+from bert_jax.config import PretrainConfig
+from bert_jax.config.checks import require
+from bert_jax.distributed.collectives import broadcast_from_primary, is_primary
+from bert_jax.dry_run.measure import measure
+from bert_jax.tasks.task import Task
+from bert_jax.terminal.messages import say
+from bert_jax.training.resume import Resume
+
+_STEPS = 10
+"""Steps that are measured: a fixed number, since all processes take part in each."""
+_FORWARD = 1 / 3
+"""The forward pass of a step, which an evaluation of as many rows takes."""
+
+
+def require_hours(hours: float | None) -> None:
+    """Raise ValueError unless `hours` is a time, or None."""
+    require(
+        hours is None or (math.isfinite(hours) and hours > 0),
+        f"hours={hours} must be greater than 0.",
+    )
+
+
+def last_for(
+    config: PretrainConfig,
+    hours: float | None,
+    build: Callable[[PretrainConfig], Task],
+    mesh: Mesh,
+    num_validation_rows: int,
+    resume: Resume | None = None,
+) -> PretrainConfig:
+    """Return the configuration with the steps that `hours` hold; None: as it is.
+
+    Steps with random parameters are measured, and dropped: the run is that of as many
+    `num_steps`. Warm-up and decay keep their shares of the steps. A run that is resumed
+    has its number already, and is not measured. A collective: every process must call
+    it.
+
+    Args:
+        build: a task of a configuration.
+        num_validation_rows: those of an evaluation.
+
+    Raises:
+        ValueError: the time is too short for a step.
+    """
+    if hours is None:
+        return config
+    if resume:
+        number: Any = resume.config.get("num_steps")
+        is_whole = type(number) is int and number > 0  # else `check_workdir` refuses it
+        return with_steps(config, number) if is_whole else config
+    first_step, task = config.data.first_step, build(config)
+    batch = task.batch(first_step)
+    _, seconds = measure(task, config, batch, mesh, math.inf, _STEPS, math.inf)
+    step = statistics.median(broadcast_from_primary(seconds))
+    evaluations = num_validation_rows / config.batch_size / config.eval_every
+    num_steps = int(hours * 3600 / (step * (1 + _FORWARD * evaluations)))
+    require(
+        num_steps > 0,
+        f"hours={hours:g} is too short for a step, which takes {step:.3g} s here; give "
+        "more.",
+    )
+    num_steps = int(float(f"{num_steps:.2g}"))
+    if is_primary():
+        say(
+            f"{hours:g} hours: {num_steps:,} steps of {step:.3g} s, the median of "
+            f"{len(seconds)}; warm-up and decay keep their shares of the steps."
+        )
+    return with_steps(config, first_step + num_steps)
+
+
+def with_steps(config: PretrainConfig, num_steps: int) -> PretrainConfig:
+    """Return the configuration of another length, with a schedule in proportion."""
+
+    def scaled(steps: int) -> int:
+        return round(steps * num_steps / config.num_steps)
+
+    optimizer = dataclasses.replace(
+        config.optimizer,
+        warmup_steps=scaled(config.optimizer.warmup_steps),
+        decay_steps=scaled(config.optimizer.decay_steps),
+    )
+    return dataclasses.replace(config, num_steps=num_steps, optimizer=optimizer)
