@@ -7,7 +7,6 @@ import dataclasses
 import re
 from collections.abc import Callable, Sequence
 
-from bert_jax.config import PretrainConfig
 from bert_jax.config.model import PRESETS
 from bert_jax.experiments.design import (
     Averaged,
@@ -267,17 +266,51 @@ def recipe(budget: Budget, tasks: Tasks) -> Experiment:
     )
 
 
+_MUON: Changes = (("optimizer.algorithm", "muon"),)
+_DEEPNORM: Changes = (("model.initializer", "deepnorm"),)
+_LATE: Changes = (("optimizer.schedule", "constant"), ("optimizer.decay_share", 0.3))
+_STAY: Changes = (("optimizer.schedule", "constant"), ("optimizer.decay_share", 0.0))
+
+
 def _levers(budget: Budget) -> dict[str, Variant]:
     """Return the variants of `recipe` by their label; the first is the base."""
-    base, size = budget.pretraining, budget.pretraining.batch_size
-    heads, dropout = budget.model.num_attention_heads, budget.model.hidden_dropout_prob
-    dropout = 0.0 if dropout else 0.1
-    muon: Changes = (("optimizer.algorithm", "muon"),)
-    late: Changes = (("optimizer.schedule", "constant"), ("optimizer.decay_share", 0.3))
-    stay: Changes = (("optimizer.schedule", "constant"), ("optimizer.decay_share", 0.0))
-    changes: dict[str, Changes] = {
-        "Muon": muon,
-        "DeepNorm's initialisation": (("model.initializer", "deepnorm"),),
+    size = budget.pretraining.batch_size
+    heads: Changes = (
+        ("model.num_attention_heads", 2 * budget.model.num_attention_heads),
+    )
+    changes = {
+        "Muon": _MUON,
+        "DeepNorm's initialisation": _DEEPNORM,
+        **_common_levers(budget),
+        "twice the heads": heads,
+        "Muon, DeepNorm's initialisation": _MUON + _DEEPNORM,
+        "Muon, twice the heads": _MUON + heads,
+        "Muon, constant rate until 70 %": _MUON + _LATE,
+        "Muon, twice the rate": (*_MUON, _rate(budget, 2.0)),
+        "Muon, twice the heads, 25 % masked, constant rate until 70 %": (
+            *_MUON,
+            *heads,
+            ("masking.rate", 0.25),
+            *_LATE,
+        ),
+    }
+    levers = {"AdamW": Variant("adamw")}
+    for label, lever in changes.items():
+        name = re.sub(r"[^a-z0-9]+", "_", label.lower()).strip("_")
+        levers[label] = Variant(name, stages=(Stage(changes=lever),))
+    short = HalfRows(0.7, (*_STAY, ("batch_size", 2 * size)))
+    levers["rows of half the length for 70 %"] = Variant(
+        "half_rows", stages=(short, Stage(0.3))
+    )
+    levers["mean of three last checkpoints"] = Averaged("averaged")
+    return levers
+
+
+def _common_levers(budget: Budget) -> dict[str, Changes]:
+    """Return those of every optimizer: masks, losses, dropout, batch and schedule."""
+    size = budget.pretraining.batch_size
+    dropout = 0.0 if budget.model.hidden_dropout_prob else 0.1
+    return {
         "25 % masked": (("masking.rate", 0.25),),
         "40 % masked": (("masking.rate", 0.4),),
         "40 % masked, falling to 15": (
@@ -291,35 +324,15 @@ def _levers(budget: Budget) -> dict[str, Variant]:
         ),
         "half the batch": (("batch_size", max(1, size // 2)),),
         "twice the batch": (("batch_size", 2 * size),),
-        "constant rate until 70 %": late,
+        "constant rate until 70 %": _LATE,
         "beta2 0.999": (("optimizer.beta2", 0.999),),
-        "twice the heads": (("model.num_attention_heads", 2 * heads),),
-        "half the rate": (_rate(base, 0.5),),
-        "twice the rate": (_rate(base, 2.0),),
-        "Muon, DeepNorm's initialisation": (*muon, ("model.initializer", "deepnorm")),
-        "Muon, constant rate until 70 %": muon + late,
-        "Muon, twice the rate": (*muon, _rate(base, 2.0)),
-        "Muon, twice the heads, 25 % masked, constant rate until 70 %": (
-            *muon,
-            ("model.num_attention_heads", 2 * heads),
-            ("masking.rate", 0.25),
-            *late,
-        ),
+        "half the rate": (_rate(budget, 0.5),),
+        "twice the rate": (_rate(budget, 2.0),),
     }
-    levers = {"AdamW": Variant("adamw")}
-    for label, lever in changes.items():
-        name = re.sub(r"[^a-z0-9]+", "_", label.lower()).strip("_")
-        levers[label] = Variant(name, stages=(Stage(changes=lever),))
-    short = HalfRows(0.7, (*stay, ("batch_size", 2 * size)))
-    levers["rows of half the length for 70 %"] = Variant(
-        "half_rows", stages=(short, Stage(0.3))
-    )
-    levers["mean of three last checkpoints"] = Averaged("averaged")
-    return levers
 
 
-def _rate(base: PretrainConfig, factor: float) -> tuple[str, float]:
-    rate = base.optimizer.peak_learning_rate
+def _rate(budget: Budget, factor: float) -> tuple[str, float]:
+    rate = budget.pretraining.optimizer.peak_learning_rate
     return "optimizer.peak_learning_rate", factor * rate
 
 

@@ -162,14 +162,11 @@ def pretrain(
             source, config = open_source(config, dataset, run.resume, named_shape)
             teacher, config = pretraining_teacher(config, dataset, run.resume)
             mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
-            index, count = host_shard(mesh, jax.process_index())
-            build = functools.partial(
-                PretrainingTask,
-                dataset=dataset,
-                host_index=index,
-                host_count=count,
-                teacher=teacher,
-            )
+            host = host_shard(mesh, jax.process_index())
+
+            def build(config: PretrainConfig) -> PretrainingTask:
+                return PretrainingTask(config, dataset, *host, teacher)
+
             num_rows = len(dataset.validation)
             config = last_for(config, hours, build, mesh, num_rows, run.resume)
             task = build(config)
@@ -179,17 +176,22 @@ def pretrain(
         if scores is None:
             with raise_on_all_processes():
                 open_dataset(config.data.path, verify=True, once=True)
-            if is_primary():
-                say("\n".join(filter(None, [note, rows_line(config, dataset)])))
-                cap = config.masking.cap(dataset.sequence_length)
-                if cap and config.objective == "masked_lm":
-                    warn(f"warning: masking rate {config.masking.rate:g}: {cap}.")
-            tokenizer = dataset.tokenizer
-            parts = task, config, mesh, tokenizer, source, changed
+            _say_first(note, config, dataset)
+            parts = task, config, mesh, dataset.tokenizer, source, changed
             scores = fit_in_workdir(run, *parts, callbacks)
         drop_optimizer_states(run.path, config)
     baseline = unigram_baseline(config, dataset) if scores and is_primary() else {}
     return scores | broadcast_from_primary(baseline)
+
+
+def _say_first(note: str, config: PretrainConfig, dataset: Dataset) -> None:
+    """Print what a run begins with, and whether its masks are fewer than its rate's."""
+    if not is_primary():
+        return
+    say("\n".join(filter(None, [note, rows_line(config, dataset)])))
+    cap = config.masking.cap(dataset.sequence_length)
+    if cap and config.objective == "masked_lm":
+        warn(f"warning: masking rate {config.masking.rate:g}: {cap}.")
 
 
 def dry_run(
