@@ -49,6 +49,10 @@ def read_finetune(
         )
     options = parse(options_class, arguments, f"{verb} TASK", default)
     require_used(options, arguments, verb, options.config.task)
+    names = (word.partition("=")[0].replace("_", "-") for word in arguments)
+    if "--optimizer.peak-learning-rate" in names:
+        config = dataclasses.replace(options.config, rate_by_size=False)
+        options = dataclasses.replace(options, config=config)
     return options
 
 

@@ -18,7 +18,9 @@ class ReproduceOptions:
     """
 
     experiment: Annotated[
-        Literal["pretraining-tasks", "masking", "objectives", "size", "pooling"],
+        Literal[
+            "pretraining-tasks", "masking", "objectives", "size", "pooling", "recipe"
+        ],
         tyro.conf.Positional,
         tyro.conf.arg(metavar="NAME"),
     ]

@@ -96,7 +96,7 @@ def finetuning_config(name: str) -> FinetuneConfig:
             f"{name!r} is neither a task ({', '.join(TASKS)}) nor a configuration, "
             f"as `bert-jax configs` lists{hint}"
         )
-    config = FinetuneConfig(task=name)  # type: ignore[arg-type]
+    config = FinetuneConfig(task=name, rate_by_size=True)  # type: ignore[arg-type]
     if name == "question-answering":  # Devlin et al. 2018, §4.2, and its code
         return dataclasses.replace(config, num_epochs=2.0)
     return config

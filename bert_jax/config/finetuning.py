@@ -176,6 +176,8 @@ class FinetuneConfig(RunConfig):
     optimizer: OptimizerConfig = OptimizerConfig(
         peak_learning_rate=3e-5, warmup_steps=0, warmup_share=0.1
     )
+    rate_by_size: bool = dataclasses.field(default=False, metadata=RESOLVED)
+    """Whether peak_learning_rate is that for the model's size: none was named."""
     num_epochs: float = 3.0
     """Number of passes over the training examples, if num_steps is 0."""
     num_steps: int = 0

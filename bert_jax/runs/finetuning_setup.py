@@ -23,6 +23,7 @@ from bert_jax.runs.finetuning_examples import (
     with_fingerprints,
 )
 from bert_jax.runs.init_from import pin_source
+from bert_jax.runs.rate_by_size import with_rate
 from bert_jax.runs.sentence_pairs import with_embedding, with_first_length
 from bert_jax.runs.teacher import finetuning_teacher
 from bert_jax.runs.workdir import require_same_verb
@@ -211,7 +212,8 @@ def prepare_finetuning(
     start = load_start(config, workdir, resume)
     source, tokenizer, params = start.model, start.tokenizer, start.params
     config, source = with_label_names(config, source)
-    config = with_embedding(with_lengths(config, start), source, start.embedding)
+    config = with_lengths(with_rate(config, source, resume), start)
+    config = with_embedding(config, source, start.embedding)
     data = dataclasses.replace(config.data, split=start.split)
     task = finetuning_task(config.task, data)
     splits = read_splits(task)

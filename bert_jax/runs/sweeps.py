@@ -57,11 +57,14 @@ def grid(config: FinetuneConfig, seeds: int, sweep: bool) -> Iterator[Run]:
         choices = (config.num_epochs,) if config.num_steps else NUM_EPOCHS
         settings = list(itertools.product(LEARNING_RATES, BATCH_SIZES, choices))
     for rate, batch_size, epochs in settings:
-        setting = f"rate {rate:g}, batch {batch_size}, epochs {epochs:g}"
+        by_size = config.rate_by_size and not sweep
+        rated = "by_size" if by_size else f"{rate:g}"
+        setting = f"rate {rated}, batch {batch_size}, epochs {epochs:g}"
         for seed in range(config.seed, config.seed + seeds):
-            name = f"rate_{rate:g}_batch_{batch_size}_epochs_{epochs:g}_seed_{seed}"
+            name = f"rate_{rated}_batch_{batch_size}_epochs_{epochs:g}_seed_{seed}"
             optimizer = dataclasses.replace(config.optimizer, peak_learning_rate=rate)
             changed = {"batch_size": batch_size, "num_epochs": epochs, "seed": seed}
+            changed["rate_by_size"] = by_size
             own = dataclasses.replace(config, optimizer=optimizer, **changed)
             yield Run(name, setting, own)
 
@@ -71,7 +74,8 @@ def with_pinned_models(
 ) -> FinetuneConfig:
     """Return the configuration with the same models and rows for all runs.
 
-    Commits of models, and a row's length that is not given, are those of the record.
+    Commits of models, and a row's length and a rate that are not given, are those of
+    the record.
 
     Args:
         before: the configuration that an earlier start has recorded, if there was one.
@@ -80,6 +84,8 @@ def with_pinned_models(
         None if before is None else str(before.get(name))
         for name in ("init_from", "teacher")
     )
+    if before is not None and not before.get("rate_by_size"):
+        config = dataclasses.replace(config, rate_by_size=False)
     data = None if before is None else before.get("data")
     length = data.get("max_length") if isinstance(data, dict) else None
     if isinstance(length, int) and not config.data.max_length:

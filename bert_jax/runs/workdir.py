@@ -42,7 +42,7 @@ FREE_TO_CHANGE = (
     "hang_timeout_minutes keep_checkpoints keep_optimizer_states log_every "
     "log_examples max_failed_saves "
     "mesh.data mesh.fsdp mesh.gather mesh.overlap mesh.tensor microbatches "
-    "model.attention_kernel model.remat patience profile_steps report"
+    "model.attention_kernel model.remat patience profile_steps rate_by_size report"
 ).split()
 """Fields that may differ on resume: none changes what a step learns. (The mesh and
 `microbatches` change the last bits, by the order of sums; `microbatches` and
