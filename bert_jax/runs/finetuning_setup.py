@@ -234,8 +234,7 @@ def prepare_finetuning(
     check_unknown_tokens(task, tokenizer, matched.train)
     teacher, config = finetuning_teacher(config, tokenizer, resume)
     tokenize = functools.partial(tokenize_cached, task, tokenizer, config, cache)
-    train = tokenize(matched.train)
-    task, train = with_balance(config, task, train)
+    task, train = with_balance(config, task, tokenize(matched.train))
     config = with_steps(config, len(train.tokenized))
     if params is not None:
         params = None if config.from_scratch else without_head(params, source, model)
