@@ -125,7 +125,7 @@ def _metadata(pipeline: str, library: str, origin: Origin) -> str:
         lines += ["language:", *(f"- {json.dumps(code)}" for code in origin.languages)]
     if origin.base_model:
         lines.append(f"base_model: {origin.base_model}")
-    return "\n".join([*lines, "tags:", "- bert", "- bert_jax"])
+    return "\n".join([*lines, "tags:", "- bert_jax"])
 
 
 def usage(model: Model) -> tuple[str, str, str]:
