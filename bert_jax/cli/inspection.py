@@ -25,11 +25,12 @@ class InspectOptions:
     others: Annotated[
         tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="[PATH ...]")
     ] = ()
-    """With attention: more models, shown beside that of PATH."""
+    """With output: more runs, or models with attention, beside that of PATH."""
     verify: bool = False
     """Compare the sha256 of every file."""
     output: str = ""
-    """FILE.html: write a web page of a run, which may go on; or of attention."""
+    """FILE.html: write a web page of a run, which may go on; of several; or of
+    attention."""
     attention: str = ""
     """With output: a text, for a page of the attention of each head of a model in it,
     or of several models side by side."""
@@ -58,10 +59,10 @@ class DemoOptions:
 
 
 def inspect(options: InspectOptions) -> None:
-    if options.others and not options.attention:
+    if options.others and not options.output:
         raise UsageError(
-            f"{1 + len(options.others)} paths stand side by side on a page of "
-            "--attention TEXT; without it, inspect one path."
+            f"{1 + len(options.others)} paths stand side by side on a page; name it by "
+            "--output FILE.html, or inspect one path."
         )
     if options.summary or options.sequence_length:
         return inspect_summary(options)
@@ -132,6 +133,7 @@ def inspect_when(options: InspectOptions) -> None:
 
 
 def inspect_attention(options: InspectOptions) -> None:
+    from bert_jax.diagnostics.run_comparison import require_different
     from bert_jax.inference.attention_page import write_attention_page
     from bert_jax.inference.predictor import load
     from bert_jax.storage.files import require_output_file
@@ -139,30 +141,22 @@ def inspect_attention(options: InspectOptions) -> None:
 
     page = Path(options.output)
     require_output_file(page, SUFFIX)  # before the models are loaded
-    models = {path: load(path) for path in different_paths(options)}
+    paths = (options.path, *options.others)
+    require_different(paths)
+    models = {path: load(path) for path in paths}
     write_attention_page(models, options.attention, page)
     say(f"{page}: the attention of every head; open it in a browser")
 
 
-def different_paths(options: InspectOptions) -> tuple[str, ...]:
-    """Return the paths; raise UsageError if two are the same directory."""
-    paths = (options.path, *options.others)
-    first: dict[str, str] = {}
-    for path in paths:
-        place = path if ":" in path else os.path.realpath(path)
-        if place in first:
-            both = path if path == first[place] else f"{first[place]} and {path}"
-            raise UsageError(f"{both} is the same directory twice; name it once.")
-        first[place] = path
-    return paths
-
-
 def inspect_run(options: InspectOptions) -> None:
-    from bert_jax.diagnostics.run_report import write_run_report
+    from bert_jax.diagnostics.run_comparison import write_run_page
 
     page = Path(options.output)
-    write_run_report(options.path, page, say)
-    say(f"{page}: curves, samples and configuration of the run; open it in a browser")
+    count = write_run_page((options.path, *options.others), page, say)
+    content = "curves, samples and configuration of the run"
+    if count > 1:
+        content = f"curves, scores and configurations of {count} runs"
+    say(f"{page}: {content}; open it in a browser")
 
 
 def doctor(_: DoctorOptions) -> int:

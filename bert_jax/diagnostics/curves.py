@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -17,6 +17,7 @@ MAX_POINTS = 1000
 """Points of a curve; a browser draws them all, on a chart of half as many pixels."""
 
 Section = Literal["Loss and scores", "Optimisation", "Throughput"]
+SECTIONS: tuple[Section, ...] = get_args(Section)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,9 +158,8 @@ def charts(
         _chart(name, lines, reference.get(name), max_points)
         for name in [*known, *sorted(names - set(known))]
     ]
-    order = ("Loss and scores", "Optimisation", "Throughput")
     not_empty = [chart for chart in all_charts if chart["curves"]]
-    return sorted(not_empty, key=lambda chart: order.index(chart["section"]))
+    return sorted(not_empty, key=lambda chart: SECTIONS.index(chart["section"]))
 
 
 def reference_lines(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bert_jax.config import ExamplesConfig
 from bert_jax.diagnostics import inspect as inspection
-from bert_jax.diagnostics.run_report import write_run_report
+from bert_jax.diagnostics.run_comparison import write_run_page
 from bert_jax.diagnostics.summary import summary as summary_of
 from bert_jax.diagnostics.when_seen import when_seen
 from bert_jax.inference.attention_page import write_attention_page
@@ -86,19 +86,26 @@ def _summary_lines(path: str, sequence_length: int) -> Iterator[str]:
     yield from (title, *drawn.getvalue().splitlines(), *lines)
 
 
-def run_page(workdir: StrPath, output: StrPath) -> Path:
-    """Write a page of a run: its curves, samples and configuration; return its path.
+def run_page(workdir: StrPath | Sequence[StrPath], output: StrPath) -> Path:
+    """Write a page of a run, or of several side by side; return its path.
+
+    One run is shown by its curves, samples and configuration; several by curves over
+    one another, scores, and what differs in their configurations.
 
     Args:
-        workdir: of a pretraining or fine-tuning run, which may still go on.
+        workdir: of a pretraining or fine-tuning run, which may still go on, or of
+            several; or a directory of several, which `finetune_runs` has made.
         output: a file that ends in .html; it needs no network.
 
     Raises:
         FileNotFoundError: `workdir` is not one.
-        ValueError: it holds several runs, or is damaged; or `output` is no .html.
+        ValueError: a run is damaged, or named twice; or `output` is no .html.
         OSError: the page cannot be written.
     """
-    write_run_report(os.fspath(workdir), Path(output))
+    several = (workdir,) if isinstance(workdir, str | os.PathLike) else tuple(workdir)
+    if not several:
+        raise ValueError("workdir=() names no run; name one or several.")
+    write_run_page([os.fspath(own) for own in several], Path(output))
     return Path(output)
 
 

@@ -17,7 +17,7 @@ function remarks(chart) {
 
 function addRunChart(parent, chart) {
   const curves = chart.curves.map(curve =>
-    ({ ...curve, xs: curve.steps, color: curve.name === "training" ? "c0" : "c1" }));
+    ({ color: curve.name === "training" ? "c0" : "c1", ...curve, xs: curve.steps }));
   const values = curves.flatMap(curve => curve.values).filter(value => value > 0);
   const spread = values.length && Math.max(...values) >= 2 * Math.min(...values);
   const logValues = spread && /loss$|norm$|byte$/.test(chart.name);

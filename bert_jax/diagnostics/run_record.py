@@ -144,12 +144,28 @@ def lost_patience(run: RunRecord, step: int) -> str:
     return best.why_stopped() if is_lost else ""
 
 
+def best_evaluation(run: RunRecord) -> MetricsLine | None:
+    """Return the line of the best validation scores after the first step.
+
+    The best is by the loss in pretraining, and by the first score in fine-tuning.
+    """
+    is_finetuning = isinstance(run.config, FinetuneConfig)
+
+    def score(line: MetricsLine) -> float:
+        if not is_finetuning:
+            return -line.scalars.get("loss", math.nan)
+        has_score = line.scalars.keys() - {"loss"}
+        return main_score(line.scalars) if has_score else math.nan
+
+    lines = [line for line in run.lines if line.split == VALIDATION and line.step]
+    known = [line for line in lines if not math.isnan(score(line))]
+    return max(known, key=score, default=None)
+
+
 def best_scores(run: RunRecord) -> dict[str, float]:
-    """Return the validation scores of a fine-tuning run's best evaluation, or {}."""
-    lines = [line.scalars for line in run.lines if line.split == VALIDATION]
-    scored = [own for own in lines if own.keys() - {"loss"}]
-    known = [own for own in scored if not math.isnan(main_score(own))]
-    return max(known, key=main_score, default={})
+    """Return the scores of the best evaluation, or {}."""
+    best = best_evaluation(run)
+    return best.scalars if best else {}
 
 
 def evaluations(run: RunRecord, max_rows: int = 30) -> JsonObject:
@@ -234,7 +250,7 @@ def provenance(run: RunRecord) -> list[tuple[str, str]]:
     )
     rows: list[tuple[str, str]] = [
         ("workdir", str(run.workdir)),
-        ("kind of run", _kind(config)),
+        ("kind of run", kind_of_run(config)),
         ("parameters", f"{num_parameters(shapes):,}"),
         ("seed", str(config.seed)),
         ("initial parameters", config.init_from or "random"),
@@ -258,7 +274,8 @@ def provenance(run: RunRecord) -> list[tuple[str, str]]:
     return rows
 
 
-def _kind(config: PretrainConfig | FinetuneConfig) -> str:
+def kind_of_run(config: PretrainConfig | FinetuneConfig) -> str:
+    """Return what the run learns, in words."""
     if isinstance(config, FinetuneConfig):
         return f"fine-tuning, {config.task}"
     pairs = config.data.pairs

@@ -1,5 +1,10 @@
 """What `inspect` prints and the pages that verbs write, from Python."""
 
+import json
+import re
+import shutil
+from pathlib import Path
+
 import pytest
 
 import bert_jax
@@ -46,6 +51,8 @@ def test_an_argument_without_effect_is_refused(options, message, tmp_path):
 def test_pages_are_written_by_functions(pretrained, tmp_path):
     page = bert_jax.run_page(pretrained, tmp_path / "run.html")
     assert page == tmp_path / "run.html" and str(pretrained) in page.read_text()
+    with pytest.raises(ValueError, match="names no run; name one or several"):
+        bert_jax.run_page([], tmp_path / "none.html")
     bert = bert_jax.load(pretrained)
     for model, name in ((bert, "the model"), (pretrained, str(pretrained))):
         page = bert_jax.attention_page(model, "the judge", tmp_path / "a.html")
@@ -53,3 +60,42 @@ def test_pages_are_written_by_functions(pretrained, tmp_path):
         assert name in page.read_text() and '"judge"' in page.read_text()
     with pytest.raises(ValueError, match=r"a.pdf must end in \.html"):
         bert_jax.attention_page("no model", "the river", "a.pdf")
+
+
+def test_several_runs_stand_on_one_page(pretrained, tmp_path, capsys):
+    """Their scores, what differs, and their curves; the best of equal masks alone."""
+    others = {"lucky": {"seed": 7}, "masked": {"masking": {"rate": 0.3}}}
+    for name, changes in others.items():
+        shutil.copytree(pretrained, tmp_path / name)
+        path = tmp_path / name / "config.json"
+        config = json.loads(path.read_text())
+        for field, value in changes.items():
+            is_part = isinstance(value, dict)
+            config[field] = config[field] | value if is_part else value
+        path.write_text(json.dumps(config))
+    log = tmp_path / "lucky" / "metrics.jsonl"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    better = [line | {"loss": line["loss"] - 1} for line in lines]
+    log.write_text("".join(f"{json.dumps(line)}\n" for line in better))
+    page = str(tmp_path / "page.html")
+
+    def compared(*runs: Path) -> dict:
+        assert main(["inspect", *map(str, runs), "--output", page]) == 0
+        text = Path(page).read_text()
+        return json.loads(re.search(r'id="data">(.*?)</script>', text, re.S)[1])
+
+    data = compared(pretrained, tmp_path / "lucky")
+    assert [run["name"].split("/")[-1] for run in data["runs"]] == ["run", "lucky"]
+    loss = next(row for row in data["scores"] if row["title"] == "Loss")
+    assert loss["best"] == [1] and loss["values"][1] == pytest.approx(
+        loss["values"][0] - 1
+    )
+    differing = [row for row in data["configuration"] if row["differs"]]
+    assert [(row["name"], row["values"]) for row in differing] == [("seed", ["0", "7"])]
+    chart = next(c for c in data["charts"] if c["title"] == "Loss, validation")
+    assert len(chart["curves"]) == 2 and not data["notes"]
+    data = compared(tmp_path / "lucky", tmp_path / "masked")
+    assert not any(row["best"] for row in data["scores"])
+    assert "other masks" in data["notes"][0]
+    assert main(["inspect", str(pretrained), f"{pretrained}/", "--output", page]) == 2
+    assert "twice" in capsys.readouterr().err

@@ -196,7 +196,7 @@ def test_a_page_in_a_browser(page_of_two, bert, tmp_path):
             ["--attention", "a text"],
             "attention='a text' needs a page to write; name it",
         ),
-        (["other"], "2 paths stand side by side on a page of --attention TEXT"),
+        (["other"], "2 paths stand side by side on a page; name it by --output"),
         (["--attention", "a", "--output", "page.txt"], "page.txt must end in .html"),
         (["--attention", "a", "--output", "no/page.html"], "no is not a directory"),
         (["--attention", "a " * 600, "--output", "p.html"], "the model takes 32"),

@@ -121,7 +121,7 @@ REPORTS = [
             several_runs(world, "rate_1", "rate_1")
             and ["inspect", str(world.folder), "--output", str(world.folder / "p.html")]
         ),
-        ("holds several runs, and a report shows one", "rate_1"),
+        ("rate_1 is not the workdir of a run", "`bert-jax pretrain` or `finetune`"),
     ),
 ]
 
