@@ -2,8 +2,9 @@
 
 bert-jax pretrain configs/bert_tiny_two_cores.py --workdir runs/tiny --data.path DATA
 
-What a small budget teaches (docs/pretraining.md): two wide heads, many masks, no
-dropout, and a learning rate that is not yet low when the run ends.
+What a small budget teaches (docs/pretraining.md): Muon and DeepNorm's sizes of the
+first kernels, many masks, no dropout, and a learning rate that is not yet low when the
+run ends.
 """
 
 from bert_jax import BertConfig, MaskingConfig, OptimizerConfig, PretrainConfig
@@ -11,13 +12,19 @@ from bert_jax import BertConfig, MaskingConfig, OptimizerConfig, PretrainConfig
 config = PretrainConfig(
     model=BertConfig.tiny(
         vocab_size=0,
+        num_attention_heads=4,
         initializer_range=0.05,
+        initializer="deepnorm",
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
     ),
     masking=MaskingConfig(rate=0.4, max_predictions=51),
     optimizer=OptimizerConfig(
-        peak_learning_rate=2e-3, warmup_steps=300, decay_steps=5000, beta2=0.98
+        algorithm="muon",
+        peak_learning_rate=2e-3,
+        warmup_steps=300,
+        decay_steps=5000,
+        beta2=0.98,
     ),
     num_steps=3000,
     batch_size=32,
