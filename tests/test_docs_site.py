@@ -108,6 +108,9 @@ def test_the_pages_show_the_verbs_with_options():
         ("out of memory", "pretraining.md"),
         ("push hub", "interop.md"),
         ("rare classes", "finetuning.md"),
+        ("multi-label", "finetuning.md"),
+        ("hyperparameter search", "finetuning.md"),
+        ("embeddings", "sentences.md"),
     ],
 )
 def test_a_heading_has_the_words_that_are_searched_for(words, page):
@@ -149,6 +152,8 @@ def test_the_site_builds_strictly_and_needs_no_network(tmp_path):
         assert not re.findall(r'href="https?:[^"]*bert[-_]jax', text), path
     finetuning = (tmp_path / "site" / "finetuning.html").read_text()
     assert '<code><span class="word">--label-column</span></code>' in finetuning
+    migrating = (tmp_path / "site" / "migrating.html").read_text()
+    assert 'dense/</span><wbr><span class="word">kernel</span>' in migrating
     help_page = (tmp_path / "site" / "reference" / "command_line.html").read_text()
     assert all(f"usage: bert-jax {name} " in help_page for name in VERBS)
     for task in TASKS:

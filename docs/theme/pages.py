@@ -37,8 +37,8 @@ _SOURCES = {page: name for name, page in ROOT_PAGES.items()}
 _LINK = re.compile(r"\[([^][]*)\]\((?![a-z]+:|#|/)([^()\s#]+)(#[^()\s]*)?\)")
 
 _INLINE_CODE = re.compile(r"(<pre.*?</pre>)|<code>([^<]*)</code>", re.DOTALL)
-_WORD = re.compile(r"(?<!\S)\S{1,36}(?!\S)")
-"""A word that is not wider than a telephone."""
+_WORD = re.compile(r"(?<!\S)\S{1,36}(?!\S)|(?<![^\s/(])[^\s/(]{1,36}(?:[/(]+|(?!\S))")
+"""A word that is not wider than a telephone, or a part of a longer one."""
 
 
 def help_block(*words: str) -> str:
@@ -106,6 +106,7 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     def with_words(match: re.Match[str]) -> str:
         block, text = match.groups()
         words = _WORD.sub(r'<span class="word">\g<0></span>', text or "")
+        words = words.replace("</span><span", "</span><wbr><span")
         return block or f"<code>{words}</code>"
 
     return _INLINE_CODE.sub(with_words, html)
