@@ -1,7 +1,8 @@
 """Hooks of MkDocs: pages from the repository's root, and links to its other files.
 
 A file that is no page, such as `../examples/own_loop.py`, gets a page with its text if
-another one has a link to it; a link to a folder becomes its name. The page of the
+another one has a link to it, a notebook one with its stored outputs; a link to a folder
+becomes its name. The page of the
 command line gets the help of every verb, and that of a task the help of this task. The
 addresses of the site and of the repository are those of setup.cfg, if it has any.
 """
@@ -9,6 +10,7 @@ addresses of the site and of the repository are those of setup.cfg, if it has an
 import configparser
 import contextlib
 import io
+import json
 import os
 import posixpath
 import re
@@ -79,13 +81,33 @@ def path_of(link: str, source: str) -> str:
 
 
 def linked_sources(files: Files) -> set[str]:
-    """Return the Python files to which a page has a link."""
+    """Return the Python files and the notebooks to which a page has a link."""
     linked = set()
     for page in files.documentation_pages():
         source = _SOURCES.get(page.src_uri, f"docs/{page.src_uri}")
         links = (match[2] for match in _LINK.finditer(page.content_string))
-        linked |= {path_of(link, source) for link in links if link.endswith(".py")}
+        linked |= {
+            path_of(link, source) for link in links if link.endswith((".py", ".ipynb"))
+        }
     return {path for path in linked if (ROOT / path).is_file()}
+
+
+def notebook_page(text: str) -> str:
+    """Return a notebook as Markdown: its text, its code and what it printed and drew."""
+    blocks = []
+    for cell in json.loads(text)["cells"]:
+        source = "".join(cell["source"]).strip()
+        is_code = cell["cell_type"] == "code"
+        blocks.append(f"~~~~python\n{source}\n~~~~" if is_code else source)
+        for output in cell.get("outputs", ()):
+            data = output.get("data", {})
+            if "image/png" in data:
+                picture = "".join(data["image/png"]).replace("\n", "")
+                blocks.append(f"![What it draws](data:image/png;base64,{picture})")
+            else:
+                printed = "".join(output.get("text", data.get("text/plain", "")))
+                blocks.append(f"~~~~text\n{printed.rstrip()}\n~~~~")
+    return "\n\n".join(blocks) + "\n"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -94,7 +116,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, page, abs_src_path=str(ROOT / name)))
     for path in sorted(linked_sources(files)):
         text = (ROOT / path).read_text(encoding="utf-8")
-        content = f"# {path}\n\n~~~~python\n{text}~~~~\n"
+        if path.endswith(".ipynb"):
+            content = notebook_page(text)
+        else:
+            content = f"# {path}\n\n~~~~python\n{text}~~~~\n"
         uri, hidden = f"{SOURCE_PAGES}/{path}.md", InclusionLevel.NOT_IN_NAV
         files.append(File.generated(config, uri, content=content, inclusion=hidden))
     return files
@@ -121,12 +146,14 @@ def on_page_markdown(
         page.meta["search"] = {"boost": 0.1}
     if uri == "reference/command_line.md":
         return markdown + "".join(help_sections())
-    if uri.startswith(f"{SOURCE_PAGES}/"):
+    if uri.startswith(f"{SOURCE_PAGES}/") and not uri.endswith(".ipynb.md"):
         return markdown
     if uri.startswith("tasks/"):
         task = Path(uri).stem.replace("_", "-")
         markdown = markdown.replace(HELP, help_block("finetune", task, "--help"))
     source = _SOURCES.get(uri, f"docs/{uri}")
+    if uri.endswith(".ipynb.md"):
+        source = uri.removeprefix(f"{SOURCE_PAGES}/").removesuffix(".md")
 
     def rewritten(match: re.Match[str]) -> str:
         text, link, anchor = match[1], match[2], match[3] or ""
