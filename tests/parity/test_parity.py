@@ -166,7 +166,7 @@ def test_fifty_steps_equal_pytorch():
     """The same weights and masked batches, through our step and through PyTorch's.
 
     A wrong decay mask, clipping, schedule or label moves a loss by at least 1.5e-4
-    and a weight by 7e-3; tests/parity/tools/make_training.py prints the table.
+    and a weight by 7e-3; tools/parity/make_training.py prints the table.
     """
     fixture = load_fixture("training")
     rules = fixture["hyperparameters"]

@@ -3,7 +3,7 @@
 It is no test: it draws random vectors of length 1, searches them by each in turns, and
 prints wall and CPU time, and how many places have the same vector:
 
-    python tests/parity/tools/compare_search.py --vectors 1000000 --queries 1000
+    python tools/parity/compare_search.py --vectors 1000000 --queries 1000
 """
 
 import argparse

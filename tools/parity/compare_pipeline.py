@@ -3,7 +3,7 @@
 It is no test: processes of their own take turns, and each prints texts a second and the
 cores that it kept busy. The file has one text a line:
 
-    python tests/parity/tools/compare_pipeline.py MODEL texts.txt --turns 3
+    python tools/parity/compare_pipeline.py MODEL texts.txt --turns 3
 
 MODEL is a directory of a classifier that both libraries read.
 """

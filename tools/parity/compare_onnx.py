@@ -3,7 +3,7 @@
 It is no test: it prints accuracy, labels that differ, and rates, in alternating turns,
 by the CPU time of one core, so that other processes hardly change it:
 
-    taskset -c 0 python tests/parity/tools/compare_onnx.py runs/polarity test.csv
+    taskset -c 0 python tools/parity/compare_onnx.py runs/polarity test.csv
 
 The table has the columns `text` and `label`.
 """

@@ -3,7 +3,7 @@
 It is no test. Both start from one model, and learn from the same pairs with the same
 batch, rate, epochs and length; each model then searches a directory in BEIR's form:
 
-    python tests/parity/tools/compare_sentences.py MODEL train.csv validation.csv BEIR
+    python tools/parity/compare_sentences.py MODEL train.csv validation.csv BEIR
 
 MODEL is a directory that sentence-transformers reads; the tables have the columns
 `question` and `context`. Nothing is chosen by the validation, which a run needs.

@@ -1,6 +1,6 @@
 r"""Fine-tuning beside PyTorch + transformers: scores, first losses, speed.
 
-    python tests/parity/tools/compare_finetuning.py quality polarity \
+    python tools/parity/compare_finetuning.py quality polarity \
         --init-from MODEL --train train.csv --validation dev.csv --text-columns review
 
 MODEL is a Hugging Face directory; both sides begin from its files. PyTorch sees the
@@ -352,9 +352,7 @@ def agree(options: argparse.Namespace) -> None:
 
 
 class TorchTurns:
-    """PyTorch's turns, in a process of its own: neither side has the other's threads
-    or memory beside it.
-    """
+    """PyTorch's turns, in another process: the sides share no thread and no memory."""
 
     given: tuple[argparse.Namespace, Finetuning, Torch]
 
@@ -368,9 +366,7 @@ class TorchTurns:
 
     @classmethod
     def take(cls, padding: str) -> tuple[float, float]:
-        """Wall and CPU seconds of the steps, as our batches are padded or as scripts'
-        are.
-        """
+        """Wall and CPU seconds of the steps, padded as our batches or as scripts'."""
         options, task, side = cls.given
 
         def run() -> None:

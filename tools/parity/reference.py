@@ -12,7 +12,8 @@ import numpy as np
 import torch
 import transformers
 
-HERE = Path(__file__).parents[1]
+HERE = Path(__file__).parents[2] / "tests" / "parity"
+"""The folder of the files that are made."""
 
 SHAPE = {
     "hidden_size": 32,
