@@ -89,12 +89,8 @@ def write_checkpoint(
         with ocp.StandardCheckpointer() as checkpointer:
             checkpointer.save(directory / "state", params)
         values: JsonObject = (run or {}) | {"model": to_dict(model.config)}
-        if isinstance(model, Model) and not run:
-            values["pairs"] = model.pairs
-        if model.embedding is not None and not run:
-            values["embedding"] = to_dict(model.embedding)
-        if model.own_length:
-            values["max_length"] = model.own_length
+        if not run:  # else its fields say the same
+            values |= _made_as(model)
         write_json(values, directory / "config.json")
         write_unused(model.unused, directory)
         model.tokenizer.save(directory / "tokenizer")
@@ -102,6 +98,18 @@ def write_checkpoint(
         write_json(receipt | {"files": files}, directory / RECEIPT)
         files += describe_files(directory, [RECEIPT])
         write_manifest({"step": 0, "files": files}, directory)
+
+
+def _made_as(model: Imported | Model) -> JsonObject:
+    """Return what `load` reads of a model without a run, beside its `model`."""
+    values: JsonObject = {}
+    if isinstance(model, Model):
+        values["pairs"] = model.pairs
+    if model.embedding is not None:
+        values["embedding"] = to_dict(model.embedding)
+    if model.own_length:
+        values["max_length"] = model.own_length
+    return values
 
 
 def _reserve(directory: epath.Path, size: int, output: epath.Path) -> None:

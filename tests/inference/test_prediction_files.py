@@ -98,6 +98,13 @@ def test_each_kind_of_file_has_what_is_printed(model, table, capsys, tmp_path):
     ]
 
 
+def test_a_saved_checkpoint_predicts_the_same(model, table, capsys, tmp_path):
+    saved = load(model).save(tmp_path / "saved", to="checkpoint")
+    assert load(saved).classify(TEXTS) == load(model).classify(TEXTS)
+    assert printed(capsys, saved, table) == printed(capsys, model, table)
+    assert load(saved).data == load(model).data
+
+
 @pytest.mark.usefixtures("no_hidden_transfers")
 @pytest.mark.parametrize("verb", ["predict", "predict_corpus", "evaluate", "features"])
 def test_parameters_are_placed_on_the_device_once(verb, model, table, tmp_path):

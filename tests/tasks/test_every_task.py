@@ -306,6 +306,27 @@ def test_predictions_in_the_order_of_the_rows(tuned, capsys, monkeypatch):
         assert close(kind.predict(bert, row), prediction)
 
 
+def test_a_saved_checkpoint_predicts_the_same(tuned, tmp_path, capsys):
+    """In Python and by the verb, as the workdir that it was saved from."""
+    kind, file, workdir = tuned
+    saved = bert_jax.load(workdir).save(tmp_path / "saved", to="checkpoint")
+    one, other = bert_jax.load(workdir), bert_jax.load(saved)
+    for row in kind.rows():
+        assert kind.predict(other, row) == kind.predict(one, row)
+    source = tmp_path / "rows.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in kind.rows()))
+    expected, found = (
+        printed(capsys, "predict", str(model), "--input", str(source))
+        for model in (workdir, saved)
+    )
+    assert found == expected and len(found) == len(kind.rows())
+    scores, again = (
+        printed(capsys, "evaluate", str(model), "--input", str(file))[0]
+        for model in (workdir, saved)
+    )
+    assert again == scores
+
+
 def test_the_methods_of_another_task_are_refused(tuned):
     kind, _, workdir = tuned
     bert = bert_jax.load(workdir)
