@@ -93,7 +93,7 @@ def linked_sources(files: Files) -> set[str]:
 
 
 def notebook_page(text: str) -> str:
-    """Return a notebook as Markdown: its text, its code and what it printed and drew."""
+    """Return a notebook as Markdown: its text, its code, what it printed and drew."""
     blocks = []
     for cell in json.loads(text)["cells"]:
         source = "".join(cell["source"]).strip()
