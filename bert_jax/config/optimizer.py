@@ -12,6 +12,8 @@ from bert_jax.config.checks import (
 )
 from bert_jax.config.representation import ShortRepr
 
+_LARGEST_RATES = {"adamw": 0.02, "muon": 0.1, "lamb": 0.1}
+
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class OptimizerConfig(ShortRepr):
@@ -92,6 +94,17 @@ class OptimizerConfig(ShortRepr):
         require(
             not is_constant or self.warmup_steps > 0 or warmup + share <= 1 + 1e-9,
             f"warmup_share={warmup} and decay_share={share} must add up to at most 1.",
+        )
+
+    def rate_warning(self) -> str:
+        """Return a line if the rate is far above what models learn by, or ""."""
+        rate, usual = self.peak_learning_rate, _LARGEST_RATES[self.algorithm]
+        if rate <= usual:
+            return ""
+        return (
+            f"peak_learning_rate={rate:g} is far above what models learn by with "
+            f"{self.algorithm}, at most {usual:g}; fine-tuning takes about 3e-5, small "
+            "models 1e-3."
         )
 
     def phases(self, schedule_steps: int) -> tuple[int, int]:

@@ -13,13 +13,13 @@ from bert_jax.data.records import Dataset, open_dataset
 from bert_jax.demo.paragraph_origins import SPLITS
 from bert_jax.demo.picture import Points, draw_picture
 from bert_jax.diagnostics.run_report import write_run_report
-from bert_jax.diagnostics.samples import masked_texts
+from bert_jax.diagnostics.samples import RULE, masked_texts, spread
 from bert_jax.inference.predictor import Predictor, load
 from bert_jax.storage.files import JsonObject
 from bert_jax.tables.read import read_table
 from bert_jax.training.metrics_file import METRICS, TRAIN, VALIDATION, read_metrics
 
-EXAMPLES = 5
+EXAMPLES, MASKED_TEXTS = 5, 200
 MAX_CHARACTERS = 160  # of a paragraph
 SENTENCE = "This function returns a [MASK] of integers."
 """What the model fills in the picture."""
@@ -108,11 +108,24 @@ def scores_table(scores: dict[str, float]) -> Table:
 
 
 def masked_examples(bert: Predictor, dataset: Dataset) -> Iterator[str]:
-    """Validation texts with a masked word, the word, and the top three predictions."""
-    for masked in masked_texts(dataset, EXAMPLES, dataset.sequence_length - 2):
-        filled = bert.fill_mask(masked.text, k=3)
-        predictions = ", ".join(f"{token} {p:.0%}" for token, p in filled)
+    """Validation texts with a masked word, the word, and the top three predictions.
+
+    The last line says how often the first prediction is right, in these and others.
+    """
+    texts = masked_texts(dataset, MASKED_TEXTS, dataset.sequence_length - 2)
+    filled = bert.fill_mask([text.text for text in texts], k=3)
+    for masked, tokens in spread([*zip(texts, filled, strict=True)], EXAMPLES):
+        predictions = ", ".join(f"{token} {p:.0%}" for token, p in tokens)
         yield f"  {masked.text}\n    {masked.answer}?  {predictions}"
+    right = sum(
+        text.answer == tokens[0][0] for text, tokens in zip(texts, filled, strict=True)
+    )
+    yield textwrap.fill(
+        f"{right} of {len(texts)} such words are right. Of validation texts that are "
+        f"spread evenly, the masked word is {RULE}; the {EXAMPLES} above are spread "
+        "evenly over them.",
+        79,
+    )
 
 
 def origins_table(accuracies: dict[str, float]) -> Table:

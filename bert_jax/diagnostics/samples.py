@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import jax
 import numpy as np
-from jaxtyping import Int, Shaped
+from jaxtyping import Bool, Int, Shaped
 
 from bert_jax.checkpoints.steps import CHECKPOINTS
 from bert_jax.config import PretrainConfig
@@ -20,6 +20,12 @@ from bert_jax.tokenization import Tokenizer
 
 NUM_TEXTS, NUM_PROMPTS, MAX_CHECKPOINTS, NUM_PREDICTIONS = 5, 2, 8, 5
 _MIN_TOKENS, _MAX_TOKENS, _MIN_LETTERS = 12, 60, 4
+NUM_FREQUENT, _COUNTED_ROWS = 500, 8192
+RULE = (
+    f"the middle one of the words that are among the corpus's {NUM_FREQUENT} most "
+    f"frequent ones of {_MIN_LETTERS} letters or more"
+)
+"""Which word of a text `masked_texts` masks."""
 _CHARACTERS, _TOKENS = (24, 100), (8, 30)
 """Tokens of a prompt and of its continuation, of single characters and of words."""
 
@@ -66,7 +72,7 @@ def _validation_rows(dataset: Dataset, count: int) -> Shaped[np.ndarray, " B"]:
 
 
 def masked_texts(dataset: Dataset, count: int, max_tokens: int) -> list[MaskedText]:
-    """Return at most `count` validation texts with one word masked.
+    """Return at most `count` validation texts with one word masked, by `RULE`.
 
     They are first segments of rows that are spread evenly over the validation rows, cut
     to sixty tokens around the mask.
@@ -76,23 +82,41 @@ def masked_texts(dataset: Dataset, count: int, max_tokens: int) -> list[MaskedTe
     """
     rows = _validation_rows(dataset, 10 * count)  # not all have such a word
     first = (row["tokens"][1 : row["second"][0] - 1].astype(np.int64) for row in rows)
-    texts = [_masked_text(dataset.tokenizer, ids, max_tokens) for ids in first]
+    frequent = _frequent_words(dataset)
+    texts = [
+        _masked_text(dataset.tokenizer, frequent, ids, max_tokens) for ids in first
+    ]
     return spread([text for text in texts if text is not None], count)
 
 
-def _masked_text(
-    tokenizer: Tokenizer, ids: Int[np.ndarray, " T"], max_tokens: int
-) -> MaskedText | None:
-    """Return the text with one word masked; None if it is short or has none.
+def _frequent_words(dataset: Dataset) -> Bool[np.ndarray, " V"]:
+    """Return which tokens are the most frequent words, in some training rows."""
+    train, size = dataset.train, dataset.tokenizer.vocab_size
+    numbers = np.linspace(0, len(train) - 1, min(len(train), _COUNTED_ROWS))
+    rows = train.gather(np.unique(numbers.astype(np.int64)))
+    counts = np.bincount(rows["tokens"].ravel().astype(np.int64), minlength=size)
+    is_long = np.array(
+        [_is_long(token) for token in dataset.tokenizer.tokens(range(size))]
+    )
+    chosen = np.argsort(-counts * is_long, kind="stable")[:NUM_FREQUENT]
+    frequent = np.zeros(size, bool)
+    frequent[chosen] = True
+    return frequent & is_long & (counts > 0)
 
-    The word is the middle one of its words of one token and four letters.
-    """
+
+def _masked_text(
+    tokenizer: Tokenizer,
+    frequent: Bool[np.ndarray, " V"],
+    ids: Int[np.ndarray, " T"],
+    max_tokens: int,
+) -> MaskedText | None:
+    """Return the text with one word masked; None if it is short or has none."""
     # A token is a whole word if it starts one, and so does the next token.
     starts = ~tokenizer.continues_word[ids]
     is_word = starts & np.append(starts[1:], True)
     tokens = tokenizer.tokens(ids.tolist())
-    words = [i for i in np.flatnonzero(is_word) if _is_long(tokens[i])]
-    if len(ids) < _MIN_TOKENS or not words:
+    words = np.flatnonzero(is_word & frequent[ids])
+    if len(ids) < _MIN_TOKENS or not len(words):
         return None
     place, reach = words[len(words) // 2], _MAX_TOKENS // 2
     begins = [i for i in np.flatnonzero(starts) if i >= place - reach]
@@ -180,8 +204,8 @@ def _filled(
     texts = masked_texts(dataset, NUM_TEXTS, dataset.sequence_length - 2)
     if not texts:
         return _nothing(
-            f"No validation row of {dataset.path} has enough text with a word of "
-            f"{_MIN_LETTERS} letters that is a single token."
+            f"No validation row of {dataset.path} has enough text with a frequent word "
+            f"of {_MIN_LETTERS} letters that is a single token."
         )
 
     def fill(bert: Predictor) -> list[JsonObject]:

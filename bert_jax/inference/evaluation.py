@@ -142,8 +142,8 @@ def evaluate(
         compute_metrics: adds scores of your own before the official ones.
 
     Returns:
-        The scores ({} if the file has no labels), and the paths of the files
-        written.
+        The scores and, as "baseline: RULE", the score of a rule without a model
+        ({} if the file has no labels), and the paths of the files written.
 
     Raises:
         ValueError: the model was never fine-tuned, the file is not of its task, or a
@@ -153,7 +153,7 @@ def evaluate(
     evaluation, files, _ = evaluate_and_report(
         checkpoint, data, output, part, batch_size, report, compute_metrics
     )
-    return evaluation.scores, files
+    return evaluation.scores | evaluation.source.baseline, files
 
 
 def evaluate_and_report(

@@ -1,9 +1,11 @@
 """The examples of a fine-tuning run: their fingerprint, their tokens, what is said."""
 
+import contextlib
+import contextvars
 import dataclasses
 import importlib.metadata
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from etils import epath
@@ -78,10 +80,29 @@ def with_fingerprints(
     )
 
 
+_PRINTED: contextvars.ContextVar[set[str] | None] = contextvars.ContextVar(
+    "printed", default=None
+)
+
+
+@contextlib.contextmanager
+def each_line_once() -> Iterator[None]:
+    """Let `say_on_primary` print no line twice: several runs prepare the same files."""
+    token = _PRINTED.set(set())
+    try:
+        yield
+    finally:
+        _PRINTED.reset(token)
+
+
 def say_on_primary(lines: Iterable[str]) -> None:
     """Print lines on the primary process."""
+    printed = _PRINTED.get()
     for line in lines if is_primary() else ():
-        say(line)
+        if printed is None or line not in printed:
+            say(line)
+        if printed is not None:
+            printed.add(line)
 
 
 def check_unknown_tokens(

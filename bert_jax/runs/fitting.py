@@ -10,7 +10,7 @@ from jax.sharding import Mesh
 
 from bert_jax.config import RunConfig
 from bert_jax.config.checks import require_positive
-from bert_jax.distributed.collectives import raise_on_all_processes
+from bert_jax.distributed.collectives import is_primary, raise_on_all_processes
 from bert_jax.distributed.compilation_cache import share_compilation_cache
 from bert_jax.distributed.mesh import make_mesh
 from bert_jax.distributed.startup import open_workdir
@@ -22,6 +22,7 @@ from bert_jax.runs.workdir import (
 )
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.task import Task
+from bert_jax.terminal.messages import warn
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training import loop
 from bert_jax.training.callbacks import Callback
@@ -105,6 +106,8 @@ def fit_in_workdir(
     """
     resume = write_run_files(run.path, config, tokenizer, run.resume, changed)
     share_compilation_cache(run.path)
+    if is_primary() and (line := config.optimizer.rate_warning()):
+        warn(line)
     return loop.fit(
         task,
         config,

@@ -14,7 +14,11 @@ from bert_jax.config.serialization import differences, from_dict, to_dict
 from bert_jax.distributed import environment
 from bert_jax.distributed.collectives import is_primary
 from bert_jax.runs.finetuning import finetune
-from bert_jax.runs.finetuning_examples import chosen_config, say_on_primary
+from bert_jax.runs.finetuning_examples import (
+    chosen_config,
+    each_line_once,
+    say_on_primary,
+)
 from bert_jax.runs.init_from import with_pinned_source
 from bert_jax.runs.teacher import with_pinned_teacher
 from bert_jax.runs.workdir import FREE_TO_CHANGE
@@ -124,27 +128,34 @@ def finetune_runs(
     done = read_runs(root, config)
     # Runs that differ in the seed share their compiled programs.
     environment.configure_jax(os.environ)
-    for run in grid(config, seeds, sweep):
-        if run.name in {other["name"] for other in done}:
-            continue
-        say_on_primary([f"{run.setting}, seed {run.config.seed}"])
-        try:
-            scores = finetune(run.config, root / run.name, root / "examples")
-        except DivergedRun as error:
-            say_on_primary([f"{run.name} is left out: {error}"])
-            continue
-        own: JsonObject = {"name": run.name, "setting": run.setting}
-        done.append(own | {"seed": run.config.seed, "scores": scores})
-        keep_common_scores(done)
-        if not is_primary():
-            continue
-        best, settings = best_run(done)["name"], summarise(done)
-        values = {"config": to_dict(config), "best": best, "settings": settings}
-        write_json(values | {"runs": done}, root / RUNS)
-        keep_checkpoints_of(best, done, root)
+    with each_line_once():
+        for run in grid(config, seeds, sweep):
+            if run.name not in {other["name"] for other in done}:
+                _add_run(run, done, config, root)
     if not done:
         raise DivergedRun("No run kept finite parameters")
     return done
+
+
+def _add_run(
+    run: Run, done: list[JsonObject], config: FinetuneConfig, root: epath.Path
+) -> None:
+    """Train a run, add its scores to `done`, and write `runs.json`."""
+    say_on_primary([f"{run.setting}, seed {run.config.seed}"])
+    try:
+        scores = finetune(run.config, root / run.name, root / "examples")
+    except DivergedRun as error:
+        say_on_primary([f"{run.name} is left out: {error}"])
+        return
+    own: JsonObject = {"name": run.name, "setting": run.setting}
+    done.append(own | {"seed": run.config.seed, "scores": scores})
+    keep_common_scores(done)
+    if not is_primary():
+        return
+    best, settings = best_run(done)["name"], summarise(done)
+    values = {"config": to_dict(config), "best": best, "settings": settings}
+    write_json(values | {"runs": done}, root / RUNS)
+    keep_checkpoints_of(best, done, root)
 
 
 def keep_checkpoints_of(

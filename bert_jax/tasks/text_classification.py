@@ -341,18 +341,18 @@ class TextTask(FinetuningTask):
     def baseline(self, splits: Splits) -> tuple[str, float]:
         """Return a score of the most frequent label, or the error of the mean.
 
-        If there are no examples to learn from, both are those of the examples to score.
+        Both are those of the examples to score: no constant does better, and it is the
+        same number whether or not the examples to learn from are known.
         """
-        labels = [example.label for example in splits.train or splits.validation]
         validation = [example.label for example in splits.validation]
         glue = GLUE[self.data.glue].scores if self.data.glue else ("accuracy",)
         if glue[0] in ("mcc", "pearson"):  # 0 for any constant
             return f"{glue[0]} of the commonest label", 0.0
         if self.is_regression:
-            constant = np.full(len(validation), np.mean(labels))
+            constant = np.full(len(validation), np.mean(validation))
             scores = regression_scores(np.array(validation), constant)
             return "mean_squared_error of the mean", scores["mean_squared_error"]
-        most_frequent = collections.Counter(labels).most_common(1)[0][0]
+        most_frequent = collections.Counter(validation).most_common(1)[0][0]
         if self.model.problem_type == "multi_label_classification":
             gold = self._chosen(map(classes_of, splits.validation))
             chosen = self._chosen([most_frequent] * len(gold))

@@ -76,8 +76,9 @@ def runs_lines(runs: Sequence[JsonObject]) -> Iterator[str]:
         rows = [(own["setting"], own["scores"][name]) for own in settings]
         yield from _table(rows, "setting", name)
     own = next(s for s in settings if s["setting"] == best["setting"])
-    count = len(own["seeds"])
-    over = f", mean ± standard deviation over {count} seeds" if count > 1 else ""
+    seeds = ", ".join(map(str, own["seeds"]))
+    several = len(own["seeds"]) > 1
+    over = f", mean ± standard deviation over seeds {seeds}" if several else ""
     yield own["setting"]
     yield f"Best checkpoint of each run{over}"
     yield from _table([*own["scores"].items()])

@@ -288,3 +288,13 @@ def test_a_fine_tuning_run_as_json():
     config = FinetuneConfig(data=data, task="text-classification")
     values = json.loads(json.dumps(to_dict(config)))
     assert from_dict(FinetuneConfig, values) == config
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "rate"), [("adamw", 2.0), ("adamw", 0.1), ("muon", 1.0)]
+)
+def test_a_rate_far_above_the_usual_ones_is_named(algorithm, rate):
+    usual = OptimizerConfig(algorithm=algorithm, peak_learning_rate=2e-3)
+    assert usual.rate_warning() == ""
+    line = dataclasses.replace(usual, peak_learning_rate=rate).rate_warning()
+    assert line.startswith(f"peak_learning_rate={rate:g} is far above")

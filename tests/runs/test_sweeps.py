@@ -10,6 +10,7 @@ import bert_jax
 from bert_jax.cli.main import main
 from bert_jax.config import ExamplesConfig, FinetuneConfig, MeshConfig, OptimizerConfig
 from bert_jax.runs import sweeps
+from bert_jax.runs.finetuning_examples import each_line_once, say_on_primary
 from bert_jax.runs.sweeps import (
     BATCH_SIZES,
     LEARNING_RATES,
@@ -80,6 +81,14 @@ def test_only_the_best_keeps_its_checkpoints(fake_runs, tmp_path):
         "test_mean": 0.25,
         "test_deviation": 0.125,
     }
+
+
+def test_lines_that_runs_share_are_printed_once(capsys):
+    with each_line_once():
+        say_on_primary(["a"])
+        say_on_primary(["a", "b"])
+    say_on_primary(["a"])
+    assert capsys.readouterr().out == "a\nb\na\n"
 
 
 def test_the_scores_of_one_run_are_a_table():

@@ -356,8 +356,8 @@ def test_baselines():
     splits = Splits(of("a", "b", "b"), of("b", "a", "b", "c"))
     name, value = task(SINGLE).baseline(splits)
     assert (name, value) == ("accuracy of the commonest label", 0.5)
-    assert task(NUMBER).baseline(Splits(of(1.0), of(3.0)))[1] == 4.0
-    # Without examples to learn from, the commonest label of those to score.
+    assert task(NUMBER).baseline(Splits(of(1.0), of(3.0, 5.0)))[1] == 1.0
+    # The commonest label of those to score, whatever was learned from.
     assert task(SINGLE).baseline(Splits([], of("b", "a", "a", "a")))[1] == 0.75
     gold = of(("bad",), ("good", "bad"), ("bad",))
     name, value = task(MULTI).baseline(Splits(gold, gold))
