@@ -47,7 +47,7 @@ def read_finetune(
             f"text-classification`; tasks are {', '.join(TASKS)}, and `bert-jax "
             "configs` lists configurations."
         )
-    options = parse(options_class, arguments, f"{verb} TASK", default)
+    options = parse(options_class, arguments, f"{verb} {name}", default)
     require_used(options, arguments, verb, options.config.task)
     names = (word.partition("=")[0].replace("_", "-") for word in arguments)
     if "--optimizer.peak-learning-rate" in names:

@@ -120,8 +120,8 @@ HELPS = {
         "skip-damaged engine",
     ),
     "search": Help(
-        "runs/pairs --input scifact --k 10 --output found.trec",
-        "MODEL input output k reranker run split query-prompt corpus-prompt "
+        'runs/pairs --query "how to appeal" --corpus texts.csv',
+        "MODEL query corpus text-column k input output reranker query-prompt "
         "corpus-vectors",
     ),
     "fill": Help(

@@ -3,19 +3,33 @@
 import dataclasses
 import sys
 
+import tyro
+
 from bert_jax.cli.start import Model, scores_json
 from bert_jax.storage.files import require_new_file
-from bert_jax.terminal.messages import printable, say
+from bert_jax.terminal.messages import UsageError, printable, say
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SearchOptions:
-    """Find the texts of a corpus that belong to queries, and score what was found."""
+    """Find the texts of a corpus that are nearest to queries.
+
+    --query with --corpus prints the nearest rows of a file; --input is a collection in
+    BEIR's form, whose lists are written and scored.
+    """
 
     model: Model = ""
     """Model that makes the vectors: workdir, checkpoint, Hugging Face directory or
     hf:OWNER/NAME; also --model."""
-    input: str
+    query: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """Text to search for, repeatable; with corpus, in place of input."""
+    corpus: str = ""
+    """File of the texts to search: .csv, .tsv, .jsonl, .parquet, or a text a line."""
+    text_column: str = "text"
+    """Column of corpus that holds the text."""
+    delimiter: str = ""
+    """Between the columns of a .csv or .tsv corpus; default: that of its header."""
+    input: str = ""
     """Directory in BEIR's form: corpus.jsonl, queries.jsonl and, for scores,
     qrels/SPLIT.tsv."""
     run: str = ""
@@ -24,8 +38,8 @@ class SearchOptions:
     """Cross-encoder that ranks the first lists again, as objective=rank makes."""
     split: str = "test"
     """Name of the relevance judgements below qrels/."""
-    k: int = 100
-    """Texts to find for each query."""
+    k: int | None = None
+    """Texts to find for each query; default: 10 of corpus, 100 of input."""
     query_prompt: str | None = None
     """Put before each query: the name of one of the model's prompts, or a text;
     default: the model's prompt query, if it has one."""
@@ -45,10 +59,45 @@ class SearchOptions:
     """Replace a file of that name."""
 
 
+_OF_CORPUS = ("query", "corpus", "text_column", "delimiter")
+_OF_BOTH = ("model", "k", "batch_size", "query_prompt", "corpus_prompt")
+
+
 def search(options: SearchOptions) -> None:
+    if not options.query and not options.corpus:
+        return search_collection(options)
+    from bert_jax.inference.text_search import text_search_lines
+
+    if not (options.query and options.corpus):
+        raise UsageError("--query and --corpus need each other: a text, and a file.")
+    if not options.model:
+        raise UsageError("search needs a model: name one first, or by --model.")
+    given = [
+        field.name
+        for field in dataclasses.fields(options)
+        if field.name not in _OF_CORPUS + _OF_BOTH
+        and getattr(options, field.name) != field.default
+    ]
+    if given:
+        names = ", ".join(given)
+        raise UsageError(f"{names}: without effect with --corpus; leave it out.")
+    values = {name: getattr(options, name) for name in _OF_CORPUS + _OF_BOTH}
+    queries, k = values.pop("query"), values.pop("k")
+    for line in text_search_lines(queries=queries, k=10 if k is None else k, **values):
+        print(printable(line))
+    return None
+
+
+def search_collection(options: SearchOptions) -> None:
     from bert_jax.inference.retrieval import SearchRequest, search_files
 
-    values = dict(vars(options))
+    if not options.input:
+        raise UsageError(
+            "search needs --query TEXT with --corpus FILE, or --input DIRECTORY in "
+            "BEIR's form."
+        )
+    values = {n: v for n, v in vars(options).items() if n not in _OF_CORPUS}
+    values["k"] = 100 if values["k"] is None else values["k"]
     output = values.pop("output")
     require_new_file(output, values.pop("overwrite"))
     scores, notes = search_files(SearchRequest(**values), output)

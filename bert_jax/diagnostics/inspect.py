@@ -25,7 +25,7 @@ from bert_jax.tasks.finetuning import main_score
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training import score_table
 
-_NUM_ROWS, _NUM_TOKENS = 3, 24
+_NUM_ROWS, _NUM_TOKENS, _NUM_LISTED = 3, 24, 12
 _MEANINGS = {
     "nsp": {0: "follows", 1: "random", -1: "none"},
     "sop": {0: "in order", 1: "swapped", -1: "none"},
@@ -38,7 +38,7 @@ def inspect(path: str, checksums: bool = False) -> Iterator[str]:
 
     Args:
         path: a dataset, a workdir, a checkpoint, a directory of Hugging Face's files,
-            or hf:OWNER/NAME.
+            hf:OWNER/NAME, or a vocabulary, its directory or its file.
         checksums: verify the sha256 of every file of a dataset, and of all checkpoints
             of a workdir. The model that is loaded is always verified.
 
@@ -48,6 +48,12 @@ def inspect(path: str, checksums: bool = False) -> Iterator[str]:
         ValueError: it is none of these.
     """
     directory = as_directory(path)
+    if is_vocabulary(directory):
+        yield from vocabulary_lines(Tokenizer.load(directory))
+        return
+    if directory.is_file() and is_vocabulary(directory.parent):
+        yield from vocabulary_lines(Tokenizer.load(directory.parent))
+        return
     if not directory.is_dir():
         raise FileNotFoundError(f"{path} is not a directory; name one to inspect.")
     if (directory / MANIFEST).exists() and "shards" in read_manifest(directory):
@@ -60,6 +66,36 @@ def inspect(path: str, checksums: bool = False) -> Iterator[str]:
     elif (directory / RUNS).exists():
         yield from runs_lines(directory)
     yield from model_lines(path)
+
+
+def is_vocabulary(directory: epath.Path) -> bool:
+    """Return whether a directory holds what `bert-jax vocab` writes, and no model."""
+    others = (MANIFEST, CHECKPOINTS, RUNS, "config.json")
+    has_other = any((directory / name).exists() for name in others)
+    return (directory / "tokenizer_config.json").exists() and not has_other
+
+
+def vocabulary_lines(tokenizer: Tokenizer) -> Iterator[str]:
+    """Describe a vocabulary: kind, special tokens, longest and last tokens, and words.
+
+    The words show how the text of many languages is divided.
+    """
+    yield tokenizer_line(tokenizer)
+    named = (
+        f"{tokenizer.special_names[n]} {i}" for n, i in tokenizer.special_ids.items()
+    )
+    yield f"special tokens: {', '.join(named)}"
+    continuing = int(tokenizer.continues_word.sum())
+    begin = tokenizer.vocab_size - continuing
+    yield f"inside words: {continuing:,}, beginning a word: {begin:,}"
+    tokens = tokenizer.tokens(range(tokenizer.vocab_size))
+    longest = sorted(tokens, key=len, reverse=True)[:_NUM_LISTED]
+    yield f"longest: {' '.join(longest)}"
+    places = np.linspace(len(tokenizer.special_ids), len(tokens) - 1, _NUM_LISTED)
+    yield f"from first to last: {' '.join(tokens[i] for i in places.astype(int))}"
+    text = "The characteristically naïve coöperation of 2024, at 37.5 °C."
+    divided = tokenizer.tokens(tokenizer.encode(text).ids.tolist())
+    yield f"{text} → {' '.join(divided)}"
 
 
 def dataset_lines(dataset: Dataset) -> Iterator[str]:

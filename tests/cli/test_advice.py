@@ -20,6 +20,7 @@ PRINTED_BY = {
     "cli/filling": "fill",
     "cli/finetuning": "finetune",
     "cli/reproduction": "reproduce",
+    "cli/search": "search",
     "cli/start": "pretrain, finetune",
     "config/checks": "prepare, predict, embed",
     "config/distillation": "pretrain, finetune",

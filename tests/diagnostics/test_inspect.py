@@ -63,3 +63,10 @@ def test_what_is_none_of_these_is_refused(tmp_path, capsys):
     assert "holds no complete checkpoint" in capsys.readouterr().err
     assert main(["inspect", str(tmp_path / "absent")]) == 2
     assert "is not a directory; name one to inspect." in capsys.readouterr().err
+
+
+def test_a_vocabulary_is_told(tokenizer_directory):
+    lines = list(inspect(str(tokenizer_directory)))
+    assert lines[0].startswith("tokenizer: wordpiece, ") and lines[0].endswith("cased")
+    assert lines[1].startswith("special tokens: [PAD] 0, [UNK] 1, [CLS] 2")
+    assert list(inspect(str(tokenizer_directory / "vocab.txt"))) == lines

@@ -332,3 +332,45 @@ def test_damaged_corpora(folder, tmp_path, corpus, message):
     (tmp_path / "corpus.jsonl").write_text(corpus)
     with pytest.raises(ValueError, match=message):
         read_collection(tmp_path, "test")
+
+
+def test_queries_search_the_rows_of_a_file(pretrained, tmp_path, capsys):
+    texts = ["The judge finds the door.", "", "The clerk hides the river, and more."]
+    (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n")
+    table = "id,body\n1,The judge finds the door.\n2,The clerk hides the river.\n"
+    (tmp_path / "table.csv").write_text(table)
+    queries = ["--query", texts[0], "--query", "river"]
+    for name, *options in (["texts.txt"], ["table.csv", "--text-column", "body"]):
+        corpus = str(tmp_path / name)
+        assert (
+            main(["search", str(pretrained), *queries, "--corpus", corpus, *options])
+            == 0
+        )
+        printed = capsys.readouterr()
+        lines = [line for line in printed.out.split("\n") if "empty rows" not in line]
+        assert lines[0] == texts[0] and "river" in lines
+        similarity, row, *words = lines[1].split()
+        assert (float(similarity), row) == (pytest.approx(1, abs=1e-3), "1")
+        assert " ".join(words) == texts[0]
+        assert ("1 empty rows are left out" in printed.out) == (name == "texts.txt")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "search needs --query TEXT with --corpus FILE, or --input DIRECTORY"),
+        (("--query", "a"), "--query and --corpus need each other"),
+        (("--corpus", "texts.txt"), "--query and --corpus need"),
+        (
+            ("--query", "a", "--corpus", "b.txt", "--split", "dev"),
+            "split: without effect",
+        ),
+        (("--query", "a", "--corpus", "table.csv"), "columns are id, body."),
+    ],
+)
+def test_a_search_of_nothing_is_refused(pretrained, tmp_path, capsys, options, message):
+    (tmp_path / "table.csv").write_text("id,body\n1,door\n")
+    options = [str(tmp_path / o) if o == "table.csv" else o for o in options]
+    assert main(["search", str(pretrained), *options]) == 2
+    error = capsys.readouterr().err.strip()
+    assert message in error and "\n" not in error
