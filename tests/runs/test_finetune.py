@@ -175,6 +175,8 @@ def test_the_best_checkpoint_is_loaded_and_evaluated(uninterrupted, config):
     for name in ("accuracy", "macro_f1", "mcc", "f1", "loss"):
         assert scores[name] == best[name]
     evaluated, _ = evaluate(workdir)
+    rule, value = evaluated.popitem()
+    assert rule == "baseline: accuracy of the commonest label" and 0.5 <= value < 1
     assert evaluated == pytest.approx({k: best[k] for k in evaluated})
     both = [f"f1_{name}" for name in sorted(SUBJECTS[:2])]
     assert list(evaluated) == ["accuracy", "macro_f1", "mcc", "f1", *both]
