@@ -203,7 +203,10 @@ def _validation(run: epath.Path | None, step: int) -> str:
             values = json.loads(line)
             if values["split"] == "validation" and values["step"] <= step:
                 last = values
+    named = [value for name, value in last.items() if name.startswith("f1_")]
     scores = [
-        f"{name} {value:.4f}" for name, value in last.items() if type(value) is float
+        f"{name} {value:.4f}"
+        for name, value in last.items()
+        if type(value) is float and not (name == "f1" and value in named)
     ]
     return f"{', '.join(scores)} (step {last['step']:,})" if scores else ""

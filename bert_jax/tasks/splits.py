@@ -74,8 +74,8 @@ def read_splits(task: FinetuningTask) -> Splits:
         return Splits(task.read("train"), task.read("validation"))
     if not data.train:
         raise ValueError(
-            "data.train is empty; pass --data.train with a file, or --data.path with "
-            "the directory of a published dataset."
+            "data.train is empty; pass --data.train with a file, in Python train, or "
+            "--data.path with the directory of a published dataset."
         )
     examples = task.read(data.train)
     if data.validation:
@@ -106,7 +106,7 @@ def hold_out(task: FinetuningTask, examples: Sequence[Example]) -> Splits:
         raise ValueError(
             f"data.validation_fraction={fraction} leaves {len(parts[0])} of "
             f"{len(examples)} examples to learn from and {len(parts[1])} to score on; "
-            "name a file by --data.validation."
+            "name a file by --data.validation, in Python by validation."
         )
     return Splits(*parts)
 
