@@ -42,8 +42,7 @@ ROOMS = {
     "benchmark": "terminal config data model distributed tasks training dry_run",
     "demo": "terminal storage tables config data training inference runs diagnostics",
     "experiments": "terminal storage tables config tokenization data model "
-    "distributed checkpoints pretrained tasks metrics training convert inference runs "
-    "demo",
+    "distributed checkpoints pretrained tasks metrics training convert inference runs",
     "cli": "terminal storage config data distributed formats pretrained tasks "
     "error_analysis training "
     "inference convert runs diagnostics demo experiments",
@@ -79,6 +78,8 @@ def imports(path: Path) -> set[str]:
             assert node.module
             names.add(node.module)
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Call) and "import_module" in ast.unparse(node.func):
+            names |= {a.value for a in node.args if isinstance(a, ast.Constant)}
     return names
 
 

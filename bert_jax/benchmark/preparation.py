@@ -8,8 +8,8 @@ from pathlib import Path
 from bert_jax.benchmark.figures import Figures, peak_memory_mib
 from bert_jax.benchmark.options import PrepareOptions
 from bert_jax.config import PrepareConfig, VocabularyConfig
+from bert_jax.data.installed_documentation import write_corpus
 from bert_jax.data.prepare import prepare
-from bert_jax.data.sources import write_documentation
 from bert_jax.data.vocabulary import train_vocabulary
 
 
@@ -18,7 +18,7 @@ def benchmark_prepare(options: PrepareOptions) -> Figures:
     with tempfile.TemporaryDirectory() as folder:
         inputs = tuple(options.input)
         if not inputs:
-            write_documentation(Path(folder) / "corpus")
+            write_corpus(Path(folder) / "corpus")
             inputs = (str(Path(folder) / "corpus" / "*.txt"),)
         vocabulary = VocabularyConfig(
             input=inputs, output=f"{folder}/vocab", vocab_size=options.vocab_size

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from bert_jax.data.sources import BOM, PIECE_BYTES
+from bert_jax.tables.lines import split_lines
 
 # ASCII white space, no-break space and ideographic space, as many editors leave them.
 # Possessive (*+): by backtracking, a failed match would try every shorter length.
@@ -136,11 +137,6 @@ def count_lines(path: str, offset: int) -> int:
     with open(path, "rb") as file:
         sizes = [PIECE_BYTES] * (offset // PIECE_BYTES) + [offset % PIECE_BYTES]
         return 1 + sum(file.read(size).count(b"\n") for size in sizes)
-
-
-def split_lines(text: str) -> list[str]:
-    """Split a text into lines, which end with LF, CR LF or CR."""
-    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
 def require_language(code: str) -> None:

@@ -8,7 +8,7 @@ import array
 import collections
 import hashlib
 
-from bert_jax.data.documents import split_lines
+from bert_jax.tables.lines import split_lines
 
 
 class TextHashes:

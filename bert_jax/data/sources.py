@@ -8,7 +8,6 @@ import codecs
 import collections
 import dataclasses
 import glob
-import importlib
 import io
 import itertools
 import os
@@ -18,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
+from bert_jax.data.installed_documentation import write_corpus
 from bert_jax.storage.encodings import (
     HEAD_BYTES,
     encoding_of,
@@ -277,16 +277,9 @@ def _file_pieces(source: Source, piece_bytes: int) -> Iterator[bytes]:
 def _documentation() -> Iterator[bytes]:
     """Yield a piece for each library, with a blank line after it."""
     with tempfile.TemporaryDirectory() as folder:
-        write_documentation(Path(folder) / "text")
+        write_corpus(Path(folder) / "text")
         for path in sorted(Path(folder).glob("text/*.txt")):
             yield path.read_bytes() + b"\n"
-
-
-def write_documentation(folder: Path) -> None:
-    """Write the text of `installed-documentation`, a file for each library."""
-    # Imported by name, because `data` must not depend on `demo`.
-    module = importlib.import_module("bert_jax.demo.installed_documentation")
-    module.write_corpus(folder)
 
 
 def _decoded(

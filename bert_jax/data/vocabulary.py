@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bert_jax.config import VocabularyConfig
-from bert_jax.data.documents import split_lines
 from bert_jax.data.folding import fold_rules
 from bert_jax.data.line_sample import LineSample
 from bert_jax.data.lost_characters import LostCharacters
@@ -23,6 +22,7 @@ from bert_jax.data.word_counts import WordCounter
 from bert_jax.data.wordpiece import learn_pieces
 from bert_jax.storage.atomic import atomic_directory, local_output, require_empty
 from bert_jax.storage.files import JsonObject
+from bert_jax.tables.lines import split_lines
 from bert_jax.terminal.messages import say, warn
 from bert_jax.tokenization import (
     MAX_WORD_CHARACTERS,

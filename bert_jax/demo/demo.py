@@ -21,15 +21,15 @@ from bert_jax.config import (
     PretrainConfig,
     VocabularyConfig,
 )
-from bert_jax.data.prepare import prepare
-from bert_jax.data.vocabulary import train_vocabulary
-from bert_jax.demo.installed_documentation import write_corpus
-from bert_jax.demo.paragraph_origins import (
+from bert_jax.data.installed_documentation import write_corpus
+from bert_jax.data.paragraph_origins import (
     COLUMNS,
     SPLITS,
     paragraph_origins,
     write_origins,
 )
+from bert_jax.data.prepare import prepare
+from bert_jax.data.vocabulary import train_vocabulary
 from bert_jax.demo.report import print_report
 from bert_jax.runs.finetuning import BASELINE, finetune
 from bert_jax.runs.pretraining import pretrain

@@ -9,8 +9,8 @@ from etils import epath
 from rich.console import Console
 from rich.table import Column, Table
 
+from bert_jax.data.paragraph_origins import SPLITS
 from bert_jax.data.records import Dataset, open_dataset
-from bert_jax.demo.paragraph_origins import SPLITS
 from bert_jax.demo.picture import Points, draw_picture
 from bert_jax.diagnostics.run_report import write_run_report
 from bert_jax.diagnostics.samples import RULE, masked_texts, spread

@@ -10,16 +10,16 @@ from pathlib import Path
 from bert_jax.config import FinetuneConfig, PrepareConfig, VocabularyConfig
 from bert_jax.config.checks import require
 from bert_jax.config.finetuning import TaskName
-from bert_jax.data.prepare import prepare
-from bert_jax.data.sources import find_sources
-from bert_jax.data.vocabulary import train_vocabulary
-from bert_jax.demo.installed_documentation import write_corpus
-from bert_jax.demo.paragraph_origins import (
+from bert_jax.data.installed_documentation import write_corpus
+from bert_jax.data.paragraph_origins import (
     COLUMNS,
     SPLITS,
     paragraph_origins,
     write_origins,
 )
+from bert_jax.data.prepare import prepare
+from bert_jax.data.sources import find_sources
+from bert_jax.data.vocabulary import train_vocabulary
 from bert_jax.experiments.design import Pairs
 from bert_jax.storage.files import require_regular_file
 from bert_jax.tables.read import read_table

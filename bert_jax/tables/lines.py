@@ -187,3 +187,8 @@ def chunks(source: str, items: Iterator[ItemT], most: int) -> Iterator[list[Item
                 break
             chunk.append(following)
         yield chunk
+
+
+def split_lines(text: str) -> list[str]:
+    """Split a text into lines, which end with LF, CR LF or CR."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")

@@ -12,13 +12,12 @@ from etils import epath
 from pyarrow import parquet
 
 from bert_jax.config import PrepareConfig
-from bert_jax.data import chunks
+from bert_jax.data import chunks, sources
 from bert_jax.data.corpus import read_corpus
+from bert_jax.data.installed_documentation import make_library, write_corpus
 from bert_jax.data.prepare import prepare as prepare_dataset
 from bert_jax.data.records import open_dataset
 from bert_jax.data.sources import find_sources
-from bert_jax.demo import installed_documentation
-from bert_jax.demo.installed_documentation import make_library, write_corpus
 from bert_jax.storage.manifest import write_manifest
 
 LAYOUT = chunks.Layout(chunk_bytes=10_000, shard_bytes=20_000)
@@ -146,7 +145,7 @@ def test_the_documentation_of_what_is_installed_is_prepared(config, monkeypatch)
     folder = Path(pytest.__file__).parent.parent / "_pytest"
     small = make_library("pytest", "1", folder, [p.name for p in folder.glob("*.py")])
     write = functools.partial(write_corpus, libraries=[small], workers=1)
-    monkeypatch.setattr(installed_documentation, "write_corpus", write)
+    monkeypatch.setattr(sources, "write_corpus", write)
     manifest = prepare(change(config, input=("installed-documentation",)), silent)
     (source,) = manifest["sources"]
     assert source["name"] == "installed-documentation"

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bert_jax.data import sources
+from bert_jax.data.installed_documentation import make_library, write_corpus
 from bert_jax.data.sources import Source, find_sources, read_pieces
-from bert_jax.demo import installed_documentation
-from bert_jax.demo.installed_documentation import make_library, write_corpus
 
 
 def zstd(content):
@@ -245,7 +245,7 @@ def test_the_documentation_of_what_is_installed_is_text(tmp_path, monkeypatch):
     (tmp_path / "m.py").write_text(f'"""{prose}\n\n{prose[5:]}"""')
     other = make_library("other", "1", tmp_path, ["m.py"])
     write = functools.partial(write_corpus, libraries=[small, other], workers=1)
-    monkeypatch.setattr(installed_documentation, "write_corpus", write)
+    monkeypatch.setattr(sources, "write_corpus", write)
     source = Source(
         "installed-documentation", "installed-documentation", "documentation"
     )

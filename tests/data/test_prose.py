@@ -1,6 +1,6 @@
 import pytest
 
-from bert_jax.demo.prose import duplicate_key, is_prose, paragraphs
+from bert_jax.data.prose import duplicate_key, is_prose, paragraphs
 
 NUMPYDOC = """Return the mean of the values
     along the given axis of an array.

@@ -19,7 +19,7 @@ from pathlib import Path
 from etils import epath
 
 from bert_jax.data.duplicates import TextHashes
-from bert_jax.demo.prose import duplicate_key
+from bert_jax.data.prose import duplicate_key
 from bert_jax.storage.atomic import atomic_directory
 
 COLUMNS = ("text", "library")

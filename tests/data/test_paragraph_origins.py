@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from bert_jax.demo.paragraph_origins import (
+from bert_jax.data.paragraph_origins import (
     COLUMNS,
     GAP,
     RevealingNames,

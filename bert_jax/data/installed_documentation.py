@@ -23,8 +23,8 @@ from pathlib import Path
 from etils import epath
 
 from bert_jax.data.duplicates import TextHashes
+from bert_jax.data.prose import duplicate_key, paragraphs
 from bert_jax.data.worker_lifetime import end_with_parent
-from bert_jax.demo.prose import duplicate_key, paragraphs
 from bert_jax.storage.atomic import atomic_directory
 from bert_jax.storage.files import JsonObject, write_json
 from bert_jax.terminal.cores import num_cores

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bert_jax.demo.installed_documentation import (
+from bert_jax.data.installed_documentation import (
     Library,
     docstrings,
     installed_libraries,
@@ -110,7 +110,7 @@ def test_same_bytes_in_every_process(tmp_path: Path) -> None:
     fake_library(tmp_path)
     program = (
         "import sys; from pathlib import Path\n"
-        "from bert_jax.demo.installed_documentation import make_library, write_corpus\n"
+        "from bert_jax.data.installed_documentation import make_library, write_corpus\n"
         "if __name__ == '__main__':\n"
         "    root, seed, workers = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])\n"
         "    paths = root.rglob('fake/*.py')\n"
