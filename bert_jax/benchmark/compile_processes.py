@@ -14,7 +14,7 @@ import jax
 
 import bert_jax
 from bert_jax.benchmark.figures import Figures, read_figures
-from bert_jax.benchmark.targets import Target
+from bert_jax.benchmark.targets import BenchmarkTarget
 from bert_jax.config import PretrainConfig
 from bert_jax.config.serialization import to_dict
 from bert_jax.dry_run.topologies import Topology, compiler_version
@@ -92,7 +92,7 @@ class Compilations:
         self._is_stopped = False
         directory.mkdir(parents=True, exist_ok=True)
 
-    def compile_until_it_fits(self, target: Target) -> Figures:
+    def compile_until_it_fits(self, target: BenchmarkTarget) -> Figures:
         """Return the figures of the last program of a target, or why it failed."""
         count = target.config.microbatches
         for number in range(MAX_COMPILATIONS):
@@ -106,7 +106,7 @@ class Compilations:
             count = more
         return figures
 
-    def compile(self, target: Target, microbatches: int) -> Figures:
+    def compile(self, target: BenchmarkTarget, microbatches: int) -> Figures:
         """Return the figures of a program, from the directory if they are there."""
         config = target.with_microbatches(microbatches)
         topology = target.topology

@@ -12,11 +12,11 @@ from bert_jax.benchmark.compile_processes import Compilations
 from bert_jax.benchmark.figures import Figures
 from bert_jax.benchmark.hardware_page import page
 from bert_jax.benchmark.options import HardwareOptions
-from bert_jax.benchmark.targets import Target, open_targets
+from bert_jax.benchmark.targets import BenchmarkTarget, open_targets
 
 
 def compile_targets(
-    compilations: Compilations, targets: Sequence[Target], jobs: int
+    compilations: Compilations, targets: Sequence[BenchmarkTarget], jobs: int
 ) -> list[Figures]:
     """Return the figures of all targets, `jobs` of them at a time."""
     pool = concurrent.futures.ThreadPoolExecutor(jobs)

@@ -9,7 +9,7 @@ import jax
 
 from bert_jax.benchmark.figures import Figures
 from bert_jax.benchmark.options import HardwareOptions
-from bert_jax.benchmark.targets import Target
+from bert_jax.benchmark.targets import BenchmarkTarget
 from bert_jax.dry_run.topologies import GIB
 
 HOW_TO_READ = """\
@@ -41,7 +41,9 @@ HEADINGS = (
 
 
 def page(
-    options: HardwareOptions, rows: Sequence[tuple[Target, Figures]], date: str = ""
+    options: HardwareOptions,
+    rows: Sequence[tuple[BenchmarkTarget, Figures]],
+    date: str = "",
 ) -> str:
     """Return the page of targets and their figures, a table for each configuration.
 
@@ -53,7 +55,7 @@ def page(
 
 
 def _lines(
-    options: HardwareOptions, rows: Sequence[tuple[Target, Figures]], date: str
+    options: HardwareOptions, rows: Sequence[tuple[BenchmarkTarget, Figures]], date: str
 ) -> Iterator[str]:
     compilers = [figures["compiler"] for _, figures in rows if "compiler" in figures]
     versions = [*dict.fromkeys(compilers), f"jax {jax.__version__}"]
@@ -80,7 +82,7 @@ def command(options: HardwareOptions) -> str:
     return shlex.join(words)
 
 
-def description(target: Target) -> str:
+def description(target: BenchmarkTarget) -> str:
     """Return what the configuration trains, in a sentence."""
     config, model = target.config, target.config.model
     mesh = "".join(
@@ -97,7 +99,7 @@ def description(target: Target) -> str:
     )
 
 
-def cells(target: Target, figures: Figures) -> list[str]:
+def cells(target: BenchmarkTarget, figures: Figures) -> list[str]:
     """Return a row of the table: what was compiled last, or why that failed."""
     own, count = target.config.microbatches, figures["microbatches"]
     row = [

@@ -15,7 +15,7 @@ SEQUENCE_LENGTH = 128
 
 
 @dataclasses.dataclass(frozen=True)
-class Target:
+class BenchmarkTarget:
     """A configuration to compile for a topology."""
 
     name: str
@@ -49,7 +49,7 @@ def completed(config: PretrainConfig) -> PretrainConfig:
     )
 
 
-def open_target(path: str, topology: Topology) -> Target:
+def open_target(path: str, topology: Topology) -> BenchmarkTarget:
     """Read a configuration, and check that the topology suits it.
 
     Raises:
@@ -68,10 +68,12 @@ def open_target(path: str, topology: Topology) -> Target:
     except ValueError as error:
         raise ValueError(f"{path} for topology={topology.name}: {error}") from error
     num_shards = mesh.size // config.mesh.tensor
-    return Target(Path(path).stem, config, topology, config.batch_size // num_shards)
+    return BenchmarkTarget(
+        Path(path).stem, config, topology, config.batch_size // num_shards
+    )
 
 
-def open_targets(options: HardwareOptions) -> list[Target]:
+def open_targets(options: HardwareOptions) -> list[BenchmarkTarget]:
     """Read all configurations, before the first is compiled.
 
     Raises:

@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 
 import tyro
 
-from bert_jax.cli.start import Model
+from bert_jax.cli.start import ModelArgument
 from bert_jax.terminal.messages import UsageError, one_line, say
 
-Target = Literal["huggingface", "onnx", "stablehlo", "page"]
+ExportTarget = Literal["huggingface", "onnx", "stablehlo", "page"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,9 +32,9 @@ class ImportOptions:
 class ExportOptions:
     """Write a model for Hugging Face, as ONNX or StableHLO, or as a page of masks."""
 
-    source: Model
+    source: ModelArgument
     """Workdir, checkpoint, Hugging Face directory, or hf:OWNER/NAME."""
-    kind: Annotated[Target, tyro.conf.arg(name="to")]
+    kind: Annotated[ExportTarget, tyro.conf.arg(name="to")]
     """huggingface: files for transformers; onnx: a graph for ONNX Runtime and servers;
     stablehlo: a program that needs only JAX; page: one web page by which a small model
     fills masks in a browser."""
@@ -59,7 +59,7 @@ class ExportOptions:
 class ExtendOptions:
     """Add words or positions to a model, as a checkpoint to continue training from."""
 
-    source: Model
+    source: ModelArgument
     """Workdir, checkpoint, Hugging Face directory, or hf:OWNER/NAME."""
     output: str
     """Directory to write the checkpoint to."""
@@ -85,7 +85,7 @@ class AverageOptions:
 class ShrinkOptions:
     """Keep some layers of a model, as a student to distil it into."""
 
-    source: Model
+    source: ModelArgument
     """Workdir, checkpoint, Hugging Face directory, or hf:OWNER/NAME."""
     layers: tuple[int, ...]
     """Layers to keep, counted from 0, in order, such as 0 2 4."""

@@ -11,7 +11,7 @@ import tyro
 from bert_jax.cli.command import option_value, parse
 from bert_jax.terminal.messages import one_line, printable
 
-_Texts = Annotated[
+_TextArguments = Annotated[
     tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="TEXT ...")
 ]
 
@@ -20,7 +20,7 @@ _Texts = Annotated[
 class FillOptions:
     """Fill the masks of texts by a pretrained model."""
 
-    text: _Texts = ()
+    text: _TextArguments = ()
     """Texts with [MASK] (or <mask>) in place of one word or several; none, or -: the
     lines of standard input, each answered as it comes."""
     model: str

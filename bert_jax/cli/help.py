@@ -159,7 +159,7 @@ HELPS = {
 }
 
 
-class Subject(NamedTuple):
+class HelpSubject(NamedTuple):
     """What a help is about: a verb, with or without a task or configuration."""
 
     verb: str
@@ -223,7 +223,7 @@ def print_help(verb: str, words: Sequence[str]) -> None:
         print("\n".join(help_lines(subject, subject.read)))
 
 
-def subject_of(verb: str, name: str = "") -> Subject:
+def subject_of(verb: str, name: str = "") -> HelpSubject:
     """Return the subject of a verb, or of a task or configuration of it.
 
     Raises:
@@ -233,10 +233,10 @@ def subject_of(verb: str, name: str = "") -> Subject:
     options_class, default = VERBS[verb].load(VERBS[verb].options), None
     if name:
         default = options_class(config=VERBS[verb].load("default_config")(name))
-    return Subject(verb, name, options_class, default)
+    return HelpSubject(verb, name, options_class, default)
 
 
-def print_all(subject: Subject, hidden: Set[tuple[type, str]]) -> None:
+def print_all(subject: HelpSubject, hidden: Set[tuple[type, str]]) -> None:
     """Print all options, without fields that are not read, by tyro."""
     import tyro
 
@@ -250,7 +250,7 @@ def print_all(subject: Subject, hidden: Set[tuple[type, str]]) -> None:
         )
 
 
-def help_lines(subject: Subject, options: Sequence[Option]) -> Iterator[str]:
+def help_lines(subject: HelpSubject, options: Sequence[Option]) -> Iterator[str]:
     """Yield the lines of a help.
 
     Args:

@@ -15,7 +15,7 @@ from bert_jax.cli.command import (
 )
 from bert_jax.cli.examples import with_other_files
 from bert_jax.cli.readers import require_used
-from bert_jax.cli.start import Model, scores_json
+from bert_jax.cli.start import ModelArgument, scores_json
 from bert_jax.config import ExamplesConfig
 from bert_jax.config.checks import require, require_beam_engine, require_seed
 from bert_jax.storage.files import require_new_file, require_not_input
@@ -34,7 +34,7 @@ _Outputs = Annotated[
 class FinetunedOptions:
     """Options of a verb that uses a fine-tuned model."""
 
-    model: Model
+    model: ModelArgument
     """Workdir of `bert-jax finetune`, or one of its checkpoints; also --model."""
     data: ExamplesConfig = ExamplesConfig()
 
@@ -115,7 +115,7 @@ class PredictOptions(FinetunedOptions):
 class EmbedOptions:
     """Write a vector for each text: for each file an .npy file, float32 [N, D]."""
 
-    model: Model
+    model: ModelArgument
     """Workdir, checkpoint, Hugging Face directory or hf:OWNER/NAME; also --model."""
     input: tuple[str, ...]
     """Files, patterns, directories: .csv, .tsv, .jsonl, .txt, also .gz or .zst, or
@@ -156,7 +156,7 @@ class EmbedOptions:
 class FeaturesOptions:
     """Write the hidden states of each token, with its position in the text."""
 
-    model: Model
+    model: ModelArgument
     """Workdir, checkpoint, Hugging Face directory or hf:OWNER/NAME; also --model."""
     input: str
     """File with one text per line; -: standard input."""
@@ -176,7 +176,7 @@ class FeaturesOptions:
 class GenerateOptions:
     """Continue a text by a model that was pretrained with objective=causal_lm."""
 
-    model: Model
+    model: ModelArgument
     """Workdir of `bert-jax pretrain`, or one of its checkpoints; also --model."""
     prompt: str = ""
     """The text to continue; empty: begin a text."""

@@ -58,9 +58,14 @@ def reproduce(options: ReproduceOptions) -> None:
     environment.configure_jax(os.environ)
     from bert_jax.distributed import collectives, startup
     from bert_jax.experiments.plots import require_matplotlib
-    from bert_jax.experiments.reproduce import Plan, budget_of, make_plan, reproduce
+    from bert_jax.experiments.reproduce import (
+        ReproductionPlan,
+        budget_of,
+        make_plan,
+        reproduce,
+    )
 
-    def is_approved(plan: Plan) -> bool:
+    def is_approved(plan: ReproductionPlan) -> bool:
         for line in plan.lines():
             say(line)
         return options.yes or is_confirmed()

@@ -5,7 +5,7 @@ import sys
 
 import tyro
 
-from bert_jax.cli.start import Model, scores_json
+from bert_jax.cli.start import ModelArgument, scores_json
 from bert_jax.storage.files import require_new_file
 from bert_jax.terminal.messages import UsageError, printable, say
 
@@ -18,7 +18,7 @@ class SearchOptions:
     BEIR's form, whose lists are written and scored.
     """
 
-    model: Model = ""
+    model: ModelArgument = ""
     """Model that makes the vectors: workdir, checkpoint, Hugging Face directory or
     hf:OWNER/NAME; also --model."""
     query: tyro.conf.UseAppendAction[tuple[str, ...]] = ()

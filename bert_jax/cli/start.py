@@ -12,7 +12,7 @@ from bert_jax.distributed import environment
 from bert_jax.storage.files import finite_json
 from bert_jax.terminal.messages import UsageError
 
-Model = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="MODEL")]
+ModelArgument = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="MODEL")]
 """The model of a verb: its first argument, or --model MODEL."""
 
 

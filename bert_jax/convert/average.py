@@ -16,7 +16,7 @@ from bert_jax.storage.atomic import require_empty
 from bert_jax.storage.files import JsonObject
 from bert_jax.storage.remote import open_directory
 
-Sums = dict[str, np.ndarray]
+ParameterSums = dict[str, np.ndarray]
 """Float64 arrays by the path of their parameter."""
 
 MAY_DIFFER = (
@@ -68,10 +68,12 @@ def average(source: str, steps: Sequence[int], output: epath.Path) -> str:
     )
 
 
-def _sum_up(paths: Sequence[epath.Path]) -> tuple[Model, Sums, list[JsonObject]]:
+def _sum_up(
+    paths: Sequence[epath.Path],
+) -> tuple[Model, ParameterSums, list[JsonObject]]:
     """Return the last model without its parameters, the sums, and receipt entries."""
     model: Model | None = None
-    sums: Sums = {}
+    sums: ParameterSums = {}
     entries = []
     for path in paths:
         before, model = model, load_pretrained(str(path))
@@ -90,7 +92,7 @@ def _sum_up(paths: Sequence[epath.Path]) -> tuple[Model, Sums, list[JsonObject]]
 
 
 def require_same_model(
-    before: Model, model: Model, sums: Sums, leaves: dict[str, np.ndarray]
+    before: Model, model: Model, sums: ParameterSums, leaves: dict[str, np.ndarray]
 ) -> None:
     """Raise ValueError unless two checkpoints have parameters of the same meaning."""
     where = f"{before.directory} and {model.directory} are not of one model"

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 
 from bert_jax.config import BertConfig
 from bert_jax.config.model import Params
-from bert_jax.formats.families import FAMILIES, Family
+from bert_jax.formats.families import FAMILIES, FamilyFormat
 from bert_jax.formats.model_files import short_reason
 from bert_jax.model.bert import head_outputs
 from bert_jax.model.inputs import Inputs
@@ -173,7 +173,7 @@ def transformers_outputs(
 
 
 def _arguments(
-    family: Family, config: Any, inputs: dict[str, Any]
+    family: FamilyFormat, config: Any, inputs: dict[str, Any]
 ) -> dict[str, Int[np.ndarray, "B T"]]:
     """Return the arguments of transformers' model.
 

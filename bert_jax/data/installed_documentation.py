@@ -36,12 +36,12 @@ DISTRIBUTIONS = (
 ).split()
 """The corpus is made from these and their requirements, as far as installed."""
 
-Documents = dict[str, list[str]]
+ModuleParagraphs = dict[str, list[str]]
 """The paragraphs of each module that has any."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Library:
+class InstalledLibrary:
     """Python itself, or one installed distribution."""
 
     name: str
@@ -86,7 +86,7 @@ def _strings(node: ast.AST) -> Iterator[str]:
                 yield child.value
 
 
-def installed_libraries() -> list[Library]:
+def installed_libraries() -> list[InstalledLibrary]:
     """Python's standard library and the installed `DISTRIBUTIONS`, sorted by name."""
     distributions: dict[str, importlib.metadata.Distribution] = {}
     names = list(DISTRIBUTIONS)
@@ -117,7 +117,9 @@ _NOT_DOCUMENTATION = re.compile(
 )
 
 
-def make_library(name: str, version: str, root: Path, files: Iterable[str]) -> Library:
+def make_library(
+    name: str, version: str, root: Path, files: Iterable[str]
+) -> InstalledLibrary:
     """A library with the `.py` files of `files` as modules, except tests."""
     modules = {
         file.removesuffix(".py").removesuffix("/__init__").replace("/", "."): root
@@ -125,7 +127,7 @@ def make_library(name: str, version: str, root: Path, files: Iterable[str]) -> L
         for file in files
         if file.endswith(".py") and not _NOT_DOCUMENTATION.search(file)
     }
-    return Library(name, version, tuple(sorted(modules.items())))
+    return InstalledLibrary(name, version, tuple(sorted(modules.items())))
 
 
 def read_module(path: Path) -> list[str] | None:
@@ -153,13 +155,13 @@ def _start_worker() -> None:
 
 
 def _read_documents(
-    libraries: Sequence[Library], workers: int
-) -> tuple[dict[str, Documents], JsonObject]:
+    libraries: Sequence[InstalledLibrary], workers: int
+) -> tuple[dict[str, ModuleParagraphs], JsonObject]:
     """The documents of each library, and what was left out of them."""
     modules = [
         (library.name, *module) for library in libraries for module in library.modules
     ]
-    documents: dict[str, Documents] = {library.name: {} for library in libraries}
+    documents: dict[str, ModuleParagraphs] = {library.name: {} for library in libraries}
     contents = _read_modules([path for *_, path in modules], workers)
     unreadable, num_duplicates, seen = [], 0, TextHashes()
     for (library, name, _), content in zip(modules, contents, strict=True):
@@ -174,8 +176,8 @@ def _read_documents(
 
 
 def _summarize(
-    libraries: Sequence[Library],
-    documents: dict[str, Documents],
+    libraries: Sequence[InstalledLibrary],
+    documents: dict[str, ModuleParagraphs],
     texts: dict[str, str],
     left_out: JsonObject,
 ) -> JsonObject:
@@ -205,7 +207,7 @@ def _summarize(
 
 def write_corpus(
     directory: str | os.PathLike[str],
-    libraries: Sequence[Library] | None = None,
+    libraries: Sequence[InstalledLibrary] | None = None,
     workers: int = 0,
 ) -> JsonObject:
     """Write the documentation of `libraries` as text files.

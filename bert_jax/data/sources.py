@@ -34,8 +34,10 @@ BOM = b"\xef\xbb\xbf"
 DOCUMENTATION = "installed-documentation"
 TFDS = "tfds:"
 
-_Kind = Literal["text", "jsonl", "json", "table", "parquet", "tfds", "documentation"]
-_KINDS: dict[str, _Kind] = {
+_SourceKind = Literal[
+    "text", "jsonl", "json", "table", "parquet", "tfds", "documentation"
+]
+_KINDS: dict[str, _SourceKind] = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".json": "json",
@@ -70,7 +72,7 @@ class Source:
     """
     path: str
     """The path as given, or the file that matched a pattern."""
-    kind: _Kind
+    kind: _SourceKind
     input: int = 0
     """The index of the first --input entry that names it."""
 

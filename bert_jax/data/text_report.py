@@ -54,24 +54,24 @@ _CONTEXT = 20
 _LENGTH_BITS = 5  # lengths are exact to one part in 16
 
 
-Counts = collections.Counter[str]
+TokenCounts = collections.Counter[str]
 
 
 @dataclasses.dataclass
 class TextReport:
     """Counts of a text, or of a part of it; those of all parts add up."""
 
-    dropped: Counts = field(default_factory=Counts)
+    dropped: TokenCounts = field(default_factory=TokenCounts)
     """What was dropped, removed or replaced, and how much of it."""
-    text: Counts = field(default_factory=Counts)
+    text: TokenCounts = field(default_factory=TokenCounts)
     """What there was: tokens, [UNK], pairs, documents of one sentence, …"""
-    unknown: Counts = field(default_factory=Counts)
+    unknown: TokenCounts = field(default_factory=TokenCounts)
     """[UNK] by cause, of those that were examined."""
-    unknown_characters: Counts = field(default_factory=Counts)
+    unknown_characters: TokenCounts = field(default_factory=TokenCounts)
     """The commonest characters that are [UNK], of those that were examined."""
-    document_tokens: Counts = field(default_factory=Counts)
+    document_tokens: TokenCounts = field(default_factory=TokenCounts)
     """The number of documents by length, whose first bits alone are kept."""
-    sentence_tokens: Counts = field(default_factory=Counts)
+    sentence_tokens: TokenCounts = field(default_factory=TokenCounts)
     """The same of sentences."""
     first: dict[str, str] = field(default_factory=dict)
     """The place of the first of each kind, such as "a.txt:12"."""
@@ -271,7 +271,7 @@ class TextReport:
 _COUNTERS = [f.name for f in dataclasses.fields(TextReport) if f.name != "first"]
 
 
-def _median(histogram: Counts) -> int:
+def _median(histogram: TokenCounts) -> int:
     lengths = sorted(histogram, key=int)
     totals = itertools.accumulate(histogram[length] for length in lengths)
     middle = histogram.total() / 2

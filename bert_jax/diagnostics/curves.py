@@ -16,8 +16,8 @@ from bert_jax.training.metrics_file import MetricsLine
 MAX_POINTS = 1000
 """Points of a curve; a browser draws them all, on a chart of half as many pixels."""
 
-Section = Literal["Loss and scores", "Optimisation", "Throughput"]
-SECTIONS: tuple[Section, ...] = get_args(Section)
+CurveSection = Literal["Loss and scores", "Optimisation", "Throughput"]
+SECTIONS: tuple[CurveSection, ...] = get_args(CurveSection)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Subject:
 
     title: str
     note: str = "A score on the validation examples."
-    section: Section = "Loss and scores"
+    section: CurveSection = "Loss and scores"
     percent: bool = False
     from_zero: bool = False
     """Whether the vertical axis begins at 0."""

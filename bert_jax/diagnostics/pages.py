@@ -15,7 +15,7 @@ from bert_jax.inference.evaluation import evaluate
 from bert_jax.inference.predictor import Predictor, load
 from bert_jax.storage.files import require_output_file
 from bert_jax.storage.web_page import SUFFIX
-from bert_jax.tables.memory import Rows
+from bert_jax.tables.memory import RowsInMemory
 from bert_jax.terminal.messages import printable
 
 StrPath = str | os.PathLike[str]
@@ -133,7 +133,7 @@ def attention_page(
 
 
 def error_page(
-    model: StrPath, output: StrPath, data: ExamplesConfig | Rows | None = None
+    model: StrPath, output: StrPath, data: ExamplesConfig | RowsInMemory | None = None
 ) -> Path:
     """Write a page of what a fine-tuned model gets wrong; return its path.
 

@@ -21,7 +21,7 @@ from bert_jax.data.pipeline import Batch
 from bert_jax.distributed.mesh import make_mesh
 from bert_jax.distributed.peaks import peak_flops_per_second
 from bert_jax.distributed.sharding import batch_sharding, tree_shardings
-from bert_jax.dry_run.kernel_schedule import Kernels, kernel_cycles
+from bert_jax.dry_run.kernel_schedule import KernelSchedule, kernel_cycles
 from bert_jax.dry_run.program import (
     attention_kernels,
     collectives,
@@ -109,7 +109,7 @@ class LoweredStep:
     state: int
     is_loop: bool
     """Whether it has several microbatches."""
-    kernels: Kernels
+    kernels: KernelSchedule
     """The kernels of attention that it would have."""
     seconds: float
     """The time that lowering took."""
@@ -177,7 +177,7 @@ def lower_step(
         parameters=size_on_device([state.params, fixed]),
         state=size_on_device([state, fixed]),
         is_loop=config.microbatches > 1,
-        kernels=Kernels.of(config.model, topology, num_rows, length, has_pairs),
+        kernels=KernelSchedule.of(config.model, topology, num_rows, length, has_pairs),
         seconds=time.monotonic() - start,
     )
 
@@ -216,7 +216,7 @@ def _size_of(memory: Any) -> int:
     return size
 
 
-def _cycles(program: str, kernels: Kernels) -> dict[str, int]:
+def _cycles(program: str, kernels: KernelSchedule) -> dict[str, int]:
     """Return the cycles of a TPU's step by category; empty if a part is not known."""
     cycles, calls = estimated_cycles(program), attention_kernels(program)
     if not (cycles and calls):

@@ -27,7 +27,7 @@ _SCHEDULE = r"total scheduled bundles:\s+(\d+)"
 
 
 @dataclasses.dataclass(frozen=True)
-class Kernels:
+class KernelSchedule:
     """The kernels of a step on one device."""
 
     topology: str
@@ -51,7 +51,7 @@ class Kernels:
         rows: int,
         length: int,
         has_pairs: bool,
-    ) -> "Kernels":
+    ) -> "KernelSchedule":
         """Return the kernels of a model, for `rows` rows of `length` tokens."""
         return cls(
             topology=topology,
@@ -66,7 +66,7 @@ class Kernels:
         )
 
 
-def kernel_cycles(kernels: Kernels) -> dict[str, int]:
+def kernel_cycles(kernels: KernelSchedule) -> dict[str, int]:
     """Return the cycles of the forward and the backward kernel, for one layer.
 
     Each cycle issues one bundle of instructions; waiting for memory is not counted.
@@ -106,7 +106,7 @@ def _bundles(directory: Path, name: str) -> int:
     return 0
 
 
-def compile_kernels(kernels: Kernels) -> int:
+def compile_kernels(kernels: KernelSchedule) -> int:
     """Compile the kernels for a device of the topology; return the blocks of a core."""
     import jax
     import jax.numpy as jnp
@@ -165,4 +165,4 @@ if __name__ == "__main__":
 
     configure_topology(os.environ)
     threading.Thread(target=end_with_input, args=sys.argv[2:], daemon=True).start()
-    print(compile_kernels(Kernels(**json.loads(sys.argv[1]))))
+    print(compile_kernels(KernelSchedule(**json.loads(sys.argv[1]))))

@@ -5,7 +5,14 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Int
 
-from bert_jax.error_analysis.views import Block, Cell, Column, Matrix, Section, Table
+from bert_jax.error_analysis.views import (
+    Block,
+    Column,
+    Matrix,
+    Section,
+    Table,
+    TableCell,
+)
 from bert_jax.metrics.match_counts import MatchCounts, added
 from bert_jax.storage.files import JsonObject
 
@@ -62,7 +69,7 @@ def class_table(
     columns = [Column(first)]
     columns += [Column(name, "percent", has_bar=True) for name in _TITLES]
     columns += [Column("support", "whole"), Column("predicted", "whole")]
-    rows: list[list[Cell]] = [
+    rows: list[list[TableCell]] = [
         [entry["label"], *(entry[name] for name in (*_SCORES, "support", "predicted"))]
         for entry in report["classes"]
     ]

@@ -10,7 +10,7 @@ from bert_jax.error_analysis.by_class import (
 )
 from bert_jax.error_analysis.probabilities import calibration_of, calibration_section
 from bert_jax.error_analysis.texts import LEAST_PROBABILITY, worst_section
-from bert_jax.error_analysis.views import Item, Passage, Section, Span
+from bert_jax.error_analysis.views import Item, MarkedSpan, Passage, Section
 from bert_jax.error_analysis.worst import WorstExamples, shortened
 from bert_jax.metrics.confusions import confusion_counts, counts_of_classes
 from bert_jax.storage.files import JsonObject
@@ -92,13 +92,13 @@ def _item(entry: JsonObject) -> Item:
         ("predicted", f"choice {predicted} ({probabilities[predicted]:.2%})"),
         ("loss", f"{entry['loss']:.2f}"),
     ]
-    passages = [Passage("context", [Span(entry["context"])])]
+    passages = [Passage("context", [MarkedSpan(entry["context"])])]
     if entry["question"]:
-        passages.append(Passage("question", [Span(entry["question"])]))
+        passages.append(Passage("question", [MarkedSpan(entry["question"])]))
     for i, choice in enumerate(entry["choices"]):
-        span = Span(choice)
+        span = MarkedSpan(choice)
         if i in (gold, predicted):
-            span = Span(choice, *(("gold", "gold") if i == gold else _PREDICTED))
+            span = MarkedSpan(choice, *(("gold", "gold") if i == gold else _PREDICTED))
         passages.append(Passage(f"choice {i} ({probabilities[i]:.1%})", [span]))
     return Item(entry["where"], facts, passages, [(str(gold), str(predicted))])
 

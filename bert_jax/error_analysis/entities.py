@@ -14,14 +14,14 @@ from bert_jax.error_analysis.by_class import (
 from bert_jax.error_analysis.probabilities import calibration_of, calibration_section
 from bert_jax.error_analysis.texts import worst_section
 from bert_jax.error_analysis.views import (
-    Cell,
     Column,
     Item,
+    MarkedSpan,
     MarkKind,
     Passage,
     Section,
-    Span,
     Table,
+    TableCell,
     spaced,
 )
 from bert_jax.error_analysis.worst import WorstExamples
@@ -184,7 +184,7 @@ def sections(report: JsonObject) -> list[Section]:
 
 def _kinds_table(kinds: dict[str, int]) -> Table:
     columns = [Column("entity"), Column("count", "whole"), Column("meaning")]
-    rows: list[list[Cell]] = [
+    rows: list[list[TableCell]] = [
         [name, kinds.get(name, 0), meaning] for name, meaning in _ERRORS.items()
     ]
     shapes = ("too long", "too short", "shifted")
@@ -215,15 +215,15 @@ def _item(entry: JsonObject) -> Item:
     return Item(entry["where"], facts, passages, pairs)
 
 
-def _spans(words: Sequence[str], marks: dict[Entity, MarkKind]) -> list[Span]:
+def _spans(words: Sequence[str], marks: dict[Entity, MarkKind]) -> list[MarkedSpan]:
     """Return the words of a sentence with its entities marked."""
     spans, end = [], 0
     for entity in sorted(marks, key=lambda entity: entity.start):
         if entity.start > end:
-            spans.append(Span(" ".join(words[end : entity.start])))
+            spans.append(MarkedSpan(" ".join(words[end : entity.start])))
         text = " ".join(words[entity.start : entity.end])
-        spans.append(Span(text, marks[entity], entity.type))
+        spans.append(MarkedSpan(text, marks[entity], entity.type))
         end = entity.end
     if end < len(words):
-        spans.append(Span(" ".join(words[end:])))
+        spans.append(MarkedSpan(" ".join(words[end:])))
     return spaced(spans)

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 
 from bert_jax.error_analysis.texts import worst_section
 from bert_jax.error_analysis.views import (
-    Cell,
     Column,
     Item,
+    MarkedSpan,
     MarkKind,
     Passage,
     Section,
-    Span,
     Table,
+    TableCell,
 )
 from bert_jax.error_analysis.worst import WorstExamples, shortened
 from bert_jax.storage.files import JsonObject
@@ -75,7 +75,7 @@ def sections(report: JsonObject) -> list[Section]:
     total = report["num_queries"]
     columns = [Column("rank"), Column("first texts", "whole")]
     columns.append(Column("fraction", "percent", has_bar=True))
-    rows: list[list[Cell]] = [
+    rows: list[list[TableCell]] = [
         [_range(entry), entry["count"], entry["count"] / total]
         for entry in report["ranks"]
     ]
@@ -121,4 +121,4 @@ def _item(entry: JsonObject) -> Item:
 
 
 def _passage(name: str, text: str, mark: MarkKind = "") -> Passage:
-    return Passage(name, [Span(text, mark)])
+    return Passage(name, [MarkedSpan(text, mark)])

@@ -16,7 +16,7 @@ from bert_jax.error_analysis.texts import (
     worst_section,
     worst_texts,
 )
-from bert_jax.error_analysis.views import Cell, Column, Item, Section, Table
+from bert_jax.error_analysis.views import Column, Item, Section, Table, TableCell
 from bert_jax.error_analysis.worst import WorstExamples
 from bert_jax.metrics.confusions import counts_of_labels
 from bert_jax.storage.files import JsonObject
@@ -91,7 +91,7 @@ def sections(report: JsonObject) -> list[Section]:
 def _table_of_thresholds(report: JsonObject) -> Table:
     columns = [Column("class"), Column("threshold")]
     columns += [Column(name, "percent") for name in ("precision", "recall", "F1")]
-    rows: list[list[Cell]] = [
+    rows: list[list[TableCell]] = [
         [entry["label"], f"{best['threshold']:.15g}", *(best[name] for name in _SCORES)]
         for entry in report["classes"]
         if (best := entry["best_threshold"])

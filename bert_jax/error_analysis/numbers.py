@@ -8,7 +8,6 @@ from bert_jax.error_analysis.views import (
     Axis,
     Bars,
     Block,
-    Cell,
     Chart,
     Column,
     Curve,
@@ -16,6 +15,7 @@ from bert_jax.error_analysis.views import (
     Item,
     Section,
     Table,
+    TableCell,
 )
 from bert_jax.error_analysis.worst import WorstExamples
 from bert_jax.storage.files import JsonObject
@@ -125,7 +125,7 @@ def _table(report: JsonObject) -> Table:
     names = ("mean error", "mean absolute error", "root mean squared error")
     columns += [Column(name, "number") for name in names]
     keys = [name.replace(" ", "_") for name in names]
-    rows: list[list[Cell]] = [
+    rows: list[list[TableCell]] = [
         [
             f"{entry['low']:.4g} to {entry['high']:.4g}",
             entry["count"],

@@ -8,13 +8,13 @@ from jaxtyping import Bool, Float
 from bert_jax.error_analysis.views import (
     Axis,
     Bars,
-    Cell,
     Chart,
     Column,
     Curve,
     Mark,
     Section,
     Table,
+    TableCell,
 )
 from bert_jax.metrics.calibration import calibration
 from bert_jax.metrics.threshold_curve import DEFAULT_THRESHOLD, threshold_curve
@@ -103,7 +103,7 @@ def calibration_section(values: JsonObject, of: str, came_true: str) -> Section:
 def _bin_table(bins: list[JsonObject]) -> Table:
     columns = [Column("probability"), Column("count", "whole")]
     columns += [Column("mean probability", "percent"), Column("came true", "percent")]
-    rows: list[list[Cell]] = [
+    rows: list[list[TableCell]] = [
         [
             f"{entry['low']:.3g} to {entry['high']:.3g}",
             *(entry[name] for name in ("count", "mean_probability", "fraction_true")),
@@ -153,7 +153,7 @@ def threshold_section(values: JsonObject, what: str, checkpoint: str) -> Section
     columns = [Column("threshold")]
     columns += [Column(name, "percent") for name in ("precision", "recall", "F1")]
     columns.append(Column("accuracy", "percent"))
-    rows: list[list[Cell]] = [
+    rows: list[list[TableCell]] = [
         [f"{at['threshold']:.15g}", *(at[name] for name in _SCORES)]
         for at in (values["default"], best)
     ]

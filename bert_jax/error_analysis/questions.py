@@ -10,14 +10,14 @@ from bert_jax.error_analysis.probabilities import calibration_of, calibration_se
 from bert_jax.error_analysis.texts import worst_section
 from bert_jax.error_analysis.views import (
     Block,
-    Cell,
     Column,
     Item,
+    MarkedSpan,
     MarkKind,
     Passage,
     Section,
-    Span,
     Table,
+    TableCell,
 )
 from bert_jax.error_analysis.worst import WorstExamples
 from bert_jax.metrics.squad import squad1_scores, squad2_scores
@@ -251,7 +251,7 @@ def sections(report: JsonObject) -> list[Section]:
         _group_table(_GROUPS[name], rows) for name, rows in report["groups"].items()
     ]
     errors = [Column("answer"), Column("count", "whole"), Column("meaning")]
-    rows: list[list[Cell]] = [
+    rows: list[list[TableCell]] = [
         [kind, count, _ERRORS[kind]] for kind, count in report["error_kinds"].items()
     ]
     note = (
@@ -272,7 +272,7 @@ def sections(report: JsonObject) -> list[Section]:
 def _group_table(title: str, groups: Sequence[JsonObject]) -> Table:
     columns = [Column(title.lower()), Column("questions", "whole")]
     columns += [Column(name, "percent", has_bar=True) for name in ("exact match", "F1")]
-    rows: list[list[Cell]] = [
+    rows: list[list[TableCell]] = [
         [g["group"], g["count"], g["exact_match"] / 100, g["f1"] / 100] for g in groups
     ]
     return Table(title, columns, rows)
@@ -286,15 +286,15 @@ def _item(entry: JsonObject) -> Item:
         ("F1", f"{entry['f1']:.1f}"),
         ("error", entry["error"]),
     ]
-    question = Passage("question", [Span(entry["question"])])
+    question = Passage("question", [MarkedSpan(entry["question"])])
     spans = [_span(text, kind) for text, kind in entry["context"]]
     return Item(entry["where"], facts, [question, Passage("document", spans)])
 
 
-def _span(text: str, kind: str) -> Span:
+def _span(text: str, kind: str) -> MarkedSpan:
     if kind == "cut":
-        return Span(" […] ")
+        return MarkedSpan(" […] ")
     marks: dict[str, MarkKind] = {"both": "right", "gold": "gold", "predicted": "wrong"}
-    return Span(
+    return MarkedSpan(
         text, marks.get(kind, ""), "gold and predicted" if kind == "both" else kind
     )

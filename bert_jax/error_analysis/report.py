@@ -15,7 +15,7 @@ from bert_jax.error_analysis import (
     tags,
     texts,
 )
-from bert_jax.error_analysis.views import Cell, Column, Section, Table
+from bert_jax.error_analysis.views import Column, Section, Table, TableCell
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.baselines import BASELINE, no_better
 from bert_jax.tasks.finetuning import without_repeats
@@ -68,7 +68,7 @@ _MEANINGS_OF_ANSWERS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
+class ScoredSource:
     """Where the predictions of a report come from, and what they compare with."""
 
     checkpoint: str
@@ -83,7 +83,7 @@ def error_report(
     task: FinetuningTask,
     predictions: Predictions,
     scores: Mapping[str, float],
-    source: Source,
+    source: ScoredSource,
 ) -> JsonObject:
     """Return what a model gets wrong, as JSON values.
 
@@ -126,7 +126,7 @@ def sections(report: JsonObject) -> list[Section]:
     """Return what to show of a report, the scores first."""
     scores = without_repeats(report["scores"]) | report["baseline"]
     columns = [Column("score"), Column("value", "number"), Column("meaning")]
-    rows: list[list[Cell]] = [
+    rows: list[list[TableCell]] = [
         [name, value, _meaning(name, report)] for name, value in scores.items()
     ]
     title = "Official scores"

@@ -7,7 +7,6 @@ from bert_jax.error_analysis.numbers import MAX_POINTS, NUM_GROUPS
 from bert_jax.error_analysis.texts import passages, worst_texts
 from bert_jax.error_analysis.views import (
     Axis,
-    Cell,
     Chart,
     Column,
     Curve,
@@ -15,6 +14,7 @@ from bert_jax.error_analysis.views import (
     Item,
     Section,
     Table,
+    TableCell,
 )
 from bert_jax.error_analysis.worst import WorstExamples
 from bert_jax.storage.files import JsonObject
@@ -114,7 +114,7 @@ def _table(report: JsonObject) -> Table:
     names = "mean score", "lowest tenth to", "median", "highest tenth from"
     columns = [Column("labels"), Column("pairs", "whole")]
     columns += [Column(name, "number") for name in names]
-    rows: list[list[Cell]] = [
+    rows: list[list[TableCell]] = [
         [
             f"{entry['low']:.4g} to {entry['high']:.4g}",
             entry["count"],

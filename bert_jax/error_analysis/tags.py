@@ -13,7 +13,7 @@ from bert_jax.error_analysis.by_class import (
 from bert_jax.error_analysis.entities import MAX_WORDS
 from bert_jax.error_analysis.probabilities import calibration_of, calibration_section
 from bert_jax.error_analysis.texts import worst_section
-from bert_jax.error_analysis.views import Item, Passage, Section, Span, spaced
+from bert_jax.error_analysis.views import Item, MarkedSpan, Passage, Section, spaced
 from bert_jax.error_analysis.worst import WorstExamples
 from bert_jax.metrics.confusions import confusion_counts, counts_of_classes
 from bert_jax.storage.files import JsonObject
@@ -88,12 +88,12 @@ def _item(entry: JsonObject) -> Item:
     return Item(entry["where"], facts, [Passage("words", _spans(words))], wrong)
 
 
-def _spans(words: Sequence[tuple[str, str, str]]) -> list[Span]:
+def _spans(words: Sequence[tuple[str, str, str]]) -> list[MarkedSpan]:
     """Return words with those marked whose label is wrong."""
     spans = [
-        Span(word)
+        MarkedSpan(word)
         if gold == predicted
-        else Span(word, "wrong", f"{gold} → {predicted}")
+        else MarkedSpan(word, "wrong", f"{gold} → {predicted}")
         for word, gold, predicted in words
     ]
     return spaced(spans)

@@ -5,7 +5,14 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
 from bert_jax.error_analysis.report import sections
-from bert_jax.error_analysis.views import Cell, Column, Examples, Format, Matrix, Table
+from bert_jax.error_analysis.views import (
+    CellFormat,
+    Column,
+    Examples,
+    Matrix,
+    Table,
+    TableCell,
+)
 from bert_jax.storage.files import JsonObject
 from bert_jax.terminal.messages import one_line, printable
 
@@ -65,7 +72,7 @@ def _print_table(console: "Console", table: Table) -> None:
     console.print(drawn)
 
 
-def format_cell(cell: Cell, kind: Format) -> str:
+def format_cell(cell: TableCell, kind: CellFormat) -> str:
     """Return a value of a table as text."""
     if cell is None:
         return "–"

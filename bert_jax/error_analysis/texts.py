@@ -18,7 +18,7 @@ from bert_jax.error_analysis.probabilities import (
     threshold_of,
     threshold_section,
 )
-from bert_jax.error_analysis.views import Examples, Item, Passage, Section, Span
+from bert_jax.error_analysis.views import Examples, Item, MarkedSpan, Passage, Section
 from bert_jax.error_analysis.worst import WorstExamples, shortened
 from bert_jax.metrics.confusions import confusion_counts, counts_of_classes
 from bert_jax.storage.files import JsonObject
@@ -145,7 +145,8 @@ def passages(texts: Sequence[str]) -> list[Passage]:
     """Return a text, or both texts of a pair."""
     names = ("text",) if len(texts) == 1 else ("first text", "second text")
     return [
-        Passage(name, [Span(text)]) for name, text in zip(names, texts, strict=True)
+        Passage(name, [MarkedSpan(text)])
+        for name, text in zip(names, texts, strict=True)
     ]
 
 

@@ -7,10 +7,10 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Literal
 
-Format = Literal["text", "whole", "number", "percent"]
+CellFormat = Literal["text", "whole", "number", "percent"]
 """Of a column: words, whole numbers, numbers of four digits, or fractions."""
 MarkKind = Literal["", "right", "wrong", "gold"]
-Cell = str | float | int | None
+TableCell = str | float | int | None
 """A value of a table; None if it is not defined."""
 
 
@@ -19,7 +19,7 @@ class Column:
     """A column of a table."""
 
     title: str
-    format: Format = "text"
+    format: CellFormat = "text"
     has_bar: bool = False
     """Whether the page draws each value as the length of a bar, too."""
 
@@ -30,7 +30,7 @@ class Table:
 
     title: str
     columns: Sequence[Column]
-    rows: Sequence[Sequence[Cell]]
+    rows: Sequence[Sequence[TableCell]]
     last_rows: int = 0
     """The number of rows at the end that are averages, and stay there."""
     is_printed: bool = True
@@ -107,7 +107,7 @@ class Chart:
 
 
 @dataclasses.dataclass(frozen=True)
-class Span:
+class MarkedSpan:
     """A piece of a text."""
 
     text: str
@@ -117,9 +117,9 @@ class Span:
     """What the piece is marked as, such as the type of an entity."""
 
 
-def spaced(spans: Sequence[Span]) -> list[Span]:
+def spaced(spans: Sequence[MarkedSpan]) -> list[MarkedSpan]:
     """Return spans with a space between each two."""
-    pairs = ((Span(" "), span) for span in spans)
+    pairs = ((MarkedSpan(" "), span) for span in spans)
     return [span for pair in pairs for span in pair][1:]
 
 
@@ -128,7 +128,7 @@ class Passage:
     """A text with marks, under a name."""
 
     name: str
-    spans: Sequence[Span]
+    spans: Sequence[MarkedSpan]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,14 +13,14 @@ from bert_jax.experiments.design import (
     Budget,
     Changes,
     Experiment,
-    Finetuning,
     HalfRows,
     MaskedTokens,
     Measure,
-    NextSentence,
+    PairAccuracy,
     Probe,
-    Row,
+    RowSpec,
     Stage,
+    TaskScore,
     Variant,
 )
 from bert_jax.experiments.inputs import TaskFiles
@@ -36,7 +36,7 @@ Tasks = Sequence[TaskFiles]
 
 
 def pretraining_tasks(budget: Budget, tasks: Tasks) -> Experiment:
-    measures = tuple(Finetuning(task.name) for task in tasks)
+    measures = tuple(TaskScore(task.name) for task in tasks)
     variants = (
         Variant("paper"),
         Variant("no_pair_loss", stages=(Stage(changes=(("pair_loss", False),)),)),
@@ -56,7 +56,7 @@ def pretraining_tasks(budget: Budget, tasks: Tasks) -> Experiment:
     }
     columns = ("MNLI", "MRPC", "SST-2")
     rows = tuple(
-        Row(
+        RowSpec(
             names[variant.name],
             variant.name,
             measures,
@@ -78,7 +78,7 @@ def masking(budget: Budget, tasks: Tasks) -> Experiment:
     measures: tuple[Measure, ...] = (
         MaskedTokens("80/10/10"),
         MaskedTokens("all [MASK]", _FULL_MASKS),
-        *(Finetuning(task.name) for task in tasks),
+        *(TaskScore(task.name) for task in tasks),
         *(Probe(task.name) for task in tasks if task.is_text),
     )
     columns = ("MNLI", "NER", "NER, features")
@@ -88,14 +88,14 @@ def masking(budget: Budget, tasks: Tasks) -> Experiment:
         variants.append(variant)
         label = f"{'/'.join(map(str, shares))}, 15 %"
         paper = tuple(zip(columns, figures, strict=True))
-        rows.append(Row(label, variant.name, measures, paper=paper))
+        rows.append(RowSpec(label, variant.name, measures, paper=paper))
     for rate, final in ((0.3, None), (0.4, None), (0.3, 0.05)):
         variant = _rate_variant(rate, final)
         variants.append(variant)
         label = f"80/10/10, {rate:.0%}".replace("%", " %")
         if final is not None:
             label += f" falling to {final:.0%}".replace("%", " %")
-        rows.append(Row(label, variant.name, measures))
+        rows.append(RowSpec(label, variant.name, measures))
     return Experiment(
         "masking",
         "Masking: shares of [MASK], random and kept tokens, and rates",
@@ -136,7 +136,7 @@ def _rate_variant(rate: float, final: float | None) -> Variant:
 
 
 def objectives(budget: Budget, tasks: Tasks) -> Experiment:
-    measures = tuple(Finetuning(task.name) for task in tasks)
+    measures = tuple(TaskScore(task.name) for task in tasks)
     causal, masked = Stage(changes=CAUSAL), Stage()
     schedules = {
         "masked LM": (masked,),
@@ -152,7 +152,7 @@ def objectives(budget: Budget, tasks: Tasks) -> Experiment:
     for label, stages in schedules.items():
         name = label.replace("%", "").replace(",", "").replace(" ", "_")
         variants.append(Variant(name, "none", stages, _LOG_SPACED))
-        rows.append(Row(label, name, measures))
+        rows.append(RowSpec(label, name, measures))
     return Experiment(
         "objectives",
         "Masked and left-to-right language models, by what was spent",
@@ -165,7 +165,7 @@ def objectives(budget: Budget, tasks: Tasks) -> Experiment:
 def size(budget: Budget, tasks: Tasks) -> Experiment:
     measures: tuple[Measure, ...] = (
         MaskedTokens("80/10/10"),
-        *(Finetuning(task.name) for task in tasks),
+        *(TaskScore(task.name) for task in tasks),
     )
     base_rate = budget.pretraining.optimizer.peak_learning_rate
     rates = tuple(base_rate * factor for factor in _NEIGHBOURS)
@@ -184,7 +184,9 @@ def size(budget: Budget, tasks: Tasks) -> Experiment:
         ):
             variant = Variant(f"{name}{suffix}", stages=stages, rates=own)
             base = "" if name == _SIZES[-1] else f"{_SIZES[-1]}, {label}"
-            rows.append(Row(f"{name}, {label}", variant.name, measures, base, paper))
+            rows.append(
+                RowSpec(f"{name}, {label}", variant.name, measures, base, paper)
+            )
             variants.append(variant)
     return Experiment(
         "size",
@@ -233,9 +235,9 @@ def pooling(budget: Budget, tasks: Tasks) -> Experiment:
         )
         if label in fine_tuned:
             changes: Changes = (("model.pooling", fine_tuned[label]),)
-            measures = (*(Finetuning(name, changes) for name in texts), *measures)
+            measures = (*(TaskScore(name, changes) for name in texts), *measures)
         paper = () if figure is None else (("NER, features", figure),)
-        rows.append(Row(label, "paper", measures, paper=paper))
+        rows.append(RowSpec(label, "paper", measures, paper=paper))
     return Experiment(
         "pooling",
         "From the states of tokens to a vector of the text",
@@ -248,15 +250,15 @@ def pooling(budget: Budget, tasks: Tasks) -> Experiment:
 
 def recipe(budget: Budget, tasks: Tasks) -> Experiment:
     """Ways to learn more from the same FLOPs, each alone, and those that help."""
-    language: tuple[Measure, ...] = (MaskedTokens("15 %"), NextSentence())
-    tuned = tuple(Finetuning(task.name) for task in tasks)
+    language: tuple[Measure, ...] = (MaskedTokens("15 %"), PairAccuracy())
+    tuned = tuple(TaskScore(task.name) for task in tasks)
     variants, rows = [], []
     for label, variant in _levers(budget).items():
         measures = (*language, *tuned)
         if variant.name == "no_pair_loss":  # its pair classifier is as it began
             measures = (language[0], *tuned)
         variants.append(variant)
-        rows.append(Row(label, variant.name, measures))
+        rows.append(RowSpec(label, variant.name, measures))
     return Experiment(
         "recipe",
         "Learning more from the same FLOPs",

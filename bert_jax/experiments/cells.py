@@ -27,14 +27,14 @@ from bert_jax.experiments.design import (
     Budget,
     Changes,
     Experiment,
-    Finetuning,
     Measure,
     Probe,
-    Row,
+    RowSpec,
+    TaskScore,
     Variant,
     with_changes,
 )
-from bert_jax.experiments.inputs import Inputs
+from bert_jax.experiments.inputs import ExperimentInputs
 from bert_jax.experiments.measures import (
     finetuned_items,
     probe_items,
@@ -71,7 +71,7 @@ class Cell:
 
     root: Path
     budget: Budget
-    inputs: Inputs
+    inputs: ExperimentInputs
     variant: Variant
     seed: int
 
@@ -79,7 +79,7 @@ class Cell:
     def directory(self) -> Path:
         return self.root / "cells" / self.variant.name / f"seed_{self.seed}"
 
-    def result_path(self, row: Row, measure: Measure, fraction: float) -> Path:
+    def result_path(self, row: RowSpec, measure: Measure, fraction: float) -> Path:
         """Return the file of the result of a measure."""
         name = f"{slug(row.name)}--{slug(measure.column)}--{fraction:.4f}.npz"
         return self.directory / "results" / name
@@ -105,7 +105,7 @@ class Cell:
             content = f"{error}\n".encode()
             run_on_primary(lambda: atomic_write(self.diverged, content))
 
-    def _run_until(self, fraction: float, rows: Sequence[Row]) -> None:
+    def _run_until(self, fraction: float, rows: Sequence[RowSpec]) -> None:
         measures = [(row, measure) for row in rows for measure in row.measures]
         paths = [self.result_path(*measure, fraction) for measure in measures]
         done = run_on_primary(lambda: [path.exists() for path in paths])
@@ -184,7 +184,12 @@ class Cell:
         return run_on_primary(lambda: float(read_json_object(path, remedy)["rate"]))
 
     def _measure(
-        self, row: Row, measure: Measure, fraction: float, model: Path, start: float
+        self,
+        row: RowSpec,
+        measure: Measure,
+        fraction: float,
+        model: Path,
+        start: float,
     ) -> float:
         """Write a result; return the time at its end.
 
@@ -193,7 +198,7 @@ class Cell:
         """
         path = self.result_path(row, measure, fraction)
         workdir = self.directory / path.stem
-        if isinstance(measure, Finetuning):
+        if isinstance(measure, TaskScore):
             task = self.inputs.task(measure.task)
             base = with_changes(task.config(self.budget.finetuning), measure.changes)
             config = dataclasses.replace(base, init_from=str(model), seed=self.seed)
@@ -217,7 +222,7 @@ class Cell:
             workdir: of fine-tuning, if that is the measure.
             model: the workdir of pretraining.
         """
-        if isinstance(measure, Finetuning):
+        if isinstance(measure, TaskScore):
             return finetuned_items(self.inputs.task(measure.task), workdir)
         if isinstance(measure, Probe):
             task = self.inputs.task(measure.task)
@@ -262,7 +267,7 @@ def _write_rate(path: epath.Path, best: float, losses: dict[float, float]) -> No
 
 
 def stage_config(
-    budget: Budget, inputs: Inputs, variant: Variant, number: int
+    budget: Budget, inputs: ExperimentInputs, variant: Variant, number: int
 ) -> PretrainConfig:
     """Return the configuration of a whole stage; its steps follow from the FLOPs.
 

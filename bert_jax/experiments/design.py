@@ -60,7 +60,7 @@ class Averaged(Variant):
 
 
 @dataclasses.dataclass(frozen=True)
-class Finetuning:
+class TaskScore:
     """The score of the variant on a task after fine-tuning."""
 
     task: str
@@ -98,18 +98,18 @@ class MaskedTokens:
 
 
 @dataclasses.dataclass(frozen=True)
-class NextSentence:
+class PairAccuracy:
     """The accuracy of the pairs of the validation rows, with the same masks."""
 
     column: ClassVar[str] = "next sentence"
     changes: ClassVar[Changes] = ()
 
 
-Measure = Finetuning | Probe | MaskedTokens | NextSentence
+Measure = TaskScore | Probe | MaskedTokens | PairAccuracy
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
+class RowSpec:
     """A row of the table: measures of one variant."""
 
     name: str
@@ -130,11 +130,11 @@ class Experiment:
     title: str
     source: str
     variants: tuple[Variant, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[RowSpec, ...]
     paper: str = ""
     """What the paper's figures are scores of, with their source."""
 
-    def base_of(self, row: Row) -> str:
+    def base_of(self, row: RowSpec) -> str:
         """Return the name of the row that a row is compared with; empty: none."""
         first = self.rows[0].name
         return row.base or ("" if row.name == first else first)

@@ -68,7 +68,7 @@ class TaskFiles:
 
 
 @dataclasses.dataclass(frozen=True)
-class Inputs:
+class ExperimentInputs:
     """The files of an experiment, under its directory."""
 
     root: Path

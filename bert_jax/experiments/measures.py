@@ -16,7 +16,7 @@ from bert_jax.experiments.bootstrap import Items, ScoreKind
 from bert_jax.experiments.design import (
     Budget,
     MaskedTokens,
-    NextSentence,
+    PairAccuracy,
     Probe,
     with_changes,
 )
@@ -112,7 +112,10 @@ def _text_vectors(
 
 
 def validation_items(
-    measure: MaskedTokens | NextSentence, budget: Budget, dataset: str, workdir: Path
+    measure: MaskedTokens | PairAccuracy,
+    budget: Budget,
+    dataset: str,
+    workdir: Path,
 ) -> tuple[Items, ScoreKind]:
     """Return two numbers of each validation row.
 
@@ -134,7 +137,7 @@ def validation_items(
     ) -> tuple[Num[Array, " B"], Num[Array, " B"]]:
         rows = task.mask_for_evaluation(batch)
         scores, pairs = pretraining_scores(model.config, params, rows)
-        if isinstance(measure, NextSentence):
+        if isinstance(measure, PairAccuracy):
             is_right = jnp.argmax(pairs, axis=-1) == rows.pair_labels
             return is_right.sum(axis=1), (rows.pair_labels >= 0).sum(axis=1)
         masked = rows.masked
@@ -146,5 +149,5 @@ def validation_items(
         for batch in task.batches.validation(_BATCH_SIZE)
     ]
     items = np.concatenate(totals).astype(np.float64)
-    is_pairs = isinstance(measure, NextSentence)
+    is_pairs = isinstance(measure, PairAccuracy)
     return items[: len(data.validation)], "ratio" if is_pairs else "perplexity"

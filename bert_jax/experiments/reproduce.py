@@ -25,10 +25,15 @@ from bert_jax.experiments.cells import Cell
 from bert_jax.experiments.design import (
     Budget,
     Experiment,
-    Finetuning,
+    TaskScore,
     digest,
 )
-from bert_jax.experiments.inputs import LIBRARIES, Inputs, file_hash, parse_task
+from bert_jax.experiments.inputs import (
+    LIBRARIES,
+    ExperimentInputs,
+    file_hash,
+    parse_task,
+)
 from bert_jax.experiments.plots import write_plots
 from bert_jax.experiments.summary import summarize
 from bert_jax.experiments.tables import markdown, results_table, seeds_table
@@ -51,12 +56,12 @@ sheet, and of the FLOP/s of a matrix product (measured on two cores at budget to
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class ReproductionPlan:
     """An experiment, what it is made of, and where."""
 
     experiment: Experiment
     budget: Budget
-    inputs: Inputs
+    inputs: ExperimentInputs
     root: Path
 
     @property
@@ -79,7 +84,7 @@ class Plan:
     def num_finetunings(self) -> int:
         num_points = {v.name: len(v.fractions) for v in self.experiment.variants}
         return self.budget.seeds * sum(
-            isinstance(measure, Finetuning) * num_points[row.variant]
+            isinstance(measure, TaskScore) * num_points[row.variant]
             for row in self.experiment.rows
             for measure in row.measures
         )
@@ -115,7 +120,7 @@ def make_plan(
     text: Sequence[str] = (),
     tokenizer: str = "",
     tasks: Sequence[str] = (LIBRARIES,),
-) -> Plan:
+) -> ReproductionPlan:
     """Return what an experiment would do; nothing is written.
 
     Args:
@@ -145,9 +150,11 @@ def make_plan(
         f"tasks={' '.join(names)} has no task of texts, and pooling compares vectors "
         f"of texts; add one, such as {LIBRARIES}.",
     )
-    inputs = Inputs(path, tuple(text), tokenizer, files)
+    inputs = ExperimentInputs(path, tuple(text), tokenizer, files)
     inputs.check(budget.finetuning)
-    plan = Plan(EXPERIMENTS[experiment](budget, files), budget, inputs, path)
+    plan = ReproductionPlan(
+        EXPERIMENTS[experiment](budget, files), budget, inputs, path
+    )
     if (path / PROTOCOL).exists():
         _check_protocol(plan)
     else:
@@ -173,7 +180,7 @@ def _check_experiment(name: str, budget: Budget, text: Sequence[str]) -> None:
     )
 
 
-def options_of(plan: Plan) -> JsonObject:
+def options_of(plan: ReproductionPlan) -> JsonObject:
     """Return what decides the results besides the content of files.
 
     Microbatches are left out: they change no more than the order of sums.
@@ -187,7 +194,7 @@ def options_of(plan: Plan) -> JsonObject:
     }
 
 
-def _check_protocol(plan: Plan) -> None:
+def _check_protocol(plan: ReproductionPlan) -> None:
     """Raise ValueError if the directory has another experiment, or was moved."""
     written = read_json_object(
         epath.Path(plan.root / PROTOCOL), "name another --output."
@@ -209,7 +216,7 @@ def _check_protocol(plan: Plan) -> None:
         )
 
 
-def _make_inputs(plan: Plan) -> str:
+def _make_inputs(plan: ReproductionPlan) -> str:
     """Make the inputs, and write the protocol; return its hash.
 
     Raises:
@@ -241,7 +248,7 @@ def _make_inputs(plan: Plan) -> str:
     return digest([values["options"], inputs])
 
 
-def reproduce(plan: Plan) -> list[Path]:
+def reproduce(plan: ReproductionPlan) -> list[Path]:
     """Run what is not done yet, and write tables and plots; return their paths.
 
     A call on the same directory goes on where another was stopped. The tables are
@@ -269,7 +276,7 @@ def reproduce(plan: Plan) -> list[Path]:
     return paths
 
 
-def write_results(plan: Plan, protocol: str) -> list[str]:
+def write_results(plan: ReproductionPlan, protocol: str) -> list[str]:
     """Write the tables and plots of the results that are there; return their names."""
     summary = summarize(plan.experiment, plan.cells)
     if not summary.scores:

@@ -12,7 +12,7 @@ from bert_jax.experiments.bootstrap import (
     seed_scores,
 )
 from bert_jax.experiments.cells import Cell, Point
-from bert_jax.experiments.design import Experiment, Row
+from bert_jax.experiments.design import Experiment, RowSpec
 from bert_jax.experiments.results import Result, read_result
 
 ResultKey = tuple[str, str, float]
@@ -71,7 +71,7 @@ class Summary:
         present = {column for _, column, _ in self.scores}
         return [name for name in dict.fromkeys(names) if name in present]
 
-    def rows(self) -> Iterator[tuple[Row, Point]]:
+    def rows(self) -> Iterator[tuple[RowSpec, Point]]:
         """Yield each row with each state of its variant, in the table's order."""
         for row in self.experiment.rows:
             for point in self.points[row.variant]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from bert_jax.config import BertConfig
 from bert_jax.experiments.bootstrap import LEVEL
-from bert_jax.experiments.design import Budget, Row
+from bert_jax.experiments.design import Budget, RowSpec
 from bert_jax.experiments.summary import ResultKey, Score, Summary
 from bert_jax.model.flops import pretraining_flops
 
@@ -228,7 +228,7 @@ def _beside_the_paper(summary: Summary) -> Iterator[str]:
             yield f"{beginning}: {'; '.join(groups[agreement])}."
 
 
-def _paper_difference(row: Row, base: Row, ending: str) -> float:
+def _paper_difference(row: RowSpec, base: RowSpec, ending: str) -> float:
     """Return the largest difference of the paper's figures of one kind; 0: none."""
     figures = dict(base.paper)
     differences = [

@@ -30,7 +30,7 @@ Renames = tuple[tuple[str, str], ...]
 
 
 @dataclasses.dataclass(frozen=True)
-class Family:
+class FamilyFormat:
     """How the files of one family differ from BERT's."""
 
     model_type: FamilyName
@@ -158,7 +158,7 @@ class Family:
         return padding + 1
 
 
-BERT = Family("bert", "Bert", "bert")
+BERT = FamilyFormat("bert", "Bert", "bert")
 
 _ROBERTA_HEADS = (
     ("lm_head.dense.", "cls.predictions.transform.dense."),
@@ -173,8 +173,8 @@ _DENSE_CLASSIFIER = {
 }
 
 
-def _roberta(model_type: FamilyName, class_name: str) -> Family:
-    return Family(
+def _roberta(model_type: FamilyName, class_name: str) -> FamilyFormat:
+    return FamilyFormat(
         model_type,
         class_name,
         "roberta",
@@ -188,7 +188,7 @@ def _roberta(model_type: FamilyName, class_name: str) -> Family:
     )
 
 
-DISTILBERT = Family(
+DISTILBERT = FamilyFormat(
     "distilbert",
     "DistilBert",
     "distilbert",
@@ -224,7 +224,7 @@ DISTILBERT = Family(
     pooler_act="relu",
     has_segments=False,
 )
-ELECTRA = Family(
+ELECTRA = FamilyFormat(
     "electra",
     "Electra",
     "electra",
@@ -255,7 +255,7 @@ ELECTRA = Family(
     own_head="discriminator_predictions.",
     left_over=r"discriminator_predictions\..*",
 )
-FAMILIES: dict[str, Family] = {
+FAMILIES: dict[str, FamilyFormat] = {
     family.model_type: family
     for family in (
         BERT,
@@ -283,7 +283,7 @@ OTHER_MODELS = {
 """Why encoders of other families are another model than BERT."""
 
 
-def family_of(values: JsonObject) -> Family:
+def family_of(values: JsonObject) -> FamilyFormat:
     """Return the family of a config.json.
 
     Raises:

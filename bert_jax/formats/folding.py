@@ -16,7 +16,7 @@ from safetensors.numpy import load, save
 
 from bert_jax.config import BertConfig
 from bert_jax.config.model import Params
-from bert_jax.formats.families import Family
+from bert_jax.formats.families import FamilyFormat
 from bert_jax.formats.imported import ROWS_OF_TOKENS, Leaf, Tensor
 from bert_jax.tokenization import Tokenizer
 
@@ -50,7 +50,9 @@ class Fold:
                 f"{table.name}[:{first}]: never used, since positions begin at {first}"
             )
 
-    def segments(self, tensors: dict[str, Tensor], family: Family, width: int) -> None:
+    def segments(
+        self, tensors: dict[str, Tensor], family: FamilyFormat, width: int
+    ) -> None:
         """Keep the only segment's row; a family without segments gets zeros."""
         table = tensors.get(_SEGMENT_TABLE)
         if not family.has_segments and table is None:
@@ -73,7 +75,7 @@ class Fold:
         self,
         tensors: Mapping[str, Tensor],
         matches: Mapping[Leaf, Tensor],
-        family: Family,
+        family: FamilyFormat,
     ) -> None:
         """Put aside the tensors that files of the family hold beside BERT's."""
         used = {leaf.source for leaf in matches}
@@ -105,7 +107,7 @@ def _zeros(width: int) -> Tensor:
 def unfold(
     params: Mapping[str, Float32[np.ndarray, "..."]],
     unused: Unused,
-    family: Family,
+    family: FamilyFormat,
     tokenizer: Tokenizer,
 ) -> dict[str, Float32[np.ndarray, "..."]]:
     """Return the parameters of a family, by our paths, with all rows of its tables.

@@ -14,7 +14,7 @@ from bert_jax.formats.embedding import (
     read_embedding,
     stated_length,
 )
-from bert_jax.formats.families import Family, family_of
+from bert_jax.formats.families import FamilyFormat, family_of
 from bert_jax.formats.folding import Fold
 from bert_jax.formats.huggingface_config import keys_left_over, read_bert_config
 from bert_jax.formats.imported import (
@@ -22,7 +22,7 @@ from bert_jax.formats.imported import (
     ROWS_OF_TOKENS,
     Imported,
     Leaf,
-    Library,
+    SourceLibrary,
     Tensor,
     match_tensors,
     read_parameters,
@@ -124,8 +124,8 @@ def read_huggingface(path: epath.Path, allow_extra: bool = False) -> Imported:
     )
 
 
-def _library(family: Family, head: str) -> Library:
-    return Library(
+def _library(family: FamilyFormat, head: str) -> SourceLibrary:
+    return SourceLibrary(
         "huggingface",
         CONFIG,
         ignored=re.compile(f"{_BUFFERS}|{family.left_over}"),
@@ -151,7 +151,7 @@ def _describe_sources(
     return described
 
 
-def _family(path: epath.Path, values: JsonObject) -> tuple[Family, str]:
+def _family(path: epath.Path, values: JsonObject) -> tuple[FamilyFormat, str]:
     """Return the family that config.json names, and transformers' class if it does."""
     names = values.get("architectures")
     named = [n for n in names if isinstance(n, str)] if isinstance(names, list) else []
@@ -164,7 +164,7 @@ def _family(path: epath.Path, values: JsonObject) -> tuple[Family, str]:
 def _fold(
     path: epath.Path,
     config: BertConfig,
-    family: Family,
+    family: FamilyFormat,
     values: JsonObject,
     tensors: dict[str, Tensor],
     tokenizer: Tokenizer,
@@ -185,7 +185,10 @@ def _fold(
 
 
 def _read_config(
-    path: epath.Path, values: JsonObject, tensors: dict[str, Tensor], family: Family
+    path: epath.Path,
+    values: JsonObject,
+    tensors: dict[str, Tensor],
+    family: FamilyFormat,
 ) -> BertConfig:
     """Return the configuration, which must agree with the tensors."""
     if not (path / CONFIG).exists():

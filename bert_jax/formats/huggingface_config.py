@@ -7,7 +7,7 @@ from etils import epath
 from bert_jax.config import BertConfig
 from bert_jax.config.checks import field_types, quoted, require_type
 from bert_jax.config.model import ANSWERABLE_LABELS
-from bert_jax.formats.families import HEAD_OF_CLASS, Family, family_of
+from bert_jax.formats.families import HEAD_OF_CLASS, FamilyFormat, family_of
 from bert_jax.storage.files import JsonObject
 
 ACTIVATIONS = {
@@ -98,7 +98,7 @@ def read_bert_config(
 
 
 def _bert_config(
-    family: Family, values: JsonObject, shapes: dict[str, tuple[int, ...]]
+    family: FamilyFormat, values: JsonObject, shapes: dict[str, tuple[int, ...]]
 ) -> BertConfig:
     _require_own_class(family, values.get("auto_map"))
     values = family.bert_values(values)
@@ -130,7 +130,7 @@ def _bert_config(
     return BertConfig(**fields)
 
 
-def _require_own_class(family: Family, auto_map: object) -> None:
+def _require_own_class(family: FamilyFormat, auto_map: object) -> None:
     """Raise ValueError if a file names a class with a program of the model's own.
 
     A class that has the name of transformers' own is taken to compute the same.
@@ -173,7 +173,7 @@ def keys_left_over(values: JsonObject) -> JsonObject:
 
 
 def _head(
-    family: Family, architectures: object, shapes: dict[str, tuple[int, ...]]
+    family: FamilyFormat, architectures: object, shapes: dict[str, tuple[int, ...]]
 ) -> str:
     """Return the head by the name of the class, or else by the tensors."""
     if architectures is None:

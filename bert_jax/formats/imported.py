@@ -105,7 +105,7 @@ class Imported:
 
 
 @dataclasses.dataclass(frozen=True)
-class Library:
+class SourceLibrary:
     """A library whose models are read."""
 
     name: Literal["huggingface", "tf1"]
@@ -124,7 +124,7 @@ def match_tensors(
     config: BertConfig,
     tensors: Mapping[str, Tensor],
     names: Sequence[Name],
-    library: Library,
+    library: SourceLibrary,
     allow_extra: bool,
 ) -> tuple[dict[Leaf, Tensor], list[str]]:
     """Return the tensor of each leaf, and the names of the tensors left over.

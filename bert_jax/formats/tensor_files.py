@@ -11,7 +11,7 @@ import numpy as np
 from etils import epath
 from safetensors import SafetensorError, safe_open
 
-from bert_jax.formats.families import Family
+from bert_jax.formats.families import FamilyFormat
 from bert_jax.formats.imported import Tensor
 from bert_jax.formats.model_files import read_object, short_reason
 from bert_jax.storage.atomic import is_address
@@ -38,7 +38,7 @@ _PICKLE = (
 
 
 def open_tensors(
-    path: epath.Path, family: Family, architecture: str = ""
+    path: epath.Path, family: FamilyFormat, architecture: str = ""
 ) -> tuple[list[str], dict[str, Tensor], str]:
     """Open the tensors of a model.
 
@@ -180,7 +180,9 @@ def _wrapper_prefix(path: epath.Path, names: Sequence[str]) -> str:
     return prefix
 
 
-def bert_names(names: Sequence[str], family: Family, architecture: str) -> list[str]:
+def bert_names(
+    names: Sequence[str], family: FamilyFormat, architecture: str
+) -> list[str]:
     """Return the names of tensors in BERT's classes with a head, as they are today."""
     head = family.head_of.get(architecture.removeprefix(family.class_name), "")
     if any(name.startswith("classifier.out_proj.") for name in names):

@@ -14,7 +14,7 @@ from bert_jax.formats.huggingface_config import (
 )
 from bert_jax.formats.imported import (
     Imported,
-    Library,
+    SourceLibrary,
     Tensor,
     match_tensors,
     read_parameters,
@@ -33,7 +33,7 @@ INDEX = ".index"
 
 _SUFFIX = re.compile(r"\.(index|meta|data-\d+-of-\d+)$")
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
-_LIBRARY = Library(
+_LIBRARY = SourceLibrary(
     "tf1",
     CONFIG,
     ignored=re.compile(

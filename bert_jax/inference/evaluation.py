@@ -11,7 +11,7 @@ from etils import epath
 from bert_jax.checkpoints.steps import read_config, read_config_as
 from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig
 from bert_jax.error_analysis.page import require_report_file, write_report
-from bert_jax.error_analysis.report import Source, error_report
+from bert_jax.error_analysis.report import ScoredSource, error_report
 from bert_jax.formats.embedding import model_directory
 from bert_jax.inference.batching import Unread, example_outputs
 from bert_jax.inference.learned import learned_line, training_examples
@@ -21,7 +21,7 @@ from bert_jax.storage.files import (
     name_path_in_errors,
     require_writable,
 )
-from bert_jax.tables.memory import Rows, named_source
+from bert_jax.tables.memory import RowsInMemory, named_source
 from bert_jax.tasks.baselines import BASELINE
 from bert_jax.tasks.finetuning_task import (
     Example,
@@ -100,14 +100,14 @@ def examples_of(task: FinetuningTask, part: str) -> list[Example]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Evaluation:
+class ModelEvaluation:
     """What a model predicts for a file, and how good that is."""
 
     task: FinetuningTask
     predictions: Predictions
     scores: dict[str, float]
     """The official scores; {} if the file has no labels."""
-    source: Source
+    source: ScoredSource
     rankings: list[Prediction]
     """Those of `rankings_among`, for a report."""
 
@@ -121,7 +121,7 @@ class Evaluation:
 
 def evaluate(
     checkpoint: str | os.PathLike[str],
-    data: ExamplesConfig | Rows | None = None,
+    data: ExamplesConfig | RowsInMemory | None = None,
     output: str | os.PathLike[str] = "",
     part: str = "validation",
     batch_size: int = 32,
@@ -158,13 +158,13 @@ def evaluate(
 
 def evaluate_and_report(
     checkpoint: str | os.PathLike[str],
-    data: ExamplesConfig | Rows | None,
+    data: ExamplesConfig | RowsInMemory | None,
     output: str | os.PathLike[str],
     part: str,
     batch_size: int = 32,
     report: str | os.PathLike[str] = "",
     compute_metrics: ComputeMetrics | None = None,
-) -> tuple[Evaluation, list[str], JsonObject]:
+) -> tuple[ModelEvaluation, list[str], JsonObject]:
     """As `evaluate`, with more than scores, and the report; {} if `report` is empty."""
     if report:
         require_report_file(Path(report))
@@ -183,7 +183,7 @@ def evaluate_and_report(
 
 def evaluation_report(
     checkpoint: str | os.PathLike[str],
-    data: ExamplesConfig | Rows | None = None,
+    data: ExamplesConfig | RowsInMemory | None = None,
     part: str = "validation",
     batch_size: int = 32,
 ) -> JsonObject:
@@ -196,12 +196,12 @@ def evaluation_report(
 
 def _evaluation(
     checkpoint: str | os.PathLike[str],
-    data: ExamplesConfig | Rows | None,
+    data: ExamplesConfig | RowsInMemory | None,
     part: str,
     batch_size: int,
     needs_labels: bool,
     compute_metrics: ComputeMetrics | None = None,
-) -> Evaluation:
+) -> ModelEvaluation:
     model = load_pretrained(os.fspath(checkpoint)).placed()
     data = with_embedding(_data_to_score(data, model.directory), model)
     name = task_name_of(model.config, data)
@@ -211,7 +211,7 @@ def _evaluation(
     except ValueError as error:
         raise ValueError(f"{error} ({checkpoint} was fine-tuned on {name}.)") from error
     examples = list(task.match_labels(as_read))
-    source = Source(os.fspath(checkpoint), scored_name(data, part))
+    source = ScoredSource(os.fspath(checkpoint), scored_name(data, part))
     has_labels = _all_have_labels(task, examples)
     if needs_labels and not has_labels:
         raise ValueError(
@@ -225,7 +225,7 @@ def _evaluation(
     unread.warn(source.data)
     predictions = Predictions(examples, task.predict(outputs))
     if not has_labels:
-        return Evaluation(task, predictions, {}, source, [])
+        return ModelEvaluation(task, predictions, {}, source, [])
     for line in task.score_warnings(outputs.split):
         warn(line)
     rankings = task.rankings_among(outputs) if needs_labels else []
@@ -233,11 +233,11 @@ def _evaluation(
     if compute_metrics:
         scores = before_official(own_scores(compute_metrics, predictions), scores)
     source = _compared(source, task, model.directory, as_read, examples)
-    return Evaluation(task, predictions, scores, source, rankings)
+    return ModelEvaluation(task, predictions, scores, source, rankings)
 
 
 def _data_to_score(
-    data: ExamplesConfig | Rows | None, directory: epath.Path
+    data: ExamplesConfig | RowsInMemory | None, directory: epath.Path
 ) -> ExamplesConfig:
     """Return what names the examples; if it is not given, the model's own settings."""
     if isinstance(data, ExamplesConfig):
@@ -251,12 +251,12 @@ def _data_to_score(
 
 
 def _compared(
-    source: Source,
+    source: ScoredSource,
     task: FinetuningTask,
     directory: epath.Path,
     as_read: Sequence[Example],
     examples: Sequence[Example],
-) -> Source:
+) -> ScoredSource:
     """Return the source with the baseline, and with what the model learned from it.
 
     Args:
@@ -302,7 +302,7 @@ def scored_name(data: ExamplesConfig, part: str) -> str:
     return data.validation or f"{data.train}, examples that were held out"
 
 
-def _write_predictions(evaluation: Evaluation, directory: Path) -> list[str]:
+def _write_predictions(evaluation: ModelEvaluation, directory: Path) -> list[str]:
     """Write the official prediction files; return their paths."""
     directory.mkdir(parents=True, exist_ok=True)
     with name_path_in_errors(directory):

@@ -34,7 +34,7 @@ from bert_jax.inference.language_model import (
     require_head,
 )
 from bert_jax.inference.search import Hits, nearest, similarities
-from bert_jax.inference.vectors import Counts, Embedder
+from bert_jax.inference.vectors import Embedder, TextCounts
 from bert_jax.pretrained import Model, load_pretrained
 from bert_jax.terminal.messages import warn
 from bert_jax.terminal.progress import Progress
@@ -272,7 +272,7 @@ class Predictor(FinetunedPredictor):
         normalize: bool | None = None,
         batch_size: int = 32,
         prompt: str | None = None,
-        cut: Counts | None = None,
+        cut: TextCounts | None = None,
         progress: bool = False,
     ) -> Float[np.ndarray, "B D"]:
         """Return one float32 vector per text, from the last layer.

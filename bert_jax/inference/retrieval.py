@@ -29,7 +29,7 @@ from bert_jax.inference.retrieval_files import (
 )
 from bert_jax.inference.shard_outputs import write_matrix
 from bert_jax.inference.vector_record import vector_record
-from bert_jax.inference.vectors import Counts, warn_of_cuts, with_cut
+from bert_jax.inference.vectors import TextCounts, warn_of_cuts, with_cut
 from bert_jax.metrics.retrieval import retrieval_scores
 from bert_jax.pretrained import Model, load_pretrained
 from bert_jax.storage.atomic import local_output
@@ -230,7 +230,7 @@ def stored_vectors(
     record = {"verb": "search", **vector_record(*model, prompt), "corpus": content}
     path, texts = directory / VECTORS, list(collection.corpus.values())
     progress = Progress("texts of the corpus embedded", len(texts))
-    counts = Counts()
+    counts = TextCounts()
 
     def parts() -> Iterator[np.ndarray]:
         for start in range(0, len(texts), _CHUNK_TEXTS):

@@ -19,7 +19,7 @@ from bert_jax.inference.row_predictions import SKIP_DAMAGED, Request, RowPredict
 from bert_jax.inference.shard_job import ShardJob
 from bert_jax.inference.shards import Shard
 from bert_jax.inference.vector_record import params_fingerprint, vector_record
-from bert_jax.inference.vectors import Counts, warn_of_cuts, with_cut
+from bert_jax.inference.vectors import TextCounts, warn_of_cuts, with_cut
 from bert_jax.storage.files import JsonObject, atomic_file, name_path_in_errors
 from bert_jax.tables.damage import RowErrors
 from bert_jax.tables.read import source_rows
@@ -27,7 +27,7 @@ from bert_jax.tables.rows import TableRow, missing_column_message, text_of
 from bert_jax.tables.write import write_rows
 from bert_jax.tokenization import Tokenizer
 
-Format = Literal["jsonl", "csv", "parquet"]
+OutputFormat = Literal["jsonl", "csv", "parquet"]
 _CHUNK_ROWS = 1024
 _HEADER_BYTES = 128
 """Of the header of an .npy file of a matrix."""
@@ -40,7 +40,7 @@ class PredictShards(ShardJob):
 
     request: Request
     """Its `source` is not used."""
-    format: Format = "jsonl"
+    format: OutputFormat = "jsonl"
 
     @property
     def suffix(self) -> str:  # type: ignore[override]
@@ -109,7 +109,7 @@ class EmbedShards(ShardJob):
         predictor = load(self.model)
         # Documents are longer than a row: they are cut, as by `predict`.
         predictor.embedding = with_cut(predictor.embedding, predictor.config)
-        self._embed(predictor, ["."], Counts())  # its options may not fit the model
+        self._embed(predictor, ["."], TextCounts())  # its options may not fit the model
         return predictor
 
     def record(self, loaded: Predictor) -> JsonObject:
@@ -144,7 +144,11 @@ class EmbedShards(ShardJob):
     ) -> None:
         where = shard.path, self.text_column, self.delimiter
         rows = source_rows(*where, notify=lambda _: None)  # it was told by `check`
-        width, errors, cut = loaded.config.hidden_size, RowErrors(shard.path), Counts()
+        width, errors, cut = (
+            loaded.config.hidden_size,
+            RowErrors(shard.path),
+            TextCounts(),
+        )
 
         def vectors() -> Iterator[np.ndarray]:
             while chunk := list(itertools.islice(rows, _CHUNK_ROWS)):
@@ -159,7 +163,9 @@ class EmbedShards(ShardJob):
         write_matrix(vectors(), width, output)
         warn_of_cuts(cut, loaded.embedding, loaded.config, shard.path)
 
-    def _embed(self, predictor: Predictor, texts: list[str], cut: Counts) -> np.ndarray:
+    def _embed(
+        self, predictor: Predictor, texts: list[str], cut: TextCounts
+    ) -> np.ndarray:
         options = self.pooling, self.normalize, self.batch_size, self.prompt
         return predictor.embed(texts, *options, cut)
 

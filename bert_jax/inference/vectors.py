@@ -27,7 +27,7 @@ from bert_jax.terminal.messages import warn
 from bert_jax.terminal.progress import Progress
 from bert_jax.tokenization import Tokenizer
 
-Counts = collections.Counter[str]
+TextCounts = collections.Counter[str]
 _CHUNK_TEXTS = 8192
 """Texts that are tokenized and sorted by length at once."""
 
@@ -40,7 +40,7 @@ def with_cut(embedding: Embedding, config: BertConfig) -> Embedding:
 
 
 def warn_of_cuts(
-    counts: Counts, embedding: Embedding, config: BertConfig, name: str
+    counts: TextCounts, embedding: Embedding, config: BertConfig, name: str
 ) -> None:
     """Warn of the number of texts that are `cut`; `name` is of their file, or ""."""
     limit = embedding.max_tokens or 0
@@ -78,7 +78,7 @@ class Embedder:
         normalize: bool | None = None,
         batch_size: int = 32,
         prompt: str | None = None,
-        counts: Counts | None = None,
+        counts: TextCounts | None = None,
         progress: Progress | None = None,
         name: str = "",
     ) -> Float[np.ndarray, "N D"]:
@@ -90,7 +90,7 @@ class Embedder:
         before, program = self._prepared(pooling, normalize, prompt)
         limit = self.embedding.max_tokens
         most = sys.maxsize if limit is None else limit - 2  # without [CLS] and [SEP]
-        own = Counts() if counts is None else counts
+        own = TextCounts() if counts is None else counts
         vectors: list[Any] = []
         for start in range(0, len(texts), _CHUNK_TEXTS):
             chunk = [before + text for text in texts[start : start + _CHUNK_TEXTS]]

@@ -17,7 +17,7 @@ from bert_jax.masking.units import (
     span_starts,
     word_starts,
 )
-from bert_jax.model.inputs import Inputs, Rows, inputs_of, maskable_tokens
+from bert_jax.model.inputs import DeviceRows, Inputs, inputs_of, maskable_tokens
 
 VocabularyTable = Bool[Array, " V"] | Bool[np.ndarray, " V"]
 
@@ -129,7 +129,7 @@ def replacements(
 
 def mask_tokens(
     key: PRNGKey,
-    batch: Rows,
+    batch: DeviceRows,
     masking: MaskingConfig,
     continues_word: VocabularyTable | None = None,
     counts: Int[Array, " lengths"] | None = None,

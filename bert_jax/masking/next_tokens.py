@@ -3,10 +3,10 @@
 import jax.numpy as jnp
 
 from bert_jax.masking.batch import MaskedBatch
-from bert_jax.model.inputs import Rows, inputs_of, tokens_after_first
+from bert_jax.model.inputs import DeviceRows, inputs_of, tokens_after_first
 
 
-def next_tokens(batch: Rows) -> MaskedBatch:
+def next_tokens(batch: DeviceRows) -> MaskedBatch:
     """Return rows whose every token but the first of its pair is to be predicted.
 
     No token is replaced: the model must have causal attention. The label of position t

@@ -19,7 +19,7 @@ Draw = Callable[[Array, Array, tuple[int, int]], UInt32[Array, "..."]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class BlockPlan:
     """What the kernels do, and in which blocks; static."""
 
     num_heads: int
@@ -99,7 +99,7 @@ class Plan:
 class Blocks:
     """How arrays are cut into the blocks of a plan."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: BlockPlan) -> None:
         rows, queries, width = plan.rows, plan.queries, plan.width
         length = plan.shape[1]
         self.seeds = pl.BlockSpec(memory_space=pltpu.SMEM)

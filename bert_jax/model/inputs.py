@@ -11,7 +11,7 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Bool, Int, Integer
 
-Rows = Mapping[str, Integer[Array, "B ..."] | Integer[np.ndarray, "B ..."]]
+DeviceRows = Mapping[str, Integer[Array, "B ..."] | Integer[np.ndarray, "B ..."]]
 """Rows with the fields `tokens`, `first`, `second` and `end`."""
 
 
@@ -29,7 +29,7 @@ class Inputs:
 
 
 def _pair_bounds(
-    rows: Rows,
+    rows: DeviceRows,
 ) -> tuple[Int[Array, " T"], Int[Array, "B K 1"], Int[Array, "B K 1"], Array]:
     """Return token positions, and `first`, `second`, `end` of each pair to compare."""
     first, second, end = (
@@ -39,7 +39,7 @@ def _pair_bounds(
     return jnp.arange(rows["tokens"].shape[1]), first, second, end
 
 
-def inputs_of(rows: Rows) -> Inputs:
+def inputs_of(rows: DeviceRows) -> Inputs:
     """Return the encoder's inputs of prepared rows.
 
     A pair is [CLS] A [SEP] B [SEP], from `first` to before `end`; B starts at `second`.
@@ -57,7 +57,7 @@ def inputs_of(rows: Rows) -> Inputs:
     )
 
 
-def maskable_tokens(rows: Rows) -> Bool[Array, "B T"]:
+def maskable_tokens(rows: DeviceRows) -> Bool[Array, "B T"]:
     """Return which tokens may be masked: real ones other than [CLS] and [SEP]."""
     position, first, second, end = _pair_bounds(rows)
     inside = (position >= first) & (position < end)
@@ -65,13 +65,13 @@ def maskable_tokens(rows: Rows) -> Bool[Array, "B T"]:
     return (inside & ~special).any(1)
 
 
-def tokens_after_first(rows: Rows) -> Bool[Array, "B T"]:
+def tokens_after_first(rows: DeviceRows) -> Bool[Array, "B T"]:
     """Return which tokens have another before them in their pair: all but [CLS]."""
     position, first, _, end = _pair_bounds(rows)
     return ((position > first) & (position < end)).any(1)
 
 
-def inputs_of_tokenized(batch: Rows) -> Inputs:
+def inputs_of_tokenized(batch: DeviceRows) -> Inputs:
     """Return the encoder's inputs of a batch that `TokenizedExamples.gather` made.
 
     Each choice of a batch with choices [B, C, T] becomes a row of its own.

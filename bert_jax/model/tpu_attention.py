@@ -19,7 +19,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
-from bert_jax.model.attention_blocks import Blocks, Draw, Plan
+from bert_jax.model.attention_blocks import BlockPlan, Blocks, Draw
 
 _HIDDEN = float(jnp.finfo(jnp.float32).min)
 
@@ -48,7 +48,7 @@ def _product(
 
 
 def _scores(
-    plan: Plan,
+    plan: BlockPlan,
     head: int,
     query: Float[Array, "Q W"],
     key: Float[Array, "T W"],
@@ -73,7 +73,7 @@ def _scores(
     return jnp.where(visible, scores, _HIDDEN)
 
 
-def _kept(plan: Plan, seeds: Any, row: int, head: int) -> Bool[Array, "T Q"]:
+def _kept(plan: BlockPlan, seeds: Any, row: int, head: int) -> Bool[Array, "T Q"]:
     """Return which probabilities dropout keeps; equal in both kernels."""
     block = pl.program_id(0) * plan.rows + row
     block = block * plan.num_heads + pl.program_id(1) * len(plan.heads()) + head
@@ -85,7 +85,7 @@ def _kept(plan: Plan, seeds: Any, row: int, head: int) -> Bool[Array, "T Q"]:
 
 
 def _forward_kernel(
-    plan: Plan,
+    plan: BlockPlan,
     seeds: Any,
     query: Any,
     key: Any,
@@ -116,7 +116,7 @@ def _forward_kernel(
 
 
 def _backward_kernel(
-    plan: Plan,
+    plan: BlockPlan,
     seeds: Any,
     query: Any,
     key: Any,
@@ -156,7 +156,7 @@ def _backward_kernel(
 
 
 def _gradients(
-    plan: Plan,
+    plan: BlockPlan,
     query: Float[Array, "Q W"],
     key: Float[Array, "T W"],
     grad: Float[Array, "Q W"],
@@ -181,7 +181,7 @@ def _gradients(
 
 
 def _mean_changes(
-    plan: Plan, output: Float[Array, "Q W"], grad: Float[Array, "Q W"]
+    plan: BlockPlan, output: Float[Array, "Q W"], grad: Float[Array, "Q W"]
 ) -> Float[Array, "_ Q"]:
     """Return the mean gradient of each head's probabilities, without dropout's scale.
 
@@ -196,7 +196,7 @@ def _mean_changes(
     return _product(weights, products, 1, 1, jax.lax.Precision.HIGHEST)
 
 
-def _add(plan: Plan, total: Any, row: int, part: Float[Array, "T W"]) -> None:
+def _add(plan: BlockPlan, total: Any, row: int, part: Float[Array, "T W"]) -> None:
     """Add the gradient of a block of queries to that of its keys."""
     if plan.grid[2] == 1:
         total[row] = part.astype(total.dtype)
@@ -209,7 +209,9 @@ def _add(plan: Plan, total: Any, row: int, part: Float[Array, "T W"]) -> None:
     total[row] += part.astype(total.dtype)
 
 
-def _call(plan: Plan, kernel: Any, name: str, *arrays: Array, **blocks: Any) -> Any:
+def _call(
+    plan: BlockPlan, kernel: Any, name: str, *arrays: Array, **blocks: Any
+) -> Any:
     # Blocks of queries come in order, because gradients of keys are added up.
     semantics: Any = ("parallel", "parallel", "arbitrary")
     return pl.pallas_call(
@@ -224,13 +226,13 @@ def _call(plan: Plan, kernel: Any, name: str, *arrays: Array, **blocks: Any) -> 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _attention(
-    plan: Plan, seeds: Array, groups: Array, query: Array, key: Array, value: Array
+    plan: BlockPlan, seeds: Array, groups: Array, query: Array, key: Array, value: Array
 ) -> Float[Array, "B T D"]:
     return _forward(plan, seeds, groups, query, key, value)[0]
 
 
 def _forward(
-    plan: Plan, seeds: Array, groups: Array, query: Array, key: Array, value: Array
+    plan: BlockPlan, seeds: Array, groups: Array, query: Array, key: Array, value: Array
 ) -> tuple[Float[Array, "B T D"], tuple[Array, ...]]:
     blocks = Blocks(plan)
     batch, length, _ = plan.shape
@@ -252,7 +254,7 @@ def _forward(
 
 
 def _backward(
-    plan: Plan, residuals: tuple[Array, ...], grad: Float[Array, "B T D"]
+    plan: BlockPlan, residuals: tuple[Array, ...], grad: Float[Array, "B T D"]
 ) -> tuple[None, None, Array, Array, Array]:
     blocks = Blocks(plan)
     dtype = grad.dtype
@@ -287,10 +289,10 @@ def plan_of(
     rate: float = 0.0,
     draw: Draw = hardware_bits,
     interpret: bool = False,
-) -> Plan:
+) -> BlockPlan:
     """Return the plan of attention for arrays of `shape` [B, T, D]."""
     batch, length, hidden = shape
-    return Plan(
+    return BlockPlan(
         num_heads=num_heads,
         causal=causal,
         has_pairs=has_pairs,

@@ -39,7 +39,7 @@ from bert_jax.runs.workdir import (
     final_scores,
     start_scores,
 )
-from bert_jax.tables.memory import Rows
+from bert_jax.tables.memory import RowsInMemory
 from bert_jax.tasks.baselines import BASELINE as BASELINE
 from bert_jax.tasks.example_report import length_line
 from bert_jax.tasks.finetuning import Finetuning, main_score_name
@@ -70,9 +70,9 @@ def finetune(
     callbacks: Sequence[Callback] = (),
     *,
     model: str | os.PathLike[str] = "",
-    train: Rows | None = None,
-    validation: Rows | None = None,
-    test: Rows | None = None,
+    train: RowsInMemory | None = None,
+    validation: RowsInMemory | None = None,
+    test: RowsInMemory | None = None,
 ) -> dict[str, float]:
     """Fine-tune in `workdir`; the same call again resumes the run.
 

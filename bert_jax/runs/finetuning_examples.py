@@ -15,7 +15,7 @@ from bert_jax.config.checks import require
 from bert_jax.config.files import finetuning_config
 from bert_jax.data.example_cache import cached_examples, content_key
 from bert_jax.distributed.collectives import is_primary
-from bert_jax.tables.memory import Rows, named_source
+from bert_jax.tables.memory import RowsInMemory, named_source
 from bert_jax.tasks.class_balance import balanced_rows, balanced_weights
 from bert_jax.tasks.example_report import unknown_tokens
 from bert_jax.tasks.finetuning_task import Example, FinetuningTask, Split, Splits
@@ -28,7 +28,7 @@ from bert_jax.tokenization import Tokenizer
 def chosen_config(
     config: FinetuneConfig | str,
     model: str | os.PathLike[str] = "",
-    **sources: Rows | None,
+    **sources: RowsInMemory | None,
 ) -> FinetuneConfig:
     """Return the configuration with a model to start from, and what to learn from.
 

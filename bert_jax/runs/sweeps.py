@@ -26,7 +26,7 @@ from bert_jax.storage.files import JsonObject, write_json
 from bert_jax.storage.manifest import escapes
 from bert_jax.storage.remote import open_directory
 from bert_jax.storage.runs_file import RUNS, read_runs_file
-from bert_jax.tables.memory import Rows
+from bert_jax.tables.memory import RowsInMemory
 from bert_jax.training.faults import DivergedRun
 from bert_jax.training.score_table import best_run, summarise
 
@@ -41,7 +41,7 @@ _CHANGES_SCORES = ("data.test", "patience")
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
+class SweepRun:
     """One of several runs."""
 
     name: str
@@ -51,7 +51,7 @@ class Run:
     config: FinetuneConfig
 
 
-def grid(config: FinetuneConfig, seeds: int, sweep: bool) -> Iterator[Run]:
+def grid(config: FinetuneConfig, seeds: int, sweep: bool) -> Iterator[SweepRun]:
     """Yield the runs: each seed of each setting."""
     settings: Sequence[Any] = [
         (config.optimizer.peak_learning_rate, config.batch_size, config.num_epochs)
@@ -70,7 +70,7 @@ def grid(config: FinetuneConfig, seeds: int, sweep: bool) -> Iterator[Run]:
             changed = {"batch_size": batch_size, "num_epochs": epochs, "seed": seed}
             changed["rate_by_size"] = by_size
             own = dataclasses.replace(config, optimizer=optimizer, **changed)
-            yield Run(name, setting, own)
+            yield SweepRun(name, setting, own)
 
 
 def with_pinned_models(
@@ -105,9 +105,9 @@ def finetune_runs(
     sweep: bool = False,
     *,
     model: str | os.PathLike[str] = "",
-    train: Rows | None = None,
-    validation: Rows | None = None,
-    test: Rows | None = None,
+    train: RowsInMemory | None = None,
+    validation: RowsInMemory | None = None,
+    test: RowsInMemory | None = None,
 ) -> list[JsonObject]:
     """Fine-tune once for each seed, and with `sweep` for each setting of the grid.
 
@@ -138,7 +138,7 @@ def finetune_runs(
 
 
 def _add_run(
-    run: Run, done: list[JsonObject], config: FinetuneConfig, root: epath.Path
+    run: SweepRun, done: list[JsonObject], config: FinetuneConfig, root: epath.Path
 ) -> None:
     """Train a run, add its scores to `done`, and write `runs.json`."""
     say_on_primary([f"{run.setting}, seed {run.config.seed}"])

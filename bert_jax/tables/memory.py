@@ -8,7 +8,7 @@ from typing import Any
 
 from bert_jax.tables.rows import TableRow
 
-Rows = object
+RowsInMemory = object
 """The name of a file; or a list of dicts, or a table of pandas, polars, pyarrow or
 datasets: none of these libraries is imported, and so the class is open."""
 _MISSING = ("NAType", "NaTType")
@@ -24,7 +24,7 @@ class MemoryTable(str):
 
     _records: tuple[object, ...]
 
-    def __new__(cls, rows: Rows, name: str = "rows") -> "MemoryTable":
+    def __new__(cls, rows: RowsInMemory, name: str = "rows") -> "MemoryTable":
         """Take the rows; none of them is read yet.
 
         Raises:
@@ -96,7 +96,7 @@ def plain(value: Any) -> Any:
     return None if is_nan or _type(value) in _MISSING else value
 
 
-def named_source(source: Rows, name: str) -> str:
+def named_source(source: RowsInMemory, name: str) -> str:
     """Return the name of a file as it is, and rows as a table of that name."""
     if isinstance(source, str):
         return source

@@ -11,7 +11,7 @@ _SCORES = ("f1", "accuracy", "pearson", "spearman", "mlm_loss", "clm_loss")
 """What the score of a rule is compared with, if the rule's name does not say it."""
 
 
-class Comparison(NamedTuple):
+class BaselineComparison(NamedTuple):
     """A score of a model, and that of a rule without a model."""
 
     name: str
@@ -31,14 +31,14 @@ class Comparison(NamedTuple):
             yield f"{part}{self.name} {value} is no better than {self.rule}: {limit}"
 
 
-def comparisons(scores: Mapping[str, float]) -> Iterator[Comparison]:
+def comparisons(scores: Mapping[str, float]) -> Iterator[BaselineComparison]:
     """Yield the comparison with each baseline among the scores."""
     for key, limit in scores.items():
         rule = _UNIGRAM.get(key, key.removeprefix(BASELINE))
         measure, _, what = rule.partition(" of ")
         name = next((n for n in (measure, *_SCORES) if n in scores), None)
         if rule != key and name is not None:
-            yield Comparison(name, scores[name], what or rule, limit)
+            yield BaselineComparison(name, scores[name], what or rule, limit)
 
 
 def no_better(scores: Mapping[str, float]) -> Iterator[str]:

@@ -28,7 +28,7 @@ from bert_jax.masking.units import unreachable_share
 from bert_jax.model.bert import compute, init_params
 from bert_jax.model.flops import pretraining_flops
 from bert_jax.model.inputs import (
-    Rows,
+    DeviceRows,
     inputs_of,
     maskable_tokens,
     tokens_after_first,
@@ -307,7 +307,7 @@ def require_words(config: PretrainConfig, dataset: Dataset) -> None:
 def log_frequencies(
     dataset: Dataset,
     vocab_size: int,
-    predictable: Callable[[Rows], Bool[Array, "B T"]] = maskable_tokens,
+    predictable: Callable[[DeviceRows], Bool[Array, "B T"]] = maskable_tokens,
 ) -> Float[np.ndarray, " V"]:
     """Return the log frequency of each token among the predictable training tokens.
 

@@ -77,7 +77,7 @@ def tokenize(
     contexts = dict.fromkeys(example.context for example in examples)
     documents = {context: _encode_document(context, tokenizer) for context in contexts}
     example_indices: list[int] = []
-    rows: list[_Row] = []
+    rows: list[_AnswerRow] = []
     for i, (example, question) in enumerate(zip(examples, questions, strict=True)):
         document = documents[example.context]
         own_rows = _rows(example, question, document, tokenizer, config, max_length)
@@ -165,7 +165,7 @@ def _encode_document(context: str, tokenizer: Tokenizer) -> Encoding:
     return dataclasses.replace(encoding, offsets=offsets)
 
 
-class _Row(NamedTuple):
+class _AnswerRow(NamedTuple):
     """A question with one window of its document."""
 
     tokens: tuple[list[int], int]
@@ -184,7 +184,7 @@ def _rows(
     tokenizer: Tokenizer,
     config: ExamplesConfig,
     max_length: int,
-) -> list[_Row]:
+) -> list[_AnswerRow]:
     """Return the rows of an example, one for each window of its document."""
     length = len(document.ids)
     query = question[: config.max_query_length]
@@ -206,5 +206,5 @@ def _rows(
         label = (0, 0) if answer or example.impossible else (-1, -1)
         if answer and start <= answer[0] and answer[1] < end:
             label = (answer[0] - start + second, answer[1] - start + second)
-        rows.append(_Row((ids, second), offset, max_context, label, cut))
+        rows.append(_AnswerRow((ids, second), offset, max_context, label, cut))
     return rows

@@ -76,7 +76,7 @@ def device_batches(
             yield arrays
 
 
-class _Run:
+class _TrainingRun:
     """The state of a run, what it has open, and its steps."""
 
     def __init__(
@@ -367,7 +367,7 @@ def fit(
         )
         stack.callback(checkpoints.close)
         files = workdir, checkpoints, source, resume
-        run = _Run(task, config, mesh, *files, callbacks, stack)
+        run = _TrainingRun(task, config, mesh, *files, callbacks, stack)
         # Until the first step has ended, a ValueError is a user's mistake.
         with faults.reraise_as_run_failure(run.has_trained):
             return run.train(resume)

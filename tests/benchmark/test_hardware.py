@@ -17,7 +17,7 @@ from bert_jax.benchmark.compile_processes import (
 )
 from bert_jax.benchmark.hardware_page import HEADINGS, cells, page
 from bert_jax.benchmark.options import HardwareOptions
-from bert_jax.benchmark.targets import Target, completed, open_target
+from bert_jax.benchmark.targets import BenchmarkTarget, completed, open_target
 from bert_jax.cli.main import main
 from bert_jax.config import BertConfig, DataConfig, OptimizerConfig, PretrainConfig
 from bert_jax.dry_run.topologies import parse_topology
@@ -223,7 +223,7 @@ def test_microbatches_are_added_until_it_fits(
     fake = Fake(tmp_path / "results")
     fake.temporary, fake.fixed = temporary, fixed
     config = dataclasses.replace(completed(SMALL), batch_size=256)
-    target = Target("small", config, parse_topology("v5e:2x4"), shard_rows=32)
+    target = BenchmarkTarget("small", config, parse_topology("v5e:2x4"), shard_rows=32)
     figures = fake.compile_until_it_fits(target)
     assert fake.num_compiled == compilations
     assert (figures["microbatches"], figures["fits"]) == (microbatches, fits)
@@ -249,7 +249,7 @@ def test_what_a_dataset_would_define():
 
 def test_rows_of_the_page():
     config = dataclasses.replace(completed(SMALL), batch_size=256)
-    target = Target("small", config, parse_topology("v5e:2x4"), shard_rows=32)
+    target = BenchmarkTarget("small", config, parse_topology("v5e:2x4"), shard_rows=32)
     figures = figures_of(3.0, 1.5) | {
         "microbatches": 4,
         "collectives": {"all-gather": 33, "all-reduce": 2},

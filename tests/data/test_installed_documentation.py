@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bert_jax.data.installed_documentation import (
-    Library,
+    InstalledLibrary,
     docstrings,
     installed_libraries,
     make_library,
@@ -43,7 +43,7 @@ FILES: dict[str, str | bytes] = {
 }
 
 
-def fake_library(root: Path) -> Library:
+def fake_library(root: Path) -> InstalledLibrary:
     for name, content in FILES.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -138,7 +138,7 @@ def test_directory_in_use(tmp_path: Path) -> None:
 
 def test_no_prose(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="No prose in empty: install"):
-        write_corpus(tmp_path / "out", [Library("empty", "1", ())], workers=1)
+        write_corpus(tmp_path / "out", [InstalledLibrary("empty", "1", ())], workers=1)
     assert not (tmp_path / "out").exists()
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from bert_jax.config import BertConfig, ExamplesConfig
-from bert_jax.error_analysis.report import Source, error_report
+from bert_jax.error_analysis.report import ScoredSource, error_report
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.finetuning_task import FinetuningTask, Predictions
 from bert_jax.tasks.text_classification import TextTask
@@ -38,5 +38,5 @@ def classified(*second: float) -> list[JsonObject]:
 
 def report_of(task: FinetuningTask, own: list[Any], values: list[Any]) -> JsonObject:
     predictions = Predictions(own, values)
-    source = Source("runs/b", "test.csv")
+    source = ScoredSource("runs/b", "test.csv")
     return error_report(task, predictions, task.score(predictions), source)

@@ -10,7 +10,7 @@ from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.sentence_pairs import SentencePairsConfig
 from bert_jax.data.examples import from_rows
 from bert_jax.error_analysis.page import report_page
-from bert_jax.error_analysis.report import Source, error_report, sections
+from bert_jax.error_analysis.report import ScoredSource, error_report, sections
 from bert_jax.error_analysis.terminal import print_report
 from bert_jax.error_analysis.views import Chart, Table
 from bert_jax.tasks.finetuning_task import Predictions, Split, SplitOutputs
@@ -98,7 +98,7 @@ def test_pairs_to_be_found(capsys):
     rankings = ranks_among(vectors, text_ids(examples))
     values = [{"score": 0.0} | ranking for ranking in rankings]
     predictions = Predictions(examples, values)
-    source = Source("runs/b", "test.csv")
+    source = ScoredSource("runs/b", "test.csv")
     report = error_report(task, predictions, {"ndcg@10": 0.5, "map": 0.5}, source)
     assert report["kind"] == "found_pairs" and report["num_queries"] == 3
     assert [entry["count"] for entry in report["ranks"]] == [1, 2, 0, 0, 0]
@@ -142,4 +142,4 @@ def test_vectors_that_are_no_numbers():
     vectors = np.full((4, 2, 3), np.nan, np.float32)
     values = ranks_among(vectors, text_ids(examples))
     with pytest.raises(ValueError, match="training diverged"):
-        error_report(task, Predictions(examples, values), {}, Source("a", "b"))
+        error_report(task, Predictions(examples, values), {}, ScoredSource("a", "b"))

@@ -13,7 +13,7 @@ from bert_jax.config import BertConfig
 from bert_jax.distributed import startup
 from bert_jax.experiments.budgets import BUDGETS
 from bert_jax.experiments.design import Budget
-from bert_jax.experiments.reproduce import Plan, make_plan, reproduce
+from bert_jax.experiments.reproduce import ReproductionPlan, make_plan, reproduce
 
 MODEL = BertConfig(
     vocab_size=0,
@@ -58,7 +58,7 @@ def miniature_budget() -> Budget:
     )
 
 
-def part_of(plan: Plan, *variants: str) -> Plan:
+def part_of(plan: ReproductionPlan, *variants: str) -> ReproductionPlan:
     """The plan with fewer variants, and their rows."""
     experiment = plan.experiment
     return dataclasses.replace(

@@ -16,8 +16,13 @@ from bert_jax.experiments.budgets import BUDGETS
 from bert_jax.experiments.catalogue import EXPERIMENTS
 from bert_jax.experiments.cells import Cell
 from bert_jax.experiments.design import Budget, with_changes
-from bert_jax.experiments.inputs import Inputs, TaskFiles, parse_task
-from bert_jax.experiments.reproduce import Plan, budget_of, make_plan, reproduce
+from bert_jax.experiments.inputs import ExperimentInputs, TaskFiles, parse_task
+from bert_jax.experiments.reproduce import (
+    ReproductionPlan,
+    budget_of,
+    make_plan,
+    reproduce,
+)
 from bert_jax.experiments.results import Result, read_result, write_result
 
 
@@ -35,7 +40,9 @@ def tags(tmp_path_factory) -> str:
     return f"tags={folder / 'train.conll'},{folder / 'test.conll'}"
 
 
-def planned(name: str, budget: Budget, root: Path, corpus: Path, *tasks: str) -> Plan:
+def planned(
+    name: str, budget: Budget, root: Path, corpus: Path, *tasks: str
+) -> ReproductionPlan:
     return make_plan(name, budget, root, (str(corpus / "*.txt"),), "", tasks)
 
 
@@ -66,7 +73,7 @@ def test_every_experiment_is_made_of_valid_configurations(name, budget_name):
             rate = max(config.masking.rate, config.masking.final_rate or 0)
             expected = round(rate * budget.sequence_length)
             assert config.masking.num_slots(budget.sequence_length) == expected
-    inputs = Inputs(Path("x"), (), "", ())
+    inputs = ExperimentInputs(Path("x"), (), "", ())
     cell = Cell(Path("x"), budget, inputs, experiment.variants[0], 0)
     paths = [
         cell.result_path(row, measure, 1.0)
