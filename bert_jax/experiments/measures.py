@@ -46,9 +46,7 @@ def finetuned_items(task: TaskFiles, workdir: Path) -> tuple[Items, ScoreKind]:
     data = examples_config(model.directory)
     reader = finetuning_task(task.task, data, model.config)
     examples = reader.read(task.test)
-    predictions = predict_examples(
-        reader, model.params, model.tokenizer, examples, _BATCH_SIZE
-    )
+    predictions = predict_examples(reader, model, examples, _BATCH_SIZE)
     count = _entity_counts if task.task == "token-classification" else _is_right
     pairs = zip(examples, predictions, strict=True)
     return np.array([count(*pair) for pair in pairs], np.float64), "ratio"
@@ -107,7 +105,7 @@ def _text_vectors(
         mask = inputs.attention_mask[:, :, None]
         return jnp.sum(states * mask, axis=1) / jnp.maximum(mask.sum(axis=1), 1)
 
-    rows = compute_rows(program, model.params, tokenized, model.config, _BATCH_SIZE)
+    rows = compute_rows(program, model, tokenized, _BATCH_SIZE)
     return np.stack(rows)
 
 

@@ -5,12 +5,10 @@ import dataclasses
 import numpy as np
 from jaxtyping import Bool, Float, Float32
 
-from bert_jax.config import BertConfig
-from bert_jax.config.model import Params
 from bert_jax.data.examples import build_row
 from bert_jax.inference.arguments import require_texts_or_pairs
-from bert_jax.inference.batching import compiled_attention, compute_rows, rows_of
-from bert_jax.tokenization import Tokenizer
+from bert_jax.inference.batching import compiled_attention, compute_texts
+from bert_jax.pretrained import Model
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,27 +23,20 @@ class Attention:
     """Of each token (third axis) to each token (last axis); each row adds up to 1."""
 
 
-def attention(
-    config: BertConfig,
-    params: Params,
-    tokenizer: Tokenizer,
-    text: str | tuple[str, str],
-    trained_length: int = 0,
-) -> Attention:
+def attention(model: Model, text: str | tuple[str, str]) -> Attention:
     """Return the attention in a row of one text or two.
 
-    Warn if the row is longer than `trained_length`; 0: that of the training is unknown.
+    Warn if the row is longer than those of the model's last pretraining run.
 
     Raises:
         ValueError: the row is too long for the model, or `text` is something else.
     """
     ((*parts,),) = require_texts_or_pairs("text", [text])
-    segments = tokenizer.encode_batch(parts)
-    row = [tuple(segments)]
-    rows = rows_of(tokenizer, config, row, trained_length=trained_length)
+    tokenizer = model.tokenizer
+    segments = tuple(tokenizer.encode_batch(parts))
+    program = compiled_attention(model.config)
+    (probabilities,) = compute_texts(program, model, [segments], batch_size=1)
     ids, _ = build_row(tokenizer, *segments)
-    program = compiled_attention(config)
-    (probabilities,) = compute_rows(program, params, rows, config, batch_size=1)
     length = len(ids)
     return Attention(
         tokens=tokenizer.tokens(ids),

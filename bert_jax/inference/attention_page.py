@@ -62,9 +62,7 @@ def write_attention_page(
 
 def model_data(name: str, bert: Predictor, text: str) -> JsonObject:
     """Return what the page reads of the attention of one model."""
-    shown = attention(
-        bert.config, bert.params, bert.tokenizer, text, bert.trained_length
-    )
+    shown = attention(bert.model, text)
     num_layers, num_heads, _, _ = shown.probabilities.shape
     rounded = np.round(shown.probabilities * 255).astype(np.uint8)
     statistics = head_statistics(shown)

@@ -24,6 +24,7 @@ from bert_jax.model.bert import compute, layer_attention
 from bert_jax.model.finite import nonfinite_names
 from bert_jax.model.inputs import inputs_of_tokenized
 from bert_jax.model.layers import target_device
+from bert_jax.pretrained import Model
 from bert_jax.storage.files import JsonObject
 from bert_jax.tables.rows import TableRow
 from bert_jax.tasks.finetuning import by_row
@@ -102,29 +103,29 @@ def compiled_outputs(task: FinetuningTask) -> Program:
 
 
 def rows_of(
-    tokenizer: Tokenizer,
-    config: BertConfig,
+    model: Model,
     texts: Sequence[tuple[Sequence[int], ...]],
     what: str = "text",
     first: int = 0,
-    trained_length: int = 0,
 ) -> TokenizedExamples:
     """Return a row [CLS] A [SEP] or [CLS] A [SEP] B [SEP] for the ids of each text.
 
     Raise ValueError if the model takes no row so long; its message calls the texts
-    `what` and counts them from `first`. Warn if a row is longer than `trained_length`.
+    `what` and counts them from `first`. Warn if a row is longer than those of the
+    model's last pretraining run.
     """
+    most = model.config.max_position_embeddings
     rows: list[tuple[list[int], int]] = []
     for number, segments in enumerate(texts, first):
-        ids, second = build_row(tokenizer, *segments)
-        if len(ids) > config.max_position_embeddings:
+        ids, second = build_row(model.tokenizer, *segments)
+        if len(ids) > most:
             raise ValueError(
                 f"{what} {number} has {len(ids)} tokens, [CLS] and [SEP] included; the "
-                f"model takes {config.max_position_embeddings}. Shorten it."
+                f"model takes {most}. Shorten it."
             )
         rows.append((ids, second))
     longest = max((len(ids) for ids, _ in rows), default=0)
-    warn_untrained_positions(longest, trained_length)
+    warn_untrained_positions(longest, model.trained_length)
     return from_rows(rows, np.arange(len(rows), dtype=np.int32))
 
 
@@ -148,9 +149,8 @@ def warn_untrained_positions(num_tokens: int, trained_length: int) -> None:
 
 def compute_rows(
     program: Program,
-    params: Params,
+    model: Model,
     tokenized: TokenizedExamples,
-    config: BertConfig,
     batch_size: int,
     advance: Callable[[int], None] = lambda _: None,
 ) -> list[PyTree]:
@@ -159,13 +159,13 @@ def compute_rows(
     Args:
         advance: called with the number of rows that are done since the last call.
     """
-    longest = config.max_position_embeddings
+    longest = model.config.max_position_embeddings
     is_cpu = target_device().platform == "cpu"
     most_tokens = _CPU_TOKENS if is_cpu else 0
     batches = tokenized_batches(tokenized, batch_size, longest, most_tokens=most_tokens)
 
     def compute_batch(batch: Batch) -> tuple[np.ndarray, PyTree]:
-        values = jax.device_get(program(params, jax.device_put(batch)))
+        values = jax.device_get(program(model.params, jax.device_put(batch)))
         message = "what the model computes is not finite: its training has diverged; "
         require(not nonfinite_names(values), f"{message}name an earlier checkpoint.")
         return batch["row"], values
@@ -213,55 +213,49 @@ def _map_in_threads(
 
 def compute_texts(
     program: Program,
-    config: BertConfig,
-    params: Params,
-    tokenizer: Tokenizer,
-    trained_length: int,
+    model: Model,
     segments: Sequence[tuple[Sequence[int], ...]],
     batch_size: int,
     first: int = 0,
 ) -> list[PyTree]:
     """Return what `program` computes for the ids of each text or pair, in their order.
 
-    `first` and `trained_length` are those of `rows_of`.
+    Args:
+        first: the number of the first text, for messages.
     """
     require_count("batch_size", batch_size)
     if not segments:
         return []
-    rows = rows_of(
-        tokenizer, config, segments, first=first, trained_length=trained_length
-    )
-    return compute_rows(program, params, rows, config, batch_size)
+    rows = rows_of(model, segments, first=first)
+    return compute_rows(program, model, rows, batch_size)
 
 
 def example_outputs(
     task: FinetuningTask,
-    params: Params,
-    tokenizer: Tokenizer,
+    model: Model,
     examples: Sequence[Example],
     batch_size: int,
     shows_progress: bool = False,
 ) -> SplitOutputs:
     """Return what the model computes for examples, of which there is at least one."""
-    tokenized = task.tokenize(examples, tokenizer)
+    tokenized = task.tokenize(examples, model.tokenizer)
     program = compiled_outputs(task.for_program())
     progress = Progress("rows", len(tokenized), tell_terminal)
     advance = progress.advance if shows_progress else lambda _: None
-    rows = compute_rows(program, params, tokenized, task.model, batch_size, advance)
+    rows = compute_rows(program, model, tokenized, batch_size, advance)
     return SplitOutputs(Split(examples, tokenized), rows)
 
 
 def predict_examples(
     task: FinetuningTask,
-    params: Params,
-    tokenizer: Tokenizer,
+    model: Model,
     examples: Sequence[Example],
     batch_size: int,
 ) -> list[Prediction]:
     """Return a prediction for each example, in their order; warn of cut ones."""
     if not examples:
         return []
-    outputs = example_outputs(task, params, tokenizer, examples, batch_size)
+    outputs = example_outputs(task, model, examples, batch_size)
     for line in task.cut_warnings(num_cut(outputs.split.tokenized), len(examples)):
         warn(line)
     return task.predict(outputs)
@@ -301,9 +295,7 @@ class Unread:
 
 
 def predict_rows(
-    config: BertConfig,
-    params: Params,
-    tokenizer: Tokenizer,
+    model: Model,
     data: ExamplesConfig,
     rows: Sequence[JsonObject],
     kind: str,
@@ -316,15 +308,15 @@ def predict_rows(
         kind: how the name of the model's task must begin.
         method: of `Predictor`, for messages.
     """
-    name = task_name_of(config)
+    name = task_name_of(model.config)
     if not name.startswith(kind):
         raise ValueError(
             f"The model was fine-tuned on {name}, but {method} is for another task; "
             "load a model that was fine-tuned on that."
         )
-    task = finetuning_task(name, data, config)
+    task = finetuning_task(name, data, model.config)
     examples = [
         task.example_without_label(TableRow(row, f"text {number}"))
         for number, row in enumerate(rows)
     ]
-    return predict_examples(task, params, tokenizer, examples, batch_size)
+    return predict_examples(task, model, examples, batch_size)

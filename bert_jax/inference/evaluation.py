@@ -218,8 +218,7 @@ def _evaluation(
             f"{source.data} has no labels, and a report compares predictions with "
             "labels; name a file that has them, or leave out the page of --output."
         )
-    read = model.params, model.tokenizer, examples, batch_size
-    outputs = example_outputs(task, *read, shows_progress=True)
+    outputs = example_outputs(task, model, examples, batch_size, shows_progress=True)
     unread = Unread(task, model.tokenizer)
     unread.add(outputs.split)
     unread.warn(source.data)

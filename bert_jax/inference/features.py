@@ -10,15 +10,14 @@ import numpy as np
 from jaxtyping import Float32, Int32
 
 from bert_jax.config import BertConfig
-from bert_jax.config.model import Params
 from bert_jax.data.examples import build_row
 from bert_jax.inference.batching import compiled, compute_rows, rows_of
+from bert_jax.pretrained import Model
 from bert_jax.storage.files import (
     atomic_file,
     name_path_in_errors,
     require_output_file,
 )
-from bert_jax.tokenization import Tokenizer
 
 COMBINATIONS = ("concatenate", "sum")
 SUFFIXES = (".npz", ".jsonl")
@@ -55,35 +54,34 @@ def check_layers(layers: Sequence[int], combine: str, config: BertConfig) -> Non
 
 
 def features(
-    config: BertConfig,
-    params: Params,
-    tokenizer: Tokenizer,
+    model: Model,
     texts: Sequence[str],
     layers: Sequence[int] = (-1,),
     combine: str = "concatenate",
     batch_size: int = 32,
     what: str = "text",
     first: int = 0,
-    trained_length: int = 0,
 ) -> list[Features]:
     """Return the features of each text's tokens, in the order of the texts.
 
-    Arguments and errors are those of `Predictor.features`; `what`, `first` and
-    `trained_length` are those of `rows_of`.
+    Arguments and errors are those of `Predictor.features`; `what` and `first` are those
+    of `rows_of`.
     """
-    check_layers(layers, combine, config)
+    check_layers(layers, combine, model.config)
     if not texts:
         return []
-    encodings = [tokenizer.encode(text) for text in texts]
+    encodings = [model.tokenizer.encode(text) for text in texts]
     segments = [(encoding.ids.tolist(),) for encoding in encodings]
-    rows = rows_of(tokenizer, config, segments, what, first, trained_length)
-    program = compiled(config, "features", layers=tuple(layers), combine=combine)
-    vectors = compute_rows(program, params, rows, config, batch_size)
+    rows = rows_of(model, segments, what, first)
+    program = compiled(model.config, "features", layers=tuple(layers), combine=combine)
+    vectors = compute_rows(program, model, rows, batch_size)
     results = []
     for encoding, states in zip(encodings, vectors, strict=True):
-        ids, _ = build_row(tokenizer, encoding.ids.tolist())
+        ids, _ = build_row(model.tokenizer, encoding.ids.tolist())
         offsets = np.pad(encoding.offsets, ((1, 1), (0, 0)), constant_values=-1)
-        results.append(Features(tokenizer.tokens(ids), offsets, states[: len(ids)]))
+        results.append(
+            Features(model.tokenizer.tokens(ids), offsets, states[: len(ids)])
+        )
     return results
 
 

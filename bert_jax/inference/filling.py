@@ -55,7 +55,7 @@ def filled_texts(
 def _require_usable(bert: Predictor, text: str, what: str, number: int) -> None:
     """Raise ValueError if a text has no mask, or is too long."""
     segments = masked_segments(bert.tokenizer, [text], [f"{what} {number}"])
-    rows_of(bert.tokenizer, bert.config, segments, what, number)
+    rows_of(bert.model, segments, what, number)
 
 
 def _json_line(text: str, masks: list[list[tuple[str, float]]]) -> str:

@@ -16,6 +16,7 @@ from bert_jax.inference.arguments import (
 )
 from bert_jax.inference.batching import predict_rows
 from bert_jax.inference.thresholds import most_probable
+from bert_jax.pretrained import Model
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.finetuning_task import Prediction
 from bert_jax.tokenization import Tokenizer
@@ -30,6 +31,11 @@ class FinetunedPredictor:
     params: Params
     tokenizer: Tokenizer
     data: ExamplesConfig
+
+    @property
+    def model(self) -> Model:
+        """The model as it is in memory."""
+        raise NotImplementedError
 
     @one_or_several
     def classify(
@@ -118,5 +124,5 @@ class FinetunedPredictor:
         data: ExamplesConfig | None = None,
     ) -> list[Prediction]:
         require_count("batch_size", batch_size)
-        model = self.config, self.params, self.tokenizer
-        return predict_rows(*model, data or self.data, rows, kind, method, batch_size)
+        data = data or self.data
+        return predict_rows(self.model, data, rows, kind, method, batch_size)

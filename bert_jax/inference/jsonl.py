@@ -55,19 +55,13 @@ def write_feature_file(
     if source != STDIN:
         require_file(source, "name one, or - for standard input.")
         num_lines = sum(1 for _ in read_lines(source))
-    read, longest = (model.config, model.params, model.tokenizer), model.trained_length
     what = f"{name}, line"
 
     def chunks() -> Iterator[list[Features]]:
         progress = Progress("lines", num_lines)
         lines, first = read_lines(source), 1
         while chunk := list(itertools.islice(lines, _CHUNK_LINES)):
-            yield features(
-                *(*read, chunk, layers, combine, batch_size),
-                what=what,
-                first=first,
-                trained_length=longest,
-            )
+            yield features(model, chunk, layers, combine, batch_size, what, first)
             first += len(chunk)
             progress.advance(len(chunk))
 

@@ -25,6 +25,7 @@ from bert_jax.inference.batching import (
 from bert_jax.model.bert import compute
 from bert_jax.model.generation import Sampling, generate
 from bert_jax.model.inputs import inputs_of_tokenized
+from bert_jax.pretrained import Model
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tokenization import Tokenizer
 
@@ -33,20 +34,20 @@ MASKS = ("[MASK]", "<mask>")
 _LARGEST = 1e6  # of a temperature: all tokens are then as probable
 
 
-def require_head(config: BertConfig, params: Params, head: str, what: str) -> None:
+def require_head(model: Model, head: str, what: str) -> None:
     """Raise ValueError if a model does not have the head that `what` needs."""
-    if head not in params:
+    if head not in model.params:
         raise ValueError(
-            f"The model has no {head} head (head={config.head}), which {what} needs; "
-            "load a pretrained model that has one."
+            f"The model has no {head} head (head={model.config.head}), which {what} "
+            "needs; load a pretrained model that has one."
         )
 
 
-def require_attention(config: BertConfig, attention: str, what: str) -> None:
+def require_attention(model: Model, attention: str, what: str) -> None:
     """Raise ValueError unless the model has the attention that `what` needs."""
-    if config.attention != attention:
+    if model.config.attention != attention:
         raise ValueError(
-            f"The model has attention={config.attention}, but {what} needs "
+            f"The model has attention={model.config.attention}, but {what} needs "
             f"{attention}; load a model that was pretrained with "
             f"objective={'causal_lm' if attention == 'causal' else 'masked_lm'}."
         )
@@ -80,28 +81,25 @@ def masked_segments(
 
 
 def fillings(
-    config: BertConfig,
-    params: Params,
-    tokenizer: Tokenizer,
+    model: Model,
     text: Any,
     k: int,
     batch_size: int,
-    trained_length: int,
 ) -> Any:
     """Return the k most probable tokens for each mask; as `Predictor.fill_mask`."""
     is_list = isinstance(text, list | tuple)
     texts = require_texts("text", text if is_list else [require_text("text", text)])
-    require_head(config, params, "masked_lm", "fill_mask")
-    require_attention(config, "bidirectional", "fill_mask")
+    require_head(model, "masked_lm", "fill_mask")
+    require_attention(model, "bidirectional", "fill_mask")
     require_count("k", k)
     names = [f"text {i}" if is_list else "The text" for i in range(len(texts))]
+    tokenizer = model.tokenizer
     segments = masked_segments(tokenizer, texts, names)
     counts = [ids.count(tokenizer.mask_id) for (ids,) in segments]
     # A power of two: few programs are compiled.
     num_masks = 1 << (max(counts, default=1) - 1).bit_length()
-    program = compiled_fill(config, tokenizer.mask_id, k, num_masks)
-    model = config, params, tokenizer, trained_length
-    rows = compute_texts(program, *model, segments, batch_size)
+    program = compiled_fill(model.config, tokenizer.mask_id, k, num_masks)
+    rows = compute_texts(program, model, segments, batch_size)
     filled = []
     for count, (values, ids) in zip(counts, rows, strict=True):
         tokens = map(tokenizer.tokens, ids[:count].tolist())
@@ -112,29 +110,21 @@ def fillings(
 
 
 def follow_probabilities(
-    config: BertConfig,
-    params: Params,
-    tokenizer: Tokenizer,
+    model: Model,
     pairs: Sequence[tuple[str, str]],
-    objective: str,
     batch_size: int,
-    trained_length: int,
 ) -> list[float]:
-    """Return the probability that the second text of each pair follows the first.
-
-    Args:
-        objective: what the model learned on pairs: nsp, sop, or none.
-    """
-    require_head(config, params, "next_sentence", "next_sentence")
-    if objective != "nsp":
+    """Return the probability that the second text of each pair follows the first."""
+    require_head(model, "next_sentence", "next_sentence")
+    if model.pairs != "nsp":
         raise ValueError(
-            f"The model was pretrained with pairs={objective}, not on whether a second "
-            "segment follows; next_sentence needs one trained with nsp."
+            f"The model was pretrained with pairs={model.pairs}, not on whether a "
+            "second segment follows; next_sentence needs one trained with nsp."
         )
     columns = [[pair[i] for pair in pairs] for i in (0, 1)]
-    ids = list(zip(*map(tokenizer.encode_batch, columns), strict=True))
-    model = config, params, tokenizer, trained_length
-    outputs = compute_texts(compiled(config, "follows"), *model, ids, batch_size)
+    ids = list(zip(*map(model.tokenizer.encode_batch, columns), strict=True))
+    program = compiled(model.config, "follows")
+    outputs = compute_texts(program, model, ids, batch_size)
     return [float(values[0]) for values in outputs]
 
 
@@ -144,8 +134,8 @@ def compiled_generation(config: BertConfig) -> Callable[..., Any]:
     return jax.jit(functools.partial(generate, config))
 
 
-def check_sampling(temperature: float, top_k: int, top_p: float) -> None:
-    """Raise ValueError if a number is out of its range."""
+def checked_sampling(temperature: float, top_k: int, top_p: float) -> Sampling:
+    """Return how tokens are drawn; raise ValueError if a number is out of its range."""
     if not 0 <= temperature <= _LARGEST:
         raise ValueError(
             f"temperature={temperature} must be at least 0 and at most {_LARGEST:g}."
@@ -156,21 +146,19 @@ def check_sampling(temperature: float, top_k: int, top_p: float) -> None:
         )
     if not 0 < top_p <= 1:
         raise ValueError(f"top_p={top_p} must be above 0 and at most 1.")
+    return Sampling(jnp.float32(temperature), jnp.int32(top_k), jnp.float32(top_p))
 
 
 def generated_text(
-    config: BertConfig,
-    params: Params,
-    tokenizer: Tokenizer,
+    model: Model,
     prompt: str,
     num_tokens: int,
-    sampling: tuple[float, int, float],
+    sampling: Sampling,
     key: Key[Array, ""],
-    trained_length: int,
 ) -> str:
     """Return the prompt and its continuation; as `Predictor.generate`."""
-    require_attention(config, "causal", "generate")
-    check_sampling(*sampling)
+    require_attention(model, "causal", "generate")
+    config, tokenizer = model.config, model.tokenizer
     ids = [tokenizer.cls_id, *tokenizer.encode(prompt).ids.tolist()]
     longest = config.max_position_embeddings
     if len(ids) + num_tokens > longest:
@@ -183,18 +171,17 @@ def generated_text(
     buffer[: len(ids)] = ids
     special = [i for i in tokenizer.special_ids.values() if i != tokenizer.sep_id]
     allowed = ~np.isin(np.arange(config.vocab_size), special)
-    temperature, top_k, top_p = sampling
     tokens, length = compiled_generation(config)(
-        params,
+        model.params,
         jnp.asarray(buffer),
         jnp.int32(len(ids)),
         jnp.int32(len(ids) + num_tokens),
         jnp.asarray(allowed),
         jnp.int32(tokenizer.sep_id),
-        Sampling(jnp.float32(temperature), jnp.int32(top_k), jnp.float32(top_p)),
+        sampling,
         key,
     )
-    warn_untrained_positions(int(length), trained_length)
+    warn_untrained_positions(int(length), model.trained_length)
     continued = np.asarray(tokens)[1 : int(length)].tolist()
     if continued[-1:] == [tokenizer.sep_id] and int(length) > len(ids):
         del continued[-1]
@@ -225,22 +212,18 @@ def compiled_log_likelihood(config: BertConfig) -> Program:
 
 
 def log_likelihoods(
-    config: BertConfig,
-    params: Params,
-    tokenizer: Tokenizer,
+    model: Model,
     texts: Sequence[str],
     batch_size: int,
-    trained_length: int,
 ) -> list[float]:
     """Return the log probability of each text; as `Predictor.log_likelihood`."""
-    require_attention(config, "causal", "log_likelihood")
+    require_attention(model, "causal", "log_likelihood")
     require_count("batch_size", batch_size)
     if not texts:
         return []
-    segments = [(ids,) for ids in tokenizer.encode_batch(texts)]
-    rows = rows_of(tokenizer, config, segments, trained_length=trained_length)
-    program = compiled_log_likelihood(config)
-    return [float(v) for v in compute_rows(program, params, rows, config, batch_size)]
+    segments = [(ids,) for ids in model.tokenizer.encode_batch(texts)]
+    program = compiled_log_likelihood(model.config)
+    return [float(v) for v in compute_texts(program, model, segments, batch_size)]
 
 
 @functools.cache
@@ -261,29 +244,23 @@ def compiled_masked_likelihood(config: BertConfig, mask_id: int) -> Program:
 
 
 def pseudo_log_likelihoods(
-    config: BertConfig,
-    params: Params,
-    tokenizer: Tokenizer,
+    model: Model,
     texts: Sequence[str],
     batch_size: int,
-    trained_length: int,
 ) -> list[float]:
     """Return a sum for each text; as `Predictor.pseudo_log_likelihood`."""
-    require_attention(config, "bidirectional", "pseudo_log_likelihood")
+    require_attention(model, "bidirectional", "pseudo_log_likelihood")
     require_count("batch_size", batch_size)
-    program = compiled_masked_likelihood(config, tokenizer.mask_id)
+    mask_id = model.tokenizer.mask_id
+    program = compiled_masked_likelihood(model.config, mask_id)
     totals = []
-    for number, ids in enumerate(tokenizer.encode_batch(texts)):
-        masked = [
-            (ids[:i] + [tokenizer.mask_id] + ids[i + 1 :],) for i in range(len(ids))
-        ]
+    for number, ids in enumerate(model.tokenizer.encode_batch(texts)):
+        masked = [(ids[:i] + [mask_id] + ids[i + 1 :],) for i in range(len(ids))]
         if not masked:
             totals.append(0.0)
             continue
         # All rows of a text are as long: the first is refused by the text's number.
-        rows = rows_of(tokenizer, config, masked, "text", number, trained_length)
+        rows = rows_of(model, masked, "text", number)
         rows = dataclasses.replace(rows, by_example={"label": np.array(ids, np.int32)})
-        totals.append(
-            float(sum(compute_rows(program, params, rows, config, batch_size)))
-        )
+        totals.append(float(sum(compute_rows(program, model, rows, batch_size))))
     return totals

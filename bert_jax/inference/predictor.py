@@ -26,6 +26,7 @@ from bert_jax.inference.evaluation import default_examples_config, examples_conf
 from bert_jax.inference.features import Features, features
 from bert_jax.inference.finetuned import FinetunedPredictor, TextOrPair
 from bert_jax.inference.language_model import (
+    checked_sampling,
     fillings,
     follow_probabilities,
     generated_text,
@@ -57,10 +58,15 @@ def load(path: str | os.PathLike[str], allow_extra: bool = False) -> "Predictor"
         ValueError: the library cannot compute this model.
     """
     model = load_pretrained(os.fspath(path), allow_extra)
-    data = examples_config(model.directory)
-    read = model.config, model.params, model.tokenizer
-    pairs, length = model.pairs, model.trained_length
-    bert = Predictor(*read, pairs, model.embedding, data, length)
+    bert = Predictor(
+        model.config,
+        model.params,
+        model.tokenizer,
+        model.pairs,
+        model.embedding,
+        examples_config(model.directory),
+        model.trained_length,
+    )
     bert._source = dataclasses.replace(model, params={})
     return bert
 
@@ -129,11 +135,13 @@ class Predictor(FinetunedPredictor):
         """
         from bert_jax.convert.save import save
 
-        save(self._model(), os.fspath(output), to, warn, license, language)
+        in_memory = dataclasses.replace(self.model, params=jax.device_get(self.params))
+        save(in_memory, os.fspath(output), to, warn, license, language)
         return Path(output)
 
-    def _model(self) -> Model:
-        """Return the model in memory, with where it was read from."""
+    @property
+    def model(self) -> Model:
+        """The model as it is in memory, with where it was read from."""
         source = self._source or Model(
             config=self.config,
             params={},
@@ -143,14 +151,15 @@ class Predictor(FinetunedPredictor):
             imported=True,
             embedding=None,
             sources=(),
-            trained_length=self.trained_length,
         )
         is_own = self.embedding != (source.embedding or Embedding())
         return dataclasses.replace(
             source,
             config=self.config,
-            params=jax.device_get(self.params),
+            params=self.params,
             tokenizer=self.tokenizer,
+            pairs=self.pairs,
+            trained_length=self.trained_length,
             embedding=self.embedding if is_own else source.embedding,
         )
 
@@ -174,8 +183,7 @@ class Predictor(FinetunedPredictor):
                 masked-LM head, or causal attention.
         """
         k = k if top_k is None else require_count("top_k", top_k)
-        model = self.config, self.params, self.tokenizer
-        return fillings(*model, text, k, batch_size, self.trained_length)
+        return fillings(self.model, text, k, batch_size)
 
     def generate(
         self,
@@ -201,14 +209,13 @@ class Predictor(FinetunedPredictor):
             ValueError: a number is out of range, prompt and tokens are more than the
                 model's positions, or the model's attention is not causal.
         """
-        require_head(self.config, self.params, "masked_lm", "generate")
+        require_head(self.model, "masked_lm", "generate")
         require_count("num_tokens", num_tokens)
         key = jax.random.key(0) if key is None else key
-        model = self.config, self.params, self.tokenizer
-        sampling, longest = (temperature, top_k, top_p), self.trained_length
+        sampling = checked_sampling(temperature, top_k, top_p)
         prompts, index = as_several(prompt)
         texts = [
-            generated_text(*model, text, num_tokens, sampling, key, longest)
+            generated_text(self.model, text, num_tokens, sampling, key)
             for text in require_texts("prompt", prompts)
         ]
         return texts[index]
@@ -222,10 +229,8 @@ class Predictor(FinetunedPredictor):
         Raises:
             ValueError: a text is too long, or the model's attention is not causal.
         """
-        require_head(self.config, self.params, "masked_lm", "log_likelihood")
-        model = self.config, self.params, self.tokenizer
-        texts, longest = require_texts("texts", texts), self.trained_length
-        return log_likelihoods(*model, texts, batch_size, longest)
+        require_head(self.model, "masked_lm", "log_likelihood")
+        return log_likelihoods(self.model, require_texts("texts", texts), batch_size)
 
     @one_or_several
     def pseudo_log_likelihood(
@@ -239,10 +244,9 @@ class Predictor(FinetunedPredictor):
         Raises:
             ValueError: a text is too long, or the model's attention is causal.
         """
-        require_head(self.config, self.params, "masked_lm", "pseudo_log_likelihood")
-        model = self.config, self.params, self.tokenizer
-        texts, longest = require_texts("texts", texts), self.trained_length
-        return pseudo_log_likelihoods(*model, texts, batch_size, longest)
+        require_head(self.model, "masked_lm", "pseudo_log_likelihood")
+        texts = require_texts("texts", texts)
+        return pseudo_log_likelihoods(self.model, texts, batch_size)
 
     @overload
     def next_sentence(self, first: str, second: str, batch_size: int = 32) -> float: ...
@@ -260,8 +264,7 @@ class Predictor(FinetunedPredictor):
                 next-sentence head, or learned another pair objective.
         """
         pairs = require_two_sides(first, second)
-        model, longest = (self.config, self.params, self.tokenizer), self.trained_length
-        follows = follow_probabilities(*model, pairs, self.pairs, batch_size, longest)
+        follows = follow_probabilities(self.model, pairs, batch_size)
         return follows if isinstance(first, list | tuple) else follows[0]
 
     @one_or_several
@@ -297,8 +300,9 @@ class Predictor(FinetunedPredictor):
         """
         texts = require_texts("texts", texts)
         shown = Progress("texts embedded", len(texts)) if progress else None
-        how = pooling, normalize, batch_size, prompt, cut, shown
-        return self._embedder.embed(texts, *how)
+        return self._embedder.embed(
+            texts, pooling, normalize, batch_size, prompt, cut, shown
+        )
 
     def similarity(
         self,
@@ -361,8 +365,7 @@ class Predictor(FinetunedPredictor):
 
     @property
     def _embedder(self) -> Embedder:
-        model = self.config, self.params, self.tokenizer
-        return Embedder(*model, self.embedding, self.trained_length)
+        return Embedder(self.model, self.embedding)
 
     @one_or_several
     def features(
@@ -384,8 +387,7 @@ class Predictor(FinetunedPredictor):
         """
         texts = require_texts("texts", texts)
         require_count("batch_size", batch_size)
-        inputs = self.config, self.params, self.tokenizer, texts, layers, combine
-        return features(*inputs, batch_size, trained_length=self.trained_length)
+        return features(self.model, texts, layers, combine, batch_size)
 
     def attention(self, text: TextOrPair) -> Float[np.ndarray, "L N T T"]:
         """Return how much each token of a text attends to each other, in float32.
@@ -396,5 +398,4 @@ class Predictor(FinetunedPredictor):
         Raises:
             ValueError: the text is too long.
         """
-        model = self.config, self.params, self.tokenizer
-        return attention(*model, text, self.trained_length).probabilities
+        return attention(self.model, text).probabilities

@@ -225,9 +225,9 @@ def stored_vectors(
     if prompt is None:
         prompt = bert.embedding.first_prompt(CORPUS_PROMPTS)
     bert.embed([], prompt=prompt)  # its options may not fit the model
-    model = bert.params, bert.tokenizer, bert.embedding
+    made_by = vector_record(bert.model, bert.embedding, prompt)
     content = content_key(list(collection.corpus.items()))
-    record = {"verb": "search", **vector_record(*model, prompt), "corpus": content}
+    record = {"verb": "search", **made_by, "corpus": content}
     path, texts = directory / VECTORS, list(collection.corpus.values())
     progress = Progress("texts of the corpus embedded", len(texts))
     counts = TextCounts()
@@ -265,8 +265,7 @@ def rerank(
             PairExample((collection.queries[query], collection.corpus[document]))
             for query, document in pairs[start : start + _CHUNK_PAIRS]
         ]
-        read = model.params, model.tokenizer, examples, batch_size
-        outputs = example_outputs(task, *read)
+        outputs = example_outputs(task, model, examples, batch_size)
         unread.add(outputs.split)
         scores += np.stack([row["scores"][0] for row in outputs.rows]).tolist()
         progress.advance(len(examples))

@@ -142,9 +142,7 @@ class RowPredictor:
         if not examples:
             return []
         model, request = self.model, self.request
-        outputs = example_outputs(
-            self.task, model.params, model.tokenizer, examples, request.batch_size
-        )
+        outputs = example_outputs(self.task, model, examples, request.batch_size)
         unread.add(outputs.split)
         predictions = self.task.predict(outputs)
         if request.threshold is not None:

@@ -10,9 +10,7 @@ from typing import Literal, final
 
 import numpy as np
 
-from bert_jax.config import BertConfig
 from bert_jax.config.checks import require_batch_size
-from bert_jax.config.model import Params
 from bert_jax.config.serialization import to_dict
 from bert_jax.inference.predictor import Predictor, load
 from bert_jax.inference.row_predictions import SKIP_DAMAGED, Request, RowPredictor
@@ -20,12 +18,12 @@ from bert_jax.inference.shard_job import ShardJob
 from bert_jax.inference.shards import Shard
 from bert_jax.inference.vector_record import params_fingerprint, vector_record
 from bert_jax.inference.vectors import TextCounts, warn_of_cuts, with_cut
+from bert_jax.pretrained import Model
 from bert_jax.storage.files import JsonObject, atomic_file, name_path_in_errors
 from bert_jax.tables.damage import RowErrors
 from bert_jax.tables.read import source_rows
 from bert_jax.tables.rows import TableRow, missing_column_message, text_of
 from bert_jax.tables.write import write_rows
-from bert_jax.tokenization import Tokenizer
 
 OutputFormat = Literal["jsonl", "csv", "parquet"]
 _CHUNK_ROWS = 1024
@@ -54,7 +52,7 @@ class PredictShards(ShardJob):
         return {
             "verb": "predict",
             "format": self.format,
-            **model_record(model.config, model.params, model.tokenizer),
+            **model_record(model),
             "batch_size": request.batch_size,
             "data": to_dict(request.data),
             "columns": list(request.columns),
@@ -116,12 +114,10 @@ class EmbedShards(ShardJob):
         pooling, normalize = loaded.embedding.chosen(self.pooling, self.normalize)
         return {
             "verb": "embed",
-            **model_record(loaded.config, loaded.params, loaded.tokenizer),
+            **model_record(loaded.model),
             "batch_size": self.batch_size,
             "text_column": self.text_column,
-            **vector_record(
-                loaded.params, loaded.tokenizer, loaded.embedding, self.prompt
-            ),
+            **vector_record(loaded.model, loaded.embedding, self.prompt),
             "pooling": pooling,
             "normalize": normalize,
         }
@@ -181,14 +177,12 @@ def absolute_if_local(model: str) -> str:
     return os.path.abspath(model) if os.path.exists(model) else model
 
 
-def model_record(
-    config: BertConfig, params: Params, tokenizer: Tokenizer
-) -> JsonObject:
+def model_record(model: Model) -> JsonObject:
     """Return what identifies a model, as JSON values."""
     return {
-        "model": params_fingerprint(params),
-        "config": to_dict(config),
-        "tokenizer": tokenizer.fingerprint,
+        "model": params_fingerprint(model.params),
+        "config": to_dict(model.config),
+        "tokenizer": model.tokenizer.fingerprint,
     }
 
 

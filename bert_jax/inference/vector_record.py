@@ -10,8 +10,8 @@ from etils import epath
 
 from bert_jax.config.embedding import Embedding
 from bert_jax.config.model import Params
+from bert_jax.pretrained import Model
 from bert_jax.storage.files import JsonObject, read_json_object
-from bert_jax.tokenization import Tokenizer
 
 JOB = "job.json"
 """In a directory of outputs: what its files were computed by."""
@@ -26,9 +26,7 @@ def params_fingerprint(params: Params) -> str:
     return digest.hexdigest()
 
 
-def vector_record(
-    params: Params, tokenizer: Tokenizer, embedding: Embedding, prompt: str | None
-) -> JsonObject:
+def vector_record(model: Model, embedding: Embedding, prompt: str | None) -> JsonObject:
     """Return what similarities of a model's vectors depend on, as JSON values.
 
     Args:
@@ -38,8 +36,8 @@ def vector_record(
     is_dot = embedding.similarity == "dot"
     lengths = {"normalize": embedding.normalize} if is_dot else {}
     return lengths | {
-        "model": params_fingerprint(params),
-        "tokenizer": tokenizer.fingerprint,
+        "model": params_fingerprint(model.params),
+        "tokenizer": model.tokenizer.fingerprint,
         "pooling": embedding.pooling,
         "prompt": embedding.prompt_text(prompt),
         "pool_prompt": embedding.pool_prompt,

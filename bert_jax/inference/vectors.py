@@ -11,7 +11,6 @@ from jaxtyping import Float
 
 from bert_jax.config import BertConfig
 from bert_jax.config.embedding import Embedding
-from bert_jax.config.model import Params
 from bert_jax.inference.arguments import require_bool, require_count, require_texts
 from bert_jax.inference.batching import Program, compiled, compute_texts
 from bert_jax.inference.language_model import require_attention
@@ -21,11 +20,11 @@ from bert_jax.inference.vector_record import (
     require_same_vectors,
     vector_record,
 )
+from bert_jax.pretrained import Model
 from bert_jax.tasks.lengths import TAKES_NO_MORE, cut_lines
 from bert_jax.tasks.text_vectors import checked_prompt
 from bert_jax.terminal.messages import warn
 from bert_jax.terminal.progress import Progress
-from bert_jax.tokenization import Tokenizer
 
 TextCounts = collections.Counter[str]
 _CHUNK_TEXTS = 8192
@@ -63,13 +62,10 @@ class Side:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Embedder:
-    """A model that makes vectors."""
+    """A model that makes vectors, and how."""
 
-    config: BertConfig
-    params: Params
-    tokenizer: Tokenizer
+    model: Model
     embedding: Embedding
-    trained_length: int = 0
 
     def embed(
         self,
@@ -94,17 +90,16 @@ class Embedder:
         vectors: list[Any] = []
         for start in range(0, len(texts), _CHUNK_TEXTS):
             chunk = [before + text for text in texts[start : start + _CHUNK_TEXTS]]
-            ids = self.tokenizer.encode_batch(chunk)
+            ids = self.model.tokenizer.encode_batch(chunk)
             segments = [(one[:most],) for one in ids]
             own["texts"] += len(ids)
             own["cut"] += sum(len(one) > most for one in ids)
-            model = self.config, self.params, self.tokenizer, self.trained_length
-            vectors += compute_texts(program, *model, segments, batch_size, start)
+            vectors += compute_texts(program, self.model, segments, batch_size, start)
             if progress:
                 progress.advance(len(chunk))
         if counts is None:
-            warn_of_cuts(own, self.embedding, self.config, name)
-        return np.array(vectors, np.float32).reshape(-1, self.config.hidden_size)
+            warn_of_cuts(own, self.embedding, self.model.config, name)
+        return np.array(vectors, np.float32).reshape(-1, self.model.config.hidden_size)
 
     def _prepared(
         self, pooling: str | None, normalize: bool | None, prompt: str | None
@@ -114,13 +109,13 @@ class Embedder:
             normalize = require_bool("normalize", normalize)
         pooling, normalize = self.embedding.chosen(pooling, normalize)
         if pooling == "cls":
-            require_attention(self.config, "bidirectional", "pooling='cls'")
+            require_attention(self.model, "bidirectional", "pooling='cls'")
         limit = self.embedding.max_tokens
-        before = checked_prompt(self.embedding, self.tokenizer, prompt, limit)
+        before = checked_prompt(self.embedding, self.model.tokenizer, prompt, limit)
         options: dict[str, Any] = {"pooling": pooling, "normalize": normalize}
         if before.skip:
             options["skip"] = before.skip
-        return before.text, compiled(self.config, "embed", **options)
+        return before.text, compiled(self.model.config, "embed", **options)
 
     def side(
         self,
@@ -146,8 +141,8 @@ class Embedder:
     def _require_own(self, name: str, vectors: np.ndarray, prompt: str | None) -> None:
         """Raise ValueError if a record says that another model made the vectors."""
         if stored := record_beside(vectors):
-            embedding = with_cut(self.embedding, self.config)
-            own = vector_record(self.params, self.tokenizer, embedding, prompt)
+            embedding = with_cut(self.embedding, self.model.config)
+            own = vector_record(self.model, embedding, prompt)
             if embedding.unsupported:
                 del own["pooling"]  # it was chosen when the vectors were made
             require_same_vectors(name, *stored, own)
@@ -164,7 +159,7 @@ class Embedder:
             ValueError: those of two sides would not be equally long.
         """
         require_count("batch_size", batch_size)
-        width = self.config.hidden_size
+        width = self.model.config.hidden_size
         by_name = {
             side.name: width if isinstance(side.values, list) else side.values.shape[1]
             for side in sides
@@ -176,6 +171,13 @@ class Embedder:
                 made.append(texts)
                 continue
             line = Progress(f"texts of {side.name} embedded", len(texts))
-            how = batch_size, side.prompt, None, line if progress else None, side.name
-            made.append(self.embed(texts, None, None, *how))
+            made.append(
+                self.embed(
+                    texts,
+                    batch_size=batch_size,
+                    prompt=side.prompt,
+                    progress=line if progress else None,
+                    name=side.name,
+                )
+            )
         return made

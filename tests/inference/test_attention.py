@@ -28,7 +28,7 @@ def bert(pretrained: Path) -> Predictor:
 
 
 def attention_of(bert: Predictor, text: str | tuple[str, str]) -> Attention:
-    return attention(bert.config, bert.params, bert.tokenizer, text)
+    return attention(bert.model, text)
 
 
 def dense(params, inputs):

@@ -81,7 +81,7 @@ def test_files_hold_what_python_gives(bert, pretrained, tmp_path, capsys):
 
 def test_a_failure_leaves_no_file_behind(bert, tmp_path):
     def failing():
-        yield features(bert.config, bert.params, bert.tokenizer, TEXTS[:1])
+        yield features(bert.model, TEXTS[:1])
         raise RuntimeError("stopped")
 
     with pytest.raises(ValueError, match=r"must end in .npz or .jsonl"):

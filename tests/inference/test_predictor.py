@@ -131,7 +131,7 @@ def test_few_shapes_are_compiled(bert):
     """Two buckets; of each, full batches of 4 and one batch of 1 or 2."""
     texts = ["door"] * 9 + ["The judge writes the letter. " * 3] * 6
     segments = [(ids,) for ids in bert.tokenizer.encode_batch(texts)]
-    rows = rows_of(bert.tokenizer, bert.config, segments)
+    rows = rows_of(bert.model, segments)
     shapes = [batch["tokens"].shape for batch in tokenized_batches(rows, 4, 32)]
     assert shapes == [(4, 16), (4, 16), (1, 16), (4, 32), (2, 32)]
 
