@@ -87,9 +87,10 @@ class BertConfig(ShortRepr):
     """Number of segment types."""
     initializer_range: float = 0.02
     """Standard deviation of the truncated normal that initialises the weights."""
-    initializer: Literal["bert", "deepnorm"] = "bert"
-    """bert; or deepnorm: the layers' kernels but those of query and key are smaller, so
-    that each layer at first changes its input little (Wang et al. 2022)."""
+    initializer: Literal["bert", "deepnorm", "local"] = "bert"
+    """bert; deepnorm: the layers' kernels but those of query and key are smaller, so
+    that each layer at first changes its input little (Wang et al. 2022); or local: so,
+    and up to four heads of the first layer attend to a neighbour each at first."""
     layer_norm_eps: float = 1e-12
     """Added to the variance in LayerNorm."""
     attention: Literal["bidirectional", "causal"] = "bidirectional"
@@ -140,6 +141,11 @@ class BertConfig(ShortRepr):
         d, n = self.hidden_size, self.num_attention_heads
         rule = f"hidden_size={d} is not a multiple of num_attention_heads={n}"
         require(d % n == 0, f"{rule}; {-(-d // n) * n} would be.")
+        require(
+            self.initializer != "local" or d >= 2 * n,
+            f"model.initializer=local cannot be used with heads of {d // n}, which "
+            "must be at least 2 wide; lower num_attention_heads.",
+        )
         require_class_names(self.labels)
         reads_cls = self.head in POOLED_HEADS and self.pooling == "cls"
         require(

@@ -12,7 +12,6 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from flax.traverse_util import flatten_dict, unflatten_dict
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from bert_jax.config import BertConfig
@@ -27,6 +26,7 @@ from bert_jax.model.heads import (
     mean_of_tokens,
     unit,
 )
+from bert_jax.model.initializers import INITIALIZERS
 from bert_jax.model.inputs import Inputs
 from bert_jax.model.layers import at_least_float32
 
@@ -217,33 +217,7 @@ def init_params(config: BertConfig, key: Key[Array, ""]) -> Params:
     ids = jnp.zeros((1, 8), jnp.int32)  # the shapes of parameters do not depend on it
     inputs = Inputs(ids, ids, ids == 0)
     params: Params = Bert(config).init(key, inputs, method="outputs")["params"]
-    return params if config.initializer == "bert" else deepnorm(config, params)
-
-
-def deepnorm(config: BertConfig, params: Params) -> Params:
-    """Scale the initial kernels of the layers as DeepNorm does (Wang et al. 2022, §3).
-
-    DeepNorm computes LayerNorm(α x + G(x)), α = (2L)^¼, and draws the kernels of values
-    and outputs of attention and both of the feed-forward layer β = (8L)^-¼ times as
-    large. LayerNorm does not see the scale of its input, so that this is
-    LayerNorm(x + G(x) / α): the last kernel of each branch is divided by α, and the
-    tensors and their computation stay those of BERT.
-    """
-    layers = config.num_hidden_layers
-    alpha, beta = (2 * layers) ** 0.25, (8 * layers) ** -0.25
-    inner, last = beta, beta / alpha
-    scales = {
-        ("attention", "value"): inner,
-        ("attention", "output"): last,
-        ("feed_forward", "in"): inner,
-        ("feed_forward", "out"): last,
-    }
-    flat = flatten_dict(params)
-    for path, leaf in flat.items():
-        if path[0] == "encoder" and path[-1] == "kernel":
-            flat[path] = leaf * scales.get(path[-3:-1], 1.0)
-    scaled: Params = unflatten_dict(flat)
-    return scaled
+    return INITIALIZERS[config.initializer](config, params)
 
 
 def compute(

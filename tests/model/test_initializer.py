@@ -3,11 +3,14 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import pytest
 from flax.traverse_util import flatten_dict
 
 from bert_jax.config import BertConfig
-from bert_jax.model.bert import init_params
+from bert_jax.model.bert import init_params, layer_attention
+from bert_jax.model.inputs import Inputs
 
 CONFIG = BertConfig.miniature(2, 16, vocab_size=30, max_position_embeddings=8)
 
@@ -33,3 +36,53 @@ def test_deepnorm_changes_the_sizes_of_four_kernels_of_a_layer():
         scaled += factor != 1.0
         np.testing.assert_allclose(deepnorm[name], factor * leaf, rtol=1e-6)
     assert scaled == 8
+
+
+@pytest.mark.parametrize(
+    ("attention", "offsets"),
+    [("bidirectional", (-1, 1, -2, 2)), ("causal", (-1, -2, -3, -4))],
+)
+def test_local_heads_attend_to_a_neighbour_each(attention, offsets):
+    """Of the first layer; the other layers begin as DeepNorm's."""
+    config = BertConfig.miniature(
+        2,
+        64,
+        num_attention_heads=4,
+        vocab_size=30,
+        max_position_embeddings=24,
+        initializer="local",
+        attention=attention,
+    )
+    params = init_params(config, jax.random.key(0))
+    ids = jax.random.randint(jax.random.key(1), (8, 24), 0, 30)
+    inputs = Inputs(ids, jnp.zeros_like(ids), ids >= 0)
+    first = np.asarray(layer_attention(config, params, inputs))[:, 0].mean(0)
+    for head, offset in enumerate(offsets):
+        by_offset = {o: first[head].diagonal(o)[4:-4].mean() for o in range(-5, 6)}
+        assert max(by_offset, key=by_offset.get) == offset
+
+    deepnorm = dataclasses.replace(config, initializer="deepnorm")
+    expected = flatten_dict(init_params(deepnorm, jax.random.key(0)), sep="/")
+    changed = {
+        name
+        for name, leaf in flatten_dict(params, sep="/").items()
+        if not np.array_equal(leaf, expected[name])
+    }
+    attention = "encoder/layer_0/attention"
+    kernels = {f"{attention}/{name}/kernel" for name in ("query", "key")}
+    assert changed == {"encoder/embeddings/position/embedding", *kernels}
+
+
+def test_local_positions_are_as_large_as_tokens():
+    config = dataclasses.replace(CONFIG, initializer="local", vocab_size=1000)
+    params = init_params(config, jax.random.key(0))["encoder"]["embeddings"]
+    sizes = {
+        name: np.sqrt(np.mean(np.square(params[name]["embedding"])))
+        for name in ("token", "position")
+    }
+    np.testing.assert_allclose(sizes["position"], sizes["token"], rtol=0.05)
+
+
+def test_local_heads_are_at_least_two_wide():
+    with pytest.raises(ValueError, match="heads of 1, which must be at least 2 wide"):
+        dataclasses.replace(CONFIG, initializer="local", num_attention_heads=16)
