@@ -157,6 +157,7 @@ def generated_text(
     key: Key[Array, ""],
 ) -> str:
     """Return the prompt and its continuation; as `Predictor.generate`."""
+    require_head(model, "masked_lm", "generate")
     require_attention(model, "causal", "generate")
     config, tokenizer = model.config, model.tokenizer
     ids = [tokenizer.cls_id, *tokenizer.encode(prompt).ids.tolist()]
@@ -217,6 +218,7 @@ def log_likelihoods(
     batch_size: int,
 ) -> list[float]:
     """Return the log probability of each text; as `Predictor.log_likelihood`."""
+    require_head(model, "masked_lm", "log_likelihood")
     require_attention(model, "causal", "log_likelihood")
     require_count("batch_size", batch_size)
     if not texts:
@@ -249,6 +251,7 @@ def pseudo_log_likelihoods(
     batch_size: int,
 ) -> list[float]:
     """Return a sum for each text; as `Predictor.pseudo_log_likelihood`."""
+    require_head(model, "masked_lm", "pseudo_log_likelihood")
     require_attention(model, "bidirectional", "pseudo_log_likelihood")
     require_count("batch_size", batch_size)
     mask_id = model.tokenizer.mask_id

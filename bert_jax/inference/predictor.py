@@ -32,7 +32,6 @@ from bert_jax.inference.language_model import (
     generated_text,
     log_likelihoods,
     pseudo_log_likelihoods,
-    require_head,
 )
 from bert_jax.inference.search import Hits, nearest, similarities
 from bert_jax.inference.vectors import Embedder, TextCounts
@@ -209,7 +208,6 @@ class Predictor(FinetunedPredictor):
             ValueError: a number is out of range, prompt and tokens are more than the
                 model's positions, or the model's attention is not causal.
         """
-        require_head(self.model, "masked_lm", "generate")
         require_count("num_tokens", num_tokens)
         key = jax.random.key(0) if key is None else key
         sampling = checked_sampling(temperature, top_k, top_p)
@@ -229,7 +227,6 @@ class Predictor(FinetunedPredictor):
         Raises:
             ValueError: a text is too long, or the model's attention is not causal.
         """
-        require_head(self.model, "masked_lm", "log_likelihood")
         return log_likelihoods(self.model, require_texts("texts", texts), batch_size)
 
     @one_or_several
@@ -244,7 +241,6 @@ class Predictor(FinetunedPredictor):
         Raises:
             ValueError: a text is too long, or the model's attention is causal.
         """
-        require_head(self.model, "masked_lm", "pseudo_log_likelihood")
         texts = require_texts("texts", texts)
         return pseudo_log_likelihoods(self.model, texts, batch_size)
 
