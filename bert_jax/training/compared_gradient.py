@@ -12,12 +12,17 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key, PyTree
+from jaxtyping import Array, Float, Key, PyTree
 
 from bert_jax.config.model import Params
 from bert_jax.model.contrastive import Texts
-from bert_jax.tasks.task import DeviceBatch, Sums, Task
-from bert_jax.training.global_batch import global_counts, split_rows, sum_of_means
+from bert_jax.tasks.task import Sums, Task
+from bert_jax.training.global_batch import (
+    StepInputs,
+    global_counts,
+    split_rows,
+    sum_of_means,
+)
 
 
 def compared_gradient(
@@ -25,22 +30,18 @@ def compared_gradient(
     prepare: Callable[[Params], Params],
     microbatches: int,
     axes: tuple[str, ...],
-    params: Params,
-    batch: DeviceBatch,
-    step: Int[Array, ""],
-    mask_key: Key[Array, ""],
-    dropout_key: Key[Array, ""],
-    fixed: Params,
+    inputs: StepInputs,
 ) -> tuple[Params, Sums]:
     """Return the gradient and the sums over the rows of one batch shard.
 
     Args:
         prepare: gathers parameters, and stops the gradient of frozen ones.
         axes: the mesh axes over which the batch is sharded.
-        fixed: nothing, since such a task has no teacher.
+        inputs: without fixed parameters, since such a task has no teacher.
     """
-    assert not fixed
-    corrupted = task.corrupt_at_step(batch, mask_key, step)
+    assert not inputs.fixed
+    params, (mask_key, dropout_key) = inputs.params, inputs.keys
+    corrupted = task.corrupt_at_step(inputs.batch, mask_key, inputs.step)
     counts = global_counts(task, corrupted, axes)
 
     def objective(texts: Texts) -> tuple[Float[Array, ""], Sums]:
@@ -52,8 +53,8 @@ def compared_gradient(
 
     keys = jax.random.split(dropout_key, microbatches)
     if microbatches > 1:
-        parts = split_rows(corrupted, microbatches), keys
-        return _cached_gradient(represent, objective, params, *parts)
+        rows = split_rows(corrupted, microbatches)
+        return _cached_gradient(represent, objective, params, rows, keys)
 
     def of_params(params: Params) -> tuple[Float[Array, ""], Sums]:
         return objective(represent(params, corrupted, keys[0]))
@@ -77,7 +78,7 @@ def _cached_gradient(
         keys: of the dropout, the same in both passes.
     """
     # 1. The vectors of all rows, and the gradient with respect to them.
-    parts = jax.lax.map(lambda part: represent(params, *part), (rows, keys))
+    parts = jax.lax.map(lambda part: represent(params, part[0], part[1]), (rows, keys))
     texts = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), parts)
 
     def of_vectors(vectors: Float[Array, "B C D"]) -> tuple[Float[Array, ""], Sums]:

@@ -1,12 +1,27 @@
-"""What the parts of a global batch have in common: counts, and the sum of means."""
+"""The inputs of a step, and what the parts of its global batch have in common."""
 
 from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
+from flax import struct
 from jaxtyping import Array, Float, PyTree
 
 from bert_jax.tasks.task import Counts, Sums, Task
+
+
+@struct.dataclass
+class StepInputs:
+    """What a gradient is computed of; the fields are PyTrees, for partitions too."""
+
+    params: PyTree
+    batch: PyTree
+    step: PyTree
+    """int32[]: the number of steps done before."""
+    keys: PyTree
+    """Key[2]: of masking and of dropout, as `step_keys`."""
+    fixed: PyTree
+    """Parameters that are not trained, such as a teacher's; {}: none."""
 
 
 def global_counts(task: Task, batch: PyTree, axes: tuple[str, ...]) -> Counts:

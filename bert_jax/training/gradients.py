@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
-from jaxtyping import Array, Float, Int, Key, PyTree
+from jaxtyping import Array, Float, Key, PyTree
 
 from bert_jax.config import RunConfig
 from bert_jax.config.model import Params
@@ -25,18 +25,23 @@ from bert_jax.distributed.sharding import (
     KeyPath,
     batch_shards,
     shard_map_over_batch,
+    tree_shardings,
 )
 from bert_jax.model.layers import at_least_float32
-from bert_jax.tasks.task import Counts, DeviceBatch, Sums, Task
+from bert_jax.tasks.task import Counts, Sums, Task
 from bert_jax.training.compared_gradient import compared_gradient
-from bert_jax.training.global_batch import global_counts, split_rows, sum_of_means
+from bert_jax.training.global_batch import (
+    StepInputs,
+    global_counts,
+    split_rows,
+    sum_of_means,
+)
 
-Gradient = Callable[
-    [Params, DeviceBatch, Int[Array, ""], Key[Array, ""], Key[Array, ""], Params],
-    tuple[Params, Sums],
-]
-"""Parameters, batch, number of the step, keys of masking and of dropout, fixed
-parameters → gradient and sums over all."""
+Gradient = Callable[[StepInputs], tuple[Params, Sums]]
+"""The inputs of a step → gradient and sums over all."""
+Objective = Callable[..., tuple[Float[Array, ""], Sums]]
+"""Parameters, a part of a batch, counts of the global batch, key of dropout, fixed
+parameters → that part's share of the loss of the global batch, and its sums."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,20 +126,12 @@ def gather_once(
         axis = tuple(partition).index("fsdp")
         return jax.lax.psum_scatter(grad, "fsdp", scatter_dimension=axis, tiled=True)
 
-    def gradient(
-        params: Params,
-        batch: DeviceBatch,
-        step: Int[Array, ""],
-        mask_key: Key[Array, ""],
-        dropout_key: Key[Array, ""],
-        fixed: Params,
-    ) -> tuple[Params, Sums]:
-        cast_params = jax.tree_util.tree_map_with_path(cast, params)
+    def gradient(inputs: StepInputs) -> tuple[Params, Sums]:
+        cast_params = jax.tree_util.tree_map_with_path(cast, inputs.params)
         gathered = gather(cast_params, partitions)
         # Gradients are added up in float32.
         gathered = jax.tree.map(at_least_float32, gathered)
-        keys = mask_key, dropout_key
-        grads, sums = local_gradient(gathered, batch, step, *keys, fixed)
+        grads, sums = local_gradient(dataclasses.replace(inputs, params=gathered))
         return jax.tree.map(scatter, grads, partitions), sums
 
     return gradient
@@ -161,26 +158,28 @@ def all_reduce_gradients(
     return jax.tree.unflatten(structure, leaves)
 
 
-def global_mean(
-    task: Task,
-    prepare: Callable[[Params], Params],
-    fixed_first: PyTree,
-    params: Params,
-    batch: PyTree,
-    counts: Counts,
-    key: Key[Array, ""],
-    fixed: Params,
-) -> tuple[Float[Array, ""], Sums]:
-    """Return a part's share of the loss of the global batch, and its sums.
+def batch_objective(
+    task: Task, prepare: Callable[[Params], Params], fixed_first: PyTree
+) -> Objective:
+    """Return the function of a part of a batch that is differentiated.
 
     Args:
         prepare: gathers parameters, and stops the gradient of frozen ones.
         fixed_first: the partitions of fixed parameters to gather before the loss.
-        counts: those of the global batch.
     """
-    beside = gather(fixed, fixed_first)
-    sums = task.loss(prepare(params) | beside, batch, key)
-    return sum_of_means(sums, counts, task.weights), sums
+
+    def objective(
+        params: Params,
+        batch: PyTree,
+        counts: Counts,
+        key: Key[Array, ""],
+        fixed: Params,
+    ) -> tuple[Float[Array, ""], Sums]:
+        everything = prepare(params) | gather(fixed, fixed_first)
+        sums = task.loss(everything, batch, key)
+        return sum_of_means(sums, counts, task.weights), sums
+
+    return objective
 
 
 def make_gradient(
@@ -188,21 +187,19 @@ def make_gradient(
     freeze: Callable[[Params], Params],
     mesh: Mesh,
     shardings: PyTree,
-    fixed_shardings: PyTree,
-    microbatches: int,
-    collectives: Collectives,
+    microbatches: int = 1,
+    collectives: Collectives = DEFAULT_COLLECTIVES,
 ) -> Gradient:
     """Return the function that computes the gradient over the global batch.
 
     Args:
         freeze: stops the gradient of frozen parameters.
         shardings: of each parameter.
-        fixed_shardings: of each fixed parameter.
         microbatches: the number of parts in which each device processes its rows; each
             part on each device has dropout of its own.
     """
     partitions = gather_specs(shardings, mesh)
-    fixed_partitions = gather_specs(fixed_shardings, mesh)
+    fixed_partitions = gather_specs(tree_shardings(mesh, task.fixed_params), mesh)
     first, fixed_first = (
         gathered_first(task, parts) for parts in (partitions, fixed_partitions)
     )
@@ -213,17 +210,14 @@ def make_gradient(
     def prepare(params: Params) -> Params:
         return freeze(gather(params, first))
 
-    objective = functools.partial(global_mean, task, prepare, fixed_first)
     is_sharded = batch_shards(mesh) > 1
     axes = BATCH_AXES if is_sharded else ()
     local: Gradient
     if task.compares_rows:
-        parts = task, prepare, microbatches, axes
-        local = functools.partial(compared_gradient, *parts)
+        local = functools.partial(compared_gradient, task, prepare, microbatches, axes)
     else:
-        differentiate = jax.grad(objective, has_aux=True)
-        rest = task, differentiate, microbatches, axes
-        local = functools.partial(local_gradient, *rest)
+        objective = batch_objective(task, prepare, fixed_first)
+        local = functools.partial(local_gradient, task, objective, microbatches, axes)
     if gather_dtype:
         local = gather_once(local, task, partitions, gather_dtype)
     if not is_sharded:
@@ -233,31 +227,27 @@ def make_gradient(
 
 def local_gradient(
     task: Task,
-    differentiate: Callable[..., tuple[Params, Sums]],
+    objective: Objective,
     microbatches: int,
     axes: tuple[str, ...],
-    params: Params,
-    batch: DeviceBatch,
-    step: Int[Array, ""],
-    mask_key: Key[Array, ""],
-    dropout_key: Key[Array, ""],
-    fixed: Params,
+    inputs: StepInputs,
 ) -> tuple[Params, Sums]:
     """Return the gradient and the sums over the rows of one batch shard.
 
     Args:
-        differentiate: parameters, batch, global counts, key, fixed parameters →
-            gradient, sums.
         axes: the mesh axes to add counts over.
     """
+    params, (mask_key, dropout_key) = inputs.params, inputs.keys
+    differentiate = jax.grad(objective, has_aux=True)
+
     # 1. Mask the rows, and count over the global batch.
-    corrupted = task.corrupt_at_step(batch, mask_key, step)
+    corrupted = task.corrupt_at_step(inputs.batch, mask_key, inputs.step)
     counts = global_counts(task, corrupted, axes)
 
     # 2. Accumulate the gradient over the microbatches.
     def add(total: Params, part: tuple[PyTree, Array]) -> tuple[Params, Sums]:
         part_batch, part_key = part
-        grads, sums = differentiate(params, part_batch, counts, part_key, fixed)
+        grads, sums = differentiate(params, part_batch, counts, part_key, inputs.fixed)
         return jax.tree.map(jnp.add, total, grads), sums
 
     keys = jax.random.split(dropout_key, microbatches)
@@ -276,34 +266,21 @@ def shard_gradient(
 ) -> Gradient:
     """Return `local_gradient` on every batch shard, summed over all of them."""
 
-    def local(
-        params: Params,
-        batch: DeviceBatch,
-        step: Int[Array, ""],
-        keys: Array,
-        shard: Array,
-        fixed: Params,
-    ) -> tuple[Params, Sums]:
-        mask_key, dropout_key = jax.random.wrap_key_data(keys)
+    def local(inputs: StepInputs, shard: Array) -> tuple[Params, Sums]:
+        mask_key, dropout_key = jax.random.wrap_key_data(inputs.keys)
         own_key = jax.random.fold_in(dropout_key, shard[0])
-        grads, sums = local_gradient(params, batch, step, mask_key, own_key, fixed)
+        own = dataclasses.replace(inputs, keys=jnp.stack([mask_key, own_key]))
+        grads, sums = local_gradient(own)
         totals = all_reduce_gradients(grads, partitions, collectives)
         return totals, jax.lax.psum(sums, BATCH_AXES)
 
-    specs = jax.tree.map(manual_spec, (partitions, fixed_partitions))
-    in_specs = (specs[0], BATCH_SPEC, P(), P(), BATCH_SPEC, specs[1])
-    sharded = shard_map_over_batch(local, mesh, in_specs, (specs[0], P()))
+    specs, fixed_specs = jax.tree.map(manual_spec, (partitions, fixed_partitions))
+    in_specs = StepInputs(specs, BATCH_SPEC, P(), P(), fixed_specs), BATCH_SPEC
+    sharded = shard_map_over_batch(local, mesh, in_specs, (specs, P()))
 
-    def gradient(
-        params: Params,
-        batch: DeviceBatch,
-        step: Int[Array, ""],
-        mask_key: Key[Array, ""],
-        dropout_key: Key[Array, ""],
-        fixed: Params,
-    ) -> tuple[Params, Sums]:
+    def gradient(inputs: StepInputs) -> tuple[Params, Sums]:
         shards = jnp.arange(batch_shards(mesh))
-        keys = jax.random.key_data(jnp.stack([mask_key, dropout_key]))
-        return sharded(params, batch, step, keys, shards, fixed)
+        raw = dataclasses.replace(inputs, keys=jax.random.key_data(inputs.keys))
+        return sharded(raw, shards)
 
     return gradient

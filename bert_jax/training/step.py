@@ -24,7 +24,7 @@ from bert_jax.distributed.sharding import (
     tree_shardings,
 )
 from bert_jax.tasks.task import NO_WEIGHTS, DeviceBatch, Sums, Task
-from bert_jax.training.global_batch import add_terms
+from bert_jax.training.global_batch import StepInputs, add_terms
 from bert_jax.training.gradients import (
     DEFAULT_COLLECTIVES,
     Collectives,
@@ -168,19 +168,15 @@ def make_train_step(
     """
     optimizer = dataclasses.replace(optimizer, mesh=mesh)
     fixed_shardings = tree_shardings(mesh, task.fixed_params)
-    shardings = state_shardings.params, fixed_shardings
-    gradient = make_gradient(
-        task, optimizer.freeze, mesh, *shardings, microbatches, collectives
-    )
+    shardings, freeze = state_shardings.params, optimizer.freeze
+    gradient = make_gradient(task, freeze, mesh, shardings, microbatches, collectives)
 
     def train_step(
-        state: TrainState, batch: DeviceBatch, *fixed: Params
+        state: TrainState, batch: DeviceBatch, fixed: Params | None = None
     ) -> tuple[TrainState, Scalars, Sums]:
-        mask_key, dropout_key = step_keys(state.key, state.step)
-        beside = fixed[0] if fixed else {}
-        grads, sums = gradient(
-            state.params, batch, state.step, mask_key, dropout_key, beside
-        )
+        keys = step_keys(state.key, state.step)
+        inputs = StepInputs(state.params, batch, state.step, keys, fixed or {})
+        grads, sums = gradient(inputs)
         rate = optimizer.learning_rate(state.opt_state)
         next_state, more = apply_gradients(state, grads, optimizer)
         scalars = means(sums, task.objective, task.weights)

@@ -21,6 +21,7 @@ from bert_jax.model.bert import compute, init_params
 from bert_jax.runs.pretraining import resolve
 from bert_jax.tasks.distillation import DISTILLATION_LOSS, Teacher, layer_pairs
 from bert_jax.tasks.pretraining import PretrainingTask
+from bert_jax.training.global_batch import StepInputs
 from bert_jax.training.gradients import DEFAULT_COLLECTIVES, make_gradient
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.start import place_fixed_params
@@ -157,14 +158,20 @@ def gradient_of(
     mesh = make_mesh(mesh_config, 16, microbatches)
     shardings = tree_shardings(mesh, params)
     fixed = place_fixed_params(task, mesh)
-    fixed_shardings = tree_shardings(mesh, fixed)
     collectives = reduced_in_float64(DEFAULT_COLLECTIVES)
-    options = mesh, shardings, fixed_shardings, microbatches, collectives
-    gradient = jax.jit(make_gradient(task, lambda tree: tree, *options))
-    batch = to_global_arrays(task.batch(0), mesh)
-    keys = jax.random.split(jax.random.key(4))
-    placed = jax.device_put(params, shardings)
-    return jax.device_get(gradient(placed, batch, np.int32(0), *keys, fixed))
+    gradient = jax.jit(
+        make_gradient(
+            task, lambda tree: tree, mesh, shardings, microbatches, collectives
+        )
+    )
+    inputs = StepInputs(
+        params=jax.device_put(params, shardings),
+        batch=to_global_arrays(task.batch(0), mesh),
+        step=np.int32(0),
+        keys=jax.random.split(jax.random.key(4)),
+        fixed=fixed,
+    )
+    return jax.device_get(gradient(inputs))
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ from bert_jax.distributed.sharding import to_global_arrays, tree_shardings
 from bert_jax.dry_run.program import collectives
 from bert_jax.runs.finetuning_setup import prepare_finetuning
 from bert_jax.tasks.finetuning import Finetuning
+from bert_jax.training.global_batch import StepInputs
 from bert_jax.training.gradients import Collectives, make_gradient
 
 BATCH_SIZE = 16
@@ -86,24 +87,24 @@ def compiled(task: Finetuning, shape: tuple[int, int], microbatches: int) -> Any
     if task.task.model.dtype == "float64":
         collectives = reduced_in_float64(collectives)
     gradient = make_gradient(
-        task, lambda p: p, mesh, shardings, {}, microbatches, collectives
+        task, lambda p: p, mesh, shardings, microbatches, collectives
     )
-    arguments = (
-        jax.device_put(params, shardings),
-        to_global_arrays(task.batch(0), mesh),
-        np.int32(0),
-        *jax.random.split(jax.random.key(1)),
-        {},  # no teacher
+    inputs = StepInputs(
+        params=jax.device_put(params, shardings),
+        batch=to_global_arrays(task.batch(0), mesh),
+        step=np.int32(0),
+        keys=jax.random.split(jax.random.key(1)),
+        fixed={},  # no teacher
     )
-    return jax.jit(gradient).lower(*arguments).compile(), arguments
+    return jax.jit(gradient).lower(inputs).compile(), inputs
 
 
 def gradient_of(task: Finetuning, shape: tuple[int, int], microbatches: int) -> Any:
     """In float64."""
     with jax.enable_x64(True):
         task = with_model(task, in_float64(task.task.model))
-        program, arguments = compiled(task, shape, microbatches)
-        return jax.device_get(program(*arguments))
+        program, inputs = compiled(task, shape, microbatches)
+        return jax.device_get(program(inputs))
 
 
 @pytest.fixture(scope="module")
@@ -158,13 +159,12 @@ def test_the_vectors_are_gathered_once(task):
 def test_dropout_is_the_same_in_both_passes(task):
     """With dropout, the cached gradient is that of the loss that it reports."""
     dropped = dataclasses.replace(task.task.model, hidden_dropout_prob=0.3)
-    program, arguments = compiled(with_model(task, dropped), (1, 1), 2)
-    params, *rest = arguments
-    grads, sums = program(*arguments)
+    program, inputs = compiled(with_model(task, dropped), (1, 1), 2)
+    grads, sums = program(inputs)
     norm = np.sqrt(sum(np.sum(np.square(leaf)) for leaf in jax.tree.leaves(grads)))
     step = 1e-3 / norm
-    moved = jax.tree.map(lambda leaf, g: leaf - step * g, params, grads)
-    _, after = program(moved, *rest)
+    moved = jax.tree.map(lambda leaf, g: leaf - step * g, inputs.params, grads)
+    _, after = program(inputs.replace(params=moved))
     decrease = float(sums["loss"][0] - after["loss"][0]) / BATCH_SIZE
     # To first order, the loss falls by step · norm².
     assert decrease == pytest.approx(step * norm**2, rel=0.1)
