@@ -18,17 +18,25 @@ from bert_jax.model.layers import target_device
 
 @struct.dataclass
 class Visibility:
-    """Which keys each token may attend to: real ones; if causal, no later ones."""
+    """Which of S keys each of T tokens may attend to: real ones; if causal, none later.
+
+    S is T, unless the keys of the tokens before are cached.
+    """
 
     attention_mask: Bool[Array, "B S"]
     """True for a real token."""
     pair_ids: Int[Array, "B S"] | None = None
     """The index of each token's pair: only keys of the same pair are visible."""
     causal: bool = struct.field(pytree_node=False, default=False)
+    num_cached: Int[Array, ""] | None = None
+    """The number of tokens before these, whose keys and values are in a cache of S
+    places; None: no cache."""
 
     def matrix(self) -> Bool[Array, "B #T S"]:
         """Return for each token whether it may attend to each key."""
         visible = self.attention_mask[:, None, :]
+        if self.num_cached is not None:  # of one token
+            return visible & (jnp.arange(visible.shape[-1]) <= self.num_cached)
         if self.pair_ids is not None:
             visible = visible & (self.pair_ids[:, :, None] == self.pair_ids[:, None, :])
         if self.causal:
@@ -57,23 +65,25 @@ def attention_probabilities(
 
 def plain_attention(
     query: Float[Array, "B T D"],
-    key: Float[Array, "B T D"],
-    value: Float[Array, "B T D"],
+    key: Float[Array, "B S D"],
+    value: Float[Array, "B S D"],
     visibility: Visibility,
     num_heads: int,
-    dropout: Callable[[Float[Array, "B N T T"]], Float[Array, "B N T T"]],
+    dropout: Callable[[Float[Array, "B N T S"]], Float[Array, "B N T S"]],
 ) -> Float[Array, "B T D"]:
     """Return attention by matrix products, with all probabilities in memory.
 
     Args:
         dropout: of the probabilities.
     """
-    split = (*query.shape[:2], num_heads, -1)
-    query, key, value = (heads.reshape(split) for heads in (query, key, value))
+    shape = query.shape
+    query, key, value = (
+        heads.reshape(*heads.shape[:2], num_heads, -1) for heads in (query, key, value)
+    )
     probabilities = attention_probabilities(query, key, visibility.matrix())
     probabilities = dropout(probabilities).astype(value.dtype)
     mixed = jnp.einsum("BNTS,BNSH->BNTH", probabilities, value.swapaxes(1, 2))
-    return mixed.swapaxes(1, 2).reshape(*split[:2], -1)
+    return mixed.swapaxes(1, 2).reshape(shape)
 
 
 def chosen_kernel(

@@ -95,6 +95,26 @@ class Bert(nn.Module):
         """Return vocabulary scores at `predicted`, without dropout."""
         return self.masked_lm_scores(self(inputs), predicted)
 
+    def next_token_scores(
+        self, token: Int[Array, ""], position: Int[Array, ""], length: int
+    ) -> Float[Array, " V"]:
+        """Return the scores of the token after this one, by a causal model.
+
+        The collection "cache" has the keys and values of all tokens before it, in
+        `length` places, and takes those of this one.
+        """
+        ids = token[None, None]
+        hidden = self.encoder.hidden_states(
+            ids,
+            segment_ids=jnp.zeros_like(ids),
+            attention_mask=jnp.ones((1, length), bool),
+            num_cached=position,
+        )[-1]
+        scores: Float[Array, "1 1 V"] = self.masked_lm(
+            hidden, self.encoder.token_table()
+        )
+        return scores[0, 0]
+
     def classifier_scores(
         self, inputs: Inputs, deterministic: bool = True
     ) -> Float[Array, "B ..."]:

@@ -73,8 +73,11 @@ class Embeddings(nn.Module):
         segment_ids: Int[Array, "B T"],
         deterministic: bool,
         pair_ids: Int[Array, "B T"] | None = None,
+        num_cached: Int[Array, ""] | None = None,
     ) -> Float[Array, "B T D"]:
-        if pair_ids is None:
+        if num_cached is not None:
+            position = self.position(num_cached[None])
+        elif pair_ids is None:
             position = self.position.embedding[: input_ids.shape[1]]
         else:
             position = self.position(positions_in_pairs(pair_ids))
@@ -104,7 +107,12 @@ class SelfAttention(nn.Module):
         # Stored only for distillation, which asks for it.
         self.sow("internals", "projections", (query, key, value))
         rate, num_heads = c.attention_probs_dropout_prob, c.num_attention_heads
-        kernel = chosen_kernel(c, hidden.shape[1], deterministic)
+        if visible.num_cached is None:
+            kernel = chosen_kernel(c, hidden.shape[1], deterministic)
+        else:
+            kernel = "plain"
+            key = self._cached("keys", key, visible)
+            value = self._cached("values", value, visible)
         if kernel == "tpu":
             rate = 0.0 if deterministic else rate
             dropout_key = self.make_rng("dropout") if rate else None
@@ -118,7 +126,7 @@ class SelfAttention(nn.Module):
             swapped = target_device().platform == "tpu"
             dropout = Dropout(rate, swapped)
 
-            def kept(probabilities: Float[Array, "B N T T"]) -> Float[Array, "B N T T"]:
+            def kept(probabilities: Float[Array, "B N T S"]) -> Float[Array, "B N T S"]:
                 # Stored only for `layer_attention`, which asks for it.
                 self.sow("attention", "probabilities", probabilities)
                 return dropout(probabilities, deterministic)
@@ -127,6 +135,17 @@ class SelfAttention(nn.Module):
         output = Dense(c.hidden_size, c, name="output")(mixed, after=hidden)
         output = Dropout(c.hidden_dropout_prob)(output, deterministic)
         return LayerNorm(c, name="layer_norm")(hidden + output).astype(c.dtype)
+
+    def _cached(
+        self, name: str, last: Float[Array, "B 1 D"], visible: Visibility
+    ) -> Float[Array, "B S D"]:
+        """Put the last token's key or value behind those of the tokens before it."""
+        batch, _, width = last.shape
+        shape = (batch, visible.attention_mask.shape[1], width)
+        stored = self.variable("cache", name, jnp.zeros, shape, last.dtype)
+        stored.value = stored.value.at[:, visible.num_cached].set(last[:, 0])
+        values: Float[Array, "B S D"] = stored.value
+        return values
 
 
 class FeedForward(nn.Module):
@@ -228,14 +247,23 @@ class Encoder(nn.Module):
         self,
         input_ids: Int[Array, "B T"],
         segment_ids: Int[Array, "B T"],
-        attention_mask: Bool[Array, "B T"] | Int[Array, "B T"],
+        attention_mask: Bool[Array, "B S"] | Int[Array, "B S"],
         deterministic: bool = True,
         pair_ids: Int[Array, "B T"] | None = None,
+        num_cached: Int[Array, ""] | None = None,
     ) -> list[Float[Array, "B T D"]]:
-        """Return the embeddings and every layer's hidden states: L + 1 arrays."""
+        """Return the embeddings and every layer's hidden states: L + 1 arrays.
+
+        Args:
+            num_cached: compute one token after so many, whose keys and values are in
+                the collection "cache"; `attention_mask` [B, S] is of its S places.
+        """
         causal = self.config.attention == "causal"
-        visible = Visibility(attention_mask.astype(bool), pair_ids, causal)
-        states = [self.embeddings(input_ids, segment_ids, deterministic, pair_ids)]
+        visible = Visibility(attention_mask.astype(bool), pair_ids, causal, num_cached)
+        embedded = self.embeddings(
+            input_ids, segment_ids, deterministic, pair_ids, num_cached
+        )
+        states = [embedded]
         for layer in self.layers:
             states.append(layer(states[-1], visible, deterministic))
         # Stored only for distillation, which asks for it.

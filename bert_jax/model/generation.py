@@ -1,30 +1,15 @@
-"""Generate tokens one by one with a causal model, from buffers of keys and values.
-
-The sublayers are those of `model/encoder.py`, each applied to one token.
-"""
+"""Generate tokens one by one with a causal model, from caches of keys and values."""
 
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from flax import linen as nn
 from flax import struct
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from bert_jax.config import BertConfig
 from bert_jax.config.model import Params
-from bert_jax.model.attention import attention_probabilities
-from bert_jax.model.encoder import FeedForward
-from bert_jax.model.heads import MaskedLM
-from bert_jax.model.layers import Dense, LayerNorm
-
-
-@struct.dataclass
-class Cache:
-    """The keys and values of all positions so far, in each of L layers of N heads."""
-
-    keys: Float[Array, "L S N H"]
-    values: Float[Array, "L S N H"]
+from bert_jax.model.bert import Bert
 
 
 @struct.dataclass
@@ -40,11 +25,17 @@ class Sampling:
     et al. 2020, §3.1); 1: from all."""
 
 
-def empty_cache(config: BertConfig, length: int) -> Cache:
-    """Return buffers for `length` positions."""
-    heads = config.num_attention_heads
-    shape = (config.num_hidden_layers, length, heads, config.hidden_size // heads)
-    return Cache(*(jnp.zeros(shape, config.dtype) for _ in range(2)))
+def empty_cache(config: BertConfig, length: int) -> PyTree:
+    """Return each layer's cache of the keys and values of `length` positions."""
+    model, none = Bert(config), jnp.int32(0)
+
+    def variables() -> PyTree:
+        return model.init(
+            jax.random.key(0), none, none, length, method="next_token_scores"
+        )
+
+    shapes = jax.eval_shape(variables)["cache"]
+    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
 
 
 def next_token_scores(
@@ -52,69 +43,23 @@ def next_token_scores(
     params: Params,
     token: Int[Array, ""],
     position: Int[Array, ""],
-    cache: Cache,
-) -> tuple[Float[Array, " V"], Cache]:
+    cache: PyTree,
+) -> tuple[Float[Array, " V"], PyTree]:
     """Return the scores of the token after this one, and the cache with this one.
 
     Args:
         cache: of all positions before `position`.
     """
-    encoder: Any = params["encoder"]
-    tables = encoder["embeddings"]
-    total = (
-        tables["token"]["embedding"][token]
-        + tables["position"]["embedding"][position]
-        + tables["segment"]["embedding"][0]
+    length = jax.tree.leaves(cache)[0].shape[1]
+    scores, stored = Bert(config).apply(
+        {"params": params, "cache": cache},
+        token,
+        position,
+        length,
+        method="next_token_scores",
+        mutable=["cache"],
     )
-    hidden = _apply(LayerNorm(config), tables["layer_norm"], total)
-    hidden = hidden.astype(config.dtype)[None, None]
-    for index in range(config.num_hidden_layers):
-        layer = encoder[f"layer_{index}"]
-        hidden, cache = _attend(
-            config, layer["attention"], hidden, position, index, cache
-        )
-        hidden = _apply(
-            FeedForward(config), layer["feed_forward"], hidden, deterministic=True
-        )
-    table = jnp.asarray(tables["token"]["embedding"])
-    scores = _apply(MaskedLM(config), params["masked_lm"], hidden, table)
-    return scores[0, 0], cache
-
-
-def _apply(module: nn.Module, params: Any, *inputs: Array, **options: Any) -> Array:
-    output: Any = module.apply({"params": params}, *inputs, **options)
-    return jnp.asarray(output)
-
-
-def _attend(
-    config: BertConfig,
-    params: Any,
-    hidden: Float[Array, "1 1 D"],
-    position: Int[Array, ""],
-    index: int,
-    cache: Cache,
-) -> tuple[Float[Array, "1 1 D"], Cache]:
-    """Return the hidden state after a layer's self-attention, and its cache."""
-
-    def dense(name: str, inputs: Float[Array, "1 1 D"]) -> Float[Array, "1 1 D"]:
-        return _apply(Dense(config.hidden_size, config), params[name], inputs)
-
-    split = (1, 1, config.num_attention_heads, -1)
-    query, key, value = (
-        dense(name, hidden).reshape(split) for name in ("query", "key", "value")
-    )
-    cache = Cache(
-        cache.keys.at[index, position].set(key[0, 0]),
-        cache.values.at[index, position].set(value[0, 0]),
-    )
-    visible = jnp.arange(cache.keys.shape[1]) <= position
-    probabilities = attention_probabilities(
-        query, cache.keys[index][None], visible[None, None]
-    ).astype(value.dtype)
-    mixed = jnp.einsum("BNTS,BSNH->BTNH", probabilities, cache.values[index][None])
-    output = dense("output", mixed.reshape(hidden.shape))
-    hidden = _apply(LayerNorm(config), params["layer_norm"], hidden + output)
-    return hidden.astype(config.dtype), cache
+    return scores, stored["cache"]
 
 
 def sample(
