@@ -106,35 +106,56 @@ class SelfAttention(nn.Module):
         )
         # Stored only for distillation, which asks for it.
         self.sow("internals", "projections", (query, key, value))
-        rate, num_heads = c.attention_probs_dropout_prob, c.num_attention_heads
         if visible.num_cached is None:
-            kernel = chosen_kernel(c, hidden.shape[1], deterministic)
+            mixed = self._attend(query, key, value, visible, deterministic)
         else:
-            kernel = "plain"
             key = self._cached("keys", key, visible)
             value = self._cached("values", value, visible)
-        if kernel == "tpu":
-            rate = 0.0 if deterministic else rate
-            dropout_key = self.make_rng("dropout") if rate else None
-            mixed = fused_tpu_attention(
-                query, key, value, visible, num_heads, rate, dropout_key
-            )
-        elif kernel == "cudnn":
-            mixed = cudnn_attention(query, key, value, visible, num_heads)
-        else:
-            # Queries are the last axis of the probabilities in a TPU's memory.
-            swapped = target_device().platform == "tpu"
-            dropout = Dropout(rate, swapped)
-
-            def kept(probabilities: Float[Array, "B N T S"]) -> Float[Array, "B N T S"]:
-                # Stored only for `layer_attention`, which asks for it.
-                self.sow("attention", "probabilities", probabilities)
-                return dropout(probabilities, deterministic)
-
-            mixed = plain_attention(query, key, value, visible, num_heads, kept)
+            mixed = self._attend_plainly(query, key, value, visible, True)
         output = Dense(c.hidden_size, c, name="output")(mixed, after=hidden)
         output = Dropout(c.hidden_dropout_prob)(output, deterministic)
         return LayerNorm(c, name="layer_norm")(hidden + output).astype(c.dtype)
+
+    def _attend(
+        self,
+        query: Float[Array, "B T D"],
+        key: Float[Array, "B T D"],
+        value: Float[Array, "B T D"],
+        visible: Visibility,
+        deterministic: bool,
+    ) -> Float[Array, "B T D"]:
+        """Return attention by the kernel of the device that is traced for."""
+        c = self.config
+        kernel = chosen_kernel(c, query.shape[1], deterministic)
+        if kernel == "tpu":
+            rate = 0.0 if deterministic else c.attention_probs_dropout_prob
+            dropout_key = self.make_rng("dropout") if rate else None
+            return fused_tpu_attention(
+                query, key, value, visible, c.num_attention_heads, rate, dropout_key
+            )
+        if kernel == "cudnn":
+            return cudnn_attention(query, key, value, visible, c.num_attention_heads)
+        return self._attend_plainly(query, key, value, visible, deterministic)
+
+    def _attend_plainly(
+        self,
+        query: Float[Array, "B T D"],
+        key: Float[Array, "B S D"],
+        value: Float[Array, "B S D"],
+        visible: Visibility,
+        deterministic: bool,
+    ) -> Float[Array, "B T D"]:
+        # Queries are the last axis of the probabilities in a TPU's memory.
+        swapped = target_device().platform == "tpu"
+        dropout = Dropout(self.config.attention_probs_dropout_prob, swapped)
+
+        def kept(probabilities: Float[Array, "B N T S"]) -> Float[Array, "B N T S"]:
+            # Stored only for `layer_attention`, which asks for it.
+            self.sow("attention", "probabilities", probabilities)
+            return dropout(probabilities, deterministic)
+
+        heads = self.config.num_attention_heads
+        return plain_attention(query, key, value, visible, heads, kept)
 
     def _cached(
         self, name: str, last: Float[Array, "B 1 D"], visible: Visibility
