@@ -28,8 +28,8 @@ ROOMS = {
     "pretrained": "storage config tokenization model checkpoints formats",
     "tasks": "storage tables config tokenization data model masking metrics",
     "error_analysis": "terminal storage metrics tasks",
-    "training": "terminal storage tables config data model distributed checkpoints "
-    "tasks",
+    "training": "terminal storage tables config tokenization data model distributed "
+    "checkpoints tasks",
     "convert": "storage config tokenization model checkpoints formats pretrained "
     "training",
     "inference": "terminal storage tables config tokenization data model metrics "

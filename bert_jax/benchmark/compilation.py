@@ -14,6 +14,7 @@ from bert_jax.benchmark.steps import synthetic_task
 from bert_jax.config import MeshConfig, PretrainConfig
 from bert_jax.data.pipeline import Batch
 from bert_jax.distributed import environment, peaks
+from bert_jax.distributed.mesh import make_mesh
 from bert_jax.dry_run import estimate
 from bert_jax.dry_run.estimate import Estimate, estimated_time, lower_step
 from bert_jax.dry_run.topologies import (
@@ -23,6 +24,7 @@ from bert_jax.dry_run.topologies import (
     parse_topology,
 )
 from bert_jax.tasks.task import Task
+from bert_jax.training.run import Run
 
 _MIB = 1 << 20
 
@@ -68,7 +70,9 @@ def compile_step(
     """
     devices = devices_of(topology)
     cpu_start = time.process_time()
-    lowered = lower_step(task, config, batch, devices, topology.name)
+    mesh = make_mesh(config.mesh, config.batch_size, config.microbatches, devices)
+    run = Run(task=task, config=config, mesh=mesh)
+    lowered = lower_step(run, batch, topology.name)
     same = {
         "program": lowered.fingerprint,
         "compiler": compiler_version(topology),

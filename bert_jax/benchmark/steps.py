@@ -1,7 +1,6 @@
 """Time the training step, and the encoder alone, on one batch."""
 
 import dataclasses
-import functools
 
 import jax
 import numpy as np
@@ -22,19 +21,13 @@ from bert_jax.config import (
 from bert_jax.config.model import Params
 from bert_jax.data.records import Dataset, Rows
 from bert_jax.distributed.mesh import make_mesh
-from bert_jax.distributed.sharding import to_global_arrays, tree_shardings
+from bert_jax.distributed.sharding import to_global_arrays
 from bert_jax.model.bert import compute
 from bert_jax.model.flops import encoding_flops
 from bert_jax.model.inputs import Inputs, inputs_of
 from bert_jax.tasks.pretraining import PretrainingBatch, PretrainingTask
-from bert_jax.training.gradients import Collectives
-from bert_jax.training.optimizer import Optimizer
-from bert_jax.training.step import (
-    TrainState,
-    initial_state,
-    make_train_step,
-    num_parameters,
-)
+from bert_jax.training.run import Run
+from bert_jax.training.step import TrainState, num_parameters
 
 
 def synthetic_config(options: TrainOptions) -> PretrainConfig:
@@ -107,16 +100,10 @@ def benchmark_train(options: TrainOptions) -> Figures:
     """Time the training step alone, on one batch."""
     config, task = synthetic_task(options)
     mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
-    optimizer = Optimizer.of(config)
-    initial = functools.partial(initial_state, task.init_params, optimizer, config.seed)
-    shardings = tree_shardings(mesh, jax.eval_shape(initial))
-    state = jax.jit(initial, out_shardings=shardings)()
-    rows = task.batch(0)
+    run = Run(task=task, config=config, mesh=mesh)
+    state, rows = run.draw_state(), task.batch(0)
     batch = to_global_arrays(rows, mesh)
-    train_step = make_train_step(
-        task, optimizer, config.microbatches, mesh, shardings, Collectives.of(config)
-    )
-    program, figures = compile_program(train_step, state, batch)
+    program, figures = compile_program(run.train_step(), state, batch)
     scalars: dict[str, jax.Array] = {}
 
     def step() -> tuple[TrainState, dict[str, jax.Array]]:

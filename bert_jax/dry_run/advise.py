@@ -8,10 +8,12 @@ from typing import Any
 import jax
 
 from bert_jax.config import BertConfig, PretrainConfig
+from bert_jax.data.pipeline import Batch
+from bert_jax.distributed.mesh import make_mesh
 from bert_jax.dry_run.estimate import Estimate, estimate, estimate_lines, gib
 from bert_jax.dry_run.topologies import Topology
 from bert_jax.model.attention import chosen_kernel
-from bert_jax.tasks.task import Task
+from bert_jax.training.run import Run
 
 MIN_TOKENS = 1024
 """Tokens of a device in a microbatch. Below it other methods are tried first, because
@@ -118,29 +120,39 @@ def attempts(
         return
 
 
+def with_config(
+    run: Run[PretrainConfig], config: PretrainConfig
+) -> Run[PretrainConfig]:
+    """Return a run on the same devices with another configuration of mesh and model."""
+    devices = list(run.mesh.devices.flat)
+    mesh = make_mesh(config.mesh, config.batch_size, config.microbatches, devices)
+    task: Any = run.task
+    task = dataclasses.replace(task, config=config)
+    return dataclasses.replace(run, task=task, config=config, mesh=mesh)
+
+
 def advise(
-    config: PretrainConfig,
-    build: Callable[[PretrainConfig], Task],
-    devices: Sequence[jax.Device],
+    run: Run[PretrainConfig],
+    batch: Batch,
     memory: float,
     topology: Topology | None = None,
 ) -> Iterator[str]:
     """Yield lines on the memory of a step and, if it is too much, how to reduce it.
 
     Args:
-        build: makes the task of a configuration.
+        batch: any of its batches.
         memory: bytes that each device has; 0 if only the estimate is wanted.
         topology: of the devices, if it is known.
     """
-    task = build(config)
-    batch = task.batch(config.data.first_step)
+    config = run.config
+    devices = list(run.mesh.devices.flat)
 
     def measure(option: PretrainConfig) -> Estimate:
-        return estimate(build(option), option, batch, devices)
+        return estimate(with_config(run, option), batch)
 
     name, clock = (topology.name, topology.clock) if topology else ("", 0.0)
-    step = estimate(task, config, batch, devices, name)
-    yield from estimate_lines(step, devices, clock, task.flops(batch))
+    step = estimate(run, batch, name)
+    yield from estimate_lines(step, devices, clock, run.task.flops(batch))
     if not memory:
         return
     if step.fits(memory):

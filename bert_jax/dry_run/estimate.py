@@ -5,7 +5,6 @@ all devices run the same program.
 """
 
 import dataclasses
-import functools
 import hashlib
 import math
 import re
@@ -18,7 +17,6 @@ from jaxtyping import PyTree
 
 from bert_jax.config import RunConfig
 from bert_jax.data.pipeline import Batch
-from bert_jax.distributed.mesh import make_mesh
 from bert_jax.distributed.peaks import peak_flops_per_second
 from bert_jax.distributed.sharding import batch_sharding, tree_shardings
 from bert_jax.dry_run.kernel_schedule import KernelSchedule, kernel_cycles
@@ -28,10 +26,8 @@ from bert_jax.dry_run.program import (
     estimated_cycles,
 )
 from bert_jax.dry_run.topologies import GIB
-from bert_jax.tasks.task import Task
-from bert_jax.training.gradients import Collectives
-from bert_jax.training.optimizer import Optimizer
-from bert_jax.training.step import initial_state, make_train_step, with_shardings
+from bert_jax.training.run import Run
+from bert_jax.training.step import with_shardings
 
 _UNOPTIMIZED = {
     "xla_backend_optimization_level": 0,
@@ -145,30 +141,16 @@ class LoweredStep:
         )
 
 
-def lower_step(
-    task: Task,
-    config: RunConfig,
-    batch: Batch,
-    devices: Sequence[jax.Device],
-    topology: str = "",
-) -> LoweredStep:
-    """Lower the training step of `config` for `devices`; as `estimate`."""
-    mesh = make_mesh(config.mesh, config.batch_size, config.microbatches, devices)
-    optimizer = Optimizer.of(config)
-    shapes = jax.eval_shape(
-        functools.partial(initial_state, task.init_params, optimizer, config.seed)
-    )
-    shardings = tree_shardings(mesh, shapes)
-    state = with_shardings(shapes, shardings)
-    fixed = task.fixed_params
+def lower_step(run: Run[RunConfig], batch: Batch, topology: str = "") -> LoweredStep:
+    """Lower the training step of a run for its devices; as `estimate`."""
+    mesh, state = run.mesh, run.state_shapes
+    fixed = run.task.fixed_params
     fixed = with_shardings(fixed, tree_shardings(mesh, fixed))
     rows = with_shardings(batch, dict.fromkeys(batch, batch_sharding(mesh)))
     start = time.monotonic()
-    step: Any = make_train_step(
-        task, optimizer, config.microbatches, mesh, shardings, Collectives.of(config)
-    )
-    with jax.default_device(devices[0]):
-        lowered = step.lower(state, rows, *([fixed] if fixed else []))
+    step: Any = run.train_step()
+    with jax.default_device(mesh.devices.flat[0]):
+        lowered = step.lower(state, rows, fixed) if fixed else step.lower(state, rows)
     num_rows, *_, length = batch_sharding(mesh).shard_shape(batch["tokens"].shape)
     has_pairs = "first" in batch and batch["first"].shape[1] > 1
     return LoweredStep(
@@ -176,32 +158,24 @@ def lower_step(
         num_devices=mesh.size,
         parameters=size_on_device([state.params, fixed]),
         state=size_on_device([state, fixed]),
-        is_loop=config.microbatches > 1,
-        kernels=KernelSchedule.of(config.model, topology, num_rows, length, has_pairs),
+        is_loop=run.config.microbatches > 1,
+        kernels=KernelSchedule.of(
+            run.config.model, topology, num_rows, length, has_pairs
+        ),
         seconds=time.monotonic() - start,
     )
 
 
-def estimate(
-    task: Task,
-    config: RunConfig,
-    batch: Batch,
-    devices: Sequence[jax.Device],
-    topology: str = "",
-) -> Estimate:
-    """Compile the training step of `config` for `devices`.
+def estimate(run: Run[RunConfig], batch: Batch, topology: str = "") -> Estimate:
+    """Compile the training step of a run for its devices, which need not be present.
 
     Args:
         batch: any batch of all hosts, for its shapes.
         topology: the name of the devices, if it is known; needed for the time of a step
             with kernels of our own.
-
-    Raises:
-        ValueError: `config.mesh` and the devices do not go together.
     """
-    on_cpu = devices[0].platform == "cpu"
-    step = lower_step(task, config, batch, devices, topology)
-    return step.compile(_UNOPTIMIZED if on_cpu else {})
+    on_cpu = run.mesh.devices.flat[0].platform == "cpu"
+    return lower_step(run, batch, topology).compile(_UNOPTIMIZED if on_cpu else {})
 
 
 def _size_of(memory: Any) -> int:

@@ -1,6 +1,5 @@
 """Take some training steps here, to know the memory and the time of a run."""
 
-import functools
 import re
 import statistics
 import time
@@ -9,11 +8,10 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from jax.sharding import Mesh
 
 from bert_jax.config import RunConfig
 from bert_jax.data.pipeline import Batch
-from bert_jax.distributed.sharding import to_global_arrays, tree_shardings
+from bert_jax.distributed.sharding import to_global_arrays
 from bert_jax.dry_run.estimate import (
     Estimate,
     format_size,
@@ -21,10 +19,9 @@ from bert_jax.dry_run.estimate import (
     memory_line,
     program_lines,
 )
-from bert_jax.tasks.task import Task
-from bert_jax.training.optimizer import Optimizer
+from bert_jax.training.run import Run
 from bert_jax.training.start import place_fixed_params
-from bert_jax.training.step import initial_state
+from bert_jax.training.step import with_fixed_params
 
 _SECONDS, _MAX_STEPS = 3.0, 20
 """Steps are taken until so many seconds have passed, but no more than so many steps."""
@@ -52,10 +49,8 @@ def free_memory(device: jax.Device, num_devices: int) -> float:
 
 
 def measure(
-    task: Task,
-    config: RunConfig,
+    run: Run[RunConfig],
     batch: Batch,
-    mesh: Mesh,
     free: float,
     most: int = _MAX_STEPS,
     limit: float = _SECONDS,
@@ -68,37 +63,30 @@ def measure(
     Args:
         most: steps to take, or fewer if `limit` seconds have passed.
     """
-    devices = list(mesh.devices.flat)
-    program, step = lower_step(task, config, batch, devices).program({})
+    program, step = lower_step(run, batch).program({})
     if not step.fits(free):
         return step, []
-    initial = functools.partial(initial_state, task.init_params, Optimizer.of(config))
-    seed = np.uint32(config.seed)
-    shardings = tree_shardings(mesh, jax.eval_shape(initial, seed))
-    state = jax.jit(initial, out_shardings=shardings)(seed)
-    fixed = place_fixed_params(task, mesh)
-    arguments = (to_global_arrays(batch, mesh), *([fixed] if fixed else []))
+    state, rows = run.draw_state(), to_global_arrays(batch, run.mesh)
+    take = with_fixed_params(program, place_fixed_params(run.task, run.mesh))
     seconds: list[float] = []
     begin = time.monotonic()
     while len(seconds) <= most and (
         len(seconds) < 2 or time.monotonic() - begin < limit
     ):
         start = time.perf_counter()
-        state, *_ = jax.block_until_ready(program(state, *arguments))
+        state, *_ = jax.block_until_ready(take(state, rows))
         seconds.append(time.perf_counter() - start)
     return step, seconds[1:]  # the first one also touches new memory
 
 
 def measured_lines(
-    task: Task,
-    config: RunConfig,
+    run: Run[RunConfig],
     batch: Batch,
-    mesh: Mesh,
     num_steps: int,
     verbose: bool = False,
     free: float | None = None,
 ) -> Iterator[str]:
-    """Yield lines on memory, seconds and hours of a run on the devices of a mesh.
+    """Yield lines on memory, seconds and hours of a run on its devices.
 
     Args:
         batch: the largest of the run.
@@ -106,9 +94,9 @@ def measured_lines(
         verbose: yield also the compiler's figures.
         free: bytes that each device has for the run; None: what it has now.
     """
-    device = mesh.devices.flat[0]
+    mesh, device = run.mesh, run.mesh.devices.flat[0]
     free = free_memory(device, mesh.size) if free is None else free
-    step, seconds = measure(task, config, batch, mesh, free)
+    step, seconds = measure(run, batch, free)
     line = memory_line(step) + (
         f" of {format_size(free)} that are free" if free < _ALL else ""
     )
@@ -116,7 +104,7 @@ def measured_lines(
         yield f"{line}: it does not fit; raise --microbatches, or lower --batch-size"
         return
     yield line
-    one, share = statistics.median(seconds), average_work(task, config, batch)
+    one, share = statistics.median(seconds), average_work(run, batch)
     kind = "CPU" if device.platform == "cpu" else device.device_kind
     yield (
         f"time: {one:.3g} s a step{' of the longest rows' if share < 1 else ''}, the "
@@ -129,8 +117,9 @@ def measured_lines(
         yield from program_lines(step, mesh.size)
 
 
-def average_work(task: Task, config: RunConfig, batch: Batch) -> float:
+def average_work(run: Run[RunConfig], batch: Batch) -> float:
     """Return the model FLOPs of the run's average step, as a fraction of a batch's."""
+    task, config = run.task, run.config
     most = task.flops(batch)
     if task.one_shape or not most:
         return 1.0

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import jax
 import numpy as np
 from etils import epath
+from jax.sharding import Mesh
 
 from bert_jax.config import FinetuneConfig
 from bert_jax.distributed.collectives import (
@@ -30,7 +31,7 @@ from bert_jax.runs.finetuning_setup import (
     prepare_finetuning,
     without_top,
 )
-from bert_jax.runs.fitting import fit_in_workdir, locked_workdir
+from bert_jax.runs.fitting import LockedWorkdir, fit_run, locked_workdir
 from bert_jax.runs.init_from import check_source, has_all
 from bert_jax.runs.workdir import (
     best_scores,
@@ -48,6 +49,7 @@ from bert_jax.tasks.own_metrics import ComputeMetrics, load_function, own_scores
 from bert_jax.tasks.task import check_attention_kernel
 from bert_jax.training.callbacks import Callback
 from bert_jax.training.loggers import require_loggers
+from bert_jax.training.run import Run
 
 BEFORE = "before_"
 
@@ -119,33 +121,83 @@ def _finetune(
         check_attention_kernel(config.model, config.data.max_length)
         own_metrics = load_function(config.compute_metrics)
         mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
-    with locked_workdir(workdir) as run:
-        path, resume = run.path, run.resume
+    with locked_workdir(workdir) as locked:
+        path, resume = locked.path, locked.resume
         examples = path / "examples" if cache is None else epath.Path(cache)
         # The others read from the cache what the primary process tokenized.
         setup = run_on_primary_first(
             lambda: prepare_finetuning(config, path, examples, resume)
         )
-        config, source = setup.config, setup.initial_params
+        config = setup.config
         with raise_on_all_processes():
-            host = host_shard(mesh, jax.process_index())
-            parts = setup.task, config, setup.train, setup.validation, *host
-            task = Finetuning(*parts, on_primary(own_metrics), setup.teacher)
-            changed = check_workdir(path, config, resume, extend)
-            note = check_source(config, source, task.init_params)
-            source = source and without_top(source, config)
-            is_full = has_all(source, task.init_params)
-            task = dataclasses.replace(task, scores_start=is_full)
+            run, note = resolve_run(
+                setup, locked, mesh, on_primary(own_metrics), extend
+            )
         if final_scores(path, config, resume) is None:
             say_on_primary([line for line in (note, examples_line(setup)) if line])
-            rest = mesh, setup.tokenizer, source, changed, callbacks
-            fit_in_workdir(run, task, config, *rest)
+            fit_run(dataclasses.replace(run, callbacks=callbacks))
         drop_optimizer_states(path, config)
         scores = with_start(best_scores(path), start_scores(path), config.init_from)
     scores |= score_test_file(config, workdir, own_metrics)
     splits = Splits(setup.train.examples, setup.validation.examples)
     rule, value = setup.task.baseline(splits)
     return scores | {f"{BASELINE}{rule}": value}
+
+
+def finetuning_of(
+    setup: FinetuningSetup,
+    host: tuple[int, int] = (0, 1),
+    own_metrics: Callable[[Predictions], dict[str, float]] | None = None,
+) -> Finetuning:
+    """Return what trains on the examples of a setup.
+
+    Args:
+        host: the index of this host's shard of a batch, and the number of shards.
+    """
+    index, num_shards = host
+    return Finetuning(
+        setup.task,
+        setup.config,
+        setup.train,
+        setup.validation,
+        index,
+        num_shards,
+        own_metrics,
+        setup.teacher,
+    )
+
+
+def resolve_run(
+    setup: FinetuningSetup,
+    locked: LockedWorkdir,
+    mesh: Mesh,
+    own_metrics: Callable[[Predictions], dict[str, float]] | None,
+    extend: bool,
+) -> tuple[Run[FinetuneConfig], str]:
+    """Return the run of a setup, and a line that names what it starts from.
+
+    Raises:
+        ValueError: the workdir is of another run, or the source does not fit.
+    """
+    config, source = setup.config, setup.initial_params
+    host = host_shard(mesh, jax.process_index())
+    task = finetuning_of(setup, host, own_metrics)
+    changed = check_workdir(locked.path, config, locked.resume, extend)
+    note = check_source(config, source, task.init_params)
+    source = source and without_top(source, config)
+    is_full = has_all(source, task.init_params)
+    run = Run(
+        task=dataclasses.replace(task, scores_start=is_full),
+        config=config,
+        mesh=mesh,
+        workdir=locked.path,
+        tokenizer=setup.tokenizer,
+        source=source,
+        resume=locked.resume,
+        check_lock=locked.check_lock,
+        changed=changed,
+    )
+    return run, note
 
 
 def with_start(
@@ -184,18 +236,19 @@ def dry_run(config: FinetuneConfig, verbose: bool = False) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as directory:
         path = epath.Path(directory)
         setup = prepare_finetuning(config, path / "run", path / "examples")
-    config, splits = setup.config, (setup.train, setup.validation)
-    task = Finetuning(setup.task, config, *splits, teacher=setup.teacher)
+    config, task = setup.config, finetuning_of(setup)
     note = check_source(config, setup.initial_params, task.init_params)
     longest = (
         np.zeros(config.batch_size, np.int64) + setup.train.tokenized.lengths.argmax()
     )
     batch = setup.train.tokenized.gather(longest, task.boundaries[-1])
     mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
-    yield from measured_lines(task, config, batch, mesh, config.num_steps, verbose)
+    run = Run(task=task, config=config, mesh=mesh)
+    yield from measured_lines(run, batch, config.num_steps, verbose)
     yield from filter(None, [note, examples_line(setup)])
     yield length_line(setup.train, task.boundaries)
-    rule, value = setup.task.baseline(Splits(*(part.examples for part in splits)))
+    splits = Splits(setup.train.examples, setup.validation.examples)
+    rule, value = setup.task.baseline(splits)
     yield f"{BASELINE}{rule} {value:.4g}"
     yield parameters_line(task, batch)
     yield from describe_muon(config, task)

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 
 from etils import epath
-from jax.sharding import Mesh
 
 from bert_jax.config import RunConfig
 from bert_jax.config.checks import require_positive
@@ -20,7 +19,6 @@ from bert_jax.runs.workdir import (
     final_scores,
     write_run_files,
 )
-from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.task import Task
 from bert_jax.terminal.messages import warn
 from bert_jax.tokenization import Tokenizer
@@ -29,17 +27,17 @@ from bert_jax.training.callbacks import Callback
 from bert_jax.training.lock import run_lock
 from bert_jax.training.loggers import require_loggers
 from bert_jax.training.resume import Resume, find_resume_on_all
-from bert_jax.training.start import InitSource
+from bert_jax.training.run import Run
 
 
 @dataclasses.dataclass(frozen=True)
 class LockedWorkdir:
-    """A workdir that this run has locked."""
+    """A workdir that this run has locked, or only reads."""
 
     path: epath.Path
     resume: Resume | None
     """Its latest verified checkpoint; None: a new run."""
-    check_lock: Callable[[], None]
+    check_lock: Callable[[], None] = lambda: None
     """Raises RuntimeError if another run took the workdir over."""
 
 
@@ -78,44 +76,30 @@ def fit(
     """
     require_positive(config, "num_steps", "eval_every", "checkpoint_every")
     require_loggers(config)
-    with locked_workdir(workdir) as run:
+    with locked_workdir(workdir) as locked:
         with raise_on_all_processes():
-            mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
-            changed = check_workdir(run.path, config, run.resume)
-        scores = final_scores(run.path, config, run.resume)
+            run = Run(
+                task=task,
+                config=config,
+                mesh=make_mesh(config.mesh, config.batch_size, config.microbatches),
+                workdir=locked.path,
+                tokenizer=tokenizer,
+                resume=locked.resume,
+                check_lock=locked.check_lock,
+                changed=check_workdir(locked.path, config, locked.resume),
+                callbacks=callbacks,
+            )
+        scores = final_scores(run.workdir, config, run.resume)
         if scores is None:
-            parts = task, config, mesh, tokenizer, None, changed
-            scores = fit_in_workdir(run, *parts, callbacks)
-        drop_optimizer_states(run.path, config)
+            scores = fit_run(run)
+        drop_optimizer_states(run.workdir, config)
     return scores
 
 
-def fit_in_workdir(
-    run: LockedWorkdir,
-    task: Task,
-    config: RunConfig,
-    mesh: Mesh,
-    tokenizer: Tokenizer,
-    source: InitSource | None,
-    changed: list[JsonObject],
-    callbacks: Sequence[Callback] = (),
-) -> dict[str, float]:
-    """Write the run's files into its workdir, and train as `training.loop.fit`.
-
-    `changed` are the fields that `check_workdir` allowed to change.
-    """
-    resume = write_run_files(run.path, config, tokenizer, run.resume, changed)
-    share_compilation_cache(run.path)
-    if is_primary() and (line := config.optimizer.rate_warning()):
+def fit_run(run: Run[RunConfig]) -> dict[str, float]:
+    """Write the files of a run into its workdir, and train as `training.loop.fit`."""
+    run = dataclasses.replace(run, resume=write_run_files(run))
+    share_compilation_cache(run.workdir)
+    if is_primary() and (line := run.config.optimizer.rate_warning()):
         warn(line)
-    return loop.fit(
-        task,
-        config,
-        mesh,
-        run.path,
-        run.path / "tokenizer",
-        source,
-        resume,
-        run.check_lock,
-        callbacks,
-    )
+    return loop.fit(run)

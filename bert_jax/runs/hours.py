@@ -3,18 +3,14 @@
 import dataclasses
 import math
 import statistics
-from collections.abc import Callable
 from typing import Any
-
-from jax.sharding import Mesh
 
 from bert_jax.config import PretrainConfig
 from bert_jax.config.checks import require
 from bert_jax.distributed.collectives import broadcast_from_primary, is_primary
 from bert_jax.dry_run.measure import measure
-from bert_jax.tasks.task import Task
 from bert_jax.terminal.messages import say
-from bert_jax.training.resume import Resume
+from bert_jax.training.run import Run
 
 _STEPS = 10
 """Steps that are measured: a fixed number, since all processes take part in each."""
@@ -30,15 +26,10 @@ def require_hours(hours: float | None) -> None:
     )
 
 
-def last_for(
-    config: PretrainConfig,
-    hours: float | None,
-    build: Callable[[PretrainConfig], Task],
-    mesh: Mesh,
-    num_validation_rows: int,
-    resume: Resume | None = None,
+def config_for_hours(
+    run: Run[PretrainConfig], hours: float, num_validation_rows: int
 ) -> PretrainConfig:
-    """Return the configuration with the steps that `hours` hold; None: as it is.
+    """Return the configuration of a run with the steps that `hours` hold.
 
     Steps with random parameters are measured, and dropped: the run is that of as many
     `num_steps`. Warm-up and decay keep their shares of the steps. A run that is resumed
@@ -46,21 +37,19 @@ def last_for(
     it.
 
     Args:
-        build: a task of a configuration.
         num_validation_rows: those of an evaluation.
 
     Raises:
         ValueError: the time is too short for a step.
     """
-    if hours is None:
-        return config
-    if resume:
-        number: Any = resume.config.get("num_steps")
+    config = run.config
+    if run.resume:
+        number: Any = run.resume.config.get("num_steps")
         is_whole = type(number) is int and number > 0  # else `check_workdir` refuses it
         return with_steps(config, number) if is_whole else config
-    first_step, task = config.data.first_step, build(config)
-    batch = task.batch(first_step)
-    _, seconds = measure(task, config, batch, mesh, math.inf, _STEPS, math.inf)
+    first_step = config.data.first_step
+    batch = run.task.batch(first_step)
+    _, seconds = measure(run, batch, math.inf, _STEPS, math.inf)
     step = statistics.median(broadcast_from_primary(seconds))
     evaluations = num_validation_rows / config.batch_size / config.eval_every
     num_steps = int(hours * 3600 / (step * (1 + _FORWARD * evaluations)))

@@ -25,7 +25,7 @@ from bert_jax.storage.manifest import read_manifest
 from bert_jax.terminal.messages import say
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.resume import Resume
-from bert_jax.training.start import InitSource
+from bert_jax.training.run import InitSource
 
 ConfigT = TypeVar("ConfigT", bound=RunConfig)
 Shape: TypeAlias = Mapping[str, object]

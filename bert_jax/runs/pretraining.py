@@ -1,7 +1,6 @@
 """Pretraining on one page: check the configuration, build the task, fit."""
 
 import dataclasses
-import functools
 import itertools
 import os
 from collections.abc import Iterator, Sequence
@@ -21,8 +20,8 @@ from bert_jax.dry_run.describe import MORE, describe, details, rows_line
 from bert_jax.dry_run.estimate import choose_devices
 from bert_jax.dry_run.measure import measured_lines
 from bert_jax.dry_run.topologies import GIB, devices_of, parse_topology
-from bert_jax.runs.fitting import fit_in_workdir, locked_workdir
-from bert_jax.runs.hours import last_for, require_hours
+from bert_jax.runs.fitting import LockedWorkdir, fit_run, locked_workdir
+from bert_jax.runs.hours import config_for_hours, require_hours
 from bert_jax.runs.init_from import Shape, check_source, open_source
 from bert_jax.runs.teacher import pretraining_teacher
 from bert_jax.runs.workdir import check_workdir, drop_optimizer_states, final_scores
@@ -33,6 +32,7 @@ from bert_jax.terminal.messages import say, warn
 from bert_jax.training.callbacks import Callback
 from bert_jax.training.loggers import require_loggers
 from bert_jax.training.resume import Resume, find_resume
+from bert_jax.training.run import Run
 
 
 def resolve(config: PretrainConfig, dataset: Dataset) -> PretrainConfig:
@@ -156,32 +156,62 @@ def pretrain(
         require_hours(hours)
         dataset, config = open_for(config, verify=False)
         check_attention_kernel(config.model, config.data.sequence_length)
-    with locked_workdir(workdir) as run:
+    with locked_workdir(workdir) as locked:
         with raise_on_all_processes():
-            config = complete_masking(config, dataset, run.resume)
-            source, config = open_source(config, dataset, run.resume, named_shape)
-            teacher, config = pretraining_teacher(config, dataset, run.resume)
-            mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
-            host = host_shard(mesh, jax.process_index())
-
-            def build(config: PretrainConfig) -> PretrainingTask:
-                return PretrainingTask(config, dataset, *host, teacher)
-
-            num_rows = len(dataset.validation)
-            config = last_for(config, hours, build, mesh, num_rows, run.resume)
-            task = build(config)
-            changed = check_workdir(run.path, config, run.resume, extend)
-            note = check_source(config, source, task.init_params)
-        scores = final_scores(run.path, config, run.resume)
+            run, note = resolve_run(
+                config, dataset, locked, extend, named_shape, hours=hours
+            )
+        scores = final_scores(run.workdir, run.config, run.resume)
         if scores is None:
             with raise_on_all_processes():
                 open_dataset(config.data.path, verify=True, once=True)
-            _say_first(note, config, dataset)
-            parts = task, config, mesh, dataset.tokenizer, source, changed
-            scores = fit_in_workdir(run, *parts, callbacks)
-        drop_optimizer_states(run.path, config)
-    baseline = unigram_baseline(config, dataset) if scores and is_primary() else {}
+            _say_first(note, run.config, dataset)
+            scores = fit_run(dataclasses.replace(run, callbacks=callbacks))
+        drop_optimizer_states(run.workdir, run.config)
+    baseline = unigram_baseline(run.config, dataset) if scores and is_primary() else {}
     return scores | broadcast_from_primary(baseline)
+
+
+def resolve_run(
+    config: PretrainConfig,
+    dataset: Dataset,
+    locked: LockedWorkdir | None,
+    extend: bool = False,
+    named_shape: Shape | None = None,
+    *,
+    hours: float | None = None,
+    devices: Sequence[jax.Device] | None = None,
+) -> tuple[Run[PretrainConfig], str]:
+    """Return the run of a configuration, and a line that names what it starts from.
+
+    `config` is that of `open_for`, and `locked` the workdir; None: there is none. The
+    other arguments, and the errors, are those of `pretrain`.
+    """
+    resume = locked.resume if locked else None
+    config = complete_masking(config, dataset, resume)
+    source, config = open_source(config, dataset, resume, named_shape)
+    teacher, config = pretraining_teacher(config, dataset, resume)
+    mesh = make_mesh(config.mesh, config.batch_size, config.microbatches, devices)
+    # Devices that are named need not be present: a batch is then that of all hosts.
+    host = (0, 1) if devices else host_shard(mesh, jax.process_index())
+    task = PretrainingTask(config, dataset, host[0], host[1], teacher)
+    run = Run(task=task, config=config, mesh=mesh, source=source, resume=resume)
+    if hours is not None:
+        config = config_for_hours(run, hours, len(dataset.validation))
+        task = dataclasses.replace(task, config=config)
+        run = dataclasses.replace(run, task=task, config=config)
+    note = check_source(config, source, task.init_params)
+    if locked is None:
+        return run, note
+    changed = check_workdir(locked.path, config, resume, extend)
+    run = dataclasses.replace(
+        run,
+        workdir=locked.path,
+        tokenizer=dataset.tokenizer,
+        check_lock=locked.check_lock,
+        changed=changed,
+    )
+    return run, note
 
 
 def _say_first(note: str, config: PretrainConfig, dataset: Dataset) -> None:
@@ -223,31 +253,27 @@ def dry_run(
         ValueError: as `pretrain`, or JAX has started with fewer devices.
     """
     target = parse_topology(topology) if topology else None
-    dataset, config = open_for(config)
-    resume = find_resume(open_directory(workdir)) if workdir else None
-    config = complete_masking(config, dataset, resume)
-    source, config = open_source(config, dataset, resume, named_shape)
-    teacher, config = pretraining_teacher(config, dataset, resume)
     chosen: Sequence[jax.Device] | None = None
     if target:
         chosen = devices_of(target)
     elif devices:
         chosen = choose_devices(devices)
-    mesh = make_mesh(config.mesh, config.batch_size, config.microbatches, chosen)
-    build = functools.partial(PretrainingTask, dataset=dataset, teacher=teacher)
-    task = build(config)
+    dataset, config = open_for(config)
+    read = None
     if workdir:
-        check_workdir(open_directory(workdir), config, resume, extend)
-    note = check_source(config, source, task.init_params)
+        path = open_directory(workdir)
+        read = LockedWorkdir(path, find_resume(path))
+    run, note = resolve_run(config, dataset, read, extend, named_shape, devices=chosen)
+    task, config = run.task, run.config
     rest = [[note] if note else [], describe(config, dataset, task)]
     rest.append(details(config, dataset, task) if verbose else [MORE])
+    batch = task.batch(config.data.first_step)
     if chosen is None:
-        steps = config.num_steps - (resume.step if resume else config.data.first_step)
-        batch = task.batch(config.data.first_step)
-        cost = measured_lines(task, config, batch, mesh, steps, verbose)
+        steps = config.num_steps - (
+            run.resume.step if run.resume else config.data.first_step
+        )
+        cost = measured_lines(run, batch, steps, verbose)
     else:
-        used, memory = list(mesh.devices.flat), memory_gib * GIB
-        if target:
-            memory = memory or target.usable_memory
-        cost = advise(config, build, used, memory, target)
+        memory = memory_gib * GIB or (target.usable_memory if target else 0.0)
+        cost = advise(run, batch, memory, target)
     return itertools.chain(cost, *rest)

@@ -24,7 +24,6 @@ from bert_jax.distributed.startup import check_same_config
 from bert_jax.storage.files import JsonObject, read_json_object, write_json
 from bert_jax.terminal.cores import num_cores
 from bert_jax.terminal.messages import say
-from bert_jax.tokenization import Tokenizer
 from bert_jax.training.faults import finite_scores
 from bert_jax.training.metrics_file import METRICS, read_scores
 from bert_jax.training.resume import (
@@ -34,6 +33,7 @@ from bert_jax.training.resume import (
     drop_score,
     fresh_scores_line,
 )
+from bert_jax.training.run import Run
 
 FREE_TO_CHANGE = (
     "allow_extra checkpoint_every data.path data.test data.test_fingerprint data.train "
@@ -170,22 +170,17 @@ def core_count_line(last: JsonObject) -> str:
     )
 
 
-def write_run_files(
-    workdir: epath.Path,
-    config: RunConfig,
-    tokenizer: Tokenizer,
-    resume: Resume | None,
-    changed: list[JsonObject],
-) -> Resume | None:
+def write_run_files(run: Run[RunConfig]) -> Resume | None:
     """Write config.json and the tokenizer, after all processes agree on the config.
 
     The history in config.json gets an entry when the run starts, when its length,
     learning rate or validation scores change, and when the machine changes.
 
     Returns:
-        `resume` with the new history.
+        `run.resume` with the new history.
     """
-    check_same_config(config)
+    workdir, resume, changed = run.workdir, run.resume, list(run.changed)
+    check_same_config(run.config)
 
     def write() -> list[JsonObject]:
         workdir.mkdir(parents=True, exist_ok=True)
@@ -204,8 +199,9 @@ def write_run_files(
         entry = machine() | ({"changed": changed} if changed else {})
         if any(last.get(name) != value for name, value in entry.items()):
             history.append({"step": step, **entry})
-        write_json(to_dict(config) | {HISTORY: history}, workdir / "config.json")
-        tokenizer.save(workdir / "tokenizer")
+        write_json(to_dict(run.config) | {HISTORY: history}, workdir / "config.json")
+        if run.tokenizer is not None:
+            run.tokenizer.save(workdir / "tokenizer")
         return history
 
     history = run_on_primary(write)

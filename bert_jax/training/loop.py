@@ -2,7 +2,7 @@
 
 import collections
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
 
 import jax
@@ -28,24 +28,17 @@ from bert_jax.model.finite import nonfinite_names
 from bert_jax.tasks.task import DeviceBatch, Task
 from bert_jax.training import faults
 from bert_jax.training.best_score import BestScore
-from bert_jax.training.callbacks import Callback, Callbacks
+from bert_jax.training.callbacks import Callbacks
 from bert_jax.training.compilation_notice import announce_compilation
 from bert_jax.training.evaluation import evaluate
-from bert_jax.training.gradients import Collectives
 from bert_jax.training.interval import Clock, Interval
 from bert_jax.training.metrics_file import TRAIN, VALIDATION
-from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.profile import Profile
 from bert_jax.training.report import NullReport, Report
 from bert_jax.training.resume import Resume
-from bert_jax.training.start import InitSource, place_fixed_params, starting_state
-from bert_jax.training.step import (
-    TrainState,
-    check_objective,
-    make_eval_step,
-    make_train_step,
-    with_fixed_params,
-)
+from bert_jax.training.run import Run
+from bert_jax.training.start import place_fixed_params, starting_state
+from bert_jax.training.step import check_objective, with_fixed_params
 
 _BATCHES_AHEAD = 2
 
@@ -80,55 +73,43 @@ class _TrainingRun:
     """The state of a run, what it has open, and its steps."""
 
     def __init__(
-        self,
-        task: Task,
-        config: RunConfig,
-        mesh: Mesh,
-        workdir: epath.Path,
-        checkpoints: Checkpoints,
-        source: InitSource | None,
-        resume: Resume | None,
-        callbacks: Sequence[Callback],
-        stack: ExitStack,
+        self, run: Run[RunConfig], checkpoints: Checkpoints, stack: ExitStack
     ) -> None:
         """Start or restore the run; `stack` closes in reverse order what is opened."""
+        task, config, mesh = run.task, run.config, run.mesh
+        self._run, self._checkpoints = run, checkpoints
         self._task, self._config, self._mesh = task, config, mesh
-        self._checkpoints = checkpoints
-        optimizer = Optimizer.of(config)
-        limits = config.hang_timeout_minutes, config.first_step_timeout_minutes
-        self._watchdog = stack.enter_context(faults.Watchdog(*limits))
-        self._state, shardings = starting_state(
-            task, optimizer, config, mesh, checkpoints, source, resume
+        self._watchdog = stack.enter_context(
+            faults.Watchdog(
+                config.hang_timeout_minutes, config.first_step_timeout_minutes
+            )
         )
+        self._state = starting_state(run, checkpoints)
         self._fixed_params = place_fixed_params(task, mesh)
         self._step = self._first_step = int(self._state.step)
         assert self._step >= getattr(getattr(config, "data", None), "first_step", 0)
-        self._saved_step = resume.step if resume else None
-        self._report = _open_report(config, workdir, self._step)
+        self._saved_step = run.resume.step if run.resume else None
+        self._report = _open_report(config, run.workdir, self._step)
         stack.enter_context(self._report)
-        self._callbacks = Callbacks(callbacks if is_primary() else ())
-        self._say_where_it_resumes(resume)
-        profile = stack.enter_context(Profile(config, workdir, self._step))
-        self._make_steps(optimizer, shardings, profile)
+        self._callbacks = Callbacks(run.callbacks if is_primary() else ())
+        self._say_where_it_resumes(run.resume)
+        profile = stack.enter_context(Profile(config, run.workdir, self._step))
+        self._make_steps(profile)
         self._signals = stack.enter_context(faults.StopSignals())
         self._async_max = AsyncMax()
         _, num_shards = host_shard(mesh, jax.process_index())
         self._clock = Clock(mesh.size, num_shards)
-        sums = resume and resume.interval
+        sums = run.resume and run.resume.interval
         self._interval = Interval.resumed(task.objective, sums, task.weights)
         self._best = BestScore()
 
-    def _make_steps(
-        self, optimizer: Optimizer, shardings: TrainState, profile: Profile
-    ) -> None:
+    def _make_steps(self, profile: Profile) -> None:
         """Make the training step and the evaluation, which first calls compile."""
-        task, config, mesh = self._task, self._config, self._mesh
-        options = config.microbatches, mesh, shardings, Collectives.of(config)
-        step = make_train_step(task, optimizer, *options)
-        step = profile.wrap(with_fixed_params(step, self._fixed_params))
+        step = with_fixed_params(self._run.train_step(), self._fixed_params)
+        step = profile.wrap(step)
         waiting = self._report.waiting
         self._train_step = announce_compilation(step, "the training step", waiting)
-        eval_step = make_eval_step(task, mesh, shardings)
+        eval_step = self._run.eval_step()
         self._eval_step = announce_compilation(eval_step, "the evaluation", waiting)
 
     def _say_where_it_resumes(self, resume: Resume | None) -> None:
@@ -141,13 +122,13 @@ class _TrainingRun:
         """Whether the first step has ended."""
         return self._step > self._first_step
 
-    def train(self, resume: Resume | None) -> dict[str, float]:
+    def train(self) -> dict[str, float]:
         """Train up to the last step, and return the scores after it."""
         num_steps = self._config.num_steps
         try:
             scores = None
-            if resume:
-                scores = self._restore_scores(resume.incomparable_until)
+            if self._run.resume:
+                scores = self._restore_scores(self._run.resume.incomparable_until)
             elif self._task.scores_start and not self._step:
                 self._validate()
             for batch in self._batches():
@@ -262,8 +243,9 @@ class _TrainingRun:
         """Evaluate; write the scores, and record the checkpoint's score."""
         task, params = self._task, self._all_params()
         with self._report.waiting("evaluating", says_end=False):
-            parts = task, self._eval_step, params, self._mesh
-            scores = evaluate(*parts, self._stop_signal)
+            scores = evaluate(
+                task, self._eval_step, params, self._mesh, self._stop_signal
+            )
         # All processes must agree on patience: a score of each may differ in last bits.
         scores = broadcast_from_primary(scores)
         if scores is not None:
@@ -324,24 +306,8 @@ def _open_report(
     return NullReport()
 
 
-def fit(
-    task: Task,
-    config: RunConfig,
-    mesh: Mesh,
-    workdir: epath.Path,
-    tokenizer_directory: epath.Path,
-    source: InitSource | None = None,
-    resume: Resume | None = None,
-    check_lock: Callable[[], None] = lambda: None,
-    callbacks: Sequence[Callback] = (),
-) -> dict[str, float]:
-    """Train `task` in `workdir` up to `config.num_steps`.
-
-    Args:
-        source: where a new run takes its parameters from.
-        resume: the run's latest verified checkpoint; None for a new run.
-        check_lock: raises RuntimeError if another run has taken the workdir's lock.
-        callbacks: called on the way.
+def fit(run: Run[RunConfig]) -> dict[str, float]:
+    """Train in `run.workdir`, whose files are written, up to `config.num_steps`.
 
     Returns:
         The scores over the validation rows after the last step, which `patience` may
@@ -356,18 +322,18 @@ def fit(
         RuntimeError: `max_failed_saves` checkpoints in a row could not be written, a
             callback ended the run, or something failed after the first step.
     """
+    config = run.config
     with ExitStack() as stack:
         checkpoints = Checkpoints(
-            workdir / CHECKPOINTS,
+            run.workdir / CHECKPOINTS,
             config.keep_checkpoints,
             to_dict(config),
-            tokenizer_directory,
+            run.workdir / "tokenizer",
             config.max_failed_saves,
-            check_lock,
+            run.check_lock,
         )
         stack.callback(checkpoints.close)
-        files = workdir, checkpoints, source, resume
-        run = _TrainingRun(task, config, mesh, *files, callbacks, stack)
+        training = _TrainingRun(run, checkpoints, stack)
         # Until the first step has ended, a ValueError is a user's mistake.
-        with faults.reraise_as_run_failure(run.has_trained):
-            return run.train(resume)
+        with faults.reraise_as_run_failure(training.has_trained):
+            return training.train()

@@ -1,8 +1,6 @@
 """The training state that a run starts or resumes from."""
 
 import dataclasses
-import functools
-from typing import TypeAlias
 
 import jax
 import numpy as np
@@ -17,16 +15,8 @@ from bert_jax.config.model import Params
 from bert_jax.distributed.sharding import KeyPath, path_name, tree_shardings
 from bert_jax.model.finite import require_finite
 from bert_jax.tasks.task import Task
-from bert_jax.training.optimizer import Optimizer
-from bert_jax.training.resume import Resume
-from bert_jax.training.step import TrainState, initial_state, with_shardings
-
-InitSource: TypeAlias = epath.Path | Params
-"""Where a new run takes its initial values from.
-
-Either a checkpoint of another run, whose optimizer state and step are taken too; or
-parameters in memory, a nested dict. Parameters that it lacks are initialized randomly.
-"""
+from bert_jax.training.run import Run
+from bert_jax.training.step import TrainState
 
 
 def replace_params(params: Params, source: Params) -> Params:
@@ -59,46 +49,35 @@ def place_fixed_params(task: Task, mesh: Mesh) -> Params:
     return jax.tree.map(place, fixed, tree_shardings(mesh, fixed))
 
 
-def starting_state(
-    task: Task,
-    optimizer: Optimizer,
-    config: RunConfig,
-    mesh: Mesh,
-    checkpoints: Checkpoints,
-    source: InitSource | None,
-    resume: Resume | None,
-) -> tuple[TrainState, TrainState]:
-    """Return the state and its shardings.
+def starting_state(run: Run[RunConfig], checkpoints: Checkpoints) -> TrainState:
+    """Return the state before the next step.
 
     If the run has a checkpoint, restore the latest. Else take the state or the
-    parameters from `source`, or initialize them randomly.
+    parameters from its source, or initialize them randomly.
 
     Raises:
         ValueError: a parameter of the source or of the checkpoint is not finite.
-        RuntimeError: `config.init_from` names a model, but there is neither a `source`
+        RuntimeError: `config.init_from` names a model, but there is neither a source
             nor a checkpoint of the run.
     """
+    config, source = run.config, run.source
     is_random = getattr(config, "from_scratch", False) or not config.init_from
-    if resume is None and source is None and not is_random:
+    if run.resume is None and source is None and not is_random:
         raise RuntimeError(
             f"init_from={config.init_from} was not loaded, and the run has no "
             "checkpoint of its own; it would start with random parameters."
         )
-    new_state = functools.partial(initial_state, task.init_params, optimizer)
-    seed = np.uint32(config.seed)  # an array: all seeds share a compiled program
-    shapes = jax.eval_shape(new_state, seed)
-    shardings = tree_shardings(mesh, shapes)
-    if resume is not None:
-        source = checkpoints.directory / str(resume.step)
+    if run.resume is not None:
+        source = checkpoints.directory / str(run.resume.step)
     if isinstance(source, epath.Path):
-        target = with_shardings(shapes, shardings)
-        rest = serialization.to_state_dict(target)
+        rest = serialization.to_state_dict(run.state_shapes)
         params, rest = restore_step(source, rest.pop("params"), rest)
         require_finite(params, source)
-        state = serialization.from_state_dict(target, {"params": params, **rest})
-        return state, shardings
-    state = jax.jit(new_state, out_shardings=shardings)(seed)
+        values = {"params": params, **rest}
+        restored: TrainState = serialization.from_state_dict(run.state_shapes, values)
+        return restored
+    state = run.draw_state()
     if source is not None:
         params = replace_params(state.params, source)
         state = dataclasses.replace(state, params=params)
-    return state, shardings
+    return state

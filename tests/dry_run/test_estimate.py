@@ -1,7 +1,6 @@
 """What a step takes by the compiler's account, and which alternatives are tried."""
 
 import dataclasses
-import functools
 import itertools
 import re
 import types
@@ -23,6 +22,7 @@ from bert_jax.dry_run.estimate import (
 from bert_jax.dry_run.measure import free_memory, measured_lines
 from bert_jax.runs.pretraining import dry_run, resolve
 from bert_jax.tasks.pretraining import PretrainingTask
+from bert_jax.training.run import Run
 
 SIZES = dataclasses.asdict(Estimate(0, 0, 0, 0, 0.0))
 
@@ -140,9 +140,19 @@ def resolved(small_config, dataset):
     return resolve(spread, dataset)
 
 
+def run_of(changed: PretrainConfig, dataset) -> Run[PretrainConfig]:
+    mesh = make_mesh(changed.mesh, changed.batch_size, changed.microbatches)
+    return Run(task=PretrainingTask(changed, dataset), config=changed, mesh=mesh)
+
+
 def measured(changed: PretrainConfig, dataset) -> Estimate:
-    task = PretrainingTask(changed, dataset)
-    return estimate(task, changed, task.batch(0), jax.devices())
+    run = run_of(changed, dataset)
+    return estimate(run, run.task.batch(0))
+
+
+def advised(changed: PretrainConfig, dataset, memory: float) -> list[str]:
+    run = run_of(changed, dataset)
+    return list(advise(run, run.task.batch(0), memory))
 
 
 @pytest.mark.slow
@@ -172,8 +182,9 @@ def test_the_account_is_that_of_the_state(resolved, dataset):
 def fake(monkeypatch):
     """Stands for the compiler: a tenth of a GiB of state, and what else takes room."""
 
-    def estimated(task, changed, batch, devices, topology=""):
-        rows = changed.batch_size // len(devices) // changed.microbatches
+    def estimated(run, batch, topology=""):
+        changed = run.config
+        rows = changed.batch_size // run.mesh.size // changed.microbatches
         least = {"none": 0.0, "attention": 0.2, "layer": 0.4}[changed.model.remat]
         total = 0.1 / changed.mesh.fsdp + rows * (1 - least) / 16
         state = int(0.1 * GIB / changed.mesh.fsdp)
@@ -195,8 +206,7 @@ def fake(monkeypatch):
 )
 def test_advice_is_what_fits(memory, last, resolved, dataset, fake):
     """Rows of 32 tokens are too few for microbatches, but in the last resort."""
-    build = functools.partial(PretrainingTask, dataset=dataset)
-    lines = list(advise(resolved, build, jax.devices(), memory * GIB))
+    lines = advised(resolved, dataset, memory * GIB)
     assert lines[-1].startswith(last)
     tried = [line for line in lines if line.startswith("  tried ")]
     assert bool(tried) == (memory < 1.1)
@@ -207,9 +217,8 @@ def test_advice_is_what_fits(memory, last, resolved, dataset, fake):
 @pytest.mark.slow
 def test_advice_by_the_compiler(resolved, dataset):
     """The memory named is what the way of last resort takes."""
-    build = functools.partial(PretrainingTask, dataset=dataset)
     smallest = measured(alternatives(resolved, 8, False)[-1][-1], dataset).total
-    lines = list(advise(resolved, build, jax.devices(), float(smallest)))
+    lines = advised(resolved, dataset, float(smallest))
     assert f"it does not fit in {smallest / GIB:.2f} GiB; compiling alt" in lines[5]
     assert lines[-1].startswith("turn on --")
 
@@ -238,8 +247,8 @@ def test_more_devices_than_a_running_jax_has(small_config):
 def test_a_step_that_does_not_fit_is_not_taken(small_config, dataset):
     """A CPU's devices share its memory."""
     one, config = jax.devices()[0], resolve(small_config, dataset)
-    mesh, task = make_mesh(config.mesh, 8, 1), PretrainingTask(config, dataset)
-    (line,) = measured_lines(task, config, task.batch(0), mesh, num_steps=1, free=1e3)
+    run = run_of(config, dataset)
+    (line,) = measured_lines(run, run.task.batch(0), num_steps=1, free=1e3)
     assert line.endswith("not fit; raise --microbatches, or lower --batch-size")
     assert free_memory(one, 8) == pytest.approx(free_memory(one, 1) / 8, rel=0.2)
 

@@ -15,7 +15,7 @@ from jax.experimental import topologies
 from bert_jax.benchmark.command import parse
 from bert_jax.benchmark.steps import synthetic_task
 from bert_jax.cli.main import main
-from bert_jax.config import MeshConfig
+from bert_jax.config import MeshConfig, PretrainConfig
 from bert_jax.distributed.mesh import make_mesh
 from bert_jax.distributed.sharding import batch_sharding, tree_shardings
 from bert_jax.dry_run.estimate import estimate, lower_step
@@ -23,7 +23,9 @@ from bert_jax.dry_run.program import collectives, estimated_cycles
 from bert_jax.dry_run.topologies import GIB, devices_of, parse_topology, target_config
 from bert_jax.runs.pretraining import resolve
 from bert_jax.tasks.pretraining import PretrainingTask
+from bert_jax.tasks.task import Task
 from bert_jax.training.optimizer import Optimizer
+from bert_jax.training.run import Run
 from bert_jax.training.step import initial_state, make_train_step, with_shardings
 
 
@@ -225,6 +227,12 @@ def test_slices_exchange_the_gradients_and_the_counts(described):
     assert set(re.findall(r"replica_groups=(\{\{.*?\}\})", text)) == {"{{0,1,2,3}}"}
 
 
+def run_on(topology: str, config: PretrainConfig, task: Task) -> Run[PretrainConfig]:
+    devices = devices_of(parse_topology(topology))
+    mesh = make_mesh(config.mesh, config.batch_size, config.microbatches, devices)
+    return Run(task=task, config=config, mesh=mesh)
+
+
 @needs_libtpu
 def test_too_little_memory_is_an_estimate(config, dataset, described):
     """The compiler refuses a batch of 2 M rows, and says what it would take."""
@@ -235,8 +243,7 @@ def test_too_little_memory_is_an_estimate(config, dataset, described):
         name: np.zeros((rows, *values.shape[1:]), values.dtype)
         for name, values in task.batch(0).items()
     }
-    devices = devices_of(parse_topology("v5e:1x1"))
-    step = estimate(task, changed, batch, devices)
+    step = estimate(run_on("v5e:1x1", changed, task), batch)
     assert step.total > 16 * GIB and not step.cycles
     assert step.collectives is None, "there is no program to count them in"
     assert step.total == step.temporary + step.parameters + step.optimizer
@@ -318,8 +325,7 @@ def test_half_of_a_tpus_peak_by_its_compilers_estimate(described, tmp_path):
 def test_overlapped_gradients_are_reduced_beside_products(described):
     """libtpu runs the parts of an all-reduce in fusions with other operations."""
     config, task = synthetic_tiny(MeshConfig(overlap=True), num_layers=1)
-    devices = devices_of(parse_topology("v5e:2x2"))
-    step = lower_step(task, config, task.batch(0), devices)
+    step = lower_step(run_on("v5e:2x2", config, task), task.batch(0))
     text = step.lowered.compile().as_text()
     assert "async-collective-start" in text
     parameters = jax.eval_shape(task.init_params, jax.random.key(0))

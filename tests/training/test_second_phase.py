@@ -18,7 +18,7 @@ from bert_jax.distributed.mesh import make_mesh
 from bert_jax.runs.pretraining import open_for, pretrain
 from bert_jax.tasks.pretraining import PretrainingTask
 from bert_jax.training.loop import fit
-from bert_jax.training.optimizer import Optimizer
+from bert_jax.training.run import Run
 from bert_jax.training.start import starting_state
 
 
@@ -103,9 +103,8 @@ def test_a_phase_of_rows_of_another_length_begins_with_the_whole_state(
     no_checkpoints = Checkpoints(
         epath.Path(tmp_path / "none"), 1, {}, dataset.path / "tokenizer"
     )
-    state, _ = starting_state(
-        task, Optimizer.of(config), config, mesh, no_checkpoints, source, None
-    )
+    run = Run(task=task, config=config, mesh=mesh, source=source)
+    state = starting_state(run, no_checkpoints)
     no_checkpoints.close()
     assert int(state.step) == int(state.opt_state[-1].count) == 10
     moments = state.opt_state[0]
@@ -130,4 +129,4 @@ def test_a_run_with_a_source_begins_with_nothing_else(second_phase, dataset, tmp
     task = PretrainingTask(config, dataset)
     mesh = make_mesh(config.mesh, config.batch_size)
     with pytest.raises(RuntimeError, match="was not loaded, and the run has no check"):
-        fit(task, config, mesh, epath.Path(tmp_path), epath.Path(tmp_path))
+        fit(Run(task=task, config=config, mesh=mesh, workdir=epath.Path(tmp_path)))
