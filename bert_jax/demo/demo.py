@@ -41,18 +41,19 @@ VOCAB_SIZE, SEQUENCE_LENGTH, NUM_STEPS = 4096, 64, 2500
 FINETUNING_STEPS = 240
 
 # Measured to learn most in a few minutes on two cores (docs/pretraining.md): Muon for
-# the kernels of layers (Liu et al. 2025), and DeepNorm's sizes of the first ones (Wang
-# et al. 2022); no dropout, since few rows are seen twice; a masking rate above 15 %,
-# since each mask is a training signal (Wettig et al. 2022); a larger initialisation and
-# a smaller beta2 for Adam; a rate that stays high until the last third (Hägele et al.
-# 2024); four heads, of which next sentence prediction needs several.
+# the kernels of layers (Liu et al. 2025); DeepNorm's sizes of the first ones (Wang et
+# al. 2022), and heads that begin with a neighbour each; no dropout, since few rows are
+# seen twice; a masking rate above 15 %, since each mask is a training signal (Wettig et
+# al. 2022); a larger initialisation and a smaller beta2 for Adam; a rate that stays
+# high until the last third (Hägele et al. 2024); four heads, of which next sentence
+# prediction needs several.
 PRETRAINING = PretrainConfig(
     model=BertConfig.tiny(
         vocab_size=VOCAB_SIZE,
         max_position_embeddings=SEQUENCE_LENGTH,
         num_attention_heads=4,
         initializer_range=0.05,
-        initializer="deepnorm",
+        initializer="local",
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
     ),

@@ -270,6 +270,7 @@ def recipe(budget: Budget, tasks: Tasks) -> Experiment:
 
 _MUON: Changes = (("optimizer.algorithm", "muon"),)
 _DEEPNORM: Changes = (("model.initializer", "deepnorm"),)
+_LOCAL: Changes = (("model.initializer", "local"),)
 _LATE: Changes = (("optimizer.schedule", "constant"), ("optimizer.decay_share", 0.3))
 _STAY: Changes = (("optimizer.schedule", "constant"), ("optimizer.decay_share", 0.0))
 
@@ -283,9 +284,11 @@ def _levers(budget: Budget) -> dict[str, Variant]:
     changes = {
         "Muon": _MUON,
         "DeepNorm's initialisation": _DEEPNORM,
+        "heads that begin with a neighbour": _LOCAL,
         **_common_levers(budget),
         "twice the heads": heads,
         "Muon, DeepNorm's initialisation": _MUON + _DEEPNORM,
+        "Muon, heads that begin with a neighbour": _MUON + _LOCAL,
         "Muon, twice the heads": _MUON + heads,
         "Muon, constant rate until 70 %": _MUON + _LATE,
         "Muon, twice the rate": (*_MUON, _rate(budget, 2.0)),
