@@ -23,7 +23,7 @@ from bert_jax.storage.remote import open_directory
 from bert_jax.tokenization import Tokenizer
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Model:
     """A model in memory, and how it was trained."""
 
@@ -135,12 +135,12 @@ def load_pretrained(path: str | Model, allow_extra: bool = False) -> Model:
     elif not is_huggingface(directory):
         pairs = read_config(directory).get("pairs", pairs)
     return Model(
-        config,
-        params,
-        tokenizer,
-        pairs,
-        directory,
-        imported,
+        config=config,
+        params=params,
+        tokenizer=tokenizer,
+        pairs=pairs,
+        directory=directory,
+        imported=imported,
         embedding=embedding,
         sources=tuple(sources),
         trained_length=trained_length,

@@ -24,7 +24,7 @@ from bert_jax.distributed.mesh import make_mesh
 from bert_jax.distributed.sharding import to_global_arrays
 from bert_jax.model.bert import compute
 from bert_jax.model.flops import encoding_flops
-from bert_jax.model.inputs import Inputs, inputs_of
+from bert_jax.model.inputs import inputs_of
 from bert_jax.tasks.pretraining import PretrainingBatch, PretrainingTask
 from bert_jax.training.run import Run
 from bert_jax.training.step import TrainState, num_parameters
@@ -137,7 +137,6 @@ def benchmark_inference(options: InferenceOptions) -> Figures:
     """
     config, task = synthetic_task(TrainOptions(**dataclasses.asdict(options)))
     model, rows = config.model, task.batch(0)
-    arrays = jax.tree.leaves(inputs_of(rows))  # ids, segments, mask
 
     def initial_params() -> Params:
         params = task.init_params(jax.random.key(config.seed))
@@ -145,14 +144,13 @@ def benchmark_inference(options: InferenceOptions) -> Figures:
         return jax.tree.map(lambda leaf: leaf.astype(model.dtype), params)
 
     params = jax.jit(initial_params)()
+    inputs = inputs_of(rows)
     encoding = jax.jit(
-        lambda params, *arrays: compute(
-            model, params, "hidden_and_pooled", Inputs(*arrays)
-        )
+        lambda params, inputs: compute(model, params, "hidden_and_pooled", inputs)
     )
-    program, figures = compile_program(encoding, params, *arrays)
+    program, figures = compile_program(encoding, params, inputs)
     ours = OurModel(
-        dispatch=lambda: program(params, *arrays),
+        dispatch=lambda: program(params, inputs),
         sequences=config.batch_size,
         tokens=task.num_tokens(rows),
         flops=encoding_flops(model, config.batch_size, options.sequence_length),
@@ -162,6 +160,7 @@ def benchmark_inference(options: InferenceOptions) -> Figures:
 
     def torch_arrays() -> TorchArrays:
         names = ("input_ids", "token_type_ids", "attention_mask")
+        arrays = inputs.input_ids, inputs.segment_ids, inputs.attention_mask
         values = [np.asarray(array, np.int64) for array in arrays]
         return dict(zip(names, values, strict=True))
 

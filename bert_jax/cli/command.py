@@ -141,8 +141,8 @@ def registry(hidden: Set[tuple[type, str]] = frozenset()) -> "ConstructorRegistr
             if name in SHORT_NAMES:
                 extra = conf.arg(name=SHORT_NAMES[name], prefix_name=False)
                 hint = Annotated[hint, extra]
-            arguments = name, hint, default, descriptions.get(name)
-            specs.append(constructors.StructFieldSpec(*arguments))
+            text = descriptions.get(name)
+            specs.append(constructors.StructFieldSpec(name, hint, default, text))
         build = functools.partial(info.type, **resolved)
         return constructors.StructConstructorSpec(build, tuple(specs))
 

@@ -54,8 +54,8 @@ def fill(options: FillOptions) -> int:
         print(f"bert-jax: {one_line(line)}", file=sys.stderr, flush=True)
 
     texts = () if options.text == ("-",) else options.text
-    request = options.model, texts, options.top_k, report, options.json
-    for answer in filled_texts(*request):
+    answers = filled_texts(options.model, texts, options.top_k, report, options.json)
+    for answer in answers:
         for line in answer.split("\n"):
             print(printable(line), flush=True)
     return 2 if problems else 0

@@ -321,8 +321,16 @@ def write_corpus(job: "ShardJob", options: PredictOptions | EmbedOptions) -> Non
     from bert_jax.inference.corpus import write_shards
 
     require_beam_engine(options)
-    engine = options.engine, options.beam_options, options.skip_damaged
-    say(write_shards(job, options.input, options.output, *engine))
+    say(
+        write_shards(
+            job,
+            options.input,
+            options.output,
+            options.engine,
+            options.beam_options,
+            options.skip_damaged,
+        )
+    )
 
 
 def features(options: FeaturesOptions) -> None:
@@ -330,8 +338,16 @@ def features(options: FeaturesOptions) -> None:
 
     require_not_input(options.output, options.input)
     require_new_file(options.output, options.overwrite)
-    files = options.model, options.input, options.output
-    say(write_feature_file(*files, options.layers, options.combine, options.batch_size))
+    say(
+        write_feature_file(
+            options.model,
+            options.input,
+            options.output,
+            options.layers,
+            options.combine,
+            options.batch_size,
+        )
+    )
 
 
 def generate(options: GenerateOptions) -> None:

@@ -108,7 +108,7 @@ def options_of(
         if dataclasses.is_dataclass(kind):
             assert isinstance(kind, type)
             inner = (f"{name}.", f"{path}{field.name}.") if word else (prefix, path)
-            options += options_of(kind, value, *inner)
+            options += options_of(kind, value, inner[0], inner[1])
             continue
         if Positional in extras:
             metavars = [extra.metavar for extra in extras if hasattr(extra, "metavar")]

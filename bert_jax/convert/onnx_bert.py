@@ -54,8 +54,8 @@ def bert_graph(
         shape = graph.op("Shape", _IDS, at="inputs", start=-1)
         shape = graph.op("Concat", graph.integers([-1]), shape, at="inputs", axis=0)
         names = [graph.op("Reshape", name, shape, at="inputs") for name in names]
-    ids, mask, *segments = names
-    hidden = _encoder(graph, ids, mask, *segments)
+    ids, mask = names[:2]
+    hidden = _encoder(graph, ids, mask, names[2] if has_segments else None)
     if config.head == "encoder":
         _encoder_outputs(graph, hidden, mask, embedding)
     elif config.head in ("pretraining", "masked_lm"):

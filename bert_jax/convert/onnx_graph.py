@@ -144,7 +144,10 @@ class Graph:
                     _value_info(name, "INT64", dims)
                     for name, dims in self.inputs.items()
                 ],
-                [_value_info(*output) for output in self._float_outputs()],
+                [
+                    _value_info(name, kind, dims)
+                    for name, kind, dims in self._float_outputs()
+                ],
                 [*tensors, *self._constants.values()],
             ),
             producer_name="bert_jax",

@@ -148,8 +148,14 @@ def write_chunk(
     rng, short = np.random.default_rng(chunk.seed), config.short_sequence_probability
     pairs = make_pairs(text.documents, config.sequence_length, short, rng, config.pairs)
     dtype = dtype_of(config, tokenizer)
-    ids = tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id
-    rows = build_rows(text.tokens, pairs, dtype, *ids)
+    rows = build_rows(
+        text.tokens,
+        pairs,
+        dtype,
+        tokenizer.cls_id,
+        tokenizer.sep_id,
+        tokenizer.pad_id,
+    )
     if config.pack:
         rows = pack_pairs(rows, dtype, tokenizer.pad_id)
     output = epath.Path(config.output)

@@ -99,7 +99,8 @@ def write_by_beam(
 
         def process(self, chunk: Chunk) -> Iterator[None]:
             with chunk_file(output, chunk, "places").open("rb") as file:
-                documents = Documents(*np.load(file, allow_pickle=False))
+                files_of, offsets, lengths = np.load(file, allow_pickle=False)
+                documents = Documents(files_of, offsets, lengths)
             chunk = dataclasses.replace(chunk, documents=documents)
             write_chunk(chunk, config, files, self.tokenizer)
             return iter(())

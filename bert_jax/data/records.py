@@ -158,7 +158,8 @@ def open_dataset(
     entries = manifest["shards"]
     for entry, shard in zip(entries, open_shards(root, entries, dtype), strict=True):
         shards[entry["split"]].append(shard)
-    dataset = Dataset(root, manifest, *(Rows(dtype, shards[s]) for s in SPLITS))
+    train, validation = (Rows(dtype, shards[split]) for split in SPLITS)
+    dataset = Dataset(root, manifest, train, validation)
     if verify:
         _ = dataset.tokenizer  # raises if it is not the one that made the rows
     return dataset

@@ -44,7 +44,10 @@ def row_dtype(
 
 def dtype_to_json(dtype: np.dtype[np.void]) -> list[list[Any]]:
     """Return the dtype as JSON values: [name, type, shape] of each field."""
-    return [[field[0], field[1], list(*field[2:])] for field in dtype.descr]
+    return [
+        [field[0], field[1], list(field[2]) if len(field) > 2 else []]
+        for field in dtype.descr
+    ]
 
 
 def dtype_from_json(fields: list[list[Any]]) -> np.dtype[np.void]:

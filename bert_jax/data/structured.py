@@ -79,7 +79,8 @@ def _read_jsonl(source: Source, config: TextConfig) -> Iterator[LocatedText]:
         if line:
             where = f"{source.path}:{number}"
             with _located(where):
-                text = _text_of(*_parse(line), config.text_field)
+                values, remedy = _parse(line)
+                text = _text_of(values, remedy, config.text_field)
             yield where, text
 
 

@@ -65,7 +65,8 @@ def _merge_pairs(
         )
     pairs = _PairCounts(words, alphabet)
     while len(tokens) < size and (pair := pairs.pop_most_frequent(min_count)):
-        tokens[pairs.merge(*pair)] = None
+        first, second = pair
+        tokens[pairs.merge(first, second)] = None
     return list(tokens)
 
 

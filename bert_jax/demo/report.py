@@ -87,17 +87,17 @@ def write_picture(root: Path, bert: Predictor, guessing: float, path: Path) -> N
         losses = [(line.step, line.scalars["mlm_loss"]) for line in own]
         return [(step, loss) for step, loss in losses if math.isfinite(loss)]
 
-    curves = points(TRAIN), points(VALIDATION)
+    train, validation = points(TRAIN), points(VALIDATION)
     predictions = bert.fill_mask(SENTENCE, k=5)
-    draw_picture(path, *curves, guessing, SENTENCE, predictions)
+    draw_picture(path, train, validation, guessing, SENTENCE, predictions)
 
 
 def scores_table(scores: dict[str, float]) -> Table:
     """The model's scores beside those of guessing."""
-    numbers = [Column(name, justify="right") for name in ("model", "guessing")]
-    table = Table(
-        "", *numbers, "by", title="On validation text that was not trained on"
-    )
+    table = Table(title="On validation text that was not trained on")
+    for name in ("", "model", "guessing", "by"):
+        is_number = name in ("model", "guessing")
+        table.add_column(name, justify="right" if is_number else "left")
     model, guess = (f"{scores[f'{kind}_loss']:.3f}" for kind in ("mlm", "unigram"))
     table.add_row("masked LM loss (nats)", model, guess, "frequency of each token")
     model, guess = (f"{scores[f'{kind}_accuracy']:.1%}" for kind in ("mlm", "unigram"))

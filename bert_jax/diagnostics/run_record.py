@@ -97,12 +97,9 @@ def read_run_record(path: str) -> RunRecord:
     except (TypeError, ValueError) as error:
         raise ValueError(f"{directory / 'config.json'} is damaged: {error}") from error
     entries = history if isinstance(history, list) else []
-    return RunRecord(
-        directory,
-        config,
-        [entry for entry in entries if isinstance(entry, dict)],
-        *read_metrics(directory / METRICS),
-    )
+    changes = [entry for entry in entries if isinstance(entry, dict)]
+    lines, num_damaged = read_metrics(directory / METRICS)
+    return RunRecord(directory, config, changes, lines, num_damaged)
 
 
 def progress(run: RunRecord) -> str:

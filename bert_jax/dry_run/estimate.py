@@ -124,13 +124,20 @@ class LoweredStep:
         start = time.monotonic()
         compiled, total = _compile(self.lowered, options, self.state)
         seconds = self.seconds + time.monotonic() - start
-        sizes = self.parameters, self.state - self.parameters
+        optimizer = self.state - self.parameters
         if total:
-            temporary = total - self.state
-            return None, Estimate(*sizes, total, temporary, seconds, is_refused=True)
+            return None, Estimate(
+                parameters=self.parameters,
+                optimizer=optimizer,
+                total=total,
+                temporary=total - self.state,
+                seconds=seconds,
+                is_refused=True,
+            )
         memory, text = compiled.memory_analysis(), compiled.as_text()
         return compiled, Estimate(
-            *sizes,
+            parameters=self.parameters,
+            optimizer=optimizer,
             total=_size_of(memory),
             temporary=memory.temp_size_in_bytes,
             seconds=seconds,

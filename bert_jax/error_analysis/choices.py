@@ -42,7 +42,7 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
         **confusions(positions, counts),
         "chance": sum(1 / number for number in numbers) / len(numbers),
         "num_wrong": worst.num_wrong,
-        "worst": [_entry(i, *pairs[i]) for i in worst.indices()],
+        "worst": [_entry(i, pairs[i]) for i in worst.indices()],
     }
 
 
@@ -52,7 +52,8 @@ def _loss(example: ChoiceExample, value: Prediction) -> float:
     return float(-np.log(max(probability, LEAST_PROBABILITY)))
 
 
-def _entry(i: int, example: ChoiceExample, value: Prediction) -> JsonObject:
+def _entry(i: int, pair: tuple[ChoiceExample, Prediction]) -> JsonObject:
+    example, value = pair
     return {
         "index": i,
         "where": example.where,
@@ -98,9 +99,7 @@ def _item(entry: JsonObject) -> Item:
     for i, choice in enumerate(entry["choices"]):
         span = MarkedSpan(choice)
         if i in (gold, predicted):
-            span = MarkedSpan(choice, *(("gold", "gold") if i == gold else _PREDICTED))
+            gold_span = MarkedSpan(choice, "gold", "gold")
+            span = gold_span if i == gold else MarkedSpan(choice, "wrong", "predicted")
         passages.append(Passage(f"choice {i} ({probabilities[i]:.1%})", [span]))
     return Item(entry["where"], facts, passages, [(str(gold), str(predicted))])
-
-
-_PREDICTED = ("wrong", "predicted")

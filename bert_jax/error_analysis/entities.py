@@ -75,7 +75,12 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
             surest = max((scores[m.predicted] for m in wrong if m.predicted), default=0)
             worst.add(len(wrong) + surest / 2, i, map(_types, wrong))
     types = sorted(set(counts["gold"]) | set(counts["predicted"]))
-    by_type = [MatchCounts(*(c[type_] for c in counts.values())) for type_ in types]
+    by_type = [
+        MatchCounts(
+            counts["gold"][type_], counts["predicted"][type_], counts["correct"][type_]
+        )
+        for type_ in types
+    ]
     names = [*types, NO_ENTITY]
     matrix = [[matches[gold, other] for other in names] for gold in names]
     return {
@@ -86,7 +91,7 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
         **confusions(names, np.array(matrix)),
         "error_kinds": dict(kinds),
         "num_wrong": worst.num_wrong,
-        "worst": [_entry(i, *pairs[i]) for i in worst.indices()],
+        "worst": [_entry(i, pairs[i]) for i in worst.indices()],
     }
 
 
@@ -127,11 +132,12 @@ def _types(match: EntityMatch) -> tuple[str, str]:
     return gold, predicted
 
 
-def _entry(i: int, sentence: Sentence, value: Prediction) -> JsonObject:
+def _entry(i: int, pair: tuple[Sentence, Prediction]) -> JsonObject:
     """Return a sentence as JSON values; of a long one, the words from its first error.
 
     The entities' words count from the first one that is listed.
     """
+    sentence, value = pair
     entity_matches = matched(sentence, value)
     first_error = next(match for match in entity_matches if match.error != "correct")
     entity = first_error.gold or first_error.predicted
@@ -198,7 +204,8 @@ def _kinds_table(kinds: dict[str, int]) -> Table:
 def _item(entry: JsonObject) -> Item:
     matches = [
         EntityMatch(
-            *(match[name] and Entity(**match[name]) for name in ("gold", "predicted"))
+            gold=match["gold"] and Entity(**match["gold"]),
+            predicted=match["predicted"] and Entity(**match["predicted"]),
         )
         for match in entry["entities"]
     ]

@@ -92,7 +92,7 @@ def sections(report: JsonObject) -> list[Section]:
     total = report["num_examples"]
     scatter = Chart(
         "Predicted against gold",
-        Axis("gold number", *limits),
+        Axis("gold number", low - margin, high + margin),
         curves=[Curve("predicted", points["label"], points["prediction"], dots=True)],
         diagonal="predicted = gold",
         limits=limits,

@@ -62,7 +62,10 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
     scores = [_scores(example, value, has_null) for example, value in pairs]
     exact = np.array([score["exact_match"] for score in scores])
     f1 = np.array([score["f1"] for score in scores])
-    kinds = [_error(*pair, score) for pair, score in zip(pairs, scores, strict=True)]
+    kinds = [
+        _error(example, value, score)
+        for (example, value), score in zip(pairs, scores, strict=True)
+    ]
     probabilities = np.array([value["score"] for _, value in pairs])
     worst = WorstExamples()
     for i, kind in enumerate(kinds):
@@ -85,7 +88,7 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
         },
         "error_kinds": {kind: kinds.count(kind) for kind in _ERRORS if kind in kinds},
         "num_wrong": worst.num_wrong,
-        "worst": [_entry(i, *pairs[i], scores[i], kinds[i]) for i in worst.indices()],
+        "worst": [_entry(i, pairs[i], scores[i], kinds[i]) for i in worst.indices()],
     }
 
 
@@ -190,12 +193,13 @@ def _order(group: JsonObject) -> tuple[bool, bool, int]:
 
 def _entry(
     i: int,
-    example: SquadExample,
-    value: Prediction,
+    pair: tuple[SquadExample, Prediction],
     scores: dict[str, float],
     kind: str,
 ) -> JsonObject:
-    gold = [] if example.misplaced else [_place(*a) for a in example.answers[:1]]
+    example, value = pair
+    first = [] if example.misplaced else example.answers[:1]
+    gold = [(start, start + len(text)) for text, start in first]
     places = {"gold": gold, "predicted": []}
     if value["answer"]:
         places["predicted"] = [(value["start"], value["end"])]
@@ -210,10 +214,6 @@ def _entry(
         "error": kind,
         "context": excerpt(example.context, places),
     }
-
-
-def _place(text: str, start: int) -> tuple[int, int]:
-    return start, start + len(text)
 
 
 def excerpt(context: str, places: dict[str, list[tuple[int, int]]]) -> list[list[str]]:

@@ -46,12 +46,13 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
         **confusions(labels, counts),
         "num_words": gold.size,
         "num_wrong": worst.num_wrong,
-        "worst": [_entry(i, *pairs[i]) for i in worst.indices()],
+        "worst": [_entry(i, pairs[i]) for i in worst.indices()],
     }
 
 
-def _entry(i: int, sentence: Sentence, value: Prediction) -> JsonObject:
+def _entry(i: int, pair: tuple[Sentence, Prediction]) -> JsonObject:
     """Return a sentence as JSON values; a long one from its first error."""
+    sentence, value = pair
     tags = list(zip(require_tags(sentence), value["tags"], strict=True))
     is_long = len(tags) > MAX_WORDS
     start = [own != other for own, other in tags].index(True) if is_long else 0

@@ -88,8 +88,8 @@ def paired_difference(
     tail = (1 - level) / 2
     low, high = np.quantile(np.concatenate(sampled), [tail, 1 - tail])
     factor = widening(num_seeds, level)
-    ends = (mean + factor * (float(end) - mean) for end in (low, high))
-    return Difference(mean, *ends)
+    low, high = (mean + factor * (float(end) - mean) for end in (low, high))
+    return Difference(mean, low, high)
 
 
 def widening(num_seeds: int, level: float = LEVEL) -> float:

@@ -84,7 +84,7 @@ def masking(budget: Budget, tasks: Tasks) -> Experiment:
     columns = ("MNLI", "NER", "NER, features")
     variants, rows = [], []
     for shares, figures in _MASK_SHARES.items():
-        variant = _shares_variant(*shares)
+        variant = _shares_variant(shares)
         variants.append(variant)
         label = f"{'/'.join(map(str, shares))}, 15 %"
         paper = tuple(zip(columns, figures, strict=True))
@@ -117,7 +117,8 @@ _MASK_SHARES = {
 }
 
 
-def _shares_variant(masked: int, random: int, kept: int) -> Variant:
+def _shares_variant(shares: tuple[int, int, int]) -> Variant:
+    masked, random, kept = shares
     changes: Changes = (
         ("masking.mask_share", masked / 100),
         ("masking.random_share", random / 100),

@@ -107,7 +107,7 @@ class Cell:
 
     def _run_until(self, fraction: float, rows: Sequence[RowSpec]) -> None:
         measures = [(row, measure) for row in rows for measure in row.measures]
-        paths = [self.result_path(*measure, fraction) for measure in measures]
+        paths = [self.result_path(row, measure, fraction) for row, measure in measures]
         done = run_on_primary(lambda: [path.exists() for path in paths])
         missing = list(itertools.compress(measures, map(operator.not_, done)))
         if missing:

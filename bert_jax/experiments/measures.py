@@ -49,7 +49,9 @@ def finetuned_items(task: TaskFiles, workdir: Path) -> tuple[Items, ScoreKind]:
     predictions = predict_examples(reader, model, examples, _BATCH_SIZE)
     count = _entity_counts if task.task == "token-classification" else _is_right
     pairs = zip(examples, predictions, strict=True)
-    return np.array([count(*pair) for pair in pairs], np.float64), "ratio"
+    return np.array(
+        [count(example, prediction) for example, prediction in pairs], np.float64
+    ), "ratio"
 
 
 def _is_right(example: Example, prediction: Prediction) -> tuple[float, float]:

@@ -40,10 +40,10 @@ def _layer_norm(ours: str, tf1: str, width: int) -> Iterator[Name]:
 
 def _output(ours: str, huggingface: str, tf1: str, *shape: int) -> Iterator[Name]:
     """Names of an output layer, whose kernel TensorFlow stores as [classes, in]."""
-    kernel = f"{ours}/kernel", f"{huggingface}.weight", f"{tf1}output_weights"
-    yield Name(*kernel, shape, True, True)
-    bias = f"{ours}/bias", f"{huggingface}.bias", f"{tf1}output_bias"
-    yield Name(*bias, shape[1:])
+    weights = f"{tf1}output_weights"
+    yield Name(f"{ours}/kernel", f"{huggingface}.weight", weights, shape, True, True)
+    bias = f"{tf1}output_bias"
+    yield Name(f"{ours}/bias", f"{huggingface}.bias", bias, shape[1:])
 
 
 def _dotted(tf1: str) -> str:
@@ -59,8 +59,8 @@ def _encoder_names(config: BertConfig) -> Iterator[Name]:
         ("position", f"{tf1}/position_embeddings", config.max_position_embeddings),
         ("segment", f"{tf1}/token_type_embeddings", config.type_vocab_size),
     ):
-        table = f"{ours}/{name}/embedding", f"{_dotted(theirs)}.weight", theirs
-        yield Name(*table, (rows, width))
+        table, weight = f"{ours}/{name}/embedding", f"{_dotted(theirs)}.weight"
+        yield Name(table, weight, theirs, (rows, width))
     yield from _layer_norm(f"{ours}/layer_norm", f"{tf1}/LayerNorm", width)
     for i in range(config.num_hidden_layers):
         ours, tf1 = f"encoder/layer_{i}/attention", f"bert/encoder/layer_{i}/attention"
@@ -79,8 +79,8 @@ def _masked_lm_names(config: BertConfig) -> Iterator[Name]:
     width, tf1 = config.hidden_size, "cls/predictions/transform"
     yield from _dense("masked_lm/dense", f"{tf1}/dense", width, width)
     yield from _layer_norm("masked_lm/layer_norm", f"{tf1}/LayerNorm", width)
-    bias = "masked_lm/bias", "cls.predictions.bias", "cls/predictions/output_bias"
-    yield Name(*bias, (config.vocab_size,))
+    theirs, bias = "cls.predictions.bias", "cls/predictions/output_bias"
+    yield Name("masked_lm/bias", theirs, bias, (config.vocab_size,))
 
 
 def names_of(config: BertConfig, pooler: bool = True) -> list[Name]:

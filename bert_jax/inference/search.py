@@ -100,7 +100,7 @@ def nearest(
         chunk = np.pad(rows, ((0, block - len(rows)), (0, 0)))
         vectors = jax.device_put(chunk)
         best = [
-            _merge(*one, part, vectors, start, len(rows), similarity)
+            _merge(one, part, vectors, start, len(rows), similarity)
             for one, part in zip(best, parts, strict=True)
         ]
         jax.block_until_ready(best[-1:])
@@ -155,10 +155,9 @@ def _compare(
     return jnp.einsum("AD,BD->AB", prepared, others, precision="highest")
 
 
-@functools.partial(jax.jit, donate_argnums=(0, 1), static_argnames="similarity")
+@functools.partial(jax.jit, donate_argnums=0, static_argnames="similarity")
 def _merge(
-    scores: Float[Array, "Q K"],
-    rows: Int[Array, "Q K"],
+    best: Best,
     queries: Float[Array, "Q D"],
     block: Float[Array, "N D"],
     start: Int[Array, ""] | int,
@@ -172,6 +171,7 @@ def _merge(
         start: the number of the block's first vector.
         num_rows: the number of its vectors; the others are padding.
     """
+    scores, rows = best
     k = scores.shape[1]
     values = _compare(queries, block, similarity)
     values = jnp.where(jnp.arange(len(block)) < num_rows, values, -jnp.inf)

@@ -138,8 +138,10 @@ class EmbedShards(ShardJob):
         output: Path,
         advance: Callable[[int], None],
     ) -> None:
-        where = shard.path, self.text_column, self.delimiter
-        rows = source_rows(*where, notify=lambda _: None)  # it was told by `check`
+        # What was found was told by `check`.
+        rows = source_rows(
+            shard.path, self.text_column, self.delimiter, notify=lambda _: None
+        )
         width, errors, cut = (
             loaded.config.hidden_size,
             RowErrors(shard.path),
@@ -162,8 +164,9 @@ class EmbedShards(ShardJob):
     def _embed(
         self, predictor: Predictor, texts: list[str], cut: TextCounts
     ) -> np.ndarray:
-        options = self.pooling, self.normalize, self.batch_size, self.prompt
-        return predictor.embed(texts, *options, cut)
+        return predictor.embed(
+            texts, self.pooling, self.normalize, self.batch_size, self.prompt, cut
+        )
 
     def _text(self, row: TableRow) -> str:
         if self.text_column in row.values:

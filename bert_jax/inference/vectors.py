@@ -145,7 +145,8 @@ class Embedder:
             own = vector_record(self.model, embedding, prompt)
             if embedding.unsupported:
                 del own["pooling"]  # it was chosen when the vectors were made
-            require_same_vectors(name, *stored, own)
+            path, record = stored
+            require_same_vectors(name, path, record, own)
 
     def vectors(
         self, sides: Sequence[Side], batch_size: int, progress: bool = False

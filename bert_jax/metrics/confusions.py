@@ -33,5 +33,5 @@ def _counts(
     predicted: Int[np.ndarray, " C"],
     correct: Int[np.ndarray, " C"],
 ) -> list[MatchCounts]:
-    columns = (gold.tolist(), predicted.tolist(), correct.tolist())
-    return [MatchCounts(*counts) for counts in zip(*columns, strict=True)]
+    columns = zip(gold.tolist(), predicted.tolist(), correct.tolist(), strict=True)
+    return [MatchCounts(gold=g, predicted=p, correct=c) for g, p, c in columns]

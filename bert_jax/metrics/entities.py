@@ -149,16 +149,16 @@ def entity_scores(
     """
     _check_lengths(gold, predicted)
     in_gold, in_predicted = _all_entities(gold), _all_entities(predicted)
-    # By type: the numbers of gold entities, of predicted ones, and of correct ones.
-    counts = [
+    by_type: tuple[Counter[str], ...] = tuple(
         Counter(entity.type for _, entity in entities)
         for entities in (in_gold, in_predicted, in_gold & in_predicted)
-    ]
-    types = sorted(counts[0] | counts[1])
+    )
+    in_each, found, right = by_type
     return EntityScores(
-        overall=MatchCounts(*(count.total() for count in counts)),
+        overall=MatchCounts(in_each.total(), found.total(), right.total()),
         by_type={
-            type_: MatchCounts(*(count[type_] for count in counts)) for type_ in types
+            type_: MatchCounts(in_each[type_], found[type_], right[type_])
+            for type_ in sorted(in_each | found)
         },
         tag_accuracy=tag_accuracy(gold, predicted),
     )

@@ -58,8 +58,10 @@ def info_nce(
         loss = _cross_entropy(ours[:, 0], candidates, targets, wrong, temperature)
         if symmetric:
             backward = ~_belongs(own.ids[:, 1], everyone.ids[:, 0], everyone.ids)
-            others = ours[:, 1], theirs[:, 0], rows, backward
-            loss = (loss + _cross_entropy(*others, temperature)) / 2
+            other = _cross_entropy(
+                ours[:, 1], theirs[:, 0], rows, backward, temperature
+            )
+            loss = (loss + other) / 2
         losses.append(loss)
     return weighted_sum(jnp.stack(losses).mean(axis=0), real)
 

@@ -16,9 +16,9 @@ OFFSETS = {"bidirectional": (-1, 1, -2, 2), "causal": (-1, -2, -3, -4)}
 """The neighbours that heads of the first layer attend to, by the mask of attention."""
 SHARPNESS = 6.0
 """How much higher the score of the neighbour is than that of far tokens, in nats."""
-FREQUENCIES = 3.0, 0.1
-"""Highest and lowest of the waves, in radians a token: a neighbour differs from the
-next one, and from tokens some tens away."""
+HIGHEST, LOWEST = 3.0, 0.1
+"""Frequencies of the waves, in radians a token: a neighbour differs from the next one,
+and from tokens some tens away."""
 CUT = 0.88
 """The deviation of a normal that is cut at ±2σ, in σ."""
 
@@ -59,7 +59,7 @@ def local(config: BertConfig, params: Params) -> Params:
     at most four such heads. All else begins as DeepNorm's.
     """
     head_width = config.hidden_size // config.num_attention_heads
-    frequencies = np.geomspace(*FREQUENCIES, head_width // 2)
+    frequencies = np.geomspace(HIGHEST, LOWEST, head_width // 2)
     columns = 2 * len(frequencies)
     angles = np.arange(config.max_position_embeddings)[:, None] * frequencies
     waves = np.concatenate([np.cos(angles), np.sin(angles)], axis=1)

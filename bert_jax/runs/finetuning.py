@@ -282,8 +282,9 @@ def score_test_file(
     data = dataclasses.replace(config.data, validation=config.data.test)
 
     def scores() -> dict[str, float]:
-        files = workdir, data, "", "validation"
-        test, *_ = evaluate_and_report(*files, compute_metrics=compute_metrics)
+        test, *_ = evaluate_and_report(
+            workdir, data, "", "validation", compute_metrics=compute_metrics
+        )
         scores = test.scores | test.source.baseline
         return {f"test_{name}": value for name, value in scores.items()}
 

@@ -107,8 +107,9 @@ def load_start(
         model_config = read_config_as(checkpoint, "model", BertConfig)
         tokenizer = Tokenizer.load(checkpoint / "tokenizer")
         data = read_config_as(checkpoint, "data", ExamplesConfig)
-        given = model_config, tokenizer, None, data.embedding, data.split
-        return Start(*given, data.max_length)
+        return Start(
+            model_config, tokenizer, None, data.embedding, data.split, data.max_length
+        )
     if not config.init_from:
         raise ValueError(
             "init_from is empty; pass --init-from with a workdir of `bert-jax "
@@ -118,8 +119,14 @@ def load_start(
     model = load_pretrained(config.init_from, config.allow_extra)
     # The configuration of a run that has begun may be given for another one.
     split = config.data.split if config.data.fingerprint else "stratified"
-    read = model.config, model.tokenizer, model.params, model.embedding
-    return Start(*read, split, model.own_length)
+    return Start(
+        model.config,
+        model.tokenizer,
+        model.params,
+        model.embedding,
+        split,
+        model.own_length,
+    )
 
 
 def with_steps(config: FinetuneConfig, num_examples: int) -> FinetuneConfig:
@@ -246,8 +253,8 @@ def prepare_finetuning(
 def without_head(params: Params, source: BertConfig, model: BertConfig) -> Params:
     """Return the parameters without the classifier, if its head or labels differ."""
     if (source.head, source.labels) == (model.head, model.labels):
-        targets = model.target_mean, model.target_deviation
-        return with_targets(source, params, *targets)[1]
+        mean, deviation = model.target_mean, model.target_deviation
+        return with_targets(source, params, mean, deviation)[1]
     return {name: leaves for name, leaves in params.items() if name != "classifier"}
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import os
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 import jax
 
@@ -34,35 +35,54 @@ from bert_jax.training.loggers import require_loggers
 from bert_jax.training.resume import Resume, find_resume
 from bert_jax.training.run import Run
 
+T = TypeVar("T")
+
 
 def resolve(config: PretrainConfig, dataset: Dataset) -> PretrainConfig:
     """Return the configuration, completed by what the dataset defines, if they fit."""
     tokenizer = dataset.tokenizer
-    defined = {
-        "data.sequence_length": dataset.sequence_length,
-        "data.fingerprint": dataset.fingerprint,
-        "data.pairs": dataset.manifest["pairs"],
-        "model.vocab_size": tokenizer.vocab_size,
-        "masking.vocab_size": tokenizer.vocab_size,
-        "masking.mask_token_id": tokenizer.mask_id,
-    }
-    for name, actual in defined.items():
-        section, field = name.split(".")
-        part = getattr(config, section)
-        given = getattr(part, field)
-        unset = None if section == "masking" else type(actual)()  # else 0 or ""
-        if given not in (unset, actual):
-            raise ValueError(
-                f"{name}={given} but {dataset.path} has {actual}; leave it out, or "
-                "prepare the text again."
-            )
-        part = dataclasses.replace(part, **{field: actual})
-        config = dataclasses.replace(config, **{section: part})
-    if not tokenizer.has_segments:
-        # transformers gives every token of such a tokenizer segment 0, so a second row
-        # that is trained here would be lost in an export.
-        model = dataclasses.replace(config.model, type_vocab_size=1)
-        config = dataclasses.replace(config, model=model)
+
+    def defined(name: str, given: T | None, actual: T, unset: T | None = None) -> T:
+        """Return the dataset's value; that of the configuration is it, or unset."""
+        if given in (unset, actual):
+            return actual
+        raise ValueError(
+            f"{name}={given} but {dataset.path} has {actual}; leave it out, or "
+            "prepare the text again."
+        )
+
+    data, model, masking = config.data, config.model, config.masking
+    length, pairs = dataset.sequence_length, dataset.manifest["pairs"]
+    size, mask_id = tokenizer.vocab_size, tokenizer.mask_id
+    data = dataclasses.replace(
+        data,
+        sequence_length=defined(
+            "data.sequence_length", data.sequence_length, length, 0
+        ),
+        fingerprint=defined(
+            "data.fingerprint", data.fingerprint, dataset.fingerprint, ""
+        ),
+        pairs=defined("data.pairs", data.pairs, pairs, ""),
+    )
+    model = dataclasses.replace(
+        model,
+        vocab_size=defined("model.vocab_size", model.vocab_size, size, 0),
+        # transformers gives every token of a tokenizer without segments segment 0, so a
+        # second row that is trained here would be lost in an export.
+        type_vocab_size=model.type_vocab_size if tokenizer.has_segments else 1,
+    )
+    masking = dataclasses.replace(
+        masking,
+        vocab_size=defined("masking.vocab_size", masking.vocab_size, size),
+        mask_token_id=defined("masking.mask_token_id", masking.mask_token_id, mask_id),
+    )
+    config = dataclasses.replace(config, data=data, model=model, masking=masking)
+    require_rows(config, dataset)
+    return config
+
+
+def require_rows(config: PretrainConfig, dataset: Dataset) -> None:
+    """Raise ValueError if a dataset has fewer rows than a run needs."""
     if len(dataset.train) < config.batch_size:
         raise ValueError(
             f"{dataset.path} has {len(dataset.train)} training rows, fewer than "
@@ -74,7 +94,6 @@ def resolve(config: PretrainConfig, dataset: Dataset) -> PretrainConfig:
             "validation rows; leave it out, or prepare the text by `bert-jax prepare "
             "--validation-fraction` with a larger one."
         )
-    return config
 
 
 def complete_masking(

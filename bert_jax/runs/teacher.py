@@ -165,5 +165,6 @@ def finetuning_teacher(
             f"teacher={config.teacher} has {field}={theirs} and the run {ours}; "
             "fine-tune the teacher on the same task and classes.",
         )
-    own = config.model.target_mean, config.model.target_deviation
-    return Teacher(*with_targets(teacher.config, teacher.params, *own)), config
+    mean, deviation = config.model.target_mean, config.model.target_deviation
+    model, params = with_targets(teacher.config, teacher.params, mean, deviation)
+    return Teacher(model, params), config

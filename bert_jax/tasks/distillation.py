@@ -126,8 +126,7 @@ def internal_distance(
     c, real = config.distillation, inputs.attention_mask.astype(jnp.float32)
     total = jnp.zeros(len(real))
     if c.hidden_weight:
-        counts = len(student.states), len(teacher.states)
-        pairs = layer_pairs(c, *counts)
+        pairs = layer_pairs(c, len(student.states), len(teacher.states))
         distances = [
             state_distance(student.states[ours], teacher.states[theirs])
             for ours, theirs in pairs

@@ -80,9 +80,8 @@ class TokenClassificationTask(FinetuningTask):
         """
         if "tokens" in row.values:
             return sentence_from_row(row)
-        return sentence_from_text(
-            text_of(row, *(self.data.text_columns[:1] or ("text",)))
-        )
+        column = self.data.text_columns[0] if self.data.text_columns else "text"
+        return sentence_from_text(text_of(row, column))
 
     def labels(self, examples: Sequence[Sentence]) -> tuple[str, ...]:
         """Return `O`, then the other tags of training, sorted; or `data.labels`.
@@ -235,8 +234,8 @@ def _chunk(
     text = " ".join(sentence.words[start:end])
     score = sum(probabilities[start:end]) / (end - start)
     if sentence.offsets:
-        span = sentence.offsets[start][0], sentence.offsets[end - 1][1]
-        start, end = whole_characters(sentence.text, *span)
+        first, last = sentence.offsets[start], sentence.offsets[end - 1]
+        start, end = whole_characters(sentence.text, first[0], last[1])
         text = sentence.text[start:end]
     place = {"text": text, "start": start, "end": end, "score": score}
     return {kind: chunk.type} | place

@@ -87,16 +87,18 @@ def pretraining_losses(
         token_objective: mlm or clm; the prefix of the names of the tokens' sums.
     """
     token_scores, pair_scores = scores
-    tokens = (token_scores, batch.masked.labels, batch.masked.weights)
+    labels, weights = batch.masked.labels, batch.masked.weights
     sums = {
-        f"{token_objective}_loss": cross_entropy(*tokens),
-        f"{token_objective}_accuracy": accuracy_with_ties(*tokens),
+        f"{token_objective}_loss": cross_entropy(token_scores, labels, weights),
+        f"{token_objective}_accuracy": accuracy_with_ties(
+            token_scores, labels, weights
+        ),
     }
     if pair_objective != "none":
         weights = (batch.pair_labels >= 0).astype(jnp.float32)
-        pairs = (pair_scores, jnp.maximum(batch.pair_labels, 0), weights)
-        sums[f"{pair_objective}_loss"] = cross_entropy(*pairs)
-        sums[f"{pair_objective}_accuracy"] = accuracy(*pairs)
+        labels = jnp.maximum(batch.pair_labels, 0)
+        sums[f"{pair_objective}_loss"] = cross_entropy(pair_scores, labels, weights)
+        sums[f"{pair_objective}_accuracy"] = accuracy(pair_scores, labels, weights)
     return sums
 
 
@@ -175,9 +177,15 @@ class PretrainingTask(Task):
 
     @functools.cached_property
     def batches(self) -> DatasetBatches:  # type: ignore[override]
-        c, host = self.config, (self.host_index, self.host_count)
-        first_step = c.data.first_step
-        return DatasetBatches(self.dataset, c.batch_size, c.seed, first_step, *host)
+        c = self.config
+        return DatasetBatches(
+            self.dataset,
+            c.batch_size,
+            c.seed,
+            c.data.first_step,
+            self.host_index,
+            self.host_count,
+        )
 
     def init_params(self, key: Key[Array, ""]) -> Params:
         return init_params(self.config.model, key)
@@ -238,15 +246,22 @@ class PretrainingTask(Task):
         batch: PretrainingBatch,
         dropout_key: Key[Array, ""] | None = None,
     ) -> Sums:
-        objectives = self.pair_objective, self.token_objective
+        distances = {}
         if self.teacher is None:
             model = self.config.model
             scores = pretraining_scores(model, params, batch, dropout_key)
-            return pretraining_losses(scores, batch, *objectives)
-        rows = batch.masked, batch.first
-        scores, distance = distil(self.config, self.teacher, params, *rows, dropout_key)
-        sums = pretraining_losses(scores, batch, *objectives)
-        return sums | {DISTILLATION_LOSS: distance}
+        else:
+            scores, distance = distil(
+                self.config,
+                self.teacher,
+                params,
+                batch.masked,
+                batch.first,
+                dropout_key,
+            )
+            distances = {DISTILLATION_LOSS: distance}
+        pairs, tokens = self.pair_objective, self.token_objective
+        return pretraining_losses(scores, batch, pairs, tokens) | distances
 
     def evaluate(
         self, params: Params, batch: DeviceBatch

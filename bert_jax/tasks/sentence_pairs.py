@@ -254,10 +254,10 @@ class SentencePairsTask(FinetuningTask):
         self, own: Texts, everyone: Texts, first: Int[Array, ""] | int
     ) -> dict[str, Sum]:
         """Return the `loss`, and how many `negatives` each pair was compared with."""
-        pairs = self.data.sentence_pairs
-        options = pairs.temperature, pairs.symmetric, pairs.dimensions
+        c = self.data.sentence_pairs
+        loss = info_nce(own, everyone, first, c.temperature, c.symmetric, c.dimensions)
         return {
-            "loss": info_nce(own, everyone, first, *options),
+            "loss": loss,
             "negatives": num_wrong_choices(own, everyone, first),
         }
 

@@ -108,7 +108,7 @@ def hold_out(task: FinetuningTask, examples: Sequence[Example]) -> Splits:
             f"{len(examples)} examples to learn from and {len(parts[1])} to score on; "
             "name a file by --data.validation, in Python by validation."
         )
-    return Splits(*parts)
+    return Splits(train=parts[0], validation=parts[1])
 
 
 def held_out_keys(

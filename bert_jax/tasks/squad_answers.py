@@ -53,10 +53,10 @@ def predict(
         spans = best_spans(tokenized, windows, logits, config)
         entries = _distinct(example.context, spans, config.num_best)
         # The score of no answer is that of [CLS], the lowest one of the windows.
-        null_logits = min(
+        start, end = min(
             ((float(start[0]), float(end[0])) for start, end in logits), key=sum
         )
-        null = _entry("", None, None, *null_logits)
+        null = _entry("", None, None, start, end)
         predictions.append(_prediction(example.id, entries, null, model, config))
     return predictions
 

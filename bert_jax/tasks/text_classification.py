@@ -246,12 +246,16 @@ class TextTask(FinetuningTask):
         If a row may have several classes, it is the divergence of each class. Weights
         are those of `loss`.
         """
-        weights, models = self._weights(batch), (scores, teacher_scores)
+        weights = self._weights(batch)
         if self._is_number:
             return weighted_sum((scores - teacher_scores)[:, 0] ** 2, weights)
         if self.model.problem_type == "multi_label_classification":
-            return weighted_sum(binary_divergence(*models, temperature), weights)
-        return weighted_sum(score_divergence(*models, temperature), weights)
+            return weighted_sum(
+                binary_divergence(scores, teacher_scores, temperature), weights
+            )
+        return weighted_sum(
+            score_divergence(scores, teacher_scores, temperature), weights
+        )
 
     def outputs(self, scores: Array) -> dict[str, jax.Array]:
         """Return `values` [B, C]: probabilities, or the number."""
@@ -284,7 +288,8 @@ class TextTask(FinetuningTask):
         scores: dict[str, float] = {}
         for group in dict.fromkeys(example.group for example, _ in pairs):
             chosen = [pair for pair in pairs if pair[0].group == group]
-            own_scores = self._scores(*zip(*chosen, strict=True))
+            examples, values = zip(*chosen, strict=True)
+            own_scores = self._scores(examples, values)
             glue = self.data.glue
             names = GLUE[glue].scores if glue else tuple(own_scores)
             suffix = f"_{group}" if group else ""

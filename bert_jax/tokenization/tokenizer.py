@@ -177,7 +177,8 @@ class Tokenizer:
                 id.
         """
         if isinstance(self._backend, LibraryFile):
-            return self._encoding(*self._backend.encode(text, mask_token))
+            encoded, places = self._backend.encode(text, mask_token)
+            return self._encoding(encoded, places)
         ids: list[int] = []
         offsets: list[tuple[int, int]] = []
         start = 0

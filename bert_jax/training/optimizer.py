@@ -80,8 +80,8 @@ def adam(config: OptimizerConfig) -> optax.GradientTransformationExtraArgs:
     beta1, beta2 = config.beta1, config.beta2
 
     def init(params: Params) -> optax.ScaleByAdamState:
-        zeros = (jax.tree.map(jnp.zeros_like, params) for _ in range(2))
-        return optax.ScaleByAdamState(jnp.zeros((), jnp.int32), *zeros)
+        mu, nu = (jax.tree.map(jnp.zeros_like, params) for _ in range(2))
+        return optax.ScaleByAdamState(jnp.zeros((), jnp.int32), mu, nu)
 
     def update(
         grads: Params,

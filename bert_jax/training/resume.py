@@ -118,8 +118,8 @@ def find_resume(workdir: epath.Path) -> Resume | None:
     history = config.pop(HISTORY, [])
     history = history if isinstance(history, list) else []
     manifest = read_manifest(checkpoint)
-    files = manifest.get(INTERVAL), has_optimizer_state(manifest)
-    return Resume(step, config, history, problems, *files)
+    interval, has_optimizer = manifest.get(INTERVAL), has_optimizer_state(manifest)
+    return Resume(step, config, history, problems, interval, has_optimizer)
 
 
 def find_resume_on_all(workdir: epath.Path) -> Resume | None:

@@ -158,7 +158,16 @@ def model_of(tokenizer: Tokenizer, **fields: Any) -> Model:
         lambda leaf: np.float32(leaf + generator.normal(0, 0.1, leaf.shape)), params
     )
     directory = epath.Path("model")
-    return Model(config, params, tokenizer, "nsp", directory, True, None, ())
+    return Model(
+        config=config,
+        params=params,
+        tokenizer=tokenizer,
+        pairs="nsp",
+        directory=directory,
+        imported=True,
+        embedding=None,
+        sources=(),
+    )
 
 
 def evaluated(model: Model, expression: str, folder: Path) -> Any:

@@ -37,7 +37,16 @@ def model(tokenizer_directory) -> Model:
         jax.eval_shape(lambda: init_params(CONFIG, jax.random.key(0))),
     )
     tokenizer = Tokenizer.load(tokenizer_directory)
-    return Model(CONFIG, params, tokenizer, "nsp", epath.Path("m"), True, None, ())
+    return Model(
+        config=CONFIG,
+        params=params,
+        tokenizer=tokenizer,
+        pairs="nsp",
+        directory=epath.Path("m"),
+        imported=True,
+        embedding=None,
+        sources=(),
+    )
 
 
 def test_layers_that_are_alike_are_one_group(model):
