@@ -97,7 +97,8 @@ def our_curve(
         params = load_pretrained(str(workdir / CHECKPOINTS / str(step))).placed().params
         totals = [sums(params, b) for b in task.batches.validation(ROWS)]
         nats, right, count = np.sum(jax.device_get(totals), axis=0)
-        points.append(Point(clock.seconds[step], nats / count, right / count))
+        means = float(nats / count), float(right / count)
+        points.append(Point(clock.seconds[step], means[0], means[1]))
     return sorted(points)
 
 
@@ -153,7 +154,12 @@ def torch_curve(recipe: Recipe, seconds: float, task: PretrainingTask) -> list[P
     The rate rises and falls with the seconds: its schedule has the right length.
     """
     model, optimizer = open_torch(recipe, task)
-    spent, points = 0.0, [Point(0.0, *torch_score(model, task))]
+
+    def at(seconds: float) -> Point:
+        loss, accuracy = torch_score(model, task)
+        return Point(seconds, loss, accuracy)
+
+    spent, points = 0.0, [at(0.0)]
     for step in itertools.count():
         start, share = time.perf_counter(), spent / seconds
         rise = min(1.0, share / recipe.warmup) if recipe.warmup else 1.0
@@ -167,7 +173,7 @@ def torch_curve(recipe: Recipe, seconds: float, task: PretrainingTask) -> list[P
         optimizer.zero_grad()
         spent += time.perf_counter() - start
         if spent >= len(points) * seconds / NUM_POINTS:
-            points.append(Point(spent, *torch_score(model, task)))
+            points.append(at(spent))
             print(f"{recipe.name}: step {step + 1:,}, {points[-1]}", flush=True)
         if spent >= seconds:
             return points
@@ -188,9 +194,9 @@ def torch_score(model: Any, task: PretrainingTask) -> tuple[float, float]:
         picked = torch.take_along_dim(logits, places[..., None], dim=1).numpy()
         nats = optax.softmax_cross_entropy_with_integer_labels(picked, rows.labels)
         right = picked.argmax(axis=-1) == rows.labels
-        total += [(x * rows.weights).sum() for x in (nats, right, 1.0)]
+        total += [float((x * rows.weights).sum()) for x in (nats, right, 1.0)]
     model.train()
-    return total[0] / total[2], total[1] / total[2]
+    return float(total[0] / total[2]), float(total[1] / total[2])
 
 
 def seconds_to(loss: float, curve: Sequence[Point]) -> float:
