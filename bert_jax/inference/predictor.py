@@ -85,6 +85,7 @@ class Predictor(FinetunedPredictor):
         data: the settings by which the examples of fine-tuning became rows.
         trained_length: tokens in a row of its last pretraining run; 0: unknown. A
             longer text gives a warning.
+        model: all of this as one value, as the functions of this package take it.
     """
 
     def __init__(
