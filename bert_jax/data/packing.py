@@ -38,12 +38,14 @@ def build_rows(
     second = pairs.first_end - pairs.first_start + 2
     end = second + pairs.second_end - pairs.second_start + (pairs.label != -1)
     assert not len(end) or end.max() <= len(position)
-    # The index into `tokens` of each position; special positions are overwritten.
+    # The index into `tokens` of each position; special positions are overwritten. A
+    # begins at position 1, behind [CLS]. In int32, since a chunk has fewer tokens.
     source = np.where(
         position < second[:, None],
         (pairs.first_start - 1).astype(np.int32)[:, None] + position,
         (pairs.second_start - second).astype(np.int32)[:, None] + position,
     )
+    # Positions of padding may point behind the last token.
     filled = tokens.take(source, mode="clip")
     filled[position >= end[:, None]] = pad_id
     filled[:, 0] = cls_id
@@ -86,6 +88,7 @@ def pack_pairs(
     packed["tokens"] = tokens
     for name in ("first", "second", "end"):
         packed[name][row, slot] = rows[name][:, 0] + offset
+    # A slot without a pair has label -1, which no loss counts, and ends of 0.
     packed["next_sentence_label"] = -1
     packed["next_sentence_label"][row, slot] = rows["next_sentence_label"][:, 0]
     return packed
@@ -107,6 +110,7 @@ def assign_rows(
     num_rows = 0
     for turn, pair in enumerate(np.argsort(-length, kind="stable").tolist()):
         size = int(length[pair])
+        # A shorter tuple is first among equals: the row with the least room that fits.
         place = bisect.bisect_left(rows, (size,))
         if place < len(rows):
             room, _, number, num_pairs = rows.pop(place)
@@ -115,6 +119,7 @@ def assign_rows(
             num_rows += 1
         row[pair] = number
         left = room - size
+        # A full row is not looked at again, which keeps the list short.
         if left and num_pairs + 1 < max_pairs:
             bisect.insort(rows, (left, -turn, number, num_pairs + 1))
     # Renumber the rows in the order of their first pairs.

@@ -21,16 +21,21 @@ BATCH_SPEC = P(BATCH_AXES)
 
 Rules = tuple[tuple[str, P], ...]
 RULES: Rules = (
+    # Whole rows: a token's vector is looked up without a collective over `tensor`.
     (r"(token|position|segment)/embedding", P(None, "fsdp")),
     (r"layer_norm/(scale|bias)", P()),
+    # Split by columns: a device of `tensor` has whole heads, and their attention.
     (r"attention/(query|key|value)/kernel", P("fsdp", "tensor")),
     (r"attention/(query|key|value)/bias", P("tensor")),
+    # Split by rows: the products of all heads are summed, the bias is added once.
     (r"attention/output/kernel", P("tensor", "fsdp")),
     (r"attention/output/bias", P()),
+    # The same for the inner width, which the activation does not mix.
     (r"feed_forward/in/kernel", P("fsdp", "tensor")),
     (r"feed_forward/in/bias", P("tensor")),
     (r"feed_forward/out/kernel", P("tensor", "fsdp")),
     (r"feed_forward/out/bias", P()),
+    # Heads are small: each device of `tensor` computes all of them.
     (r"(pooler|masked_lm|next_sentence|classifier)/dense/kernel", P("fsdp")),
     (r"(pooler|masked_lm|next_sentence|classifier)/dense/bias", P()),
     (r"masked_lm/bias", P()),

@@ -101,6 +101,7 @@ def _forward_kernel(
             scores = _scores(
                 plan, head, query[row], key[row], key_groups[row], query_groups[row]
             )
+            # Queries are the lanes, so that sums over keys stay rows.
             highest = scores.max(0, keepdims=True)
             exponentials = jnp.exp(scores - highest)
             total = exponentials.sum(0, keepdims=True)
@@ -110,6 +111,7 @@ def _forward_kernel(
             if plan.threshold:
                 kept = _kept(plan, seeds, row, head)
                 exponentials = jnp.where(kept, exponentials, 0.0)
+            # Divided after the product, which is smaller than the probabilities.
             mixed = _product(value[row], exponentials.astype(value.dtype), 0, 0)
             parts.append(mixed * (plan.keep_scale / total))
         output[row] = plan.merged(parts, 0).T.astype(output.dtype)
@@ -137,6 +139,7 @@ def _backward_kernel(
             scores = _scores(
                 plan, head, query[row], key[row], key_groups[row], query_groups[row]
             )
+            # Computed again from the row sums: nothing of T x Q was stored.
             probabilities = jnp.exp(scores - log_sums[row, 0, head : head + 1])
             change = _product(plan.only(head, value[row]), grad[row], 1, 1)
             dropped = probabilities
@@ -144,6 +147,7 @@ def _backward_kernel(
                 kept = _kept(plan, seeds, row, head)
                 dropped = jnp.where(kept, probabilities, 0.0)
                 change = jnp.where(kept, change, 0.0)
+            # The derivative of softmax.
             change = probabilities * (change - mean_changes[head : head + 1])
             change, dropped = (x.astype(query.dtype) for x in (change, dropped))
             parts.append(

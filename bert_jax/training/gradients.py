@@ -143,6 +143,7 @@ def all_reduce_gradients(
     """Sum gradients over `data`, and over `fsdp` those that no gather has reduced."""
     leaves, structure = jax.tree.flatten(grads)
     is_gathered = ["fsdp" in partition for partition in jax.tree.leaves(partitions)]
+    # The gradient of a gather is scattered over `fsdp`, and so summed there already.
     for axes, gathered in ((("data",), True), (BATCH_AXES, False)):
         chosen = [i for i, value in enumerate(is_gathered) if value == gathered]
         if math.prod(map(jax.lax.axis_size, axes)) == 1:
@@ -205,6 +206,7 @@ def make_gradient(
     )
     gather_dtype = collectives.gather_dtype if mesh.shape["fsdp"] > 1 else None
     if gather_dtype:
+        # `gather_once` has gathered all of them before.
         first = jax.tree.map(lambda _: P(), partitions)
 
     def prepare(params: Params) -> Params:
@@ -221,6 +223,7 @@ def make_gradient(
     if gather_dtype:
         local = gather_once(local, task, partitions, gather_dtype)
     if not is_sharded:
+        # One device, or one `tensor` group: there is nothing to sum.
         return local
     return shard_gradient(local, mesh, partitions, fixed_partitions, collectives)
 
@@ -240,11 +243,14 @@ def local_gradient(
     params, (mask_key, dropout_key) = inputs.params, inputs.keys
     differentiate = jax.grad(objective, has_aux=True)
 
-    # 1. Mask the rows, and count over the global batch.
+    # 1. Mask the rows, and count over the global batch. The counts are known before any
+    # gradient: each part's sums are divided by them, so that the gradients of all parts
+    # add up to that of the mean, however unevenly masks fall on devices and parts.
     corrupted = task.corrupt_at_step(inputs.batch, mask_key, inputs.step)
     counts = global_counts(task, corrupted, axes)
 
-    # 2. Accumulate the gradient over the microbatches.
+    # 2. Accumulate the gradient over the microbatches; the activations of one part at a
+    # time are in memory.
     def add(total: Params, part: tuple[PyTree, Array]) -> tuple[Params, Sums]:
         part_batch, part_key = part
         grads, sums = differentiate(params, part_batch, counts, part_key, inputs.fixed)
@@ -268,9 +274,12 @@ def shard_gradient(
 
     def local(inputs: StepInputs, shard: Array) -> tuple[Params, Sums]:
         mask_key, dropout_key = jax.random.wrap_key_data(inputs.keys)
+        # Masks depend on a row's number, so that all shards may have their key; dropout
+        # has a key for each, or equal places of two shards would drop together.
         own_key = jax.random.fold_in(dropout_key, shard[0])
         own = dataclasses.replace(inputs, keys=jnp.stack([mask_key, own_key]))
         grads, sums = local_gradient(own)
+        # Once a step, after the last microbatch.
         totals = all_reduce_gradients(grads, partitions, collectives)
         return totals, jax.lax.psum(sums, BATCH_AXES)
 

@@ -57,6 +57,7 @@ def device_batches(
             batch = next(batches, None)
             clock.wait_seconds += time.monotonic() - start
             if batch is not None:
+                # Transfers are asynchronous: this one runs beside the steps before it.
                 tokens, flops = task.num_tokens(batch), task.flops(batch)
                 queue.append((tokens, flops, to_global_arrays(batch, mesh)))
                 if len(queue) <= _BATCHES_AHEAD:
@@ -218,6 +219,8 @@ class _TrainingRun:
 
     def _train_on(self, batch: DeviceBatch) -> None:
         """Do a step, and log it if that is due."""
+        # Only starts the step: the host goes on to the next batch meanwhile. The old
+        # state's memory is donated, and must not be used again.
         self._state, scalars, sums = self._train_step(self._state, batch)
         self._interval.add(sums)
         if not self.has_trained():
@@ -231,6 +234,7 @@ class _TrainingRun:
         self._step += 1
         self._report.advance(self._step)
         if self._is_due(self._config.log_every):
+            # Reading the scalars waits for the step; in between, the host is ahead.
             values = {k: float(v) for k, v in jax.device_get(scalars).items()}
             is_last = self._step == self._config.num_steps
             faults.check_finite(values["skipped_in_a_row"], self._step, is_last)
@@ -286,6 +290,7 @@ class _TrainingRun:
         if problem:
             self._report.say(f"No checkpoint at step {self._step}: {problem}.")
             return
+        # Parameters are stored apart, for what loads a model without its optimizer.
         rest = serialization.to_state_dict(self._state)
         checkpoints = self._checkpoints
         write = checkpoints.save_or_raise if must_succeed else checkpoints.save

@@ -55,9 +55,11 @@ def newton_schulz(matrices: Float[Array, "K R C"]) -> Float[Array, "K R C"]:
         matrices: with no more rows than columns, so that the products are the smallest.
     """
     a, b, c = COEFFICIENTS
+    # The iteration converges for singular values up to √3; Frobenius' norm bounds them.
     norms = jnp.linalg.norm(matrices, axis=(1, 2), keepdims=True)
     x = matrices / (norms + 1e-8)
     for _ in range(NUM_ITERATIONS):
+        # x (a + b G + c G²) with G = x xᵀ: each singular value by an odd polynomial.
         gram = jnp.einsum("krc,ksc->krs", x, x)
         x = a * x + (b * gram + c * gram @ gram) @ x
     return x
@@ -80,6 +82,7 @@ def orthogonalise(kernels: Kernels, mesh: Mesh | None) -> Kernels:
             [kernels[p] if is_wide else kernels[p].T for p, is_wide in pairs]
         )
         if mesh is not None and mesh.size > 1:
+            # Whole matrices: a device multiplies its own without collectives.
             # Zeros fill up the last share; they stay zeros.
             padding = -len(stack) % mesh.size
             stack = jnp.pad(stack, ((0, padding), (0, 0), (0, 0)))

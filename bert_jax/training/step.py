@@ -137,6 +137,7 @@ def apply_gradients(
     params, opt_state, grad_norm = optimizer.update(
         grads, state.opt_state, state.params
     )
+    # Decided on the device: the host learns of it when it next reads the scalars.
     finite = jnp.isfinite(grad_norm)
     next_state = dataclasses.replace(
         state,
@@ -174,9 +175,11 @@ def make_train_step(
     def train_step(
         state: TrainState, batch: DeviceBatch, fixed: Params | None = None
     ) -> tuple[TrainState, Scalars, Sums]:
+        # A function of seed and step alone: a resumed run draws the same masks.
         keys = step_keys(state.key, state.step)
         inputs = StepInputs(state.params, batch, state.step, keys, fixed or {})
         grads, sums = gradient(inputs)
+        # The rate by the optimizer's own count, which a skipped update does not raise.
         rate = optimizer.learning_rate(state.opt_state)
         next_state, more = apply_gradients(state, grads, optimizer)
         scalars = means(sums, task.objective, task.weights)
