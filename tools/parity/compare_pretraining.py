@@ -92,13 +92,15 @@ def our_curve(
         right = scores.argmax(axis=-1) == labels
         return (nats * weights).sum(), (right * weights).sum(), weights.sum()
 
-    points = []
-    for step in list_steps(epath.Path(workdir) / CHECKPOINTS):
-        params = load_pretrained(str(workdir / CHECKPOINTS / str(step))).placed().params
+    def at(seconds: float, params: Params) -> Point:
         totals = [sums(params, b) for b in task.batches.validation(ROWS)]
         nats, right, count = np.sum(jax.device_get(totals), axis=0)
-        means = float(nats / count), float(right / count)
-        points.append(Point(clock.seconds[step], means[0], means[1]))
+        return Point(seconds, float(nats / count), float(right / count))
+
+    points = [at(0.0, task.init_params(jax.random.key(config.seed)))]
+    for step in list_steps(epath.Path(workdir) / CHECKPOINTS):
+        model = load_pretrained(str(workdir / CHECKPOINTS / str(step))).placed()
+        points.append(at(clock.seconds[step], model.params))
     return sorted(points)
 
 
