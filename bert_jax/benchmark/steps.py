@@ -1,6 +1,7 @@
 """Time the training step, and the encoder alone, on one batch."""
 
 import dataclasses
+from typing import Any
 
 import jax
 import numpy as np
@@ -24,7 +25,7 @@ from bert_jax.distributed.mesh import make_mesh
 from bert_jax.distributed.sharding import to_global_arrays
 from bert_jax.model.bert import compute
 from bert_jax.model.flops import encoding_flops
-from bert_jax.model.inputs import inputs_of
+from bert_jax.model.inputs import Inputs, inputs_of
 from bert_jax.tasks.pretraining import PretrainingBatch, PretrainingTask
 from bert_jax.training.run import Run
 from bert_jax.training.step import TrainState, num_parameters
@@ -145,12 +146,16 @@ def benchmark_inference(options: InferenceOptions) -> Figures:
 
     params = jax.jit(initial_params)()
     inputs = inputs_of(rows)
-    encoding = jax.jit(
-        lambda params, inputs: compute(model, params, "hidden_and_pooled", inputs)
-    )
-    program, figures = compile_program(encoding, params, inputs)
+    arrays = inputs.input_ids, inputs.segment_ids, inputs.attention_mask
+
+    @jax.jit
+    def encoding(params: Params, ids: Any, segments: Any, mask: Any) -> Any:
+        inputs = Inputs(ids, segments, mask)
+        return compute(model, params, "hidden_and_pooled", inputs)
+
+    program, figures = compile_program(encoding, params, *arrays)
     ours = OurModel(
-        dispatch=lambda: program(params, inputs),
+        dispatch=lambda: program(params, arrays[0], arrays[1], arrays[2]),
         sequences=config.batch_size,
         tokens=task.num_tokens(rows),
         flops=encoding_flops(model, config.batch_size, options.sequence_length),
@@ -160,7 +165,6 @@ def benchmark_inference(options: InferenceOptions) -> Figures:
 
     def torch_arrays() -> TorchArrays:
         names = ("input_ids", "token_type_ids", "attention_mask")
-        arrays = inputs.input_ids, inputs.segment_ids, inputs.attention_mask
         values = [np.asarray(array, np.int64) for array in arrays]
         return dict(zip(names, values, strict=True))
 

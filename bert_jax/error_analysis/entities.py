@@ -76,9 +76,7 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
             worst.add(len(wrong) + surest / 2, i, map(_types, wrong))
     types = sorted(set(counts["gold"]) | set(counts["predicted"]))
     by_type = [
-        MatchCounts(
-            counts["gold"][type_], counts["predicted"][type_], counts["correct"][type_]
-        )
+        MatchCounts(**{name: own[type_] for name, own in counts.items()})
         for type_ in types
     ]
     names = [*types, NO_ENTITY]

@@ -149,16 +149,16 @@ def entity_scores(
     """
     _check_lengths(gold, predicted)
     in_gold, in_predicted = _all_entities(gold), _all_entities(predicted)
-    by_type: tuple[Counter[str], ...] = tuple(
+    # The numbers of gold entities, of predicted ones, and of correct ones, by type.
+    of_gold, of_predicted, correct = (
         Counter(entity.type for _, entity in entities)
         for entities in (in_gold, in_predicted, in_gold & in_predicted)
     )
-    in_each, found, right = by_type
     return EntityScores(
-        overall=MatchCounts(in_each.total(), found.total(), right.total()),
+        overall=MatchCounts(of_gold.total(), of_predicted.total(), correct.total()),
         by_type={
-            type_: MatchCounts(in_each[type_], found[type_], right[type_])
-            for type_ in sorted(in_each | found)
+            type_: MatchCounts(of_gold[type_], of_predicted[type_], correct[type_])
+            for type_ in sorted(of_gold | of_predicted)
         },
         tag_accuracy=tag_accuracy(gold, predicted),
     )
