@@ -92,8 +92,9 @@ def test_a_page_and_what_is_kept_for_the_next_call(described, tmp_path):
     assert results == {"small-v5e-2x2-1.json"}
 
 
+@needs_libtpu
 @pytest.mark.parametrize("path", PRETRAINING, ids=lambda path: path.stem)
-def test_every_configuration_is_completed(path):
+def test_every_configuration_is_completed(path, described):
     target = open_target(str(path), parse_topology("v5e:2x4"))
     pairs = "none" if path.stem.startswith("gpt") else "nsp"
     assert target.config.data.pairs == pairs and target.config.model.vocab_size
