@@ -220,9 +220,6 @@ def log_likelihoods(
     """Return the log probability of each text; as `Predictor.log_likelihood`."""
     require_head(model, "masked_lm", "log_likelihood")
     require_attention(model, "causal", "log_likelihood")
-    require_count("batch_size", batch_size)
-    if not texts:
-        return []
     segments = [(ids,) for ids in model.tokenizer.encode_batch(texts)]
     program = compiled_log_likelihood(model.config)
     return [float(v) for v in compute_texts(program, model, segments, batch_size)]

@@ -106,12 +106,10 @@ class SelfAttention(nn.Module):
         )
         # Stored only for distillation, which asks for it.
         self.sow("internals", "projections", (query, key, value))
-        if visible.num_cached is None:
-            mixed = self._attend(query, key, value, visible, deterministic)
-        else:
+        if visible.num_cached is not None:
             key = self._cached("keys", key, visible)
             value = self._cached("values", value, visible)
-            mixed = self._attend_plainly(query, key, value, visible, True)
+        mixed = self._attend(query, key, value, visible, deterministic)
         output = Dense(c.hidden_size, c, name="output")(mixed, after=hidden)
         output = Dropout(c.hidden_dropout_prob)(output, deterministic)
         return LayerNorm(c, name="layer_norm")(hidden + output).astype(c.dtype)
@@ -119,42 +117,33 @@ class SelfAttention(nn.Module):
     def _attend(
         self,
         query: Float[Array, "B T D"],
-        key: Float[Array, "B T D"],
-        value: Float[Array, "B T D"],
-        visible: Visibility,
-        deterministic: bool,
-    ) -> Float[Array, "B T D"]:
-        """Return attention by the kernel of the device that is traced for."""
-        c = self.config
-        kernel = chosen_kernel(c, query.shape[1], deterministic)
-        if kernel == "tpu":
-            rate = 0.0 if deterministic else c.attention_probs_dropout_prob
-            dropout_key = self.make_rng("dropout") if rate else None
-            return fused_tpu_attention(
-                query, key, value, visible, c.num_attention_heads, rate, dropout_key
-            )
-        if kernel == "cudnn":
-            return cudnn_attention(query, key, value, visible, c.num_attention_heads)
-        return self._attend_plainly(query, key, value, visible, deterministic)
-
-    def _attend_plainly(
-        self,
-        query: Float[Array, "B T D"],
         key: Float[Array, "B S D"],
         value: Float[Array, "B S D"],
         visible: Visibility,
         deterministic: bool,
     ) -> Float[Array, "B T D"]:
+        """Return attention by the kernel of the device; plain if keys are cached."""
+        c, heads = self.config, self.config.num_attention_heads
+        kernel, rate = "plain", c.attention_probs_dropout_prob
+        if visible.num_cached is None:
+            kernel = chosen_kernel(c, query.shape[1], deterministic)
+        if kernel == "tpu":
+            rate = 0.0 if deterministic else rate
+            dropout_key = self.make_rng("dropout") if rate else None
+            return fused_tpu_attention(
+                query, key, value, visible, heads, rate, dropout_key
+            )
+        if kernel == "cudnn":
+            return cudnn_attention(query, key, value, visible, heads)
         # Queries are the last axis of the probabilities in a TPU's memory.
         swapped = target_device().platform == "tpu"
-        dropout = Dropout(self.config.attention_probs_dropout_prob, swapped)
+        dropout = Dropout(rate, swapped)
 
         def kept(probabilities: Float[Array, "B N T S"]) -> Float[Array, "B N T S"]:
             # Stored only for `layer_attention`, which asks for it.
             self.sow("attention", "probabilities", probabilities)
             return dropout(probabilities, deterministic)
 
-        heads = self.config.num_attention_heads
         return plain_attention(query, key, value, visible, heads, kept)
 
     def _cached(

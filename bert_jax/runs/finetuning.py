@@ -31,7 +31,7 @@ from bert_jax.runs.finetuning_setup import (
     prepare_finetuning,
     without_top,
 )
-from bert_jax.runs.fitting import LockedWorkdir, fit_run, locked_workdir
+from bert_jax.runs.fitting import Workdir, fit_run, locked_workdir
 from bert_jax.runs.init_from import check_source, has_all
 from bert_jax.runs.workdir import (
     best_scores,
@@ -169,7 +169,7 @@ def finetuning_of(
 
 def resolve_run(
     setup: FinetuningSetup,
-    locked: LockedWorkdir,
+    locked: Workdir,
     mesh: Mesh,
     own_metrics: Callable[[Predictions], dict[str, float]] | None,
     extend: bool,

@@ -31,8 +31,8 @@ from bert_jax.training.run import Run
 
 
 @dataclasses.dataclass(frozen=True)
-class LockedWorkdir:
-    """A workdir that this run has locked, or only reads."""
+class Workdir:
+    """A workdir that a run has locked, or that a dry run reads."""
 
     path: epath.Path
     resume: Resume | None
@@ -42,11 +42,11 @@ class LockedWorkdir:
 
 
 @contextlib.contextmanager
-def locked_workdir(workdir: str | os.PathLike[str]) -> Iterator[LockedWorkdir]:
+def locked_workdir(workdir: str | os.PathLike[str]) -> Iterator[Workdir]:
     """Lock a workdir, and find the checkpoint to resume from."""
     path = open_workdir(workdir)
     with run_lock(path) as check_lock:
-        yield LockedWorkdir(path, find_resume_on_all(path), check_lock)
+        yield Workdir(path, find_resume_on_all(path), check_lock)
 
 
 def fit(

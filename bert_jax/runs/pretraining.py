@@ -21,7 +21,7 @@ from bert_jax.dry_run.describe import MORE, describe, details, rows_line
 from bert_jax.dry_run.estimate import choose_devices
 from bert_jax.dry_run.measure import measured_lines
 from bert_jax.dry_run.topologies import GIB, devices_of, parse_topology
-from bert_jax.runs.fitting import LockedWorkdir, fit_run, locked_workdir
+from bert_jax.runs.fitting import Workdir, fit_run, locked_workdir
 from bert_jax.runs.hours import config_for_hours, require_hours
 from bert_jax.runs.init_from import Shape, check_source, open_source
 from bert_jax.runs.teacher import pretraining_teacher
@@ -194,7 +194,7 @@ def pretrain(
 def resolve_run(
     config: PretrainConfig,
     dataset: Dataset,
-    locked: LockedWorkdir | None,
+    locked: Workdir | None,
     extend: bool = False,
     named_shape: Shape | None = None,
     *,
@@ -281,7 +281,7 @@ def dry_run(
     read = None
     if workdir:
         path = open_directory(workdir)
-        read = LockedWorkdir(path, find_resume(path))
+        read = Workdir(path, find_resume(path))
     run, note = resolve_run(config, dataset, read, extend, named_shape, devices=chosen)
     task, config = run.task, run.config
     rest = [[note] if note else [], describe(config, dataset, task)]

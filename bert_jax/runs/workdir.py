@@ -200,8 +200,8 @@ def write_run_files(run: Run[RunConfig]) -> Resume | None:
         if any(last.get(name) != value for name, value in entry.items()):
             history.append({"step": step, **entry})
         write_json(to_dict(run.config) | {HISTORY: history}, workdir / "config.json")
-        if run.tokenizer is not None:
-            run.tokenizer.save(workdir / "tokenizer")
+        assert run.tokenizer is not None, "a run that trains has a tokenizer"
+        run.tokenizer.save(workdir / "tokenizer")
         return history
 
     history = run_on_primary(write)
