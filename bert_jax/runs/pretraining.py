@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 import jax
+from etils import epath
 
 from bert_jax.config import PretrainConfig
 from bert_jax.data.records import Dataset, open_dataset
@@ -194,7 +195,7 @@ def pretrain(
 def resolve_run(
     config: PretrainConfig,
     dataset: Dataset,
-    locked: Workdir | None,
+    workdir: Workdir,
     extend: bool = False,
     named_shape: Shape | None = None,
     *,
@@ -203,10 +204,10 @@ def resolve_run(
 ) -> tuple[Run[PretrainConfig], str]:
     """Return the run of a configuration, and a line that names what it starts from.
 
-    `config` is that of `open_for`, and `locked` the workdir; None: there is none. The
-    other arguments, and the errors, are those of `pretrain`.
+    `config` is that of `open_for`. The other arguments, and the errors, are those of
+    `pretrain` and `dry_run`.
     """
-    resume = locked.resume if locked else None
+    resume = workdir.resume
     config = complete_masking(config, dataset, resume)
     source, config = open_source(config, dataset, resume, named_shape)
     teacher, config = pretraining_teacher(config, dataset, resume)
@@ -214,20 +215,21 @@ def resolve_run(
     # Devices that are named need not be present: a batch is then that of all hosts.
     host = (0, 1) if devices else host_shard(mesh, jax.process_index())
     task = PretrainingTask(config, dataset, host[0], host[1], teacher)
-    run = Run(task=task, config=config, mesh=mesh, source=source, resume=resume)
     if hours is not None:
-        config = config_for_hours(run, hours, len(dataset.validation))
+        trial = Run(task=task, config=config, mesh=mesh, resume=resume)
+        config = config_for_hours(trial, hours, len(dataset.validation))
         task = dataclasses.replace(task, config=config)
-        run = dataclasses.replace(run, task=task, config=config)
+    changed = check_workdir(workdir.path, config, resume, extend)
     note = check_source(config, source, task.init_params)
-    if locked is None:
-        return run, note
-    changed = check_workdir(locked.path, config, resume, extend)
-    run = dataclasses.replace(
-        run,
-        workdir=locked.path,
+    run = Run(
+        task=task,
+        config=config,
+        mesh=mesh,
+        workdir=workdir.path,
         tokenizer=dataset.tokenizer,
-        check_lock=locked.check_lock,
+        source=source,
+        resume=resume,
+        check_lock=workdir.check_lock,
         changed=changed,
     )
     return run, note
@@ -278,10 +280,8 @@ def dry_run(
     elif devices:
         chosen = choose_devices(devices)
     dataset, config = open_for(config)
-    read = None
-    if workdir:
-        path = open_directory(workdir)
-        read = Workdir(path, find_resume(path))
+    path = open_directory(workdir) if workdir else epath.Path()
+    read = Workdir(path, find_resume(path) if workdir else None)
     run, note = resolve_run(config, dataset, read, extend, named_shape, devices=chosen)
     task, config = run.task, run.config
     rest = [[note] if note else [], describe(config, dataset, task)]
