@@ -11,8 +11,8 @@ LOWEST_TESTS := $(addprefix tests/,config metrics masking model/test_model.py \
 	test_tokenization.py data/test_vocabulary.py data/test_structured.py \
 	training/test_fit.py tasks/test_text_classification.py \
 	inference/test_predictor.py inference/test_prediction_files.py \
-	formats/test_families.py formats/test_embedding.py convert/test_export.py \
-	convert/test_onnx.py test_serving.py training/test_loggers.py experiments)
+	formats/test_families.py formats/test_embedding.py apps/convert/test_export.py \
+	apps/convert/test_onnx.py test_serving.py training/test_loggers.py apps/experiments)
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 DEFAULT := not slow and not gpu and not reliability
 PRECISE := $(shell grep -rl --include='test_*.py' 'mark\.precise' tests)
@@ -83,7 +83,7 @@ docs: $(DOCS)
 topologies: $(READY)
 	$(BIN)/python -m pip install --quiet nvidia-cuda-nvcc-cu12 \
 		"jax-cuda12-plugin==$$($(BIN)/python -c 'import jaxlib; print(jaxlib.__version__)')"
-	$(BIN)/bert-jax benchmark hardware --configs $(CONFIGS) --output docs/hardware.md
+	$(BIN)/python tools/hardware/hardware.py --configs $(CONFIGS) --output docs/hardware.md
 
 $(DOCS): $(READY)
 	$(BIN)/python -m pip install --quiet --editable '.[docs]'

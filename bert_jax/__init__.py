@@ -14,6 +14,8 @@ silence_libtpu(os.environ)  # for commands, programs and notebooks, before JAX s
 
 TYPE_CHECKING = False  # importing it from typing takes longer than this whole file
 if TYPE_CHECKING:  # `as` marks a name as public
+    from bert_jax.apps.inspect.printed import inspect as inspect
+    from bert_jax.apps.run_page.run_comparison import run_page as run_page
     from bert_jax.config import BertConfig as BertConfig
     from bert_jax.config import DataConfig as DataConfig
     from bert_jax.config import DistillationConfig as DistillationConfig
@@ -33,12 +35,10 @@ if TYPE_CHECKING:  # `as` marks a name as public
     from bert_jax.data.prepare import prepare as prepare
     from bert_jax.data.records import open_dataset as open_dataset
     from bert_jax.data.vocabulary import train_vocabulary as train_vocabulary
-    from bert_jax.diagnostics.pages import attention_page as attention_page
-    from bert_jax.diagnostics.pages import error_page as error_page
-    from bert_jax.diagnostics.pages import inspect as inspect
-    from bert_jax.diagnostics.pages import run_page as run_page
     from bert_jax.distributed.mesh import host_shard as host_shard
     from bert_jax.distributed.mesh import make_mesh as make_mesh
+    from bert_jax.inference.attention_page import attention_page as attention_page
+    from bert_jax.inference.evaluation import error_page as error_page
     from bert_jax.inference.evaluation import evaluate as evaluate
     from bert_jax.inference.evaluation import evaluation_report as evaluation_report
     from bert_jax.inference.predictor import Predictor as Predictor
@@ -63,6 +63,8 @@ if TYPE_CHECKING:  # `as` marks a name as public
     from bert_jax.training.callbacks import Callback as Callback
 
 _NAMES = {
+    "apps.inspect.printed": "inspect",
+    "apps.run_page.run_comparison": "run_page",
     "config": "BertConfig DataConfig DistillationConfig ExamplesConfig FinetuneConfig "
     "MaskingConfig MeshConfig OptimizerConfig PrepareConfig PretrainConfig "
     "PretrainDistillationConfig RunConfig VocabularyConfig",
@@ -70,8 +72,8 @@ _NAMES = {
     "data.prepare": "prepare",
     "data.records": "open_dataset",
     "data.vocabulary": "train_vocabulary",
-    "diagnostics.pages": "attention_page error_page inspect run_page",
-    "inference.evaluation": "evaluate evaluation_report",
+    "inference.attention_page": "attention_page",
+    "inference.evaluation": "error_page evaluate evaluation_report",
     "inference.predictor": "Predictor load",
     "inference.text_inputs": "text_inputs",
     "distributed.mesh": "host_shard make_mesh",

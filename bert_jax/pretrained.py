@@ -1,9 +1,12 @@
-"""Load a model from a run, a checkpoint, Hugging Face's files, or its hub."""
+"""A model as a value: read from any of its homes, and written as a checkpoint."""
 
 import dataclasses
+import os
 import warnings
 
 import jax
+import numpy as np
+import orbax.checkpoint as ocp
 from etils import epath
 
 from bert_jax.checkpoints.restore import read_params
@@ -11,14 +14,22 @@ from bert_jax.checkpoints.steps import find_checkpoint, read_config, read_config
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.embedding import Embedding
 from bert_jax.config.model import Params
+from bert_jax.config.serialization import to_dict
 from bert_jax.formats.embedding import stated_length
-from bert_jax.formats.folding import Unused, read_unused, with_targets
+from bert_jax.formats.folding import Unused, read_unused, with_targets, write_unused
 from bert_jax.formats.hub import HUB, download, hint
 from bert_jax.formats.huggingface import CONFIG, is_huggingface, read_huggingface
+from bert_jax.formats.imported import RECEIPT, Imported
 from bert_jax.formats.tf1 import is_tf1
 from bert_jax.model.finite import require_finite
-from bert_jax.storage.files import JsonObject
-from bert_jax.storage.manifest import read_manifest
+from bert_jax.storage.atomic import absolute, atomic_directory
+from bert_jax.storage.files import JsonObject, name_path_in_errors, write_json
+from bert_jax.storage.manifest import (
+    describe_files,
+    files_below,
+    read_manifest,
+    write_manifest,
+)
 from bert_jax.storage.remote import open_directory
 from bert_jax.tokenization import Tokenizer
 
@@ -195,3 +206,62 @@ def read_own_length(directory: epath.Path) -> int:
     names = "sequence_length", "max_length", "max_tokens"
     lengths = [p.get(name) for p in places if isinstance(p, dict) for name in names]
     return next((n for n in lengths if isinstance(n, int) and n > 0), 0)
+
+
+def write_checkpoint(
+    model: Imported | Model,
+    receipt: JsonObject,
+    output: epath.Path,
+    run: JsonObject | None = None,
+) -> None:
+    """Write a checkpoint without optimizer state, atomically.
+
+    Args:
+        receipt: the content of `conversion.json`; the written files are added.
+        run: of the run that made the model, the content of `config.json`.
+
+    Raises:
+        FileExistsError: `output` exists and is not an empty directory.
+        OSError: it cannot be written, for example because the disk is full.
+    """
+    with atomic_directory(output) as directory:
+        params = jax.tree.map(np.asarray, model.params)
+        size = sum(leaf.nbytes for leaf in jax.tree.leaves(params))
+        _reserve(directory, size, absolute(output))
+        with ocp.StandardCheckpointer() as checkpointer:
+            checkpointer.save(directory / "state", params)
+        values: JsonObject = (run or {}) | {"model": to_dict(model.config)}
+        if not run:  # else its fields say the same
+            values |= _made_as(model)
+        write_json(values, directory / "config.json")
+        write_unused(model.unused, directory)
+        model.tokenizer.save(directory / "tokenizer")
+        files = describe_files(directory, files_below(directory))
+        write_json(receipt | {"files": files}, directory / RECEIPT)
+        files += describe_files(directory, [RECEIPT])
+        write_manifest({"step": 0, "files": files}, directory)
+
+
+def _made_as(model: Imported | Model) -> JsonObject:
+    """Return what `load` reads of a model without a run, beside its `model`."""
+    values: JsonObject = {}
+    if isinstance(model, Model):
+        values["pairs"] = model.pairs
+    if model.embedding is not None:
+        values["embedding"] = to_dict(model.embedding)
+    if model.own_length:
+        values["max_length"] = model.own_length
+    return values
+
+
+def _reserve(directory: epath.Path, size: int, output: epath.Path) -> None:
+    """Check that the disk has `size` free bytes, by allocating a file of that size.
+
+    Otherwise each thread of Orbax would print an error of its own.
+    """
+    if not hasattr(os, "posix_fallocate"):  # not on macOS
+        return
+    path = directory / "reserved"
+    with name_path_in_errors(output), path.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, max(size, 1))
+    path.unlink()

@@ -3,6 +3,6 @@
 bert-jax pretrain configs/demo.py --workdir runs/demo --data.path bert_jax_demo/data
 """
 
-from bert_jax.demo.demo import PRETRAINING as config
+from bert_jax.apps.demo.demo import PRETRAINING as config
 
 __all__ = ["config"]

@@ -197,7 +197,7 @@ def encoder_checkpoint(
     import numpy as np
     from etils import epath
 
-    from bert_jax.convert.receipts import write_imported
+    from bert_jax.apps.convert.receipts import write_imported
     from bert_jax.formats.imported import Imported
     from bert_jax.model.bert import init_params
     from bert_jax.tokenization import Tokenizer
@@ -224,7 +224,7 @@ def teacher_checkpoint(
     import numpy as np
     from etils import epath
 
-    from bert_jax.convert.receipts import write_imported
+    from bert_jax.apps.convert.receipts import write_imported
     from bert_jax.formats.imported import Imported
     from bert_jax.model.bert import init_params
     from bert_jax.tokenization import Tokenizer

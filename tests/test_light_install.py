@@ -58,7 +58,7 @@ run("convert", "export", "--to", "huggingface", root / "ft", "--output", root / 
 run("convert", "import", "--from", "huggingface", root / "hf", "--output", root / "im")
 run("inspect", root / "run", "--output", root / "report.html")
 
-from bert_jax.demo import demo as module
+from bert_jax.apps.demo import demo as module
 
 def write_corpus(directory):
     shutil.copytree(corpus, directory)

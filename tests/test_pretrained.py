@@ -14,9 +14,9 @@ from huggingface_hub.utils import filter_repo_objects
 from run_helpers import classifier_config
 
 import bert_jax
+from bert_jax.apps.convert.export import export_huggingface
 from bert_jax.cli.main import main
 from bert_jax.config import FinetuneConfig
-from bert_jax.convert.export import export_huggingface
 from bert_jax.pretrained import load_pretrained
 from bert_jax.runs.finetuning import finetune
 from bert_jax.runs.teacher import with_pinned_teacher

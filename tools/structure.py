@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "bert_jax"
-APPS = set("apps convert dry_run diagnostics experiments benchmark demo".split())
-"""Rooms that are applications of the core; `apps` holds them all in the end."""
+APPS = {"apps"}
+"""The room that holds the applications of the core."""
 MAX_PARAMETERS = 6
 VARIADIC = set(
     "zip map max min print chain union intersection partial add_row attrgetter P "

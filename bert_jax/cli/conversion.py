@@ -94,8 +94,8 @@ class ShrinkOptions:
 
 
 def import_model(options: ImportOptions) -> None:
-    from bert_jax.convert.comparison import Comparison, compare
-    from bert_jax.convert.receipts import summary, write_imported
+    from bert_jax.apps.convert.comparison import Comparison, compare
+    from bert_jax.apps.convert.receipts import summary, write_imported
     from bert_jax.storage.atomic import local_output, require_empty
     from bert_jax.storage.remote import open_directory
 
@@ -138,7 +138,7 @@ def export_model(options: ExportOptions) -> None:
     sizes = {name: getattr(options, name) for name in ("batch_size", "sequence_length")}
     sizes = {name: size for name, size in sizes.items() if size is not None}
     if options.kind == "stablehlo":
-        from bert_jax.convert.stablehlo import export_stablehlo
+        from bert_jax.apps.convert.stablehlo import export_stablehlo
 
         outputs = export_stablehlo(options.source, local_output(output), **sizes)
         say(f"{output}: load.py gives {', '.join(outputs)}.")
@@ -146,11 +146,11 @@ def export_model(options: ExportOptions) -> None:
     for name, size in sizes.items():
         raise UsageError(f"{name}={size} needs --to stablehlo; leave it out.")
     if options.kind == "page":
-        from bert_jax.convert.page import export_page
+        from bert_jax.apps.convert.page import export_page
 
         say(export_page(options.source, Path(output), options.steps))
         return
-    from bert_jax.convert.save import save
+    from bert_jax.apps.convert.save import save
 
     warnings: list[str] = []
     license, language = options.license, options.language
@@ -166,7 +166,7 @@ def export_model(options: ExportOptions) -> None:
 
 
 def extend_model(options: ExtendOptions) -> None:
-    from bert_jax.convert.extend import extend, read_words
+    from bert_jax.apps.convert.extend import extend, read_words
     from bert_jax.storage.atomic import local_output
 
     words = read_words(options.words) if options.words else []
@@ -174,14 +174,14 @@ def extend_model(options: ExtendOptions) -> None:
 
 
 def average_model(options: AverageOptions) -> None:
-    from bert_jax.convert.average import average
+    from bert_jax.runs.average import average
     from bert_jax.storage.atomic import local_output
 
     say(average(options.source, options.steps, local_output(options.output)))
 
 
 def shrink_model(options: ShrinkOptions) -> None:
-    from bert_jax.convert.shrink import shrink
+    from bert_jax.apps.convert.shrink import shrink
     from bert_jax.storage.atomic import local_output
 
     say(shrink(options.source, options.layers, local_output(options.output)))

@@ -71,9 +71,9 @@ def finetune(options: FinetuneOptions) -> None:
         )
     if options.dry_run:
         environment.configure_jax(os.environ)
-        from bert_jax.runs import finetuning
+        from bert_jax.apps.dry_run.finetuning import dry_run
 
-        for line in finetuning.dry_run(config, options.verbose):
+        for line in dry_run(config, options.verbose):
             say(line)
         return
     is_primary = start(options)

@@ -151,7 +151,6 @@ HELPS = {
         "topology model batch-size sequence-length dtype microbatches remat "
         "attention-kernel fsdp tensor",
     ),
-    "benchmark hardware": Help("--configs configs/bert_base_128.py"),
     "benchmark inference": Help("--model base --compare torch"),
     "benchmark input": Help("--batch-size 256"),
     "benchmark prepare": Help("--input 'text/*.txt'"),

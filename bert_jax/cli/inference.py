@@ -22,7 +22,7 @@ from bert_jax.storage.files import require_new_file, require_not_input
 from bert_jax.terminal.messages import UsageError, printable, say
 
 if TYPE_CHECKING:
-    from bert_jax.inference.shard_job import ShardJob
+    from bert_jax.apps.corpus.shard_job import ShardJob
 
 _Outputs = Annotated[
     tyro.conf.UseAppendAction[tuple[str, ...]],
@@ -297,7 +297,7 @@ def predict(options: PredictOptions) -> None:
         skip_damaged=options.skip_damaged or options.data.skip_damaged,
     )
     if writes_directory(options.output):
-        from bert_jax.inference.shard_outputs import PredictShards
+        from bert_jax.apps.corpus.shard_outputs import PredictShards
 
         return write_corpus(PredictShards(request, options.format), options)
     if options.output not in ("", "-"):
@@ -309,7 +309,7 @@ def predict(options: PredictOptions) -> None:
 
 
 def embed(options: EmbedOptions) -> None:
-    from bert_jax.inference.shard_outputs import EmbedShards
+    from bert_jax.apps.corpus.shard_outputs import EmbedShards
 
     values = dict(vars(options))
     names = [field.name for field in dataclasses.fields(EmbedShards)]
@@ -318,7 +318,7 @@ def embed(options: EmbedOptions) -> None:
 
 def write_corpus(job: "ShardJob", options: PredictOptions | EmbedOptions) -> None:
     """Write a file for each file of the inputs."""
-    from bert_jax.inference.corpus import write_shards
+    from bert_jax.apps.corpus.corpus import write_shards
 
     require_beam_engine(options)
     say(

@@ -70,7 +70,7 @@ def inspect(options: InspectOptions) -> None:
     if options.when or options.run or is_run_page:
         # The run may hold the accelerator, and this must not wait for it.
         environment.set_platform_to_cpu(os.environ)
-    from bert_jax.diagnostics.inspect import inspect
+    from bert_jax.apps.inspect.inspect import inspect
 
     if options.when or options.run:
         return inspect_when(options)
@@ -102,7 +102,7 @@ def inspect_summary(options: InspectOptions) -> None:
     environment.set_platform_to_cpu(os.environ)  # an accelerator may be in use
     from rich.console import Console
 
-    from bert_jax.diagnostics.summary import summary
+    from bert_jax.apps.inspect.summary import summary
 
     title, table, lines = summary(options.path, options.sequence_length)
     say(title)
@@ -123,7 +123,7 @@ def require_without(options: InspectOptions, name: str, others: str) -> None:
 
 
 def inspect_when(options: InspectOptions) -> None:
-    from bert_jax.diagnostics.when_seen import when_seen
+    from bert_jax.apps.inspect.when_seen import when_seen
 
     if not options.when:
         raise UsageError(f"run={options.run} needs --when TEXT, or leave it out.")
@@ -133,7 +133,7 @@ def inspect_when(options: InspectOptions) -> None:
 
 
 def inspect_attention(options: InspectOptions) -> None:
-    from bert_jax.diagnostics.run_comparison import require_different
+    from bert_jax.apps.run_page.run_comparison import require_different
     from bert_jax.inference.attention_page import write_attention_page
     from bert_jax.inference.predictor import load
     from bert_jax.storage.files import require_output_file
@@ -149,7 +149,7 @@ def inspect_attention(options: InspectOptions) -> None:
 
 
 def inspect_run(options: InspectOptions) -> None:
-    from bert_jax.diagnostics.run_comparison import write_run_page
+    from bert_jax.apps.run_page.run_comparison import write_run_page
 
     page = Path(options.output)
     count = write_run_page((options.path, *options.others), page, say)
@@ -160,7 +160,7 @@ def inspect_run(options: InspectOptions) -> None:
 
 
 def doctor(_: DoctorOptions) -> int:
-    from bert_jax.diagnostics.doctor import main
+    from bert_jax.apps.inspect.doctor import main
 
     return main()
 
@@ -169,7 +169,7 @@ def demo(options: DemoOptions) -> None:
     environment.configure_jax(os.environ)  # its two fine-tunings compile the same
     import jax
 
-    from bert_jax.demo.demo import demo
+    from bert_jax.apps.demo.demo import demo
 
     jax.devices()  # fails before any file is written, if there is no device
     demo(options.workdir)

@@ -142,5 +142,5 @@ def entry_point(*room: str) -> NoReturn:
     if COMPUTING.intersection(words[:1]):
         with signals.blocked():
             environment.reexec_with_huge_pages(os.environ)
-    run = importlib.import_module(f"bert_jax.{room[0]}").main if room else run_verb
+    run = importlib.import_module(f"bert_jax.apps.{room[0]}").main if room else run_verb
     sys.exit(main(run=run))

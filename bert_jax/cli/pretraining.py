@@ -154,9 +154,9 @@ def _dry_run(options: PretrainOptions) -> None:
         environment.configure_topology(os.environ)
     if not (devices or options.topology):
         environment.configure_jax(os.environ, options.deterministic)
-    from bert_jax.runs import pretraining
+    from bert_jax.apps.dry_run.pretraining import dry_run
 
-    for line in pretraining.dry_run(
+    for line in dry_run(
         options.config,
         options.workdir,
         devices,

@@ -56,14 +56,14 @@ def reproduce(options: ReproduceOptions) -> None:
     from bert_jax.distributed import environment
 
     environment.configure_jax(os.environ)
-    from bert_jax.distributed import collectives, startup
-    from bert_jax.experiments.plots import require_matplotlib
-    from bert_jax.experiments.reproduce import (
+    from bert_jax.apps.experiments.plots import require_matplotlib
+    from bert_jax.apps.experiments.reproduce import (
         ReproductionPlan,
         budget_of,
         make_plan,
         reproduce,
     )
+    from bert_jax.distributed import collectives, startup
 
     def is_approved(plan: ReproductionPlan) -> bool:
         for line in plan.lines():

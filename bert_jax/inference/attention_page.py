@@ -2,6 +2,7 @@
 
 import base64
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from bert_jax.inference.arguments import require_text
 from bert_jax.inference.attention import Attention, attention, head_statistics
-from bert_jax.inference.predictor import Predictor
+from bert_jax.inference.predictor import Predictor, load
 from bert_jax.storage.files import JsonObject, atomic_write, require_output_file
 from bert_jax.storage.web_page import SUFFIX, web_page
 
@@ -22,6 +23,31 @@ _ABOUT = {
     "never to those after. The causal mask leaves the half above the diagonal blank, "
     "since the model learns to predict each next token, which it must not see.",
 }
+
+
+def attention_page(
+    model: Predictor | str | os.PathLike[str] | Mapping[str, Predictor],
+    text: str,
+    output: str | os.PathLike[str],
+) -> Path:
+    """Write a page of the attention of each layer and head in `text`; return its path.
+
+    Args:
+        model: as `load` takes or returns it; or several by name, side by side.
+        output: a file that ends in .html; it needs no network.
+
+    Raises:
+        ValueError: the text is too long for the model or for a page, or `output` is no
+            .html.
+        OSError: the page cannot be written.
+    """
+    require_output_file(Path(output), SUFFIX)  # before the model is loaded
+    if isinstance(model, Predictor):
+        model = {"the model": model}
+    elif not isinstance(model, Mapping):
+        model = {str(model): load(model)}
+    write_attention_page(model, text, Path(output))
+    return Path(output)
 
 
 def write_attention_page(

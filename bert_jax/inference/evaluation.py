@@ -156,6 +156,28 @@ def evaluate(
     return evaluation.scores | evaluation.source.baseline, files
 
 
+def error_page(
+    model: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    data: ExamplesConfig | RowsInMemory | None = None,
+) -> Path:
+    """Write a page of what a fine-tuned model gets wrong; return its path.
+
+    The same is written as JSON beside it.
+
+    Args:
+        model: as `load` takes.
+        output: a file that ends in .html; it needs no network.
+        data: as `evaluate`.
+
+    Raises:
+        ValueError: as `evaluate`; the file must have labels.
+        OSError: the page cannot be written.
+    """
+    evaluate(model, data, report=output)
+    return Path(output)
+
+
 def evaluate_and_report(
     checkpoint: str | os.PathLike[str],
     data: ExamplesConfig | RowsInMemory | None,

@@ -133,7 +133,7 @@ class Predictor(FinetunedPredictor):
             FileExistsError: `output` exists and is not an empty directory.
             ValueError: there is no such form, or it cannot express the model.
         """
-        from bert_jax.convert.save import save
+        from bert_jax.apps.convert.save import save
 
         in_memory = dataclasses.replace(self.model, params=jax.device_get(self.params))
         save(in_memory, os.fspath(output), to, warn, license, language)

@@ -2,11 +2,9 @@
 
 import dataclasses
 import os
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import jax
-import numpy as np
 from etils import epath
 from jax.sharding import Mesh
 
@@ -17,13 +15,6 @@ from bert_jax.distributed.collectives import (
     run_on_primary_first,
 )
 from bert_jax.distributed.mesh import host_shard, make_mesh
-from bert_jax.dry_run.describe import (
-    MORE,
-    describe_muon,
-    parameters_line,
-    tensor_lines,
-)
-from bert_jax.dry_run.measure import measured_lines
 from bert_jax.inference.evaluation import evaluate_and_report
 from bert_jax.runs.finetuning_examples import chosen_config, say_on_primary
 from bert_jax.runs.finetuning_setup import (
@@ -42,7 +33,6 @@ from bert_jax.runs.workdir import (
 )
 from bert_jax.tables.memory import RowsInMemory
 from bert_jax.tasks.baselines import BASELINE as BASELINE
-from bert_jax.tasks.example_report import length_line
 from bert_jax.tasks.finetuning import Finetuning, main_score_name
 from bert_jax.tasks.finetuning_task import Predictions, Splits
 from bert_jax.tasks.own_metrics import ComputeMetrics, load_function, own_scores
@@ -219,40 +209,6 @@ def with_start(
         )
     say_on_primary(lines)
     return scores | {f"{BEFORE}{name}": before}
-
-
-def dry_run(config: FinetuneConfig, verbose: bool = False) -> Iterator[str]:
-    """Yield lines on what `finetune` would cost, and learn from.
-
-    No run is started, and no workdir is written. A few steps are measured, with a batch
-    of the longest rows.
-
-    Args:
-        verbose: yield also each tensor, and the compiler's figures.
-
-    Raises:
-        ValueError: as `finetune`.
-    """
-    with tempfile.TemporaryDirectory() as directory:
-        path = epath.Path(directory)
-        setup = prepare_finetuning(config, path / "run", path / "examples")
-    config, task = setup.config, finetuning_of(setup)
-    note = check_source(config, setup.initial_params, task.init_params)
-    longest = (
-        np.zeros(config.batch_size, np.int64) + setup.train.tokenized.lengths.argmax()
-    )
-    batch = setup.train.tokenized.gather(longest, task.boundaries[-1])
-    mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
-    run = Run(task=task, config=config, mesh=mesh)
-    yield from measured_lines(run, batch, config.num_steps, verbose)
-    yield from filter(None, [note, examples_line(setup)])
-    yield length_line(setup.train, task.boundaries)
-    splits = Splits(setup.train.examples, setup.validation.examples)
-    rule, value = setup.task.baseline(splits)
-    yield f"{BASELINE}{rule} {value:.4g}"
-    yield parameters_line(task, batch)
-    yield from describe_muon(config, task)
-    yield from tensor_lines(task) if verbose else [MORE]
 
 
 def on_primary(

@@ -8,7 +8,7 @@ from typing import Any
 from bert_jax.config import PretrainConfig
 from bert_jax.config.checks import require
 from bert_jax.distributed.collectives import broadcast_from_primary, is_primary
-from bert_jax.dry_run.measure import measure
+from bert_jax.runs.measure import measure
 from bert_jax.terminal.messages import say
 from bert_jax.training.run import Run
 

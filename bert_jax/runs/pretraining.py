@@ -1,13 +1,11 @@
 """Pretraining on one page: check the configuration, build the task, fit."""
 
 import dataclasses
-import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 import jax
-from etils import epath
 
 from bert_jax.config import PretrainConfig
 from bert_jax.data.records import Dataset, open_dataset
@@ -17,23 +15,17 @@ from bert_jax.distributed.collectives import (
     raise_on_all_processes,
 )
 from bert_jax.distributed.mesh import host_shard, make_mesh
-from bert_jax.dry_run.advise import advise
-from bert_jax.dry_run.describe import MORE, describe, details, rows_line
-from bert_jax.dry_run.estimate import choose_devices
-from bert_jax.dry_run.measure import measured_lines
-from bert_jax.dry_run.topologies import GIB, devices_of, parse_topology
 from bert_jax.runs.fitting import Workdir, fit_run, locked_workdir
 from bert_jax.runs.hours import config_for_hours, require_hours
 from bert_jax.runs.init_from import Shape, check_source, open_source
 from bert_jax.runs.teacher import pretraining_teacher
 from bert_jax.runs.workdir import check_workdir, drop_optimizer_states, final_scores
-from bert_jax.storage.remote import open_directory
 from bert_jax.tasks.pretraining import PretrainingTask, require_words, unigram_baseline
 from bert_jax.tasks.task import check_attention_kernel
 from bert_jax.terminal.messages import say, warn
 from bert_jax.training.callbacks import Callback
 from bert_jax.training.loggers import require_loggers
-from bert_jax.training.resume import Resume, find_resume
+from bert_jax.training.resume import Resume
 from bert_jax.training.run import Run
 
 T = TypeVar("T")
@@ -235,6 +227,15 @@ def resolve_run(
     return run, note
 
 
+def rows_line(config: PretrainConfig, dataset: Dataset) -> str:
+    """Return how often a run sees its rows."""
+    num_rows, num_steps = len(dataset.train), config.num_steps
+    return (
+        f"training rows: {num_rows:,}; {num_steps:,} steps of {config.batch_size} rows "
+        f"are {num_steps * config.batch_size / num_rows:.2f} epochs"
+    )
+
+
 def _say_first(note: str, config: PretrainConfig, dataset: Dataset) -> None:
     """Print what a run begins with, and whether its masks are fewer than its rate's."""
     if not is_primary():
@@ -243,56 +244,3 @@ def _say_first(note: str, config: PretrainConfig, dataset: Dataset) -> None:
     cap = config.masking.cap(dataset.sequence_length)
     if cap and config.objective == "masked_lm":
         warn(f"warning: masking rate {config.masking.rate:g}: {cap}.")
-
-
-def dry_run(
-    config: PretrainConfig,
-    workdir: str | os.PathLike[str],
-    devices: int = 0,
-    memory_gib: float = 0.0,
-    extend: bool = False,
-    topology: str = "",
-    named_shape: Shape | None = None,
-    verbose: bool = False,
-) -> Iterator[str]:
-    """Yield lines on what `pretrain` would cost and do; no run is started.
-
-    A few steps are measured on this machine's devices, unless `devices` or `topology`
-    names others.
-
-    Args:
-        devices: compile the step for this many devices, and report its memory; 0: no.
-        memory_gib: the memory of each device; if it is too little, report what would
-            fit. 0: unknown, or that of `topology`.
-        topology: compile the step for these accelerators, which need not be present;
-            a name for `parse_topology`. Call `configure_topology` before JAX starts.
-        extend: as `pretrain`.
-        named_shape: as `pretrain`.
-        verbose: yield also each tensor, the compiler's figures and the first rows.
-
-    Raises:
-        ValueError: as `pretrain`, or JAX has started with fewer devices.
-    """
-    target = parse_topology(topology) if topology else None
-    chosen: Sequence[jax.Device] | None = None
-    if target:
-        chosen = devices_of(target)
-    elif devices:
-        chosen = choose_devices(devices)
-    dataset, config = open_for(config)
-    path = open_directory(workdir) if workdir else epath.Path()
-    read = Workdir(path, find_resume(path) if workdir else None)
-    run, note = resolve_run(config, dataset, read, extend, named_shape, devices=chosen)
-    task, config = run.task, run.config
-    rest = [[note] if note else [], describe(config, dataset, task)]
-    rest.append(details(config, dataset, task) if verbose else [MORE])
-    batch = task.batch(config.data.first_step)
-    if chosen is None:
-        steps = config.num_steps - (
-            run.resume.step if run.resume else config.data.first_step
-        )
-        cost = measured_lines(run, batch, steps, verbose)
-    else:
-        memory = memory_gib * GIB or (target.usable_memory if target else 0.0)
-        cost = advise(run, batch, memory, target)
-    return itertools.chain(cost, *rest)

@@ -10,8 +10,7 @@ import bert_jax
 
 PACKAGE = Path(bert_jax.__file__).parent
 PRINTED_BY = {
-    "benchmark": "benchmark train",
-    "benchmark/hardware": "benchmark hardware",
+    "apps/benchmark": "benchmark train",
     "cli/conversion": "convert export",
     "cli/forking": "fork",
     "cli/inference": "predict",
@@ -25,26 +24,28 @@ PRINTED_BY = {
     "config/checks": "prepare, predict, embed",
     "config/distillation": "pretrain, finetune",
     "config/finetuning": "finetune",
-    "convert/average": "convert average",
-    "convert/extend": "convert extend",
-    "convert/shrink": "convert shrink",
-    "convert": "convert export",
+    "runs/average": "convert average",
+    "apps/convert/extend": "convert extend",
+    "apps/convert/shrink": "convert shrink",
+    "apps/convert": "convert export",
     "data/prepare": "prepare",
     "data/structured": "vocab, prepare",
     "data/sources": "vocab, prepare",
     "data/vocabulary": "vocab",
     "data/lost_characters": "vocab",
     "data": "prepare",
-    "diagnostics": "inspect",
+    "apps/inspect": "inspect",
+    "apps/run_page": "inspect",
+    "inference/output_directory": "predict, embed",
     "distributed": "pretrain, finetune",
-    "dry_run": "pretrain",
-    "experiments": "reproduce",
+    "apps/dry_run": "pretrain",
+    "apps/experiments": "reproduce",
     "formats/huggingface": "convert import, pretrain, finetune",
-    "inference/corpus": "predict, embed",
+    "apps/corpus/corpus": "predict, embed",
     "inference/evaluation": "evaluate",
     "inference/retrieval": "search",
     "inference/row_predictions": "predict",
-    "inference/shard_outputs": "embed",
+    "apps/corpus/shard_outputs": "embed",
     "runs/finetuning": "finetune",
     "runs/fork": "fork",
     "runs/pretraining": "pretrain",
@@ -63,10 +64,10 @@ PRINTED_BY = {
 the verb of each option."""
 ALLOWED = {
     "cli/forking": "--workdir",  # of the verb that goes on
-    "demo/report": "--logdir",  # of tensorboard
+    "apps/demo/report": "--logdir",  # of tensorboard
     "cli/pretraining": "--model",  # the start of others
-    "diagnostics/run_record": "--patience",  # of the run
-    "dry_run/kernel_schedule": "--xla_jf_dump_to --xla_jf_dump_llo_text",  # of XLA
+    "apps/run_page/run_record": "--patience",  # of the run
+    "runs/kernel_schedule": "--xla_jf_dump_to --xla_jf_dump_llo_text",  # of XLA
     "runs/fork": "--data.train",  # of a fork of fine-tuning
     "runs/workdir": "--keep-optimizer",  # of pretraining
     "storage/encodings": "--json",  # of WikiExtractor

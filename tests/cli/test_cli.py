@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 from run_helpers import NO_TENSORFLOW
 
+from bert_jax.apps.experiments.catalogue import EXPERIMENTS
 from bert_jax.cli.main import main
 from bert_jax.cli.verbs import GROUPS, USAGE, VERBS
 from bert_jax.config import PretrainConfig
 from bert_jax.config.checks import RESOLVED
 from bert_jax.config.serialization import to_dict
-from bert_jax.experiments.catalogue import EXPERIMENTS
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

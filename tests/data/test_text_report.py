@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bert_jax.apps.inspect.inspect import dataset_lines
 from bert_jax.config import PrepareConfig
 from bert_jax.data.chunk_tokens import divide
 from bert_jax.data.chunks import Layout
 from bert_jax.data.prepare import prepare
 from bert_jax.data.records import open_dataset
 from bert_jax.data.text_report import TextReport, count_unknown
-from bert_jax.diagnostics.inspect import dataset_lines
 from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"

@@ -10,11 +10,11 @@ from etils import epath
 from huggingface_files import stored
 
 import bert_jax
+from bert_jax.apps.convert.export import export_huggingface
+from bert_jax.apps.convert.extend import extend
+from bert_jax.apps.convert.receipts import write_imported
 from bert_jax.cli.main import main
 from bert_jax.config.embedding import Embedding
-from bert_jax.convert.export import export_huggingface
-from bert_jax.convert.extend import extend
-from bert_jax.convert.receipts import write_imported
 from bert_jax.formats.embedding import read_embedding
 from bert_jax.formats.huggingface import read_huggingface
 

@@ -17,8 +17,8 @@ from family_files import (
     write_model,
 )
 
-from bert_jax.convert.export import export_huggingface
-from bert_jax.convert.receipts import write_imported
+from bert_jax.apps.convert.export import export_huggingface
+from bert_jax.apps.convert.receipts import write_imported
 from bert_jax.formats.families import FAMILIES
 from bert_jax.formats.huggingface import read_huggingface
 from bert_jax.formats.names import names_of

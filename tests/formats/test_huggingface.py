@@ -12,10 +12,10 @@ from etils import epath
 from huggingface_files import HEADS, Files, reference, stored
 
 import bert_jax
+from bert_jax.apps.convert.extend import extend
+from bert_jax.apps.convert.receipts import write_imported
 from bert_jax.cli.main import main
 from bert_jax.config import BertConfig
-from bert_jax.convert.extend import extend
-from bert_jax.convert.receipts import write_imported
 from bert_jax.distributed.sharding import path_name
 from bert_jax.formats.huggingface import read_huggingface
 from bert_jax.formats.imported import Imported

@@ -14,9 +14,9 @@ from huggingface_files import VOCABULARY
 from sentence_files import PAIRS, TEXTS, stored_arrays, write_files
 
 import bert_jax
+from bert_jax.apps.convert.export import export_huggingface
+from bert_jax.apps.convert.receipts import write_imported
 from bert_jax.config.embedding import Embedding
-from bert_jax.convert.export import export_huggingface
-from bert_jax.convert.receipts import write_imported
 from bert_jax.formats.huggingface import read_huggingface
 from bert_jax.inference.retrieval import SearchRequest, search_files
 from bert_jax.pretrained import load_pretrained

@@ -10,10 +10,10 @@ from etils import epath
 from huggingface_files import stored
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
+from bert_jax.apps.convert.export import export_huggingface
+from bert_jax.apps.convert.receipts import write_imported
 from bert_jax.cli.main import main
 from bert_jax.config import VocabularyConfig
-from bert_jax.convert.export import export_huggingface
-from bert_jax.convert.receipts import write_imported
 from bert_jax.data.vocabulary import train_vocabulary
 from bert_jax.formats import sentencepiece_files
 from bert_jax.formats.huggingface import read_huggingface

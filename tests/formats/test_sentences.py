@@ -15,9 +15,9 @@ import pytest
 from etils import epath
 
 import bert_jax
+from bert_jax.apps.convert.export import export_huggingface
+from bert_jax.apps.convert.receipts import write_imported
 from bert_jax.config.embedding import Embedding
-from bert_jax.convert.export import export_huggingface
-from bert_jax.convert.receipts import write_imported
 from bert_jax.formats.huggingface import read_huggingface
 
 pytestmark = pytest.mark.parity

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from etils import epath
 
-from bert_jax.convert.receipts import write_imported
+from bert_jax.apps.convert.receipts import write_imported
 from bert_jax.formats.names import names_of
 from bert_jax.formats.tf1 import find_prefix, is_tf1, read_tf1
 from bert_jax.inference.predictor import load

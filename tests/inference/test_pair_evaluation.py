@@ -14,11 +14,11 @@ from etils import epath
 from small_world import OBJECTS, PLACES, SUBJECTS, VERBS
 
 import bert_jax
+from bert_jax.apps.convert.receipts import write_imported
 from bert_jax.cli.main import main
 from bert_jax.config import ExamplesConfig, FinetuneConfig, MeshConfig
 from bert_jax.config.embedding import Embedding
 from bert_jax.config.sentence_pairs import SentencePairsConfig
-from bert_jax.convert.receipts import write_imported
 from bert_jax.formats.imported import Imported
 from bert_jax.inference.evaluation import evaluate
 from bert_jax.metrics.retrieval import retrieval_scores

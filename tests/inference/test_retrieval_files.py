@@ -10,8 +10,8 @@ from etils import epath
 from small_world import OBJECTS, PLACES, SUBJECTS
 
 import bert_jax
+from bert_jax.apps.convert.receipts import write_imported
 from bert_jax.cli.main import main
-from bert_jax.convert.receipts import write_imported
 from bert_jax.formats.imported import Imported
 from bert_jax.inference.retrieval_files import (
     read_collection,

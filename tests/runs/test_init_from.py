@@ -16,6 +16,7 @@ from huggingface_files import stored
 from run_helpers import write_config
 
 import bert_jax
+from bert_jax.apps.convert.receipts import write_imported
 from bert_jax.cli.main import main
 from bert_jax.config import (
     BertConfig,
@@ -25,7 +26,6 @@ from bert_jax.config import (
     PrepareConfig,
     PretrainConfig,
 )
-from bert_jax.convert.receipts import write_imported
 from bert_jax.data.prepare import prepare
 from bert_jax.data.records import Dataset
 from bert_jax.distributed.sharding import path_name

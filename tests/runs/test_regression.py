@@ -10,8 +10,8 @@ from run_helpers import classifier_config
 from small_world import SUBJECTS
 
 import bert_jax
+from bert_jax.apps.convert.export import export_huggingface
 from bert_jax.config import BertConfig
-from bert_jax.convert.export import export_huggingface
 from bert_jax.inference.evaluation import evaluate
 from bert_jax.runs.finetuning import finetune
 from bert_jax.runs.finetuning_examples import fingerprint

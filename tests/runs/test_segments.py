@@ -12,6 +12,7 @@ from family_files import write_tokenizer
 from huggingface_files import Files, stored
 
 import bert_jax
+from bert_jax.apps.convert.export import export_huggingface
 from bert_jax.config import (
     BertConfig,
     DataConfig,
@@ -19,7 +20,6 @@ from bert_jax.config import (
     PrepareConfig,
     PretrainConfig,
 )
-from bert_jax.convert.export import export_huggingface
 from bert_jax.data.prepare import prepare
 from bert_jax.formats.tokenizers import from_huggingface
 from bert_jax.runs.pretraining import pretrain

@@ -18,6 +18,8 @@ from run_helpers import (
 )
 from small_world import SUBJECTS
 
+from bert_jax.apps.convert.receipts import write_checkpoint
+from bert_jax.apps.convert.shrink import keep_layers
 from bert_jax.cli.main import main
 from bert_jax.config import (
     DistillationConfig,
@@ -26,8 +28,6 @@ from bert_jax.config import (
     PretrainConfig,
     PretrainDistillationConfig,
 )
-from bert_jax.convert.receipts import write_checkpoint
-from bert_jax.convert.shrink import keep_layers
 from bert_jax.data.records import Dataset
 from bert_jax.pretrained import Model, load_pretrained
 from bert_jax.runs.finetuning import finetune

@@ -10,10 +10,10 @@ import pytest
 from float64 import AGREEMENT, in_float64, widened
 
 import bert_jax
+from bert_jax.apps.dry_run.describe import details
 from bert_jax.config import DataConfig, MeshConfig, PrepareConfig
 from bert_jax.data.prepare import prepare
 from bert_jax.data.records import open_dataset
-from bert_jax.dry_run.describe import details
 from bert_jax.runs.pretraining import pretrain, resolve
 from bert_jax.tasks.pretraining import PretrainingTask
 

@@ -8,7 +8,7 @@ import pytest
 from run_helpers import assert_same_run, logged_lines
 
 import bert_jax
-from bert_jax.diagnostics.run_record import progress, read_run_record
+from bert_jax.apps.run_page.run_record import progress, read_run_record
 from bert_jax.runs.pretraining import pretrain
 from bert_jax.training.best_score import BestScore
 from bert_jax.training.faults import InterruptedRun

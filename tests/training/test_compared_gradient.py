@@ -17,8 +17,8 @@ from bert_jax.config.model import BertConfig
 from bert_jax.config.sentence_pairs import SentencePairsConfig
 from bert_jax.distributed.mesh import make_mesh
 from bert_jax.distributed.sharding import to_global_arrays, tree_shardings
-from bert_jax.dry_run.program import collectives
 from bert_jax.runs.finetuning_setup import prepare_finetuning
+from bert_jax.runs.program import collectives
 from bert_jax.tasks.finetuning import Finetuning
 from bert_jax.training.global_batch import StepInputs
 from bert_jax.training.gradients import Collectives, make_gradient

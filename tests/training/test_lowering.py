@@ -7,8 +7,8 @@ import re
 import jax
 import pytest
 
-from bert_jax.benchmark.command import parse
-from bert_jax.benchmark.steps import synthetic_task
+from bert_jax.apps.benchmark.command import parse
+from bert_jax.apps.benchmark.steps import synthetic_task
 from bert_jax.config import MeshConfig, OptimizerConfig
 from bert_jax.distributed.mesh import make_mesh
 from bert_jax.distributed.sharding import batch_sharding, tree_shardings

@@ -26,7 +26,7 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 from onnxruntime.transformers import optimizer
 from tokenizers import Tokenizer
 
-from bert_jax.convert.onnx_export import export_onnx
+from bert_jax.apps.convert.onnx_export import export_onnx
 from bert_jax.model.bert import compute
 from bert_jax.model.inputs import Inputs
 from bert_jax.pretrained import load_pretrained

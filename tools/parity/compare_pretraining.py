@@ -28,11 +28,11 @@ from etils import epath
 from matplotlib.figure import Figure
 
 import bert_jax
+from bert_jax.apps.demo.demo import PRETRAINING
+from bert_jax.apps.experiments.design import with_changes
 from bert_jax.checkpoints.steps import CHECKPOINTS, list_steps
 from bert_jax.config import PretrainConfig
 from bert_jax.config.model import Params
-from bert_jax.demo.demo import PRETRAINING
-from bert_jax.experiments.design import with_changes
 from bert_jax.pretrained import load_pretrained
 from bert_jax.runs.pretraining import open_for, pretrain
 from bert_jax.tasks.pretraining import PretrainingTask, pretraining_scores

@@ -8,8 +8,8 @@ from bad_case import Case, World
 from etils import epath
 from huggingface_files import stored
 
+from bert_jax.apps.convert.receipts import write_imported
 from bert_jax.cli.main import main
-from bert_jax.convert.receipts import write_imported
 from bert_jax.formats.huggingface import read_huggingface
 from bert_jax.tokenization import Tokenizer
 

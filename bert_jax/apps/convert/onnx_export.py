@@ -1,0 +1,209 @@
+"""Export a model to ONNX, which runtimes and servers run without this package."""
+
+import dataclasses
+import importlib.metadata
+import importlib.util
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from etils import epath
+from flax.traverse_util import flatten_dict
+from jaxtyping import Float, Int
+
+from bert_jax.apps.convert.comparison import Comparison, fixed_batch
+from bert_jax.apps.convert.export import (
+    export_receipt,
+    huggingface_config,
+    input_names,
+    max_tokens,
+    require_tokenizer_json,
+    write_tokenizer,
+)
+from bert_jax.apps.convert.onnx_bert import bert_graph
+from bert_jax.apps.convert.onnx_graph import MODEL
+from bert_jax.apps.convert.onnx_readme import readme
+from bert_jax.config import BertConfig
+from bert_jax.config.embedding import Embedding
+from bert_jax.config.model import Params
+from bert_jax.formats.embedding import write_embedding
+from bert_jax.formats.huggingface import CONFIG
+from bert_jax.formats.imported import RECEIPT, Leaf
+from bert_jax.formats.model_files import CARD, short_reason
+from bert_jax.formats.sentencepiece_files import TokenizerDifferences
+from bert_jax.model.bert import compute, head_outputs
+from bert_jax.model.inputs import Inputs
+from bert_jax.pretrained import Model, load_pretrained
+from bert_jax.storage.atomic import atomic_directory
+from bert_jax.storage.files import JsonObject, write_json
+
+RUNTIME = "onnxruntime"
+
+
+def export_onnx(
+    source: str | Model, output: epath.Path
+) -> tuple[tuple[str, ...], Comparison, TokenizerDifferences]:
+    """Write a model as ONNX atomically, with its tokenizer and a README.
+
+    Args:
+        source: a model, or a path for `load_pretrained`.
+        output: a directory that is new or empty.
+
+    Returns:
+        The names of the outputs, the differences that ONNX Runtime's outputs have, and
+        those of the tokenizer.
+
+    Raises:
+        FileNotFoundError: there is no model.
+        FileExistsError: `output` exists and is not an empty directory.
+        ValueError: the source is damaged, its vocabulary has no `tokenizer.json`, or
+            onnx is missing.
+    """
+    if importlib.util.find_spec("onnx") is None:
+        raise ValueError(
+            "ONNX files are written by onnx, which is missing; "
+            "`pip install 'bert_jax[onnx]'`."
+        )
+    model = load_pretrained(source).in_target_units()
+    require_tokenizer_json(model, source)
+    _require_pooled_prompt(model, source)
+    params = flatten_dict(model.params, sep="/")
+    embedding = supported_embedding(model)
+    graph = bert_graph(model.config, params, embedding)
+    leaves = tuple(
+        Leaf(name, name, values.shape, str(values.dtype), transposed=False)
+        for name, values in graph.used.items()
+    )
+    with atomic_directory(output) as directory:
+        graph.write(directory)
+        pad_id = model.tokenizer.pad_id
+        write_json(onnx_config(model.config, pad_id), directory / CONFIG)
+        differences = write_tokenizer(model, directory)
+        if embedding is not None:
+            write_embedding(embedding, directory, model.config)
+        page = readme(model.config, model.tokenizer, max_tokens(model), graph.outputs)
+        (directory / CARD).write_text(page)
+        comparison = compare_onnx(directory, model.config, model.params, embedding)
+        receipt = {"comparison": dataclasses.asdict(comparison)}
+        if differences.strings:
+            receipt["tokenizer_differences"] = dataclasses.asdict(differences)
+        receipt |= export_receipt(model, leaves, directory)
+        write_json(receipt, directory / RECEIPT)
+    return tuple(graph.outputs), comparison, differences
+
+
+def supported_embedding(model: Model) -> Embedding | None:
+    """Return how the model makes one vector of a text, if its files specify it."""
+    embedding = model.embedding
+    is_encoder = model.config.head == "encoder"
+    if embedding is None or embedding.unsupported or not is_encoder:
+        return None
+    return embedding
+
+
+def _require_pooled_prompt(model: Model, source: str | Model) -> None:
+    """Raise ValueError if the vectors leave out a prompt, whose end no input tells."""
+    embedding = supported_embedding(model)
+    if embedding and embedding.prompt_names and not embedding.pool_prompt:
+        raise ValueError(
+            f"{source} makes vectors without the tokens of its prompts "
+            "(include_prompt=False), and the inputs of an ONNX graph do not tell where "
+            "a prompt ends; use `bert-jax convert export --to huggingface`."
+        )
+
+
+def onnx_config(config: BertConfig, pad_id: int) -> JsonObject:
+    """Return the content of config.json: transformers' keys, and two of ours."""
+    ours = {"attention": config.attention, "pooling": config.pooling}
+    return huggingface_config(config, pad_id, {}) | ours
+
+
+def compare_onnx(
+    directory: epath.Path,
+    config: BertConfig,
+    params: Params,
+    embedding: Embedding | None,
+) -> Comparison:
+    """Compare the model in `directory`, run by ONNX Runtime, with JAX in float32.
+
+    If ONNX Runtime is missing or refuses the file, the result has the reason.
+    """
+    if importlib.util.find_spec(RUNTIME) is None:
+        return Comparison(reason=f"{RUNTIME} is not installed")
+    versions = {RUNTIME: importlib.metadata.version(RUNTIME)}
+    batch = fixed_batch(config)
+    try:
+        theirs = onnx_outputs(directory, config, batch)
+    except Exception as error:  # a library with its own classes of errors
+        reason = f"{RUNTIME} does not run it: {short_reason(error, 200)}"
+        return Comparison(versions=versions, reason=reason)
+    ours = expected_outputs(config, params, batch, embedding)
+    assert ours.keys() == theirs.keys()
+    differences = {
+        name: float(np.abs(values - theirs[name]).max())
+        for name, values in ours.items()
+    }
+    if not all(map(np.isfinite, differences.values())):
+        return Comparison(versions=versions, reason="an output is NaN or infinite")
+    return Comparison(max(differences.values()), differences, versions)
+
+
+def onnx_outputs(
+    directory: epath.Path, config: BertConfig, batch: dict[str, Any]
+) -> dict[str, Float[np.ndarray, "..."]]:
+    """Return the outputs of the model in `directory`, computed on the CPU.
+
+    Args:
+        batch: as `fixed_batch`; for multiple choice, all rows are choices of one text.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # errors, which are raised too
+    session = onnxruntime.InferenceSession(
+        str(directory / MODEL), options, providers=["CPUExecutionProvider"]
+    )
+    arrays = {name: np.asarray(x, np.int64) for name, x in batch.items()}
+    arrays["token_type_ids"] = arrays.pop("segment_ids")
+    inputs = {name: arrays[name] for name in input_names(config)}
+    if config.head == "multiple_choice":
+        inputs = {name: values[None] for name, values in inputs.items()}
+    names = [output.name for output in session.get_outputs()]
+    values = session.run(names, inputs)
+    return dict(zip(names, values, strict=True))
+
+
+def expected_outputs(
+    config: BertConfig,
+    params: Params,
+    batch: dict[str, Int[np.ndarray, "B T"]],
+    embedding: Embedding | None,
+) -> dict[str, Float[np.ndarray, "..."]]:
+    """Return JAX's outputs in float32, under the names in the graph."""
+    config = dataclasses.replace(config, dtype="float32", attention_kernel="plain")
+    ids, segments, mask = (jnp.asarray(values) for values in batch.values())
+    inputs = Inputs(ids, segments, mask > 0)
+    compiled = jax.jit(head_outputs, static_argnums=0)
+    outputs = {
+        name: np.asarray(values)
+        for name, values in compiled(config, params, inputs).items()
+    }
+    if config.head == "encoder":
+        named = {"last_hidden_state": outputs["hidden_states"][-1]}
+        if "pooled" in outputs:
+            named["pooler_output"] = outputs["pooled"]
+        if embedding is not None:
+            pooling, normalize = embedding.pooling, embedding.normalize
+            vectors = compute(config, params, "embed", inputs, pooling, normalize)
+            named["sentence_embedding"] = np.asarray(vectors)
+        return named
+    if config.head == "pretraining":
+        return {
+            "prediction_logits": outputs["token_scores"],
+            "seq_relationship_logits": outputs["pair_scores"],
+        }
+    scores = outputs["token_scores" if config.head == "masked_lm" else "scores"]
+    if config.head == "question_answering":
+        return {"start_logits": scores[..., 0], "end_logits": scores[..., 1]}
+    return {"logits": scores.T if config.head == "multiple_choice" else scores}

@@ -1,0 +1,58 @@
+"""Write an imported model as a checkpoint, with a receipt of the conversion."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import jax
+from etils import epath
+
+from bert_jax.apps.convert.comparison import NOT_COMPARED, Comparison
+from bert_jax.formats.imported import RECEIPT, Imported
+from bert_jax.model.finite import require_finite
+from bert_jax.pretrained import write_checkpoint
+
+_MAX_LISTED = 8
+
+
+def summary(imported: Imported) -> str:
+    """Return one line: the numbers of tensors, and names of those left over."""
+    size = sum(leaf.size for leaf in jax.tree.leaves(imported.params))
+    # A key with an empty value has no effect.
+    settings = [name for name, value in imported.config_left_over.items() if value]
+    prefix = f", read without {imported.prefix!r} before each name"
+    folded = f"; {len(imported.folded)} folded, see {RECEIPT}"
+    return (
+        f"{size:,} parameters, head {imported.config.head}; "
+        f"{len(imported.leaves)} tensors taken{prefix * bool(imported.prefix)}, "
+        f"{len(imported.fresh)} fresh, "
+        f"{len(imported.left_over)} left over{_in_brackets(imported.left_over)}; "
+        f"{len(settings)} settings left over{_in_brackets(settings)}"
+        f"{folded * bool(imported.folded)}."
+    )
+
+
+def _in_brackets(names: Sequence[str]) -> str:
+    listed = ", ".join(names[:_MAX_LISTED])
+    more = f" and more, all in {RECEIPT}" if len(names) > _MAX_LISTED else ""
+    return f" ({listed}{more})" if listed else ""
+
+
+def write_imported(
+    imported: Imported, output: epath.Path, comparison: Comparison = NOT_COMPARED
+) -> None:
+    """Write an imported model as a checkpoint; errors as `write_checkpoint`.
+
+    Raise ValueError, too, if a parameter is not finite.
+    """
+    require_finite(imported.params, "The model")
+    receipt = {
+        "comparison": dataclasses.asdict(comparison),
+        "sources": imported.sources,
+        "tensors": [dataclasses.asdict(leaf) for leaf in imported.leaves],
+        "fresh": imported.fresh,
+        "left_over": imported.left_over,
+        "prefix_left_out": imported.prefix,
+        "config_left_over": imported.config_left_over,
+        "folded": imported.folded,
+    }
+    write_checkpoint(imported, receipt, output)

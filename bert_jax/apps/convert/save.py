@@ -1,0 +1,90 @@
+"""Write a model in any of its forms, from a path or from memory."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from etils import epath
+
+from bert_jax.apps.convert.export import export_huggingface
+from bert_jax.apps.convert.page import export_page
+from bert_jax.checkpoints.steps import read_config
+from bert_jax.config.checks import require
+from bert_jax.config.serialization import to_dict
+from bert_jax.model.finite import require_finite
+from bert_jax.pretrained import Model, load_pretrained, write_checkpoint
+from bert_jax.storage.atomic import local_output, require_empty
+from bert_jax.storage.files import JsonObject
+
+FORMS = ("huggingface", "onnx", "checkpoint", "stablehlo", "page")
+
+
+def save(
+    source: str | Model,
+    output: str,
+    to: str,
+    warn: Callable[[str], None],
+    license: str = "",
+    language: str | Sequence[str] = (),
+) -> str:
+    """Write a model to a directory, or as a page to a file; return a summary.
+
+    Args:
+        source: a model, or a path for `load_pretrained`.
+        warn: takes lines on what a form cannot express.
+        license: for the card of huggingface; "": that of the model it was made of.
+        language: codes of the languages, in the same way.
+
+    Raises:
+        FileExistsError: the output exists and is not an empty directory.
+        ValueError: there is no such form, or it cannot express the model.
+        OSError: the output cannot be written.
+    """
+    require(to in FORMS, f"to={to!r:.40} must be one of {', '.join(FORMS)}.")
+    stated = bool(license or language)
+    require(to == "huggingface" or not stated, "license and language need huggingface.")
+    if isinstance(source, Model):
+        require_finite(source.params, "The model")
+    if to == "page":
+        return export_page(source, Path(output))
+    directory = local_output(output)
+    if to == "checkpoint":
+        return save_checkpoint(load_pretrained(source), directory)
+    if to == "stablehlo":
+        from bert_jax.apps.convert.stablehlo import export_stablehlo
+
+        return f"load.py gives {', '.join(export_stablehlo(source, directory))}."
+    if to == "onnx":
+        from bert_jax.apps.convert.onnx_export import export_onnx
+
+        names, comparison, ids = export_onnx(source, directory)
+        summary = f"model.onnx gives {', '.join(names)}; {comparison.summary}."
+    else:
+        leaves, comparison, ids = export_huggingface(
+            source, directory, license, language
+        )
+        summary = f"{len(leaves)} tensors; conversion.json lists them."
+    for line in filter(None, (comparison.warning, ids.warning)):
+        warn(f"{output}: {line}")
+    return summary
+
+
+def save_checkpoint(model: Model, output: epath.Path) -> str:
+    """Write a checkpoint without optimizer; return a summary."""
+    require_empty(output)
+    receipt = {"source": str(model.directory), "sources": list(model.sources)}
+    write_checkpoint(model, receipt, output, run_config(model))
+    return "a checkpoint without optimizer; `bert_jax.load` reads it."
+
+
+def run_config(model: Model) -> JsonObject:
+    """Return the configuration of the run that made a model; {}: it has none.
+
+    It says how texts become rows. Only that of sentence pairs can hold how the model
+    makes vectors.
+    """
+    run = {} if model.imported else read_config(model.directory)
+    if model.embedding is None:
+        return run
+    if run.get("task") != "sentence-pairs":
+        return {}
+    return run | {"data": run["data"] | {"embedding": to_dict(model.embedding)}}

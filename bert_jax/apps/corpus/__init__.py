@@ -1,0 +1,1 @@
+"""A model over the files of a corpus."""

@@ -1,0 +1,1 @@
+"""The web page of a run, or of several side by side."""

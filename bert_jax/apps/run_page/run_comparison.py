@@ -1,0 +1,292 @@
+"""One self-contained web page of several runs: curves, scores, what differs."""
+
+import itertools
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from bert_jax.apps.run_page.curves import (
+    MAX_POINTS,
+    SECTIONS,
+    SUBJECTS,
+    charts,
+    subject_of,
+)
+from bert_jax.apps.run_page.run_record import (
+    RunRecord,
+    best_evaluation,
+    configuration,
+    finite,
+    kind_of_run,
+    progress,
+    provenance,
+    read_run_record,
+)
+from bert_jax.apps.run_page.run_report import write_run_report
+from bert_jax.config import FinetuneConfig
+from bert_jax.storage.files import JsonObject, atomic_write, require_output_file
+from bert_jax.storage.remote import open_directory
+from bert_jax.storage.runs_file import RUNS, read_runs_file
+from bert_jax.storage.web_page import SUFFIX, web_page
+from bert_jax.tasks.finetuning import without_repeats
+from bert_jax.training.metrics_file import METRICS
+
+MAX_RUNS = 24
+"""Runs of a page, as many as have a colour and a dash of their own."""
+_MAX_NAMES = 4
+"""Runs that the title of a page names."""
+_NUM_COLORS = 8
+_LOWER_IS_BETTER = ("loss", "perplexity", "squared_error", "bits_per_byte")
+
+
+def write_run_page(
+    paths: Sequence[str], path: Path, report: Callable[[str], None] = lambda line: None
+) -> int:
+    """Write the page of a run, or of several side by side; return their number.
+
+    Args:
+        paths: workdirs of runs, which may still go on, and directories of several.
+        path: of the page, a file that ends in .html; it needs no network.
+        report: is called with lines on the progress.
+
+    Raises:
+        FileNotFoundError: one is not the workdir of a run.
+        ValueError: a run is named twice, there are too many runs, or a config.json is
+            damaged.
+        OSError: the page cannot be written.
+    """
+    workdirs = run_directories(paths)
+    require_different(workdirs)
+    if len(workdirs) == 1:
+        write_run_report(workdirs[0], path, report)
+    else:
+        write_run_comparison(workdirs, path)
+    return len(workdirs)
+
+
+def require_different(paths: Sequence[str]) -> None:
+    """Raise ValueError if two paths are the same directory."""
+    first: dict[str, str] = {}
+    for path in paths:
+        place = path if ":" in path else os.path.realpath(path)
+        if place in first:
+            both = path if path == first[place] else f"{first[place]} and {path}"
+            raise ValueError(f"{both} is the same directory twice; name it once.")
+        first[place] = path
+
+
+def run_directories(paths: Sequence[str]) -> list[str]:
+    """Return the paths, and in place of a directory of several runs those of each."""
+    directories = []
+    for path in paths:
+        directory = open_directory(path)
+        if (directory / RUNS).exists():
+            runs = read_runs_file(directory)["runs"]
+            directories += [str(directory / run["name"]) for run in runs]
+        else:
+            directories.append(path)
+    return directories
+
+
+def write_run_comparison(workdirs: Sequence[str], path: Path) -> None:
+    """Write a page of several runs, which may still go on; it needs no network.
+
+    Args:
+        workdirs: of pretraining or fine-tuning runs.
+        path: of the page, a file that ends in .html.
+
+    Raises:
+        FileNotFoundError: one is not the workdir of a run.
+        ValueError: there are too many runs, or a config.json is damaged.
+        OSError: the page cannot be written.
+    """
+    require_output_file(path, SUFFIX)
+    if len(workdirs) > MAX_RUNS:
+        raise ValueError(
+            f"{len(workdirs)} runs are too many for a page, which tells {MAX_RUNS} "
+            "apart; name at most so many."
+        )
+    names = short_names(workdirs)
+    runs = {
+        name: read_run_record(own) for name, own in zip(names, workdirs, strict=True)
+    }
+    # A name of a file may hold bytes that are no UTF-8.
+    atomic_write(path, run_comparison(runs).encode(errors="replace"))
+
+
+def short_names(paths: Sequence[str]) -> list[str]:
+    """Return the paths without the folders that all of them begin with."""
+    parts = [path.rstrip("/").split("/") for path in paths]
+    levels = zip(*(own[:-1] for own in parts), strict=False)
+    is_shared = (len(set(level)) == 1 for level in levels)
+    count = sum(itertools.takewhile(bool, is_shared))
+    return ["/".join(own[count:]) for own in parts]
+
+
+def run_comparison(runs: Mapping[str, RunRecord]) -> str:
+    """Return the page as HTML; all texts are escaped."""
+    settings = [
+        {field["name"]: field for field in configuration(run.config)}
+        for run in runs.values()
+    ]
+    abouts = {name: own[name]["about"] for own in settings for name in own}
+    values = [{name: own[name]["value"] for name in own} for own in settings]
+    origins = [dict(provenance(run)[:-1]) for run in runs.values()]  # not of the page
+    data: JsonObject = {
+        "runs": [
+            {"name": name, "color": color_of(place), "progress": progress(run)}
+            for place, (name, run) in enumerate(runs.items())
+        ],
+        "notes": list(comparability_notes([*runs.values()])),
+        "charts": merged_charts(runs),
+        "scores": score_rows([*runs.values()]),
+        "configuration": rows_of(values, abouts),
+        "provenance": rows_of(origins, {}, "–"),
+    }
+    shown = ", ".join(runs) if len(runs) <= _MAX_NAMES else f"{len(runs)} runs"
+    return web_page(
+        "bert_jax.apps.run_page", "run_comparison.html", {"runs": shown}, data
+    )
+
+
+def color_of(place: int) -> str:
+    """Return the style classes of a run's curves: a colour, then a dash, too."""
+    dash, color = divmod(place, _NUM_COLORS)
+    return f"run{color} dash{dash}"
+
+
+def comparability_notes(runs: Sequence[RunRecord]) -> Iterator[str]:
+    """Yield why scores of the runs cannot be compared."""
+    kinds = dict.fromkeys(kind_of_run(run.config) for run in runs)
+    if len(kinds) > 1:
+        yield (
+            f"The runs learn different things ({'; '.join(kinds)}): the same name of a "
+            "loss or score can mean something else."
+        )
+    elif len({validation_data(run) for run in runs}) > 1:
+        yield (
+            "The runs were scored on different validation examples, or other masks of "
+            "them: a difference of their scores may come from these."
+        )
+    for run in runs:
+        if count := run.damaged_lines:
+            place = run.workdir / METRICS
+            yield f"Left out of {place}, as unreadable: lines {count:,}."
+
+
+def validation_data(run: RunRecord) -> tuple[object, ...]:
+    """Return what tells on which examples, and masks, a run was scored."""
+    if not isinstance(run.config, FinetuneConfig):
+        masks = run.config.masking
+        shares = masks.rate, masks.mask_share, masks.random_share, masks.unit
+        return run.config.data.fingerprint, *shares
+    data = run.config.data
+    if data.validation:
+        return (data.validation_fingerprint or data.validation,)
+    drawn = data.split, data.validation_fraction, run.config.seed
+    return (data.fingerprint, *drawn)
+
+
+def merged_charts(runs: Mapping[str, RunRecord]) -> list[JsonObject]:
+    """Return a chart for each scalar and split, with a curve for each run."""
+    merged: dict[tuple[str, str], JsonObject] = {}
+    max_points = min(MAX_POINTS, max(200, 4 * MAX_POINTS // len(runs)))
+    for place, (name, run) in enumerate(runs.items()):
+        for chart in charts(run.lines, {}, max_points):
+            for curve in chart["curves"]:
+                own = merged.setdefault(
+                    (chart["name"], curve["name"]), chart | {"curves": []}
+                )
+                own["curves"].append(curve | {"name": name, "color": color_of(place)})
+    known = [*SUBJECTS]
+    for (name, split), chart in merged.items():
+        if sum(other == name for other, _ in merged) > 1:
+            chart["title"] += f", {split}"
+
+    def order(key: tuple[str, str]) -> tuple[int, int, str, bool]:
+        name, split = key
+        place = known.index(name) if name in known else len(known)
+        return SECTIONS.index(merged[key]["section"]), place, name, split == "training"
+
+    return [merged[key] for key in sorted(merged, key=order)]
+
+
+def score_rows(runs: Sequence[RunRecord]) -> list[JsonObject]:
+    """Return a row for each score of the runs' best evaluations, and one for its step.
+
+    A row has a title, whether it is in percent, a value for each run (None: absent),
+    and the places of the best ones, if they differ and were scored on the same data.
+    """
+    same_data = len({validation_data(run) for run in runs}) == 1
+    unranked = {"bytes_per_token"}
+    if len({kind_of_run(run.config) for run in runs}) > 1:
+        unranked.add("loss")
+    best = [best_evaluation(run) for run in runs]
+    scores = [without_repeats(line.scalars) if line else {} for line in best]
+    rows: list[JsonObject] = []
+    for name in dict.fromkeys(itertools.chain(*scores)):
+        values = [finite(own.get(name)) for own in scores]
+        known = [value for value in values if value is not None]
+        is_lower_better = any(part in name for part in _LOWER_IS_BETTER)
+        top = (min if is_lower_better else max)(known, default=None)
+        ranked = same_data and len(set(known)) > 1 and name not in unranked
+        places = [i for i, value in enumerate(values) if ranked and value == top]
+        subject = subject_of(name)
+        rows.append(
+            {
+                "title": subject.title,
+                "percent": subject.percent,
+                "values": values,
+                "best": places,
+            }
+        )
+    if rows:
+        steps = [line.step if line else None for line in best]
+        rows.append({"title": "step", "whole": True, "values": steps, "best": []})
+    return rows
+
+
+def rows_of(
+    values: Sequence[Mapping[str, str]],
+    abouts: Mapping[str, str],
+    missing: str | None = None,
+) -> list[JsonObject]:
+    """Return a row for each name: its values by run, and whether they differ.
+
+    Args:
+        values: of each run, by name.
+        abouts: the meanings of the names.
+        missing: the value where a run has none; None: this is no difference.
+    """
+    rows = []
+    for name in dict.fromkeys(itertools.chain(*values)):
+        own = [run.get(name, missing) for run in values]
+        about, differs = abouts.get(name, ""), len({*own} - {None}) > 1
+        rows.append({"name": name, "about": about, "values": own, "differs": differs})
+    return rows
+
+
+def run_page(
+    workdir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    output: str | os.PathLike[str],
+) -> Path:
+    """Write a page of a run, or of several side by side; return its path.
+
+    One run is shown by its curves, samples and configuration; several by curves over
+    one another, scores, and what differs in their configurations.
+
+    Args:
+        workdir: of a pretraining or fine-tuning run, which may still go on, or of
+            several; or a directory of several, which `finetune_runs` has made.
+        output: a file that ends in .html; it needs no network.
+
+    Raises:
+        FileNotFoundError: `workdir` is not one.
+        ValueError: a run is damaged, or named twice; or `output` is no .html.
+        OSError: the page cannot be written.
+    """
+    several = (workdir,) if isinstance(workdir, str | os.PathLike) else tuple(workdir)
+    if not several:
+        raise ValueError("workdir=() names no run; name one or several.")
+    write_run_page([os.fspath(own) for own in several], Path(output))
+    return Path(output)

@@ -1,0 +1,327 @@
+"""What a workdir records of its run: configuration, progress, origin."""
+
+import dataclasses
+import datetime
+import importlib.metadata
+import math
+from collections.abc import Iterator
+
+import jax
+from etils import epath
+
+from bert_jax.apps.run_page.curves import subject_of
+from bert_jax.checkpoints.steps import (
+    CHECKPOINTS,
+    complete_steps,
+    read_config,
+    selection_scores,
+)
+from bert_jax.config import FinetuneConfig, PretrainConfig, RunConfig
+from bert_jax.config.checks import RESOLVED
+from bert_jax.config.descriptions import field_descriptions
+from bert_jax.config.files import HISTORY
+from bert_jax.config.serialization import from_dict
+from bert_jax.model.bert import init_params
+from bert_jax.storage.files import JsonObject, read_json_object
+from bert_jax.storage.manifest import MANIFEST
+from bert_jax.storage.remote import open_directory
+from bert_jax.storage.runs_file import RUNS, read_runs_file
+from bert_jax.tasks.finetuning import main_score, without_repeats
+from bert_jax.tokenization import Tokenizer
+from bert_jax.training.best_score import BestScore
+from bert_jax.training.lock import LOCK, has_ended
+from bert_jax.training.metrics_file import (
+    METRICS,
+    VALIDATION,
+    MetricsLine,
+    read_metrics,
+)
+from bert_jax.training.resume import Resume
+from bert_jax.training.step import num_parameters
+
+
+@dataclasses.dataclass(frozen=True)
+class RunRecord:
+    """What a workdir holds, without the arrays."""
+
+    workdir: epath.Path
+    config: PretrainConfig | FinetuneConfig
+    history: list[JsonObject]
+    """The machines on which the run was started, and what was changed at which step."""
+    lines: list[MetricsLine]
+    damaged_lines: int
+    """Number of the lines of metrics.jsonl that cannot be read."""
+
+    @property
+    def step(self) -> int:
+        """The last step that is known to have ended."""
+        logged = [line.step for line in self.lines]
+        return max([*logged, *self.checkpoints], default=0)
+
+    @property
+    def checkpoints(self) -> list[int]:
+        """The steps of the complete checkpoints, in order."""
+        return sorted(complete_steps(self.workdir / CHECKPOINTS))
+
+
+def read_run_record(path: str) -> RunRecord:
+    """Read what a workdir records.
+
+    Raises:
+        FileNotFoundError: there is no run.
+        ValueError: `path` holds several runs, or its config.json is damaged.
+    """
+    directory = open_directory(path)
+    if (directory / RUNS).exists():
+        best = read_runs_file(directory)["best"]
+        raise ValueError(
+            f"{path} holds several runs, and a report shows one; name one of them, "
+            f"such as {directory / best}."
+        )
+    is_run = (directory / "config.json").exists() and not (
+        directory / MANIFEST
+    ).exists()
+    values = read_config(directory) if is_run else {}
+    if not {"num_steps", "model", "data"} <= values.keys():
+        raise FileNotFoundError(
+            f"{path} is not the workdir of a run, which has a config.json; name one "
+            "of `bert-jax pretrain` or `finetune`."
+        )
+    history = values.pop(HISTORY, [])
+    config: PretrainConfig | FinetuneConfig
+    try:
+        if "task" in values:
+            config = from_dict(FinetuneConfig, values)
+        else:
+            config = from_dict(PretrainConfig, values)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{directory / 'config.json'} is damaged: {error}") from error
+    entries = history if isinstance(history, list) else []
+    changes = [entry for entry in entries if isinstance(entry, dict)]
+    lines, num_damaged = read_metrics(directory / METRICS)
+    return RunRecord(directory, config, changes, lines, num_damaged)
+
+
+def progress(run: RunRecord) -> str:
+    """Return how far the run is, and whether it still runs."""
+    num_steps = run.config.num_steps
+    at = f"at step {run.step:,} of {num_steps:,}"
+    owner: JsonObject = {}
+    if (run.workdir / LOCK).is_file():
+        try:
+            owner = read_json_object(run.workdir / LOCK, "")
+        except (OSError, ValueError):
+            owner = {}  # released, or renewed at this moment
+    ended = has_ended(owner) if owner else True
+    if ended is None:
+        return f"Perhaps running on {owner.get('host')}, {at}."
+    if not ended:
+        return f"Running, {at}."
+    newest = max(run.checkpoints, default=None)
+    if newest is None:
+        return f"Stopped {at}, without a checkpoint; the same command begins it again."
+    if newest >= num_steps > 0:
+        return f"Finished, {at}."
+    if newest == run.step and (why := lost_patience(run, newest)):
+        return f"Ended {at}: {why}. To train on, raise --patience."
+    return f"Stopped {at}; the same command resumes it from its checkpoint {newest:,}."
+
+
+def lost_patience(run: RunRecord, step: int) -> str:
+    """Return why `patience` ends the run at `step`, its last; "": it does not."""
+    is_finetuning, best = isinstance(run.config, FinetuneConfig), BestScore()
+    first = Resume(step, {}, run.history, []).incomparable_until + 1
+    for line in run.lines:
+        if line.split == VALIDATION and line.step >= first:
+            scores = line.scalars
+            best.add(
+                line.step, main_score(scores) if is_finetuning else -scores["loss"]
+            )
+    is_lost = 0 < run.config.patience <= best.num_without_gain
+    return best.why_stopped() if is_lost else ""
+
+
+def best_evaluation(run: RunRecord) -> MetricsLine | None:
+    """Return the line of the best validation scores after the first step.
+
+    The best is by the loss in pretraining, and by the first score in fine-tuning.
+    """
+    is_finetuning = isinstance(run.config, FinetuneConfig)
+
+    def score(line: MetricsLine) -> float:
+        if not is_finetuning:
+            return -line.scalars.get("loss", math.nan)
+        has_score = line.scalars.keys() - {"loss"}
+        return main_score(line.scalars) if has_score else math.nan
+
+    lines = [line for line in run.lines if line.split == VALIDATION and line.step]
+    known = [line for line in lines if not math.isnan(score(line))]
+    return max(known, key=score, default=None)
+
+
+def best_scores(run: RunRecord) -> dict[str, float]:
+    """Return the scores of the best evaluation, or {}."""
+    best = best_evaluation(run)
+    return best.scalars if best else {}
+
+
+def evaluations(run: RunRecord, max_rows: int = 30) -> JsonObject:
+    """Return the validation scores by step, as a table of `columns` and `rows`.
+
+    Each row has a step, its values (None: not finite or absent), and whether there is a
+    checkpoint of it, and the best one. Of more than `max_rows`, about as many evenly
+    spread rows are kept, and those with checkpoints.
+    """
+    lines = [line for line in run.lines if line.split == VALIDATION]
+    scores, _ = selection_scores(run.workdir / CHECKPOINTS)
+    known = {step: score for step, score in scores.items() if abs(score) < float("inf")}
+    best = max(known, key=lambda step: (known[step], step), default=None)
+    columns = list(
+        dict.fromkeys(name for line in lines for name in without_repeats(line.scalars))
+    )
+    every = -(-len(lines) // max_rows) or 1
+    kept = [
+        line
+        for place, line in enumerate(lines)
+        if (len(lines) - 1 - place) % every == 0 or line.step in scores
+    ]
+    rows = [
+        {
+            "step": line.step,
+            "values": [finite(line.scalars.get(name)) for name in columns],
+            "kept": line.step in scores,
+            "best": line.step == best and len(known) > 1,
+        }
+        for line in kept
+    ]
+    subjects = [subject_of(name) for name in columns]
+    return {
+        "columns": [{"title": s.title, "percent": s.percent} for s in subjects],
+        "rows": rows,
+        "evaluations": len(lines),
+    }
+
+
+def finite(value: float | None) -> float | None:
+    """Return a number that JSON has, in six digits, or None."""
+    if value is None or not abs(value) < float("inf"):
+        return None
+    return float(f"{value:.6g}")
+
+
+def configuration(config: RunConfig) -> list[JsonObject]:
+    """Return each field: dotted name, value, default and description.
+
+    Each also says whether the run filled it in.
+    """
+    return list(_fields(config, type(config)(), ""))
+
+
+def _fields(config: object, default: object, prefix: str) -> Iterator[JsonObject]:
+    assert dataclasses.is_dataclass(config) and not isinstance(config, type)
+    about = field_descriptions(type(config))
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        default_value = getattr(default, field.name)
+        if dataclasses.is_dataclass(value):
+            yield from _fields(value, default_value, f"{field.name}.")
+            continue
+        yield {
+            "name": prefix + field.name,
+            "value": _text(value),
+            "default": _text(default_value),
+            "about": about.get(field.name, ""),
+            "resolved": field.metadata == RESOLVED,
+        }
+
+
+def _text(value: object) -> str:
+    return ", ".join(value) if isinstance(value, tuple) else str(value)
+
+
+def provenance(run: RunRecord) -> list[tuple[str, str]]:
+    """Return names and texts of what a reader needs to repeat the run."""
+    config = run.config
+    shapes = jax.eval_shape(
+        lambda key: init_params(config.model, key), jax.random.key(0)
+    )
+    rows: list[tuple[str, str]] = [
+        ("workdir", str(run.workdir)),
+        ("kind of run", kind_of_run(config)),
+        ("parameters", f"{num_parameters(shapes):,}"),
+        ("seed", str(config.seed)),
+        ("initial parameters", config.init_from or "random"),
+        *([("teacher", config.teacher)] if config.teacher else []),
+        *_data(config),
+        *_tokenizer(run.workdir),
+    ]
+    for entry in run.history:
+        rows.append((f"from step {entry.get('step', '?')}", _entry(entry)))
+    newest = run.checkpoints[-1:]
+    files = [(METRICS, run.workdir / METRICS)] + [
+        (f"checkpoint {n}", run.workdir / CHECKPOINTS / str(n) / MANIFEST)
+        for n in newest
+    ]
+    for name, path in files:
+        if path.exists():
+            rows.append((f"{name} written", _time(float(path.stat().mtime))))
+    version = importlib.metadata.version("bert_jax")
+    now = datetime.datetime.now(datetime.UTC).timestamp()
+    rows.append(("this page", f"written {_time(now)} by bert_jax {version}"))
+    return rows
+
+
+def kind_of_run(config: PretrainConfig | FinetuneConfig) -> str:
+    """Return what the run learns, in words."""
+    if isinstance(config, FinetuneConfig):
+        return f"fine-tuning, {config.task}"
+    pairs = config.data.pairs
+    learned = f"{config.objective}, pairs {pairs}" if pairs else config.objective
+    return f"pretraining, {learned}"
+
+
+def _data(config: PretrainConfig | FinetuneConfig) -> Iterator[tuple[str, str]]:
+    if isinstance(config, PretrainConfig):
+        yield "data", config.data.path or "not named"
+    else:
+        yield "data", config.data.path or config.data.train or "not named"
+        if config.data.validation:
+            yield "validation data", config.data.validation
+    if config.data.fingerprint:
+        yield "fingerprint of the data", config.data.fingerprint
+    first = config.data.first_step if isinstance(config, PretrainConfig) else 0
+    rows = (config.num_steps - first) * config.batch_size
+    yield "rows of all steps", f"{rows:,}, as {config.batch_size:,} in each step"
+
+
+def _tokenizer(workdir: epath.Path) -> Iterator[tuple[str, str]]:
+    try:
+        tokenizer = Tokenizer.load(workdir / "tokenizer")
+    except (OSError, ValueError):
+        return  # not written yet, or removed
+    cased = "cased" if tokenizer.cased else "uncased"
+    yield "tokenizer", f"{tokenizer.kind}, {tokenizer.vocab_size:,} tokens, {cased}"
+
+
+def _entry(entry: JsonObject) -> str:
+    """Return an entry of a run's history as text."""
+    parts = []
+    for name, value in entry.items():
+        if name == "changed" and isinstance(value, list):
+            parts += [
+                f"{change.get('field')} changed from {change.get('before')} to "
+                f"{change.get('now')}"
+                for change in value
+                if isinstance(change, dict)
+            ]
+        elif isinstance(value, dict):
+            listed = ", ".join(f"{key} {v}" for key, v in value.items())
+            parts.append(f"{name.replace('_', ' ')}: {listed}")
+        elif name != "step":
+            parts.append(f"{name.replace('_', ' ')} {value}")
+    return ", ".join(parts)
+
+
+def _time(seconds: float) -> str:
+    moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    return moment.strftime("%Y-%m-%d %H:%M UTC")

@@ -1,0 +1,205 @@
+"""What the checkpoints of a pretraining run predict for the same few texts."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import TypeVar
+
+import jax
+import numpy as np
+
+from bert_jax.apps.run_page.run_record import RunRecord, finite
+from bert_jax.checkpoints.steps import CHECKPOINTS
+from bert_jax.config import PretrainConfig
+from bert_jax.data.masked_texts import (
+    MIN_LETTERS,
+    MaskedText,
+    masked_texts,
+    spread,
+    validation_rows,
+)
+from bert_jax.data.records import Dataset
+from bert_jax.inference.predictor import Predictor, load
+from bert_jax.runs.pretraining_run import open_dataset_of_run
+from bert_jax.storage.atomic import is_address
+from bert_jax.storage.files import JsonObject
+
+NUM_TEXTS, NUM_PROMPTS, MAX_CHECKPOINTS, NUM_PREDICTIONS = 5, 2, 8, 5
+_CHARACTERS, _TOKENS = (24, 100), (8, 30)
+"""Tokens of a prompt and of its continuation, of single characters and of words."""
+
+ValueT = TypeVar("ValueT")
+
+
+def open_validation(config: PretrainConfig) -> tuple[Dataset | None, str]:
+    """Return the dataset of a run if it has validation rows, else None and why."""
+    path = config.data.path
+    if not path:
+        return None, "The configuration names no dataset."
+    if is_address(path):
+        return None, f"The dataset, {path}, is in a bucket and is not copied for this."
+    try:
+        # Without the checksums of the rows, which may be tens of gigabytes.
+        dataset = open_dataset_of_run(config.data)
+        _ = dataset.tokenizer  # raises if it is another one
+    except (OSError, ValueError) as error:
+        return None, str(error)
+    if not len(dataset.validation):
+        return None, f"{path} has no validation rows."
+    return dataset, ""
+
+
+def samples(
+    run: RunRecord,
+    dataset: Dataset | None,
+    reason: str,
+    report: Callable[[str], None],
+) -> JsonObject:
+    """Return what the kept checkpoints of a pretraining run predict, as JSON.
+
+    It has the `steps` of the checkpoints, `checkpoints`, the number of them that there
+    are, `problems`, one line each, and `texts`. Each text has what was predicted by
+    step. A causal model continues prompts; another fills masks.
+
+    Args:
+        dataset: of the run; None: there is none, for the `reason`.
+        report: is called with a line before each of several checkpoints is loaded.
+    """
+    config = run.config
+    assert isinstance(config, PretrainConfig)
+    if dataset is None and config.objective == "masked_lm":
+        return _nothing(reason)
+    missing = "" if dataset else f"There are no prompts of validation rows. {reason}"
+    sample = _continued if config.objective == "causal_lm" else _filled
+    steps = run.checkpoints
+    if not steps:
+        return _nothing("The run has no complete checkpoint yet.")
+    chosen = spread(steps, MAX_CHECKPOINTS)
+    predicted = sample(run, dataset, chosen, report)
+    problems = [*filter(None, [missing]), *predicted["problems"]]
+    return predicted | {"checkpoints": len(steps), "problems": problems}
+
+
+def _nothing(*problems: str) -> JsonObject:
+    return {"steps": [], "checkpoints": 0, "problems": list(problems), "texts": []}
+
+
+def _by_checkpoint(
+    run: RunRecord,
+    steps: list[int],
+    use: Callable[[Predictor], ValueT],
+    report: Callable[[str], None],
+) -> tuple[dict[int, ValueT], list[str]]:
+    """Return what `use` returns for each checkpoint that can be loaded, and problems.
+
+    One that a run removes meanwhile, or that is damaged, is a problem.
+    """
+    by_step, problems = {}, []
+    for number, step in enumerate(steps, 1):
+        if len(steps) > 1:
+            report(f"Samples of checkpoint {step:,}, {number} of {len(steps)}.")
+        try:
+            by_step[step] = use(load(run.workdir / CHECKPOINTS / str(step)))
+        except (OSError, ValueError) as error:
+            problems.append(f"checkpoint {step}: {error}")
+    return by_step, problems
+
+
+def _filled(
+    run: RunRecord,
+    dataset: Dataset | None,
+    steps: list[int],
+    report: Callable[[str], None],
+) -> JsonObject:
+    """Return the most probable tokens of masks, and the rank of the masked word."""
+    assert dataset is not None
+    # The model may have more positions, which were not trained.
+    texts = masked_texts(dataset, NUM_TEXTS, dataset.sequence_length - 2)
+    if not texts:
+        return _nothing(
+            f"No validation row of {dataset.path} has enough text with a frequent word "
+            f"of {MIN_LETTERS} letters that is a single token."
+        )
+
+    def fill(bert: Predictor) -> list[JsonObject]:
+        masked = [text.text for text in texts]
+        all_tokens = bert.fill_mask(masked, k=bert.config.vocab_size)
+        return [
+            _filling(tokens, text)
+            for tokens, text in zip(all_tokens, texts, strict=True)
+        ]
+
+    by_step, problems = _by_checkpoint(run, steps, fill, report)
+    return {
+        "steps": list(by_step),
+        "problems": problems,
+        "texts": [
+            dataclasses.asdict(text)
+            | {"by_step": [results[place] for results in by_step.values()]}
+            for place, text in enumerate(texts)
+        ],
+    }
+
+
+def _filling(all_tokens: list[tuple[str, float]], text: MaskedText) -> JsonObject:
+    names = [token for token, _ in all_tokens]
+    rank = names.index(text.answer)
+    return {
+        "top": [(token, finite(p)) for token, p in all_tokens[:NUM_PREDICTIONS]],
+        "rank": rank + 1,
+        "probability": finite(all_tokens[rank][1]),
+    }
+
+
+def _prompts(dataset: Dataset | None, num_tokens: int) -> list[str]:
+    """Return the beginnings of a few validation rows, and the empty prompt."""
+    prompts: list[str] = []
+    if dataset is not None:
+        tokenizer = dataset.tokenizer
+        for row in validation_rows(dataset, 10 * NUM_PROMPTS):
+            ids = row["tokens"][1 : 1 + num_tokens].astype(np.int64)
+            # The names of special tokens would be encoded as texts.
+            if not set(tokenizer.special_ids.values()) & set(ids.tolist()):
+                prompts.append(tokenizer.decode(ids))
+    return [*spread(prompts, NUM_PROMPTS), ""]
+
+
+def _continued(
+    run: RunRecord,
+    dataset: Dataset | None,
+    steps: list[int],
+    report: Callable[[str], None],
+) -> JsonObject:
+    """Return continuations of prompts: the most probable tokens, and drawn ones."""
+    is_characters = dataset is not None and dataset.tokenizer.kind == "char"
+    begun, longest = _CHARACTERS if is_characters else _TOKENS
+    room = dataset.sequence_length if dataset is not None else 0
+    prompts = _prompts(dataset, min(begun, room // 2))
+
+    def extend(bert: Predictor) -> list[JsonObject]:
+        return [_extended(bert, prompt, longest) for prompt in prompts]
+
+    by_step, problems = _by_checkpoint(run, steps, extend, report)
+    return {
+        "steps": list(by_step),
+        "problems": problems,
+        "texts": [
+            {
+                "text": prompt,
+                "by_step": [results[place] for results in by_step.values()],
+            }
+            for place, prompt in enumerate(prompts)
+        ],
+    }
+
+
+def _extended(bert: Predictor, prompt: str, longest: int) -> JsonObject:
+    used = len(bert.tokenizer.encode(prompt).ids) + 1  # [CLS]
+    room = bert.trained_length or bert.config.max_position_embeddings
+    num_tokens = max(1, min(longest, room - used))
+
+    def continuation(temperature: float) -> str:
+        key = jax.random.key(0)
+        text = bert.generate(prompt, num_tokens, temperature, key=key)
+        return text.removeprefix(prompt)
+
+    return {"greedy": continuation(0.0), "drawn": continuation(1.0)}

@@ -1,1 +1,0 @@
-"""The verbs `doctor` and `inspect`, and the web page of a run."""

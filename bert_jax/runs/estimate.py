@@ -1,0 +1,311 @@
+"""Estimate the memory and FLOPs of a training step by compiling it ahead of time.
+
+Nothing is allocated: the compiler is given shapes. Its figures are those of one device;
+all devices run the same program.
+"""
+
+import dataclasses
+import hashlib
+import math
+import re
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+from jaxtyping import PyTree
+
+from bert_jax.config import RunConfig
+from bert_jax.data.pipeline import Batch
+from bert_jax.distributed.peaks import peak_flops_per_second
+from bert_jax.distributed.sharding import batch_sharding, tree_shardings
+from bert_jax.distributed.topologies import GIB
+from bert_jax.runs.kernel_schedule import KernelSchedule, kernel_cycles
+from bert_jax.runs.program import (
+    attention_kernels,
+    collectives,
+    estimated_cycles,
+)
+from bert_jax.training.run import Run
+from bert_jax.training.step import with_shardings
+
+_UNOPTIMIZED = {
+    "xla_backend_optimization_level": 0,
+    "xla_llvm_disable_expensive_passes": True,
+}
+"""CPU compiler options: the same memory and operations in half the compile time."""
+_TOO_LARGE = r"(Used |HLO temporaries \()([\d.]+)([KMGT])\b"
+"""The memory of a step that a TPU's compiler refuses: all of it, or the temporary."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+    """The compiler's figures of a step on one device; sizes are in bytes."""
+
+    parameters: int
+    optimizer: int
+    """The optimizer and the rest of the state."""
+    total: int
+    temporary: int
+    """Activations, gradients, and all else that lives only within the step."""
+    seconds: float
+    """The time that compiling took."""
+    flops: float = 0.0
+    """Operations; those inside a loop are counted once. 0: not known."""
+    collectives: dict[str, tuple[int, int]] | None = None
+    """The number of each kind of collective, and the bytes of their results. None: not
+    known."""
+    is_refused: bool = False
+    """Whether the compiler made no program, because it takes too much memory."""
+    cycles: dict[str, int] = dataclasses.field(default_factory=dict)
+    """A TPU compiler's estimate of the time, by category; empty for other devices, and
+    with several microbatches, which are a loop."""
+
+    def fits(self, memory: float) -> bool:
+        """Whether it fits in bytes of memory; a program that was not made does not.
+
+        A TPU's compiler keeps some of the memory for itself.
+        """
+        return not self.is_refused and self.total <= memory
+
+
+def choose_devices(num_devices: int) -> list[jax.Device]:
+    """Return `num_devices` of the default devices or, if there are fewer, of the CPU's.
+
+    Raises:
+        ValueError: the CPU has fewer devices, too.
+    """
+    for devices in (jax.devices(), jax.devices("cpu")):
+        if num_devices <= len(devices):
+            return devices[:num_devices]
+    raise ValueError(
+        f"devices={num_devices} but JAX has started with {len(devices)} in this "
+        "process; call bert_jax.distributed.environment.set_num_cpu_devices before "
+        "anything else, or run `bert-jax pretrain --dry-run` in a process of its own."
+    )
+
+
+def size_on_device(tree: PyTree) -> int:
+    """Return the bytes of one device's shards of a tree from `with_shardings`."""
+    return sum(
+        math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
+        for leaf in jax.tree.leaves(tree)
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class LoweredStep:
+    """A training step for devices, before their compiler has it; sizes are in bytes."""
+
+    lowered: Any
+    """A `jax.stages.Lowered`."""
+    num_devices: int
+    """The devices of its mesh."""
+    parameters: int
+    state: int
+    is_loop: bool
+    """Whether it has several microbatches."""
+    kernels: KernelSchedule
+    """The kernels of attention that it would have."""
+    seconds: float
+    """The time that lowering took."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the program: a compiler makes the same of equal ones."""
+        return hashlib.sha256(self.lowered.as_text().encode()).hexdigest()
+
+    def compile(self, options: dict[str, Any]) -> Estimate:
+        """Compile it with options of the compiler; return its figures."""
+        return self.program(options)[1]
+
+    def program(self, options: dict[str, Any]) -> tuple[Any, Estimate]:
+        """Return the compiled step, None if it is refused, and its figures."""
+        start = time.monotonic()
+        compiled, total = _compile(self.lowered, options, self.state)
+        seconds = self.seconds + time.monotonic() - start
+        optimizer = self.state - self.parameters
+        if total:
+            return None, Estimate(
+                parameters=self.parameters,
+                optimizer=optimizer,
+                total=total,
+                temporary=total - self.state,
+                seconds=seconds,
+                is_refused=True,
+            )
+        memory, text = compiled.memory_analysis(), compiled.as_text()
+        return compiled, Estimate(
+            parameters=self.parameters,
+            optimizer=optimizer,
+            total=_size_of(memory),
+            temporary=memory.temp_size_in_bytes,
+            seconds=seconds,
+            flops=(compiled.cost_analysis() or {}).get("flops", 0.0),
+            collectives=collectives(text),
+            # A loop's body is counted once, or not at all.
+            cycles={} if self.is_loop else _cycles(text, self.kernels),
+        )
+
+
+def lower_step(run: Run[RunConfig], batch: Batch, topology: str = "") -> LoweredStep:
+    """Lower the training step of a run for its devices; as `estimate`."""
+    mesh, state = run.mesh, run.state_shapes
+    fixed = run.task.fixed_params
+    fixed = with_shardings(fixed, tree_shardings(mesh, fixed))
+    rows = with_shardings(batch, dict.fromkeys(batch, batch_sharding(mesh)))
+    start = time.monotonic()
+    step: Any = run.train_step()
+    with jax.default_device(mesh.devices.flat[0]):
+        lowered = step.lower(state, rows, fixed) if fixed else step.lower(state, rows)
+    num_rows, *_, length = batch_sharding(mesh).shard_shape(batch["tokens"].shape)
+    has_pairs = "first" in batch and batch["first"].shape[1] > 1
+    return LoweredStep(
+        lowered,
+        num_devices=mesh.size,
+        parameters=size_on_device([state.params, fixed]),
+        state=size_on_device([state, fixed]),
+        is_loop=run.config.microbatches > 1,
+        kernels=KernelSchedule.of(
+            run.config.model, topology, num_rows, length, has_pairs
+        ),
+        seconds=time.monotonic() - start,
+    )
+
+
+def estimate(run: Run[RunConfig], batch: Batch, topology: str = "") -> Estimate:
+    """Compile the training step of a run for its devices, which need not be present.
+
+    Args:
+        batch: any batch of all hosts, for its shapes.
+        topology: the name of the devices, if it is known; needed for the time of a step
+            with kernels of our own.
+    """
+    on_cpu = run.mesh.devices.flat[0].platform == "cpu"
+    return lower_step(run, batch, topology).compile(_UNOPTIMIZED if on_cpu else {})
+
+
+def _size_of(memory: Any) -> int:
+    """Return all bytes that a program needs, by the compiler's analysis."""
+    size: int = (
+        memory.argument_size_in_bytes
+        + memory.output_size_in_bytes
+        - memory.alias_size_in_bytes  # the state is donated
+        + memory.temp_size_in_bytes
+        + memory.generated_code_size_in_bytes
+    )
+    return size
+
+
+def _cycles(program: str, kernels: KernelSchedule) -> dict[str, int]:
+    """Return the cycles of a TPU's step by category; empty if a part is not known."""
+    cycles, calls = estimated_cycles(program), attention_kernels(program)
+    if not (cycles and calls):
+        return cycles
+    per_call = kernel_cycles(kernels)
+    if not calls.keys() <= per_call.keys():
+        return {}
+    total = sum(number * per_call[name] for name, number in calls.items())
+    return cycles | {"attention's kernels": total}
+
+
+def _compile(lowered: Any, options: dict[str, Any], state_size: int) -> tuple[Any, int]:
+    """Return the program and 0; or None and the bytes it needs, if that is too many."""
+    try:
+        return lowered.compile(compiler_options=options), 0
+    except jax.errors.JaxRuntimeError as error:
+        match = re.search(_TOO_LARGE, str(error))
+        if match is None:
+            raise
+        size = int(float(match[2]) * 1024 ** " KMGT".index(match[3]))
+        return None, size if match[1] == "Used " else size + state_size
+
+
+def gib(size: int | float) -> str:
+    """Format a size in bytes."""
+    return f"{size / GIB:.2f} GiB"
+
+
+def format_size(size: int | float) -> str:
+    """Format a size in bytes, in MiB if it is below one GiB."""
+    return gib(size) if size >= GIB else f"{size / 2**20:.1f} MiB"
+
+
+def estimate_lines(
+    step: Estimate,
+    devices: Sequence[jax.Device],
+    clock: float = 0.0,
+    model_flops: float = 0.0,
+) -> Iterator[str]:
+    """Yield the lines of an estimate.
+
+    Args:
+        clock: cycles a second, for the time by a TPU's compiler; 0: unknown.
+        model_flops: of a step on all devices, for the MFU that follows.
+    """
+    num_devices, device = len(devices), devices[0]
+    on_cpu = device.platform == "cpu"
+    kind = "virtual CPU devices" if on_cpu else device.device_kind
+    yield f"compiled for {num_devices} {kind} in {step.seconds:.0f} s"
+    if on_cpu:
+        yield (
+            "  an estimate: a GPU's or TPU's compiler fuses other operations, and "
+            "keeps in bfloat16 what a CPU computes in float32"
+        )
+    yield memory_line(step)
+    yield from program_lines(step, num_devices)
+    if step.cycles and clock:
+        yield from _time_lines(step, device, clock, model_flops / num_devices)
+
+
+def memory_line(step: Estimate) -> str:
+    """Return a line on what the memory of a device is needed for."""
+    sizes = step.parameters, step.optimizer, step.temporary, step.total
+    parameters, optimizer, temporary, total = map(format_size, sizes)
+    return (
+        f"memory a device: parameters {parameters}, optimizer {optimizer}, "
+        f"activations and gradients {temporary}; in all {total}"
+    )
+
+
+def program_lines(step: Estimate, num_devices: int) -> Iterator[str]:
+    """Yield the lines on the program: its FLOPs, and its collectives."""
+    if step.flops:
+        yield (
+            f"FLOPs a step by the compiler: {step.flops * num_devices:.4g}"
+            " (what a loop repeats is counted once)"
+        )
+    if step.collectives is not None:
+        counts = ", ".join(
+            f"{count} {name} of {size / 2**20:,.1f} MiB"
+            for name, (count, size) in step.collectives.items()
+        )
+        yield f"collectives in the program: {counts or 'none'}"
+
+
+def estimated_time(
+    step: Estimate, device_kind: str, clock: float, model_flops: float
+) -> tuple[dict[str, float], float | None]:
+    """Return a TPU compiler's estimate of a step's seconds by category, and the MFU.
+
+    Args:
+        clock: cycles a second.
+        model_flops: of a step on one device; 0: unknown, and so is the MFU.
+    """
+    seconds = {name: cycles / clock for name, cycles in step.cycles.items()}
+    peak = peak_flops_per_second(device_kind)
+    if not (model_flops and peak):
+        return seconds, None
+    return seconds, model_flops / sum(seconds.values()) / peak
+
+
+def _time_lines(
+    step: Estimate, device: jax.Device, clock: float, model_flops: float
+) -> Iterator[str]:
+    """Yield the compiler's estimate of a step's time and of its parts."""
+    seconds, mfu = estimated_time(step, device.device_kind, clock, model_flops)
+    line = f"the compiler's estimate: {sum(seconds.values()) * 1e3:.1f} ms a step"
+    yield line if mfu is None else f"{line}, an MFU of {mfu:.0%}"
+    yield "  in ms: " + " · ".join(
+        f"{name} {part * 1e3:.1f}" for name, part in seconds.items()
+    )

@@ -1,0 +1,80 @@
+"""A model of some of a model's layers."""
+
+import json
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from etils import epath
+from run_helpers import read_arrays
+
+import bert_jax
+from bert_jax.apps.convert.shrink import shrink
+from bert_jax.cli.main import main
+
+
+def saved(checkpoint: Path) -> dict[str, np.ndarray]:
+    return read_arrays(checkpoint, "state")
+
+
+def test_the_layers_kept_are_renumbered_and_unchanged(
+    teacher_checkpoint, tmp_path, capsys
+):
+    output, layers = tmp_path / "student", ["--layers", "0", "2"]
+    command = ["convert", "shrink", str(teacher_checkpoint), *layers]
+    assert main([*command, "--output", str(output)]) == 0
+    assert "layers 0 2 of the 4 of" in capsys.readouterr().out
+    teacher, student = saved(teacher_checkpoint), saved(output)
+    moved = {"/layer_0/": "/layer_0/", "/layer_1/": "/layer_2/"}
+    for name, leaf in student.items():
+        for new, old in moved.items():
+            if new in name:
+                name = name.replace(new, old)
+                break
+        np.testing.assert_array_equal(leaf, teacher[name])
+    left_out = {n for n in teacher if "/layer_1/" in n or "/layer_3/" in n}
+    assert len(student) == len(teacher) - len(left_out) and len(left_out) == 32
+    receipt = json.loads((output / "conversion.json").read_text())
+    assert receipt["layers"] == {"layer_0": "layer_0", "layer_1": "layer_2"}
+    manifest = json.loads((teacher_checkpoint / "manifest.json").read_text())
+    assert receipt["sources"] == manifest["files"]
+    assert main(["inspect", str(output), "--verify"]) == 0
+
+
+def test_the_student_computes_the_first_layers_of_its_teacher(
+    teacher_checkpoint, tmp_path
+):
+    shrink(str(teacher_checkpoint), [0, 1], epath.Path(tmp_path / "student"))
+    teacher, student = map(bert_jax.load, (teacher_checkpoint, tmp_path / "student"))
+    assert student.config.num_hidden_layers == 2
+    inputs = bert_jax.text_inputs(teacher.tokenizer, ["The judge reads a letter."], 16)
+    whole, part = (
+        jax.jit(lambda params, bert=bert: bert_jax.compute(
+            bert.config, params, "hidden_states", inputs
+        ))(bert.params)
+        for bert in (teacher, student)
+    )  # fmt: skip
+    assert len(whole) == 5 and len(part) == 3
+    np.testing.assert_allclose(part[-1], whole[2], atol=1e-6)
+    assert not np.allclose(whole[2], whole[4], atol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("layers", "message"),
+    [
+        ("", "--layers has no layer; name those to keep"),
+        ("0 4", "--layers has 4, and the model has 4 layers; they are counted from 0"),
+        ("-1", "--layers has -1, and the model has 4 layers"),
+        ("0 2 2", "--layers has a layer twice, in 0 2 2"),
+        ("2 0", "--layers has 2 0, which is not in order"),
+        ("0 1 2 3", "--layers has all 4 layers of the model; leave some out."),
+    ],
+)
+def test_refused_layers(layers, message, teacher_checkpoint, tmp_path, capsys):
+    output = ["--output", str(tmp_path / "out")]
+    command = ["convert", "shrink", str(teacher_checkpoint), *output]
+    assert main([*command, "--layers", *layers.split()]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
