@@ -32,10 +32,10 @@ ROOMS = {
     "checkpoints tasks",
     "inference": "terminal storage tables config tokenization data model metrics "
     "checkpoints formats pretrained tasks error_analysis",
-    "runs": "terminal storage tables config tokenization data model distributed "
-    "checkpoints formats pretrained tasks training inference",
+    "runs": "terminal storage tables config tokenization data model masking "
+    "distributed checkpoints formats pretrained tasks training inference",
     "cli": "terminal storage config data distributed formats pretrained tasks "
-    "training inference runs",
+    "error_analysis training inference runs",
     "__main__": "terminal cli",
 }
 APPS = "benchmark convert corpus demo dry_run experiments inspect run_page".split()
