@@ -137,10 +137,10 @@ def divide(
         limit: the most tokens of a pair.
     """
     size = max(-(-limit // _SPANS_PER_ROW), min(limit, _MIN_SPAN))
-    starts = np.flatnonzero(~continues_word[tokens]).tolist()
+    starts = [0, *np.flatnonzero(~continues_word[tokens]).tolist()]
     cuts = [0]
     while len(tokens) - cuts[-1] > size:
         end = cuts[-1] + size
-        start = starts[bisect.bisect_right(starts, end) - 1] if starts else 0
+        start = starts[bisect.bisect_right(starts, end) - 1]
         cuts.append(start if start > cuts[-1] else end)
     return np.split(tokens, cuts[1:])

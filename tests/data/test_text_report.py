@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bert_jax.apps.inspect.inspect import dataset_lines
@@ -131,6 +131,7 @@ def test_spans_of_a_sentence_end_at_word_starts():
     assert {len(span) for span in unmarked} == {16, 8}, "no words: spans of 61 / 4"
 
 
+@example([True] * 6 + [False], 5)  # no word starts in the first span
 @given(st.lists(st.booleans(), min_size=1, max_size=300), st.integers(5, 80))
 def test_divided_spans_are_the_sentence_and_fit_a_row(flags, limit):
     tokens = np.array(flags, np.int32)
