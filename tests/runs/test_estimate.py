@@ -10,6 +10,8 @@ import pytest
 
 from bert_jax.apps.dry_run import advise as saving_memory
 from bert_jax.apps.dry_run.advise import advise, alternatives, attempts, changed_options
+from bert_jax.apps.dry_run.measured import free_memory, measured_lines
+from bert_jax.apps.dry_run.pretraining import dry_run
 from bert_jax.cli.main import main
 from bert_jax.config import BertConfig, DataConfig, MeshConfig, PretrainConfig
 from bert_jax.distributed.mesh import make_mesh
@@ -19,8 +21,7 @@ from bert_jax.runs.estimate import (
     choose_devices,
     estimate,
 )
-from bert_jax.runs.measure import free_memory, measured_lines
-from bert_jax.runs.pretraining import dry_run, resolve
+from bert_jax.runs.pretraining import resolve
 from bert_jax.tasks.pretraining import PretrainingTask
 from bert_jax.training.run import Run
 

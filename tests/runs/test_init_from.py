@@ -17,6 +17,7 @@ from run_helpers import write_config
 
 import bert_jax
 from bert_jax.apps.convert.receipts import write_imported
+from bert_jax.apps.dry_run.pretraining import dry_run
 from bert_jax.cli.main import main
 from bert_jax.config import (
     BertConfig,
@@ -33,7 +34,7 @@ from bert_jax.formats.huggingface import read_huggingface
 from bert_jax.formats.imported import Imported
 from bert_jax.model.bert import init_params
 from bert_jax.runs.init_from import open_source
-from bert_jax.runs.pretraining import dry_run, pretrain
+from bert_jax.runs.pretraining import pretrain
 from bert_jax.training.step import split_seed
 
 Params = dict[str, Any]

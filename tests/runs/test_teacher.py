@@ -18,8 +18,8 @@ from run_helpers import (
 )
 from small_world import SUBJECTS
 
-from bert_jax.apps.convert.receipts import write_checkpoint
 from bert_jax.apps.convert.shrink import keep_layers
+from bert_jax.apps.dry_run.pretraining import dry_run
 from bert_jax.cli.main import main
 from bert_jax.config import (
     DistillationConfig,
@@ -29,9 +29,9 @@ from bert_jax.config import (
     PretrainDistillationConfig,
 )
 from bert_jax.data.records import Dataset
-from bert_jax.pretrained import Model, load_pretrained
+from bert_jax.pretrained import Model, load_pretrained, write_checkpoint
 from bert_jax.runs.finetuning import finetune
-from bert_jax.runs.pretraining import dry_run, pretrain
+from bert_jax.runs.pretraining import pretrain
 from bert_jax.runs.teacher import pretraining_teacher
 from bert_jax.tokenization import Tokenizer
 

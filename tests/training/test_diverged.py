@@ -13,12 +13,13 @@ import pytest
 from etils import epath
 
 import bert_jax
+from bert_jax.apps.dry_run.pretraining import dry_run
 from bert_jax.checkpoints.restore import read_params
 from bert_jax.cli.main import main
 from bert_jax.cli.start import scores_json
 from bert_jax.config.model import Params
 from bert_jax.model.finite import nonfinite_names
-from bert_jax.runs.pretraining import dry_run, pretrain
+from bert_jax.runs.pretraining import pretrain
 from bert_jax.storage.files import write_json
 from bert_jax.storage.manifest import (
     describe_files,

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 
+from bert_jax.apps.inspect import doctor
 from bert_jax.apps.inspect.doctor import (
     TESTED_PYTHONS,
     Check,
@@ -18,7 +19,6 @@ from bert_jax.apps.inspect.doctor import (
     model_gradient,
     self_test,
 )
-from bert_jax.apps.run_page import doctor
 from bert_jax.cli.main import main
 
 

@@ -18,9 +18,9 @@ from run_helpers import classifier_config, logged_lines
 from bert_jax.apps.run_page.curves import charts, reference_lines, thinned
 from bert_jax.apps.run_page.run_record import progress, read_run_record
 from bert_jax.apps.run_page.run_report import write_run_report
-from bert_jax.apps.run_page.samples import masked_texts, spread
 from bert_jax.cli.main import main
 from bert_jax.config import PrepareConfig, PretrainConfig
+from bert_jax.data.masked_texts import masked_texts, spread
 from bert_jax.data.prepare import prepare
 from bert_jax.data.records import Dataset, open_dataset
 from bert_jax.data.search import sequence_starts
