@@ -51,7 +51,7 @@ for name in {ABSENT}:
     except ModuleNotFoundError:
         continue
     raise AssertionError(name)
-runpy.run_module("bert_jax.apps.benchmark", run_name="__main__", alter_sys=True)
+runpy.run_module("bert_jax.benchmark", run_name="__main__", alter_sys=True)
 """
 
 
