@@ -5,7 +5,7 @@ import typing
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_jax import config as module
@@ -76,6 +76,7 @@ def configs(draw: st.DrawFn, cls: Any) -> Any:
 
 
 @pytest.mark.parametrize("cls", CLASSES.values(), ids=CLASSES)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_it_makes_an_equal_object_and_names_what_differs(cls, data):
     config = data.draw(configs(cls))

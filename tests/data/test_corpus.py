@@ -350,7 +350,13 @@ def test_equal_file_names_have_draws_of_their_own(config, documents, tmp_path):
     assert lines == [f"{output} is already complete."]
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.jsonl"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a.txt",
+        *(pytest.param(f"a.{e}", marks=pytest.mark.slow) for e in ("txt.gz", "jsonl")),
+    ],
+)
 def test_a_document_of_many_megabytes_is_divided_and_counted(
     config, documents, tmp_path, name
 ):

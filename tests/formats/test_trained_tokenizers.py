@@ -132,7 +132,7 @@ def unigram(content: bytes, family: str) -> tokenizers.Tokenizer:
 
 def texts() -> list[str]:
     words, generator = TEXT.split(), random.Random(1)
-    mixed = [" ".join(generator.choices(words, k=9)) for _ in range(200)]
+    mixed = [" ".join(generator.choices(words, k=9)) for _ in range(60)]
     spaced = ["", " ", "  two  spaces ", "\u3000wide\u3000space", "tab\there\nthere"]
     return [*TEXT.splitlines(), ODD, *mixed, *spaced, *lines()[:300:3]]
 

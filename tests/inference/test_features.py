@@ -2,6 +2,7 @@
 
 import json
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -24,7 +25,8 @@ def hidden_states(bert, text):
     """[L + 1, T, D] of a text alone, without any padding."""
     t = bert.tokenizer
     ids = jnp.array([[t.cls_id, *t.encode(text).ids, t.sep_id]], jnp.int32)
-    outputs = head_outputs(bert.config, bert.params, Inputs(ids, ids * 0, ids > -1))
+    compiled = jax.jit(head_outputs, static_argnums=0)
+    outputs = compiled(bert.config, bert.params, Inputs(ids, ids * 0, ids > -1))
     return np.asarray(outputs["hidden_states"])[:, 0]
 
 

@@ -338,8 +338,8 @@ def test_options_with_the_value_of_the_checkpoint_are_taken(model, table, capsys
 def test_texts_that_are_cut_are_counted(model, table, capsys, tmp_path):
     long = tmp_path / "long.csv"
     text = "The judge reads again. " * 40
-    long.write_text("review,who\n" + f"{text},judge\nshort,judge\n" * 1000)
-    line = "cut to 32 tokens: 1,000 of 2,000 texts (50.0%); the model takes no more"
+    long.write_text("review,who\n" + f"{text},judge\nshort,judge\n" * 100)
+    line = "cut to 32 tokens: 100 of 200 texts (50.0%); the model takes no more"
     where = ("--model", str(model))
     for command in (
         ["predict", *where, "--input", str(long)],

@@ -28,7 +28,9 @@ def test_a_full_row_predicts_what_the_rate_says(rate, length, expected):
         "end": np.full((2, 1), length, np.uint16),
         "next_sentence_label": np.zeros((2, 1), np.int8),
     }
-    masked = bert_jax.mask_tokens(jax.random.key(0), batch, masking)
+    masked = jax.jit(bert_jax.mask_tokens, static_argnums=2)(
+        jax.random.key(0), batch, masking
+    )
     assert masked.weights.shape == (2, expected)
     assert (masked.weights == 1).all()
 
@@ -60,8 +62,6 @@ def test_a_new_run_records_the_number_that_its_rate_needs(
     small_config, tmp_path, capsys
 ):
     unset = command(small_config, tmp_path, rate=0.3, max_predictions=None)
-    assert main([*unset, "--dry-run"]) == 0
-    assert "masking rate: 0.3\n" in capsys.readouterr().out
     assert main(unset) == 0
     assert "warning" not in capsys.readouterr().err
     saved = json.loads((tmp_path / "run" / "config.json").read_text())

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import (
     accuracy_score,
@@ -23,6 +23,7 @@ def arrays(pairs):
     return np.array(probabilities, np.float64), np.array(right, bool)
 
 
+@settings(max_examples=30)
 @given(PAIRS)
 def test_against_scikit_learn(pairs):
     probabilities, right = arrays(pairs)

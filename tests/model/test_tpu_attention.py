@@ -77,16 +77,20 @@ def compare(num_heads, length, rows, dtype, causal, packed, tolerance):
         )
 
 
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     ("num_heads", "length", "rows", "causal", "packed"),
     [
-        (2, 128, 6, False, False),
-        (2, 128, 6, True, False),
-        (2, 128, 6, False, True),
+        slow(2, 128, 6, False, False),
+        slow(2, 128, 6, True, False),
+        slow(2, 128, 6, False, True),
         (2, 128, 6, True, True),
         (1, 256, 2, False, True),
-        (12, 128, 2, False, False),
-        (2, 1024, 1, False, False),
+        slow(12, 128, 2, False, False),
+        slow(2, 1024, 1, False, False),
         (2, 1024, 1, True, True),
     ],
 )

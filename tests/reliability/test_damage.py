@@ -45,7 +45,7 @@ def counts(*each: tuple[str, int, int]) -> list[object]:
 
 
 @pytest.mark.parametrize(
-    ("how", "first", "count"), counts(("flip", 12, 800), ("manifest", 15, 200))
+    ("how", "first", "count"), counts(("flip", 6, 800), ("manifest", 8, 200))
 )
 def test_bit_flips_of_a_checkpoint(
     how: str, first: int, count: int, worker: Worker, record_row: Record

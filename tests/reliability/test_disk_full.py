@@ -97,8 +97,15 @@ class Made:
         assert_same_content(logs / "copy", wanted)
 
 
-QUICK = [("vocab", 0), ("vocab", 4), ("prepare", 0), ("prepare", 16)]
-MORE = [("prepare", 36), ("import", 0), ("import", 64), ("export", 8)]
+QUICK = [("vocab", 4), ("prepare", 16)]
+MORE = [
+    ("vocab", 0),
+    ("prepare", 0),
+    ("prepare", 36),
+    ("import", 0),
+    ("import", 64),
+    ("export", 8),
+]
 
 
 def whole(points: Iterable[tuple[object, ...]]) -> list[ParameterSet]:

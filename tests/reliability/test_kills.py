@@ -17,7 +17,7 @@ from runs import AS_USERS_HAVE_THEM, run, saves_often, started
 
 from bert_jax.config import PretrainConfig
 
-QUICK = 12, 2
+QUICK = 12, 1
 WHOLE = [pytest.param(seed, 60, 25, marks=pytest.mark.reliability) for seed in range(4)]
 
 

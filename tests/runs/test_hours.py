@@ -32,6 +32,9 @@ def test_a_run_takes_the_steps_that_its_hours_hold(small_config, tmp_path, capsy
     # The run is finished: any hours find it as it is.
     assert pretrain(config, tmp_path / "run", hours=7.0) == scores
     assert "hours:" not in capsys.readouterr().out
+    with pytest.raises(ValueError, match=r"hours=1e-09 is too short .* give more"):
+        pretrain(config, tmp_path / "short", hours=1e-9)
+    assert not (tmp_path / "short" / "config.json").exists()
 
 
 @pytest.mark.slow

@@ -82,7 +82,7 @@ def assert_same(one: Any, other: Any) -> None:
     ("heads", "note"),
     [
         ((), ""),
-        (("pooler",), " Drawn by seed 0: pooler."),
+        pytest.param(("pooler",), " Drawn by seed 0: pooler.", marks=pytest.mark.slow),
         (
             ("pooler", "masked_lm", "next_sentence"),
             " Drawn by seed 0: masked_lm, next_sentence, pooler.",

@@ -24,7 +24,10 @@ PAIR_SCORES = {
 }
 
 
-@pytest.fixture(scope="module", params=PAIR_SCORES)
+@pytest.fixture(
+    scope="module",
+    params=["nsp", "sop", pytest.param("none", marks=pytest.mark.slow)],
+)
 def prepared(request, corpus, tokenizer_directory, tmp_path_factory):
     """The tests' corpus with each kind of pairs: the kind, and the dataset's path."""
     output = tmp_path_factory.mktemp(request.param) / "rows"

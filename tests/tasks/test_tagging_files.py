@@ -143,6 +143,7 @@ def test_f1_plain_labels_train_tag_and_score(encoder_checkpoint, tmp_path, capsy
     assert all(0 < each["score"] <= 1 for each in found["words"])
 
 
+@pytest.mark.slow
 def test_predict_does_not_look_at_tags(encoder_checkpoint, tmp_path, capsys):
     """A file to learn from may be given to `predict`, whatever its tags."""
     file = columns(tmp_path / "pos.txt", (0, 1))

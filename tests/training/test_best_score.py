@@ -41,6 +41,7 @@ def test_why_a_run_ends():
     ) == "2 evaluations in a row had no higher score than that of step 3"
 
 
+@pytest.mark.slow
 def test_patience_that_is_lost_at_a_resume_has_scores(small_config, tmp_path):
     """Between two evaluations, by a later `--patience`."""
     config = dataclasses.replace(small_config, eval_every=2, checkpoint_every=3)

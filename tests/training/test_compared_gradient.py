@@ -139,7 +139,8 @@ def test_the_cached_gradient_is_that_of_the_whole_batch(task, whole):
 
 
 @pytest.mark.parametrize(
-    ("shape", "microbatches"), [((2, 1), 1), ((8, 1), 1), ((2, 4), 2)]
+    ("shape", "microbatches"),
+    [pytest.param((2, 1), 1, marks=pytest.mark.slow), ((8, 1), 1), ((2, 4), 2)],
 )
 def test_the_negatives_are_those_of_all_devices(task, whole, shape, microbatches):
     require_equal(gradient_of(task, shape, microbatches), whole)

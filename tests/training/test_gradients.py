@@ -139,9 +139,9 @@ def test_gradients_summed_in_bfloat16_are_rounded(config, dataset, on_one_device
     assert lines[1]["loss"] == pytest.approx(on_one_device[0][1]["loss"], rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("dtype", "tolerance"),
-    [pytest.param("float32", AGREEMENT, marks=pytest.mark.slow), ("bfloat16", 2**-9)],
+    ("dtype", "tolerance"), [("float32", AGREEMENT), ("bfloat16", 2**-9)]
 )
 def test_gathering_once_a_step_is_the_same_step(dtype, tolerance, config, dataset):
     """In bfloat16 too: kernels are cast before they are gathered, not after."""

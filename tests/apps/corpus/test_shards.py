@@ -222,6 +222,7 @@ def check_left_out(damaged: Path, out: str, err: str, output: Path, whole) -> No
     assert all(found[f"{name}.jsonl"] == whole[f"{name}.jsonl"] for name in "ace")
 
 
+@pytest.mark.slow
 def test_damaged_files_are_left_out_by_beam_too(model, predicted, damaged, tmp_path):
     output = tmp_path / "out"
     result = predict_by_beam(model, damaged, output, "--skip-damaged")

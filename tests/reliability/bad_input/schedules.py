@@ -107,11 +107,6 @@ HOURS = [
         ("--hours=two",),
     ),
     Case(
-        "hours-of-less-than-a-step",
-        for_hours("1e-9"),
-        ("hours=1e-09 is too short for a step, which takes", "give more"),
-    ),
-    Case(
         "hours-to-extend",
         for_hours("2", "--extend"),
         ("--hours is of a run's start; --extend needs --num-steps",),
