@@ -70,7 +70,7 @@ def scores_json(scores: dict[str, float]) -> str:
     the units of the data, are rounded to six significant digits. JSON has no number
     that is not finite: such a score is null.
     """
-    from bert_jax.tasks.finetuning import without_repeats
+    from bert_jax.tasks.predictions import without_repeats
 
     rounded = {
         name: value

@@ -1,47 +1,16 @@
 """The report of a fine-tuned model's errors: as JSON values, and what to show of it."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Mapping
 
-from bert_jax.error_analysis import (
-    choices,
-    entities,
-    found_pairs,
-    labels,
-    numbers,
-    questions,
-    scored_pairs,
-    tags,
-    texts,
-)
-from bert_jax.error_analysis.views import Column, Section, Table, TableCell
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.baselines import BASELINE, no_better
-from bert_jax.tasks.finetuning import without_repeats
-from bert_jax.tasks.finetuning_task import FinetuningTask, Predictions
-from bert_jax.tasks.ner_rows import learned_scheme
-from bert_jax.tasks.registry import task_name_of
+from bert_jax.tasks.finetuning import FinetuningTask
+from bert_jax.tasks.kinds import KINDS
+from bert_jax.tasks.predictions import Predictions, without_repeats
+from bert_jax.tasks.reporting.views import Column, Section, Table, TableCell
 
-
-class Analysis(NamedTuple):
-    """How the errors of one kind of prediction are analysed and shown."""
-
-    analyse: Callable[[FinetuningTask, Predictions], JsonObject]
-    sections: Callable[[JsonObject], list[Section]]
-
-
-ANALYSES = {
-    "single_label_classification": Analysis(texts.analyse, texts.sections),
-    "multi_label_classification": Analysis(labels.analyse, labels.sections),
-    "regression": Analysis(numbers.analyse, numbers.sections),
-    "entities": Analysis(entities.analyse, entities.sections),
-    "tags": Analysis(tags.analyse, tags.sections),
-    "question-answering": Analysis(questions.analyse, questions.sections),
-    "multiple-choice": Analysis(choices.analyse, choices.sections),
-    "scored_pairs": Analysis(scored_pairs.analyse, scored_pairs.sections),
-    "found_pairs": Analysis(found_pairs.analyse, found_pairs.sections),
-}
+ANALYSES = {kind: a for task in KINDS for kind, a in task.analyses.items()}
 """By the `kind` of a report."""
 _MEANINGS = {
     "accuracy": "fraction of right predictions",
@@ -54,16 +23,6 @@ _MEANINGS = {
     "map": "mean average precision",
     "mean_squared_error": "in squared units of the labels",
     "exact_match": "examples with all classes right",
-}
-_MEANINGS_OF_ENTITIES = {
-    "f1": "of all entities, as conlleval",
-    "precision": "of all entities",
-    "recall": "of all entities",
-    "accuracy": "fraction of words with the right tag",
-}
-_MEANINGS_OF_ANSWERS = {
-    "f1": "words in common with the closest accepted answer, in per cent",
-    "exact_match": "answers with the words of an accepted one, in per cent",
 }
 
 
@@ -99,10 +58,10 @@ def error_report(
     Raises:
         ValueError: a probability is not a number.
     """
-    kind = _kind(task, predictions)
+    kind = task.report_kind(predictions)
     report: JsonObject = {
         "kind": kind,
-        "task": task_name_of(task.model, task.data),
+        "task": task.name,
         **dataclasses.asdict(source),
         "num_examples": len(predictions.examples),
         "scores": dict(scores),
@@ -110,16 +69,6 @@ def error_report(
     if kind == "single_label_classification" and len(task.model.labels) == 2:
         report["positive_class"] = task.model.labels[1]
     return report | ANALYSES[kind].analyse(task, predictions)
-
-
-def _kind(task: FinetuningTask, predictions: Predictions) -> str:
-    name = task_name_of(task.model, task.data)
-    if name == "sentence-pairs":
-        has_label = predictions.examples[0].label is not None
-        return "scored_pairs" if has_label else "found_pairs"
-    if name == "token-classification":
-        return "tags" if learned_scheme(task.model) is None else "entities"
-    return name if name in ANALYSES else task.model.problem_type
 
 
 def sections(report: JsonObject) -> list[Section]:
@@ -139,14 +88,13 @@ def sections(report: JsonObject) -> list[Section]:
 
 def _meaning(name: str, report: JsonObject) -> str:
     """Return what a score is of; "" if its name says it."""
+    analysis = ANALYSES[report["kind"]]
     if name.startswith(BASELINE):
         return "of a rule that needs no model"
-    if report["kind"] == "entities":
-        return _MEANINGS_OF_ENTITIES.get(name, f"of the type {name[3:]}")
-    if report["kind"] == "question-answering":
-        return _MEANINGS_OF_ANSWERS.get(name, "")
+    if name in analysis.meanings:
+        return analysis.meanings[name]
     if name == "f1":
         return f"of the class {report['positive_class']}"
     if name.startswith("f1_"):
-        return f"of the class {name[3:]}"
+        return f"of the {analysis.parts} {name[3:]}"
     return _MEANINGS.get(name, "")

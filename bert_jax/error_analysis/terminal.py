@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
 from bert_jax.error_analysis.report import sections
-from bert_jax.error_analysis.views import (
+from bert_jax.storage.files import JsonObject
+from bert_jax.tasks.reporting.views import (
     CellFormat,
     Column,
     Examples,
@@ -13,7 +14,6 @@ from bert_jax.error_analysis.views import (
     Table,
     TableCell,
 )
-from bert_jax.storage.files import JsonObject
 from bert_jax.terminal.messages import one_line, printable
 
 if TYPE_CHECKING:

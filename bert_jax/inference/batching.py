@@ -27,15 +27,9 @@ from bert_jax.model.layers import target_device
 from bert_jax.pretrained import Model
 from bert_jax.storage.files import JsonObject
 from bert_jax.tables.rows import TableRow
-from bert_jax.tasks.finetuning import by_row
-from bert_jax.tasks.finetuning_task import (
-    Example,
-    FinetuningTask,
-    Prediction,
-    Split,
-    SplitOutputs,
-)
-from bert_jax.tasks.registry import finetuning_task, task_name_of
+from bert_jax.tasks.finetuning import FinetuningTask
+from bert_jax.tasks.kinds import finetuning_task, task_name_of
+from bert_jax.tasks.predictions import Example, Prediction, Split, SplitOutputs, by_row
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.terminal.cores import num_cores
 from bert_jax.terminal.messages import warn

@@ -23,20 +23,15 @@ from bert_jax.storage.files import (
 )
 from bert_jax.tables.memory import RowsInMemory, named_source
 from bert_jax.tasks.baselines import BASELINE
-from bert_jax.tasks.finetuning_task import (
-    Example,
-    FinetuningTask,
-    Prediction,
-    Predictions,
-    Splits,
-)
+from bert_jax.tasks.finetuning import FinetuningTask
+from bert_jax.tasks.kinds import finetuning_task, task_name_of
 from bert_jax.tasks.lengths import fit_lengths
-from bert_jax.tasks.ner import TokenClassificationTask
 from bert_jax.tasks.own_metrics import ComputeMetrics, before_official, own_scores
-from bert_jax.tasks.registry import finetuning_task, task_name_of
-from bert_jax.tasks.sentence_pairs import SentencePairsTask
+from bert_jax.tasks.pairs.prompts import chosen_embedding
+from bert_jax.tasks.pairs.vectors import PairVectorsTask
+from bert_jax.tasks.predictions import Example, Prediction, Predictions, Splits
 from bert_jax.tasks.splits import hold_out
-from bert_jax.tasks.text_vectors import chosen_embedding
+from bert_jax.tasks.tagging.task import TokenClassificationTask
 from bert_jax.terminal.messages import warn
 
 
@@ -66,7 +61,7 @@ def with_embedding(data: ExamplesConfig, model: Model) -> ExamplesConfig:
     Raises:
         ValueError: as `chosen_embedding`.
     """
-    if model.config.head != SentencePairsTask.head:
+    if model.config.head != PairVectorsTask.head:
         return data
     embedding = chosen_embedding(model.embedding, data.sentence_pairs.pooling)
     return dataclasses.replace(data, embedding=embedding)
@@ -250,7 +245,7 @@ def _evaluation(
     for line in task.score_warnings(outputs.split):
         warn(line)
     rankings = task.rankings_among(outputs) if needs_labels else []
-    scores = task.scores_among(outputs) | task.score(predictions)
+    scores = task.scores_among(outputs) | task.official_scores(predictions)
     if compute_metrics:
         scores = before_official(own_scores(compute_metrics, predictions), scores)
     source = _compared(source, task, model.directory, as_read, examples)

@@ -18,7 +18,7 @@ from bert_jax.inference.batching import predict_rows
 from bert_jax.inference.thresholds import most_probable
 from bert_jax.pretrained import Model
 from bert_jax.storage.files import JsonObject
-from bert_jax.tasks.finetuning_task import Prediction
+from bert_jax.tasks.predictions import Prediction
 from bert_jax.tokenization import Tokenizer
 
 TextOrPair: TypeAlias = str | tuple[str, str]

@@ -6,7 +6,8 @@ import os
 from collections.abc import Sequence
 
 from bert_jax.tables.memory import MemoryTable
-from bert_jax.tasks.finetuning_task import Example, FinetuningTask
+from bert_jax.tasks.finetuning import FinetuningTask
+from bert_jax.tasks.predictions import Example
 from bert_jax.tasks.splits import fingerprint, hold_out
 
 

@@ -39,8 +39,8 @@ from bert_jax.storage.files import (
     remove_temporaries,
     require_output_file,
 )
-from bert_jax.tasks.pair_examples import PairExample
-from bert_jax.tasks.pair_ranking import PairRankingTask
+from bert_jax.tasks.pairs.examples import PairExample
+from bert_jax.tasks.pairs.ranking import PairRankingTask
 from bert_jax.terminal.progress import Progress
 
 RUN_SUFFIXES = (".trec", ".run", ".txt")

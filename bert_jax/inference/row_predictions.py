@@ -24,8 +24,8 @@ from bert_jax.tables.damage import RowErrors
 from bert_jax.tables.lines import STDIN, chunks, display_name
 from bert_jax.tables.read import is_table, source_rows
 from bert_jax.tables.rows import HALF_CHARACTER, TableRow, missing_column_message
-from bert_jax.tasks.finetuning_task import Example, Prediction
-from bert_jax.tasks.registry import finetuning_task, task_name_of
+from bert_jax.tasks.kinds import finetuning_task, task_name_of
+from bert_jax.tasks.predictions import Example, Prediction
 from bert_jax.terminal.progress import Progress
 
 ID, ALL = "id", "*"

@@ -2,7 +2,7 @@
 
 from bert_jax.config import BertConfig
 from bert_jax.config.checks import require
-from bert_jax.tasks.finetuning_task import Prediction
+from bert_jax.tasks.predictions import Prediction
 
 
 def require_threshold(model: BertConfig, threshold: float) -> None:

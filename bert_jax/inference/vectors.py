@@ -22,7 +22,7 @@ from bert_jax.inference.vector_record import (
 )
 from bert_jax.pretrained import Model
 from bert_jax.tasks.lengths import TAKES_NO_MORE, cut_lines
-from bert_jax.tasks.text_vectors import checked_prompt
+from bert_jax.tasks.pairs.prompts import checked_prompt
 from bert_jax.terminal.messages import warn
 from bert_jax.terminal.progress import Progress
 

@@ -33,9 +33,9 @@ from bert_jax.runs.workdir import (
 )
 from bert_jax.tables.memory import RowsInMemory
 from bert_jax.tasks.baselines import BASELINE as BASELINE
-from bert_jax.tasks.finetuning import Finetuning, main_score_name
-from bert_jax.tasks.finetuning_task import Predictions, Splits
+from bert_jax.tasks.finetuning import FinetuningTask, Training
 from bert_jax.tasks.own_metrics import ComputeMetrics, load_function, own_scores
+from bert_jax.tasks.predictions import Predictions, Splits, main_score_name
 from bert_jax.tasks.task import check_attention_kernel
 from bert_jax.training.callbacks import Callback
 from bert_jax.training.loggers import require_loggers
@@ -138,15 +138,14 @@ def finetuning_of(
     setup: FinetuningSetup,
     host: tuple[int, int] = (0, 1),
     own_metrics: Callable[[Predictions], dict[str, float]] | None = None,
-) -> Finetuning:
+) -> FinetuningTask:
     """Return what trains on the examples of a setup.
 
     Args:
         host: the index of this host's shard of a batch, and the number of shards.
     """
     index, num_shards = host
-    return Finetuning(
-        setup.task,
+    training = Training(
         setup.config,
         setup.train,
         setup.validation,
@@ -155,6 +154,7 @@ def finetuning_of(
         own_metrics,
         setup.teacher,
     )
+    return dataclasses.replace(setup.task, training=training)
 
 
 def resolve_run(
@@ -176,8 +176,9 @@ def resolve_run(
     note = check_source(config, source, task.init_params)
     source = source and without_top(source, config)
     is_full = has_all(source, task.init_params)
+    training = dataclasses.replace(task.run, scores_start=is_full)
     run = Run(
-        task=dataclasses.replace(task, scores_start=is_full),
+        task=dataclasses.replace(task, training=training),
         config=config,
         mesh=mesh,
         workdir=locked.path,

@@ -16,11 +16,12 @@ from bert_jax.config.files import finetuning_config
 from bert_jax.data.example_cache import cached_examples, content_key
 from bert_jax.distributed.collectives import is_primary
 from bert_jax.tables.memory import RowsInMemory, named_source
-from bert_jax.tasks.class_balance import balanced_rows, balanced_weights
 from bert_jax.tasks.example_report import unknown_tokens
-from bert_jax.tasks.finetuning_task import Example, FinetuningTask, Split, Splits
+from bert_jax.tasks.finetuning import FinetuningTask
+from bert_jax.tasks.predictions import Example, Split, Splits
 from bert_jax.tasks.splits import fingerprint
-from bert_jax.tasks.text_classification import TextTask
+from bert_jax.tasks.texts.class_balance import balanced_rows, balanced_weights
+from bert_jax.tasks.texts.classes import ClassTask
 from bert_jax.terminal.messages import say
 from bert_jax.tokenization import Tokenizer
 
@@ -151,7 +152,7 @@ def with_balance(
     config: FinetuneConfig, task: FinetuningTask, train: Split
 ) -> tuple[FinetuningTask, Split]:
     """Return the task with weights of its classes, or the examples with repeats."""
-    if not isinstance(task, TextTask):
+    if not isinstance(task, ClassTask):
         return task, train
     if config.class_weights == "balanced":
         labels = train.tokenized.by_example["label"]

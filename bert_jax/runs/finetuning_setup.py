@@ -12,7 +12,7 @@ from bert_jax.checkpoints.steps import CHECKPOINTS, read_config_as
 from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig
 from bert_jax.config.checks import require
 from bert_jax.config.embedding import Embedding
-from bert_jax.config.model import OWN_FIELDS, Params, ProblemType
+from bert_jax.config.model import OWN_FIELDS, Params
 from bert_jax.formats.folding import with_targets
 from bert_jax.pretrained import load_pretrained
 from bert_jax.runs.finetuning_examples import (
@@ -30,10 +30,11 @@ from bert_jax.runs.workdir import require_same_verb
 from bert_jax.tasks.class_names import renamed_labels
 from bert_jax.tasks.distillation import Teacher
 from bert_jax.tasks.example_report import example_lines
-from bert_jax.tasks.finetuning_task import Example, FinetuningTask, Split
+from bert_jax.tasks.finetuning import FinetuningTask
+from bert_jax.tasks.kinds import finetuning_task
 from bert_jax.tasks.lengths import chosen_length_line, default_length, fit_lengths
-from bert_jax.tasks.registry import finetuning_task
-from bert_jax.tasks.sentence_pairs import SentencePairsTask
+from bert_jax.tasks.pairs.vectors import PairVectorsTask
+from bert_jax.tasks.predictions import Example, Split
 from bert_jax.tasks.splits import match_splits, read_splits
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.resume import Resume
@@ -69,15 +70,6 @@ def merge_model_config(
                 "the option out."
             )
     return dataclasses.replace(source, **{name: values[name] for name in OWN_FIELDS})
-
-
-def problem_type(config: FinetuneConfig) -> ProblemType:
-    """Return the problem type of a sequence classifier."""
-    if config.task in ("text-regression", "sentence-pairs"):
-        return "regression"
-    if config.data.multi_label:
-        return "multi_label_classification"
-    return "single_label_classification"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,12 +174,12 @@ def finetuning_model(
         rule = f"the model has {limit} {unit}; pass at most that"
         require(value <= limit, f"{name}={value} but {rule}.")
     require(
-        frozen < layers or task.head != SentencePairsTask.head,
+        frozen < layers or not isinstance(task, PairVectorsTask),
         f"optimizer.frozen_layers={frozen} leaves nothing to train: the model has "
         f"{layers} layers, and {config.task} adds no head; pass fewer.",
     )
     return dataclasses.replace(
-        model, head=task.head, labels=labels, problem_type=problem_type(config)
+        model, head=task.head, labels=labels, problem_type=task.problem_type
     )
 
 

@@ -32,7 +32,7 @@ from bert_jax.storage.atomic import (
 from bert_jax.storage.files import JsonObject, write_json
 from bert_jax.storage.manifest import MANIFEST
 from bert_jax.storage.remote import open_directory
-from bert_jax.tasks.registry import finetuning_task
+from bert_jax.tasks.kinds import finetuning_task
 from bert_jax.tasks.splits import fingerprint, read_splits
 from bert_jax.training.metrics_file import METRICS, keep_lines_until
 from bert_jax.training.report import EXAMPLES

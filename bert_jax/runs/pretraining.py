@@ -20,7 +20,11 @@ from bert_jax.runs.hours import config_for_hours, require_hours
 from bert_jax.runs.init_from import Shape, check_source, open_source
 from bert_jax.runs.teacher import pretraining_teacher
 from bert_jax.runs.workdir import check_workdir, drop_optimizer_states, final_scores
-from bert_jax.tasks.pretraining import PretrainingTask, require_words, unigram_baseline
+from bert_jax.tasks.pretraining.task import (
+    PretrainingTask,
+    require_words,
+    unigram_baseline,
+)
 from bert_jax.tasks.task import check_attention_kernel
 from bert_jax.terminal.messages import say, warn
 from bert_jax.training.callbacks import Callback

@@ -25,7 +25,7 @@ from bert_jax.data.records import Dataset, columns, open_dataset
 from bert_jax.masking.batch import MaskedBatch
 from bert_jax.storage.files import JsonObject
 from bert_jax.storage.remote import open_directory
-from bert_jax.tasks.pretraining import PretrainingTask
+from bert_jax.tasks.pretraining.task import PretrainingTask
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.training.step import step_keys
 

@@ -7,10 +7,11 @@ import numpy as np
 from bert_jax.config import BertConfig, FinetuneConfig
 from bert_jax.config.checks import require
 from bert_jax.config.embedding import Embedding
-from bert_jax.tasks.finetuning_task import FinetuningTask, Split
+from bert_jax.tasks.finetuning import FinetuningTask
 from bert_jax.tasks.lengths import row_length
-from bert_jax.tasks.sentence_pairs import SentencePairsTask
-from bert_jax.tasks.text_vectors import chosen_embedding
+from bert_jax.tasks.pairs.prompts import chosen_embedding
+from bert_jax.tasks.pairs.vectors import PairVectorsTask
+from bert_jax.tasks.predictions import Split
 
 
 def with_embedding(
@@ -45,7 +46,7 @@ def with_embedding(
 
 def with_first_length(task: FinetuningTask, *splits: Split) -> FinetuningTask:
     """Return the task with the length of the longest first text, if it is of pairs."""
-    if not isinstance(task, SentencePairsTask):
+    if not isinstance(task, PairVectorsTask):
         return task
     rows = [split.tokenized for split in splits]
     longest = max(int(np.diff(one.starts)[:: one.choices].max()) for one in rows)

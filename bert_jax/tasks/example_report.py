@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from bert_jax.data.text_report import TextReport, count_unknown
-from bert_jax.tasks.finetuning_task import Example, FinetuningTask, Split, Splits
+from bert_jax.tasks.finetuning import FinetuningTask
+from bert_jax.tasks.predictions import Example, Split, Splits
 from bert_jax.tokenization import Tokenizer
 
 _SHOWN_CLASSES = 12

@@ -1,36 +1,44 @@
-"""Fine-tuning as a `Task`: a `FinetuningTask` with training and validation examples."""
+"""One kind of fine-tuning: from a file to its scores, and as a task for the loop."""
 
+import abc
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, Key, PyTree
+from jaxtyping import Array, Float, Key
 
-from bert_jax.config import FinetuneConfig
-from bert_jax.config.model import Params
-from bert_jax.data.batches import tokenized_batches
-from bert_jax.data.buckets import (
-    assign_buckets,
-    bucketed_batch,
-    choose_bucket_boundaries,
-)
-from bert_jax.data.pipeline import Batch, host_slice
+from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig
+from bert_jax.config.finetuning import TaskName
+from bert_jax.config.model import Head, Params, ProblemType
+from bert_jax.data.example_batches import ExampleBatches
+from bert_jax.data.examples import TokenizedExamples
+from bert_jax.data.pipeline import Batch
 from bert_jax.model.bert import init_params
-from bert_jax.model.contrastive import Texts
+from bert_jax.model.distillation import score_divergence
 from bert_jax.model.flops import finetuning_flops
+from bert_jax.model.losses import Sum, cross_entropy, weighted_sum
+from bert_jax.tables.rows import TableRow
+from bert_jax.tasks.class_names import similar_label_warnings
 from bert_jax.tasks.distillation import DISTILLATION_LOSS, TEACHER, Teacher
-from bert_jax.tasks.finetuning_task import (
-    FinetuningTask,
+from bert_jax.tasks.head_scores import head_scores
+from bert_jax.tasks.lengths import TAKES_NO_MORE, cut_lines, row_length
+from bert_jax.tasks.own_metrics import before_official
+from bert_jax.tasks.predictions import (
+    Example,
+    Prediction,
     Predictions,
     Split,
     SplitOutputs,
-    head_scores,
+    Splits,
+    by_row,
+    main_score,
 )
-from bert_jax.tasks.lengths import row_length
-from bert_jax.tasks.own_metrics import before_official
+from bert_jax.tasks.reporting.analysis import Analysis
 from bert_jax.tasks.task import (
     NO_WEIGHTS,
     Counts,
@@ -39,35 +47,17 @@ from bert_jax.tasks.task import (
     Sums,
     Task,
 )
+from bert_jax.tokenization import Tokenizer
 
 _LABEL_LOSS = "label_loss"
 
 
-def by_row(batches: Iterable[tuple[np.ndarray, PyTree]], num_rows: int) -> list[PyTree]:
-    """Return the outputs of each row, in the order of the rows.
-
-    Args:
-        batches: the row numbers of each batch, and its outputs [B, …].
-    """
-    by_number: dict[int, PyTree] = {}
-    for numbers, outputs in batches:
-        for i, number in enumerate(numbers.tolist()):
-            if number >= 0:  # -1 is padding
-                by_number[number] = jax.tree.map(lambda x, i=i: x[i], outputs)
-    assert len(by_number) == num_rows, "every row has outputs"
-    return [by_number[number] for number in range(num_rows)]
-
-
-@final
 @dataclasses.dataclass(frozen=True)
-class Finetuning(Task):
-    """Training of a fine-tuning task on one host's shard of its training split.
+class Training:
+    """What a fine-tuning task trains on, on one host's shard of the rows."""
 
-    `config` needs `num_steps`, and `task.model` the head and labels.
-    """
-
-    task: FinetuningTask
     config: FinetuneConfig
+    """With `num_steps`."""
     train: Split
     validation: Split
     host_index: int = 0
@@ -79,124 +69,324 @@ class Finetuning(Task):
     scores_start: bool = False
     """Whether to score the parameters before the first step: none is random then."""
 
+
+@dataclasses.dataclass(frozen=True)
+class FinetuningTask(Task):
+    """One kind of fine-tuning, from a file to its scores, and what trains on it.
+
+    `read` → examples; `tokenize` → rows; the model's scores of rows; `outputs`, on the
+    device; `predict` → predictions; `official_scores` and `write`. All are pure but
+    `read` and `write`. With `training`, it is a task for the loop, too.
+    """
+
+    data: ExamplesConfig
+    model: BertConfig = dataclasses.field(default_factory=BertConfig)
+    """The model with the task's head and labels, once the labels are known."""
+    training: Training | None = dataclasses.field(
+        default=None, compare=False, repr=False
+    )
+    """None: nothing is trained."""
+
     one_shape = False
     takes_sharded_kernels = True
+    name: ClassVar[TaskName]
+    head: ClassVar[Head]
+    problem_type: ClassVar[ProblemType] = "single_label_classification"
+    analyses: ClassVar[Mapping[str, Analysis]]
+    """The error reports of the kind, by the `kind` that they say."""
+    noun: ClassVar[str] = "texts"
+    """What examples are called in messages."""
+    length_option: ClassVar[str] = "max_length"
+    """The field of `data` that limits the tokens of an example."""
+
+    @classmethod
+    def suits(cls, data: ExamplesConfig, model: BertConfig | None) -> bool:
+        """Return whether it is the kind of its name for these files and model.
+
+        Args:
+            model: fine-tuned; None: not known yet.
+        """
+        del data, model
+        return True
+
+    def report_kind(self, predictions: Predictions) -> str:
+        """Return which of `analyses` is of these predictions; default: the only one."""
+        del predictions
+        (kind,) = self.analyses
+        return kind
+
+    @abc.abstractmethod
+    def read(self, name: str) -> list[Example]:
+        """Read a file, or a split of `data.path`: "train", "validation" or "test".
+
+        Examples have labels if the file has them.
+
+        Raises:
+            ValueError: names the file and the line.
+        """
+
+    @abc.abstractmethod
+    def labels(self, examples: Sequence[Example]) -> tuple[str, ...]:
+        """Return the classes of training examples in order; () if the head has none.
+
+        Raises:
+            ValueError: nothing can be learned from these examples.
+        """
+
+    @abc.abstractmethod
+    def check(self, examples: Sequence[Example]) -> None:
+        """Raise ValueError if the model does not have the label of an example."""
+
+    def targets(self, examples: Sequence[Example]) -> tuple[float, float]:
+        """Return mean and deviation of the numbers to learn; 0 and 1 leave them."""
+        del examples
+        return 0.0, 1.0
+
+    def match_labels(self, examples: Sequence[Example]) -> Sequence[Example]:
+        """Return the examples with the model's names of their labels.
+
+        By default, they are the names in the file. Raise ValueError as `check`.
+        """
+        self.check(examples)
+        return examples
+
+    def label_warnings(self, examples: Sequence[Example]) -> list[str]:
+        """Return a line for each kind of class name that may be a mistake.
+
+        Args:
+            examples: those that the classes were inferred from, with the file's names.
+        """
+        del examples
+        return similar_label_warnings(self.model.labels)
+
+    @abc.abstractmethod
+    def tokenize(
+        self, examples: Sequence[Example], tokenizer: Tokenizer
+    ) -> TokenizedExamples:
+        """Return one or more rows per example, in the order of the examples."""
+
+    def scores(
+        self,
+        params: Params,
+        batch: DeviceBatch,
+        dropout_key: Key[Array, ""] | None = None,
+    ) -> Array:
+        """Return the model's scores of a batch; by default, those of the head."""
+        return head_scores(self.model, params, batch, dropout_key)
+
+    def for_program(self) -> "FinetuningTask":
+        """Return the task with only what its scores and outputs depend on.
+
+        It is the key of a compiled program; by default, the model alone.
+        """
+        return dataclasses.replace(self, data=ExamplesConfig(), training=None)
+
+    def shard_flops(self, batch: Batch) -> float:
+        """Return the model FLOPs of a training step on this host's rows."""
+        rows, length = batch["end"].size, batch["tokens"].shape[-1]
+        return finetuning_flops(self.model, rows, length)
+
+    def label_count(self, batch: DeviceBatch) -> Float[Array, ""]:
+        """Return the divisor of the loss; by default, the number of known labels."""
+        return (batch["label"] >= 0).sum(dtype=jnp.float32)
+
+    def label_loss(self, scores: Float[Array, "B *T C"], batch: DeviceBatch) -> Sum:
+        """Return the total loss of a batch from the head's scores, and its count.
+
+        By default, it is the cross-entropy in nats over the labels that are not -1.
+        """
+        labels = batch["label"]
+        weights = (labels >= 0).astype(jnp.float32)
+        return cross_entropy(scores, jnp.maximum(labels, 0), weights)
+
+    def distillation_loss(
+        self,
+        scores: Float[Array, "B *T C"],
+        teacher_scores: Float[Array, "B *T C"],
+        batch: DeviceBatch,
+        temperature: float,
+    ) -> Sum:
+        """Return the total divergence from a teacher's scores, and `label_count`.
+
+        By default, it is that of the probabilities where a label is not -1.
+        """
+        weights = (batch["label"] >= 0).astype(jnp.float32)
+        values = score_divergence(scores, teacher_scores, temperature)
+        return weighted_sum(values, weights)
+
+    @abc.abstractmethod
+    def outputs(self, scores: Array) -> dict[str, jax.Array]:
+        """Return what `predict` needs from the head's scores; arrays [B, …]."""
+
+    @abc.abstractmethod
+    def predict(self, outputs: SplitOutputs) -> list[Prediction]:
+        """Return a prediction for each example of a split."""
+
+    def scores_among(self, outputs: SplitOutputs) -> dict[str, float]:
+        """Return the scores that compare the examples of a split with each other.
+
+        They stand before `official_scores`, and a `loss` among them replaces the mean
+        over the batches. By default, there are none.
+        """
+        del outputs
+        return {}
+
+    def rankings_among(self, outputs: SplitOutputs) -> list[Prediction]:
+        """Return what an error report says of each example besides its prediction.
+
+        For each text that others are ranked for: the `rank` of the right one, where it
+        is found and its score (`right`, `right_score`), and those of what is ranked
+        first (`first`, `first_score`). A place is an example and a text in it. By
+        default, and for other examples, nothing.
+        """
+        return [{} for _ in outputs.split.examples]
+
+    @abc.abstractmethod
+    def official_scores(self, predictions: Predictions) -> dict[str, float]:
+        """Return the official scores; the first one selects the best checkpoint."""
+
+    @abc.abstractmethod
+    def write(self, predictions: Predictions, directory: Path) -> list[str]:
+        """Write the official prediction files into a directory; return their names."""
+
+    @abc.abstractmethod
+    def baseline(self, splits: Splits) -> tuple[str, float]:
+        """Return the name and the first score of a rule that needs no model."""
+
+    @abc.abstractmethod
+    def example_without_label(self, row: TableRow) -> Example:
+        """Return the example in a row that a user wants a prediction for."""
+
+    def has_label(self, example: Example) -> bool:
+        """Return whether the right prediction is known; by default, by its `label`."""
+        return example.label is not None
+
+    @abc.abstractmethod
+    def texts(self, example: Example) -> tuple[str, ...]:
+        """Return the texts that the model reads; equal ones are the same example."""
+
+    def classes(self, example: Example) -> tuple[str, ...]:
+        """Return the classes of which both splits should have an example."""
+        del example
+        return ()
+
+    def group(self, example: Example) -> object:
+        """Return a key: examples with equal keys are put into the same split.
+
+        By default, it is the texts, or with `data.split` "rows" the example itself.
+        """
+        return id(example) if self.data.split == "rows" else self.texts(example)
+
+    def cut_warnings(self, num_cut: int, num_examples: int) -> list[str]:
+        """Return a line with the number of truncated examples, if there are any."""
+        limit, positions = self.max_tokens, self.model.max_position_embeddings
+        option = f"--data.{self.length_option.replace('_', '-')}"
+        remedy = f"{option} raises it, up to {positions}"
+        if limit == positions or limit < getattr(self.data, self.length_option):
+            remedy = TAKES_NO_MORE
+        return cut_lines(num_cut, num_examples, limit, remedy, self.noun)
+
+    @property
+    def max_tokens(self) -> int:
+        """The most tokens that an example may have."""
+        positions = self.model.max_position_embeddings
+        limit: int = getattr(self.data, self.length_option)
+        return min(limit or positions, positions)
+
+    @abc.abstractmethod
+    def warnings(self, split: Split) -> list[str]:
+        """Return a line for each kind of thing that tokenizing cut or left out."""
+
+    def score_warnings(self, split: Split) -> list[str]:
+        """Return a line for each kind of thing that scores leave out; default: none."""
+        del split
+        return []
+
+    # What follows is for the training loop, and reads `training`.
+
+    @property
+    def run(self) -> Training:
+        """What it trains on."""
+        assert self.training is not None, "a task without examples cannot be trained"
+        return self.training
+
+    @functools.cached_property
+    def batches(self) -> ExampleBatches:  # type: ignore[override]
+        run = self.run
+        return ExampleBatches(
+            run.config,
+            run.train.tokenized,
+            run.validation.tokenized,
+            row_length(run.config.data, self.model),
+            run.host_index,
+            run.host_count,
+        )
+
+    def evaluation_batches(self) -> Iterator[Batch]:
+        return self.batches.validation()
+
+    @property
+    def scores_start(self) -> bool:
+        return self.run.scores_start
 
     @property
     def objective(self) -> tuple[str, ...]:
         """`loss`; with a teacher, the losses that it is the sum of."""
-        if self.teacher is None:
+        if self.run.teacher is None:
             return ("loss",)
-        labels = (_LABEL_LOSS,) if self.config.distillation.label_weight else ()
+        labels = (_LABEL_LOSS,) if self.run.config.distillation.label_weight else ()
         return (*labels, DISTILLATION_LOSS)
 
     @property
     def weights(self) -> Mapping[str, float]:
-        if self.teacher is None:
+        if self.run.teacher is None:
             return NO_WEIGHTS
-        return {_LABEL_LOSS: self.config.distillation.label_weight}
+        return {_LABEL_LOSS: self.run.config.distillation.label_weight}
 
     @property
     def fixed_params(self) -> Params:
-        return {} if self.teacher is None else {TEACHER: self.teacher.params}
-
-    @functools.cached_property
-    def boundaries(self) -> tuple[int, ...]:
-        """The lengths to pad to; the last one holds every row of both splits."""
-        data, lengths = self.config.data, self.train.tokenized.lengths
-        longest = self.validation.tokenized.lengths.max(initial=int(lengths.max()))
-        return choose_bucket_boundaries(
-            np.append(lengths, longest),
-            data.num_buckets,
-            row_length(data, self.task.model),
-        )
-
-    @functools.cached_property
-    def _buckets(self) -> np.ndarray:
-        """The length that each training row is padded to."""
-        lengths, boundaries = self.train.tokenized.lengths, self.boundaries
-        return assign_buckets(lengths, boundaries[-1], boundaries)
-
-    def _rows(self, step: int) -> tuple[int, np.ndarray]:
-        """Return the padded length and the row numbers of a step, for all hosts."""
-        c = self.config
-        return bucketed_batch(self._buckets, c.seed, step, c.num_steps, c.batch_size)
+        teacher = self.run.teacher
+        return {} if teacher is None else {TEACHER: teacher.params}
 
     def init_params(self, key: Key[Array, ""]) -> Params:
-        return init_params(self.task.model, key)
-
-    def row_numbers(self, step: int) -> np.ndarray:
-        numbers = self._rows(step)[1]
-        # Repeated texts have the number of the text.
-        repeated = self.config.data.balance
-        return self.train.tokenized.example[numbers] if repeated else numbers
-
-    def batch(self, step: int) -> Batch:
-        length, numbers = self._rows(step)
-        own = host_slice(self.config.batch_size, self.host_index, self.host_count)
-        return self.train.tokenized.gather(numbers[own], length)
+        return init_params(self.model, key)
 
     def count(self, batch: DeviceBatch) -> Counts:
-        return dict.fromkeys(self.objective, self.task.count(batch))
+        return dict.fromkeys(self.objective, self.label_count(batch))
 
     def loss(self, params: Params, batch: DeviceBatch, key: Key[Array, ""]) -> Sums:
-        scores = self.task.scores(params, batch, key)
-        return self._losses(scores, params, batch)
+        return self._losses(self.scores(params, batch, key), params, batch)
 
     def _losses(self, scores: Array, params: Params, batch: DeviceBatch) -> Sums:
-        own = self.task.loss(scores, batch)
-        if self.teacher is None:
+        own, teacher = self.label_loss(scores, batch), self.run.teacher
+        if teacher is None:
             return {"loss": own}
-        c = self.config.distillation
-        teacher_scores = head_scores(self.teacher.config, params[TEACHER], batch)
-        total, count = self.task.distillation_loss(
+        c = self.run.config.distillation
+        teacher_scores = head_scores(teacher.config, params[TEACHER], batch)
+        total, count = self.distillation_loss(
             scores, teacher_scores, batch, c.temperature
         )
         return {_LABEL_LOSS: own, DISTILLATION_LOSS: (c.scores_weight * total, count)}
 
-    @property
-    def compares_rows(self) -> bool:
-        return self.task.compares_rows
-
-    def represent(
-        self, params: Params, batch: DeviceBatch, key: Key[Array, ""]
-    ) -> Texts:
-        return Texts(self.task.scores(params, batch, key), batch["text_ids"])
-
-    def compare(self, own: Texts, everyone: Texts, first: Int[Array, ""] | int) -> Sums:
-        return self.task.compare(own, everyone, first)
-
     def evaluate(
         self, params: Params, batch: DeviceBatch
     ) -> tuple[Sums, dict[str, jax.Array]]:
-        scores = self.task.scores(params, batch)
-        outputs = self.task.outputs(scores) | {"row": batch["row"]}
+        scores = self.scores(params, batch)
+        outputs = self.outputs(scores) | {"row": batch["row"]}
         return self._losses(scores, params, batch), outputs
 
-    def evaluation_batches(self) -> Iterator[Batch]:
-        rows, boundaries = self.validation.tokenized, self.boundaries
-        size = self.config.microbatch_size
-        own = host_slice(size, self.host_index, self.host_count)
-        return tokenized_batches(
-            rows, size, boundaries[-1], boundaries, own, fixed_size=True
-        )
-
     def score(self, evaluation: Evaluation) -> dict[str, float]:
+        run = self.run
         outputs = ((batch.pop("row"), batch) for batch in map(dict, evaluation.outputs))
-        rows = by_row(outputs, len(self.validation.tokenized))
-        split_outputs = SplitOutputs(self.validation, rows)
-        predictions = self.task.predict(split_outputs)
-        predicted = Predictions(self.validation.examples, predictions)
-        own = self.own_scores(predicted) if self.own_scores else {}
-        official = self.task.scores_among(split_outputs) | self.task.score(predicted)
+        rows = by_row(outputs, len(run.validation.tokenized))
+        split_outputs = SplitOutputs(run.validation, rows)
+        predicted = Predictions(run.validation.examples, self.predict(split_outputs))
+        own = run.own_scores(predicted) if run.own_scores else {}
+        official = self.scores_among(split_outputs) | self.official_scores(predicted)
         scores = before_official(own, official)
         # The parts of the loss stand last: the first score selects the best checkpoint.
-        loss = {"loss": evaluation.means["loss"]}
-        return (
-            loss
-            | scores
-            | {k: v for k, v in evaluation.means.items() if k not in scores}
-        )
+        loss, means = {"loss": evaluation.means["loss"]}, evaluation.means
+        return loss | scores | {k: v for k, v in means.items() if k not in scores}
 
     def selection_score(self, scores: dict[str, float]) -> float:
         return main_score(scores)
@@ -205,35 +395,8 @@ class Finetuning(Task):
         return int(batch["end"].sum(dtype=np.int64))
 
     def flops(self, batch: Batch) -> float:
-        flops = self.task.flops(batch)
-        if self.teacher is not None:  # forward only: a third
+        flops, teacher = self.shard_flops(batch), self.run.teacher
+        if teacher is not None:  # forward only: a third
             rows, length = batch["end"].size, batch["tokens"].shape[-1]
-            flops += finetuning_flops(self.teacher.config, rows, length) / 3
-        return self.host_count * flops
-
-
-def main_score(scores: dict[str, float]) -> float:
-    """Return the first official score, which follows the loss."""
-    return scores[main_score_name(scores)]
-
-
-def main_score_name(scores: Mapping[str, float]) -> str:
-    """Return the name of the score that selects the best checkpoint."""
-    return next(name for name in scores if name != "loss")
-
-
-def without_repeats(scores: Mapping[str, float]) -> dict[str, float]:
-    """Return scores to be shown: without an F1 that another name says better.
-
-    Of two classes, `f1` is that of the second, which has `f1_NAME`; of a single type of
-    entities, `f1_TYPE` is `f1`. Files and Python keep both names.
-    """
-    repeated = set()
-    for part in ("", "before_", "test_"):
-        named = [name for name in scores if name.startswith(f"{part}f1_")]
-        same = [name for name in named if scores[name] == scores.get(f"{part}f1")]
-        if same and f"{part}macro_f1" in scores:
-            repeated.add(f"{part}f1")
-        elif len(named) == 1:
-            repeated.update(same)
-    return {name: value for name, value in scores.items() if name not in repeated}
+            flops += finetuning_flops(teacher.config, rows, length) / 3
+        return self.run.host_count * flops

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from bert_jax.config.checks import quoted, require
-from bert_jax.tasks.finetuning_task import Example, Prediction, Predictions
+from bert_jax.tasks.predictions import Example, Prediction, Predictions
 
 ComputeMetrics: TypeAlias = Callable[
     [Sequence[Example], Sequence[Prediction]], Mapping[str, float]

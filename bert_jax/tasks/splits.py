@@ -9,7 +9,8 @@ import numpy as np
 
 from bert_jax.data.pipeline import permute
 from bert_jax.tasks.class_names import class_key
-from bert_jax.tasks.finetuning_task import Example, FinetuningTask, Splits
+from bert_jax.tasks.finetuning import FinetuningTask
+from bert_jax.tasks.predictions import Example, Splits
 
 SPLIT_NAMES = ("train", "validation", "test")
 _NAMES_OF_0_1_0 = {

@@ -121,26 +121,6 @@ class Task(abc.ABC):
     def loss(self, params: Params, batch: PyTree, key: Key[Array, ""]) -> Sums:
         """Return sums over a batch from `corrupt`, or a part of it, with dropout."""
 
-    @property
-    def compares_rows(self) -> bool:
-        """Whether the loss compares each row with all others of the global batch.
-
-        In training, `represent` and `compare` then take the place of `loss`.
-        """
-        return False
-
-    def represent(self, params: Params, batch: PyTree, key: Key[Array, ""]) -> Texts:
-        """Return what `compare` compares of some rows, with dropout."""
-        raise NotImplementedError
-
-    def compare(self, own: Texts, everyone: Texts, first: Int[Array, ""] | int) -> Sums:
-        """Return sums over some rows, each compared with all of the global batch.
-
-        Args:
-            first: the row of `everyone` that is the first of `own`.
-        """
-        raise NotImplementedError
-
     @abc.abstractmethod
     def evaluate(
         self, params: Params, batch: DeviceBatch
@@ -171,6 +151,25 @@ class Task(abc.ABC):
         """Return the model FLOPs of a step on all hosts, by one's shard; 0: unknown."""
         del batch
         return 0.0
+
+
+class ComparedTask(Task):
+    """A task whose loss compares each row with all others of the global batch.
+
+    In training, `represent` and `compare` take the place of `loss`.
+    """
+
+    @abc.abstractmethod
+    def represent(self, params: Params, batch: PyTree, key: Key[Array, ""]) -> Texts:
+        """Return what `compare` compares of some rows, with dropout."""
+
+    @abc.abstractmethod
+    def compare(self, own: Texts, everyone: Texts, first: Int[Array, ""] | int) -> Sums:
+        """Return sums over some rows, each compared with all of the global batch.
+
+        Args:
+            first: the row of `everyone` that is the first of `own`.
+        """
 
 
 def check_attention_kernel(config: BertConfig, length: int) -> None:

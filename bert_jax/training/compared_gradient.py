@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from bert_jax.config.model import Params
 from bert_jax.model.contrastive import Texts
-from bert_jax.tasks.task import Sums, Task
+from bert_jax.tasks.task import ComparedTask, Sums
 from bert_jax.training.global_batch import (
     StepInputs,
     global_counts,
@@ -26,7 +26,7 @@ from bert_jax.training.global_batch import (
 
 
 def compared_gradient(
-    task: Task,
+    task: ComparedTask,
     prepare: Callable[[Params], Params],
     microbatches: int,
     axes: tuple[str, ...],
@@ -98,7 +98,7 @@ def _cached_gradient(
     return grads, sums
 
 
-def _compare_with_all(task: Task, own: Texts, axes: tuple[str, ...]) -> Sums:
+def _compare_with_all(task: ComparedTask, own: Texts, axes: tuple[str, ...]) -> Sums:
     """Return the sums over this shard's rows, compared with those of all shards."""
     if not axes:
         return task.compare(own, own, 0)

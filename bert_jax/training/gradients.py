@@ -28,7 +28,7 @@ from bert_jax.distributed.sharding import (
     tree_shardings,
 )
 from bert_jax.model.layers import at_least_float32
-from bert_jax.tasks.task import Counts, Sums, Task
+from bert_jax.tasks.task import ComparedTask, Counts, Sums, Task
 from bert_jax.training.compared_gradient import compared_gradient
 from bert_jax.training.global_batch import (
     StepInputs,
@@ -215,7 +215,7 @@ def make_gradient(
     is_sharded = batch_shards(mesh) > 1
     axes = BATCH_AXES if is_sharded else ()
     local: Gradient
-    if task.compares_rows:
+    if isinstance(task, ComparedTask):
         local = functools.partial(compared_gradient, task, prepare, microbatches, axes)
     else:
         objective = batch_objective(task, prepare, fixed_first)

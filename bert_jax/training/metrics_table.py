@@ -4,7 +4,7 @@ import math
 import shutil
 from collections.abc import Iterator, Mapping
 
-from bert_jax.tasks.finetuning import without_repeats
+from bert_jax.tasks.predictions import without_repeats
 from bert_jax.terminal.columns import GAP, padded, width
 
 _FORMATS = {

@@ -7,7 +7,7 @@ import numpy as np
 
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.baselines import no_better
-from bert_jax.tasks.finetuning import main_score, without_repeats
+from bert_jax.tasks.predictions import main_score, without_repeats
 from bert_jax.terminal.columns import aligned, shortened
 
 _PARTS = {"before_": "before", "": "validation", "test_": "test"}

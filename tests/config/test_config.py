@@ -28,7 +28,7 @@ from bert_jax.config import (
 from bert_jax.config.checks import require_types
 from bert_jax.config.serialization import differences, from_dict, to_dict
 from bert_jax.storage.files import write_json
-from bert_jax.tasks.glue import GLUE
+from bert_jax.tasks.texts.glue import GLUE
 
 ROOT = Path(__file__).parents[2]
 

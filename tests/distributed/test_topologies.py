@@ -27,7 +27,7 @@ from bert_jax.distributed.topologies import (
 from bert_jax.runs.estimate import estimate, lower_step
 from bert_jax.runs.pretraining import resolve
 from bert_jax.runs.program import collectives, estimated_cycles
-from bert_jax.tasks.pretraining import PretrainingTask
+from bert_jax.tasks.pretraining.task import PretrainingTask
 from bert_jax.tasks.task import Task
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.run import Run

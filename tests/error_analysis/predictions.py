@@ -5,17 +5,19 @@ from typing import Any
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.error_analysis.report import ScoredSource, error_report
 from bert_jax.storage.files import JsonObject
-from bert_jax.tasks.finetuning_task import FinetuningTask, Predictions
-from bert_jax.tasks.text_classification import TextTask
-from bert_jax.tasks.texts import TextExample
+from bert_jax.tasks.finetuning import FinetuningTask
+from bert_jax.tasks.kinds import finetuning_task, task_name_of
+from bert_jax.tasks.predictions import Predictions
+from bert_jax.tasks.texts.examples import TextExample
 
 BOTH = ("bad", "good")
 MANY = ("a", "b", "c")
 
 
-def text_task(labels: tuple[str, ...] = BOTH, **options: Any) -> TextTask:
+def text_task(labels: tuple[str, ...] = BOTH, **options: Any) -> FinetuningTask:
     model = BertConfig.tiny(head="sequence_classification", labels=labels, **options)
-    return TextTask(ExamplesConfig(), model)
+    name = task_name_of(model)
+    return finetuning_task(name, ExamplesConfig(), model)
 
 
 def examples(*labels: Any) -> list[TextExample]:
@@ -39,4 +41,4 @@ def classified(*second: float) -> list[JsonObject]:
 def report_of(task: FinetuningTask, own: list[Any], values: list[Any]) -> JsonObject:
     predictions = Predictions(own, values)
     source = ScoredSource("runs/b", "test.csv")
-    return error_report(task, predictions, task.score(predictions), source)
+    return error_report(task, predictions, task.official_scores(predictions), source)

@@ -7,12 +7,12 @@ from predictions import report_of
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.model import ANSWERABLE_LABELS
-from bert_jax.error_analysis.questions import answer_type, excerpt, question_word
 from bert_jax.error_analysis.report import sections
-from bert_jax.tasks.choices import ChoiceExample
-from bert_jax.tasks.multiple_choice import MultipleChoiceTask
-from bert_jax.tasks.squad import QuestionAnsweringTask
-from bert_jax.tasks.squad_rows import SquadExample
+from bert_jax.tasks.answers.report import answer_type, excerpt, question_word
+from bert_jax.tasks.answers.rows import SquadExample
+from bert_jax.tasks.answers.task import QuestionAnsweringTask
+from bert_jax.tasks.choices.examples import ChoiceExample
+from bert_jax.tasks.choices.task import MultipleChoiceTask
 
 CONTEXT = "Marie Curie was born in Warsaw in 1867, and she moved to Paris."
 

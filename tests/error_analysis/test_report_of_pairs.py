@@ -12,12 +12,12 @@ from bert_jax.data.examples import from_rows
 from bert_jax.error_analysis.page import report_page
 from bert_jax.error_analysis.report import ScoredSource, error_report, sections
 from bert_jax.error_analysis.terminal import print_report
-from bert_jax.error_analysis.views import Chart, Table
-from bert_jax.tasks.finetuning_task import Predictions, Split, SplitOutputs
-from bert_jax.tasks.pair_examples import PairExample, text_ids
-from bert_jax.tasks.pair_ranking import RELEVANCE, PairRankingTask
-from bert_jax.tasks.pair_retrieval import ranks_among
-from bert_jax.tasks.sentence_pairs import SentencePairsTask
+from bert_jax.tasks.pairs.examples import PairExample, text_ids
+from bert_jax.tasks.pairs.ranking import RELEVANCE, PairRankingTask
+from bert_jax.tasks.pairs.retrieval import ranks_among
+from bert_jax.tasks.pairs.vectors import ContrastivePairsTask
+from bert_jax.tasks.predictions import Predictions, Split, SplitOutputs
+from bert_jax.tasks.reporting.views import Chart, Table
 
 ENCODER = BertConfig.tiny(head="encoder")
 RANKER = BertConfig.tiny(
@@ -44,7 +44,7 @@ def test_labelled_pairs_by_hand(capsys):
     """The labels are 0 to 5, the scores cosines; the last pair is out of order."""
     labels, scores = [0.0, 1.0, 3.0, 4.0, 5.0], [-0.1, 0.2, 0.5, 0.8, 0.1]
     values = [{"score": score} for score in scores]
-    task = SentencePairsTask(ExamplesConfig(), ENCODER)
+    task = ContrastivePairsTask(ExamplesConfig(), ENCODER)
     report = report_of(task, scored(labels), values)
     assert (report["kind"], report["task"]) == ("scored_pairs", "sentence-pairs")
     assert report["points"] == {"label": labels, "score": scores}
@@ -60,7 +60,7 @@ def test_labelled_pairs_by_hand(capsys):
 
 @pytest.mark.parametrize("labels", [[2.0], [2.0, 2.0, 2.0]])
 def test_equal_labels(labels, capsys):
-    task = SentencePairsTask(ExamplesConfig(), ENCODER)
+    task = ContrastivePairsTask(ExamplesConfig(), ENCODER)
     report = report_of(task, scored(labels), [{"score": 0.5} for _ in labels])
     assert sum(entry["count"] for entry in report["by_range"]) == len(labels)
     is_shown(report, capsys)
@@ -93,7 +93,7 @@ def test_pairs_to_be_found(capsys):
     examples = [
         PairExample(pair, where=f"f.csv, line {i + 2}") for i, pair in enumerate(TEXTS)
     ]
-    task = SentencePairsTask(ExamplesConfig(), ENCODER)
+    task = ContrastivePairsTask(ExamplesConfig(), ENCODER)
     vectors = np.array([[NEAR[text] for text in pair] for pair in TEXTS], np.float32)
     rankings = ranks_among(vectors, text_ids(examples))
     values = [{"score": 0.0} | ranking for ranking in rankings]
@@ -137,7 +137,7 @@ def test_negatives_that_are_ranked_first(capsys):
 
 
 def test_vectors_that_are_no_numbers():
-    task = SentencePairsTask(ExamplesConfig(), ENCODER)
+    task = ContrastivePairsTask(ExamplesConfig(), ENCODER)
     examples = [PairExample(pair) for pair in TEXTS]
     vectors = np.full((4, 2, 3), np.nan, np.float32)
     values = ranks_among(vectors, text_ids(examples))

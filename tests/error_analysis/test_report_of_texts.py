@@ -13,8 +13,8 @@ from sklearn.metrics import (
 )
 
 from bert_jax.error_analysis.report import sections
-from bert_jax.error_analysis.views import Chart, Examples, Matrix
-from bert_jax.error_analysis.worst import MAX_EXAMPLES, WorstExamples
+from bert_jax.tasks.reporting.views import Chart, Examples, Matrix
+from bert_jax.tasks.reporting.worst import MAX_EXAMPLES, WorstExamples
 
 GOLD = ("good", "good", "good", "bad", "bad")
 SECOND = (0.95, 0.75, 0.15, 0.1, 0.65)

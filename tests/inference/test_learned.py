@@ -6,7 +6,7 @@ import pytest
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.inference.learned import learned_line, training_examples
-from bert_jax.tasks.registry import finetuning_task
+from bert_jax.tasks.kinds import finetuning_task
 from bert_jax.tasks.splits import fingerprint, hold_out
 
 TAGS = "".join(f"The O\njudge{i} B-PER\nreads O\n\n" for i in range(20))

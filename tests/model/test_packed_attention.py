@@ -19,7 +19,7 @@ from bert_jax.model.attention import Visibility
 from bert_jax.model.bert import init_params
 from bert_jax.model.encoder import Encoder, positions_in_pairs
 from bert_jax.model.inputs import Inputs, inputs_of
-from bert_jax.tasks.pretraining import (
+from bert_jax.tasks.pretraining.task import (
     PretrainingBatch,
     pretraining_losses,
     pretraining_scores,

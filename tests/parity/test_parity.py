@@ -25,7 +25,7 @@ from bert_jax.model.bert import compute, init_params
 from bert_jax.model.encoder import Encoder
 from bert_jax.model.heads import Pooler
 from bert_jax.model.inputs import Inputs
-from bert_jax.tasks.pretraining import (
+from bert_jax.tasks.pretraining.task import (
     PretrainingBatch,
     pretraining_losses,
     pretraining_scores,

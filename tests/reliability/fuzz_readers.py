@@ -32,8 +32,8 @@ from bert_jax.data.example_cache import cached_examples
 from bert_jax.formats.sentencepiece_files import read_model
 from bert_jax.runs.sweeps import finetune_runs
 from bert_jax.storage.manifest import MANIFEST, read_manifest, write_manifest
-from bert_jax.tasks.finetuning_task import Split
-from bert_jax.tasks.registry import finetuning_task
+from bert_jax.tasks.kinds import finetuning_task
+from bert_jax.tasks.predictions import Split
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.report import Report
 from bert_jax.training.score_table import runs_lines

@@ -22,7 +22,7 @@ from bert_jax.runs.estimate import (
     estimate,
 )
 from bert_jax.runs.pretraining import resolve
-from bert_jax.tasks.pretraining import PretrainingTask
+from bert_jax.tasks.pretraining.task import PretrainingTask
 from bert_jax.training.run import Run
 
 SIZES = dataclasses.asdict(Estimate(0, 0, 0, 0, 0.0))

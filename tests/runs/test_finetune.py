@@ -33,11 +33,11 @@ from bert_jax.model import attention
 from bert_jax.runs.finetuning import finetune
 from bert_jax.runs.finetuning_setup import merge_model_config
 from bert_jax.storage.manifest import read_manifest, write_manifest
-from bert_jax.tasks.finetuning import Finetuning
-from bert_jax.tasks.finetuning_task import Splits
+from bert_jax.tasks.finetuning import FinetuningTask
+from bert_jax.tasks.predictions import Splits
 from bert_jax.tasks.splits import hold_out
-from bert_jax.tasks.text_classification import TextTask
-from bert_jax.tasks.texts import TextExample
+from bert_jax.tasks.texts.classes import ClassTask
+from bert_jax.tasks.texts.examples import TextExample
 
 
 def sentence(generator: random.Random, subject: str) -> str:
@@ -95,14 +95,14 @@ def uninterrupted(
 ) -> tuple[Path, dict[str, float]]:
     """A run that was never stopped, and what it returned; records what is traced."""
     workdir = tmp_path_factory.mktemp("uninterrupted")
-    loss = Finetuning.loss
+    loss = FinetuningTask.loss
 
-    def counted(self: Finetuning, params: Any, batch: Any, key: Any) -> Any:
+    def counted(self: FinetuningTask, params: Any, batch: Any, key: Any) -> Any:
         traced.append(batch["tokens"].shape)
         return loss(self, params, batch, key)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Finetuning, "loss", counted)
+        patch.setattr(FinetuningTask, "loss", counted)
         scores = finetune(config, workdir)
     return workdir, scores
 
@@ -344,7 +344,7 @@ def test_without_pooler_where_the_mean_is_seen(frozen):
 
 def held_out(num_examples: int, fraction: float) -> Splits:
     """The splits of examples that are numbered from 0."""
-    task = TextTask(ExamplesConfig(validation_fraction=fraction))
+    task = ClassTask(ExamplesConfig(validation_fraction=fraction))
     return hold_out(task, numbered(num_examples))
 
 

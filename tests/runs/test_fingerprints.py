@@ -7,8 +7,8 @@ import pytest
 from bert_jax.config import ExamplesConfig
 from bert_jax.runs.finetuning_examples import with_fingerprints
 from bert_jax.tasks import choices
-from bert_jax.tasks.conll import read_sentences
-from bert_jax.tasks.finetuning_task import Splits
+from bert_jax.tasks.predictions import Splits
+from bert_jax.tasks.tagging.conll import read_sentences
 
 DATA = ExamplesConfig()
 

@@ -15,7 +15,7 @@ from bert_jax.config import BertConfig
 from bert_jax.inference.evaluation import evaluate
 from bert_jax.runs.finetuning import finetune
 from bert_jax.runs.finetuning_examples import fingerprint
-from bert_jax.tasks.registry import finetuning_task
+from bert_jax.tasks.kinds import finetuning_task
 from bert_jax.tasks.splits import read_splits
 
 TEXTS = [f"The {name} sells {i}." for i in range(20) for name in SUBJECTS[:4]]

@@ -12,7 +12,7 @@ from run_helpers import classifier_config
 import bert_jax
 from bert_jax.config import ExamplesConfig, SentencePairsConfig
 from bert_jax.tables.memory import MemoryTable
-from bert_jax.tasks.registry import finetuning_task
+from bert_jax.tasks.kinds import finetuning_task
 
 ROWS = [
     {"review": f"The {who} sees the {thing}.", "who": who}

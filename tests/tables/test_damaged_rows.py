@@ -6,7 +6,7 @@ import pytest
 
 from bert_jax.cli.main import main
 from bert_jax.config import ExamplesConfig, SentencePairsConfig
-from bert_jax.tasks.registry import finetuning_task
+from bert_jax.tasks.kinds import finetuning_task
 
 CSV = "text,label\n" + "".join(f"Text {i},{'ab'[i % 2]}\n" for i in range(20))
 ROWS = {

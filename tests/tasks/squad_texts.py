@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax.data.examples import TokenizedExamples
-from bert_jax.tasks.squad_rows import SquadExample
+from bert_jax.tasks.answers.rows import SquadExample
 from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer
 
 CHARACTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,?!-'()"

@@ -39,7 +39,7 @@ from bert_jax.model.generation import (
 from bert_jax.model.inputs import Inputs
 from bert_jax.runs.finetuning import finetune
 from bert_jax.runs.pretraining import pretrain, resolve
-from bert_jax.tasks.pretraining import PretrainingTask, unigram_baseline
+from bert_jax.tasks.pretraining.task import PretrainingTask, unigram_baseline
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.faults import InterruptedRun
 from bert_jax.training.report import Report

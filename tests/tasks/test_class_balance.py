@@ -12,8 +12,8 @@ from sklearn.utils.class_weight import compute_class_weight
 
 from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig
 from bert_jax.data.examples import TokenizedExamples
-from bert_jax.tasks.class_balance import balanced_rows, balanced_weights
-from bert_jax.tasks.text_classification import TextTask
+from bert_jax.tasks.texts.class_balance import balanced_rows, balanced_weights
+from bert_jax.tasks.texts.classes import ClassTask
 
 some_labels = st.lists(st.integers(0, 3), min_size=1, max_size=40)
 
@@ -69,15 +69,15 @@ def test_the_loss_is_the_weighted_mean():
         labels=("a", "b"),
         problem_type="single_label_classification",
     )
-    task = TextTask(ExamplesConfig(), model, class_weights=(0.5, 3.0))
+    task = ClassTask(ExamplesConfig(), model, class_weights=(0.5, 3.0))
     scores = jnp.array([[2.0, 1.0], [0.0, 1.0], [5.0, 5.0]])
     batch = {"label": jnp.array([0, 1, -1])}
-    total, count = task.loss(scores, batch)
+    total, count = task.label_loss(scores, batch)
     losses = optax.softmax_cross_entropy_with_integer_labels(
         scores[:2], batch["label"][:2]
     )
     assert float(total) == pytest.approx(0.5 * losses[0] + 3 * losses[1])
-    assert float(count) == float(task.count(batch)) == 3.5
+    assert float(count) == float(task.label_count(batch)) == 3.5
 
 
 @pytest.mark.parametrize(

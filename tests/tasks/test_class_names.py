@@ -7,7 +7,7 @@ import pytest
 
 from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig
 from bert_jax.config.serialization import from_dict, to_dict
-from bert_jax.tasks.registry import finetuning_task
+from bert_jax.tasks.kinds import finetuning_task
 
 HEAD = {"head": "sequence_classification"}
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from bert_jax.config import ExamplesConfig
 from bert_jax.metrics.entities import SCHEMES, Entity, convert_tags, write_tags
-from bert_jax.tasks.conll import Sentence, read_sentences, write_sentences
-from bert_jax.tasks.ner import TokenClassificationTask
+from bert_jax.tasks.tagging.conll import Sentence, read_sentences, write_sentences
+from bert_jax.tasks.tagging.task import TokenClassificationTask
 
 CONLL_2003 = """-DOCSTART- -X- O O
 

@@ -25,9 +25,9 @@ from bert_jax.config.embedding import Embedding
 from bert_jax.distributed.mesh import make_mesh
 from bert_jax.distributed.sharding import tree_shardings
 from bert_jax.model.bert import init_params
+from bert_jax.runs.finetuning import finetuning_of
 from bert_jax.runs.finetuning_setup import prepare_finetuning
 from bert_jax.runs.init_from import has_all
-from bert_jax.tasks.finetuning import Finetuning
 from bert_jax.training.evaluation import evaluate
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.step import TrainState, initial_state, make_eval_step
@@ -376,7 +376,7 @@ def scores(config: FinetuneConfig, folder: Path) -> dict[str, float]:
     root = epath.Path(folder)
     setup = prepare_finetuning(config, root / "none", root / "examples")
     inner = dataclasses.replace(setup.task, model=in_float64(setup.task.model))
-    task = Finetuning(inner, setup.config, setup.train, setup.validation)
+    task = finetuning_of(dataclasses.replace(setup, task=inner))
     mesh = make_mesh(config.mesh, config.batch_size)
     state = state_of(setup.config.model, config.optimizer)
     shardings = tree_shardings(mesh, state)

@@ -16,10 +16,10 @@ from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig, MeshConf
 from bert_jax.distributed.mesh import make_mesh
 from bert_jax.distributed.sharding import tree_shardings
 from bert_jax.model.bert import init_params
-from bert_jax.tasks.finetuning import Finetuning, without_repeats
-from bert_jax.tasks.finetuning_task import FinetuningTask, Split
-from bert_jax.tasks.registry import finetuning_task
-from bert_jax.tasks.texts import TextExample
+from bert_jax.tasks.finetuning import FinetuningTask, Training
+from bert_jax.tasks.kinds import finetuning_task
+from bert_jax.tasks.predictions import Split, without_repeats
+from bert_jax.tasks.texts.examples import TextExample
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.evaluation import evaluate
 from bert_jax.training.optimizer import Optimizer
@@ -70,10 +70,11 @@ def split_of(tokenizer: Tokenizer, task: FinetuningTask, num_examples: int) -> S
     return Split(examples, task.tokenize(examples, tokenizer))
 
 
-def task_of(tokenizer: Tokenizer, config: FinetuneConfig, *host: int) -> Finetuning:
+def task_of(tokenizer: Tokenizer, config: FinetuneConfig, *host: int) -> FinetuningTask:
     task = finetuning_task(config.task, config.data, config.model)
     splits = (split_of(tokenizer, task, number) for number in (TRAIN, VALIDATION))
-    return Finetuning(task, config, *splits, *host)
+    training = Training(config, *splits, *host)
+    return dataclasses.replace(task, training=training)
 
 
 @functools.cache

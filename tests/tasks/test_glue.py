@@ -9,10 +9,11 @@ import pytest
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.finetuning import GlueName
 from bert_jax.tasks import glue
-from bert_jax.tasks.finetuning_task import Predictions
-from bert_jax.tasks.glue import GLUE, read_glue
-from bert_jax.tasks.text_classification import TextTask
-from bert_jax.tasks.texts import TextExample
+from bert_jax.tasks.kinds import finetuning_task
+from bert_jax.tasks.predictions import Predictions
+from bert_jax.tasks.texts.classes import ClassTask
+from bert_jax.tasks.texts.examples import TextExample
+from bert_jax.tasks.texts.glue import GLUE, read_glue
 
 PARSES = "sentence1_binary_parse sentence2_binary_parse sentence1_parse sentence2_parse"
 MNLI = f"index promptID pairID genre {PARSES} sentence1 sentence2"
@@ -116,7 +117,11 @@ def model_of(name):
 
 def task(name, path):
     data = ExamplesConfig(path=str(path), glue=name)
-    return TextTask(data, model_of(name), is_regression=name == "stsb")
+    return finetuning_task(
+        "text-regression" if name == "stsb" else "text-classification",
+        data,
+        model_of(name),
+    )
 
 
 def test_there_are_nine_tasks():
@@ -176,7 +181,7 @@ def right(example: TextExample) -> dict[str, Any]:
 def test_the_official_scores_in_their_order(name, names, official):
     own = task(name, official)
     examples = own.read("validation")
-    scores = own.score(Predictions(examples, list(map(right, examples))))
+    scores = own.official_scores(Predictions(examples, list(map(right, examples))))
     assert list(scores) == names
     assert list(scores.values()) == pytest.approx([1.0] * len(names))
 
@@ -186,7 +191,7 @@ def test_mnli_scores_each_half_by_itself(official):
     examples = own.read("validation")
     values = list(map(right, examples))
     values[2] = {"label": "entailment"}  # of the mismatched half
-    scores = own.score(Predictions(examples, values))
+    scores = own.official_scores(Predictions(examples, values))
     assert scores == {"accuracy": 1.0, "accuracy_mismatched": 0.5}
 
 
@@ -275,7 +280,7 @@ def test_a_file_that_is_not_there(tmp_path):
 
 def test_a_path_without_a_task(tmp_path):
     with pytest.raises(ValueError, match="no task of GLUE is named; name one, as in"):
-        TextTask(ExamplesConfig(path=str(tmp_path))).read("train")
+        ClassTask(ExamplesConfig(path=str(tmp_path))).read("train")
 
 
 @pytest.mark.parametrize("name", GLUE)

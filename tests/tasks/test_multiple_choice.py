@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.model.bert import init_params
 from bert_jax.tables.rows import TableRow
-from bert_jax.tasks.choices import ChoiceExample
-from bert_jax.tasks.finetuning_task import Predictions, Split, SplitOutputs, Splits
-from bert_jax.tasks.multiple_choice import MultipleChoiceTask
+from bert_jax.tasks.choices.examples import ChoiceExample
+from bert_jax.tasks.choices.task import MultipleChoiceTask
+from bert_jax.tasks.predictions import Predictions, Split, SplitOutputs, Splits
 from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer
 
 CODAH = Path(__file__).parents[3] / "shared" / "data" / "codah" / "full_data.tsv"
@@ -263,13 +263,13 @@ def test_questions_of_unlike_numbers_of_choices():
         expected = np.array(jax.nn.softmax(alone[0]))
         assert prediction["probabilities"] == pytest.approx(expected, abs=1e-6)
         assert prediction["choice"] == expected.argmax()
-        losses.append(task().loss(alone, own_batch)[0])
+        losses.append(task().label_loss(alone, own_batch)[0])
     assert np.std(scores[0, :3]) > 0.1, "choices differ"
-    loss, count = task().loss(scores, batch)
+    loss, count = task().label_loss(scores, batch)
     assert count == 3 and float(loss) == pytest.approx(float(sum(losses)), rel=1e-6)
 
     def value(params):
-        return task().loss(scores_of(params, MIXED)[0], batch)[0]
+        return task().label_loss(scores_of(params, MIXED)[0], batch)[0]
 
     gradients = jax.tree.leaves(jax.jit(jax.grad(value))(params))
     assert all(np.isfinite(gradient).all() for gradient in gradients)
@@ -321,9 +321,9 @@ def test_an_example_to_predict():
 def test_loss_is_summed_over_questions_with_a_label():
     scores = jnp.log(jnp.array([[0.5, 0.25, 0.25], [0.8, 0.1, 0.1], [1, 1, 1]]))
     batch = {"label": jnp.array([2, 0, -1])}
-    total, count = task().loss(scores, batch)
+    total, count = task().label_loss(scores, batch)
     assert total == pytest.approx(np.log(4) - np.log(0.8), rel=1e-6)
-    assert count == task().count(batch) == 2
+    assert count == task().label_count(batch) == 2
 
 
 def test_predictions_scores_and_the_file(tmp_path):
@@ -341,11 +341,11 @@ def test_predictions_scores_and_the_file(tmp_path):
     assert values[0]["probabilities"] == pytest.approx([0.2, 0.7, 0.1])
     assert json.loads(json.dumps(values)) == values
     predictions = Predictions(examples, values)
-    assert task().score(predictions) == {"accuracy": 0.5}
+    assert task().official_scores(predictions) == {"accuracy": 0.5}
     assert task().write(predictions, tmp_path) == ["predictions.csv"]
     assert (tmp_path / "predictions.csv").read_bytes() == b"pred\n1\n0\n2\n"
     with pytest.raises(ValueError, match="have no label; there is nothing to score by"):
-        task().score(Predictions(examples[2:], values[2:]))
+        task().official_scores(Predictions(examples[2:], values[2:]))
 
 
 def test_baselines():
@@ -385,7 +385,7 @@ def test_rows_are_no_longer_than_max_length_and_ideal_outputs_score_1(
     middles = tokenized.tokens[tokenized.starts[:-1] + tokenized.second - 1]
     assert (ends == TOKENIZER.sep_id).all() and (middles == TOKENIZER.sep_id).all()
     predictions = ideal_predictions(examples, tokenized)
-    assert task().score(predictions) == {"accuracy": 1.0}
+    assert task().official_scores(predictions) == {"accuracy": 1.0}
 
 
 @pytest.mark.skipif(not CODAH.exists(), reason="needs the CODAH file")
@@ -397,6 +397,6 @@ def test_ideal_outputs_on_real_data():
     assert counts == [689, 684, 697, 706]
     tokenized = codah.tokenize(examples, TOKENIZER)
     predictions = ideal_predictions(examples, tokenized)
-    assert codah.score(predictions) == {"accuracy": 1.0}
+    assert codah.official_scores(predictions) == {"accuracy": 1.0}
     name, value = codah.baseline(Splits(examples, examples))
     assert name == "majority position (3)" and value == 706 / 2776

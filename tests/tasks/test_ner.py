@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.metrics.entities import SCHEMES, Entity, entity_scores, write_tags
 from bert_jax.tables.rows import TableRow
-from bert_jax.tasks.conll import Sentence, read_sentences
-from bert_jax.tasks.finetuning_task import Predictions, Split, SplitOutputs, Splits
-from bert_jax.tasks.ner import TokenClassificationTask
-from bert_jax.tasks.ner_rows import sentence_from_text, split_words
+from bert_jax.tasks.predictions import Predictions, Split, SplitOutputs, Splits
+from bert_jax.tasks.tagging.conll import Sentence, read_sentences
+from bert_jax.tasks.tagging.rows import sentence_from_text, split_words
+from bert_jax.tasks.tagging.task import TokenClassificationTask
 from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer
 
 WNUT = Path(__file__).parents[3] / "shared" / "data" / "wnut17"
@@ -196,12 +196,12 @@ def test_tags_that_the_model_lacks():
 def test_loss_is_summed_over_tokens_with_a_tag():
     scores = jnp.log(jnp.array([[[0.5, 0.25, 0.25]] * 3, [[0.1, 0.8, 0.1]] * 3]))
     batch = {"label": jnp.array([[-1, 1, 0], [-1, 1, -1]])}
-    total, count = task().loss(scores, batch)
+    total, count = task().label_loss(scores, batch)
     assert total == pytest.approx(np.log(4) + np.log(2) - np.log(0.8), rel=1e-6)
-    assert count == task().count(batch) == 3
+    assert count == task().label_count(batch) == 3
     padding = {"label": jnp.full((2, 3), -1)}
-    assert [float(value) for value in task().loss(scores, padding)] == [0, 0]
-    assert task().count(padding) == 0
+    assert [float(value) for value in task().label_loss(scores, padding)] == [0, 0]
+    assert task().label_count(padding) == 0
 
 
 def test_outputs_are_the_most_probable_tags():
@@ -245,13 +245,15 @@ def predictions_of(examples, tags):
 def test_scores_counted_by_hand():
     examples = [sentence("a b c d", "B-A I-A O B-c-d"), sentence("e f", "B-A O")]
     tags = [["B-A", "I-A", "O", "O"], ["O", "B-c-d"]]
-    scores = task().score(predictions_of(examples, tags))
+    scores = task().official_scores(predictions_of(examples, tags))
     assert list(scores) == ["f1", "precision", "recall", "accuracy", "f1_A", "f1_c-d"]
     # One right of two predicted and of three there; three of six tags.
     expected = [0.4, 1 / 2, 1 / 3, 1 / 2, 2 / 3, 0]
     assert list(scores.values()) == pytest.approx(expected)
     with pytest.raises(ValueError, match="^a.txt has no tags; there is nothing to sc"):
-        task().score(predictions_of([Sentence(("a",), path="a.txt")], [["O"]]))
+        task().official_scores(
+            predictions_of([Sentence(("a",), path="a.txt")], [["O"]])
+        )
 
 
 def test_predictions_are_written_in_the_files_own_scheme(tmp_path):
@@ -263,7 +265,7 @@ def test_predictions_are_written_in_the_files_own_scheme(tmp_path):
     assert (tmp_path / "predictions.txt").read_text() == (
         "a NN I-A I-A\nb NN I-A I-A\nc NN B-A B-A\nd NN O I-c-d\n\ne NN I-c-d O\n"
     )
-    assert task().score(predictions)["accuracy"] == 3 / 5
+    assert task().official_scores(predictions)["accuracy"] == 3 / 5
 
 
 def test_ill_formed_tags_are_written_as_predicted(tmp_path):
@@ -353,7 +355,7 @@ def test_ideal_outputs_give_the_gold_tags(drawn, scheme, labels, max_length):
         scheme = "IOB2" if labels is LABELS else "IOBES"
         assert prediction["tags"] == example.tags_in(scheme)
     if any(tag != "O" for example in examples for tag in example.tags or ()):
-        scores = task(labels).score(Predictions(examples, predictions))
+        scores = task(labels).official_scores(Predictions(examples, predictions))
         assert scores["f1"] == scores["accuracy"] == 1
 
 
@@ -372,7 +374,7 @@ def test_ideal_outputs_on_real_data(tmp_path):
         rows = ideal_outputs(tokenized)
         values = fitted.predict(SplitOutputs(Split(examples, tokenized), rows))
         predictions = Predictions(examples, values)
-        scores = fitted.score(predictions)
+        scores = fitted.official_scores(predictions)
         assert scores["f1"] == scores["accuracy"] == 1
         fitted.write(predictions, tmp_path)
         lines = (tmp_path / "predictions.txt").read_text("utf-8").split("\n")

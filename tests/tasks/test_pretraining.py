@@ -15,7 +15,7 @@ from bert_jax.config import DataConfig, MeshConfig, PrepareConfig
 from bert_jax.data.prepare import prepare
 from bert_jax.data.records import open_dataset
 from bert_jax.runs.pretraining import pretrain, resolve
-from bert_jax.tasks.pretraining import PretrainingTask
+from bert_jax.tasks.pretraining.task import PretrainingTask
 
 PAIR_SCORES = {
     "nsp": {"nsp_loss", "nsp_accuracy"},

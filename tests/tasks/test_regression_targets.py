@@ -5,9 +5,9 @@ import pytest
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.formats.folding import with_targets
-from bert_jax.tasks.finetuning_task import Predictions, Split, SplitOutputs, Splits
-from bert_jax.tasks.registry import finetuning_task
-from bert_jax.tasks.texts import TextExample
+from bert_jax.tasks.kinds import finetuning_task
+from bert_jax.tasks.predictions import Predictions, Split, SplitOutputs, Splits
+from bert_jax.tasks.texts.examples import TextExample
 from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer
 
 TOKENIZER = Tokenizer(
@@ -54,7 +54,7 @@ def test_numbers_are_learned_in_deviations_and_given_back(labels):
     assert [p["value"] for p in predicted] == pytest.approx(
         list(labels), rel=1e-6, abs=1e-6 * deviation
     )
-    scores = own.score(Predictions(split.examples, predicted))
+    scores = own.official_scores(Predictions(split.examples, predicted))
     assert next(iter(scores)) == "r2" and scores["r2"] == pytest.approx(1)
 
 
@@ -63,16 +63,18 @@ def test_numbers_that_stay_as_they_are():
     assert task(path="GLUE", glue="stsb").targets(examples(0, 5)) == (0.0, 1.0)
     # A model of before predicts as before, and its first score is the same.
     own = task()
-    scores = own.score(Predictions(examples(1, 2), [{"value": 1.0}, {"value": 3.0}]))
+    scores = own.official_scores(
+        Predictions(examples(1, 2), [{"value": 1.0}, {"value": 3.0}])
+    )
     assert list(scores) == ["pearson", "spearman", "mean_squared_error"]
 
 
 def test_a_constant_does_not_win():
     own, gold = task(50_000.0, 10_000.0), examples(40_000, 50_000, 60_000)
-    constant = own.score(Predictions(gold, [{"value": 50_000.0}] * 3))
+    constant = own.official_scores(Predictions(gold, [{"value": 50_000.0}] * 3))
     assert constant["r2"] == constant["pearson"] == 0
     better = [{"value": v} for v in (45_000.0, 50_000.0, 55_000.0)]
-    assert own.score(Predictions(gold, better))["r2"] > constant["r2"]
+    assert own.official_scores(Predictions(gold, better))["r2"] > constant["r2"]
     name, error = own.baseline(Splits(gold, examples(40_000, 70_000)))
     assert (name, error) == ("mean_squared_error of the mean", 2.25e8)
 

@@ -16,16 +16,16 @@ from bert_jax.config.sentence_pairs import SentencePairsConfig
 from bert_jax.metrics.retrieval import random_ndcg, retrieval_scores
 from bert_jax.runs.finetuning_setup import finetuning_model
 from bert_jax.runs.sentence_pairs import with_embedding
-from bert_jax.tasks.finetuning_task import Predictions, Split, SplitOutputs, Splits
-from bert_jax.tasks.pair_examples import PairExample, text_ids
-from bert_jax.tasks.pair_ranking import PairRankingTask
-from bert_jax.tasks.pair_retrieval import (
+from bert_jax.tasks.kinds import finetuning_task, task_name_of
+from bert_jax.tasks.pairs.examples import PairExample, text_ids
+from bert_jax.tasks.pairs.ranking import PairRankingTask
+from bert_jax.tasks.pairs.retrieval import (
     random_retrieval,
     ranks_among,
     retrieval_among,
 )
-from bert_jax.tasks.registry import finetuning_task, task_name_of
-from bert_jax.tasks.sentence_pairs import SentencePairsTask
+from bert_jax.tasks.pairs.vectors import ContrastivePairsTask, ScoredPairsTask
+from bert_jax.tasks.predictions import Predictions, Split, SplitOutputs, Splits
 from bert_jax.tokenization import Tokenizer
 
 TOKENIZER = tokenizer()
@@ -160,7 +160,7 @@ def test_each_side_has_its_prompt(tokenizer_directory):
         prompt_names=("query", "passage"), prompt_texts=("judge ", "baker ")
     )
     examples = [PairExample(("door", "letter", "book"))]
-    task = SentencePairsTask(data(embedding=embedding))
+    task = ContrastivePairsTask(data(embedding=embedding))
     rows = task.tokenize(examples, tokenizer)
     expected = tokenizer.encode_batch(["judge door", "baker letter", "baker book"])
     for i, ids in enumerate(expected):
@@ -180,7 +180,7 @@ def test_a_prompt_that_is_not_pooled(tokenizer_directory):
         prompt_names=("query",), prompt_texts=("the judge: ",), pool_prompt=False
     )
     num_tokens = len(tokenizer.encode("the judge: ").ids)
-    task = SentencePairsTask(data(embedding=embedding))
+    task = ContrastivePairsTask(data(embedding=embedding))
     rows = task.tokenize([PairExample(("door", "letter"))] * 2, tokenizer)
     assert rows.by_example["skip"].tolist() == [[1 + num_tokens, 0]] * 2
     batch = rows.gather(np.array([1, -1]), 16)
@@ -191,7 +191,7 @@ def test_a_prompt_that_leaves_no_text(tokenizer_directory):
     """In training, all first texts would be equal."""
     tokenizer = Tokenizer.load(tokenizer_directory)
     embedding = Embedding(prompt_names=("query",), prompt_texts=("judge " * 8,))
-    task = SentencePairsTask(data(embedding=embedding, max_length=8))
+    task = ContrastivePairsTask(data(embedding=embedding, max_length=8))
     with pytest.raises(ValueError, match="The prompt .* has .* are cut to 8, .CLS."):
         task.tokenize([PairExample(("door", "letter"))], tokenizer)
 
@@ -254,7 +254,7 @@ def test_a_text_is_no_wrong_text_of_itself(block):
     # Of four documents each, of which a has two; e has all five.
     expected = [random_ndcg([n], m) for n, m in ((2, 4), *[(1, 4)] * 3, (1, 5))]
     assert random_retrieval(ids) == pytest.approx(np.mean(expected))
-    task = SentencePairsTask(data())
+    task = ContrastivePairsTask(data())
     tokenized = task.tokenize(DUPLICATES, TOKENIZER)
     message = "not compared with themselves, since they belong to other texts: 4 of 5 "
     assert task.warnings(Split(DUPLICATES, tokenized)) == [message + "first texts"]
@@ -278,7 +278,7 @@ def test_negatives_that_are_texts_of_their_pair_are_not_ranked():
         {"score": 1.0, "negative_scores": [2.0, 9.0]},
         {"score": 1.0, "negative_scores": [1.0, 1.0]},
     ]
-    scores = task.score(Predictions(examples, values))
+    scores = task.official_scores(Predictions(examples, values))
     assert scores["mrr@10"] == pytest.approx((1 + 1 / 2 + 1) / 3)
     split = Split(examples, task.tokenize(examples, TOKENIZER))
     message = "not ranked, since they are texts of their pair: 4 negatives"
@@ -331,10 +331,10 @@ def test_the_vectors_of_a_run_that_diverges():
 
 
 def test_cosines_are_near_their_labels():
-    task = SentencePairsTask(data("cosine"))
+    task = ScoredPairsTask(data("cosine"))
     vectors = jnp.array([[[1.0, 0.0], [3.0, 4.0]], [[1.0, 0.0], [0.0, 2.0]]])
     batch = {"label": jnp.array([0.5, jnp.nan])}
-    total, count = task.loss(vectors, batch)
+    total, count = task.label_loss(vectors, batch)
     # (0.6 - 0.5)², where the rounding of 0.6 in float32 is 6e-7 of the difference.
     assert (float(total), float(count)) == (pytest.approx(0.01, rel=1e-5), 1.0)
 
@@ -343,11 +343,11 @@ def test_the_losses_of_ranking_by_hand():
     task = PairRankingTask(data("rank"))
     row = jnp.array([0, 1, -1])
     scores = jnp.array([[2.0, 0.0], [0.0, 1.0], [5.0, 5.0]])
-    total, count = task.loss(scores, {"row": row})
+    total, count = task.label_loss(scores, {"row": row})
     expected = np.log1p(np.exp(-2)) + np.log1p(np.exp(1))
     assert (float(total), float(count)) == (pytest.approx(expected), 2.0)
     labels = jnp.array([1.0, 0.25, jnp.nan])
-    total, _ = task.loss(scores[:, :1], {"row": row, "label": labels})
+    total, _ = task.label_loss(scores[:, :1], {"row": row, "label": labels})
     assert float(total) == pytest.approx(np.log1p(np.exp(-2)) + np.log(2))
 
 
@@ -359,7 +359,7 @@ def test_the_scores_of_ranking_by_hand():
         {"score": 1.0, "negative_scores": [1.0, 0.0]},
         {"score": 1.0, "negative_scores": [2.0, 3.0]},
     ]
-    scores = task.score(Predictions(examples, values))
+    scores = task.official_scores(Predictions(examples, values))
     assert scores["mrr@10"] == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
     assert scores["recall@1"] == pytest.approx(1 / 3)
     name, value = task.baseline(Splits(examples, examples))

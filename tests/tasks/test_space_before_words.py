@@ -12,8 +12,8 @@ from bert_jax.config import BertConfig, ExamplesConfig, PrepareConfig
 from bert_jax.data.prepare import prepare
 from bert_jax.data.records import open_dataset
 from bert_jax.formats.tokenizers import from_huggingface
-from bert_jax.tasks.conll import Sentence
-from bert_jax.tasks.ner import TokenClassificationTask
+from bert_jax.tasks.tagging.conll import Sentence
+from bert_jax.tasks.tagging.task import TokenClassificationTask
 
 FAMILIES = ("Roberta", "XLMRoberta", "Electra")
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from bert_jax.config import ExamplesConfig
 from bert_jax.tasks.example_report import example_lines
-from bert_jax.tasks.finetuning_task import Splits
-from bert_jax.tasks.registry import finetuning_task
+from bert_jax.tasks.kinds import finetuning_task
+from bert_jax.tasks.predictions import Splits
 from bert_jax.tasks.splits import hold_out, stratified_groups
-from bert_jax.tasks.texts import TextExample
+from bert_jax.tasks.texts.examples import TextExample
 
 
 def task(name="text-classification", **options):

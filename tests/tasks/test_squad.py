@@ -12,8 +12,8 @@ from squad_texts import CONTEXT, ask, perfect_outputs, qa, squad_json, tokenizer
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.model import ANSWERABLE_LABELS
-from bert_jax.tasks.finetuning_task import Predictions, Split, SplitOutputs, Splits
-from bert_jax.tasks.squad import QuestionAnsweringTask
+from bert_jax.tasks.answers.task import QuestionAnsweringTask
+from bert_jax.tasks.predictions import Predictions, Split, SplitOutputs, Splits
 
 CONFIG = ExamplesConfig(max_length=64, max_query_length=8, document_stride=16)
 MODEL = BertConfig(head="question_answering")
@@ -192,7 +192,7 @@ def test_scores_of_1_1():
     values = perfect_predictions(examples[:2], TASK)
     values.append(values[0] | {"id": "m", "answer": "Warsaw"})
     values[1] = values[1] | {"answer": "Paris"}
-    scores = TASK.score(Predictions(examples, values))
+    scores = TASK.official_scores(Predictions(examples, values))
     # A misplaced answer is scored by its text. "Paris" has F1 2/3 with "in Paris".
     assert list(scores) == ["f1", "exact_match"]
     assert scores["exact_match"] == pytest.approx(200 / 3)
@@ -203,7 +203,7 @@ def test_scores_of_2_0():
     examples = [ask("Warsaw", "a"), ask("Paris", "b"), ask(None, "c"), ask(None, "d")]
     values = perfect_predictions(examples, TASK2)
     assert [value["answer"] for value in values] == ["Warsaw", "Paris", "", ""]
-    scores = TASK2.score(Predictions(examples, values))
+    scores = TASK2.official_scores(Predictions(examples, values))
     assert list(scores) == [
         "f1", "exact_match", "HasAns_f1", "HasAns_exact_match", "NoAns_f1",
         "NoAns_exact_match", "best_f1", "best_f1_threshold", "best_exact",
@@ -220,7 +220,7 @@ def test_the_best_threshold_is_found():
     first, second = perfect_predictions(examples, TASK2)
     first = first | {"null_odds": -5.0}
     second = second | {"answer": "Paris", "null_odds": -2.0}
-    scores = TASK2.score(Predictions(examples, [first, second]))
+    scores = TASK2.official_scores(Predictions(examples, [first, second]))
     assert scores["f1"] == 50 and scores["NoAns_f1"] == 0
     assert scores["best_f1"] == 100 and scores["best_f1_threshold"] == -5
 
@@ -250,7 +250,7 @@ def test_the_scores_are_those_of_the_answers_written(tmp_path, threshold):
     ]
     file = squad_json(tmp_path / "data.json", qas)
     official = official_scores(file, tmp_path / "predictions.json")
-    scores = task.score(predictions)
+    scores = task.official_scores(predictions)
     assert scores | official == pytest.approx(scores)
     odds = [value["null_odds"] for value in predictions.values]
     assert sum(1 < x < 5 for x in odds) > 2 and sum(x > 6.5 for x in odds) > 2
@@ -258,7 +258,7 @@ def test_the_scores_are_those_of_the_answers_written(tmp_path, threshold):
 
 def test_questions_without_answers_cannot_be_scored():
     with pytest.raises(ValueError, match="question 'u' has no \"answers\" to score by"):
-        TASK.score(Predictions([UNLABELLED], []))
+        TASK.official_scores(Predictions([UNLABELLED], []))
 
 
 def test_the_baseline_by_hand():

@@ -13,12 +13,12 @@ from squad_texts import ask, perfect_outputs, tokenizer
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.model import ANSWERABLE_LABELS
 from bert_jax.metrics.squad import answer_exact_match
-from bert_jax.tasks.finetuning_task import Predictions, Split, SplitOutputs
-from bert_jax.tasks.ner import TokenClassificationTask
-from bert_jax.tasks.ner_rows import sentence_from_text
-from bert_jax.tasks.squad import QuestionAnsweringTask
-from bert_jax.tasks.squad_answers import apply_null_threshold, predict
-from bert_jax.tasks.squad_rows import SquadExample, tokenize
+from bert_jax.tasks.answers.rows import SquadExample, tokenize
+from bert_jax.tasks.answers.spans import apply_null_threshold, predict
+from bert_jax.tasks.answers.task import QuestionAnsweringTask
+from bert_jax.tasks.predictions import Predictions, Split, SplitOutputs
+from bert_jax.tasks.tagging.rows import sentence_from_text
+from bert_jax.tasks.tagging.task import TokenClassificationTask
 from bert_jax.tokenization.graphemes import whole_characters
 
 TOKENIZER = tokenizer()
@@ -293,7 +293,9 @@ def test_perfect_scores_give_back_the_answers(contexts, data):
         assert [prediction["answer"]] == [text for text, _ in example.answers]
         span = example.context[prediction["start"] : prediction["end"]]
         assert span == prediction["answer"]
-    assert task.score(Predictions(examples, predictions))["exact_match"] == 100
+    assert (
+        task.official_scores(Predictions(examples, predictions))["exact_match"] == 100
+    )
 
 
 @pytest.mark.skipif(not XQUAD.exists(), reason="XQuAD is not there")

@@ -12,10 +12,10 @@ from squad_texts import CONTEXT, ask, perfect_outputs, qa, squad_json, tokenizer
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.model import ANSWERABLE_LABELS
 from bert_jax.tables.rows import TableRow
-from bert_jax.tasks.finetuning_task import Predictions, Split, SplitOutputs
-from bert_jax.tasks.squad import QuestionAnsweringTask
-from bert_jax.tasks.squad_files import question_from_row, read
-from bert_jax.tasks.squad_rows import SquadExample
+from bert_jax.tasks.answers.files import question_from_row, read
+from bert_jax.tasks.answers.rows import SquadExample
+from bert_jax.tasks.answers.task import QuestionAnsweringTask
+from bert_jax.tasks.predictions import Predictions, Split, SplitOutputs
 
 CONFIG = ExamplesConfig(max_length=64, max_query_length=8, document_stride=16)
 

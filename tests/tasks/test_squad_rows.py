@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from squad_texts import CONTEXT, ask, tokenizer
 
 from bert_jax.config import BertConfig, ExamplesConfig
-from bert_jax.tasks.squad_rows import (
+from bert_jax.tasks.answers.rows import (
     token_span,
     tokenize,
     window_of_most_context,

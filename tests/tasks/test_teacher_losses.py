@@ -20,7 +20,7 @@ from bert_jax.distributed.sharding import to_global_arrays, tree_shardings
 from bert_jax.model.bert import compute, init_params
 from bert_jax.runs.pretraining import resolve
 from bert_jax.tasks.distillation import DISTILLATION_LOSS, Teacher, layer_pairs
-from bert_jax.tasks.pretraining import PretrainingTask
+from bert_jax.tasks.pretraining.task import PretrainingTask
 from bert_jax.training.global_batch import StepInputs
 from bert_jax.training.gradients import DEFAULT_COLLECTIVES, make_gradient
 from bert_jax.training.optimizer import Optimizer

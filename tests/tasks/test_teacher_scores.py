@@ -5,11 +5,13 @@ import numpy as np
 import pytest
 
 from bert_jax.config import BertConfig, ExamplesConfig
-from bert_jax.tasks.finetuning_task import FinetuningTask
-from bert_jax.tasks.multiple_choice import MultipleChoiceTask
-from bert_jax.tasks.ner import TokenClassificationTask
-from bert_jax.tasks.squad import QuestionAnsweringTask
-from bert_jax.tasks.text_classification import TextTask
+from bert_jax.tasks.answers.task import QuestionAnsweringTask
+from bert_jax.tasks.choices.task import MultipleChoiceTask
+from bert_jax.tasks.finetuning import FinetuningTask
+from bert_jax.tasks.kinds import finetuning_task, task_name_of
+from bert_jax.tasks.tagging.task import TokenClassificationTask
+from bert_jax.tasks.texts.classes import ClassTask
+from bert_jax.tasks.texts.numbers import NumberTask
 
 TEMPERATURE = 2.0
 
@@ -34,16 +36,17 @@ def distilled(
     arrays = {name: jnp.asarray(values) for name, values in batch.items()}
     ours, theirs = map(jnp.asarray, scores)
     total, count = task.distillation_loss(ours, theirs, arrays, TEMPERATURE)
-    assert count == task.count(arrays) == task.loss(ours, arrays)[1]
+    assert count == task.label_count(arrays) == task.label_loss(ours, arrays)[1]
     assert task.distillation_loss(ours, ours, arrays, TEMPERATURE)[0] == pytest.approx(
         0, abs=1e-6
     )
     return float(total), float(count)
 
 
-def text_task(**model: object) -> TextTask:
+def text_task(**model: object) -> FinetuningTask:
     labels = BertConfig(head="sequence_classification", labels=("a", "b", "c"), **model)
-    return TextTask(ExamplesConfig(), labels)
+    name = task_name_of(labels)
+    return finetuning_task(name, ExamplesConfig(), labels)
 
 
 def test_one_class_with_weights_and_padding():
@@ -52,7 +55,7 @@ def test_one_class_with_weights_and_padding():
     total, count = distilled(text_task(), scores, label=label)
     assert total == pytest.approx(divergence(*scores)[:3].sum(), rel=1e-5)
     assert count == 3
-    weighted = TextTask(
+    weighted = ClassTask(
         ExamplesConfig(), text_task().model, class_weights=(1.0, 2.0, 5.0)
     )
     total, count = distilled(weighted, scores, label=label)
@@ -75,7 +78,7 @@ def test_a_number_is_compared_by_its_square():
     model = BertConfig(
         head="sequence_classification", labels=("score",), problem_type="regression"
     )
-    task = TextTask(ExamplesConfig(), model, is_regression=True)
+    task = NumberTask(ExamplesConfig(), model)
     scores = [np.array(x, np.float32)[:, None] for x in ([1, 2, 9], [3, 1, 0])]
     label = np.array([0.5, 0.5, np.nan], np.float32)
     assert distilled(task, scores, label=label) == (5.0, 2.0)

@@ -10,9 +10,9 @@ from sklearn import metrics
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.tables.rows import TableRow
-from bert_jax.tasks.finetuning_task import Predictions, Split, SplitOutputs, Splits
-from bert_jax.tasks.text_classification import TextTask
-from bert_jax.tasks.texts import TextExample, find_text_columns
+from bert_jax.tasks.kinds import finetuning_task
+from bert_jax.tasks.predictions import Predictions, Split, SplitOutputs, Splits
+from bert_jax.tasks.texts.examples import TextExample, find_text_columns
 from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer
 
 SINGLE, MULTI, NUMBER = (
@@ -27,7 +27,9 @@ DEFAULT = ExamplesConfig()
 
 
 def task(model=SINGLE, data=DEFAULT):
-    return TextTask(data, model, is_regression=model is NUMBER)
+    return finetuning_task(
+        "text-regression" if model is NUMBER else "text-classification", data, model
+    )
 
 
 def read(tmp_path, name, text, model=SINGLE, **options):
@@ -280,7 +282,7 @@ def test_scores_against_scikit_learn():
     generator = np.random.default_rng(0)
     gold, predicted = generator.choice(SINGLE.labels, (2, 50)).tolist()
     values = [{"label": label} for label in predicted]
-    scores = task(SINGLE).score(Predictions(of(*gold), values))
+    scores = task(SINGLE).official_scores(Predictions(of(*gold), values))
     assert scores == pytest.approx(
         {
             "accuracy": metrics.accuracy_score(gold, predicted),
@@ -297,7 +299,7 @@ def test_scores_of_several_classes_against_scikit_learn():
     names = np.array(MULTI.labels)
     examples = of(*(tuple(names[row]) for row in gold))
     values = [{"labels": names[row].tolist()} for row in predicted]
-    assert task(MULTI).score(Predictions(examples, values)) == pytest.approx(
+    assert task(MULTI).official_scores(Predictions(examples, values)) == pytest.approx(
         {
             "micro_f1": metrics.f1_score(gold, predicted, average="micro"),
             "macro_f1": metrics.f1_score(gold, predicted, average="macro"),
@@ -308,7 +310,7 @@ def test_scores_of_several_classes_against_scikit_learn():
 
 def test_scores_of_numbers():
     values = [{"value": value} for value in (2.0, 4.0, 8.0)]
-    scores = task(NUMBER).score(Predictions(of(1.0, 2.0, 4.0), values))
+    scores = task(NUMBER).official_scores(Predictions(of(1.0, 2.0, 4.0), values))
     assert scores == pytest.approx(
         {"pearson": 1.0, "spearman": 1.0, "mean_squared_error": 7.0}
     )

@@ -9,7 +9,7 @@ import pytest
 from bert_jax.data.batches import DatasetBatches
 from bert_jax.data.records import Dataset, Rows
 from bert_jax.runs.pretraining import resolve
-from bert_jax.tasks.pretraining import (
+from bert_jax.tasks.pretraining.task import (
     PretrainingTask,
     log_frequencies,
     unigram_baseline,

@@ -17,9 +17,9 @@ from bert_jax.config.model import BertConfig
 from bert_jax.config.sentence_pairs import SentencePairsConfig
 from bert_jax.distributed.mesh import make_mesh
 from bert_jax.distributed.sharding import to_global_arrays, tree_shardings
+from bert_jax.runs.finetuning import finetuning_of
 from bert_jax.runs.finetuning_setup import prepare_finetuning
 from bert_jax.runs.program import collectives
-from bert_jax.tasks.finetuning import Finetuning
 from bert_jax.training.global_batch import StepInputs
 from bert_jax.training.gradients import Collectives, make_gradient
 
@@ -45,7 +45,7 @@ def write_pairs(path: Path, number: int = 32) -> Path:
 
 
 @pytest.fixture(scope="module")
-def task(tmp_path_factory: Any, encoder_checkpoint: Path) -> Finetuning:
+def task(tmp_path_factory: Any, encoder_checkpoint: Path) -> FinetuningTask:
     """A batch with hard negatives, repeated texts, and vectors of two lengths."""
     folder = tmp_path_factory.mktemp("pairs")
     pairs = SentencePairsConfig(temperature=0.2, symmetric=True, dimensions=(8,))
@@ -64,27 +64,27 @@ def task(tmp_path_factory: Any, encoder_checkpoint: Path) -> Finetuning:
     )
     root = epath.Path(folder)
     setup = prepare_finetuning(config, root / "none", root / "examples")
-    return Finetuning(setup.task, setup.config, setup.train, setup.validation)
+    return finetuning_of(setup)
 
 
-def drawn(task: Finetuning) -> Any:
+def drawn(task: FinetuningTask) -> Any:
     """Parameters that make vectors different: three times those of the seed."""
     params = jax.jit(task.init_params)(jax.random.key(0))
     params = jax.tree.map(lambda leaf: 3 * np.asarray(leaf), params)
-    return widened(params) if task.task.model.dtype == "float64" else params
+    return widened(params) if task.model.dtype == "float64" else params
 
 
-def with_model(task: Finetuning, model: BertConfig) -> Finetuning:
-    return dataclasses.replace(task, task=dataclasses.replace(task.task, model=model))
+def with_model(task: FinetuningTask, model: BertConfig) -> FinetuningTask:
+    return dataclasses.replace(task, model=model)
 
 
-def compiled(task: Finetuning, shape: tuple[int, int], microbatches: int) -> Any:
+def compiled(task: FinetuningTask, shape: tuple[int, int], microbatches: int) -> Any:
     """The gradient on a mesh as a program, and its arguments."""
     mesh = make_mesh(MeshConfig(*shape), BATCH_SIZE, microbatches)
     params = drawn(task)
     shardings = tree_shardings(mesh, params)
-    collectives = Collectives.of(task.config)
-    if task.task.model.dtype == "float64":
+    collectives = Collectives.of(task.run.config)
+    if task.model.dtype == "float64":
         collectives = reduced_in_float64(collectives)
     gradient = make_gradient(
         task, lambda p: p, mesh, shardings, microbatches, collectives
@@ -99,16 +99,16 @@ def compiled(task: Finetuning, shape: tuple[int, int], microbatches: int) -> Any
     return jax.jit(gradient).lower(inputs).compile(), inputs
 
 
-def gradient_of(task: Finetuning, shape: tuple[int, int], microbatches: int) -> Any:
+def gradient_of(task: FinetuningTask, shape: tuple[int, int], microbatches: int) -> Any:
     """In float64."""
     with jax.enable_x64(True):
-        task = with_model(task, in_float64(task.task.model))
+        task = with_model(task, in_float64(task.model))
         program, inputs = compiled(task, shape, microbatches)
         return jax.device_get(program(inputs))
 
 
 @pytest.fixture(scope="module")
-def whole(task: Finetuning) -> Any:
+def whole(task: FinetuningTask) -> Any:
     """On one device, all rows at once."""
     return gradient_of(task, (1, 1), 1)
 
@@ -150,7 +150,7 @@ def test_the_vectors_are_gathered_once(task):
     """One all-gather of float32 [B, C, D], and one of the numbers of the texts."""
     program, _ = compiled(task, (8, 1), 1)
     found = collectives(program.as_text())
-    num_texts, width = 3, task.task.model.hidden_size
+    num_texts, width = 3, task.model.hidden_size
     size = BATCH_SIZE * num_texts * 4 * (width + 1)
     assert found["all-gather"][1] == size, found
     assert found["all-gather"][0] <= 2, found
@@ -159,7 +159,7 @@ def test_the_vectors_are_gathered_once(task):
 
 def test_dropout_is_the_same_in_both_passes(task):
     """With dropout, the cached gradient is that of the loss that it reports."""
-    dropped = dataclasses.replace(task.task.model, hidden_dropout_prob=0.3)
+    dropped = dataclasses.replace(task.model, hidden_dropout_prob=0.3)
     program, inputs = compiled(with_model(task, dropped), (1, 1), 2)
     grads, sums = program(inputs)
     norm = np.sqrt(sum(np.sum(np.square(leaf)) for leaf in jax.tree.leaves(grads)))

@@ -21,7 +21,7 @@ from bert_jax.data.records import Dataset
 from bert_jax.runs.fitting import fit
 from bert_jax.runs.pretraining import pretrain, resolve
 from bert_jax.storage.manifest import DamagedError
-from bert_jax.tasks.pretraining import PretrainingTask
+from bert_jax.tasks.pretraining.task import PretrainingTask
 from bert_jax.training.faults import InterruptedRun
 from bert_jax.training.report import Report
 

@@ -27,7 +27,7 @@ from bert_jax.distributed.mesh import make_mesh
 from bert_jax.distributed.sharding import to_global_arrays, tree_shardings
 from bert_jax.model.bert import init_params
 from bert_jax.runs.pretraining import resolve
-from bert_jax.tasks.pretraining import PretrainingTask
+from bert_jax.tasks.pretraining.task import PretrainingTask
 from bert_jax.training.gradients import Collectives
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.step import (

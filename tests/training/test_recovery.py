@@ -31,7 +31,7 @@ from bert_jax.cli.main import main
 from bert_jax.config import PretrainConfig
 from bert_jax.runs.pretraining import pretrain
 from bert_jax.storage.manifest import read_manifest, write_manifest
-from bert_jax.tasks.pretraining import PretrainingTask
+from bert_jax.tasks.pretraining.task import PretrainingTask
 from bert_jax.training.faults import Watchdog
 from bert_jax.training.lock import LOCK, RunLock, run_lock, this_process
 

@@ -15,7 +15,7 @@ from bert_jax.cli.main import main
 from bert_jax.config import MaskingConfig, MeshConfig, PretrainConfig
 from bert_jax.data.records import Dataset
 from bert_jax.runs.pretraining import pretrain, resolve
-from bert_jax.tasks.pretraining import PretrainingTask
+from bert_jax.tasks.pretraining.task import PretrainingTask
 
 
 def with_optimizer(config: PretrainConfig, **options: Any) -> PretrainConfig:

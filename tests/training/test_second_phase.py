@@ -16,7 +16,7 @@ from bert_jax.config import DataConfig, PrepareConfig, PretrainConfig
 from bert_jax.data.prepare import prepare
 from bert_jax.distributed.mesh import make_mesh
 from bert_jax.runs.pretraining import open_for, pretrain
-from bert_jax.tasks.pretraining import PretrainingTask
+from bert_jax.tasks.pretraining.task import PretrainingTask
 from bert_jax.training.loop import fit
 from bert_jax.training.run import Run
 from bert_jax.training.start import starting_state

@@ -13,7 +13,7 @@ from bert_jax.data.records import Dataset
 from bert_jax.distributed.mesh import make_mesh
 from bert_jax.distributed.sharding import path_name, to_global_arrays, tree_shardings
 from bert_jax.runs.pretraining import resolve
-from bert_jax.tasks.pretraining import PretrainingTask
+from bert_jax.tasks.pretraining.task import PretrainingTask
 from bert_jax.tasks.task import Task
 from bert_jax.training.faults import DivergedRun, check_finite
 from bert_jax.training.optimizer import Optimizer, decayed, learning_rate

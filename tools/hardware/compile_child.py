@@ -21,7 +21,7 @@ from bert_jax.config import PretrainConfig
 from bert_jax.config.serialization import from_dict
 from bert_jax.distributed.topologies import parse_topology
 from bert_jax.runs.kernel_schedule import end_with_input
-from bert_jax.tasks.pretraining import PretrainingTask
+from bert_jax.tasks.pretraining.task import PretrainingTask
 from bert_jax.terminal.messages import one_line
 
 

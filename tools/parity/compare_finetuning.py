@@ -36,10 +36,9 @@ from bert_jax.data.pipeline import Batch
 from bert_jax.distributed import environment as backend
 from bert_jax.distributed.mesh import make_mesh
 from bert_jax.distributed.sharding import tree_shardings
-from bert_jax.runs.finetuning import finetune
+from bert_jax.runs.finetuning import finetune, finetuning_of
 from bert_jax.runs.finetuning_setup import FinetuningSetup, prepare_finetuning
-from bert_jax.tasks.finetuning import Finetuning
-from bert_jax.tasks.finetuning_task import Splits
+from bert_jax.tasks.predictions import Splits
 from bert_jax.tasks.task import Evaluation
 from bert_jax.training.loop import Clock, device_batches
 from bert_jax.training.optimizer import Optimizer
@@ -88,12 +87,12 @@ def recipe(options: argparse.Namespace, seed: int) -> FinetuneConfig:
     )
 
 
-def prepare(config: FinetuneConfig) -> tuple[FinetuningSetup, Finetuning]:
+def prepare(config: FinetuneConfig) -> tuple[FinetuningSetup, FinetuningTask]:
     """The rows of both splits, and the task of our own training."""
     with tempfile.TemporaryDirectory() as empty:
         root = epath.Path(empty)
         setup = prepare_finetuning(config, root / "run", root / "examples")
-    return setup, Finetuning(setup.task, setup.config, setup.train, setup.validation)
+    return setup, finetuning_of(setup)
 
 
 @dataclasses.dataclass
@@ -188,7 +187,7 @@ def open_torch(config: FinetuneConfig, **options: Any) -> Torch:
 
 
 @torch.inference_mode()
-def torch_scores(side: Torch, task: Finetuning) -> dict[str, float]:
+def torch_scores(side: Torch, task: FinetuningTask) -> dict[str, float]:
     """Our scores of PyTorch's outputs over the validation rows."""
     side.model.eval()
     total = count = 0.0
@@ -196,9 +195,9 @@ def torch_scores(side: Torch, task: Finetuning) -> dict[str, float]:
     for batch in task.evaluation_batches():
         arrays = {name: jnp.asarray(values) for name, values in batch.items()}
         scores = jnp.asarray(side.scores(batch).float().numpy())
-        of_batch = jax.device_get(task.task.outputs(scores))
+        of_batch = jax.device_get(task.outputs(scores))
         outputs.append(of_batch | {"row": batch["row"]})
-        loss, number = task.task.loss(scores, arrays)
+        loss, number = task.label_loss(scores, arrays)
         total, count = total + float(loss), count + float(number)
     return task.score(Evaluation({"loss": total / count}, outputs))
 
@@ -308,7 +307,7 @@ def table(options: argparse.Namespace) -> None:
             print(f"  ours - {side}: {away:+.4f}; pooled std {pooled:.4f}")
 
 
-def our_step(setup: FinetuningSetup, task: Finetuning) -> tuple[Any, Any, Any]:
+def our_step(setup: FinetuningSetup, task: FinetuningTask) -> tuple[Any, Any, Any]:
     """The state that a run begins with, its compiled step, and the mesh."""
     config = setup.config
     mesh = make_mesh(config.mesh, config.batch_size)
@@ -354,7 +353,7 @@ def agree(options: argparse.Namespace) -> None:
 class TorchTurns:
     """PyTorch's turns, in another process: the sides share no thread and no memory."""
 
-    given: tuple[argparse.Namespace, Finetuning, Torch]
+    given: tuple[argparse.Namespace, FinetuningTask, Torch]
 
     @classmethod
     def begin(cls, options: argparse.Namespace, config: FinetuneConfig) -> None:

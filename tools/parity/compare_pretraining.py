@@ -35,7 +35,7 @@ from bert_jax.config import PretrainConfig
 from bert_jax.config.model import Params
 from bert_jax.pretrained import load_pretrained
 from bert_jax.runs.pretraining import open_for, pretrain
-from bert_jax.tasks.pretraining import PretrainingTask, pretraining_scores
+from bert_jax.tasks.pretraining.task import PretrainingTask, pretraining_scores
 from bert_jax.tasks.task import DeviceBatch
 
 NUM_POINTS, EVERY, ROWS = 12, 200, 64

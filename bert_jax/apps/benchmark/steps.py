@@ -26,7 +26,7 @@ from bert_jax.distributed.sharding import to_global_arrays
 from bert_jax.model.bert import compute
 from bert_jax.model.flops import encoding_flops
 from bert_jax.model.inputs import Inputs, inputs_of
-from bert_jax.tasks.pretraining import PretrainingBatch, PretrainingTask
+from bert_jax.tasks.pretraining.task import PretrainingBatch, PretrainingTask
 from bert_jax.training.run import Run
 from bert_jax.training.step import TrainState, num_parameters
 

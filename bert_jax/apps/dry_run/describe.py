@@ -11,7 +11,7 @@ from bert_jax.data.records import Dataset
 from bert_jax.distributed.sharding import path_name
 from bert_jax.runs.estimate import format_size
 from bert_jax.runs.pretraining import rows_line
-from bert_jax.tasks.pretraining import PretrainingBatch
+from bert_jax.tasks.pretraining.task import PretrainingBatch
 from bert_jax.tasks.task import Task
 from bert_jax.training.muon import split_kernels
 from bert_jax.training.step import num_parameters, split_seed, step_keys

@@ -20,7 +20,7 @@ from bert_jax.runs.finetuning_setup import prepare_finetuning
 from bert_jax.runs.init_from import check_source
 from bert_jax.tasks.baselines import BASELINE
 from bert_jax.tasks.example_report import length_line
-from bert_jax.tasks.finetuning_task import Splits
+from bert_jax.tasks.predictions import Splits
 from bert_jax.training.run import Run
 
 
@@ -44,12 +44,12 @@ def dry_run(config: FinetuneConfig, verbose: bool = False) -> Iterator[str]:
     longest = (
         np.zeros(config.batch_size, np.int64) + setup.train.tokenized.lengths.argmax()
     )
-    batch = setup.train.tokenized.gather(longest, task.boundaries[-1])
+    batch = setup.train.tokenized.gather(longest, task.batches.boundaries[-1])
     mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
     run = Run(task=task, config=config, mesh=mesh)
     yield from measured_lines(run, batch, config.num_steps, verbose)
     yield from filter(None, [note, examples_line(setup)])
-    yield length_line(setup.train, task.boundaries)
+    yield length_line(setup.train, task.batches.boundaries)
     splits = Splits(setup.train.examples, setup.validation.examples)
     rule, value = setup.task.baseline(splits)
     yield f"{BASELINE}{rule} {value:.4g}"

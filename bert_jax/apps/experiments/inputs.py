@@ -23,7 +23,7 @@ from bert_jax.data.sources import find_sources
 from bert_jax.data.vocabulary import train_vocabulary
 from bert_jax.storage.files import require_regular_file
 from bert_jax.tables.read import read_table
-from bert_jax.tasks.registry import finetuning_task
+from bert_jax.tasks.kinds import finetuning_task
 from bert_jax.tokenization import Tokenizer
 
 LIBRARIES = "libraries"

@@ -28,9 +28,9 @@ from bert_jax.model.bert import compute
 from bert_jax.model.inputs import inputs_of_tokenized
 from bert_jax.pretrained import Model, load_pretrained
 from bert_jax.runs.pretraining import open_for
-from bert_jax.tasks.finetuning_task import Example, Prediction
-from bert_jax.tasks.pretraining import PretrainingTask, pretraining_scores
-from bert_jax.tasks.registry import finetuning_task
+from bert_jax.tasks.kinds import finetuning_task
+from bert_jax.tasks.predictions import Example, Prediction
+from bert_jax.tasks.pretraining.task import PretrainingTask, pretraining_scores
 from bert_jax.tasks.task import DeviceBatch
 
 _BATCH_SIZE = 64

@@ -21,7 +21,7 @@ from bert_jax.distributed.sharding import path_name
 from bert_jax.pretrained import as_directory, load_pretrained
 from bert_jax.storage.manifest import MANIFEST, DamagedError, read_manifest
 from bert_jax.storage.runs_file import RUNS, read_runs_file
-from bert_jax.tasks.finetuning import main_score
+from bert_jax.tasks.predictions import main_score
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training import score_table
 

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 
 from bert_jax.config import PretrainConfig, RunConfig
 from bert_jax.storage.files import JsonObject
-from bert_jax.tasks.finetuning import without_repeats
+from bert_jax.tasks.predictions import without_repeats
 from bert_jax.training.metrics_file import MetricsLine
 
 MAX_POINTS = 1000

@@ -26,7 +26,7 @@ from bert_jax.storage.files import JsonObject, read_json_object
 from bert_jax.storage.manifest import MANIFEST
 from bert_jax.storage.remote import open_directory
 from bert_jax.storage.runs_file import RUNS, read_runs_file
-from bert_jax.tasks.finetuning import main_score, without_repeats
+from bert_jax.tasks.predictions import main_score, without_repeats
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.best_score import BestScore
 from bert_jax.training.lock import LOCK, has_ended

@@ -26,7 +26,7 @@ from bert_jax.runs.fitting import fit
 from bert_jax.runs.fork import fork
 from bert_jax.runs.pretraining import pretrain, resolve
 from bert_jax.runs.pretraining_run import config_at_step, open_run
-from bert_jax.tasks.pretraining import PretrainingBatch, PretrainingTask
+from bert_jax.tasks.pretraining.task import PretrainingBatch, PretrainingTask
 from bert_jax.tasks.task import Counts, DeviceBatch, Sums, Task
 from bert_jax.training.step import split_seed
 

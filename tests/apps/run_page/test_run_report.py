@@ -27,7 +27,7 @@ from bert_jax.data.search import sequence_starts
 from bert_jax.inference.predictor import load
 from bert_jax.runs.finetuning import finetune
 from bert_jax.runs.pretraining import pretrain, resolve
-from bert_jax.tasks.pretraining import unigram_baseline
+from bert_jax.tasks.pretraining.task import unigram_baseline
 from bert_jax.training.lock import LOCK, this_process
 from bert_jax.training.metrics_file import MetricsLine, read_metrics
 

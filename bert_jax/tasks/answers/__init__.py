@@ -1,0 +1,1 @@
+"""Spans of a document that answer a question."""

@@ -1,0 +1,290 @@
+"""Reader of SQuAD's files, and writer of the official prediction files.
+
+Both releases have one format: 2.0 adds `is_impossible` (Rajpurkar et al. 2018). Tables
+have a question a row.
+"""
+
+import dataclasses
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from etils import epath
+
+from bert_jax.config import ExamplesConfig
+from bert_jax.storage.files import JsonObject, write_json
+from bert_jax.tables.damage import parse_rows
+from bert_jax.tables.json_lines import parse_json
+from bert_jax.tables.lines import read_text, require_file
+from bert_jax.tables.read import is_table, table_rows
+from bert_jax.tables.rows import HALF_CHARACTER, TableRow, missing_column_message
+from bert_jax.tasks.answers.rows import SquadExample
+from bert_jax.tasks.predictions import Prediction
+from bert_jax.tasks.splits import split_file
+
+_RELEASES = [(f"train-{v}.json", f"dev-{v}.json") for v in ("v1.1", "v2.0")]
+_BOOLEANS = {"true": True, "false": False, "": None}
+"""What a field of a .csv file says."""
+_NBEST_FIELDS = ("text", "probability", "start_logit", "end_logit")
+_JSON_TYPES = {
+    type(None): "null",
+    bool: "a boolean",
+    int: "a whole number",
+    float: "a number",
+    str: "a string",
+    list: "an array",
+    dict: "an object",
+}
+
+
+def read(path: str, config: ExamplesConfig) -> list[SquadExample]:
+    """Return the questions of a file, or of a split of the directory `config.path`.
+
+    An answer whose text is not at its offset is accepted: see `SquadExample.misplaced`.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file is neither in SQuAD's format nor a table of questions; two
+            questions have the same id; some have answers and others do not.
+    """
+    file = _file(path, config.path)
+    skip = config.skip_damaged
+    if is_table(file):
+        rows = table_rows(file, config.delimiter)
+        examples = parse_rows(file, rows, _example_of_row, skip)
+    else:
+        rows = _json_rows(file)
+        examples = parse_rows(file, rows, _example_of_entry, skip, "questions")
+    _check_ids_and_labels(examples, file)
+    return examples
+
+
+def _json_rows(file: str) -> Iterator[TableRow]:
+    """Return each question with its paragraph and article, or why there is none."""
+    require_file(file, "give one of SQuAD's JSON format, or its directory as path.")
+    content = parse_json(read_text(Path(file)), f"{file}, one of SQuAD's JSON files,")
+    for article in _entries(_Entry(content, file), "data", ": "):
+        for paragraph in _entries(article, "paragraphs"):
+            for question in _entries(paragraph, "qas"):
+                entries = {
+                    "article": article,
+                    "paragraph": paragraph,
+                    "question": question,
+                }
+                yield TableRow(entries, question.where, question.problem)
+
+
+class _Entry(NamedTuple):
+    """What a list of the file holds, and its place."""
+
+    values: Any
+    where: str
+    problem: str = ""
+    """Why the entry holds no list of others."""
+
+
+def _entries(parent: _Entry, name: str, separator: str = ".") -> Iterator[_Entry]:
+    """Return what the list `name` of an object holds; a problem stays one entry."""
+    try:
+        if parent.problem:
+            raise ValueError(parent.problem)
+        entries = _field(parent.values, name, list, parent.where)
+    except ValueError as error:
+        yield parent._replace(problem=str(error))
+        return
+    for i, entry in enumerate(entries):
+        yield _Entry(entry, f"{parent.where}{separator}{name}[{i}]")
+
+
+def _example_of_entry(row: TableRow) -> SquadExample:
+    article, paragraph, question = row.values.values()
+    named = "title" in article.values
+    title = _string(article.values, "title", article.where) if named else ""
+    context = _text(paragraph.values, "context", paragraph.where)
+    id_ = _text(question.values, "id", question.where)
+    where = f"{article.where.rpartition(': ')[0]}: question {id_!r}"
+    text = _text(question.values, "question", where)
+    example = SquadExample(id_, title, text, context)
+    return _with_answers(example, question.values, where)
+
+
+def _example_of_row(row: TableRow) -> SquadExample:
+    """Return the labelled question of a row; its line takes the place of an `id`."""
+    example = question_from_row(row)
+    if row.values.get("id") in (None, ""):
+        example = dataclasses.replace(example, id=row.where.rpartition(", ")[2])
+    if (title := row.values.get("title")) is not None:
+        example = dataclasses.replace(example, title=str(title))
+    return _with_answers(example, row.values, row.where)
+
+
+def question_from_row(row: TableRow) -> SquadExample:
+    """Return the example of a row with `question`, `context` and optionally `id`.
+
+    Raises:
+        ValueError: question or context is missing, empty or not a text.
+    """
+    question, context = (
+        _text(row.values, name, row.where) for name in ("question", "context")
+    )
+    return SquadExample(str(row.values.get("id", row.where)), "", question, context)
+
+
+def _file(name: str, directory: str) -> str:
+    """Return the file `name`, or the file of that split in `directory`."""
+    if directory.startswith("tfds:"):
+        raise ValueError(
+            f"path={directory} is not read for question answering; "
+            "give a directory with SQuAD's own JSON files."
+        )
+    existing = [
+        [file for file in release if os.path.exists(os.path.join(directory, file))]
+        for release in _RELEASES
+    ]
+    if directory and all(existing):
+        raise ValueError(
+            f"path={directory} holds {', '.join(sum(existing, []))}, of two releases; "
+            "keep one of them, or give files instead of path."
+        )
+    return split_file(name, directory, [(*release, "") for release in _RELEASES])
+
+
+def _with_answers(example: SquadExample, values: Any, where: str) -> SquadExample:
+    """Return the question with its `answers` and `is_impossible`.
+
+    A question is impossible if it is marked so, or if its answers hold no text.
+    """
+    marked = values.get("is_impossible")
+    if isinstance(marked, str):
+        marked = _BOOLEANS.get(marked.lower(), marked)
+    if marked is not None:
+        marked = _field({"is_impossible": marked}, "is_impossible", bool, where)
+    answers = _answers(values.get("answers"), where)
+    if marked and answers:
+        raise ValueError(
+            f"{where}: is_impossible is true and there are answers; remove one of them."
+        )
+    if answers == () and marked is False:
+        raise ValueError(
+            f"{where}: is_impossible is false and answers holds no text; correct one "
+            "of them, or leave both out if no answer is known."
+        )
+    return dataclasses.replace(
+        example, answers=answers or (), impossible=bool(marked) or answers == ()
+    )
+
+
+def _answers(entries: Any, where: str) -> tuple[tuple[str, int], ...] | None:
+    """Return the texts that are not empty, and their starts; None: not known.
+
+    They are a list of objects as in SQuAD's files, or an object of lists as in tables;
+    in a .csv file, that as JSON.
+    """
+    if isinstance(entries, str) and entries.strip():
+        entries = parse_json(entries, f"{where}: answers")
+    if entries is None or isinstance(entries, str):
+        return None
+    if isinstance(entries, dict):
+        columns = {
+            name: value if isinstance(value, list) else [value]
+            for name, value in entries.items()
+        }
+        texts, starts = (
+            _field(columns, name, list, where) for name in ("text", "answer_start")
+        )
+        if len(texts) != len(starts):
+            raise ValueError(
+                f"{where}: answers has {len(texts)} text and {len(starts)} "
+                "answer_start; each text needs its own."
+            )
+        pairs = zip(texts, starts, strict=True)
+        entries = [{"text": text, "answer_start": start} for text, start in pairs]
+    return tuple(
+        (_string(entry, "text", where), _field(entry, "answer_start", int, where))
+        for entry in _field({"answers": entries}, "answers", list, where)
+        if not _is_empty(entry)
+    )
+
+
+def _is_empty(answer: Any) -> bool:
+    """Return whether an answer has a text, and it is null or blank."""
+    text = answer.get("text", "?") if isinstance(answer, dict) else "?"
+    return text is None or (isinstance(text, str) and not text.strip())
+
+
+def _field(values: object, name: str, type_: type, where: str) -> Any:
+    """Return the field `name` of an object; raise ValueError unless it is a `type_`."""
+    if not isinstance(values, dict):
+        raise ValueError(
+            f"{where}: {_JSON_TYPES[type(values)]} in place of an object with "
+            f"{name!r}, as SQuAD's files have it."
+        )
+    if name not in values:
+        raise ValueError(missing_column_message(where, name, values, "fields"))
+    value = values[name]
+    if type(value) is not type_:
+        raise ValueError(
+            f"{where}: {name!r} holds {_JSON_TYPES[type(value)]}; it must be "
+            f"{_JSON_TYPES[type_]}."
+        )
+    return value
+
+
+def _string(values: object, name: str, where: str) -> str:
+    text: str = _field(values, name, str, where)
+    if match := HALF_CHARACTER.search(text):
+        raise ValueError(
+            f"{where}: {name!r} holds {match[0]!a} at character {match.start()}, which "
+            "is half of a character; correct it."
+        )
+    return text
+
+
+def _text(values: object, name: str, where: str) -> str:
+    if not (text := _string(values, name, where)).strip():
+        raise ValueError(f"{where}: {name!r} is empty; it must be a text.")
+    return text
+
+
+def _check_ids_and_labels(examples: Sequence[SquadExample], file: str) -> None:
+    if not examples:
+        raise ValueError(f"{file}: there is no question.")
+    seen: set[str] = set()
+    for example in examples:
+        if example.id in seen:
+            raise ValueError(
+                f"{file}: two questions have the id {example.id!r}; predictions are "
+                "listed by id, so give each its own."
+            )
+        seen.add(example.id)
+        if example.has_label != examples[0].has_label:
+            unlabelled = example if examples[0].has_label else examples[0]
+            raise ValueError(
+                f"{file}: question {unlabelled.id!r} has no 'answers', and others "
+                "have; add them or leave it out."
+            )
+
+
+def write(
+    predictions: Sequence[Prediction], has_null: bool, directory: Path
+) -> list[str]:
+    """Write the prediction files of the code of 2018; return their names.
+
+    Args:
+        has_null: whether to write `null_odds.json`, for a model trained on SQuAD 2.0.
+    """
+    files: JsonObject = {
+        "predictions.json": {p["id"]: p["answer"] for p in predictions},
+        "nbest_predictions.json": {
+            p["id"]: [
+                {name: entry[name] for name in _NBEST_FIELDS} for entry in p["nbest"]
+            ]
+            for p in predictions
+        },
+    }
+    if has_null:
+        files["null_odds.json"] = {p["id"]: p["null_odds"] for p in predictions}
+    for name, values in files.items():
+        write_json(values, epath.Path(directory) / name)
+    return list(files)

@@ -1,0 +1,308 @@
+"""Errors in the answers to questions about a document."""
+
+import itertools
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from bert_jax.metrics.squad import squad1_scores, squad2_scores
+from bert_jax.storage.files import JsonObject
+from bert_jax.tasks.answers.rows import SquadExample
+from bert_jax.tasks.finetuning import FinetuningTask
+from bert_jax.tasks.predictions import Prediction, Predictions
+from bert_jax.tasks.reporting.probabilities import calibration_of, calibration_section
+from bert_jax.tasks.reporting.views import (
+    Block,
+    Column,
+    Item,
+    MarkedSpan,
+    MarkKind,
+    Passage,
+    Section,
+    Table,
+    TableCell,
+)
+from bert_jax.tasks.reporting.worst import WorstExamples
+from bert_jax.tasks.texts.class_report import worst_section
+
+QUESTION_WORDS = {
+    "how many or how much": r"how (many|much)",
+    "how": "how",
+    "who": "who|whom|whose",
+    "when": "when|(what|which) (year|date|day|month|century|decade|time)",
+    "where": "where",
+    "why": "why",
+    "which": "which",
+    "what": "what",
+}
+"""The groups of questions by their first question word, as patterns; earlier groups
+have precedence at the same word."""
+_ANSWER_WORDS = (1, 2, 3, 5, 10)
+"""The most words of an answer in each group but the last."""
+_CONTEXT_WORDS = (50, 100, 200, 400)
+_GROUPS = {
+    "answerable": "Has an answer",
+    "question_word": "Question word",
+    "answer_type": "Answer",
+    "answer_words": "Words of the answer",
+    "context_words": "Words of the document",
+}
+_MARGIN = 150
+"""The characters of the document that are listed on either side of an answer."""
+
+
+MEANINGS = {
+    "f1": "words in common with the closest accepted answer, in per cent",
+    "exact_match": "answers with the words of an accepted one, in per cent",
+}
+"""What the scores are of."""
+
+
+def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
+    """Return scores by kind of question and by length, and the worst answers.
+
+    Raises:
+        ValueError: a probability is not a number.
+    """
+    pairs = list(zip(predictions.examples, predictions.values, strict=True))
+    has_null = any(example.impossible for example, _ in pairs)
+    scores = [_scores(example, value, has_null) for example, value in pairs]
+    exact = np.array([score["exact_match"] for score in scores])
+    f1 = np.array([score["f1"] for score in scores])
+    kinds = [
+        _error(example, value, score)
+        for (example, value), score in zip(pairs, scores, strict=True)
+    ]
+    probabilities = np.array([value["score"] for _, value in pairs])
+    worst = WorstExamples()
+    for i, kind in enumerate(kinds):
+        if kind != "exact":
+            # First the answers without any right word, then the surest ones.
+            worst.add(2 * (100 - f1[i]) / 100 + probabilities[i], i)
+    group_of = {
+        "answerable": lambda example: "no" if example.impossible else "yes",
+        "question_word": question_word,
+        "answer_type": answer_type,
+        "answer_words": _answer_words,
+        "context_words": _context_words,
+    }
+    return {
+        "calibration": calibration_of(probabilities, exact == 100),
+        "groups": {
+            name: _grouped([of(example) for example, _ in pairs], exact, f1)
+            for name, of in group_of.items()
+            if name != "answerable" or has_null
+        },
+        "error_kinds": {kind: kinds.count(kind) for kind in _ERRORS if kind in kinds},
+        "num_wrong": worst.num_wrong,
+        "worst": [_entry(i, pairs[i], scores[i], kinds[i]) for i in worst.indices()],
+    }
+
+
+_ERRORS = {
+    "exact": "the words of an accepted answer",
+    "some words": "other words, some of them of an accepted answer",
+    "no words": "no word of an accepted answer",
+    "not answered": "there is an answer, and none is predicted",
+    "answered": "there is no answer, and one is predicted",
+}
+
+
+def _scores(
+    example: SquadExample, value: Prediction, has_null: bool
+) -> dict[str, float]:
+    """Return exact match and F1 in per cent, by the rules of 2.0 or 1.1."""
+    gold = {example.id: [text for text, _ in example.answers]}
+    answer = {example.id: value["answer"]}
+    if has_null:
+        scores = squad2_scores(gold, answer)
+        return {"exact_match": float(scores["exact"]), "f1": float(scores["f1"])}
+    return squad1_scores(gold, answer)
+
+
+def _error(example: SquadExample, value: Prediction, scores: dict[str, float]) -> str:
+    if scores["exact_match"]:
+        return "exact"
+    if example.impossible:
+        return "answered"
+    if not value["answer"]:
+        return "not answered"
+    return "some words" if scores["f1"] else "no words"
+
+
+def question_word(example: SquadExample) -> str:
+    """Return the group of the first question word of a question, else `other`."""
+    text = example.question.casefold()
+    places = {
+        name: match.start()
+        for name, pattern in QUESTION_WORDS.items()
+        if (match := re.search(rf"\b({pattern})\b", text))
+    }
+    return min(places, key=places.__getitem__) if places else "other"
+
+
+def answer_type(example: SquadExample) -> str:
+    """Return what the first accepted answer looks like, in any language."""
+    if not example.answers:
+        return "none"
+    text = example.answers[0][0]
+    if any(character.isnumeric() for character in text):
+        return "with a number"
+    first = next(filter(str.isalpha, text), "")
+    return "capitalised, as a name" if first.isupper() else "other words"
+
+
+def _answer_words(example: SquadExample) -> str:
+    """Return the group of the first accepted answer by its number of words."""
+    if not example.answers:
+        return "none"
+    return _range(len(example.answers[0][0].split()), _ANSWER_WORDS)
+
+
+def _context_words(example: SquadExample) -> str:
+    return _range(len(example.context.split()), _CONTEXT_WORDS)
+
+
+def _range(number: int, bounds: Sequence[int]) -> str:
+    """Return the range of a number between bounds, each of which ends one."""
+    low = 0
+    for high in bounds:
+        if number <= high:
+            return str(high) if high == low + 1 else f"{low + 1} to {high}"
+        low = high
+    return f"more than {low}"
+
+
+def _grouped(
+    groups: Sequence[str], exact: np.ndarray, f1: np.ndarray
+) -> list[JsonObject]:
+    """Return the scores of each group, in the order of their numbers."""
+    names = np.array(groups)
+    by_group = [
+        {
+            "group": name,
+            "count": int((names == name).sum()),
+            "exact_match": float(exact[names == name].mean()),
+            "f1": float(f1[names == name].mean()),
+        }
+        for name in dict.fromkeys(groups)
+    ]
+    return sorted(by_group, key=_order)
+
+
+def _order(group: JsonObject) -> tuple[bool, bool, int]:
+    """Return a key: ranges by their numbers, other groups by their counts."""
+    name = group["group"]
+    number = re.search(r"\d+", name)
+    place = int(number[0]) if number else -group["count"]
+    return name.startswith("more"), not number, place
+
+
+def _entry(
+    i: int,
+    pair: tuple[SquadExample, Prediction],
+    scores: dict[str, float],
+    kind: str,
+) -> JsonObject:
+    example, value = pair
+    first = [] if example.misplaced else example.answers[:1]
+    gold = [(start, start + len(text)) for text, start in first]
+    places = {"gold": gold, "predicted": []}
+    if value["answer"]:
+        places["predicted"] = [(value["start"], value["end"])]
+    return {
+        "index": i,
+        "where": f"question {example.id}",
+        "question": example.question,
+        "answers": list(dict.fromkeys(text for text, _ in example.answers)),
+        "prediction": value["answer"],
+        "probability": float(value["score"]),
+        "f1": scores["f1"],
+        "error": kind,
+        "context": excerpt(example.context, places),
+    }
+
+
+def excerpt(context: str, places: dict[str, list[tuple[int, int]]]) -> list[list[str]]:
+    """Return the parts of a document around answers, as pairs of text and what it is.
+
+    A text is `both`, `gold`, `predicted`, "" or, where something is left out, `cut`.
+    """
+    ranges = [place for own in places.values() for place in own] or [(0, 0)]
+    ends = {0, len(context)}
+    shown = [(max(0, a - _MARGIN), min(len(context), b + _MARGIN)) for a, b in ranges]
+    for start, end in [*ranges, *shown]:
+        ends |= {start, end}
+    parts: list[list[str]] = []
+    bounds = sorted(ends)
+    for start, end in itertools.pairwise(bounds):
+        inside = [name for name, own in places.items() if _holds(own, start)]
+        kind = "both" if len(inside) == 2 else (inside or [""])[0]
+        text = context[start:end]
+        if not _holds(shown, start):
+            text, kind = "", "cut"
+        if parts and parts[-1][1] == kind:
+            parts[-1][0] += text
+        else:
+            parts.append([text, kind])
+    return parts
+
+
+def _holds(places: Sequence[tuple[int, int]], character: int) -> bool:
+    return any(start <= character < end for start, end in places)
+
+
+def sections(report: JsonObject) -> list[Section]:
+    """Return what to show of an analysis."""
+    tables: list[Block] = [
+        _group_table(_GROUPS[name], rows) for name, rows in report["groups"].items()
+    ]
+    errors = [Column("answer"), Column("count", "whole"), Column("meaning")]
+    rows: list[list[TableCell]] = [
+        [kind, count, _ERRORS[kind]] for kind, count in report["error_kinds"].items()
+    ]
+    note = (
+        "By the first question word, such as that of “In which city …”, by what the "
+        "first accepted answer looks like, and by the words of that answer and of the "
+        "document, split at white space."
+    )
+    items = [_item(entry) for entry in report["worst"]]
+    about = "First the answers without any right word, of these the surest ones."
+    return [
+        Section("groups", "Questions", note, tables),
+        Section("errors", "Errors", "", [Table("Answers by error", errors, rows)]),
+        calibration_section(report["calibration"], "the answer", "is an exact match"),
+        worst_section(report, about, items, unit="questions"),
+    ]
+
+
+def _group_table(title: str, groups: Sequence[JsonObject]) -> Table:
+    columns = [Column(title.lower()), Column("questions", "whole")]
+    columns += [Column(name, "percent", has_bar=True) for name in ("exact match", "F1")]
+    rows: list[list[TableCell]] = [
+        [g["group"], g["count"], g["exact_match"] / 100, g["f1"] / 100] for g in groups
+    ]
+    return Table(title, columns, rows)
+
+
+def _item(entry: JsonObject) -> Item:
+    facts = [
+        ("gold", " | ".join(entry["answers"]) or "no answer"),
+        ("predicted", f"{entry['prediction'] or 'no answer'}"),
+        ("probability", f"{entry['probability']:.2%}"),
+        ("F1", f"{entry['f1']:.1f}"),
+        ("error", entry["error"]),
+    ]
+    question = Passage("question", [MarkedSpan(entry["question"])])
+    spans = [_span(text, kind) for text, kind in entry["context"]]
+    return Item(entry["where"], facts, [question, Passage("document", spans)])
+
+
+def _span(text: str, kind: str) -> MarkedSpan:
+    if kind == "cut":
+        return MarkedSpan(" […] ")
+    marks: dict[str, MarkKind] = {"both": "right", "gold": "gold", "predicted": "wrong"}
+    return MarkedSpan(
+        text, marks.get(kind, ""), "gold and predicted" if kind == "both" else kind
+    )

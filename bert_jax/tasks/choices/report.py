@@ -1,0 +1,106 @@
+"""Errors in the choice of what follows a text."""
+
+import numpy as np
+
+from bert_jax.metrics.confusions import confusion_counts, counts_of_classes
+from bert_jax.storage.files import JsonObject
+from bert_jax.tasks.choices.examples import ChoiceExample
+from bert_jax.tasks.finetuning import FinetuningTask
+from bert_jax.tasks.predictions import Prediction, Predictions
+from bert_jax.tasks.reporting.by_class import (
+    class_scores,
+    class_table,
+    confusion_section,
+    confusions,
+)
+from bert_jax.tasks.reporting.probabilities import calibration_of, calibration_section
+from bert_jax.tasks.reporting.views import Item, MarkedSpan, Passage, Section
+from bert_jax.tasks.reporting.worst import WorstExamples, shortened
+from bert_jax.tasks.texts.class_report import LEAST_PROBABILITY, worst_section
+
+
+def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
+    """Return scores by position of the right choice, calibration and worst examples.
+
+    Raises:
+        ValueError: a probability is not a number.
+    """
+    pairs = list(zip(predictions.examples, predictions.values, strict=True))
+    gold = np.array([example.label for example, _ in pairs])
+    predicted = np.array([value["choice"] for _, value in pairs])
+    probabilities = np.array([max(value["probabilities"]) for _, value in pairs])
+    numbers = [len(example.choices) for example, _ in pairs]
+    positions = [str(i) for i in range(max(numbers))]
+    counts = confusion_counts(gold, predicted, len(positions))
+    worst = WorstExamples()
+    for i, (example, value) in enumerate(pairs):
+        if value["choice"] != example.label:
+            kinds = [(example.label, value["choice"])]
+            worst.add(_loss(example, value), i, kinds)
+    return {
+        "calibration": calibration_of(probabilities, gold == predicted),
+        **class_scores(positions, counts_of_classes(counts)),
+        **confusions(positions, counts),
+        "chance": sum(1 / number for number in numbers) / len(numbers),
+        "num_wrong": worst.num_wrong,
+        "worst": [_entry(i, pairs[i]) for i in worst.indices()],
+    }
+
+
+def _loss(example: ChoiceExample, value: Prediction) -> float:
+    """Return the negative logarithm of the right choice's probability, in nats."""
+    probability = value["probabilities"][example.label]
+    return float(-np.log(max(probability, LEAST_PROBABILITY)))
+
+
+def _entry(i: int, pair: tuple[ChoiceExample, Prediction]) -> JsonObject:
+    example, value = pair
+    return {
+        "index": i,
+        "where": example.where,
+        "context": shortened(example.context),
+        "question": shortened(example.question),
+        "choices": [shortened(choice) for choice in example.choices],
+        "label": example.label,
+        "prediction": value["choice"],
+        "probabilities": [float(value) for value in value["probabilities"]],
+        "loss": _loss(example, value),
+    }
+
+
+def sections(report: JsonObject) -> list[Section]:
+    """Return what to show of an analysis."""
+    title = "Scores by position of the right choice"
+    table = class_table(report, title, "position", ("macro",))
+    note = (
+        "The recall is the accuracy of the questions whose right choice stands at that "
+        f"position, from 0. A guess is right for {report['chance']:.1%}."
+    )
+    items = [_item(entry) for entry in report["worst"]]
+    about = "The questions whose right choice has the lowest probability."
+    return [
+        Section("classes", "Positions", note, [table]),
+        confusion_section(report, "A class is a position here."),
+        calibration_section(report["calibration"], "the predicted choice", "is right"),
+        worst_section(report, about, items, unit="questions"),
+    ]
+
+
+def _item(entry: JsonObject) -> Item:
+    gold, predicted = entry["label"], entry["prediction"]
+    probabilities = entry["probabilities"]
+    facts = [
+        ("gold", f"choice {gold} ({probabilities[gold]:.2%})"),
+        ("predicted", f"choice {predicted} ({probabilities[predicted]:.2%})"),
+        ("loss", f"{entry['loss']:.2f}"),
+    ]
+    passages = [Passage("context", [MarkedSpan(entry["context"])])]
+    if entry["question"]:
+        passages.append(Passage("question", [MarkedSpan(entry["question"])]))
+    for i, choice in enumerate(entry["choices"]):
+        span = MarkedSpan(choice)
+        if i in (gold, predicted):
+            gold_span = MarkedSpan(choice, "gold", "gold")
+            span = gold_span if i == gold else MarkedSpan(choice, "wrong", "predicted")
+        passages.append(Passage(f"choice {i} ({probabilities[i]:.1%})", [span]))
+    return Item(entry["where"], facts, passages, [(str(gold), str(predicted))])

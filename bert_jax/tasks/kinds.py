@@ -1,0 +1,65 @@
+"""Every kind of fine-tuning, by its name and by its head."""
+
+import dataclasses
+
+from bert_jax.config import BertConfig, ExamplesConfig
+from bert_jax.config.finetuning import TaskName
+from bert_jax.tasks.answers.task import QuestionAnsweringTask
+from bert_jax.tasks.choices.task import MultipleChoiceTask
+from bert_jax.tasks.class_names import renamed_labels
+from bert_jax.tasks.finetuning import FinetuningTask
+from bert_jax.tasks.pairs.ranking import PairRankingTask
+from bert_jax.tasks.pairs.vectors import ContrastivePairsTask, ScoredPairsTask
+from bert_jax.tasks.tagging.task import TokenClassificationTask
+from bert_jax.tasks.texts.classes import ClassesTask, ClassTask
+from bert_jax.tasks.texts.numbers import NumberTask
+
+KINDS: list[type[FinetuningTask]] = [
+    ContrastivePairsTask,
+    ScoredPairsTask,
+    PairRankingTask,
+    NumberTask,
+    ClassTask,
+    ClassesTask,
+    TokenClassificationTask,
+    QuestionAnsweringTask,
+    MultipleChoiceTask,
+]
+"""Of several that suit a model, the first is its kind."""
+
+
+def finetuning_task(
+    name: TaskName, data: ExamplesConfig, model: BertConfig | None = None
+) -> FinetuningTask:
+    """Return the task `name`.
+
+    Args:
+        model: with the task's head and labels; None: not known yet.
+    """
+    kind = next(k for k in KINDS if k.name == name and k.suits(data, model))
+    if model is None:
+        return kind(data)
+    if data.label_names and model.labels:
+        labels = renamed_labels(model.labels, data.label_names)
+        model = dataclasses.replace(model, labels=labels)
+    return kind(data, model)
+
+
+def task_name_of(model: BertConfig, data: ExamplesConfig | None = None) -> TaskName:
+    """Return the name of the task that a model's head is for.
+
+    Args:
+        data: of its fine-tuning; None: not known, and then a score of two texts is a
+            number like any other.
+
+    Raises:
+        ValueError: the model was never fine-tuned.
+    """
+    data = ExamplesConfig() if data is None else data
+    for kind in KINDS:
+        if kind.head == model.head and kind.suits(data, model):
+            return kind.name
+    raise ValueError(
+        f"The model has head={model.head}, which belongs to no task; fine-tune it "
+        "by `bert-jax finetune`."
+    )

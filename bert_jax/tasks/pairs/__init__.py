@@ -1,0 +1,1 @@
+"""Texts that belong together: vectors, and relevance."""

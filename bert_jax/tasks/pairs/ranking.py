@@ -1,0 +1,230 @@
+"""One score of two texts that are read together: a cross-encoder, to rank a few texts.
+
+Nogueira & Cho 2019, §2; with hard negatives, Gao et al. 2021, "Rethink Training of BERT
+Rerankers", §3.2.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float
+
+from bert_jax.config import BertConfig, ExamplesConfig
+from bert_jax.config.finetuning import TaskName
+from bert_jax.config.model import Head, ProblemType
+from bert_jax.data.examples import (
+    TokenizedExamples,
+    from_rows,
+    join_pairs,
+    num_cut,
+)
+from bert_jax.metrics.retrieval import retrieval_scores
+from bert_jax.model.losses import Sum, cross_entropy, weighted_sum
+from bert_jax.tables.rows import TableRow
+from bert_jax.tasks.finetuning import FinetuningTask
+from bert_jax.tasks.pairs.examples import (
+    PairExample,
+    correlations,
+    pair_of_row,
+    read_pairs,
+    require_scores,
+    write_scores,
+)
+from bert_jax.tasks.pairs.reports import PAIR_ANALYSES, pair_report_kind
+from bert_jax.tasks.predictions import (
+    Prediction,
+    Predictions,
+    Split,
+    SplitOutputs,
+    Splits,
+)
+from bert_jax.tasks.reporting.analysis import Analysis
+from bert_jax.tasks.task import DeviceBatch
+from bert_jax.tokenization import Tokenizer
+
+RELEVANCE = "relevance"
+"""The name of the head's only output."""
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class PairRankingTask(FinetuningTask):
+    """The relevance of a second text for a first one.
+
+    With hard negatives, the softmax is over a pair and the first text's negatives; with
+    a label from 0 to 1, the sigmoid of the score is the probability of relevance.
+    """
+
+    name: ClassVar[TaskName] = "sentence-pairs"
+    head: ClassVar[Head] = "sequence_classification"
+    problem_type: ClassVar[ProblemType] = "regression"
+    analyses: ClassVar[Mapping[str, Analysis]] = PAIR_ANALYSES
+
+    @classmethod
+    def suits(cls, data: ExamplesConfig, model: BertConfig | None) -> bool:
+        del model
+        return data.sentence_pairs.objective == "rank"
+
+    def report_kind(self, predictions: Predictions) -> str:
+        return pair_report_kind(predictions)
+
+    noun: ClassVar[str] = "pairs"
+
+    def read(self, name: str) -> list[PairExample]:
+        return read_pairs(name, self.data)
+
+    def labels(self, examples: Sequence[PairExample]) -> tuple[str, ...]:
+        if len(examples[0].texts) > 2 and examples[0].label is None:
+            return (RELEVANCE,)
+        if len(examples[0].texts) > 2:
+            raise ValueError(
+                f"{examples[0].where} has hard negatives and a label; only one "
+                "can be learned from; leave one of them out of the file."
+            )
+        require_scores(examples, self.data.label_columns[0], (0.0, 1.0))
+        return (RELEVANCE,)
+
+    def check(self, examples: Sequence[PairExample]) -> None:
+        """Accept all pairs: any number may be a label that is only compared."""
+
+    def tokenize(
+        self, examples: Sequence[PairExample], tokenizer: Tokenizer
+    ) -> TokenizedExamples:
+        """Return a row [CLS] first [SEP] other [SEP] for the second and each negative.
+
+        A row is cut to `max_length`, the longer text first. `label` by example is
+        float32, if there is one.
+        """
+        max_length = self.max_tokens
+        num_others = len(examples[0].texts) - 1
+        first = tokenizer.encode_batch([example.texts[0] for example in examples])
+        others = tokenizer.encode_batch(
+            [text for example in examples for text in example.texts[1:]]
+        )
+        pairs = [(first[i // num_others], text) for i, text in enumerate(others)]
+        rows, cut = join_pairs(tokenizer, pairs, max_length)
+        by_example = {"cut": np.any(cut.reshape(-1, num_others), axis=1)}
+        if examples[0].label is not None:
+            scores = [example.label for example in examples]
+            by_example["label"] = np.array(scores, np.float32)
+        return from_rows(
+            rows,
+            np.arange(len(examples), dtype=np.int32),
+            by_example,
+            choices=num_others,
+        )
+
+    def warnings(self, split: Split) -> list[str]:
+        cut = self.cut_warnings(num_cut(split.tokenized), len(split.examples))
+        return cut + self.score_warnings(split)
+
+    def score_warnings(self, split: Split) -> list[str]:
+        number = sum(
+            len(example.texts) - 2 - len(_wrong(example)) for example in split.examples
+        )
+        line = f"not ranked, since they are texts of their pair: {number} negatives"
+        return [line] * (number > 0)
+
+    def label_count(self, batch: DeviceBatch) -> Float[Array, ""]:
+        return (batch["row"] >= 0).sum(dtype=jnp.float32)
+
+    def label_loss(self, scores: Float[Array, "B C"], batch: DeviceBatch) -> Sum:
+        """Return the cross-entropy over the texts of a row, or that of the label."""
+        weights = (batch["row"] >= 0).astype(jnp.float32)
+        if "label" not in batch:
+            right = jnp.zeros(len(scores), jnp.int32)
+            return cross_entropy(scores, right, weights)
+        labels = jnp.where(weights > 0, batch["label"], 0.0)
+        losses = optax.sigmoid_binary_cross_entropy(scores[:, 0], labels)
+        return weighted_sum(losses, weights)
+
+    def outputs(self, scores: Float[Array, "B C"]) -> dict[str, jax.Array]:
+        return {"scores": scores}
+
+    def predict(self, outputs: SplitOutputs) -> list[Prediction]:
+        """Return the `score` of each pair, and `negative_scores` if it has negatives.
+
+        The higher the more relevant; its sigmoid is a probability.
+        """
+        predictions: list[Prediction] = []
+        for row in outputs.rows:
+            score, *others = row["scores"].astype(np.float64).tolist()
+            negatives = {"negative_scores": others} if others else {}
+            predictions.append({"score": score} | negatives)
+        return predictions
+
+    def rankings_among(self, outputs: SplitOutputs) -> list[Prediction]:
+        """Return the rank of each second text among itself and its hard negatives."""
+        rankings: list[Prediction] = []
+        for i, row in enumerate(outputs.rows):
+            scores = row["scores"].astype(np.float64).tolist()
+            wrong = _wrong(outputs.split.examples[i])
+            if not wrong:
+                rankings.append({})
+                continue
+            # Of equal scores, the negative stands first.
+            first = max([*wrong, 1], key=lambda text: scores[text - 1])
+            rankings.append(
+                {
+                    "rank": 1 + sum(scores[text - 1] >= scores[0] for text in wrong),
+                    "right": (i, 1),
+                    "right_score": scores[0],
+                    "first": (i, first),
+                    "first_score": scores[first - 1],
+                }
+            )
+        return rankings
+
+    def official_scores(self, predictions: Predictions) -> dict[str, float]:
+        """Return `spearman` and `pearson` of labelled pairs; else scores of ranking.
+
+        Those are of each second text among itself and its hard negatives.
+        """
+        examples, values = predictions.examples, predictions.values
+        if all(example.label is not None for example in examples):
+            return correlations(examples, values)
+        rankings: dict[int, list[int]] = {}
+        for i, (example, value) in enumerate(zip(examples, values, strict=True)):
+            given = [value["score"], *value["negative_scores"]]
+            # Of equal scores, the negative stands first.
+            texts = [*reversed(_wrong(example)), 1]
+            rankings[i] = sorted(texts, key=lambda text: -given[text - 1])
+        scores = retrieval_scores(rankings, {i: {1: 1} for i in rankings})
+        return {name: scores[name] for name in ("mrr@10", "recall@1")}
+
+    def write(self, predictions: Predictions, directory: Path) -> list[str]:
+        """Write predictions.tsv: index, score, label and the two texts."""
+        return [write_scores(predictions, directory)]
+
+    def baseline(self, splits: Splits) -> tuple[str, float]:
+        """Return the expected score of a random order, or that of equal scores."""
+        num_others = len(splits.validation[0].texts) - 1
+        if num_others == 1:
+            return "correlation of a constant", 0.0
+        ranks = np.arange(1, min(num_others, 10) + 1)
+        return "mrr@10 of a random order", float((1 / ranks).sum() / num_others)
+
+    def example_without_label(self, row: TableRow) -> PairExample:
+        return pair_of_row(row, self.data)
+
+    def has_label(self, example: PairExample) -> bool:
+        return example.label is not None or len(example.texts) > 2
+
+    def texts(self, example: PairExample) -> tuple[str, ...]:
+        return example.texts
+
+    def group(self, example: PairExample) -> object:
+        """Pairs of one first text stay together."""
+        return example.texts[0]
+
+
+def _wrong(example: PairExample) -> list[int]:
+    """Return which texts are negatives, and not equal to one of the pair."""
+    first, second, *others = example.texts
+    return [i for i, text in enumerate(others, 2) if text not in (first, second)]

@@ -1,0 +1,1 @@
+"""Pretraining: masked LM and next sentence, or causal LM."""

@@ -1,0 +1,1 @@
+"""What a kind of task says of its errors, as values."""

@@ -1,0 +1,132 @@
+"""Sections that several tasks have: scores of classes, and what is taken for what."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Int
+
+from bert_jax.metrics.match_counts import MatchCounts, added
+from bert_jax.storage.files import JsonObject
+from bert_jax.tasks.reporting.views import (
+    Block,
+    Column,
+    Matrix,
+    Section,
+    Table,
+    TableCell,
+)
+
+MAX_MATRIX = 40
+"""The number of classes up to which the whole matrix is shown."""
+MAX_CONFUSIONS = 20
+"""The number of most frequent confusions that are listed."""
+_SCORES = ("precision", "recall", "f1")
+
+
+def class_scores(names: Sequence[str], counts: Sequence[MatchCounts]) -> JsonObject:
+    """Return the scores of `classes`, and their `averages`.
+
+    Micro: of all counts together. Macro: the mean over the classes that occur, in the
+    data or among the predictions. Weighted: the mean over the gold examples' classes.
+    """
+    occurring = [count for count in counts if count.gold + count.predicted]
+    support = [count.gold for count in occurring]
+    averages = {"micro": _scores(added(counts))}
+    if occurring:
+        averages["macro"] = _mean(occurring, np.ones(len(occurring)))
+    if sum(support):
+        averages["weighted"] = _mean(occurring, np.array(support, np.float64))
+    return {
+        "classes": [
+            {"label": name, **_scores(count)}
+            | {"support": count.gold, "predicted": count.predicted}
+            for name, count in zip(names, counts, strict=True)
+        ],
+        "averages": averages,
+    }
+
+
+def _scores(count: MatchCounts) -> dict[str, float]:
+    return {name: getattr(count, name) for name in _SCORES}
+
+
+def _mean(counts: Sequence[MatchCounts], weights: np.ndarray) -> dict[str, float]:
+    return {
+        name: float(np.average([getattr(c, name) for c in counts], weights=weights))
+        for name in _SCORES
+    }
+
+
+def class_table(
+    report: JsonObject, title: str, first: str, averages: Sequence[str]
+) -> Table:
+    """Return the table of `class_scores`.
+
+    Args:
+        first: the title of the first column.
+        averages: the names of the averages to show.
+    """
+    columns = [Column(first)]
+    columns += [Column(name, "percent", has_bar=True) for name in _TITLES]
+    columns += [Column("support", "whole"), Column("predicted", "whole")]
+    rows: list[list[TableCell]] = [
+        [entry["label"], *(entry[name] for name in (*_SCORES, "support", "predicted"))]
+        for entry in report["classes"]
+    ]
+    totals = [sum(e[name] for e in report["classes"]) for name in _COUNTS]
+    shown = [name for name in averages if name in report["averages"]]
+    for name in shown:
+        scores = report["averages"][name]
+        rows.append([f"{name} average", *(scores[key] for key in _SCORES), *totals])
+    return Table(title, columns, rows, last_rows=len(shown))
+
+
+_TITLES = ("precision", "recall", "F1")
+_COUNTS = ("support", "predicted")
+
+
+def confusions(names: Sequence[str], counts: Int[np.ndarray, "C C"]) -> JsonObject:
+    """Return the most frequent `confusions`, and the `confusion_matrix` if not large.
+
+    Args:
+        counts: by gold class (row) and predicted class (column).
+    """
+    wrong = counts - np.diag(counts.diagonal())
+    order = np.argsort(-wrong, axis=None, kind="stable")[:MAX_CONFUSIONS]
+    rows, columns = np.unravel_index(order, wrong.shape)
+    listed = [
+        {
+            "gold": names[i],
+            "predicted": names[j],
+            "count": int(wrong[i, j]),
+            "fraction_of_gold": float(wrong[i, j] / counts[i].sum()),
+        }
+        for i, j in zip(rows.tolist(), columns.tolist(), strict=True)
+        if wrong[i, j]
+    ]
+    matrix = {"labels": list(names), "counts": counts.tolist()}
+    is_small = len(names) <= MAX_MATRIX
+    return {"confusions": listed, "confusion_matrix": matrix if is_small else None}
+
+
+def confusion_section(report: JsonObject, note: str = "") -> Section:
+    """Return the section of `confusions`."""
+    parts: list[Block] = []
+    matrix, listed = report["confusion_matrix"], report["confusions"]
+    if matrix:
+        names = matrix["labels"]
+        parts.append(Matrix("Confusion matrix", names, names, matrix["counts"]))
+    if listed and (matrix is None or len(matrix["labels"]) > 2):
+        parts.append(_confusion_table(listed))
+    about = "How often each class (row) is predicted as each class (column)."
+    if matrix is None:
+        about = f"Of more than {MAX_MATRIX} classes, no matrix is shown."
+    return Section("confusions", "Confusions", f"{about} {note}".rstrip(), parts)
+
+
+def _confusion_table(listed: Sequence[JsonObject]) -> Table:
+    columns = [Column("gold"), Column("predicted"), Column("count", "whole")]
+    columns.append(Column("of the gold class", "percent", has_bar=True))
+    names = ("gold", "predicted", "count", "fraction_of_gold")
+    rows = [[entry[name] for name in names] for entry in listed]
+    return Table("Most frequent confusions", columns, rows)

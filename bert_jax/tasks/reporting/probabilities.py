@@ -1,0 +1,167 @@
+"""Sections that several tasks have: calibration, and scores by threshold."""
+
+import dataclasses
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from bert_jax.metrics.calibration import calibration
+from bert_jax.metrics.threshold_curve import DEFAULT_THRESHOLD, threshold_curve
+from bert_jax.storage.files import JsonObject
+from bert_jax.tasks.reporting.views import (
+    Axis,
+    Bars,
+    Chart,
+    Column,
+    Curve,
+    Mark,
+    Section,
+    Table,
+    TableCell,
+)
+
+_SCORES = ("precision", "recall", "f1", "accuracy")
+
+
+def calibration_of(
+    probabilities: Float[np.ndarray, " N"], came_true: Bool[np.ndarray, " N"]
+) -> JsonObject | None:
+    """Return the calibration as JSON values; None if there is no probability.
+
+    Raises:
+        ValueError: a probability is not from 0 to 1.
+    """
+    if not probabilities.size:
+        return None
+    found_bins = calibration(probabilities, came_true)
+    bins = [
+        {
+            "low": float(low),
+            "high": float(high),
+            "count": int(count),
+            "mean_probability": float(mean) if count else None,
+            "fraction_true": float(fraction) if count else None,
+        }
+        for low, high, count, mean, fraction in zip(
+            found_bins.edges[:-1],
+            found_bins.edges[1:],
+            found_bins.counts,
+            found_bins.mean_probability,
+            found_bins.fraction_true,
+            strict=True,
+        )
+    ]
+    return {
+        "expected_calibration_error": found_bins.expected_error,
+        "mean_difference": found_bins.mean_difference,
+        "count": int(probabilities.size),
+        "bins": bins,
+    }
+
+
+def calibration_section(values: JsonObject, of: str, came_true: str) -> Section:
+    """Return the section of a calibration.
+
+    Args:
+        of: what the probabilities are of, as "the predicted class".
+        came_true: what happens to it, as "is right".
+    """
+    error, difference = values["expected_calibration_error"], values["mean_difference"]
+    bins = [entry for entry in values["bins"] if entry["count"]]
+    direction = "over" if difference > 0 else "under"
+    chart = Chart(
+        "Reliability",
+        Axis(f"probability of {of}", 0.0, 1.0, percent=True),
+        curves=[
+            Curve(
+                came_true,
+                [entry["mean_probability"] for entry in bins],
+                [entry["fraction_true"] for entry in bins],
+            )
+        ],
+        bars=Bars(
+            "share of all",
+            [values["bins"][0]["low"], *(entry["high"] for entry in values["bins"])],
+            [entry["count"] / values["count"] for entry in values["bins"]],
+        ),
+        diagonal="perfectly calibrated",
+        percent=True,
+        limits=(0.0, 1.0),
+        note="Below the diagonal, the model is surer than it is right.",
+    )
+    note = (
+        f"Whether a probability of 0.8 means that {of} {came_true} in 80 of 100 cases. "
+        f"The expected calibration error (ECE) is {error:.2%}: the mean distance "
+        "between the mean probability of a bin and the fraction that came true, "
+        f"weighted by the bins' counts, over {len(values['bins'])} bins of equal width "
+        "(Naeini et al. 2015; Guo et al. 2017, eq. 3). On average, the model is "
+        f"{direction}confident by {abs(difference):.2%}."
+    )
+    return Section("calibration", "Calibration", note, [chart, _bin_table(bins)])
+
+
+def _bin_table(bins: list[JsonObject]) -> Table:
+    columns = [Column("probability"), Column("count", "whole")]
+    columns += [Column("mean probability", "percent"), Column("came true", "percent")]
+    rows: list[list[TableCell]] = [
+        [
+            f"{entry['low']:.3g} to {entry['high']:.3g}",
+            *(entry[name] for name in ("count", "mean_probability", "fraction_true")),
+        ]
+        for entry in bins
+    ]
+    return Table("Bins", columns, rows, is_printed=False)
+
+
+def threshold_of(
+    probabilities: Float[np.ndarray, " N"], is_right: Bool[np.ndarray, " N"]
+) -> JsonObject | None:
+    """Return the scores by threshold as JSON values; None if nothing is right."""
+    curve = threshold_curve(probabilities, is_right)
+    if curve is None:
+        return None
+    grid = [dataclasses.asdict(scores) for scores in curve.grid]
+    default = min(grid, key=lambda at: abs(at["threshold"] - DEFAULT_THRESHOLD))
+    best = dataclasses.asdict(curve.best)
+    return {"best": best, "default": default, "curve": grid}
+
+
+def threshold_section(values: JsonObject, what: str, checkpoint: str) -> Section:
+    """Return the section of scores by threshold.
+
+    Args:
+        what: is predicted at each threshold, as "The class 'yes' is predicted".
+    """
+    best, curve = values["best"], values["curve"]
+    curves = [
+        Curve(
+            title,
+            [at["threshold"] for at in curve if at[name] is not None],
+            [at[name] for at in curve if at[name] is not None],
+        )
+        for name, title in zip(_SCORES[:3], ("precision", "recall", "F1"), strict=True)
+    ]
+    threshold = f"{best['threshold']:.15g}"
+    chart = Chart(
+        "Score against threshold",
+        Axis("threshold", 0.0, 1.0),
+        curves=curves,
+        marks=[Mark(best["threshold"], f"best F1 at {threshold}")],
+        percent=True,
+        limits=(0.0, 1.0),
+    )
+    columns = [Column("threshold")]
+    columns += [Column(name, "percent") for name in ("precision", "recall", "F1")]
+    columns.append(Column("accuracy", "percent"))
+    rows: list[list[TableCell]] = [
+        [f"{at['threshold']:.15g}", *(at[name] for name in _SCORES)]
+        for at in (values["default"], best)
+    ]
+    table = Table("The default, and the best F1", columns, rows)
+    note = (
+        f"{what} where its probability is at least the threshold. F1 is highest at "
+        f"{threshold}; use it by `bert-jax predict {checkpoint} "
+        f"--threshold {threshold}`. Choose it on validation data, and test it on other "
+        "data: where it was chosen, its score is too good."
+    )
+    return Section("threshold", "Threshold", note, [chart, table])

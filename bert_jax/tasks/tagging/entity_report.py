@@ -1,0 +1,244 @@
+"""Errors in the entities of sentences: types, boundaries, missed and spurious ones."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from bert_jax.metrics.entities import Entity, extract_entities, to_iobes_tag
+from bert_jax.metrics.entity_errors import EntityMatch, match_entities
+from bert_jax.metrics.match_counts import MatchCounts
+from bert_jax.storage.files import JsonObject
+from bert_jax.tasks.finetuning import FinetuningTask
+from bert_jax.tasks.predictions import Prediction, Predictions
+from bert_jax.tasks.reporting.by_class import (
+    class_scores,
+    class_table,
+    confusion_section,
+    confusions,
+)
+from bert_jax.tasks.reporting.probabilities import calibration_of, calibration_section
+from bert_jax.tasks.reporting.views import (
+    Column,
+    Item,
+    MarkedSpan,
+    MarkKind,
+    Passage,
+    Section,
+    Table,
+    TableCell,
+    spaced,
+)
+from bert_jax.tasks.reporting.worst import WorstExamples
+from bert_jax.tasks.tagging.conll import Sentence
+from bert_jax.tasks.tagging.scores import require_tags
+from bert_jax.tasks.texts.class_report import worst_section
+
+NO_ENTITY = "no entity"
+"""The gold type of a spurious entity, and the predicted type of a missed one."""
+MAX_WORDS = 200
+"""The number of words that are listed of a sentence."""
+_ERRORS = {
+    "correct": "type and boundaries as in the data",
+    "type": "right boundaries, another type",
+    "boundaries": "right type, other boundaries",
+    "type and boundaries": "overlaps an entity of another type",
+    "missed": "matches no predicted entity",
+    "spurious": "matches no entity of the data",
+}
+
+
+MEANINGS = {
+    "f1": "of all entities, as conlleval",
+    "precision": "of all entities",
+    "recall": "of all entities",
+    "accuracy": "fraction of words with the right tag",
+}
+"""What the scores are of."""
+
+
+def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
+    """Return scores by type, confusions, kinds of errors, calibration and worst ones.
+
+    Raises:
+        ValueError: a probability is not a number.
+    """
+    pairs = list(zip(predictions.examples, predictions.values, strict=True))
+    matches: Counter[tuple[str, str]] = Counter()
+    kinds: Counter[str] = Counter()
+    counts = {name: Counter[str]() for name in ("gold", "predicted", "correct")}
+    probabilities: list[float] = []
+    came_true: list[bool] = []
+    worst = WorstExamples()
+    for i, (sentence, value) in enumerate(pairs):
+        entity_matches = matched(sentence, value)
+        wrong = [match for match in entity_matches if match.error != "correct"]
+        right = {
+            match.predicted for match in entity_matches if match.error == "correct"
+        }
+        scores = dict(zip(_predicted(value), _scores(value), strict=True))
+        probabilities += scores.values()
+        came_true += [entity in right for entity in scores]
+        _count(entity_matches, matches, kinds, counts)
+        if wrong:
+            # More errors are worse; of equally many, the surer predictions.
+            surest = max((scores[m.predicted] for m in wrong if m.predicted), default=0)
+            worst.add(len(wrong) + surest / 2, i, map(_types, wrong))
+    types = sorted(set(counts["gold"]) | set(counts["predicted"]))
+    by_type = [
+        MatchCounts(**{name: own[type_] for name, own in counts.items()})
+        for type_ in types
+    ]
+    names = [*types, NO_ENTITY]
+    matrix = [[matches[gold, other] for other in names] for gold in names]
+    return {
+        "calibration": calibration_of(
+            np.array(probabilities, np.float64), np.array(came_true, bool)
+        ),
+        **class_scores(types, by_type),
+        **confusions(names, np.array(matrix)),
+        "error_kinds": dict(kinds),
+        "num_wrong": worst.num_wrong,
+        "worst": [_entry(i, pairs[i]) for i in worst.indices()],
+    }
+
+
+def _count(
+    entity_matches: Sequence[EntityMatch],
+    matches: Counter[tuple[str, str]],
+    kinds: Counter[str],
+    counts: dict[str, Counter[str]],
+) -> None:
+    """Count the matches of a sentence by pair of types, by error, and by type."""
+    for match in entity_matches:
+        matches[_types(match)] += 1
+        kinds[match.error] += 1
+        if "boundaries" in match.error:
+            kinds[match.boundaries] += 1
+        for name, entity in (("gold", match.gold), ("predicted", match.predicted)):
+            if entity:
+                counts[name][entity.type] += 1
+        if match.error == "correct" and match.gold:
+            counts["correct"][match.gold.type] += 1
+
+
+def matched(sentence: Sentence, value: Prediction) -> list[EntityMatch]:
+    """Return the gold and predicted entities of a sentence, matched."""
+    return match_entities(extract_entities(require_tags(sentence)), _predicted(value))
+
+
+def _predicted(value: Prediction) -> list[Entity]:
+    return extract_entities([to_iobes_tag(tag) for tag in value["tags"]])
+
+
+def _scores(value: Prediction) -> Iterable[float]:
+    return (entity["score"] for entity in value["entities"])
+
+
+def _types(match: EntityMatch) -> tuple[str, str]:
+    gold, predicted = (entity.type if entity else NO_ENTITY for entity in match)
+    return gold, predicted
+
+
+def _entry(i: int, pair: tuple[Sentence, Prediction]) -> JsonObject:
+    """Return a sentence as JSON values; of a long one, the words from its first error.
+
+    The entities' words count from the first one that is listed.
+    """
+    sentence, value = pair
+    entity_matches = matched(sentence, value)
+    first_error = next(match for match in entity_matches if match.error != "correct")
+    entity = first_error.gold or first_error.predicted
+    start = entity.start if entity and len(sentence.words) > MAX_WORDS else 0
+    words = sentence.words[start : start + MAX_WORDS]
+
+    def listed(entity: Entity | None) -> JsonObject | None:
+        if entity is None:
+            return None
+        return {
+            "type": entity.type,
+            "start": max(entity.start - start, 0),
+            "end": min(entity.end - start, len(words)),
+        }
+
+    return {
+        "index": i,
+        "where": sentence.where(start),
+        "words": list(words),
+        "entities": [
+            {"error": m.error, "gold": listed(m.gold), "predicted": listed(m.predicted)}
+            for m in entity_matches
+            if any(e and start < e.end and e.start < start + len(words) for e in m)
+        ],
+    }
+
+
+def sections(report: JsonObject) -> list[Section]:
+    """Return what to show of an analysis."""
+    table = class_table(report, "Scores by type", "type", ("micro", "macro"))
+    about = (
+        "An entity is correct if its type and all its words are right, as conlleval "
+        "counts it; the micro average is conlleval's."
+    )
+    shown = [Section("classes", "Types", about, [table])]
+    confused = confusion_section(
+        report,
+        "An entity with other boundaries counts by its types. The row “no entity” "
+        "holds the spurious entities, and the column the missed ones.",
+    )
+    confused.parts.append(_kinds_table(report["error_kinds"]))
+    shown.append(confused)
+    if report["calibration"]:
+        what = "a predicted entity"
+        shown.append(calibration_section(report["calibration"], what, "is correct"))
+    items = [_item(entry) for entry in report["worst"]]
+    note = "The sentences with the most wrong entities."
+    return [*shown, worst_section(report, note, items, unit="sentences")]
+
+
+def _kinds_table(kinds: dict[str, int]) -> Table:
+    columns = [Column("entity"), Column("count", "whole"), Column("meaning")]
+    rows: list[list[TableCell]] = [
+        [name, kinds.get(name, 0), meaning] for name, meaning in _ERRORS.items()
+    ]
+    shapes = ("too long", "too short", "shifted")
+    of_boundaries = [f"{kinds[name]:,} {name}" for name in shapes if name in kinds]
+    if of_boundaries:
+        total = sum(kinds.get(name, 0) for name in shapes)
+        rows.append(["other boundaries", total, ", ".join(of_boundaries)])
+    return Table("Entities by error", columns, rows)
+
+
+def _item(entry: JsonObject) -> Item:
+    matches = [
+        EntityMatch(
+            gold=match["gold"] and Entity(**match["gold"]),
+            predicted=match["predicted"] and Entity(**match["predicted"]),
+        )
+        for match in entry["entities"]
+    ]
+    wrong = Counter(match.error for match in matches if match.error != "correct")
+    facts = [("errors", ", ".join(f"{n} {name}" for name, n in wrong.items()))]
+    right = [match.gold for match in matches if match.error == "correct" and match.gold]
+    passages = []
+    mark_of: dict[str, MarkKind] = {"gold": "gold", "predicted": "wrong"}
+    for name, mark in mark_of.items():
+        entities = [getattr(match, name) for match in matches]
+        marks = {e: "right" if e in right else mark for e in entities if e}
+        passages.append(Passage(name, _spans(entry["words"], marks)))
+    pairs = [_types(match) for match in matches if match.error != "correct"]
+    return Item(entry["where"], facts, passages, pairs)
+
+
+def _spans(words: Sequence[str], marks: dict[Entity, MarkKind]) -> list[MarkedSpan]:
+    """Return the words of a sentence with its entities marked."""
+    spans, end = [], 0
+    for entity in sorted(marks, key=lambda entity: entity.start):
+        if entity.start > end:
+            spans.append(MarkedSpan(" ".join(words[end : entity.start])))
+        text = " ".join(words[entity.start : entity.end])
+        spans.append(MarkedSpan(text, marks[entity], entity.type))
+        end = entity.end
+    if end < len(words):
+        spans.append(MarkedSpan(" ".join(words[end:])))
+    return spaced(spans)

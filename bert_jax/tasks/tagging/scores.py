@@ -1,0 +1,98 @@
+"""Scores of tags: conlleval's, accuracy, and baselines without a model."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from bert_jax.metrics.entities import (
+    Entity,
+    entity_scores,
+    extract_entities,
+    tag_accuracy,
+    write_tags,
+)
+from bert_jax.tasks.tagging.conll import Sentence
+
+
+def conlleval_scores(
+    gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
+) -> dict[str, float]:
+    """Return conlleval's scores of the predicted tags of sentences."""
+    scores = entity_scores(gold, predicted)
+    return {
+        "f1": scores.overall.f1,
+        "precision": scores.overall.precision,
+        "recall": scores.overall.recall,
+        "accuracy": scores.tag_accuracy,
+    } | {f"f1_{type_}": counts.f1 for type_, counts in scores.by_type.items()}
+
+
+def require_tags(sentence: Sentence) -> tuple[str, ...]:
+    """Return the tags of a sentence.
+
+    Raises:
+        ValueError: it has none.
+    """
+    if sentence.tags is None:
+        raise ValueError(f"{sentence.path} has no tags; there is nothing to score by.")
+    return sentence.tags
+
+
+def baseline(
+    train: Sequence[Sentence], validation: Sequence[Sentence]
+) -> tuple[str, float]:
+    """Return the name and the score of the baseline that a model must beat.
+
+    For entities, the F1 of a dictionary lookup: from left to right, the longest word
+    sequence that was an entity in training gets the type it mostly had there (Tjong Kim
+    Sang & De Meulder 2003, §3). For plain labels, the accuracy of each word's most
+    common label in training; a new word gets the most common label of all words.
+    """
+    gold = [require_tags(sentence) for sentence in validation]
+    if train[0].scheme is None and train[0].tags is not None:
+        tags = _commonest_tags(train, validation)
+        return "each word's commonest tag", tag_accuracy(gold, tags)
+    type_counts: dict[tuple[str, ...], Counter[str]] = {}
+    for sentence in train:
+        for chunk in extract_entities(sentence.tags or ()):
+            words = sentence.words[chunk.start : chunk.end]
+            type_counts.setdefault(words, Counter())[chunk.type] += 1
+    types = {words: _most_common(counts) for words, counts in type_counts.items()}
+    tags = [
+        write_tags(list(_look_up(sentence.words, types)), len(sentence.words), "IOB2")
+        for sentence in validation
+    ]
+    return "training-dictionary lookup", conlleval_scores(gold, tags)["f1"]
+
+
+def _commonest_tags(
+    train: Sequence[Sentence], validation: Sequence[Sentence]
+) -> list[list[str]]:
+    tag_counts: dict[str, Counter[str]] = {}
+    for sentence in train:
+        for word, tag in zip(sentence.words, require_tags(sentence), strict=True):
+            tag_counts.setdefault(word, Counter())[tag] += 1
+    tags = {word: _most_common(counts) for word, counts in tag_counts.items()}
+    default = _most_common(sum(tag_counts.values(), Counter[str]()))
+    return [
+        [tags.get(word, default) for word in sentence.words] for sentence in validation
+    ]
+
+
+def _most_common(counts: Counter[str]) -> str:
+    return counts.most_common(1)[0][0]
+
+
+def _look_up(
+    words: tuple[str, ...], types: dict[tuple[str, ...], str]
+) -> Iterator[Entity]:
+    """Yield the entities of `types` in a sentence, the longest one at each word."""
+    max_words = max(map(len, types), default=0)
+    start = 0
+    while start < len(words):
+        for end in range(min(start + max_words, len(words)), start, -1):
+            if words[start:end] in types:
+                yield Entity(types[words[start:end]], start, end)
+                break
+        else:
+            end = start + 1
+        start = end

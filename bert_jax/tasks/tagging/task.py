@@ -1,0 +1,282 @@
+"""Token classification: a tag for each word, and the entities that the tags form."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from bert_jax.config import ExamplesConfig
+from bert_jax.config.finetuning import TaskName
+from bert_jax.config.model import Head
+from bert_jax.data.examples import TokenizedExamples
+from bert_jax.metrics.entities import (
+    Entity,
+    Scheme,
+    convert_tags,
+    extract_entities,
+    mismatched_tags,
+    tag_accuracy,
+    to_iobes_tag,
+)
+from bert_jax.storage.files import JsonObject
+from bert_jax.tables.lines import numbered
+from bert_jax.tables.rows import TableRow, text_of
+from bert_jax.tasks.finetuning import FinetuningTask
+from bert_jax.tasks.predictions import (
+    Prediction,
+    Predictions,
+    Split,
+    SplitOutputs,
+    Splits,
+)
+from bert_jax.tasks.reporting.analysis import Analysis
+from bert_jax.tasks.splits import split_file
+from bert_jax.tasks.tagging import entity_report, tag_report
+from bert_jax.tasks.tagging.conll import (
+    TAG_FIELDS,
+    Sentence,
+    read_sentences,
+    sentence_from_row,
+    write_sentences,
+)
+from bert_jax.tasks.tagging.rows import learned_scheme, sentence_from_text, tokenize
+from bert_jax.tasks.tagging.scores import baseline, conlleval_scores, require_tags
+from bert_jax.tokenization import Tokenizer
+from bert_jax.tokenization.graphemes import whole_characters
+
+PUBLISHED = (
+    ("train.txt", "valid.txt", "test.txt"),
+    ("train.txt", "dev.txt", "test.txt"),
+    ("eng.train", "eng.testa", "eng.testb"),
+    ("train.conll", "dev.conll", "test.conll"),
+    ("wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated"),
+    ("train.jsonl", "validation.jsonl", "test.jsonl"),
+)
+"""The training, validation and test files of published datasets."""
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class TokenClassificationTask(FinetuningTask):
+    """A tag for each word, read from and written to CoNLL files or JSON lines."""
+
+    name: ClassVar[TaskName] = "token-classification"
+    head: ClassVar[Head] = "token_classification"
+    analyses: ClassVar[Mapping[str, Analysis]] = {
+        "entities": Analysis(
+            entity_report.analyse,
+            entity_report.sections,
+            entity_report.MEANINGS,
+            parts="type",
+        ),
+        "tags": Analysis(tag_report.analyse, tag_report.sections),
+    }
+
+    def report_kind(self, predictions: Predictions) -> str:
+        del predictions
+        return "tags" if learned_scheme(self.model) is None else "entities"
+
+    def read(self, name: str) -> list[Sentence]:
+        path = split_file(name, self.data.path, PUBLISHED)
+        columns = self.data.label_columns
+        fields = TAG_FIELDS if columns == ExamplesConfig().label_columns else columns
+        return read_sentences(path, self.data.labels, fields, self.data.skip_damaged)
+
+    def texts(self, example: Sentence) -> tuple[str, ...]:
+        return example.words
+
+    def example_without_label(self, row: TableRow) -> Sentence:
+        """Return the sentence of `tokens`, or of the text column.
+
+        Entities are located in characters for a text, and in tokens for tokens.
+        """
+        if "tokens" in row.values:
+            return sentence_from_row(row)
+        column = self.data.text_columns[0] if self.data.text_columns else "text"
+        return sentence_from_text(text_of(row, column))
+
+    def labels(self, examples: Sequence[Sentence]) -> tuple[str, ...]:
+        """Return `O`, then the other tags of training, sorted; or `data.labels`.
+
+        Tags are those of the file's scheme; IOB1 is learned as IOB2, in which a tag
+        does not depend on the one before. Plain labels are sorted, O among them.
+        """
+        first = examples[0]
+        if first.tags is None:
+            raise ValueError(
+                f"{first.path} has no tags; nothing can be learned from words alone."
+            )
+        if self.data.labels:
+            return self.data.labels
+        scheme: Scheme | None = "IOB2" if first.scheme == "IOB1" else first.scheme
+        tags = {tag for sentence in examples for tag in sentence.tags_in(scheme)}
+        if scheme is None and len(tags) > 1:
+            return tuple(sorted(tags))
+        if scheme is None:
+            raise ValueError(
+                f"{first.path}: every tag is {first.tags[0]!r}; nothing can be learned."
+            )
+        if tags <= {"O"}:
+            raise ValueError(
+                f"{first.path} has no entity: every tag is O; nothing can be learned."
+            )
+        return ("O", *sorted(tags - {"O"}))
+
+    def check(self, examples: Sequence[Sentence]) -> None:
+        scheme, labels = learned_scheme(self.model), self.model.labels
+        for sentence in examples:
+            for i, tag in enumerate(sentence.tags_in(scheme)):
+                if tag not in labels:
+                    original = (sentence.tags or ())[i]
+                    converted = "" if tag == original else f" ({tag} in {scheme})"
+                    raise ValueError(
+                        f"{sentence.where(i)}: tag {original!r}{converted} is none of "
+                        f"the model's: {', '.join(labels)}. Correct it, train on a "
+                        "file with it, or rename by --data.label-names OLD=NEW."
+                    )
+
+    def tokenize(
+        self, examples: Sequence[Sentence], tokenizer: Tokenizer
+    ) -> TokenizedExamples:
+        return tokenize(examples, tokenizer, self.model, self.data)
+
+    def outputs(self, scores: Float[Array, "B T C"]) -> dict[str, jax.Array]:
+        """Return the most probable `tag` int32 [B, T], and its `probability` [B, T]."""
+        return {
+            "tag": jnp.argmax(scores, axis=-1).astype(jnp.int32),
+            "probability": jnp.max(jax.nn.softmax(scores), axis=-1),
+        }
+
+    def predict(self, outputs: SplitOutputs) -> list[Prediction]:
+        """Return the `tags` of the words, and the `entities` that they form.
+
+        An entity is {type, text, start, end, score}: its first word and the one after
+        its last, or for plain text its characters; the score is the mean probability of
+        its tags. For a model of plain labels, `words` instead: each word with its `tag`
+        in place of a type.
+        """
+        examples, tokenized = outputs.split.examples, outputs.split.tokenized
+        tags: list[list[str]] = [[] for _ in examples]
+        probabilities: list[list[float]] = [[] for _ in examples]
+        for row, values in enumerate(outputs.rows):
+            # Each word has one first token, and words and rows are in order.
+            first = np.flatnonzero(tokenized.token_values("word", row) >= 0)
+            i = tokenized.example[row]
+            tags[i] += [self.model.labels[tag] for tag in values["tag"][first]]
+            probabilities[i] += values["probability"][first].tolist()
+        plain = learned_scheme(self.model) is None
+        return [
+            {"tags": own_tags} | _chunks(sentence, own_tags, own_probabilities, plain)
+            for sentence, own_tags, own_probabilities in zip(
+                examples, tags, probabilities, strict=True
+            )
+        ]
+
+    def official_scores(self, predictions: Predictions) -> dict[str, float]:
+        """Return conlleval's scores; for plain labels, only `accuracy`.
+
+        For entities: `f1`, `precision`, `recall`, the `accuracy` of tags, `f1_TYPE`.
+        """
+        predicted = self._file_tags(predictions)
+        gold = [require_tags(sentence) for sentence in predictions.examples]
+        if learned_scheme(self.model) is None:
+            return {"accuracy": tag_accuracy(gold, predicted)}
+        return conlleval_scores(gold, predicted)
+
+    def write(self, predictions: Predictions, directory: Path) -> list[str]:
+        """Write predictions.txt: the file's columns, and one more with predicted tags.
+
+        They are in the file's own scheme.
+        """
+        name = "predictions.txt"
+        tags = self._file_tags(predictions)
+        write_sentences(predictions.examples, tags, directory / name)
+        return [name]
+
+    def _file_tags(self, predictions: Predictions) -> list[list[str]]:
+        """Return the predicted tags in each file's own scheme.
+
+        Tags in the model's own scheme are not changed: the rules of conlleval cover
+        ill-formed ones.
+        """
+        scheme = learned_scheme(self.model)
+        if scheme is None:
+            return [value["tags"] for value in predictions.values]
+        tags = [
+            [to_iobes_tag(tag) for tag in value["tags"]] for value in predictions.values
+        ]
+        return [
+            predicted
+            if sentence.scheme in (None, scheme)
+            else convert_tags(predicted, sentence.scheme)
+            for sentence, predicted in zip(predictions.examples, tags, strict=True)
+        ]
+
+    def warnings(self, split: Split) -> list[str]:
+        """Report tags outside the file's scheme, and sentences that were split."""
+        num_split = int((np.bincount(split.tokenized.example) > 1).sum())
+        lines = [
+            f"split into several rows of {self.data.max_length} tokens: "
+            f"{num_split} of {len(split.examples)} sentences"
+        ]
+        return _tag_warnings(split.examples) + lines * (num_split > 0)
+
+    def baseline(self, splits: Splits) -> tuple[str, float]:
+        return baseline(splits.train, splits.validation)
+
+    def has_label(self, example: Sentence) -> bool:
+        return example.tags is not None
+
+
+def _chunks(
+    sentence: Sentence, tags: list[str], probabilities: list[float], plain: bool
+) -> Prediction:
+    """Return the `words`, each with its plain `tag`, or the `entities` of the tags."""
+    name, kind = ("words", "tag") if plain else ("entities", "type")
+    chunks = [Entity(tag, i, i + 1) for i, tag in enumerate(tags)]
+    if not plain:
+        chunks = extract_entities([to_iobes_tag(tag) for tag in tags])
+    return {name: [_chunk(sentence, chunk, probabilities, kind) for chunk in chunks]}
+
+
+def _chunk(
+    sentence: Sentence, chunk: Entity, probabilities: list[float], kind: str
+) -> JsonObject:
+    start, end = chunk.start, chunk.end
+    text = " ".join(sentence.words[start:end])
+    score = sum(probabilities[start:end]) / (end - start)
+    if sentence.offsets:
+        first, last = sentence.offsets[start], sentence.offsets[end - 1]
+        start, end = whole_characters(sentence.text, first[0], last[1])
+        text = sentence.text[start:end]
+    place = {"text": text, "start": start, "end": end, "score": score}
+    return {kind: chunk.type} | place
+
+
+def _tag_warnings(sentences: Sequence[Sentence]) -> list[str]:
+    first = next((sentence for sentence in sentences if sentence.tags), None)
+    if first is None:
+        return []
+    if first.scheme is None:
+        return [f"{first.path}: plain labels, not entities; scored by accuracy"]
+    ill_formed = [
+        (sentence, i)
+        for sentence in sentences
+        if sentence.tags and sentence.scheme
+        for i in mismatched_tags(sentence.tags, sentence.scheme)
+    ]
+    if not ill_formed:
+        return []
+    sentence, i = ill_formed[0]
+    total = sum(len(sentence.words) for sentence in sentences)
+    return [
+        f"{sentence.path}: {len(ill_formed)} of {total} tags are ill-formed in "
+        f"{sentence.scheme}, and are read as conlleval reads them; the first is "
+        f"{(sentence.tags or ())[i]!r} in {numbered(sentence.path)} "
+        f"{sentence.line_of(i)}"
+    ]

@@ -1,0 +1,1 @@
+"""Classes or numbers for texts and pairs of texts."""

@@ -1,0 +1,210 @@
+"""The class of a text, or any number of classes."""
+
+import collections
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import ClassVar, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Bool, Float
+
+from bert_jax.config import BertConfig, ExamplesConfig
+from bert_jax.config.model import ProblemType
+from bert_jax.metrics.classification import classification_scores, multi_label_scores
+from bert_jax.model.distillation import binary_divergence, score_divergence
+from bert_jax.model.losses import Sum, cross_entropy, weighted_sum
+from bert_jax.tasks.class_names import joined_warnings, list_warnings
+from bert_jax.tasks.finetuning import FinetuningTask
+from bert_jax.tasks.predictions import Prediction
+from bert_jax.tasks.reporting.analysis import Analysis
+from bert_jax.tasks.task import DeviceBatch
+from bert_jax.tasks.texts import class_report, classes_report
+from bert_jax.tasks.texts.examples import TextExample, classes, classes_of, name_counts
+from bert_jax.tasks.texts.task import TextTask
+
+
+def class_warnings(
+    task: FinetuningTask, examples: Sequence[TextExample], common: list[str]
+) -> list[str]:
+    """Return a line for each kind of class name that may be a mistake.
+
+    Args:
+        common: those of any kind of task.
+    """
+    data = task.data
+    if data.glue:
+        return []
+    counts = name_counts(examples)
+    joined = [] if data.labels else joined_warnings(counts, data.merge_labels)
+    marks = list_warnings(task.model.labels, data.multi_label, data.label_separator)
+    return joined + common + marks
+
+
+def problem_of(data: ExamplesConfig, model: BertConfig | None) -> ProblemType:
+    """Return which problem a model's outputs, or else the files, are for."""
+    if model is not None and model.labels:
+        return model.problem_type
+    several: ProblemType = "multi_label_classification"
+    return several if data.multi_label else "single_label_classification"
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class ClassTask(TextTask):
+    """One class for each text or pair of texts."""
+
+    class_weights: tuple[float, ...] = ()
+    """The weight of each class in the loss; (): 1."""
+
+    analyses: ClassVar[Mapping[str, Analysis]] = {
+        "single_label_classification": Analysis(
+            class_report.analyse, class_report.sections
+        )
+    }
+
+    @classmethod
+    def suits(cls, data: ExamplesConfig, model: BertConfig | None) -> bool:
+        return problem_of(data, model) == cls.problem_type
+
+    def _outputs_of(self, examples: Sequence[TextExample]) -> tuple[str, ...]:
+        return classes(examples, self.data)
+
+    def label_warnings(self, examples: Sequence[TextExample]) -> list[str]:
+        return class_warnings(self, examples, super().label_warnings(examples))
+
+    def _label_array(self, examples: Sequence[TextExample]) -> np.ndarray:
+        """Return the int32 [N] numbers of the classes."""
+        index = {name: i for i, name in enumerate(self.model.labels)}
+        return np.array([index[str(example.label)] for example in examples], np.int32)
+
+    def _known(self, batch: DeviceBatch) -> Float[Array, "..."]:
+        """Return 1 or the weight of the class where a label is known, else 0."""
+        weights = super()._known(batch)
+        if self.class_weights:
+            by_class = jnp.asarray(self.class_weights, jnp.float32)
+            weights *= by_class[jnp.maximum(batch["label"], 0)]
+        return weights
+
+    def label_loss(self, scores: Array, batch: DeviceBatch) -> Sum:
+        """Return the cross-entropy in nats."""
+        labels = jnp.maximum(batch["label"], 0)
+        return cross_entropy(scores, labels, self._known(batch))
+
+    def distillation_loss(
+        self,
+        scores: Array,
+        teacher_scores: Array,
+        batch: DeviceBatch,
+        temperature: float,
+    ) -> Sum:
+        """Return the divergence from the teacher, weighted as the loss."""
+        divergence = score_divergence(scores, teacher_scores, temperature)
+        return weighted_sum(divergence, self._known(batch))
+
+    def outputs(self, scores: Array) -> dict[str, jax.Array]:
+        """Return `values` [B, C]: probabilities."""
+        return {"values": jax.nn.softmax(scores)}
+
+    def _prediction(self, values: np.ndarray) -> Prediction:
+        """Return `label` and `probabilities`."""
+        labels = self.model.labels
+        probabilities = dict(zip(labels, values.tolist(), strict=True))
+        return {"label": labels[int(values.argmax())], "probabilities": probabilities}
+
+    def _scores(
+        self, examples: Sequence[TextExample], values: Sequence[Prediction]
+    ) -> dict[str, float]:
+        labels = self.model.labels
+        predicted = np.array([labels.index(value["label"]) for value in values])
+        gold = self._label_array(examples)
+        scores = classification_scores(gold, predicted, len(labels))
+        if len(labels) == 2:
+            # `f1` is that of the second class, which its own name says.
+            first = classification_scores(1 - gold, 1 - predicted, 2)["f1"]
+            own = zip(labels, (first, scores["f1"]), strict=True)
+            scores |= {f"f1_{label}": f1 for label, f1 in own}
+        return scores
+
+    def _constant(self, examples: Sequence[TextExample]) -> tuple[str, float]:
+        labels = [example.label for example in examples]
+        common = collections.Counter(labels).most_common(1)[0][0]
+        correct = [label == common for label in labels]
+        return "accuracy of the commonest label", float(np.mean(correct))
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class ClassesTask(TextTask):
+    """Any number of classes for each text or pair of texts."""
+
+    problem_type: ClassVar[ProblemType] = "multi_label_classification"
+    analyses: ClassVar[Mapping[str, Analysis]] = {
+        "multi_label_classification": Analysis(
+            classes_report.analyse, classes_report.sections
+        )
+    }
+
+    @classmethod
+    def suits(cls, data: ExamplesConfig, model: BertConfig | None) -> bool:
+        return problem_of(data, model) == cls.problem_type
+
+    def _outputs_of(self, examples: Sequence[TextExample]) -> tuple[str, ...]:
+        return classes(examples, self.data)
+
+    def label_warnings(self, examples: Sequence[TextExample]) -> list[str]:
+        return class_warnings(self, examples, super().label_warnings(examples))
+
+    def _label_array(self, examples: Sequence[TextExample]) -> np.ndarray:
+        """Return int32 [N, C]: 0 or 1."""
+        return self._chosen(map(classes_of, examples)).astype(np.int32)
+
+    def _chosen(self, names: Iterable[Collection[str]]) -> Bool[np.ndarray, "N C"]:
+        """Return which classes are among the names of each example."""
+        return np.array(
+            [[label in own for label in self.model.labels] for own in names]
+        )
+
+    def label_loss(self, scores: Array, batch: DeviceBatch) -> Sum:
+        """Return the binary cross-entropy of each class, in nats."""
+        targets = jnp.maximum(batch["label"], 0).astype(jnp.float32)
+        losses = optax.sigmoid_binary_cross_entropy(scores, targets)
+        return weighted_sum(losses, self._known(batch))
+
+    def distillation_loss(
+        self,
+        scores: Array,
+        teacher_scores: Array,
+        batch: DeviceBatch,
+        temperature: float,
+    ) -> Sum:
+        """Return the divergence of each class from the teacher."""
+        divergence = binary_divergence(scores, teacher_scores, temperature)
+        return weighted_sum(divergence, self._known(batch))
+
+    def outputs(self, scores: Array) -> dict[str, jax.Array]:
+        """Return `values` [B, C]: probabilities."""
+        return {"values": jax.nn.sigmoid(scores)}
+
+    def _prediction(self, values: np.ndarray) -> Prediction:
+        """Return `labels` and `probabilities`."""
+        probabilities = dict(zip(self.model.labels, values.tolist(), strict=True))
+        chosen = [name for name, value in probabilities.items() if value > 0.5]
+        return {"labels": chosen, "probabilities": probabilities}
+
+    def _scores(
+        self, examples: Sequence[TextExample], values: Sequence[Prediction]
+    ) -> dict[str, float]:
+        return multi_label_scores(
+            self._chosen(map(classes_of, examples)),
+            self._chosen(value["labels"] for value in values),
+        )
+
+    def _constant(self, examples: Sequence[TextExample]) -> tuple[str, float]:
+        names = [classes_of(example) for example in examples]
+        common = collections.Counter(names).most_common(1)[0][0]
+        gold = self._chosen(names)
+        scores = multi_label_scores(gold, self._chosen([common] * len(gold)))
+        return "micro_f1 of the commonest labels", scores["micro_f1"]

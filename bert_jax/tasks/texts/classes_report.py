@@ -1,0 +1,121 @@
+"""Errors in the classes of texts that have any number of them."""
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from bert_jax.metrics.confusions import counts_of_labels
+from bert_jax.storage.files import JsonObject
+from bert_jax.tasks.finetuning import FinetuningTask
+from bert_jax.tasks.predictions import Predictions
+from bert_jax.tasks.reporting.by_class import class_scores, class_table
+from bert_jax.tasks.reporting.probabilities import (
+    calibration_of,
+    calibration_section,
+    threshold_of,
+    threshold_section,
+)
+from bert_jax.tasks.reporting.views import Column, Item, Section, Table, TableCell
+from bert_jax.tasks.reporting.worst import WorstExamples
+from bert_jax.tasks.texts.class_report import (
+    LEAST_PROBABILITY,
+    passages,
+    worst_section,
+    worst_texts,
+)
+from bert_jax.tasks.texts.examples import classes_of
+
+
+def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
+    """Return scores by class, calibration, thresholds and worst examples.
+
+    Raises:
+        ValueError: a probability is not a number.
+    """
+    labels, values = task.model.labels, predictions.values
+    examples = predictions.examples
+    gold = np.array([[n in classes_of(e) for n in labels] for e in examples])
+    chosen = np.array([[n in v["labels"] for n in labels] for v in values])
+    probabilities = np.array([[v["probabilities"][n] for n in labels] for v in values])
+    report = {
+        "calibration": calibration_of(probabilities.ravel(), gold.ravel()),
+        **class_scores(labels, counts_of_labels(gold, chosen)),
+        "threshold": threshold_of(probabilities.ravel(), gold.ravel()),
+    }
+    for i, entry in enumerate(report["classes"]):
+        by_class = threshold_of(probabilities[:, i], gold[:, i])
+        entry["best_threshold"] = by_class["best"] if by_class else None
+    losses = _losses(probabilities, gold)
+    worst = WorstExamples()
+    for i in np.flatnonzero((gold != chosen).any(axis=1)).tolist():
+        worst.add(float(losses[i].sum()), i)
+
+    def entry_of(i: int) -> JsonObject:
+        return {
+            "labels": [labels[j] for j in np.flatnonzero(gold[i])],
+            "predictions": [labels[j] for j in np.flatnonzero(chosen[i])],
+            "probabilities": dict(zip(labels, probabilities[i].tolist(), strict=True)),
+            "loss": float(losses[i].sum()),
+        }
+
+    return report | worst_texts(worst, examples, entry_of)
+
+
+def _losses(
+    probabilities: Float[np.ndarray, "N C"], gold: Bool[np.ndarray, "N C"]
+) -> Float[np.ndarray, "N C"]:
+    """Return the binary cross-entropy of each class, in nats."""
+    of_gold = np.where(gold, probabilities, 1 - probabilities)
+    return -np.log(np.maximum(of_gold, LEAST_PROBABILITY))
+
+
+def sections(report: JsonObject) -> list[Section]:
+    """Return what to show of an analysis."""
+    averages = ("micro", "macro", "weighted")
+    table = class_table(report, "Scores by class", "class", averages)
+    note = "Each text has any number of classes; each class is a decision of its own."
+    values = calibration_section(report["calibration"], "a class", "is right")
+    shown = [Section("classes", "Classes", note, [table]), values]
+    if report["threshold"]:
+        what = "Each class is predicted"
+        section = threshold_section(report["threshold"], what, report["checkpoint"])
+        section.parts.append(_table_of_thresholds(report))
+        shown.append(section)
+    items = [_item(entry) for entry in report["worst"]]
+    note = (
+        "The texts with the highest loss: the sum over the classes of the negative "
+        "logarithm of the probability of what is right, in nats. Some labels may be "
+        "wrong, not the model."
+    )
+    return [*shown, worst_section(report, note, items)]
+
+
+def _table_of_thresholds(report: JsonObject) -> Table:
+    columns = [Column("class"), Column("threshold")]
+    columns += [Column(name, "percent") for name in ("precision", "recall", "F1")]
+    rows: list[list[TableCell]] = [
+        [entry["label"], f"{best['threshold']:.15g}", *(best[name] for name in _SCORES)]
+        for entry in report["classes"]
+        if (best := entry["best_threshold"])
+    ]
+    return Table("The best threshold of each class alone", columns, rows)
+
+
+_SCORES = ("precision", "recall", "f1")
+
+
+def _item(entry: JsonObject) -> Item:
+    gold, predicted = set(entry["labels"]), set(entry["predictions"])
+    missed, spurious = gold - predicted, predicted - gold
+    probabilities = entry["probabilities"]
+
+    def listed(names: list[str]) -> str:
+        return ", ".join(f"{n} ({probabilities[n]:.1%})" for n in names) or "none"
+
+    facts = [
+        ("gold", listed(entry["labels"])),
+        ("predicted", listed(entry["predictions"])),
+        ("loss", f"{entry['loss']:.2f}"),
+    ]
+    errors = [(name, "missed") for name in sorted(missed)]
+    errors += [("not gold", name) for name in sorted(spurious)]
+    return Item(entry["where"], facts, passages(entry["texts"]), errors)

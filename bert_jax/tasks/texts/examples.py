@@ -1,0 +1,196 @@
+"""Examples of texts with classes or numbers, from the rows of a table."""
+
+import collections
+import dataclasses
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from bert_jax.config import ExamplesConfig
+from bert_jax.tables.rows import (
+    TableRow,
+    column_names,
+    missing_column_message,
+    text_of,
+)
+from bert_jax.tasks.class_names import class_names, flag, joined_names
+from bert_jax.tasks.texts.glue import GLUE
+
+DEFAULT_COLUMNS = (
+    ("sentence1", "sentence2"),
+    ("premise", "hypothesis"),
+    ("question1", "question2"),
+    ("question", "sentence"),
+    ("text",),
+    ("sentence",),
+)
+"""The columns to look for, in this order, if text_columns is not given."""
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+
+@dataclasses.dataclass(frozen=True)
+class TextExample:
+    """A text or a pair of texts, and its label."""
+
+    texts: tuple[str, ...]
+    label: str | float | tuple[str, ...] | None = None
+    """A class, a number, or several classes; None if it is not known."""
+    where: str = dataclasses.field(default="", repr=False)
+    """File and line, for messages; not in the fingerprint, since files are moved."""
+    group: str = ""
+    """The name of a group of examples that is scored separately; "" for none."""
+    columns: tuple[str, ...] = dataclasses.field(default=(), repr=False, compare=False)
+    """The columns of the file, if none of them is the label column."""
+
+
+def find_text_columns(row: TableRow, config: ExamplesConfig) -> tuple[str, ...]:
+    """Return the columns that hold the text.
+
+    Raises:
+        ValueError: `text_columns` is empty, and no default column is in the table.
+    """
+    if config.text_columns:
+        return config.text_columns
+    glue_columns = (GLUE[config.glue].texts,) if config.glue else ()
+    for columns in glue_columns + DEFAULT_COLUMNS:
+        if set(columns) <= row.values.keys():
+            return columns
+    raise ValueError(
+        f"{row.where} has the columns {column_names(row.values)}; name those with "
+        "the text by --text-column."
+    )
+
+
+def example_without_label(row: TableRow, config: ExamplesConfig) -> TextExample:
+    """Return the texts of a row; its other columns are ignored.
+
+    Raises:
+        ValueError: a column is missing or empty.
+    """
+    texts = tuple(text_of(row, column) for column in find_text_columns(row, config))
+    return TextExample(texts, where=row.where)
+
+
+def labelled_example(
+    row: TableRow, config: ExamplesConfig, is_regression: bool, group: str
+) -> TextExample:
+    """Return the texts of a row, and its label if there is a label column.
+
+    Raises:
+        ValueError: a column is missing or empty, one column is named for both text and
+            label, or a label is of the wrong kind.
+    """
+    columns = config.label_columns
+    for name in set(columns) & set(find_text_columns(row, config)):
+        raise ValueError(
+            f"{row.where}: {name} is named for the text and for the "
+            "labels; name two columns by --text-column and --label-column."
+        )
+    example = dataclasses.replace(example_without_label(row, config), group=group)
+    missing = [name for name in columns if name not in row.values]
+    if len(missing) == len(columns):
+        return dataclasses.replace(example, columns=tuple(row.values))
+    if missing:
+        raise ValueError(missing_column_message(row.where, missing[0], row.values))
+    places = {name: f"{row.where}: {name}" for name in columns}
+    if len(columns) > 1:
+        chosen = [name for name in columns if flag(row.values[name], places[name])]
+        return dataclasses.replace(example, label=tuple(chosen))
+    value, where = row.values[columns[0]], places[columns[0]]
+    if is_regression:
+        return dataclasses.replace(example, label=parse_number(value, where))
+    separator = config.label_separator if config.multi_label else ""
+    names = class_names(value, where, separator)
+    return dataclasses.replace(example, label=names if separator else names[0])
+
+
+def parse_number(value: object, where: str) -> float:
+    """Parse a decimal number; `float` alone would accept "nan", "1_000" and more.
+
+    Raises:
+        ValueError: it is none that float32 holds.
+    """
+    digits = value.strip() if isinstance(value, str) else ""
+    if type(value) in (int, float):
+        digits = repr(value)
+    if not _NUMBER.fullmatch(digits):
+        raise ValueError(
+            f"{where}={value!r:.40} must be a finite number in the digits 0 to 9, such "
+            "as -1.5 (with a point, and no comma) or 2e-3."
+        )
+    number = float(digits)
+    largest = float(np.finfo(np.float32).max)
+    if abs(number) > largest:
+        raise ValueError(
+            f"{where}={digits:.40} must be a finite number of 32 bits, at most "
+            f"{largest:.7g} in size, because training is in float32; scale the labels."
+        )
+    return number
+
+
+def classes_of(example: TextExample) -> tuple[str, ...]:
+    """Return the classes of an example: none, one or several."""
+    if example.label is None or isinstance(example.label, float):
+        return ()
+    return (example.label,) if isinstance(example.label, str) else example.label
+
+
+def name_counts(examples: Sequence[TextExample]) -> collections.Counter[str]:
+    """Return how many examples have each class, by its name in the file."""
+    return collections.Counter(
+        name for example in examples for name in classes_of(example)
+    )
+
+
+def classes(examples: Sequence[TextExample], config: ExamplesConfig) -> tuple[str, ...]:
+    """Return the classes of the training examples.
+
+    Raises:
+        ValueError: there are too few classes.
+    """
+    if len(config.labels) == 1 and not config.multi_label:
+        raise ValueError(
+            f"data.labels names only {config.labels[0]!r}; there must be at least two "
+            "classes."
+        )
+    if config.labels or config.glue:
+        return config.labels or GLUE[config.glue].labels
+    column = ", ".join(config.label_columns)
+    joined = joined_names(name_counts(examples), config.merge_labels)
+    names = sorted(set(joined.values()))
+    if len(names) < 2 and not config.multi_label:
+        raise ValueError(
+            f"{examples[0].where}: {column} is {names[0]!r} in all "
+            f"{len(examples)} rows; there must be at least two classes."
+        )
+    if not names:
+        raise ValueError(
+            f"{examples[0].where}: neither this nor any other row names a class in "
+            f"{column}; there is nothing to learn."
+        )
+    return config.label_columns if len(config.label_columns) > 1 else tuple(names)
+
+
+def regression_output(
+    examples: Sequence[TextExample], config: ExamplesConfig
+) -> tuple[str, ...]:
+    """Return the label of a regression's single output: the name of its column."""
+    column = config.label_columns[0]
+    if len({example.label for example in examples}) < 2:
+        raise ValueError(
+            f"{examples[0].where}: {column} is {examples[0].label} in all "
+            f"{len(examples)} rows; there is nothing to learn."
+        )
+    return (GLUE[config.glue].label if config.glue else column,)
+
+
+def require_labels(examples: Sequence[TextExample], config: ExamplesConfig) -> None:
+    """Raise ValueError if a training example has no label."""
+    column = config.label_columns[0]
+    for example in examples:
+        if example.label is None:
+            message = missing_column_message(example.where, column, example.columns)
+            raise ValueError(
+                f"{message} Name the column with the labels by --label-column."
+            )

@@ -1,0 +1,223 @@
+"""What is said of texts and pairs of texts (Devlin et al. 2018, §4.1).
+
+All tasks of GLUE, and a user's own table of texts.
+"""
+
+import abc
+import collections
+import dataclasses
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from bert_jax.config.finetuning import TaskName
+from bert_jax.config.model import Head
+from bert_jax.data.examples import (
+    TokenizedExamples,
+    from_rows,
+    join_pairs,
+    num_cut,
+)
+from bert_jax.tables.damage import parse_rows
+from bert_jax.tables.read import table_rows
+from bert_jax.tables.rows import TableRow
+from bert_jax.tasks.class_names import class_finder, unknown_class_message
+from bert_jax.tasks.finetuning import FinetuningTask
+from bert_jax.tasks.predictions import (
+    Prediction,
+    Predictions,
+    Split,
+    SplitOutputs,
+    Splits,
+)
+from bert_jax.tasks.task import DeviceBatch
+from bert_jax.tasks.texts.examples import (
+    TextExample,
+    classes_of,
+    example_without_label,
+    labelled_example,
+    require_labels,
+)
+from bert_jax.tasks.texts.glue import GLUE, read_glue, submission_name
+from bert_jax.tasks.texts.prediction_tables import (
+    readable_rows,
+    submission_rows,
+    write_lines,
+)
+from bert_jax.tokenization import Tokenizer
+
+
+@dataclasses.dataclass(frozen=True)
+class TextTask(FinetuningTask):
+    """Texts or pairs of texts, and what is to be said of each."""
+
+    head: ClassVar[Head] = "sequence_classification"
+    name: ClassVar[TaskName] = "text-classification"
+    reads_numbers: ClassVar[bool] = False
+    """Whether the labels of files are numbers."""
+
+    def read(self, name: str) -> list[TextExample]:
+        config = self.data
+        if config.glue:
+            task = GLUE[config.glue]
+            config = dataclasses.replace(
+                config, text_columns=task.texts, label_column=task.label
+            )
+            rows = read_glue(config.glue, config.path, name)
+            return [
+                labelled_example(row, config, self.reads_numbers, group)
+                for row, group in rows
+            ]
+        if config.path:
+            raise ValueError(
+                f"data.path={config.path} but no task of GLUE is named; name one, as "
+                "in `bert-jax finetune mrpc`, or give the files by --data.train and "
+                "--data.validation."
+            )
+        return parse_rows(
+            name,
+            table_rows(name, config.delimiter),
+            lambda row: labelled_example(row, config, self.reads_numbers, ""),
+            config.skip_damaged,
+        )
+
+    def labels(self, examples: Sequence[TextExample]) -> tuple[str, ...]:
+        require_labels(examples, self.data)
+        return self._outputs_of(examples)
+
+    @abc.abstractmethod
+    def _outputs_of(self, examples: Sequence[TextExample]) -> tuple[str, ...]:
+        """Return the names of the head's outputs."""
+
+    def check(self, examples: Sequence[TextExample]) -> None:
+        self.match_labels(examples)
+
+    def match_labels(self, examples: Sequence[TextExample]) -> list[TextExample]:
+        labels = self.model.labels
+        find = functools.cache(class_finder(labels, self.data.merge_labels))
+        matched = []
+        for example in examples:
+            names = classes_of(example)
+            known = tuple(name for name in map(find, names) if name is not None)
+            if len(known) < len(names):
+                unknown = next(name for name in names if find(name) is None)
+                raise ValueError(unknown_class_message(example.where, unknown, labels))
+            if known != names:
+                label = known[0] if isinstance(example.label, str) else known
+                example = dataclasses.replace(example, label=label)
+            matched.append(example)
+        return matched
+
+    def tokenize(
+        self, examples: Sequence[TextExample], tokenizer: Tokenizer
+    ) -> TokenizedExamples:
+        """Return one row per example, cut to `max_length`, the longer text first.
+
+        Raises:
+            ValueError: some examples are pairs, and some are not.
+        """
+        first = examples[0]
+        for example in examples:
+            if len(example.texts) != len(first.texts):
+                raise ValueError(
+                    f"{example.where} has {len(example.texts)} texts and {first.where} "
+                    f"has {len(first.texts)}; all rows must have the same number."
+                )
+        max_length = self.max_tokens
+        columns = zip(*(example.texts for example in examples), strict=True)
+        pairs = list(zip(*map(tokenizer.encode_batch, columns), strict=True))
+        rows, cut = join_pairs(tokenizer, pairs, max_length)
+        by_example = {"cut": cut}
+        if all(example.label is not None for example in examples):
+            by_example["label"] = self._label_array(examples)
+        return from_rows(rows, np.arange(len(rows), dtype=np.int32), by_example)
+
+    def warnings(self, split: Split) -> list[str]:
+        return self.cut_warnings(num_cut(split.tokenized), len(split.examples))
+
+    @abc.abstractmethod
+    def _label_array(self, examples: Sequence[TextExample]) -> np.ndarray:
+        """Return the labels of examples as the loss reads them, [N, …]."""
+
+    def _known(self, batch: DeviceBatch) -> Float[Array, "..."]:
+        """Return 1 where a label is known, else 0."""
+        return (batch["label"] >= 0).astype(jnp.float32)
+
+    def label_count(self, batch: DeviceBatch) -> Float[Array, ""]:
+        return self._known(batch).sum()
+
+    def predict(self, outputs: SplitOutputs) -> list[Prediction]:
+        return [
+            self._prediction(row["values"].astype(np.float64)) for row in outputs.rows
+        ]
+
+    @abc.abstractmethod
+    def _prediction(self, values: np.ndarray) -> Prediction:
+        """Return the prediction of the outputs `values` [C] of a text."""
+
+    def official_scores(self, predictions: Predictions) -> dict[str, float]:
+        """Return the scores of all examples, and those of a named group by its name."""
+        pairs = list(zip(predictions.examples, predictions.values, strict=True))
+        scores: dict[str, float] = {}
+        for group in dict.fromkeys(example.group for example, _ in pairs):
+            chosen = [pair for pair in pairs if pair[0].group == group]
+            examples, values = zip(*chosen, strict=True)
+            own_scores = self._scores(examples, values)
+            glue = self.data.glue
+            names = GLUE[glue].scores if glue else tuple(own_scores)
+            suffix = f"_{group}" if group else ""
+            scores |= {f"{name}{suffix}": own_scores[name] for name in names}
+        return scores
+
+    @abc.abstractmethod
+    def _scores(
+        self, examples: Sequence[TextExample], values: Sequence[Prediction]
+    ) -> dict[str, float]:
+        """Return the scores of examples, of one group or of all."""
+
+    def write(self, predictions: Predictions, directory: Path) -> list[str]:
+        """Write tables of index and prediction, as GLUE's server accepts them.
+
+        For other texts, predictions.tsv has probability, label and text, too.
+        """
+        examples, values = predictions.examples, predictions.values
+        glue, separator = self.data.glue, self.data.label_separator
+        if not glue:
+            lines = readable_rows(examples, values, separator)
+            write_lines(lines, directory / "predictions.tsv")
+            return ["predictions.tsv"]
+        tables = collections.defaultdict[str, list[Prediction]](list)
+        for example, value in zip(examples, values, strict=True):
+            tables[submission_name(glue, example.group)].append(value)
+        for name, own in tables.items():
+            write_lines(submission_rows(own, separator), directory / name)
+        return list(tables)
+
+    def baseline(self, splits: Splits) -> tuple[str, float]:
+        """Return a score of the most frequent label, or the error of the mean.
+
+        Both are those of the examples to score: no constant does better, and it is the
+        same number whether or not the examples to learn from are known.
+        """
+        glue = GLUE[self.data.glue].scores if self.data.glue else ("accuracy",)
+        if glue[0] in ("mcc", "pearson"):  # 0 for any constant
+            return f"{glue[0]} of the commonest label", 0.0
+        return self._constant(splits.validation)
+
+    @abc.abstractmethod
+    def _constant(self, examples: Sequence[TextExample]) -> tuple[str, float]:
+        """Return the name and the score of the best constant."""
+
+    def texts(self, example: TextExample) -> tuple[str, ...]:
+        return example.texts
+
+    def classes(self, example: TextExample) -> tuple[str, ...]:
+        return classes_of(example)
+
+    def example_without_label(self, row: TableRow) -> TextExample:
+        return example_without_label(row, self.data)
