@@ -6,7 +6,7 @@ import pytest
 
 from bert_jax.config import ExamplesConfig
 from bert_jax.runs.finetuning_examples import with_fingerprints
-from bert_jax.tasks import choices
+from bert_jax.tasks.choices import examples as choices
 from bert_jax.tasks.predictions import Splits
 from bert_jax.tasks.tagging.conll import read_sentences
 

@@ -8,9 +8,9 @@ import pytest
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.finetuning import GlueName
-from bert_jax.tasks import glue
 from bert_jax.tasks.kinds import finetuning_task
 from bert_jax.tasks.predictions import Predictions
+from bert_jax.tasks.texts import glue
 from bert_jax.tasks.texts.classes import ClassTask
 from bert_jax.tasks.texts.examples import TextExample
 from bert_jax.tasks.texts.glue import GLUE, read_glue
