@@ -27,15 +27,15 @@ ROOMS = {
     "formats": "storage config tokenization model",
     "pretrained": "storage config tokenization model checkpoints formats",
     "tasks": "storage tables config tokenization data model masking metrics",
-    "error_analysis": "terminal storage metrics tasks",
+    "reports": "terminal storage tasks",
     "training": "terminal storage tables config tokenization data model distributed "
     "checkpoints tasks",
     "inference": "terminal storage tables config tokenization data model metrics "
-    "checkpoints formats pretrained tasks error_analysis",
+    "checkpoints formats pretrained tasks reports",
     "runs": "terminal storage tables config tokenization data model masking "
     "distributed checkpoints formats pretrained tasks training inference",
     "cli": "terminal storage config data distributed formats pretrained tasks "
-    "error_analysis training inference runs",
+    "reports training inference runs",
     "__main__": "terminal cli",
 }
 APPS = "benchmark convert corpus demo dry_run experiments inspect run_page".split()

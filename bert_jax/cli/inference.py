@@ -257,7 +257,7 @@ def evaluate(options: EvaluateOptions) -> None:
     for file in files:
         say(file)
     if report:
-        from bert_jax.error_analysis.terminal import print_report
+        from bert_jax.reports.terminal import print_report
 
         print_report(report)
 

@@ -136,8 +136,8 @@ def inspect_attention(options: InspectOptions) -> None:
     from bert_jax.apps.run_page.run_comparison import require_different
     from bert_jax.inference.attention_page import write_attention_page
     from bert_jax.inference.predictor import load
+    from bert_jax.reports.web_page import SUFFIX
     from bert_jax.storage.files import require_output_file
-    from bert_jax.storage.web_page import SUFFIX
 
     page = Path(options.output)
     require_output_file(page, SUFFIX)  # before the models are loaded

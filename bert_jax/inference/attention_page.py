@@ -11,8 +11,8 @@ import numpy as np
 from bert_jax.inference.arguments import require_text
 from bert_jax.inference.attention import Attention, attention, head_statistics
 from bert_jax.inference.predictor import Predictor, load
+from bert_jax.reports.web_page import SUFFIX, web_page
 from bert_jax.storage.files import JsonObject, atomic_write, require_output_file
-from bert_jax.storage.web_page import SUFFIX, web_page
 
 MAX_BYTES = 8_000_000
 """Limit of the probabilities of a page, one byte each: a browser draws them all."""

@@ -63,8 +63,7 @@ class Training:
     host_index: int = 0
     host_count: int = 1
     own_scores: Callable[[Predictions], dict[str, float]] | None = None
-    """Scores of the user's, which stand before the official ones; all processes call it
-    together."""
+    """Scores of the user's, before the official ones; all processes call it."""
     teacher: Teacher | None = None
     scores_start: bool = False
     """Whether to score the parameters before the first step: none is random then."""
@@ -86,7 +85,6 @@ class FinetuningTask(Task):
         default=None, compare=False, repr=False
     )
     """None: nothing is trained."""
-
     one_shape = False
     takes_sharded_kernels = True
     name: ClassVar[TaskName]

@@ -142,11 +142,11 @@ def test_the_loss_by_hand():
     scores[0, :, 0] = np.log([1, 2, 5])
     scores[0, :, 1] = np.log([3, 6, 1])
     batch = batch_of([[1, 1]], [3])
-    loss, count = TASK.loss(jnp.array(scores), batch)
-    assert count == TASK.count(batch) == 1
+    loss, count = TASK.label_loss(jnp.array(scores), batch)
+    assert count == TASK.label_count(batch) == 1
     assert loss == pytest.approx(-(np.log(2 / 8) + np.log(6 / 10)) / 2, rel=1e-6)
     # The third token is padding now.
-    loss, _ = TASK.loss(jnp.array(scores), batch_of([[1, 1]], [2]))
+    loss, _ = TASK.label_loss(jnp.array(scores), batch_of([[1, 1]], [2]))
     assert loss == pytest.approx(-(np.log(2 / 3) + np.log(6 / 9)) / 2, rel=1e-6)
 
 
@@ -154,11 +154,11 @@ def test_rows_without_a_label_and_padding_do_not_count():
     scores = jax.random.normal(jax.random.key(0), (3, 8, 2))
     labels, ends = [[1, 4], [-1, -1], [2, 2]], [8, 8, 0]
     batch = batch_of(labels, ends)
-    loss, count = TASK.loss(scores, batch)
-    alone, one = TASK.loss(scores[:1], batch_of(labels[:1], ends[:1]))
-    assert count == one == TASK.count(batch) == 1
+    loss, count = TASK.label_loss(scores, batch)
+    alone, one = TASK.label_loss(scores[:1], batch_of(labels[:1], ends[:1]))
+    assert count == one == TASK.label_count(batch) == 1
     assert loss == pytest.approx(float(alone), rel=1e-6)
-    gradient = jax.grad(lambda scores: TASK.loss(scores, batch)[0])(scores)
+    gradient = jax.grad(lambda scores: TASK.label_loss(scores, batch)[0])(scores)
     assert np.abs(gradient[0]).max() > 0 and not np.any(gradient[1:])
 
 
@@ -171,7 +171,7 @@ def test_loss_and_predictions_do_not_depend_on_the_padded_length():
         batch = split.tokenized.gather(np.arange(2), length)
         arrays = {name: jnp.asarray(values) for name, values in batch.items()}
         own = scores[:, :length]
-        losses[length], _ = TASK.loss(own, arrays)
+        losses[length], _ = TASK.label_loss(own, arrays)
         outputs = TASK.outputs(own)
         assert {values.shape for values in outputs.values()} == {(2, length)}
         assert (batch["end"] < length).all(), "there is padding, with scores of its own"

@@ -233,8 +233,8 @@ def test_labels_of_each_kind():
 def loss(model, scores, labels):
     """The total and the count, which does not depend on the scores."""
     batch = {"label": jnp.array(labels)}
-    total, count = task(model).loss(jnp.array(scores, jnp.float32), batch)
-    assert task(model).count(batch) == count
+    total, count = task(model).label_loss(jnp.array(scores, jnp.float32), batch)
+    assert task(model).label_count(batch) == count
     return float(total), float(count)
 
 

@@ -77,7 +77,7 @@ def _lines(
 
 def command(options: HardwareOptions) -> str:
     """Return the command that makes the page."""
-    words = ["bert-jax", "benchmark", "hardware", "--configs", *options.configs]
+    words = ["python", "tools/hardware/hardware.py", "--configs", *options.configs]
     words += ["--topologies", *options.topologies, "--output", options.output]
     return shlex.join(words)
 

@@ -18,10 +18,10 @@ from jaxtyping import Float32
 from bert_jax.checkpoints.steps import checkpoint_of_step, read_config
 from bert_jax.formats.huggingface import CONFIG
 from bert_jax.pretrained import Model, load_pretrained, resolve_path
+from bert_jax.reports.web_page import SUFFIX, web_page
 from bert_jax.runs.average import require_same_model
 from bert_jax.storage.files import atomic_write, require_output_file
 from bert_jax.storage.remote import open_directory
-from bert_jax.storage.web_page import SUFFIX, web_page
 from bert_jax.tokenization import (
     ACCENTS,
     CHINESE,

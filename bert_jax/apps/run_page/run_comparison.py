@@ -24,10 +24,10 @@ from bert_jax.apps.run_page.run_record import (
 )
 from bert_jax.apps.run_page.run_report import write_run_report
 from bert_jax.config import FinetuneConfig
+from bert_jax.reports.web_page import SUFFIX, web_page
 from bert_jax.storage.files import JsonObject, atomic_write, require_output_file
 from bert_jax.storage.remote import open_directory
 from bert_jax.storage.runs_file import RUNS, read_runs_file
-from bert_jax.storage.web_page import SUFFIX, web_page
 from bert_jax.tasks.predictions import without_repeats
 from bert_jax.training.metrics_file import METRICS
 

@@ -16,8 +16,8 @@ from bert_jax.apps.run_page.run_record import (
 from bert_jax.apps.run_page.samples import open_validation, samples
 from bert_jax.config import PretrainConfig
 from bert_jax.inference.evaluation import baseline_of_run
+from bert_jax.reports.web_page import SUFFIX, web_page
 from bert_jax.storage.files import JsonObject, atomic_write, require_output_file
-from bert_jax.storage.web_page import SUFFIX, web_page
 from bert_jax.tasks.baselines import comparisons, no_better
 from bert_jax.tasks.pretraining.task import unigram_baseline
 from bert_jax.training.metrics_file import METRICS

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from bert_jax.storage.files import JsonObject
@@ -17,7 +16,7 @@ class Analysis:
     analyse: Callable[[Any, Predictions], JsonObject]
     """Of a task and its predictions for examples with labels."""
     sections: Callable[[JsonObject], list[Section]]
-    meanings: Mapping[str, str] = MappingProxyType({})
+    meanings: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """What scores are of, where they are not those of texts."""
     parts: str = "class"
     """What `f1_NAME` is of."""

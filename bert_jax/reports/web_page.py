@@ -30,7 +30,7 @@ def web_page(
         KeyError: the template names a field that is not given.
     """
     page = resources.files(package).joinpath(template).read_text(encoding="utf-8")
-    shared = resources.files("bert_jax.storage").joinpath("web_page.css")
+    shared = resources.files("bert_jax.reports").joinpath("web_page.css")
     page = page.replace("{{style}}", shared.read_text(encoding="utf-8"))
     page = re.sub(
         r"\{\{(\w+\.(?:css|js))\}\}", lambda match: _part(package, match[1]), page
@@ -45,7 +45,7 @@ def web_page(
 def _part(package: str, name: str) -> str:
     """Return the text of a file in the template's package or in this one."""
     own = resources.files(package).joinpath(name)
-    path = own if own.is_file() else resources.files("bert_jax.storage").joinpath(name)
+    path = own if own.is_file() else resources.files("bert_jax.reports").joinpath(name)
     return path.read_text(encoding="utf-8")
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from bert_jax.config import BertConfig, ExamplesConfig
-from bert_jax.error_analysis.report import ScoredSource, error_report
+from bert_jax.reports.report import ScoredSource, error_report
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.finetuning import FinetuningTask
 from bert_jax.tasks.kinds import finetuning_task, task_name_of

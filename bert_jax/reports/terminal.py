@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
-from bert_jax.error_analysis.report import sections
+from bert_jax.reports.report import sections
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.reporting.views import (
     CellFormat,

@@ -17,8 +17,8 @@ from small_world import OBJECTS, SUBJECTS, VERBS
 import bert_jax
 from bert_jax.cli.main import main
 from bert_jax.config import ExamplesConfig
-from bert_jax.error_analysis.page import report_page, write_report
-from bert_jax.error_analysis.terminal import print_report
+from bert_jax.reports.page import report_page, write_report
+from bert_jax.reports.terminal import print_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 EVIL = '</script><script>document.title = "changed"</script><b>&amp;"'

@@ -12,7 +12,7 @@ from sklearn.metrics import (
     multilabel_confusion_matrix,
 )
 
-from bert_jax.error_analysis.report import sections
+from bert_jax.reports.report import sections
 from bert_jax.tasks.reporting.views import Chart, Examples, Matrix
 from bert_jax.tasks.reporting.worst import MAX_EXAMPLES, WorstExamples
 

@@ -4,9 +4,9 @@ import dataclasses
 import json
 from pathlib import Path
 
-from bert_jax.error_analysis.report import sections
+from bert_jax.reports.report import sections
+from bert_jax.reports.web_page import SUFFIX, web_page
 from bert_jax.storage.files import JsonObject, atomic_write, require_output_file
-from bert_jax.storage.web_page import SUFFIX, web_page
 
 JSON_SUFFIX = ".json"
 
@@ -42,7 +42,7 @@ def report_page(report: JsonObject) -> str:
         "file": report["data"],
         "summary": _summary(report),
     }
-    return web_page("bert_jax.error_analysis", "error_report.html", fields, data)
+    return web_page("bert_jax.reports", "error_report.html", fields, data)
 
 
 def _summary(report: JsonObject) -> str:

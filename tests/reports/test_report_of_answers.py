@@ -7,7 +7,7 @@ from predictions import report_of
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.model import ANSWERABLE_LABELS
-from bert_jax.error_analysis.report import sections
+from bert_jax.reports.report import sections
 from bert_jax.tasks.answers.report import answer_type, excerpt, question_word
 from bert_jax.tasks.answers.rows import SquadExample
 from bert_jax.tasks.answers.task import QuestionAnsweringTask

@@ -5,8 +5,8 @@ import pytest
 from predictions import report_of
 
 from bert_jax.config import BertConfig, ExamplesConfig
-from bert_jax.error_analysis.report import sections
 from bert_jax.metrics.entities import convert_tags
+from bert_jax.reports.report import sections
 from bert_jax.tasks.reporting.views import Examples, Table
 from bert_jax.tasks.tagging.conll import Sentence
 from bert_jax.tasks.tagging.entity_report import MAX_WORDS, NO_ENTITY
