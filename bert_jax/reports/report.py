@@ -4,14 +4,13 @@ import dataclasses
 from collections.abc import Mapping
 
 from bert_jax.storage.files import JsonObject
+from bert_jax.tasks import kinds
 from bert_jax.tasks.baselines import BASELINE, no_better
 from bert_jax.tasks.finetuning import FinetuningTask
-from bert_jax.tasks.kinds import KINDS
 from bert_jax.tasks.predictions import Predictions, without_repeats
+from bert_jax.tasks.reporting.analysis import Analysis
 from bert_jax.tasks.reporting.views import Column, Section, Table, TableCell
 
-ANALYSES = {kind: a for task in KINDS for kind, a in task.analyses.items()}
-"""By the `kind` of a report."""
 _MEANINGS = {
     "accuracy": "fraction of right predictions",
     "macro_f1": "mean F1 of the classes",
@@ -68,7 +67,7 @@ def error_report(
     }
     if kind == "single_label_classification" and len(task.model.labels) == 2:
         report["positive_class"] = task.model.labels[1]
-    return report | ANALYSES[kind].analyse(task, predictions)
+    return report | task.analyses[kind].analyse(task, predictions)
 
 
 def sections(report: JsonObject) -> list[Section]:
@@ -83,12 +82,18 @@ def sections(report: JsonObject) -> list[Section]:
         [*(f"{line}." for line in no_better(scores)), report["learned_from"]]
     ).strip()
     first = Section("scores", "Scores", note, [Table(title, columns, rows)])
-    return [first, *ANALYSES[report["kind"]].sections(report)]
+    return [first, *_analysis(report).sections(report)]
+
+
+def _analysis(report: JsonObject) -> Analysis:
+    """Return how a report is shown, by its `kind`."""
+    name = report["kind"]
+    return next(task.analyses[name] for task in kinds.KINDS if name in task.analyses)
 
 
 def _meaning(name: str, report: JsonObject) -> str:
     """Return what a score is of; "" if its name says it."""
-    analysis = ANALYSES[report["kind"]]
+    analysis = _analysis(report)
     if name.startswith(BASELINE):
         return "of a rule that needs no model"
     if name in analysis.meanings:
