@@ -14,8 +14,12 @@ from bert_jax.formats.embedding import model_directory
 from bert_jax.inference.batching import Unread, example_outputs
 from bert_jax.inference.learned import learned_line, training_examples
 from bert_jax.pretrained import Model, load_pretrained, read_own_length
-from bert_jax.reports.page import require_report_file, write_report
-from bert_jax.reports.report import ScoredSource, error_report
+from bert_jax.reports.report import (
+    ScoredSource,
+    error_report,
+    require_report_file,
+    write_report,
+)
 from bert_jax.storage.files import (
     JsonObject,
     name_path_in_errors,

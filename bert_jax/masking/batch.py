@@ -17,7 +17,13 @@ from bert_jax.masking.units import (
     span_starts,
     word_starts,
 )
-from bert_jax.model.inputs import DeviceRows, Inputs, inputs_of, maskable_tokens
+from bert_jax.model.inputs import (
+    DeviceRows,
+    Inputs,
+    inputs_of,
+    maskable_tokens,
+    tokens_after_first,
+)
 
 VocabularyTable = Bool[Array, " V"] | Bool[np.ndarray, " V"]
 
@@ -197,3 +203,18 @@ def mask_by_row(
         return jax.tree.map(lambda values: values[0], masked)
 
     return jax.vmap(mask_one)(batch)
+
+
+def next_tokens(batch: DeviceRows) -> MaskedBatch:
+    """Return rows whose every token but the first of its pair is to be predicted.
+
+    No token is replaced: the model must have causal attention. The label of position t
+    is the token at t + 1.
+    """
+    inputs = inputs_of(batch)
+    return MaskedBatch(
+        inputs=inputs,
+        predicted=None,
+        labels=inputs.input_ids[:, 1:],
+        weights=tokens_after_first(batch)[:, 1:].astype(jnp.float32),
+    )

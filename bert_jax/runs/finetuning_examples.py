@@ -20,8 +20,7 @@ from bert_jax.tasks.example_report import unknown_tokens
 from bert_jax.tasks.finetuning import FinetuningTask
 from bert_jax.tasks.predictions import Example, Split, Splits
 from bert_jax.tasks.splits import fingerprint
-from bert_jax.tasks.texts.class_balance import balanced_rows, balanced_weights
-from bert_jax.tasks.texts.classes import ClassTask
+from bert_jax.tasks.texts.classes import ClassTask, balanced_rows, balanced_weights
 from bert_jax.terminal.messages import say
 from bert_jax.tokenization import Tokenizer
 

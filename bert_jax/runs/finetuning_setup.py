@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
+import numpy as np
 from etils import epath
 
 from bert_jax.checkpoints.steps import CHECKPOINTS, read_config_as
@@ -23,8 +24,6 @@ from bert_jax.runs.finetuning_examples import (
     with_fingerprints,
 )
 from bert_jax.runs.init_from import pin_source
-from bert_jax.runs.rate_by_size import with_rate
-from bert_jax.runs.sentence_pairs import with_embedding, with_first_length
 from bert_jax.runs.teacher import finetuning_teacher
 from bert_jax.runs.workdir import require_same_verb
 from bert_jax.tasks.class_names import renamed_labels
@@ -32,7 +31,13 @@ from bert_jax.tasks.distillation import Teacher
 from bert_jax.tasks.example_report import example_lines
 from bert_jax.tasks.finetuning import FinetuningTask
 from bert_jax.tasks.kinds import finetuning_task
-from bert_jax.tasks.lengths import chosen_length_line, default_length, fit_lengths
+from bert_jax.tasks.lengths import (
+    chosen_length_line,
+    default_length,
+    fit_lengths,
+    row_length,
+)
+from bert_jax.tasks.pairs.prompts import chosen_embedding
 from bert_jax.tasks.pairs.vectors import PairVectorsTask
 from bert_jax.tasks.predictions import Example, Split
 from bert_jax.tasks.splits import match_splits, read_splits
@@ -259,3 +264,71 @@ def without_top(params: Params, config: FinetuneConfig) -> Params:
     encoder = {k: v for k, v in params["encoder"].items() if k not in top}
     others = {k: v for k, v in params.items() if k != "pooler"}
     return others | {"encoder": encoder}
+
+
+RATES = ((128, 1e-3),)
+"""The largest width of the hidden states, and the rate that it learns most by; wider
+models have the paper's. Measured in docs/finetuning.md."""
+
+
+def with_rate(
+    config: FinetuneConfig, model: BertConfig, resume: Resume | None
+) -> FinetuneConfig:
+    """Return the configuration with the rate for the size of the model; print it.
+
+    One that names its rate stays as it is. A run that has begun keeps its own.
+    """
+    if not config.rate_by_size:
+        return config
+    rate = None
+    if resume:
+        rate = resume.config.get("optimizer", {}).get("peak_learning_rate")
+    elif config.task != "sentence-pairs":  # its models are trained further
+        rate = next((r for width, r in RATES if model.hidden_size <= width), None)
+        if rate:
+            line = f"Learning rate {rate:g}, for a model that is {model.hidden_size} "
+            line += "wide; --optimizer.peak-learning-rate sets another."
+            say_on_primary([line])
+    if not isinstance(rate, float):
+        return config
+    optimizer = dataclasses.replace(config.optimizer, peak_learning_rate=rate)
+    return dataclasses.replace(config, optimizer=optimizer)
+
+
+def with_embedding(
+    config: FinetuneConfig, source: BertConfig, embedding: Embedding | None
+) -> FinetuneConfig:
+    """Return the configuration with how sentence pairs become vectors.
+
+    Args:
+        embedding: what the source's files say.
+    """
+    pairs = config.data.sentence_pairs
+    if config.task != "sentence-pairs" or pairs.objective == "rank":
+        return config
+    theirs = chosen_embedding(embedding, pairs.pooling)
+    require(
+        theirs.pooling == "mean" or source.attention == "bidirectional",
+        "pooling=cls cannot be used with attention=causal, by which [CLS] sees no "
+        "other token; pass --data.sentence-pairs.pooling mean.",
+    )
+    for number in pairs.dimensions:
+        width = source.hidden_size
+        rule = f"vectors have {width} numbers; name fewer"
+        require(number < width, f"data.sentence_pairs.dimensions: {number} but {rule}.")
+    length = row_length(config.data, source)
+    # The losses compare vectors of length 1, whatever the source compared them by.
+    own = dataclasses.replace(
+        theirs, normalize=True, max_tokens=length, similarity="cosine"
+    )
+    data = dataclasses.replace(config.data, embedding=own)
+    return dataclasses.replace(config, data=data)
+
+
+def with_first_length(task: FinetuningTask, *splits: Split) -> FinetuningTask:
+    """Return the task with the length of the longest first text, if it is of pairs."""
+    if not isinstance(task, PairVectorsTask):
+        return task
+    rows = [split.tokenized for split in splits]
+    longest = max(int(np.diff(one.starts)[:: one.choices].max()) for one in rows)
+    return dataclasses.replace(task, first_length=-(-longest // 8) * 8)

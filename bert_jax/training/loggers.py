@@ -1,16 +1,22 @@
-"""Open the loggers that a configuration names."""
+"""The loggers that a configuration names: TensorBoard, a table, Weights & Biases."""
 
 import importlib.util
-from collections.abc import Iterator
+import logging
+import math
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, final
 
 from etils import epath
 
 from bert_jax.config import RunConfig
 from bert_jax.config.checks import require
+from bert_jax.tables.write import write_rows
 from bert_jax.terminal.messages import warn
-from bert_jax.training.csv_table import CsvTable
 from bert_jax.training.logger import Logger
-from bert_jax.training.tensorboard import TensorBoard
+from bert_jax.training.metrics_file import METRICS, VALIDATION, read_metrics
 from bert_jax.training.weights_and_biases import WeightsAndBiases
 
 
@@ -43,3 +49,83 @@ def open_loggers(
             yield CsvTable(folder)
         else:
             yield WeightsAndBiases(config, workdir)
+
+
+CSV = "metrics.csv"
+
+
+@final
+class CsvTable(Logger):
+    """`metrics.csv`: `metrics.jsonl` as a table, with a column for each scalar.
+
+    All of it is written at each evaluation and checkpoint, since columns may be added.
+    """
+
+    name = "csv"
+
+    def __init__(self, folder: epath.Path) -> None:
+        """Take the directory of `metrics.jsonl`."""
+        self._folder = folder
+
+    def _write(self, step: int, split: str, scalars: Mapping[str, float]) -> None:
+        del step, scalars
+        if split == VALIDATION:
+            self._flush()
+
+    def _flush(self) -> None:
+        rows = [
+            {"step": line.step, "split": line.split}
+            | {k: value for k, value in line.scalars.items() if math.isfinite(value)}
+            for line in read_metrics(self._folder / METRICS)[0]
+        ]
+        if rows:
+            write_rows([rows], Path(self._folder / CSV))
+
+    _close = _flush
+
+
+@final
+class TensorBoard(Logger):
+    """Writes an events file.
+
+    tensorboardX's usual writer uses a thread of its own, whose errors cannot be caught.
+    """
+
+    name = "tensorboard"
+
+    def __init__(self, directory: epath.Path, first_step: int) -> None:
+        """Begin a file that hides the points after `first_step` of earlier files.
+
+        Raises:
+            ModuleNotFoundError: tensorboardX is not installed.
+        """
+        from tensorboardX.event_file_writer import EventsWriter
+        from tensorboardX.proto.event_pb2 import SessionLog
+
+        self._writer: Any = None
+        with self.recording_problem():
+            directory.mkdir(parents=True, exist_ok=True)
+            self._writer = EventsWriter(os.fspath(directory / "events"))
+            start = SessionLog(status=SessionLog.START)
+            self._add(first_step + 1, session_log=start)
+
+    def _add(self, step: int, **content: object) -> None:
+        from tensorboardX.proto.event_pb2 import Event
+
+        self._writer.write_event(Event(wall_time=time.time(), step=step, **content))
+
+    def _write(self, step: int, split: str, scalars: Mapping[str, float]) -> None:
+        """Write one point of each scalar, named `split/scalar`."""
+        from tensorboardX.summary import scalar
+
+        # NaN is a point, too; the run itself says that it has diverged.
+        logging.getLogger("tensorboardX.x2num").setLevel(logging.ERROR)
+        for name, value in scalars.items():
+            self._add(step, summary=scalar(f"{split}/{name}", value))
+
+    def _flush(self) -> None:
+        self._writer.flush()
+
+    def _close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()

@@ -1,9 +1,11 @@
 """The training loop of all tasks."""
 
 import collections
+import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from typing import ParamSpec, TypeVar
 
 import jax
 from etils import epath
@@ -29,8 +31,6 @@ from bert_jax.tasks.task import DeviceBatch, Task
 from bert_jax.training import faults
 from bert_jax.training.best_score import BestScore
 from bert_jax.training.callbacks import Callbacks
-from bert_jax.training.compilation_notice import announce_compilation
-from bert_jax.training.evaluation import evaluate
 from bert_jax.training.interval import Clock, Interval
 from bert_jax.training.metrics_file import TRAIN, VALIDATION
 from bert_jax.training.profile import Profile
@@ -38,7 +38,7 @@ from bert_jax.training.report import NullReport, Report
 from bert_jax.training.resume import Resume
 from bert_jax.training.run import Run
 from bert_jax.training.start import place_fixed_params, starting_state
-from bert_jax.training.step import check_objective, with_fixed_params
+from bert_jax.training.step import check_objective, evaluate, with_fixed_params
 
 _BATCHES_AHEAD = 2
 
@@ -342,3 +342,41 @@ def fit(run: Run[RunConfig]) -> dict[str, float]:
         # Until the first step has ended, a ValueError is a user's mistake.
         with faults.reraise_as_run_failure(training.has_trained):
             return training.train()
+
+
+P = ParamSpec("P")
+ResultT = TypeVar("ResultT")
+Announce = Callable[[str], contextlib.AbstractContextManager[object]]
+
+
+def announce_compilation(
+    step: Callable[P, ResultT], what: str, announce: Announce
+) -> Callable[P, ResultT]:
+    """Return `step`, which calls `announce` around its compilations.
+
+    Args:
+        step: a jitted function whose last argument is a batch. Its first call with
+            batches of a shape compiles it, or reads the program from the cache.
+        what: its name in the message, such as "the training step".
+        announce: returns a context that tells the user what the run waits for.
+    """
+    compiled: set[tuple[tuple[int, ...], ...]] = set()
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> ResultT:
+        batch = args[-1]
+        assert isinstance(batch, dict)
+        shapes = tuple(batch[name].shape for name in sorted(batch))
+        if shapes in compiled:
+            return step(*args, **kwargs)
+        compiled.add(shapes)
+        with announce(f"compiling {what} for {_describe(batch)}"):
+            return step(*args, **kwargs)
+
+    return call
+
+
+def _describe(batch: DeviceBatch) -> str:
+    """Return the size of a batch, such as "32 rows of 128"."""
+    shape = max((array.shape for array in batch.values()), key=len)
+    inner = " × ".join(map(str, shape[1:]))
+    return f"{shape[0]} rows of {inner}" if inner else f"{shape[0]} rows"

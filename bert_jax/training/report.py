@@ -1,6 +1,7 @@
 """Write a run's scalars to metrics.jsonl, to its loggers and to the terminal."""
 
 import contextlib
+import functools
 import json
 import logging
 import math
@@ -8,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from bert_jax.config import RunConfig
 from bert_jax.config.checks import require
 from bert_jax.storage.atomic import is_address
 from bert_jax.storage.files import JsonObject, name_path_in_errors
+from bert_jax.storage.manifest import files_below
+from bert_jax.storage.retries import with_retries
 from bert_jax.terminal.log import LOGGER
 from bert_jax.terminal.messages import printable, say, warn
 from bert_jax.terminal.progress import Waiting, format_duration
@@ -31,7 +34,6 @@ from bert_jax.training.metrics_file import (
     read_metrics,
 )
 from bert_jax.training.metrics_table import MetricsTable
-from bert_jax.training.upload import Uploader
 
 EXAMPLES = "examples.jsonl"
 
@@ -229,3 +231,37 @@ def _start_progress_bar(first_step: int, num_steps: int) -> Any:
     bar.add_task("", total=num_steps, completed=first_step, lines=[])
     bar.start()
     return bar
+
+
+class Uploader:
+    """Uploads the files of a folder to a bucket; only those that have grown."""
+
+    def __init__(self, folder: epath.Path, target: epath.Path) -> None:
+        self._folder = folder
+        self._target = target
+        self._thread = ThreadPoolExecutor(1)
+        self._uploaded_sizes: dict[str, int] = {}
+
+    def start(self) -> Future[None]:
+        """Start to upload the present content of the files, which are append-only."""
+        names = files_below(self._folder)
+        sizes = {name: (self._folder / name).stat().length for name in names}
+        return self._thread.submit(self._upload, sizes)
+
+    def _upload(self, sizes: dict[str, int]) -> None:
+        for name, size in sizes.items():
+            if self._uploaded_sizes.get(name) != size:
+                with (self._folder / name).open("rb") as file:
+                    content = file.read(size)
+                with_retries(functools.partial(self._write, name, content))
+                self._uploaded_sizes[name] = size
+
+    def _write(self, name: str, content: bytes) -> None:
+        copy = self._target / name
+        with name_path_in_errors(copy):
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(content)
+
+    def close(self) -> None:
+        """Wait for the uploads that were started."""
+        self._thread.shutdown()

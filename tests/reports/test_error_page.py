@@ -17,7 +17,7 @@ from small_world import OBJECTS, SUBJECTS, VERBS
 import bert_jax
 from bert_jax.cli.main import main
 from bert_jax.config import ExamplesConfig
-from bert_jax.reports.page import report_page, write_report
+from bert_jax.reports.report import report_page, write_report
 from bert_jax.reports.terminal import print_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")

@@ -9,8 +9,7 @@ from predictions import report_of
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.sentence_pairs import SentencePairsConfig
 from bert_jax.data.examples import from_rows
-from bert_jax.reports.page import report_page
-from bert_jax.reports.report import ScoredSource, error_report, sections
+from bert_jax.reports.report import ScoredSource, error_report, report_page, sections
 from bert_jax.reports.terminal import print_report
 from bert_jax.tasks.pairs.examples import PairExample, text_ids
 from bert_jax.tasks.pairs.ranking import RELEVANCE, PairRankingTask

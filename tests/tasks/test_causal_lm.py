@@ -28,7 +28,7 @@ from bert_jax.config.model import Params
 from bert_jax.data.prepare import prepare
 from bert_jax.data.records import Dataset, open_dataset
 from bert_jax.inference.predictor import Predictor, load
-from bert_jax.masking.next_tokens import next_tokens
+from bert_jax.masking.batch import next_tokens
 from bert_jax.model.bert import compute
 from bert_jax.model.generation import (
     Sampling,

@@ -12,8 +12,7 @@ from sklearn.utils.class_weight import compute_class_weight
 
 from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig
 from bert_jax.data.examples import TokenizedExamples
-from bert_jax.tasks.texts.class_balance import balanced_rows, balanced_weights
-from bert_jax.tasks.texts.classes import ClassTask
+from bert_jax.tasks.texts.classes import ClassTask, balanced_rows, balanced_weights
 
 some_labels = st.lists(st.integers(0, 3), min_size=1, max_size=40)
 

@@ -28,9 +28,8 @@ from bert_jax.model.bert import init_params
 from bert_jax.runs.finetuning import finetuning_of
 from bert_jax.runs.finetuning_setup import prepare_finetuning
 from bert_jax.runs.init_from import has_all
-from bert_jax.training.evaluation import evaluate
 from bert_jax.training.optimizer import Optimizer
-from bert_jax.training.step import TrainState, initial_state, make_eval_step
+from bert_jax.training.step import TrainState, evaluate, initial_state, make_eval_step
 
 NUMBER = 24
 

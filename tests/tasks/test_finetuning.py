@@ -21,9 +21,8 @@ from bert_jax.tasks.kinds import finetuning_task
 from bert_jax.tasks.predictions import Split, without_repeats
 from bert_jax.tasks.texts.examples import TextExample
 from bert_jax.tokenization import Tokenizer
-from bert_jax.training.evaluation import evaluate
 from bert_jax.training.optimizer import Optimizer
-from bert_jax.training.step import TrainState, initial_state, make_eval_step
+from bert_jax.training.step import TrainState, evaluate, initial_state, make_eval_step
 
 TRAIN, VALIDATION = 40, 23
 LABELS = tuple(sorted(SUBJECTS[:3]))

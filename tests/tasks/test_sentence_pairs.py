@@ -14,8 +14,7 @@ from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig, Optimize
 from bert_jax.config.embedding import Embedding
 from bert_jax.config.sentence_pairs import SentencePairsConfig
 from bert_jax.metrics.retrieval import random_ndcg, retrieval_scores
-from bert_jax.runs.finetuning_setup import finetuning_model
-from bert_jax.runs.sentence_pairs import with_embedding
+from bert_jax.runs.finetuning_setup import finetuning_model, with_embedding
 from bert_jax.tasks.kinds import finetuning_task, task_name_of
 from bert_jax.tasks.pairs.examples import PairExample, text_ids
 from bert_jax.tasks.pairs.ranking import PairRankingTask

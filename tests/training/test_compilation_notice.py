@@ -4,7 +4,7 @@ import contextlib
 
 import jax.numpy as jnp
 
-from bert_jax.training.compilation_notice import announce_compilation
+from bert_jax.training.loop import announce_compilation
 
 
 def test_each_shape_is_announced_once_around_its_first_call():

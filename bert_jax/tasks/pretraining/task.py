@@ -21,8 +21,12 @@ from bert_jax.config.model import Params
 from bert_jax.data.batches import DatasetBatches
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.records import Dataset, columns
-from bert_jax.masking.batch import MaskedBatch, mask_by_row, prediction_counts
-from bert_jax.masking.next_tokens import next_tokens
+from bert_jax.masking.batch import (
+    MaskedBatch,
+    mask_by_row,
+    next_tokens,
+    prediction_counts,
+)
 from bert_jax.masking.rate_schedule import counts_at_step
 from bert_jax.masking.units import unreachable_share
 from bert_jax.model.bert import compute, init_params
