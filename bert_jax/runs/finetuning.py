@@ -138,11 +138,13 @@ def finetuning_of(
     setup: FinetuningSetup,
     host: tuple[int, int] = (0, 1),
     own_metrics: Callable[[Predictions], dict[str, float]] | None = None,
+    scores_start: bool = False,
 ) -> FinetuningTask:
     """Return what trains on the examples of a setup.
 
     Args:
         host: the index of this host's shard of a batch, and the number of shards.
+        scores_start: whether to score the parameters before the first step.
     """
     index, num_shards = host
     training = Training(
@@ -153,6 +155,7 @@ def finetuning_of(
         num_shards,
         own_metrics,
         setup.teacher,
+        scores_start,
     )
     return dataclasses.replace(setup.task, training=training)
 
@@ -170,15 +173,13 @@ def resolve_run(
         ValueError: the workdir is of another run, or the source does not fit.
     """
     config, source = setup.config, setup.initial_params
-    host = host_shard(mesh, jax.process_index())
-    task = finetuning_of(setup, host, own_metrics)
+    init_params = setup.task.init_params
     changed = check_workdir(locked.path, config, locked.resume, extend)
-    note = check_source(config, source, task.init_params)
+    note = check_source(config, source, init_params)
     source = source and without_top(source, config)
-    is_full = has_all(source, task.init_params)
-    training = dataclasses.replace(task.run, scores_start=is_full)
+    host = host_shard(mesh, jax.process_index())
     run = Run(
-        task=dataclasses.replace(task, training=training),
+        task=finetuning_of(setup, host, own_metrics, has_all(source, init_params)),
         config=config,
         mesh=mesh,
         workdir=locked.path,

@@ -94,6 +94,14 @@ class Start:
     begun keeps its own."""
 
 
+def named_as(model: BertConfig, data: ExamplesConfig) -> BertConfig:
+    """Return the model with its classes by the names of `data.label_names`."""
+    if not data.label_names:
+        return model
+    labels = renamed_labels(model.labels, data.label_names)
+    return dataclasses.replace(model, labels=labels)
+
+
 def load_start(
     config: FinetuneConfig, workdir: epath.Path, resume: Resume | None
 ) -> Start:
@@ -104,6 +112,7 @@ def load_start(
         model_config = read_config_as(checkpoint, "model", BertConfig)
         tokenizer = Tokenizer.load(checkpoint / "tokenizer")
         data = read_config_as(checkpoint, "data", ExamplesConfig)
+        model_config = named_as(model_config, config.data)
         return Start(
             model_config, tokenizer, None, data.embedding, data.split, data.max_length
         )
@@ -117,7 +126,7 @@ def load_start(
     # The configuration of a run that has begun may be given for another one.
     split = config.data.split if config.data.fingerprint else "stratified"
     return Start(
-        model.config,
+        named_as(model.config, config.data),
         model.tokenizer,
         model.params,
         model.embedding,
@@ -139,8 +148,8 @@ def with_steps(config: FinetuneConfig, num_examples: int) -> FinetuneConfig:
     )
 
 
-def with_lengths(config: FinetuneConfig, start: Start) -> FinetuneConfig:
-    """Return the configuration with lengths that fit the model; print what is chosen.
+def with_lengths(config: FinetuneConfig, start: Start) -> ExamplesConfig:
+    """Return the settings with lengths that fit the model; print what is chosen.
 
     A run that has begun keeps its own.
     """
@@ -152,7 +161,7 @@ def with_lengths(config: FinetuneConfig, start: Start) -> FinetuneConfig:
     if start.params is not None:
         line = chosen_length_line(config.data, data, own, positions)
         say_on_primary([line] if line else [])
-    return dataclasses.replace(config, data=data)
+    return data
 
 
 def finetuning_model(
@@ -188,16 +197,18 @@ def finetuning_model(
     )
 
 
-def with_label_names(
-    config: FinetuneConfig, source: BertConfig
-) -> tuple[FinetuneConfig, BertConfig]:
-    """Return both with the classes of the source by the names of `data.label_names`."""
-    if not (names := config.data.label_names):
-        return config, source
-    labels = renamed_labels(source.labels, names)
-    data = dataclasses.replace(config.data, labels=config.data.labels or labels)
-    config = dataclasses.replace(config, data=data)
-    return config, dataclasses.replace(source, labels=labels)
+def resolved_data(config: FinetuneConfig, start: Start) -> ExamplesConfig:
+    """Return the settings with what the model to start from defines of them."""
+    data, embedding = with_lengths(config, start), config.data.embedding
+    if config.task == "sentence-pairs" and data.sentence_pairs.objective != "rank":
+        embedding = pair_embedding(data, start.model, start.embedding)
+    labels = start.model.labels if data.label_names else ()
+    return dataclasses.replace(
+        data,
+        split=start.split,
+        labels=data.labels or labels,
+        embedding=embedding,
+    )
 
 
 def prepare_finetuning(
@@ -215,10 +226,9 @@ def prepare_finetuning(
     config = pin_source(config, resume)
     start = load_start(config, workdir, resume)
     source, tokenizer, params = start.model, start.tokenizer, start.params
-    config, source = with_label_names(config, source)
-    config = with_lengths(with_rate(config, source, resume), start)
-    config = with_embedding(config, source, start.embedding)
-    data = dataclasses.replace(config.data, split=start.split)
+    rate, data = rate_for(config, source, resume), resolved_data(config, start)
+    optimizer = dataclasses.replace(config.optimizer, peak_learning_rate=rate)
+    config = dataclasses.replace(config, data=data, optimizer=optimizer)
     task = finetuning_task(config.task, data)
     splits = read_splits(task)
     class_examples = splits.train
@@ -271,41 +281,36 @@ RATES = ((128, 1e-3),)
 models have the paper's. Measured in docs/finetuning.md."""
 
 
-def with_rate(
-    config: FinetuneConfig, model: BertConfig, resume: Resume | None
-) -> FinetuneConfig:
-    """Return the configuration with the rate for the size of the model; print it.
+def rate_for(config: FinetuneConfig, model: BertConfig, resume: Resume | None) -> float:
+    """Return the learning rate; if it is that for the size of the model, print it.
 
-    One that names its rate stays as it is. A run that has begun keeps its own.
+    One that the configuration names stays as it is. A run that has begun keeps its own.
     """
+    given = config.optimizer.peak_learning_rate
     if not config.rate_by_size:
-        return config
-    rate = None
+        return given
     if resume:
-        rate = resume.config.get("optimizer", {}).get("peak_learning_rate")
-    elif config.task != "sentence-pairs":  # its models are trained further
-        rate = next((r for width, r in RATES if model.hidden_size <= width), None)
-        if rate:
-            line = f"Learning rate {rate:g}, for a model that is {model.hidden_size} "
-            line += "wide; --optimizer.peak-learning-rate sets another."
-            say_on_primary([line])
-    if not isinstance(rate, float):
-        return config
-    optimizer = dataclasses.replace(config.optimizer, peak_learning_rate=rate)
-    return dataclasses.replace(config, optimizer=optimizer)
+        before = resume.config.get("optimizer", {}).get("peak_learning_rate")
+        return before if isinstance(before, float) else given
+    if config.task == "sentence-pairs":  # its models are trained further
+        return given
+    rate = next((r for width, r in RATES if model.hidden_size <= width), None)
+    if rate is None:
+        return given
+    line = f"Learning rate {rate:g}, for a model that is {model.hidden_size} "
+    say_on_primary([f"{line}wide; --optimizer.peak-learning-rate sets another."])
+    return rate
 
 
-def with_embedding(
-    config: FinetuneConfig, source: BertConfig, embedding: Embedding | None
-) -> FinetuneConfig:
-    """Return the configuration with how sentence pairs become vectors.
+def pair_embedding(
+    data: ExamplesConfig, source: BertConfig, embedding: Embedding | None
+) -> Embedding:
+    """Return how sentence pairs become vectors.
 
     Args:
         embedding: what the source's files say.
     """
-    pairs = config.data.sentence_pairs
-    if config.task != "sentence-pairs" or pairs.objective == "rank":
-        return config
+    pairs = data.sentence_pairs
     theirs = chosen_embedding(embedding, pairs.pooling)
     require(
         theirs.pooling == "mean" or source.attention == "bidirectional",
@@ -316,13 +321,11 @@ def with_embedding(
         width = source.hidden_size
         rule = f"vectors have {width} numbers; name fewer"
         require(number < width, f"data.sentence_pairs.dimensions: {number} but {rule}.")
-    length = row_length(config.data, source)
+    length = row_length(data, source)
     # The losses compare vectors of length 1, whatever the source compared them by.
-    own = dataclasses.replace(
+    return dataclasses.replace(
         theirs, normalize=True, max_tokens=length, similarity="cosine"
     )
-    data = dataclasses.replace(config.data, embedding=own)
-    return dataclasses.replace(config, data=data)
 
 
 def with_first_length(task: FinetuningTask, *splits: Split) -> FinetuningTask:

@@ -303,21 +303,20 @@ class FinetuningTask(Task):
     # What follows is for the training loop, and reads `training`.
 
     @property
-    def run(self) -> Training:
-        """What it trains on."""
+    def _training(self) -> Training:
         assert self.training is not None, "a task without examples cannot be trained"
         return self.training
 
     @functools.cached_property
     def batches(self) -> ExampleBatches:  # type: ignore[override]
-        run = self.run
+        own = self._training
         return ExampleBatches(
-            run.config,
-            run.train.tokenized,
-            run.validation.tokenized,
-            row_length(run.config.data, self.model),
-            run.host_index,
-            run.host_count,
+            own.config,
+            own.train.tokenized,
+            own.validation.tokenized,
+            row_length(own.config.data, self.model),
+            own.host_index,
+            own.host_count,
         )
 
     def evaluation_batches(self) -> Iterator[Batch]:
@@ -325,25 +324,25 @@ class FinetuningTask(Task):
 
     @property
     def scores_start(self) -> bool:
-        return self.run.scores_start
+        return self._training.scores_start
 
     @property
     def objective(self) -> tuple[str, ...]:
         """`loss`; with a teacher, the losses that it is the sum of."""
-        if self.run.teacher is None:
+        if self._training.teacher is None:
             return ("loss",)
-        labels = (_LABEL_LOSS,) if self.run.config.distillation.label_weight else ()
-        return (*labels, DISTILLATION_LOSS)
+        weight = self._training.config.distillation.label_weight
+        return (*[_LABEL_LOSS] * bool(weight), DISTILLATION_LOSS)
 
     @property
     def weights(self) -> Mapping[str, float]:
-        if self.run.teacher is None:
+        if self._training.teacher is None:
             return NO_WEIGHTS
-        return {_LABEL_LOSS: self.run.config.distillation.label_weight}
+        return {_LABEL_LOSS: self._training.config.distillation.label_weight}
 
     @property
     def fixed_params(self) -> Params:
-        teacher = self.run.teacher
+        teacher = self._training.teacher
         return {} if teacher is None else {TEACHER: teacher.params}
 
     def init_params(self, key: Key[Array, ""]) -> Params:
@@ -356,10 +355,10 @@ class FinetuningTask(Task):
         return self._losses(self.scores(params, batch, key), params, batch)
 
     def _losses(self, scores: Array, params: Params, batch: DeviceBatch) -> Sums:
-        own, teacher = self.label_loss(scores, batch), self.run.teacher
+        own, teacher = self.label_loss(scores, batch), self._training.teacher
         if teacher is None:
             return {"loss": own}
-        c = self.run.config.distillation
+        c = self._training.config.distillation
         teacher_scores = head_scores(teacher.config, params[TEACHER], batch)
         total, count = self.distillation_loss(
             scores, teacher_scores, batch, c.temperature
@@ -374,12 +373,13 @@ class FinetuningTask(Task):
         return self._losses(scores, params, batch), outputs
 
     def score(self, evaluation: Evaluation) -> dict[str, float]:
-        run = self.run
+        training = self._training
         outputs = ((batch.pop("row"), batch) for batch in map(dict, evaluation.outputs))
-        rows = by_row(outputs, len(run.validation.tokenized))
-        split_outputs = SplitOutputs(run.validation, rows)
-        predicted = Predictions(run.validation.examples, self.predict(split_outputs))
-        own = run.own_scores(predicted) if run.own_scores else {}
+        rows = by_row(outputs, len(training.validation.tokenized))
+        split_outputs = SplitOutputs(training.validation, rows)
+        examples = training.validation.examples
+        predicted = Predictions(examples, self.predict(split_outputs))
+        own = training.own_scores(predicted) if training.own_scores else {}
         official = self.scores_among(split_outputs) | self.official_scores(predicted)
         scores = before_official(own, official)
         # The parts of the loss stand last: the first score selects the best checkpoint.
@@ -393,8 +393,8 @@ class FinetuningTask(Task):
         return int(batch["end"].sum(dtype=np.int64))
 
     def flops(self, batch: Batch) -> float:
-        flops, teacher = self.shard_flops(batch), self.run.teacher
+        flops, teacher = self.shard_flops(batch), self._training.teacher
         if teacher is not None:  # forward only: a third
             rows, length = batch["end"].size, batch["tokens"].shape[-1]
             flops += finetuning_flops(teacher.config, rows, length) / 3
-        return self.run.host_count * flops
+        return self._training.host_count * flops

@@ -73,7 +73,7 @@ def test_the_length_of_a_run(task, given, own, expected, said, capsys):
         split="rows",
         own_length=own,
     )
-    assert with_lengths(config, start).data.max_length == expected
+    assert with_lengths(config, start).max_length == expected
     output = capsys.readouterr().out
     assert output.startswith(said) and bool(said) == bool(output)
     # A run that has begun says nothing.

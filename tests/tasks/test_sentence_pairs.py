@@ -14,7 +14,7 @@ from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig, Optimize
 from bert_jax.config.embedding import Embedding
 from bert_jax.config.sentence_pairs import SentencePairsConfig
 from bert_jax.metrics.retrieval import random_ndcg, retrieval_scores
-from bert_jax.runs.finetuning_setup import finetuning_model, with_embedding
+from bert_jax.runs.finetuning_setup import finetuning_model, pair_embedding
 from bert_jax.tasks.kinds import finetuning_task, task_name_of
 from bert_jax.tasks.pairs.examples import PairExample, text_ids
 from bert_jax.tasks.pairs.ranking import PairRankingTask
@@ -123,17 +123,17 @@ def test_vectors_are_made_as_the_source_does():
     source = BertConfig.miniature(1, 16, max_position_embeddings=32)
     prompts = {"prompt_names": ("query",), "prompt_texts": ("q: ",)}
     theirs = Embedding("cls", **prompts)
-    made = with_embedding(config, source, theirs).data.embedding
+    made = pair_embedding(config.data, source, theirs)
     assert made == Embedding("cls", True, max_tokens=32, **prompts)
-    assert with_embedding(config, source, None).data.embedding.pooling == "mean"
+    assert pair_embedding(config.data, source, None).pooling == "mean"
     apart = dataclasses.replace(theirs, pool_prompt=False)
-    assert not with_embedding(config, source, apart).data.embedding.pool_prompt
+    assert not pair_embedding(config.data, source, apart).pool_prompt
     with pytest.raises(ValueError, match="require max pooling, which is not computed"):
-        with_embedding(config, source, Embedding(unsupported="max pooling"))
+        pair_embedding(config.data, source, Embedding(unsupported="max pooling"))
     pairs = SentencePairsConfig(dimensions=(16,))
     own = dataclasses.replace(config.data, sentence_pairs=pairs)
     with pytest.raises(ValueError, match="dimensions: 16 but vectors have 16 numbers"):
-        with_embedding(dataclasses.replace(config, data=own), source, None)
+        pair_embedding(own, source, None)
 
 
 def test_a_run_of_frozen_layers_alone_is_refused():

@@ -20,6 +20,7 @@ from bert_jax.distributed.sharding import to_global_arrays, tree_shardings
 from bert_jax.runs.finetuning import finetuning_of
 from bert_jax.runs.finetuning_setup import prepare_finetuning
 from bert_jax.runs.program import collectives
+from bert_jax.tasks.finetuning import FinetuningTask
 from bert_jax.training.global_batch import StepInputs
 from bert_jax.training.gradients import Collectives, make_gradient
 
@@ -83,7 +84,7 @@ def compiled(task: FinetuningTask, shape: tuple[int, int], microbatches: int) ->
     mesh = make_mesh(MeshConfig(*shape), BATCH_SIZE, microbatches)
     params = drawn(task)
     shardings = tree_shardings(mesh, params)
-    collectives = Collectives.of(task.run.config)
+    collectives = Collectives.of(task.training.config)
     if task.model.dtype == "float64":
         collectives = reduced_in_float64(collectives)
     gradient = make_gradient(

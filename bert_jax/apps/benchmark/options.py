@@ -70,6 +70,8 @@ class StepOptions:
     """Use dropout of the attention probabilities, also in PyTorch."""
     attention_kernel: Literal["plain", "fused"] = "plain"
     """How attention is computed; see `model.attention_kernel`."""
+    optimizer: Literal["adamw", "lamb", "muon"] = "adamw"
+    """What updates the parameters; PyTorch has AdamW."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

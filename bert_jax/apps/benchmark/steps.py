@@ -17,6 +17,7 @@ from bert_jax.config import (
     DataConfig,
     MaskingConfig,
     MeshConfig,
+    OptimizerConfig,
     PretrainConfig,
 )
 from bert_jax.config.model import Params
@@ -54,6 +55,7 @@ def synthetic_config(options: TrainOptions) -> PretrainConfig:
             mask_token_id=4,
             vocab_size=model.vocab_size,
         ),
+        optimizer=OptimizerConfig(algorithm=options.optimizer),
         mesh=MeshConfig(data=1 if options.compare else -1),
         batch_size=options.batch_size,
         microbatches=options.microbatches,

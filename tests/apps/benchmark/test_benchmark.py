@@ -103,8 +103,11 @@ def test_options_of_the_step_reach_it():
     assert fused.model.attention_kernel == "fused"
     rates = fused.model.hidden_dropout_prob, fused.model.attention_probs_dropout_prob
     assert rates == (0.1, 0.0)
+    muon, _ = synthetic_task(parse(["train", *SIZE, "--optimizer", "muon"]))
+    assert muon.optimizer.algorithm == "muon"
     plain, _ = synthetic_task(parse(["train", *SIZE]))
     assert plain.model == BertConfig.tiny() and plain.microbatches == 1
+    assert plain.optimizer.algorithm == "adamw"
 
 
 @pytest.mark.slow
