@@ -11,45 +11,17 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
-from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.model import ProblemType
 from bert_jax.data.pipeline import permute
 from bert_jax.metrics.classification import classification_scores, multi_label_scores
 from bert_jax.model.distillation import binary_divergence, score_divergence
 from bert_jax.model.losses import Sum, cross_entropy, weighted_sum
-from bert_jax.tasks.class_names import joined_warnings, list_warnings
-from bert_jax.tasks.finetuning import FinetuningTask
 from bert_jax.tasks.predictions import Prediction
 from bert_jax.tasks.reporting.analysis import Analysis
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tasks.texts import class_report, classes_report
-from bert_jax.tasks.texts.examples import TextExample, classes, classes_of, name_counts
+from bert_jax.tasks.texts.examples import TextExample, classes_of
 from bert_jax.tasks.texts.task import TextTask
-
-
-def class_warnings(
-    task: FinetuningTask, examples: Sequence[TextExample], common: list[str]
-) -> list[str]:
-    """Return a line for each kind of class name that may be a mistake.
-
-    Args:
-        common: those of any kind of task.
-    """
-    data = task.data
-    if data.glue:
-        return []
-    counts = name_counts(examples)
-    joined = [] if data.labels else joined_warnings(counts, data.merge_labels)
-    marks = list_warnings(task.model.labels, data.multi_label, data.label_separator)
-    return joined + common + marks
-
-
-def problem_of(data: ExamplesConfig, model: BertConfig | None) -> ProblemType:
-    """Return which problem a model's outputs, or else the files, are for."""
-    if model is not None and model.labels:
-        return model.problem_type
-    several: ProblemType = "multi_label_classification"
-    return several if data.multi_label else "single_label_classification"
 
 
 @final
@@ -65,16 +37,6 @@ class ClassTask(TextTask):
             class_report.analyse, class_report.sections
         )
     }
-
-    @classmethod
-    def suits(cls, data: ExamplesConfig, model: BertConfig | None) -> bool:
-        return problem_of(data, model) == cls.problem_type
-
-    def _outputs_of(self, examples: Sequence[TextExample]) -> tuple[str, ...]:
-        return classes(examples, self.data)
-
-    def label_warnings(self, examples: Sequence[TextExample]) -> list[str]:
-        return class_warnings(self, examples, super().label_warnings(examples))
 
     def _label_array(self, examples: Sequence[TextExample]) -> np.ndarray:
         """Return the int32 [N] numbers of the classes."""
@@ -147,16 +109,6 @@ class ClassesTask(TextTask):
             classes_report.analyse, classes_report.sections
         )
     }
-
-    @classmethod
-    def suits(cls, data: ExamplesConfig, model: BertConfig | None) -> bool:
-        return problem_of(data, model) == cls.problem_type
-
-    def _outputs_of(self, examples: Sequence[TextExample]) -> tuple[str, ...]:
-        return classes(examples, self.data)
-
-    def label_warnings(self, examples: Sequence[TextExample]) -> list[str]:
-        return class_warnings(self, examples, super().label_warnings(examples))
 
     def _label_array(self, examples: Sequence[TextExample]) -> np.ndarray:
         """Return int32 [N, C]: 0 or 1."""

@@ -15,8 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.finetuning import TaskName
-from bert_jax.config.model import Head
+from bert_jax.config.model import Head, ProblemType
 from bert_jax.data.examples import (
     TokenizedExamples,
     from_rows,
@@ -26,7 +27,12 @@ from bert_jax.data.examples import (
 from bert_jax.tables.damage import parse_rows
 from bert_jax.tables.read import table_rows
 from bert_jax.tables.rows import TableRow
-from bert_jax.tasks.class_names import class_finder, unknown_class_message
+from bert_jax.tasks.class_names import (
+    class_finder,
+    joined_warnings,
+    list_warnings,
+    unknown_class_message,
+)
 from bert_jax.tasks.finetuning import FinetuningTask
 from bert_jax.tasks.predictions import (
     Prediction,
@@ -38,9 +44,11 @@ from bert_jax.tasks.predictions import (
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tasks.texts.examples import (
     TextExample,
+    classes,
     classes_of,
     example_without_label,
     labelled_example,
+    name_counts,
     require_labels,
 )
 from bert_jax.tasks.texts.glue import GLUE, read_glue, submission_name
@@ -50,6 +58,14 @@ from bert_jax.tasks.texts.prediction_tables import (
     write_lines,
 )
 from bert_jax.tokenization import Tokenizer
+
+
+def problem_of(data: ExamplesConfig, model: BertConfig | None) -> ProblemType:
+    """Return which problem a model's outputs, or else the files, are for."""
+    if model is not None and model.labels:
+        return model.problem_type
+    several: ProblemType = "multi_label_classification"
+    return several if data.multi_label else "single_label_classification"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,13 +102,26 @@ class TextTask(FinetuningTask):
             config.skip_damaged,
         )
 
+    @classmethod
+    def suits(cls, data: ExamplesConfig, model: BertConfig | None) -> bool:
+        return problem_of(data, model) == cls.problem_type
+
     def labels(self, examples: Sequence[TextExample]) -> tuple[str, ...]:
         require_labels(examples, self.data)
         return self._outputs_of(examples)
 
-    @abc.abstractmethod
     def _outputs_of(self, examples: Sequence[TextExample]) -> tuple[str, ...]:
-        """Return the names of the head's outputs."""
+        """Return the names of the head's outputs: the classes."""
+        return classes(examples, self.data)
+
+    def label_warnings(self, examples: Sequence[TextExample]) -> list[str]:
+        data, labels = self.data, self.model.labels
+        if data.glue:
+            return []
+        counts = name_counts(examples)
+        joined = [] if data.labels else joined_warnings(counts, data.merge_labels)
+        marks = list_warnings(labels, data.multi_label, data.label_separator)
+        return joined + super().label_warnings(examples) + marks
 
     def check(self, examples: Sequence[TextExample]) -> None:
         self.match_labels(examples)
