@@ -46,7 +46,7 @@ class Bert(nn.Module):
         self.masked_lm = MaskedLM(c)
         self.next_sentence = NextSentence(c)
         if c.head in CLASSIFIERS:
-            self.classifier = CLASSIFIERS[c.head](c)
+            self.classifier = CLASSIFIERS[c.head].module(c)
 
     def __call__(
         self, inputs: Inputs, deterministic: bool = True

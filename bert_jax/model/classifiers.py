@@ -1,5 +1,7 @@
 """The heads of fine-tuning, by the names of `config.head`."""
 
+from typing import NamedTuple
+
 from flax import linen as nn
 from jaxtyping import Array, Float
 
@@ -13,16 +15,14 @@ def num_outputs(config: BertConfig) -> int:
     Raises:
         ValueError: the head has no classes, or `labels` is empty.
     """
-    fixed = {"question_answering": 2, "multiple_choice": 1}
-    if config.head in fixed:
-        return fixed[config.head]
-    if not config.head.endswith("_classification"):
+    if config.head not in CLASSIFIERS:
         raise ValueError(f"head={config.head} has no classes; choose another head.")
-    if not config.labels:
+    number = CLASSIFIERS[config.head].num_outputs or len(config.labels)
+    if not number:
         raise ValueError(
             f"labels is empty and head={config.head}; name its classes in labels."
         )
-    return len(config.labels)
+    return number
 
 
 class Classifier(nn.Module):
@@ -40,15 +40,25 @@ class Classifier(nn.Module):
         self, inputs: Float[Array, "*shape D"], deterministic: bool = True
     ) -> Float[Array, "*shape C"]:
         c = self.config
-        if c.head != "question_answering":  # without dropout, as in the code of 2018
+        if CLASSIFIERS[c.head].has_dropout:
             inputs = Dropout(c.hidden_dropout_prob)(inputs, deterministic)
         dense = Dense(num_outputs(c), c, truncated=False, name="dense")
         return at_least_float32(dense(inputs))
 
 
-CLASSIFIERS: dict[str, type[nn.Module]] = {
-    "sequence_classification": Classifier,
-    "token_classification": Classifier,
-    "question_answering": Classifier,
-    "multiple_choice": Classifier,
+class ClassifierHead(NamedTuple):
+    """A head, and what it is made with."""
+
+    module: type[nn.Module] = Classifier
+    num_outputs: int = 0
+    """0: one for each of `labels`."""
+    has_dropout: bool = True
+
+
+CLASSIFIERS = {
+    "sequence_classification": ClassifierHead(),
+    "token_classification": ClassifierHead(),
+    # Without dropout, as in the code of 2018.
+    "question_answering": ClassifierHead(num_outputs=2, has_dropout=False),
+    "multiple_choice": ClassifierHead(num_outputs=1),
 }
