@@ -2,8 +2,8 @@
 
 bert-jax pretrain configs/bert_tiny_two_cores.py --workdir runs/tiny --data.path DATA
 
-What a small budget teaches (docs/pretraining.md): Muon and DeepNorm's sizes of the
-first kernels, many masks, no dropout, and a learning rate that is not yet low when the
+What a small budget teaches (docs/pretraining.md): Muon, first heads that attend to a
+neighbour each, many masks, no dropout, and a learning rate that is not yet low when the
 run ends.
 """
 
@@ -14,7 +14,7 @@ config = PretrainConfig(
         vocab_size=0,
         num_attention_heads=4,
         initializer_range=0.05,
-        initializer="deepnorm",
+        initializer="local",
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
     ),
