@@ -13,6 +13,7 @@ from compile_processes import (
     Compilations,
     fingerprint,
     next_microbatches,
+    step_sources,
 )
 from compilers import needs_cuda_plugin, needs_libtpu
 from hardware_page import HEADINGS, cells, page
@@ -240,6 +241,12 @@ def test_a_result_is_kept_for_the_same_program_only(described):
     assert key != fingerprint(dataclasses.replace(config, optimizer=faster), topology)
     assert key != fingerprint(config, parse_topology("v5e:2x2"))
     assert len(compile_processes.sources_hash()) == 64
+
+
+def test_the_sources_of_a_step_are_those_of_all_its_folders():
+    root = compile_processes.ROOT
+    names = {path.relative_to(root).as_posix() for path in step_sources()}
+    assert {"tasks/pretraining/task.py", "training/step.py"} <= names
 
 
 def test_what_a_dataset_would_define():

@@ -26,14 +26,21 @@ _STEP_PACKAGES = ("distributed", "masking", "model", "runs", "tasks", "training"
 """The packages that define the program, besides the configuration."""
 
 
+ROOT = Path(bert_jax.__file__).parent
+
+
+def step_sources() -> list[Path]:
+    """Return the source files that define the program of a step."""
+    return [p for name in _STEP_PACKAGES for p in sorted((ROOT / name).rglob("*.py"))]
+
+
 @functools.cache
 def sources_hash() -> str:
-    """Return a hash of the source files that define the program of a step."""
-    root = Path(bert_jax.__file__).parent
+    """Return a hash of `step_sources`."""
     digest = hashlib.sha256()
-    for package in _STEP_PACKAGES:
-        for path in sorted((root / package).glob("*.py")):
-            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    for path in step_sources():
+        name = path.relative_to(ROOT).as_posix()
+        digest.update(name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 
 

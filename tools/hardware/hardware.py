@@ -17,7 +17,12 @@ from hardware_page import page
 from options import HardwareOptions
 from targets import BenchmarkTarget, open_targets
 
-from bert_jax.apps.benchmark.command import Parser, add_fields, write_figures
+from bert_jax.apps.benchmark.command import (
+    Parser,
+    add_fields,
+    parsed_values,
+    write_figures,
+)
 from bert_jax.apps.benchmark.figures import Figures
 from bert_jax.cli.main import main
 from bert_jax.distributed.environment import configure_topology
@@ -61,11 +66,7 @@ def run(arguments: Sequence[str]) -> int:
         prog="python tools/hardware/hardware.py", description=HardwareOptions.__doc__
     )
     add_fields(parser, HardwareOptions)
-    values = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in vars(parser.parse_args(arguments)).items()
-    }
-    options = HardwareOptions(**values)
+    options = HardwareOptions(**parsed_values(parser, arguments))
     configure_topology(os.environ)
     figures = compile_all(options)
     write_figures(figures, options.json)

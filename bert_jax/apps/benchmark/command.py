@@ -57,11 +57,18 @@ def parse(arguments: Sequence[str] | None) -> BenchmarkOptions:
         text = options_class.__doc__
         command = commands.add_parser(name, help=text, description=text)
         add_fields(command, options_class)
-    values: dict[str, Any] = {
+    values = parsed_values(parser, arguments)
+    return WHAT[values.pop("what")][0](**values)
+
+
+def parsed_values(
+    parser: argparse.ArgumentParser, arguments: Sequence[str] | None
+) -> dict[str, Any]:
+    """Return the values of the options of `add_fields`; several are a tuple."""
+    return {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in vars(parser.parse_args(arguments)).items()
     }
-    return WHAT[values.pop("what")][0](**values)
 
 
 def add_fields(parser: argparse.ArgumentParser, options_class: type) -> None:
