@@ -26,7 +26,7 @@ from bert_jax.runs.finetuning_examples import (
 from bert_jax.runs.init_from import pin_source
 from bert_jax.runs.teacher import finetuning_teacher
 from bert_jax.runs.workdir import require_same_verb
-from bert_jax.tasks.class_names import renamed_labels
+from bert_jax.tasks.class_names import named_as
 from bert_jax.tasks.distillation import Teacher
 from bert_jax.tasks.example_report import example_lines
 from bert_jax.tasks.finetuning import FinetuningTask
@@ -92,14 +92,6 @@ class Start:
     own_length: int
     """Tokens of a row, by the model's files or its last run; 0: unknown. A run that has
     begun keeps its own."""
-
-
-def named_as(model: BertConfig, data: ExamplesConfig) -> BertConfig:
-    """Return the model with its classes by the names of `data.label_names`."""
-    if not data.label_names:
-        return model
-    labels = renamed_labels(model.labels, data.label_names)
-    return dataclasses.replace(model, labels=labels)
 
 
 def load_start(

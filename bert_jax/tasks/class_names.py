@@ -3,12 +3,14 @@
 import ast
 import collections
 import contextlib
+import dataclasses
 import json
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.checks import require
 from bert_jax.tables.rows import HALF_CHARACTER, column_names
 
@@ -165,6 +167,14 @@ def renamed_labels(labels: Sequence[str], new_names: Sequence[str]) -> tuple[str
             f"{column_names(labels) or 'none'}; write OLD=NEW with one of them as OLD.",
         )
     return tuple(renamed)
+
+
+def named_as(model: BertConfig, data: ExamplesConfig) -> BertConfig:
+    """Return the model with its classes by the names of `data.label_names`."""
+    if not data.label_names:
+        return model
+    labels = renamed_labels(model.labels, data.label_names)
+    return dataclasses.replace(model, labels=labels)
 
 
 def similar_label_warnings(labels: Sequence[str]) -> list[str]:

@@ -1,12 +1,11 @@
 """Every kind of fine-tuning, by its name and by its head."""
 
-import dataclasses
-
 from bert_jax.config import BertConfig, ExamplesConfig
+from bert_jax.config.checks import require
 from bert_jax.config.finetuning import TaskName
 from bert_jax.tasks.answers.task import QuestionAnsweringTask
 from bert_jax.tasks.choices.task import MultipleChoiceTask
-from bert_jax.tasks.class_names import renamed_labels
+from bert_jax.tasks.class_names import named_as
 from bert_jax.tasks.finetuning import FinetuningTask
 from bert_jax.tasks.pairs.ranking import PairRankingTask
 from bert_jax.tasks.pairs.vectors import ContrastivePairsTask, ScoredPairsTask
@@ -39,10 +38,7 @@ def finetuning_task(
     kind = next(k for k in KINDS if k.name == name and k.suits(data, model))
     if model is None:
         return kind(data)
-    if data.label_names and model.labels:
-        labels = renamed_labels(model.labels, data.label_names)
-        model = dataclasses.replace(model, labels=labels)
-    return kind(data, model)
+    return kind(data, named_as(model, data) if model.labels else model)
 
 
 def task_name_of(model: BertConfig, data: ExamplesConfig | None = None) -> TaskName:
@@ -53,12 +49,18 @@ def task_name_of(model: BertConfig, data: ExamplesConfig | None = None) -> TaskN
             number like any other.
 
     Raises:
-        ValueError: the model was never fine-tuned.
+        ValueError: the model was never fine-tuned, or not for these settings.
     """
     data = ExamplesConfig() if data is None else data
     for kind in KINDS:
         if kind.head == model.head and kind.suits(data, model):
             return kind.name
+    objective = data.sentence_pairs.objective
+    require(
+        all(kind.head != model.head for kind in KINDS),
+        f"data.sentence_pairs.objective={objective} is of another head than that of "
+        f"the model, {model.head}; leave it out.",
+    )
     raise ValueError(
         f"The model has head={model.head}, which belongs to no task; fine-tune it "
         "by `bert-jax finetune`."

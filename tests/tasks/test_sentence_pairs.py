@@ -373,3 +373,10 @@ def test_the_task_of_a_model():
     )
     assert task_name_of(ranking) == "text-regression"
     assert task_name_of(ranking, data("rank")) == "sentence-pairs"
+
+
+def test_an_objective_of_another_head_is_refused():
+    model = BertConfig(head="encoder")
+    assert task_name_of(model, data("cosine")) == "sentence-pairs"
+    with pytest.raises(ValueError, match=r"objective=rank is of another head .* encod"):
+        task_name_of(model, data("rank"))
