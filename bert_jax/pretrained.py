@@ -11,16 +11,17 @@ from etils import epath
 
 from bert_jax.checkpoints.restore import read_params
 from bert_jax.checkpoints.steps import find_checkpoint, read_config, read_config_as
-from bert_jax.config import BertConfig, ExamplesConfig
+from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig
 from bert_jax.config.embedding import Embedding
 from bert_jax.config.model import Params
 from bert_jax.config.serialization import to_dict
-from bert_jax.formats.embedding import stated_length
-from bert_jax.formats.folding import Unused, read_unused, with_targets, write_unused
-from bert_jax.formats.hub import HUB, download, hint
+from bert_jax.formats.embedding import model_directory, stated_length
+from bert_jax.formats.folding import Unused, read_unused, write_unused
+from bert_jax.formats.hub import HUB, download, hint, may_be, pin
 from bert_jax.formats.huggingface import CONFIG, is_huggingface, read_huggingface
 from bert_jax.formats.imported import RECEIPT, Imported
 from bert_jax.formats.tf1 import is_tf1
+from bert_jax.model.classifiers import with_targets
 from bert_jax.model.finite import require_finite
 from bert_jax.storage.atomic import absolute, atomic_directory
 from bert_jax.storage.files import JsonObject, name_path_in_errors, write_json
@@ -83,6 +84,20 @@ class Model:
 def as_directory(path: str) -> epath.Path:
     """Return the path; `hf:OWNER/NAME` is downloaded first."""
     return download(path) if path.startswith(HUB) else open_directory(path)
+
+
+def pinned_name(name: str, before: str | None) -> str:
+    """Return the name of a model with a commit in the place of a branch of the hub.
+
+    Args:
+        before: the name that an earlier start has recorded, which is kept if it may be
+            the same; None: this is the first.
+    """
+    if not name.startswith(HUB):
+        return name
+    if before is None:
+        return pin(name)
+    return before if may_be(name, before) else name
 
 
 def resolve_path(path: str) -> tuple[epath.Path, bool]:
@@ -206,6 +221,23 @@ def read_own_length(directory: epath.Path) -> int:
     names = "sequence_length", "max_length", "max_tokens"
     lengths = [p.get(name) for p in places if isinstance(p, dict) for name in names]
     return next((n for n in lengths if isinstance(n, int) and n > 0), 0)
+
+
+def read_finetuning(directory: epath.Path) -> FinetuneConfig | None:
+    """Return the configuration of the run that fine-tuned a model; None: no run did."""
+    if "task" not in read_config(model_directory(directory)):
+        return None
+    return read_config_as(directory, "", FinetuneConfig)
+
+
+def read_positions(directory: epath.Path) -> int:
+    """Return the number of a model's positions, before anything is checked."""
+    values = read_config(model_directory(directory))
+    if "model" in values:
+        return read_config_as(directory, "model", BertConfig).max_position_embeddings
+    # A damaged value is refused where the model is read.
+    positions = values.get("max_position_embeddings")
+    return positions if type(positions) is int else 512
 
 
 def write_checkpoint(

@@ -70,6 +70,7 @@ def tables(tmp_path_factory) -> list[str]:
     return paths
 
 
+@pytest.mark.slow
 def test_a_head_of_ones_own_learns(pretrained, tables):
     example = load("own_head")
     untrained = example.main(str(pretrained), *tables, steps=0, length=32)
@@ -150,6 +151,7 @@ def test_a_run_of_ones_own_that_never_evaluates_is_refused(dataset, tmp_path):
         bert_jax.fit(task, config, tmp_path, dataset.tokenizer)
 
 
+@pytest.mark.slow
 def test_a_mask_does_not_depend_on_the_rows_beside_it(dataset):
     """So that devices, which each hold some of the rows, mask them alike."""
     tokenizer = dataset.tokenizer

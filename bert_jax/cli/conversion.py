@@ -94,37 +94,17 @@ class ShrinkOptions:
 
 
 def import_model(options: ImportOptions) -> None:
-    from bert_jax.apps.convert.comparison import Comparison, compare
-    from bert_jax.apps.convert.receipts import summary, write_imported
-    from bert_jax.storage.atomic import local_output, require_empty
-    from bert_jax.storage.remote import open_directory
+    from bert_jax.apps.convert.receipts import import_checkpoint
+    from bert_jax.storage.atomic import local_output
 
-    directory = local_output(options.output)
-    require_empty(directory)
-    if options.kind == "tf1":
-        from bert_jax.formats.tf1 import read_tf1
-
-        source = open_directory(options.source)
-        model = read_tf1(source, allow_extra=options.allow_extra)
-        comparison = Comparison(reason="no library here runs the checkpoint itself")
-    else:
-        from bert_jax.formats.embedding import model_directory
-        from bert_jax.formats.huggingface import read_huggingface
-        from bert_jax.pretrained import as_directory
-
-        source = as_directory(options.source)
-        model = read_huggingface(source, allow_extra=options.allow_extra)
-        comparison = Comparison(reason="transformers reads only directories")
-        if source.is_dir():
-            comparison = compare(model_directory(source), model.config, model.params)
-    write_imported(model, directory, comparison)
-    say(f"{options.output}: {summary(model)}")
-    _warn(options.output, comparison.warning)
-
-
-def _warn(output: str, warning: str) -> None:
+    source, output = options.source, local_output(options.output)
+    made = import_checkpoint(options.kind, source, output, options.allow_extra)
+    summary, warning = made
+    say(f"{options.output}: {summary}")
     if warning:
-        print(one_line(f"bert-jax: warning: {output}: {warning}"), file=sys.stderr)
+        print(
+            one_line(f"bert-jax: warning: {options.output}: {warning}"), file=sys.stderr
+        )
 
 
 def export_model(options: ExportOptions) -> None:

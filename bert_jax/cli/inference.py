@@ -210,17 +210,15 @@ def read_with_checkpoint(
         model = arguments[0]
     else:
         model = parse(options_class, arguments, verb).model
-    from bert_jax.inference.evaluation import examples_config, finetuned_task
-    from bert_jax.pretrained import resolve_path
+    from bert_jax.inference.evaluation import settings_of
 
-    directory = resolve_path(model)[0]
-    data = examples_config(directory)
+    data, task = settings_of(model)
     if verb == "predict":  # it is an option of its own
         data = dataclasses.replace(data, skip_damaged=False)
     data = with_other_files(data, arguments, verb)
     default = options_class(model=model, data=data)
     options = parse(options_class, arguments, verb, default)
-    require_used(options, arguments, verb, finetuned_task(directory), default)
+    require_used(options, arguments, verb, task, default)
     return with_beam_options(options, beam_options)
 
 

@@ -14,8 +14,6 @@ from etils import epath
 from jaxtyping import Float32
 from safetensors.numpy import load, save
 
-from bert_jax.config import BertConfig
-from bert_jax.config.model import Params
 from bert_jax.formats.families import FamilyFormat
 from bert_jax.formats.imported import ROWS_OF_TOKENS, Leaf, Tensor
 from bert_jax.tokenization import Tokenizer
@@ -152,22 +150,3 @@ def read_unused(directory: epath.Path) -> Unused:
 def unused_tensors(unused: Unused) -> Unused:
     """Return the whole tensors that were put aside, by the names in their files."""
     return {name: values for name, values in unused.items() if "/" not in name}
-
-
-def with_targets(
-    config: BertConfig, params: Params, mean: float = 0.0, deviation: float = 1.0
-) -> tuple[BertConfig, Params]:
-    """Return a model of numbers whose scores have another mean and deviation.
-
-    Its numbers are the same: kernel and bias of the classifier are changed with them.
-    By default, a score is then the number itself.
-    """
-    before = config.target_mean, config.target_deviation
-    if before == (mean, deviation):
-        return config, params
-    factor, shift = before[1] / deviation, (before[0] - mean) / deviation
-    dense = {k: np.float64(v) for k, v in params["classifier"]["dense"].items()}
-    kernel, bias = dense["kernel"] * factor, dense["bias"] * factor + shift
-    scaled = {"kernel": np.float32(kernel), "bias": np.float32(bias)}
-    config = dataclasses.replace(config, target_mean=mean, target_deviation=deviation)
-    return config, params | {"classifier": {"dense": scaled}}

@@ -8,12 +8,17 @@ from pathlib import Path
 
 from etils import epath
 
-from bert_jax.checkpoints.steps import read_config, read_config_as
-from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig
-from bert_jax.formats.embedding import model_directory
+from bert_jax.config import ExamplesConfig, FinetuneConfig
 from bert_jax.inference.batching import Unread, example_outputs
 from bert_jax.inference.learned import learned_line, training_examples
-from bert_jax.pretrained import Model, load_pretrained, read_own_length
+from bert_jax.pretrained import (
+    Model,
+    load_pretrained,
+    read_finetuning,
+    read_own_length,
+    read_positions,
+    resolve_path,
+)
 from bert_jax.reports.report import (
     ScoredSource,
     error_report,
@@ -41,22 +46,22 @@ from bert_jax.terminal.messages import warn
 
 def examples_config(directory: epath.Path) -> ExamplesConfig:
     """Return how a model's examples became rows; the default if it is imported."""
-    values = read_config(model_directory(directory))
-    if "task" in values:
-        return read_config_as(directory, "", FinetuneConfig).data
-    positions = values.get("max_position_embeddings")
-    if "model" in values:
-        model = read_config_as(directory, "model", BertConfig)
-        positions = model.max_position_embeddings
-    # A damaged value is refused where the model is read.
-    positions = positions if type(positions) is int else 512
+    if run := read_finetuning(directory):
+        return run.data
+    positions = read_positions(directory)
     own = read_own_length(directory)
     return default_examples_config(min(own or positions, positions))
 
 
-def finetuned_task(directory: epath.Path) -> str:
-    """Return the name of the task that a model was fine-tuned on; "": not known."""
-    return str(read_config(model_directory(directory)).get("task", ""))
+def settings_of(model: str) -> tuple[ExamplesConfig, str]:
+    """Return how a model's examples became rows, and its task; "": not known.
+
+    Args:
+        model: a path or name, as `load_pretrained` takes; errors are the same.
+    """
+    directory = resolve_path(model)[0]
+    run = read_finetuning(directory)
+    return examples_config(directory), run.task if run else ""
 
 
 def with_embedding(data: ExamplesConfig, model: Model) -> ExamplesConfig:

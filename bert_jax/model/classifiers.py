@@ -1,11 +1,14 @@
 """The heads of fine-tuning, by the names of `config.head`."""
 
+import dataclasses
 from typing import NamedTuple
 
+import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Float
 
 from bert_jax.config import BertConfig
+from bert_jax.config.model import Params
 from bert_jax.model.layers import Dense, Dropout, at_least_float32
 
 
@@ -62,3 +65,22 @@ CLASSIFIERS = {
     "question_answering": ClassifierHead(num_outputs=2, has_dropout=False),
     "multiple_choice": ClassifierHead(num_outputs=1),
 }
+
+
+def with_targets(
+    config: BertConfig, params: Params, mean: float = 0.0, deviation: float = 1.0
+) -> tuple[BertConfig, Params]:
+    """Return a model of numbers whose scores have another mean and deviation.
+
+    Its numbers are the same: kernel and bias of the classifier are changed with them.
+    By default, a score is then the number itself.
+    """
+    before = config.target_mean, config.target_deviation
+    if before == (mean, deviation):
+        return config, params
+    factor, shift = before[1] / deviation, (before[0] - mean) / deviation
+    dense = {k: np.float64(v) for k, v in params["classifier"]["dense"].items()}
+    kernel, bias = dense["kernel"] * factor, dense["bias"] * factor + shift
+    scaled = {"kernel": np.float32(kernel), "bias": np.float32(bias)}
+    config = dataclasses.replace(config, target_mean=mean, target_deviation=deviation)
+    return config, params | {"classifier": {"dense": scaled}}

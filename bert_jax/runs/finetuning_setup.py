@@ -14,7 +14,7 @@ from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig
 from bert_jax.config.checks import require
 from bert_jax.config.embedding import Embedding
 from bert_jax.config.model import OWN_FIELDS, Params
-from bert_jax.formats.folding import with_targets
+from bert_jax.model.classifiers import with_targets
 from bert_jax.pretrained import load_pretrained
 from bert_jax.runs.finetuning_examples import (
     check_unknown_tokens,

@@ -18,9 +18,8 @@ from bert_jax.config.model import SHAPE_FIELDS, Params
 from bert_jax.data.records import Dataset
 from bert_jax.distributed.collectives import is_primary
 from bert_jax.distributed.sharding import path_name
-from bert_jax.formats.hub import HUB, may_be, pin
 from bert_jax.model.finite import require_finite
-from bert_jax.pretrained import load_pretrained, resolve_path
+from bert_jax.pretrained import load_pretrained, pinned_name, resolve_path
 from bert_jax.storage.manifest import read_manifest
 from bert_jax.terminal.messages import say
 from bert_jax.tokenization import Tokenizer
@@ -60,15 +59,10 @@ def pinned(name: str, before: str | None, note: str) -> str:
             first.
         note: begins the line that is printed if the record is kept.
     """
-    if not name.startswith(HUB):
-        return name
-    if before is None:
-        return pin(name)
-    if not may_be(name, before):
-        return name
-    if before != name and is_primary():
+    kept = pinned_name(name, before)
+    if kept == before != name and is_primary():
         say(f"{note} {before}, and keeps it.")
-    return before
+    return kept
 
 
 def with_shape_of(

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from etils import epath
-from jaxtyping import Array, Int, Key, UInt32
+from jaxtyping import Array, UInt32
 
 from bert_jax.checkpoints.restore import read_base_key
 from bert_jax.checkpoints.steps import CHECKPOINTS, latest_verified_step, read_config
@@ -22,14 +22,12 @@ from bert_jax.config import DataConfig, PretrainConfig
 from bert_jax.config.files import HISTORY
 from bert_jax.config.serialization import from_dict
 from bert_jax.data.records import Dataset, columns, open_dataset
-from bert_jax.masking.batch import MaskedBatch
 from bert_jax.storage.files import JsonObject
 from bert_jax.storage.remote import open_directory
-from bert_jax.tasks.pretraining.task import PretrainingTask
-from bert_jax.tasks.task import DeviceBatch
+from bert_jax.tasks.pretraining.task import PretrainingBatch, PretrainingTask
 from bert_jax.training.step import step_keys
 
-Mask = Callable[..., MaskedBatch]
+Corrupt = Callable[..., PretrainingBatch]
 """Batch, key of the masks, number of the step → masked rows."""
 
 
@@ -44,7 +42,7 @@ class PretrainingRun:
     num_done: int
     """The step of the newest verified checkpoint."""
     base_key: UInt32[Array, "2"]
-    masks: dict[PretrainConfig, Mask] = dataclasses.field(default_factory=dict)
+    masks: dict[PretrainConfig, Corrupt] = dataclasses.field(default_factory=dict)
     """The masking of each configuration, compiled."""
 
     @functools.cached_property
@@ -57,7 +55,7 @@ class PretrainingRun:
         """The task of the steps to come."""
         return PretrainingTask(self.config, self.dataset)
 
-    def masked_row(self, row: int, step: int, place: int) -> MaskedBatch | None:
+    def masked_row(self, row: int, step: int, place: int) -> PretrainingBatch | None:
         """Return a row as a step's model sees it, [1, T]; None: nothing is masked.
 
         Args:
@@ -72,17 +70,11 @@ class PretrainingRun:
         mask_key, _ = step_keys(self.base_key, step)
         return self._mask(config)(batch, mask_key, jnp.int32(step))
 
-    def _mask(self, config: PretrainConfig) -> Mask:
+    def _mask(self, config: PretrainConfig) -> Corrupt:
         """Return the compiled masking of a configuration."""
         if config not in self.masks:
             task = PretrainingTask(config, self.dataset)
-
-            def mask(
-                batch: DeviceBatch, key: Key[Array, ""], step: Int[Array, ""]
-            ) -> MaskedBatch:
-                return task.corrupt_at_step(batch, key, step).masked
-
-            self.masks[config] = jax.jit(mask)
+            self.masks[config] = jax.jit(task.corrupt_at_step)
         return self.masks[config]
 
 

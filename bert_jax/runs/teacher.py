@@ -9,7 +9,7 @@ from bert_jax.config.serialization import to_dict
 from bert_jax.config.training import check_widths
 from bert_jax.data.example_cache import content_key
 from bert_jax.data.records import Dataset
-from bert_jax.formats.folding import with_targets
+from bert_jax.model.classifiers import with_targets
 from bert_jax.pretrained import Model, load_pretrained
 from bert_jax.runs.init_from import pinned
 from bert_jax.tasks.distillation import Teacher, layer_pairs, relation_heads

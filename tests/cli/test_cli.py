@@ -330,6 +330,7 @@ def test_print_config_is_the_configuration(capsys, small_config):
     assert values["model"]["num_hidden_layers"] == 1
 
 
+@pytest.mark.slow
 def test_a_dry_run_measures_first_and_starts_nothing(
     capsys, small_config, tmp_path, monkeypatch
 ):

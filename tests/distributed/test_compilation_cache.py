@@ -92,6 +92,7 @@ def test_a_second_start_finds_the_programs_of_the_first(tmp_path):
     assert "process 1 does not see those of process 0 there" in told
 
 
+@pytest.mark.slow
 def test_a_connected_run_of_one_process_keeps_its_programs_too(tmp_path):
     """As on a TPU slice of one host, whose home directory is lost with it; in a bucket,
     where no directory has a mode.

@@ -273,7 +273,8 @@ def two(
         yield processes
 
 
-@pytest.mark.parametrize("name", ["two", pytest.param("four", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["two", "four"])
 def test_a_checkpoint_moves_to_several_processes(name, eight, root, request):
     """It was written by one process on eight devices."""
     request.getfixturevalue(name)

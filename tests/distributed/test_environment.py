@@ -27,7 +27,9 @@ def printed(code: str, tmp_path: Path, **environment: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize("verb", ["pretrain", "finetune"])
+@pytest.mark.parametrize(
+    "verb", ["pretrain", pytest.param("finetune", marks=pytest.mark.slow)]
+)
 def test_the_verbs_ask_for_determinism(verb, tmp_path):
     """Seen in the environment of the process, and by JAX when it starts.
 

@@ -90,6 +90,7 @@ def test_a_killed_ranks_neighbour_says_so_first(killed, tmp_path):
         assert log.read_text().count("bert-jax: ") == 1
 
 
+@pytest.mark.slow
 def test_the_others_hear_of_it_too(tmp_path):
     """A9: process 0 tells those that are not connected with the one that is lost."""
     with joined(tmp_path, 100, number=3) as children:
@@ -105,9 +106,8 @@ def test_the_end_of_a_process_is_no_loss(tmp_path):
             assert "bert-jax: " not in (tmp_path / str(process)).read_text()
 
 
-@pytest.mark.parametrize(
-    "verb", [pytest.param("pretrain", marks=pytest.mark.slow), "finetune"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", ["pretrain", "finetune"])
 def test_an_unreachable_coordinator_is_named_within_seconds(verb, tmp_path):
     """E: who is waited for, how long, and one line at the end; exit code 1."""
     port = free_port()
@@ -130,6 +130,7 @@ def test_an_unreachable_coordinator_is_named_within_seconds(verb, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_process_0_says_that_it_waits_for_the_others(tmp_path):
     """E: and Ctrl-C is heard, which JAX would not."""
     # A script in the background has children that ignore it.

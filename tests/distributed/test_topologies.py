@@ -238,6 +238,7 @@ def run_on(topology: str, config: PretrainConfig, task: Task) -> Run[PretrainCon
     return Run(task=task, config=config, mesh=mesh)
 
 
+@pytest.mark.slow
 @needs_libtpu
 def test_too_little_memory_is_an_estimate(config, dataset, described):
     """The compiler refuses a batch of 2 M rows, and says what it would take."""

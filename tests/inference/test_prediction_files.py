@@ -230,7 +230,9 @@ def test_an_error_of_the_input_is_not_one_of_the_output(model, tmp_path, capsys)
     assert "none.csv is not a file" in error and "full disk" not in error
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+@pytest.mark.parametrize(
+    "suffix", [".csv", pytest.param(".jsonl", marks=pytest.mark.slow)]
+)
 def test_one_row_at_a_time_is_in_memory(suffix, tmp_path):
     path = tmp_path / f"long{suffix}"
     text = "word " * 100

@@ -144,6 +144,7 @@ def test_an_accelerator_without_an_image_is_a_mistake(world):
     assert world.calls() == []
 
 
+@pytest.mark.slow
 def test_the_workers_of_every_slice_are_set_up_started_and_watched(world):
     """The fake's nodes of a multislice resource have a worker each."""
     world.tell("plan", {"128": [0], "512": [{"0": 143, "1": "hang"}, 0]})
@@ -200,6 +201,7 @@ def test_a_trainer_that_was_stopped_is_started_again_on_the_same_pod(world):
     assert trained(world) == ["128", "128", "512"]
 
 
+@pytest.mark.slow
 def test_a_hanging_peer_is_ended_before_the_next_start(world):
     world.tell("plan", {"128": [{"0": 143, "1": "hang"}, 0]})
     code, _, errors = world.launch("tpu_pod.sh", "pretrain", STOP_SECONDS="1")

@@ -42,6 +42,7 @@ def command(config, folder, **masking):
     return ["pretrain", str(path), "--workdir", str(folder / "run")]
 
 
+@pytest.mark.slow
 def test_a_cap_is_said_and_an_older_run_keeps_its_number(
     small_config, tmp_path, capsys
 ):

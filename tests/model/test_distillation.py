@@ -104,6 +104,7 @@ def model() -> BertConfig:
     return in_float64(BertConfig.miniature(2, 16, vocab_size=20, **sizes))
 
 
+@pytest.mark.slow
 def test_internals_are_what_the_layers_compute(model):
     """Also with rematerialisation, and with the same dropout as without them."""
     params = widened(jax.jit(lambda key: init_params(model, key))(jax.random.key(0)))

@@ -1,6 +1,7 @@
 """The initializers: the same tensors, of other sizes."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,8 @@ from bert_jax.config import BertConfig
 from bert_jax.model.bert import init_params, layer_attention
 from bert_jax.model.inputs import Inputs
 
+drawn = functools.partial(jax.jit(init_params, static_argnums=0), key=jax.random.key(0))
+attention_of = jax.jit(layer_attention, static_argnums=0)
 CONFIG = BertConfig.miniature(2, 16, vocab_size=30, max_position_embeddings=8)
 
 
@@ -19,8 +22,7 @@ def test_deepnorm_changes_the_sizes_of_four_kernels_of_a_layer():
     """Of two layers: α = 4^¼ = √2 and β = 16^-¼ = ½ (Wang et al. 2022, Figure 2)."""
     other = dataclasses.replace(CONFIG, initializer="deepnorm")
     bert, deepnorm = (
-        flatten_dict(init_params(config, jax.random.key(0)), sep="/")
-        for config in (CONFIG, other)
+        flatten_dict(drawn(config), sep="/") for config in (CONFIG, other)
     )
     assert {k: v.shape for k, v in bert.items()} == {
         k: v.shape for k, v in deepnorm.items()
@@ -53,16 +55,16 @@ def test_local_heads_attend_to_a_neighbour_each(attention, offsets):
         initializer="local",
         attention=attention,
     )
-    params = init_params(config, jax.random.key(0))
+    params = drawn(config)
     ids = jax.random.randint(jax.random.key(1), (8, 24), 0, 30)
     inputs = Inputs(ids, jnp.zeros_like(ids), ids >= 0)
-    first = np.asarray(layer_attention(config, params, inputs))[:, 0].mean(0)
+    first = np.asarray(attention_of(config, params, inputs))[:, 0].mean(0)
     for head, offset in enumerate(offsets):
         by_offset = {o: first[head].diagonal(o)[4:-4].mean() for o in range(-5, 6)}
         assert max(by_offset, key=by_offset.get) == offset
 
     deepnorm = dataclasses.replace(config, initializer="deepnorm")
-    expected = flatten_dict(init_params(deepnorm, jax.random.key(0)), sep="/")
+    expected = flatten_dict(drawn(deepnorm), sep="/")
     changed = {
         name
         for name, leaf in flatten_dict(params, sep="/").items()
@@ -75,7 +77,7 @@ def test_local_heads_attend_to_a_neighbour_each(attention, offsets):
 
 def test_local_positions_are_as_large_as_tokens():
     config = dataclasses.replace(CONFIG, initializer="local", vocab_size=1000)
-    params = init_params(config, jax.random.key(0))["encoder"]["embeddings"]
+    params = drawn(config)["encoder"]["embeddings"]
     sizes = {
         name: np.sqrt(np.mean(np.square(params[name]["embedding"])))
         for name in ("token", "position")

@@ -39,11 +39,12 @@ from bert_jax.model.losses import accuracy, accuracy_with_ties
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "param_tree.json"
 CONFIG = BertConfig.miniature(2, 32, vocab_size=64, num_attention_heads=4)
+drawn = functools.partial(jax.jit(init_params, static_argnums=0), key=jax.random.key(0))
 
 
 @pytest.fixture(scope="module")
 def params():
-    return init_params(CONFIG, jax.random.key(0))
+    return drawn(CONFIG)
 
 
 def inputs(rows: int = 2, length: int = 12):
@@ -96,7 +97,7 @@ def test_how_parameters_start(params):
 def test_a_fine_tuning_head_starts_without_truncation():
     names = tuple(map(str, range(50)))
     config = dataclasses.replace(CONFIG, head="sequence_classification", labels=names)
-    params = init_params(config, jax.random.key(0))
+    params = drawn(config)
     kernel = np.asarray(params["classifier"]["dense"]["kernel"])
     assert kernel.std() == pytest.approx(0.02, rel=0.05) and np.abs(kernel).max() > 0.05
     assert np.abs(params["pooler"]["dense"]["kernel"]).max() <= 0.04 + 1e-6
@@ -178,7 +179,7 @@ def test_the_matrices_of_cpus_and_the_batches_of_tpus_are_the_same(monkeypatch):
     """A dense layer flattens its input on a CPU only."""
     config = BertConfig.tiny(vocab_size=40)
     ids = jnp.arange(24).reshape(2, 12)
-    params = jax.device_get(init_params(config, jax.random.key(0))["encoder"])
+    params = jax.device_get(drawn(config)["encoder"])
     config = in_float64(config)
 
     def states(params):
@@ -242,7 +243,7 @@ def test_a_product_with_a_sharded_kernel(shape, axis, keep):
 def test_a_model_with_one_segment_takes_pairs():
     """Flax's table of one row has it for every index."""
     config = dataclasses.replace(CONFIG, type_vocab_size=1)
-    params = init_params(config, jax.random.key(0))["encoder"]
+    params = drawn(config)["encoder"]
     ids, segments, mask = inputs()
     states = [
         Encoder(config).apply({"params": params}, ids, each, mask)
@@ -373,7 +374,7 @@ def test_bfloat16_computes_coarsely_and_keeps_float32_parameters():
     )
     ids, segments, mask = inputs()
     first = jnp.zeros((2, 1), jnp.int32)
-    params = init_params(config, jax.random.key(0))
+    params = drawn(config)
     kinds = {leaf.dtype for leaf in jax.tree.leaves(params)}
     assert kinds == {jnp.dtype("float32")}
     hidden = encode(params, ids, segments, mask, config)

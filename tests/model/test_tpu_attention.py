@@ -88,10 +88,10 @@ def slow(*values):
         slow(2, 128, 6, True, False),
         slow(2, 128, 6, False, True),
         (2, 128, 6, True, True),
-        (1, 256, 2, False, True),
+        slow(1, 256, 2, False, True),
         slow(12, 128, 2, False, False),
         slow(2, 1024, 1, False, False),
-        (2, 1024, 1, True, True),
+        slow(2, 1024, 1, True, True),
     ],
 )
 def test_it_is_plain_attention(num_heads, length, rows, causal, packed):
@@ -101,7 +101,7 @@ def test_it_is_plain_attention(num_heads, length, rows, causal, packed):
     compare(num_heads, length, rows, jnp.float32, causal, packed, 1e-5)
 
 
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("packed", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_it_is_plain_attention_in_bfloat16(packed):
     """Probabilities, their products and the output are rounded, by 2^-9 each, and so
     are their gradients; where a mask or a sum is wrong, float32 finds it.

@@ -17,8 +17,10 @@ from runs import AS_USERS_HAVE_THEM, run, saves_often, started
 
 from bert_jax.config import PretrainConfig
 
-QUICK = 12, 1
-WHOLE = [pytest.param(seed, 60, 25, marks=pytest.mark.reliability) for seed in range(4)]
+COUNTS = [
+    pytest.param(7, 12, 1, marks=pytest.mark.slow),
+    *(pytest.param(seed, 60, 25, marks=pytest.mark.reliability) for seed in range(4)),
+]
 
 
 def check_killed(workdir: Path, before: int) -> int:
@@ -65,7 +67,7 @@ def chain(
     return hits, False
 
 
-@pytest.mark.parametrize(("seed", "num_steps", "kills"), [(7, *QUICK), *WHOLE])
+@pytest.mark.parametrize(("seed", "num_steps", "kills"), COUNTS)
 def test_killed_at_random_moments(
     seed: int,
     num_steps: int,

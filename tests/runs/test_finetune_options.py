@@ -107,6 +107,7 @@ def module(tmp_path, monkeypatch):
     return name
 
 
+@pytest.mark.slow
 def test_a_score_of_ones_own_selects_the_checkpoint(config, tmp_path, module, capsys):
     own = dataclasses.replace(config, compute_metrics=f"{module}:recall_of_rare")
     test = write_table(tmp_path / "test.csv", {"often": 2, "rare": 6}, 2)

@@ -111,6 +111,7 @@ def test_a_fork_begins_as_the_source_was(source, tmp_path):
     assert before == {p: p.read_bytes() for p in source.rglob("*") if p.is_file()}
 
 
+@pytest.mark.slow
 def test_another_masking_rate_sees_the_same_rows(source, tmp_path, capsys):
     new = tmp_path / "new"
     fork_and_train(
@@ -168,6 +169,7 @@ def test_a_fork_may_be_longer_and_forked_again(source, tmp_path, capsys):
     assert history[1]["forked_from"] == {"workdir": str(source), "step": 8}
 
 
+@pytest.mark.slow
 def test_a_later_extension_of_the_source_does_not_count(source, tmp_path):
     workdir = tmp_path / "extended"
     shutil.copytree(source, workdir)
@@ -181,6 +183,7 @@ def test_a_later_extension_of_the_source_does_not_count(source, tmp_path):
     assert values["num_steps"] == 10
 
 
+@pytest.mark.slow
 def test_a_fork_of_a_fine_tuning_run(classifier, tmp_path, capsys):
     fork_and_train(capsys, classifier, 4, tmp_path / "same", "--keep-checkpoints", "9")
     assert_same_run(tmp_path / "same", classifier)

@@ -200,6 +200,7 @@ def test_a_shape_that_fits_neither_rows_nor_options(config, dataset, tmp_path):
         dry_run(source, "")
 
 
+@pytest.mark.slow
 def test_the_shape_is_that_of_the_source(config, dataset, tmp_path, capsys):
     """A run that starts from a model needs no option of its shape, nor to resume."""
     source = imported(config, dataset, tmp_path / "model", drawn(config, 7))
@@ -214,6 +215,7 @@ def test_the_shape_is_that_of_the_source(config, dataset, tmp_path, capsys):
     assert "hidden_size=" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_shape_in_a_file_gives_way_and_an_option_must_agree(
     config, dataset, tmp_path, capsys
 ):
@@ -254,6 +256,7 @@ def test_a_dry_run_refuses_the_workdir_of_another_run(config, tmp_path):
         dry_run(other, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_dry_run_reports_a_kept_optimizer(config, tmp_path):
     pretrain(config, tmp_path / "first")
     run = dataclasses.replace(

@@ -149,6 +149,7 @@ def test_what_is_no_table_of_examples_is_refused(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_run_learns_from_rows_as_from_a_file(encoder_checkpoint, tmp_path, capsys):
     """The second call resumes by the files, and finds the same examples."""
     table = tmp_path / "rows.jsonl"

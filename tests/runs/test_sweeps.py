@@ -156,6 +156,7 @@ def table(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_a_directory_of_runs_loads_the_best(table, pretrained, tmp_path, capsys):
     code = main(
         f"finetune text-classification --init-from {pretrained} --data.train {table} "

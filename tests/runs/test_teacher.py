@@ -232,6 +232,7 @@ def tuned(
     return config, folder
 
 
+@pytest.mark.slow
 def test_a_classifier_learns_from_a_teacher(tuned):
     config, folder = tuned
     distillation = DistillationConfig(label_weight=0.3, scores_weight=0.7)

@@ -420,6 +420,7 @@ def test_what_does_not_go_together(changes, message, config, dataset, tmp_path, 
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_dry_run_tells_the_objective(config, tmp_path, capsys):
     words = (
         f"--model.vocab-size 160 --model.attention causal --objective causal_lm "
@@ -448,6 +449,7 @@ def test_a_vocabulary_without_a_place_for_characters(corpus, tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_bit_identically(run, config, tmp_path):
     """Only the checkpoint of step 30 is left, and a torn line after it."""
     workdir = tmp_path / "run"

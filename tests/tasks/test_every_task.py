@@ -390,7 +390,7 @@ def scores(config: FinetuneConfig, folder: Path) -> dict[str, float]:
     "kind",
     [
         kind
-        if kind.task in ("sentence-pairs", "token-classification")
+        if kind.task == "sentence-pairs"
         else pytest.param(kind, marks=pytest.mark.slow)
         for kind in KINDS
     ],
@@ -419,6 +419,7 @@ def test_scores_do_not_depend_on_batch_size_or_devices(
                 assert other[name] == value, name
 
 
+@pytest.mark.slow
 def test_the_reported_threshold_gives_the_best_score(
     tmp_path, encoder_checkpoint, capsys
 ):

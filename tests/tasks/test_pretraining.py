@@ -26,7 +26,11 @@ PAIR_SCORES = {
 
 @pytest.fixture(
     scope="module",
-    params=["nsp", "sop", pytest.param("none", marks=pytest.mark.slow)],
+    params=[
+        pytest.param("nsp", marks=pytest.mark.slow),
+        "sop",
+        pytest.param("none", marks=pytest.mark.slow),
+    ],
 )
 def prepared(request, corpus, tokenizer_directory, tmp_path_factory):
     """The tests' corpus with each kind of pairs: the kind, and the dataset's path."""
@@ -195,6 +199,7 @@ def test_counts_are_those_of_the_losses(prepared, small_config):
     assert all(count > 0 for count in counts.values())
 
 
+@pytest.mark.slow
 def test_microbatches_are_evaluated_one_by_one(dataset, small_config):
     """Accumulation is for what does not fit into memory at once."""
     config = resolve(small_config, dataset)

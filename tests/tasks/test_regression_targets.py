@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bert_jax.config import BertConfig, ExamplesConfig
-from bert_jax.formats.folding import with_targets
+from bert_jax.model.classifiers import with_targets
 from bert_jax.tasks.kinds import finetuning_task
 from bert_jax.tasks.predictions import Predictions, Split, SplitOutputs, Splits
 from bert_jax.tasks.texts.examples import TextExample

@@ -95,6 +95,7 @@ def conlleval(lines: Sequence[str]) -> tuple[float, float]:
     return 2 * both / (len(chunks[0]) + len(chunks[1])), right / words
 
 
+@pytest.mark.slow
 def test_f1_iob1_as_published_trains_and_scores_as_conlleval(
     encoder_checkpoint, tmp_path, capsys
 ):

@@ -182,11 +182,12 @@ def on_one_device(task: PretrainingTask, params: Any) -> tuple[Any, Any]:
 @pytest.mark.parametrize(
     ("mesh", "microbatches"),
     [
-        pytest.param((8, 1, 1), 1, marks=pytest.mark.slow),
-        pytest.param((1, 1, 1), 4, marks=pytest.mark.slow),
+        ((8, 1, 1), 1),
+        ((1, 1, 1), 4),
         ((2, 2, 2), 2),
     ],
 )
+@pytest.mark.slow
 def test_devices_and_microbatches_add_up(
     mesh, microbatches, task, params, on_one_device
 ):

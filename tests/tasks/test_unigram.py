@@ -30,6 +30,7 @@ def test_frequencies_by_hand(dataset):
     )
 
 
+@pytest.mark.slow
 def test_the_baseline_is_scored_on_the_masks_of_evaluation(dataset, small_config):
     config = resolve(small_config, dataset)
     frequencies = log_frequencies(dataset, config.model.vocab_size)

@@ -73,6 +73,7 @@ def stubborn(small_config):
     )
 
 
+@pytest.mark.slow
 def test_a_run_stops_after_evaluations_without_a_gain(stubborn, tmp_path, capsys):
     scores = pretrain(stubborn, tmp_path / "run")
     lines = logged_lines(tmp_path / "run", "validation")

@@ -65,6 +65,7 @@ def test_they_get_the_lines_of_the_log_and_complete_checkpoints(recorded):
     ]
 
 
+@pytest.mark.slow
 def test_a_run_without_callbacks_is_the_same(recorded, config, tmp_path):
     pretrain(config, tmp_path / "plain")
     assert_same_run(recorded[1], tmp_path / "plain")
@@ -79,6 +80,7 @@ class Strict(Broken):
     stop_on_error = True
 
 
+@pytest.mark.slow
 def test_the_run_goes_on_after_an_exception(recorded, config, tmp_path, capsys):
     recorder = Recorder()
     pretrain(config, tmp_path / "run", callbacks=[Broken(), recorder])

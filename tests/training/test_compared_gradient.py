@@ -141,7 +141,11 @@ def test_the_cached_gradient_is_that_of_the_whole_batch(task, whole):
 
 @pytest.mark.parametrize(
     ("shape", "microbatches"),
-    [pytest.param((2, 1), 1, marks=pytest.mark.slow), ((8, 1), 1), ((2, 4), 2)],
+    [
+        pytest.param((2, 1), 1, marks=pytest.mark.slow),
+        pytest.param((8, 1), 1, marks=pytest.mark.slow),
+        ((2, 4), 2),
+    ],
 )
 def test_the_negatives_are_those_of_all_devices(task, whole, shape, microbatches):
     require_equal(gradient_of(task, shape, microbatches), whole)
@@ -158,6 +162,7 @@ def test_the_vectors_are_gathered_once(task):
     assert found["reduce-scatter"][0] == 1, found
 
 
+@pytest.mark.slow
 def test_dropout_is_the_same_in_both_passes(task):
     """With dropout, the cached gradient is that of the loss that it reports."""
     dropped = dataclasses.replace(task.model, hidden_dropout_prob=0.3)

@@ -238,6 +238,7 @@ def test_without_validation_rows_training_goes_on(
     assert [line["split"] for line in logged_lines(tmp_path / "run")] == ["train"] * 3
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_cannot_be_written_is_the_runs_failure(
     small_config, tmp_path, monkeypatch
 ):

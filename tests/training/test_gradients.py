@@ -121,6 +121,7 @@ def test_meshes_agree_with_one_device(shape, remat, config, dataset, on_one_devi
         assert many["loss"] == pytest.approx(one["loss"], rel=AGREEMENT)
 
 
+@pytest.mark.slow
 def test_gradients_reduced_one_by_one_are_the_same(config, dataset, on_one_device):
     overlapped = dataclasses.replace(config, mesh=MeshConfig(4, 2, overlap=True))
     lines, params = train(overlapped, dataset, 3)
@@ -227,9 +228,8 @@ def test_dropout_differs_between_microbatches_and_devices(
     assert np.diff(sorted(losses)).min() > 1e-6  # of float64, whose order is 1e-15
 
 
-@pytest.mark.parametrize(
-    "remat", [pytest.param("attention", marks=pytest.mark.slow), "layer"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("remat", ["attention", "layer"])
 def test_rematerialisation_changes_only_memory(remat, dropping, dataset, with_dropout):
     """Dropout is on: what is computed again must draw the same masks."""
     model = dataclasses.replace(dropping.model, remat=remat)
@@ -335,7 +335,8 @@ def test_data_parallel_base_reduces_its_gradient_once(layers, dataset):
     assert parameters <= reduction <= parameters + 16
 
 
-@pytest.mark.parametrize("layers", LAYERS)
+@pytest.mark.slow
+@pytest.mark.parametrize("layers", [1, 12])
 def test_fsdp_base_gathers_parameters_and_scatters_gradients(layers, dataset):
     text, parameters = compiled_base(layers, (1, 8, 1), dataset)
     sizes = collectives(text)

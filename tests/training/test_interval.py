@@ -113,6 +113,7 @@ def test_lines_are_means_over_their_steps(sparse, pretrained):
         assert line["learning_rate"] == each[steps[-1]]["learning_rate"]
 
 
+@pytest.mark.slow
 def test_a_run_that_stopped_between_two_lines_writes_the_same_lines(sparse, tmp_path):
     config, workdir = sparse
     with pytest.raises(InterruptedRun, match="at step 6"):

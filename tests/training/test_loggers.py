@@ -64,6 +64,7 @@ def test_a_run_goes_on_without_a_logger_that_fails(tmp_path, capsys):
         assert line.endswith("The run goes on.")
 
 
+@pytest.mark.slow
 def test_loggers_do_not_change_a_run(small_config, pretrained, tmp_path):
     config = dataclasses.replace(small_config, report=("csv",))
     pretrain(config, tmp_path)

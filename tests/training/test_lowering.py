@@ -45,7 +45,7 @@ def lowered(words: str, mesh_config: MeshConfig, optimizer: OptimizerConfig) -> 
 @pytest.mark.parametrize(
     ("words", "width", "optimizer"),
     [
-        ("--model base", 768, OptimizerConfig()),
+        pytest.param("--model base", 768, OptimizerConfig(), marks=pytest.mark.slow),
         (f"--model tiny {LONG_ROWS}", 128, OptimizerConfig(algorithm="lamb")),
         pytest.param("--model large", 1024, OptimizerConfig(), marks=pytest.mark.slow),
         pytest.param(

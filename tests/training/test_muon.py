@@ -101,7 +101,17 @@ def test_directions_are_those_of_the_singular_vectors(params):
     assert kernels == 18
 
 
-@pytest.mark.parametrize("shape", [(2, 1, 1), (1, 8, 1), (2, 2, 2)])
+DIVIDED = [(2, 1, 1), (1, 8, 1)]
+"""Meshes of which one axis alone divides the devices."""
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (2, 2, 2),
+        *(pytest.param(shape, marks=pytest.mark.slow) for shape in DIVIDED),
+    ],
+)
 def test_meshes_agree_with_one_device(shape, params):
     with jax.enable_x64(True):
         wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)

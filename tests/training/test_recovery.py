@@ -274,6 +274,7 @@ def test_no_checkpoint_while_updates_are_left_out(small_config, tmp_path, capsys
     assert not set(list_steps(epath.Path(workdir) / "checkpoints")) & {8, *skipping}
 
 
+@pytest.mark.slow
 def test_a_last_step_without_a_loss_is_a_failure(
     small_config, tmp_path, capsys, caplog
 ):
@@ -430,6 +431,7 @@ with Watchdog(0.01) as watchdog:
 """
 
 
+@pytest.mark.slow
 def test_a_process_that_hangs_is_ended_with_its_stacks():
     done = subprocess.run(
         [sys.executable, "-c", HANGING], capture_output=True, text=True, timeout=50

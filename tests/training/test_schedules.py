@@ -79,6 +79,7 @@ def test_a_run_extended_before_its_decay_is_the_longer_run(constant, decayed, tm
     )
 
 
+@pytest.mark.slow
 def test_a_run_extended_after_its_decay_returns_to_the_peak(
     constant, decayed, tmp_path
 ):
@@ -105,6 +106,7 @@ def test_a_run_without_decay_is_given_one_by_extend(constant, tmp_path, capsys):
     assert fields == ["num_steps", "optimizer.decay_share"]
 
 
+@pytest.mark.slow
 def test_a_dry_run_describes_the_schedules(constant, tmp_path, capsys):
     masking = {"rate": 0.4, "max_predictions": 13, "final_rate": 0.1}
     config = with_masking(constant, **masking)

@@ -55,6 +55,7 @@ def test_step_and_schedule_go_on_and_the_rows_start_again(second_phase, pretrain
     assert first["rows"] == second["rows"]
 
 
+@pytest.mark.slow
 def test_a_run_with_its_own_checkpoint_does_not_need_its_source(second_phase, tmp_path):
     config, uninterrupted = second_phase
     workdir, source = tmp_path / "run", Path(config.init_from)
@@ -68,6 +69,7 @@ def test_a_run_with_its_own_checkpoint_does_not_need_its_source(second_phase, tm
     assert_same_run(workdir, uninterrupted)
 
 
+@pytest.mark.slow
 def test_a_run_killed_in_its_first_save_starts_from_its_source(second_phase, tmp_path):
     """Not from random parameters at step 0: its only step was never finished."""
     config, uninterrupted = second_phase
@@ -81,6 +83,7 @@ def test_a_run_killed_in_its_first_save_starts_from_its_source(second_phase, tmp
     assert_same_run(workdir, uninterrupted)
 
 
+@pytest.mark.slow
 def test_a_phase_of_rows_of_another_length_begins_with_the_whole_state(
     second_phase, pretrained, corpus, tokenizer_directory, tmp_path
 ):

@@ -1,4 +1,4 @@
-"""Write an imported model as a checkpoint, with a receipt of the conversion."""
+"""Import a model as a checkpoint, with a receipt of the conversion."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -6,10 +6,15 @@ from collections.abc import Sequence
 import jax
 from etils import epath
 
-from bert_jax.apps.convert.comparison import NOT_COMPARED, Comparison
+from bert_jax.apps.convert.comparison import NOT_COMPARED, Comparison, compare
+from bert_jax.formats.embedding import model_directory
+from bert_jax.formats.huggingface import read_huggingface
 from bert_jax.formats.imported import RECEIPT, Imported
+from bert_jax.formats.tf1 import read_tf1
 from bert_jax.model.finite import require_finite
-from bert_jax.pretrained import write_checkpoint
+from bert_jax.pretrained import as_directory, write_checkpoint
+from bert_jax.storage.atomic import require_empty
+from bert_jax.storage.remote import open_directory
 
 _MAX_LISTED = 8
 
@@ -35,6 +40,35 @@ def _in_brackets(names: Sequence[str]) -> str:
     listed = ", ".join(names[:_MAX_LISTED])
     more = f" and more, all in {RECEIPT}" if len(names) > _MAX_LISTED else ""
     return f" ({listed}{more})" if listed else ""
+
+
+def import_checkpoint(
+    kind: str, source: str, output: epath.Path, allow_extra: bool = False
+) -> tuple[str, str]:
+    """Write the model of other files as a checkpoint; return a summary, and a warning.
+
+    Args:
+        kind: tf1, or huggingface: of the files.
+        source: a path, or hf:OWNER/NAME.
+        allow_extra: ignore tensors that the model does not have.
+
+    Raises:
+        ValueError: the files are missing, damaged or of another kind of model.
+        FileExistsError: `output` is not empty.
+    """
+    require_empty(output)
+    if kind == "tf1":
+        model = read_tf1(open_directory(source), allow_extra=allow_extra)
+        comparison = Comparison(reason="no library here runs the checkpoint itself")
+    else:
+        directory = as_directory(source)
+        model = read_huggingface(directory, allow_extra=allow_extra)
+        comparison = Comparison(reason="transformers reads only directories")
+        if directory.is_dir():
+            files = model_directory(directory)
+            comparison = compare(files, model.config, model.params)
+    write_imported(model, output, comparison)
+    return summary(model), comparison.warning
 
 
 def write_imported(

@@ -189,9 +189,10 @@ def mask_line(
 ) -> str:
     """Return the tokens of a row in a window, as the model of a step sees them."""
     name = f"  step {step + 1:,}, row {place + 1:,} of the batch"
-    masked = run.masked_row(row, step, place)
-    if masked is None:
+    batch = run.masked_row(row, step, place)
+    if batch is None:
         return f"{name}: each token is predicted from those before it; none is masked"
+    masked = batch.masked
     length = np.flatnonzero(masked.inputs.attention_mask[0])[-1] + 1
     inputs = np.asarray(masked.inputs.input_ids)[0, :length].tolist()
     is_used = np.asarray(masked.weights[0]) > 0

@@ -71,7 +71,13 @@ def expected(source: Path) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize(
     ("head", "changes", "batch_size", "rows"),
     [
-        ("BertForPreTraining", {"attention": "causal"}, None, (1, 3, 4)),
+        pytest.param(
+            "BertForPreTraining",
+            {"attention": "causal"},
+            None,
+            (1, 3, 4),
+            marks=pytest.mark.slow,
+        ),
         ("BertForSequenceClassification", {"pooling": "mean"}, 4, (4,)),
     ],
 )

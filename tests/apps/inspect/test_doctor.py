@@ -31,7 +31,9 @@ def test_it_tells_which_installation_it_is(has_tensorflow, name, monkeypatch):
     assert doctor.installation().startswith(f"The {name} installation")
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)]
+)
 def test_this_machine_computes_right(dtype):
     check = self_test(jax.devices()[0], dtype)
     assert check.passed, check.message

@@ -153,7 +153,7 @@ def check_masks(workdir: Path, recorded: dict[tuple[int, int], Masked]) -> None:
     run, logged = open_run(str(workdir)), rows_of_steps(workdir)
     # A part of the rows, in each step at other places.
     for (step, place), expected in list(recorded.items())[::11]:
-        masked = run.masked_row(logged[step][place], step, place)
+        masked = run.masked_row(logged[step][place], step, place).masked
         assert masked is not None
         arrays = (np.asarray(values)[0] for values in arrays_of(masked))
         assert seen_and_labels(*arrays) == expected, (step, place)
