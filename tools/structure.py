@@ -215,8 +215,20 @@ LISTS = {
 }
 
 
+DENSE = [
+    Path(f"{name}.py")
+    for name in (
+        "training/gradients training/compared_gradient training/loop training/step "
+        "training/optimizer training/muon distributed/sharding data/packing "
+        "masking/batch masking/units model/layers model/attention "
+        "model/attention_blocks model/tpu_attention"
+    ).split()
+]
+"""Gradients, the loop, sharding, packing, masking and fused attention."""
+
+
 def comment_share(package: Path, paths: list[Path]) -> float:
-    """Of the lines that are neither empty nor in a docstring."""
+    """Of all lines."""
     comments = lines = 0
     for path in paths:
         with tokenize.open(package / path) as file:
@@ -251,13 +263,8 @@ def table(
     yield "arrows between core rooms", f"{number['core-arrows']}", "≤ 85"
     yield "concepts", f"{number['concepts']}", "≤ 200"
     yield "files under 60 lines with one importer", f"{number['short']}", "0"
-    yield "comment lines", f"{comment_share(package, list(trees)):.1%}", "≥ 3 %, dense"
-    dense = [p for p in trees if room_of(p) in ("training", "distributed", "model")]
-    yield (
-        "… in model, training, distributed",
-        f"{comment_share(package, dense):.1%}",
-        "",
-    )
+    yield "comment lines", f"{comment_share(package, list(trees)):.1%}", ""
+    yield "… where it is dense", f"{comment_share(package, DENSE):.1%}", "≥ 3 %"
 
 
 def main() -> None:

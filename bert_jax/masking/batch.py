@@ -121,12 +121,14 @@ def replacements(
     """
     assert masking.vocab_size is not None and masking.mask_token_id is not None
     kind_key, token_key = jax.random.split(key)
+    # Slots of a word or span stand side by side, the one that leads first.
     leader = jax.lax.cummax(jnp.where(leads, jnp.arange(labels.shape[1]), 0), axis=1)
     kind = jax.random.uniform(kind_key, labels.shape)
     kind = jnp.take_along_axis(kind, leader, axis=1)
     random_tokens = jax.random.randint(
         token_key, labels.shape, 0, masking.vocab_size, labels.dtype
     )
+    # One draw decides: below the first share [MASK], below both a random token.
     becomes_mask = kind < masking.mask_share
     becomes_other = kind < masking.mask_share + masking.random_share
     other = jnp.where(becomes_other, random_tokens, labels)
@@ -198,6 +200,7 @@ def mask_by_row(
 
     def mask_one(row: dict[str, Array]) -> MaskedBatch:
         one = {name: values[None] for name, values in row.items()}
+        # The number in the global batch, which is the same however it is sharded.
         row_key = jax.random.fold_in(key, row["row"])
         masked = mask_tokens(row_key, one, masking, continues_word, counts)
         return jax.tree.map(lambda values: values[0], masked)

@@ -124,6 +124,7 @@ def select_whole_units(
         fits = candidates & (total <= remaining)
         return selected | fits, candidates & ~fits
 
+    # Every round drops a candidate at least, the first that did not fit.
     start = (jnp.zeros_like(first), jnp.ones_like(first))
     selected, _ = jax.lax.while_loop(lambda state: state[1].any(), one_round, start)
     return selected
@@ -144,6 +145,7 @@ def choose_words(
     length = words.shape[1]
     unit = unit_starts(words)
     order = shuffle_units(key, maskable, unit)
+    # Special tokens and padding are in no word, and never fit.
     size = jnp.where(maskable, unit_sizes(maskable, unit), length + 1)
     selected = select_whole_units(
         jnp.take_along_axis(words, order, axis=1),

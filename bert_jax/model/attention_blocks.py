@@ -42,6 +42,7 @@ class BlockPlan:
     @property
     def width(self) -> int:
         """The lanes of a block, which hold whole heads."""
+        # Blocks must be 128 lanes, or as wide as the array.
         hidden, size = self.shape[2], self.head_size
         if size % LANES == 0:
             return size
@@ -51,6 +52,7 @@ class BlockPlan:
     def rows(self) -> int:
         """The rows of a block: several if they are short."""
         batch, length, _ = self.shape
+        # A number that divides the batch: there is no block of fewer rows at its end.
         most = max(1, math.isqrt(_SCORES) // length)
         return next(n for n in range(min(most, batch), 0, -1) if batch % n == 0)
 
@@ -100,6 +102,9 @@ class Blocks:
     """How arrays are cut into the blocks of a plan."""
 
     def __init__(self, plan: BlockPlan) -> None:
+        # Each function is given the numbers of a block of rows, of heads and of
+        # queries, and returns which block of the array is read: of keys the same for
+        # all queries.
         rows, queries, width = plan.rows, plan.queries, plan.width
         length = plan.shape[1]
         self.seeds = pl.BlockSpec(memory_space=pltpu.SMEM)

@@ -98,6 +98,7 @@ class Dense(nn.Module):
         c, shape = self.config, (inputs.shape[-1], self.features)
         kernel: Any = self.get_variable("params", "kernel")
         axis = None if kernel is None else sharded_axis(kernel.shape, shape)
+        # `parameter` would refuse the shape of a shard.
         if axis is None:
             kernel = parameter(self, "kernel", kernel_init(c, self.truncated), shape)
         bias = parameter(self, "bias", nn.initializers.zeros, shape[1:])
@@ -161,6 +162,7 @@ def _bias_backward(
 ) -> tuple[Float[Array, "*shape F"], Float[Array, " F"]]:
     tokens = grad.shape[:-1]
     ones = jnp.ones((8, *tokens), grad.dtype)  # 8 rows: what a register holds
+    # All 8 rows of the product are the same sums.
     sums = jnp.tensordot(ones, grad, len(tokens), preferred_element_type=jnp.float32)
     return grad, sums[0]
 
@@ -229,6 +231,7 @@ def _sharded_matmul_forward(
     keep: bool,
 ) -> tuple[Float[Array, "*shape F"], tuple[Array, Array]]:
     kernel = gather_after(shard, after, axis, inputs.dtype)
+    # The shard is a parameter, which is in memory anyway; the whole kernel is not.
     return inputs @ kernel, (inputs, kernel if keep else shard)
 
 
@@ -241,6 +244,8 @@ def _sharded_matmul_backward(
     inputs, kernel = residuals
     if not keep:
         kernel = gather_after(kernel, grad, axis, inputs.dtype)
+    # Each device has the gradient of the whole kernel by its own rows; their sum is
+    # needed of its shard alone.
     rows = tuple(range(inputs.ndim - 1))
     kernel_grad = at_least_float32(jnp.tensordot(inputs, grad, (rows, rows)))
     shard_grad = jax.lax.psum_scatter(
@@ -297,6 +302,7 @@ class Dropout(nn.Module):
     def __call__(
         self, values: Float[Array, "*shape"], deterministic: bool
     ) -> Float[Array, "*shape"]:
+        # 16 random bits are below it with the probability `rate`.
         threshold = min(round(self.rate * 2**16), 2**16 - 1)
         if deterministic or not threshold:
             return values
@@ -333,6 +339,7 @@ class LayerNorm(nn.Module):
         centred = values - mean
         if one_pass:
             mean_square = (values**2).mean(-1, keepdims=True)
+            # Rounding may make the difference a little negative.
             variance = jnp.maximum(mean_square - mean**2, 0.0)
         else:
             variance = (centred**2).mean(-1, keepdims=True)

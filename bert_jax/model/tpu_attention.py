@@ -61,10 +61,12 @@ def _scores(
         scores = _product(plan.only(head, key) * scale, query, 1, 1)
     else:
         scores = _product(plan.only(head, key), query, 1, 1) * scale
+    # A group is the number of a pair in its row; padding, 0, is never looked at.
     visible = key_groups != 0
     if plan.has_pairs:
         visible = visible & (key_groups == query_groups)
     if plan.causal:
+        # A block has all keys, but not all queries: its first one has this position.
         first = pl.program_id(2) * plan.queries
         position = jax.lax.broadcasted_iota(jnp.int32, scores.shape, 1) + first
         visible = visible & (
@@ -75,10 +77,13 @@ def _scores(
 
 def _kept(plan: BlockPlan, seeds: Any, row: int, head: int) -> Bool[Array, "T Q"]:
     """Return which probabilities dropout keeps; equal in both kernels."""
+    # The number of this head's block among all, so that each has words of its own, and
+    # the backward kernel draws the same ones again.
     block = pl.program_id(0) * plan.rows + row
     block = block * plan.num_heads + pl.program_id(1) * len(plan.heads()) + head
     block = block * plan.grid[2] + pl.program_id(2)
     shape = (plan.shape[1] // 2, plan.queries)
+    # A word of 32 bits decides about two probabilities.
     words = plan.draw(seeds[0], seeds[1] ^ block, shape)
     halves = jnp.concatenate([words & 0xFFFF, words >> 16])
     return halves.astype(jnp.int32) >= plan.threshold
@@ -103,6 +108,7 @@ def _forward_kernel(
             )
             # Queries are the lanes, so that sums over keys stay rows.
             highest = scores.max(0, keepdims=True)
+            # Of differences to the highest, which do not overflow.
             exponentials = jnp.exp(scores - highest)
             total = exponentials.sum(0, keepdims=True)
             # Without any visible key, the backward kernel's probabilities are all 0.
@@ -141,13 +147,14 @@ def _backward_kernel(
             )
             # Computed again from the row sums: nothing of T x Q was stored.
             probabilities = jnp.exp(scores - log_sums[row, 0, head : head + 1])
+            # Of the loss, with each probability: values times the output's gradient.
             change = _product(plan.only(head, value[row]), grad[row], 1, 1)
             dropped = probabilities
             if plan.threshold:
                 kept = _kept(plan, seeds, row, head)
                 dropped = jnp.where(kept, probabilities, 0.0)
                 change = jnp.where(kept, change, 0.0)
-            # The derivative of softmax.
+            # The derivative of softmax: p (g - Σ p g), whose sum needs no T x Q matrix.
             change = probabilities * (change - mean_changes[head : head + 1])
             change, dropped = (x.astype(query.dtype) for x in (change, dropped))
             parts.append(
@@ -206,6 +213,7 @@ def _add(plan: BlockPlan, total: Any, row: int, part: Float[Array, "T W"]) -> No
         total[row] = part.astype(total.dtype)
         return
 
+    # The block of keys stays in memory while the blocks of queries pass.
     @pl.when(pl.program_id(2) == 0)
     def _() -> None:
         total[row] = jnp.zeros(part.shape, total.dtype)
@@ -228,6 +236,7 @@ def _call(
     )(*arrays)
 
 
+# JAX cannot differentiate a kernel by itself.
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _attention(
     plan: BlockPlan, seeds: Array, groups: Array, query: Array, key: Array, value: Array
@@ -240,6 +249,7 @@ def _forward(
 ) -> tuple[Float[Array, "B T D"], tuple[Array, ...]]:
     blocks = Blocks(plan)
     batch, length, _ = plan.shape
+    # Groups as a column, along the keys, and as a row, along the queries.
     inputs = (seeds, query, key, value, groups[:, :, None], groups[:, None, :])
     log_sums_shape = (batch, plan.grid[1], len(plan.heads()), length)
     output, log_sums = _call(

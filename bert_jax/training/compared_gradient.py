@@ -92,6 +92,7 @@ def _cached_gradient(
         _, pullback = jax.vjp(lambda p: represent(p, own, key).vectors, params)
         return jax.tree.map(jnp.add, total, pullback(cotangent)[0]), None
 
+    # The same keys, so that dropout is that of the first pass.
     zeros = jax.tree.map(jnp.zeros_like, params)
     cotangents = split_rows(by_vector, len(keys))
     grads, _ = jax.lax.scan(add, zeros, (rows, keys, cotangents))
@@ -105,5 +106,6 @@ def _compare_with_all(task: ComparedTask, own: Texts, axes: tuple[str, ...]) -> 
     everyone = jax.tree.map(
         lambda x: jax.lax.all_gather(x, axes, axis=0, tiled=True), own
     )
+    # Where this shard's rows stand among all: each finds its own text there.
     first = jax.lax.axis_index(axes) * own.vectors.shape[0]
     return task.compare(own, everyone, first)

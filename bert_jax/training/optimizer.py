@@ -92,6 +92,7 @@ def adam(config: OptimizerConfig) -> optax.GradientTransformationExtraArgs:
         **_: object,
     ) -> tuple[Params, optax.ScaleByAdamState]:
         finite = jnp.isfinite(grad_norm)
+        # Not applied to the gradient, which would be written to memory once more.
         scale = jnp.minimum(1.0, config.max_grad_norm / grad_norm)
         count = optax.safe_increment(state.count)
 
@@ -99,6 +100,7 @@ def adam(config: OptimizerConfig) -> optax.GradientTransformationExtraArgs:
             return jnp.where(finite, decay * old + (1 - decay) * value, old)
 
         def direction(mu: Array, nu: Array) -> Array:
+            # The moments begin as zeros, and so are too small at first.
             unbiased = nu / (1 - beta2**count)
             return mu / (1 - beta1**count) / (unbiased**0.5 + config.epsilon)
 

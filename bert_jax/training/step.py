@@ -79,6 +79,7 @@ def step_keys(
         base_key: that of the run, as in `TrainState`.
         step: the number of steps done before.
     """
+    # No key is carried from step to step: any step can be computed alone.
     key = jax.random.fold_in(jax.random.wrap_key_data(base_key), step)
     return jax.random.split(key)
 
@@ -188,6 +189,7 @@ def make_train_step(
         scalars = means(sums, task.objective, task.weights)
         return next_state, scalars | more | {"learning_rate": rate}, sums
 
+    # Fixed parameters are an argument: of a constant, the program keeps a copy.
     replicated = NamedSharding(mesh, P())
     beside_shardings = (fixed_shardings,) if fixed_shardings else ()
     platform = mesh.devices.flat[0].platform
@@ -195,7 +197,7 @@ def make_train_step(
         train_step,
         in_shardings=(state_shardings, batch_sharding(mesh), *beside_shardings),
         out_shardings=(state_shardings, replicated, replicated),
-        donate_argnums=0,
+        donate_argnums=0,  # the next state takes the memory of this one
         compiler_options=compiler_options(platform, collectives.overlap),
     )
 
@@ -219,6 +221,7 @@ def make_eval_step(task: Task, mesh: Mesh, state_shardings: TrainState) -> EvalS
 
     def local(params: Params, batch: DeviceBatch) -> tuple[Sums, DeviceBatch]:
         sums, outputs = task.evaluate(gather(params, first), batch)
+        # Sums are added up, and not means, which would count a short batch too much.
         return jax.lax.psum(sums, BATCH_AXES), outputs
 
     in_specs = (jax.tree.map(manual_spec, partitions), BATCH_SPEC)
@@ -289,6 +292,7 @@ def evaluate(
         batch_sums, batch_outputs = eval_step(params, to_global_arrays(batch, mesh))
         sums.append(batch_sums)
         outputs.append(batch_outputs)
+        # In the host's memory, not the device's, and without waiting for this batch.
         outputs[_LATE] = jax.device_get(outputs[_LATE])
     if not sums:
         return None
