@@ -304,6 +304,7 @@ def test_a_run_of_two_processes_goes_on_on_one_device(
     assert_close_runs(workdir, eight)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_moves_to_devices_that_share_parameters(config, eight, tmp_path):
     """On four devices, in two microbatches."""
     moved = begun(eight, tmp_path / "moved")

@@ -208,6 +208,7 @@ def test_libtpu_is_left_alone_where_it_is_told_what_to_do(variable, tmp_path):
     assert environment == {variable: "cpu"}
 
 
+@pytest.mark.slow
 @needs_libtpu
 @pytest.mark.skipif(backend.has_tpu(), reason="has a TPU")
 def test_libtpu_without_a_tpu_prints_nothing(tmp_path):

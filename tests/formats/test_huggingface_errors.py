@@ -286,6 +286,7 @@ def mutated_json(content: bytes, generator: random.Random) -> bytes:
     return content[:place] + noise + content[place + length :]
 
 
+@pytest.mark.slow
 def test_a_thousand_damaged_models_end_in_one_line(tmp_path):
     """Or in the very same parameters, where the damage is to nothing that counts."""
     folder = stored("BertForMaskedLM").write(tmp_path / "model")

@@ -248,6 +248,7 @@ def test_a_new_whole_checkpoint_begins_the_count_of_tries_anew(world):
     assert re.findall(r"; try (\d) of 2", errors) == ["1", "2", "1", "2", "1"]
 
 
+@pytest.mark.slow
 def test_the_number_of_recreations_is_bounded(world):
     world.tell("plan", {"128": ["preempt"]})
     code, _, errors = world.launch("tpu_pod.sh", "all", MAX_RESTARTS="1")
@@ -298,6 +299,7 @@ def test_what_somebody_deleted_is_not_created_again(world):
     assert names(world).count("create") == 1
 
 
+@pytest.mark.slow
 def test_an_active_pod_that_does_not_answer_is_replaced(world):
     world.tell("plan", {"128": ["preempt", 0]})
     world.tell("when_preempted", ["ACTIVE"])

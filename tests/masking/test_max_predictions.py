@@ -59,6 +59,7 @@ def test_a_cap_is_said_and_an_older_run_keeps_its_number(
     assert saved["masking"]["max_predictions"] == 5
 
 
+@pytest.mark.slow
 def test_a_new_run_records_the_number_that_its_rate_needs(
     small_config, tmp_path, capsys
 ):

@@ -149,6 +149,7 @@ def test_only_scores_of_the_same_loss_and_rows_are_compared(
     assert resume.incomparable_until == (8 if field else -1)
 
 
+@pytest.mark.slow
 def test_another_learning_rate_has_the_same_keys(source, tmp_path, capsys):
     """The loss of step 5 is computed before its update: rows, masks and dropout."""
     fork_and_train(

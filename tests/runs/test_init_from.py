@@ -241,6 +241,7 @@ def test_a_shape_in_a_file_gives_way_and_an_option_must_agree(
     assert given in error and "has num_attention_heads=1, hidden_size=16; lea" in error
 
 
+@pytest.mark.slow
 def test_a_dry_run_names_the_source(config, dataset, tmp_path):
     params = {"encoder": drawn(config, 7)["encoder"]}
     run = imported(config, dataset, tmp_path / "model", params)
@@ -249,6 +250,7 @@ def test_a_dry_run_names_the_source(config, dataset, tmp_path):
     assert "From " not in "".join(dry_run(config, ""))
 
 
+@pytest.mark.slow
 def test_a_dry_run_refuses_the_workdir_of_another_run(config, tmp_path):
     pretrain(config, tmp_path)
     other = dataclasses.replace(config, seed=1)

@@ -49,6 +49,7 @@ def test_its_dataset_and_models_open(old):
     assert finetuned["probabilities"] == pytest.approx(probabilities, abs=2e-5)
 
 
+@pytest.mark.slow
 def test_its_pretraining_resumes(old):
     """From step 4, to the validation loss that version 0.1.0 had at step 8."""
     workdir = old / "pretraining"
@@ -75,6 +76,7 @@ def set_length(workdir: Path, length: int) -> None:
     write_manifest(manifest | {"files": files}, checkpoint)
 
 
+@pytest.mark.slow
 def test_its_finetuning_resumes(old):
     """The fingerprint of the examples is still the same; rows keep their length."""
     workdir = old / "finetuning"

@@ -250,6 +250,7 @@ def scores_of(params, examples):
     return jax.jit(task(SMALL).scores)(params, batch), batch
 
 
+@pytest.mark.slow
 def test_questions_of_unlike_numbers_of_choices():
     """Probabilities and loss are those that each question has alone."""
     params = jax.jit(lambda: init_params(SMALL, jax.random.key(2)))()

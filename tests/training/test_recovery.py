@@ -125,6 +125,7 @@ def test_a_damaged_record_of_the_predictions_is_named(
         pretrain(dataclasses.replace(small_config, masking=masking), workdir)
 
 
+@pytest.mark.slow
 def test_a_manifest_with_a_flipped_key_is_passed_over(
     pretrained, small_config, tmp_path
 ):
@@ -247,6 +248,7 @@ def test_a_run_may_end_sooner(pretrained, small_config, tmp_path, capsys, is_sco
     assert "Resuming" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_no_checkpoint_while_updates_are_left_out(small_config, tmp_path, capsys):
     """A rate that leads to infinities: the steps that skip their update keep none."""
     optimizer = dataclasses.replace(

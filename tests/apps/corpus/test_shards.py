@@ -170,6 +170,7 @@ def test_other_options_need_another_directory(model, shards, predicted, capsys):
     assert outputs(predicted) == kept
 
 
+@pytest.mark.slow
 def test_the_bytes_by_beam_are_the_same(model, shards, predicted, tmp_path):
     output = tmp_path / "out"
     result = predict_by_beam(model, shards, output)
