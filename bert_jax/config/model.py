@@ -87,10 +87,11 @@ class BertConfig(ShortRepr):
     """Number of segment types."""
     initializer_range: float = 0.02
     """Standard deviation of the truncated normal that initialises the weights."""
-    initializer: Literal["bert", "deepnorm", "local"] = "bert"
+    initializer: Literal["bert", "deepnorm", "local", "matching"] = "bert"
     """bert; deepnorm: the layers' kernels but those of query and key are smaller, so
-    that each layer at first changes its input little (Wang et al. 2022); or local: so,
-    and up to four heads of the first layer attend to a neighbour each at first."""
+    that each layer at first changes its input little (Wang et al. 2022); local: so,
+    and up to four heads of the first layer attend to a neighbour each at first; or
+    matching: two do, and up to two more attend to their token in the other segment."""
     layer_norm_eps: float = 1e-12
     """Added to the variance in LayerNorm."""
     attention: Literal["bidirectional", "causal"] = "bidirectional"
@@ -141,11 +142,7 @@ class BertConfig(ShortRepr):
         d, n = self.hidden_size, self.num_attention_heads
         rule = f"hidden_size={d} is not a multiple of num_attention_heads={n}"
         require(d % n == 0, f"{rule}; {-(-d // n) * n} would be.")
-        require(
-            self.initializer != "local" or d >= 2 * n,
-            f"model.initializer=local cannot be used with heads of {d // n}, which "
-            "must be at least 2 wide; lower num_attention_heads.",
-        )
+        self._check_initializer()
         require_class_names(self.labels)
         reads_cls = self.head in POOLED_HEADS and self.pooling == "cls"
         require(
@@ -171,6 +168,28 @@ class BertConfig(ShortRepr):
         others = {name: v for name, v in values.items() if name != "fused_attention"}
         is_fused = values.get("fused_attention") is True
         return others | ({"attention_kernel": "fused"} if is_fused else {})
+
+    def _check_initializer(self) -> None:
+        name, num_heads = self.initializer, self.num_attention_heads
+        width = self.hidden_size // num_heads
+        least = {"local": 2, "matching": 6}.get(name, 1)
+        require(
+            width >= least,
+            f"model.initializer={name} cannot be used with heads of {width}, which "
+            f"must be at least {least} wide; lower num_attention_heads.",
+        )
+        if name != "matching":
+            return
+        require(
+            num_heads > 2 and self.type_vocab_size > 1,
+            f"model.initializer=matching cannot be used with {num_heads} heads and "
+            f"{self.type_vocab_size} segments; it needs 3 and 2, or use local.",
+        )
+        require(
+            self.attention == "bidirectional",
+            "model.initializer=matching cannot be used with attention=causal, by which "
+            "no token sees the second segment from the first; use local.",
+        )
 
     @classmethod
     def miniature(cls, layers: int, hidden: int, **overrides: Any) -> "BertConfig":

@@ -4,10 +4,12 @@ The tensors and their computation stay those of BERT.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
+from jaxtyping import Array, Float
 
 from bert_jax.config import BertConfig
 from bert_jax.config.model import Params
@@ -19,8 +21,14 @@ SHARPNESS = 6.0
 HIGHEST, LOWEST = 3.0, 0.1
 """Frequencies of the waves, in radians a token: a neighbour differs from the next one,
 and from tokens some tens away."""
+OTHER_SEGMENT = 2.0
+"""How much the score of a token of the other segment is above the mean of both."""
 CUT = 0.88
 """The deviation of a normal that is cut at ±2σ, in σ."""
+POSITIONS = "encoder", "embeddings", "position", "embedding"
+SEGMENTS = "encoder", "embeddings", "segment", "embedding"
+Flat = dict[tuple[str, ...], Any]
+"""Parameters by their paths."""
 
 
 def deepnorm(config: BertConfig, params: Params) -> Params:
@@ -58,39 +66,119 @@ def local(config: BertConfig, params: Params) -> Params:
     columns turned by its offset, so that their product is highest there. A layer has
     at most four such heads. All else begins as DeepNorm's.
     """
-    head_width = config.hidden_size // config.num_attention_heads
-    frequencies = np.geomspace(HIGHEST, LOWEST, head_width // 2)
+    flat = _with_waves(config, flatten_dict(deepnorm(config, params)))
+    for head, offset in enumerate(OFFSETS[config.attention]):
+        if head < config.num_attention_heads:
+            _look_at_neighbour(config, flat, head, offset)
+    begun: Params = unflatten_dict(flat)
+    return begun
+
+
+def matching(config: BertConfig, params: Params) -> Params:
+    """Let two heads attend to neighbours, and two to the same token elsewhere.
+
+    Whether two segments belong together shows in the tokens that both have; of the two
+    layers of a small model, the first must find them, if [CLS] is to read them from the
+    second. All else begins as by `local`.
+    """
+    flat = _with_waves(config, flatten_dict(deepnorm(config, params)))
+    for head, offset in enumerate(OFFSETS["bidirectional"][:2]):
+        _look_at_neighbour(config, flat, head, offset)
+    for head in range(2, min(4, config.num_attention_heads)):
+        _look_for_itself(config, flat, head)
+    begun: Params = unflatten_dict(flat)
+    return begun
+
+
+def _frequencies(config: BertConfig) -> Float[np.ndarray, " half"]:
+    """Return those of the waves: as many pairs of columns as a head has."""
+    return np.geomspace(HIGHEST, LOWEST, _head_width(config) // 2)
+
+
+def _head_width(config: BertConfig) -> int:
+    return config.hidden_size // config.num_attention_heads
+
+
+def _with_waves(config: BertConfig, flat: Flat) -> Flat:
+    """Return parameters whose positions begin as waves, as large as tokens."""
+    frequencies = _frequencies(config)
     columns = 2 * len(frequencies)
     angles = np.arange(config.max_position_embeddings)[:, None] * frequencies
     waves = np.concatenate([np.cos(angles), np.sin(angles)], axis=1)
     amplitude = (
         (2 * config.hidden_size / columns) ** 0.5 * CUT * config.initializer_range
     )
-    flat = flatten_dict(deepnorm(config, params))
-    table = ("encoder", "embeddings", "position", "embedding")
-    flat[table] = jnp.zeros_like(flat[table]).at[:, :columns].set(amplitude * waves)
+    table = jnp.zeros_like(flat[POSITIONS]).at[:, :columns].set(amplitude * waves)
+    return flat | {POSITIONS: table}
 
-    # LayerNorm divides by the deviation of a token, a position and a segment, so that
-    # a query times the key of its neighbour is gain² · D / 3 · √H for heads of H.
-    gain = (3 * SHARPNESS * head_width**0.5 / config.hidden_size) ** 0.5
-    offsets = OFFSETS[config.attention][: config.num_attention_heads]
-    for head, offset in enumerate(offsets):
-        cos, sin = (np.diag(wave(offset * frequencies)) for wave in (np.cos, np.sin))
-        turned = np.block([[cos, sin], [-sin, cos]])
-        for name, kernel in (("query", turned), ("key", np.eye(columns))):
-            path = ("encoder", "layer_0", "attention", name, "kernel")
-            first = head * head_width
-            of_head = flat[path].at[:, first : first + head_width].set(0.0)
-            flat[path] = of_head.at[:columns, first : first + columns].set(
-                gain * kernel
-            )
-    begun: Params = unflatten_dict(flat)
-    return begun
+
+def _gain(config: BertConfig, score: float, product: float) -> float:
+    """Return the factor of a query and of a key for a score, by their product.
+
+    LayerNorm divides by the deviation of a token, a position and a segment, so that
+    each of them adds a third to the variance of 1 of a column.
+    """
+    return float((score * _head_width(config) ** 0.5 / product) ** 0.5)
+
+
+def _look_at_neighbour(config: BertConfig, flat: Flat, head: int, offset: int) -> None:
+    """Let a head of the first layer attend to the token `offset` further on."""
+    frequencies = _frequencies(config)
+    columns = 2 * len(frequencies)
+    gain = _gain(config, SHARPNESS, config.hidden_size / 3)
+    cos, sin = (np.diag(wave(offset * frequencies)) for wave in (np.cos, np.sin))
+    turned = np.block([[cos, sin], [-sin, cos]])
+    for name, columns_of_head in (("query", turned), ("key", np.eye(columns))):
+        kernel = jnp.zeros((config.hidden_size, _head_width(config)))
+        kernel = kernel.at[:columns, :columns].set(gain * columns_of_head)
+        _set_head(flat, name, head, kernel)
+
+
+def _look_for_itself(config: BertConfig, flat: Flat, head: int) -> None:
+    """Let a head of the first layer attend to its token in the other segment.
+
+    Queries and keys have three parts. One is the same random projection of tokens, of
+    which the product is highest for the same token; it leaves out the waves and both
+    segments. With the waves of positions, of opposite sign, a token's product with
+    itself is 0. With the difference of the segments, of opposite sign, it is larger
+    for tokens of the other one.
+    """
+    size, width = config.hidden_size, _head_width(config)
+    num_waves, num_tokens = width // 2, width // 2 - 1
+    segments = flat[SEGMENTS]
+    first = head * width
+    drawn = flat[_kernel("query")][:, first : first + num_tokens].T
+    rows = jnp.stack([segments[0] - segments[1], segments[0] + segments[1], *drawn])
+    basis = jnp.linalg.qr(rows.at[:, :width].set(0.0).T)[0]
+    tokens = _gain(config, SHARPNESS, num_tokens / 3) * basis[:, 2:]
+    segment = _gain(config, OTHER_SEGMENT, size / 6) * basis[:, 0]
+
+    num_frequencies = len(_frequencies(config))
+    some = np.arange(0, num_frequencies, 2)
+    chosen = np.concatenate([some, some + num_frequencies])[:num_waves]
+    share = len(chosen) / (2 * num_frequencies)
+    wave = _gain(config, SHARPNESS, share * size / 3)
+    for name, sign in (("query", -1.0), ("key", 1.0)):
+        kernel = jnp.zeros((size, width)).at[:, :num_tokens].set(tokens)
+        kernel = kernel.at[:, num_tokens].set(sign * segment)
+        places = num_tokens + 1 + np.arange(len(chosen))
+        _set_head(flat, name, head, kernel.at[chosen, places].set(sign * wave))
+
+
+def _kernel(name: str) -> tuple[str, ...]:
+    return "encoder", "layer_0", "attention", name, "kernel"
+
+
+def _set_head(flat: Flat, name: str, head: int, kernel: Float[Array, "D H"]) -> None:
+    """Set the columns of a head of the first layer in its queries or keys."""
+    first, path = head * kernel.shape[1], _kernel(name)
+    flat[path] = flat[path].at[:, first : first + kernel.shape[1]].set(kernel)
 
 
 INITIALIZERS: dict[str, Callable[[BertConfig, Params], Params]] = {
     "bert": lambda _, params: params,
     "deepnorm": deepnorm,
     "local": local,
+    "matching": matching,
 }
 """By `BertConfig.initializer`: what is made of the parameters that BERT draws."""

@@ -75,6 +75,30 @@ def test_local_heads_attend_to_a_neighbour_each(attention, offsets):
     assert changed == {"encoder/embeddings/position/embedding", *kernels}
 
 
+def test_matching_heads_attend_to_the_same_token_of_the_other_segment():
+    """Not to the token itself; two heads attend to neighbours."""
+    config = BertConfig.miniature(
+        2,
+        128,
+        num_attention_heads=4,
+        vocab_size=1000,
+        max_position_embeddings=32,
+        initializer="matching",
+    )
+    params = drawn(config)
+    ids = np.random.default_rng(0).integers(5, 1000, (16, 32))
+    ids[:, 20:26] = ids[:, 3:9]
+    segments = jnp.arange(32)[None] // 16 + jnp.zeros_like(ids)
+    inputs = Inputs(jnp.asarray(ids), segments, jnp.ones_like(ids, bool))
+    first = np.asarray(attention_of(config, params, inputs))[:, 0].mean(0)
+    for head, offset in enumerate((-1, 1)):
+        assert first[head].diagonal(offset)[4:-4].mean() > 0.4
+    for head in (2, 3):
+        to_copy = first[head].diagonal(17)[3:9].mean()
+        from_copy = first[head].diagonal(-17)[3:9].mean()
+        assert min(to_copy, from_copy) > 0.2 > 0.02 > first[head].diagonal().mean()
+
+
 def test_local_positions_are_as_large_as_tokens():
     config = dataclasses.replace(CONFIG, initializer="local", vocab_size=1000)
     params = drawn(config)["encoder"]["embeddings"]
@@ -88,3 +112,19 @@ def test_local_positions_are_as_large_as_tokens():
 def test_local_heads_are_at_least_two_wide():
     with pytest.raises(ValueError, match="heads of 1, which must be at least 2 wide"):
         dataclasses.replace(CONFIG, initializer="local", num_attention_heads=16)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_attention_heads": 2}, "with 2 heads and 2 segments; it needs 3 and 2"),
+        ({"num_attention_heads": 4}, "heads of 4, which must be at least 6 wide"),
+        ({"attention": "causal", "head": "masked_lm"}, "cannot be used with attention=caus"),
+    ],
+)
+def test_matching_heads_need_two_segments_and_width(changes, message):
+    config = BertConfig.miniature(2, 16, vocab_size=30)
+    if "attention" in changes:
+        config = dataclasses.replace(config, hidden_size=48, num_attention_heads=4)
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(config, initializer="matching", **changes)

@@ -68,7 +68,6 @@ def test_batches_hold_no_masks(task, dataset):
         assert not (task.batch(step)["tokens"] == dataset.tokenizer.mask_id).any()
 
 
-@pytest.mark.slow
 def test_one_row_is_masked_otherwise_at_every_step(task, config):
     """Nothing learns at a rate of almost 0, so only masks can move the loss."""
     still = OptimizerConfig(peak_learning_rate=1e-30, weight_decay=0.0, warmup_steps=0)
