@@ -8,7 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_jax.config import MaskingConfig
-from bert_jax.masking.batch import MaskedBatch, mask_tokens, prediction_counts
+from bert_jax.masking.batch import (
+    MaskedBatch,
+    mask_by_row,
+    mask_tokens,
+    prediction_counts,
+)
 from bert_jax.model.inputs import inputs_of, maskable_tokens
 
 CLS, SEP, MASK, V, T = 2, 3, 4, 1000, 32
@@ -156,6 +161,16 @@ def test_the_draws_of_single_tokens_stay_as_they_are():
     assert masked.weights[0].tolist() == [1] * 5 + [0] * 3
     shown = masked.inputs.input_ids[0, masked.predicted[0, :5]]
     assert shown.tolist() == [4, 36, 4, 4, 4]
+
+
+def test_a_row_s_mask_is_that_of_its_number_whatever_stands_beside_it():
+    """Of equal rows, each with a mask of its own."""
+    batch = stack([row((14, 14))] * 4) | {"row": np.array([7, 8, 9, 7], np.int32)}
+    by_row = jax.jit(mask_by_row, static_argnums=2)
+    masked = by_row(jax.random.key(0), jax.device_put(batch), config(0.5, 15))
+    first, *others, again = np.asarray(masked.predicted).tolist()
+    assert again == first
+    assert len({tuple(sorted(places)) for places in (first, *others)}) == 3
 
 
 @pytest.fixture(scope="module")
