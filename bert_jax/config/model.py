@@ -91,7 +91,8 @@ class BertConfig(ShortRepr):
     """bert; deepnorm: the layers' kernels but those of query and key are smaller, so
     that each layer at first changes its input little (Wang et al. 2022); local: so,
     and up to four heads of the first layer attend to a neighbour each at first; or
-    matching: two do, and up to two more attend to their token in the other segment."""
+    matching: two of each of two layers do, and two more of the first attend to their
+    token in the other segment, for next sentence prediction."""
     layer_norm_eps: float = 1e-12
     """Added to the variance in LayerNorm."""
     attention: Literal["bidirectional", "causal"] = "bidirectional"

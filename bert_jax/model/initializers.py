@@ -69,21 +69,24 @@ def local(config: BertConfig, params: Params) -> Params:
     flat = _with_waves(config, flatten_dict(deepnorm(config, params)))
     for head, offset in enumerate(OFFSETS[config.attention]):
         if head < config.num_attention_heads:
-            _look_at_neighbour(config, flat, head, offset)
+            _look_at_neighbour(config, flat, 0, head, offset)
     begun: Params = unflatten_dict(flat)
     return begun
 
 
 def matching(config: BertConfig, params: Params) -> Params:
-    """Let two heads attend to neighbours, and two to the same token elsewhere.
+    """Let heads attend to neighbours, as `local`, and to the same token elsewhere.
 
-    Whether two segments belong together shows in the tokens that both have; of the two
-    layers of a small model, the first must find them, if [CLS] is to read them from the
-    second. All else begins as by `local`.
+    Whether two segments belong together shows in the tokens that both have. The first
+    layer must find them, if [CLS] is to read them from the second of two: it begins
+    with two heads that do, and two for the nearest neighbours. The second layer, which
+    residual connections give the positions too, has two for the next ones.
     """
     flat = _with_waves(config, flatten_dict(deepnorm(config, params)))
-    for head, offset in enumerate(OFFSETS["bidirectional"][:2]):
-        _look_at_neighbour(config, flat, head, offset)
+    for number, offset in enumerate(OFFSETS["bidirectional"]):
+        layer, head = divmod(number, 2)
+        if layer < config.num_hidden_layers:
+            _look_at_neighbour(config, flat, layer, head, offset)
     for head in range(2, min(4, config.num_attention_heads)):
         _look_for_itself(config, flat, head)
     begun: Params = unflatten_dict(flat)
@@ -121,8 +124,10 @@ def _gain(config: BertConfig, score: float, product: float) -> float:
     return float((score * _head_width(config) ** 0.5 / product) ** 0.5)
 
 
-def _look_at_neighbour(config: BertConfig, flat: Flat, head: int, offset: int) -> None:
-    """Let a head of the first layer attend to the token `offset` further on."""
+def _look_at_neighbour(
+    config: BertConfig, flat: Flat, layer: int, head: int, offset: int
+) -> None:
+    """Let a head attend to the token `offset` further on."""
     frequencies = _frequencies(config)
     columns = 2 * len(frequencies)
     gain = _gain(config, SHARPNESS, config.hidden_size / 3)
@@ -131,7 +136,7 @@ def _look_at_neighbour(config: BertConfig, flat: Flat, head: int, offset: int) -
     for name, columns_of_head in (("query", turned), ("key", np.eye(columns))):
         kernel = jnp.zeros((config.hidden_size, _head_width(config)))
         kernel = kernel.at[:columns, :columns].set(gain * columns_of_head)
-        _set_head(flat, name, head, kernel)
+        _set_head(flat, _kernel(layer, name), head, kernel)
 
 
 def _look_for_itself(config: BertConfig, flat: Flat, head: int) -> None:
@@ -144,34 +149,37 @@ def _look_for_itself(config: BertConfig, flat: Flat, head: int) -> None:
     for tokens of the other one.
     """
     size, width = config.hidden_size, _head_width(config)
-    num_waves, num_tokens = width // 2, width // 2 - 1
+    num_tokens = width // 2 - 1
     segments = flat[SEGMENTS]
     first = head * width
-    drawn = flat[_kernel("query")][:, first : first + num_tokens].T
+    drawn = flat[_kernel(0, "query")][:, first : first + num_tokens].T
     rows = jnp.stack([segments[0] - segments[1], segments[0] + segments[1], *drawn])
     basis = jnp.linalg.qr(rows.at[:, :width].set(0.0).T)[0]
     tokens = _gain(config, SHARPNESS, num_tokens / 3) * basis[:, 2:]
     segment = _gain(config, OTHER_SEGMENT, size / 6) * basis[:, 0]
 
     num_frequencies = len(_frequencies(config))
-    some = np.arange(0, num_frequencies, 2)
-    chosen = np.concatenate([some, some + num_frequencies])[:num_waves]
+    some = np.arange(0, num_frequencies, 2)[: width // 4]
+    chosen = np.concatenate([some, some + num_frequencies])
     share = len(chosen) / (2 * num_frequencies)
     wave = _gain(config, SHARPNESS, share * size / 3)
     for name, sign in (("query", -1.0), ("key", 1.0)):
         kernel = jnp.zeros((size, width)).at[:, :num_tokens].set(tokens)
         kernel = kernel.at[:, num_tokens].set(sign * segment)
         places = num_tokens + 1 + np.arange(len(chosen))
-        _set_head(flat, name, head, kernel.at[chosen, places].set(sign * wave))
+        kernel = kernel.at[chosen, places].set(sign * wave)
+        _set_head(flat, _kernel(0, name), head, kernel)
 
 
-def _kernel(name: str) -> tuple[str, ...]:
-    return "encoder", "layer_0", "attention", name, "kernel"
+def _kernel(layer: int, name: str) -> tuple[str, ...]:
+    return "encoder", f"layer_{layer}", "attention", name, "kernel"
 
 
-def _set_head(flat: Flat, name: str, head: int, kernel: Float[Array, "D H"]) -> None:
-    """Set the columns of a head of the first layer in its queries or keys."""
-    first, path = head * kernel.shape[1], _kernel(name)
+def _set_head(
+    flat: Flat, path: tuple[str, ...], head: int, kernel: Float[Array, "D H"]
+) -> None:
+    """Set the columns of a head in the kernel of queries or keys."""
+    first = head * kernel.shape[1]
     flat[path] = flat[path].at[:, first : first + kernel.shape[1]].set(kernel)
 
 

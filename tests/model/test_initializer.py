@@ -90,9 +90,12 @@ def test_matching_heads_attend_to_the_same_token_of_the_other_segment():
     ids[:, 20:26] = ids[:, 3:9]
     segments = jnp.arange(32)[None] // 16 + jnp.zeros_like(ids)
     inputs = Inputs(jnp.asarray(ids), segments, jnp.ones_like(ids, bool))
-    first = np.asarray(attention_of(config, params, inputs))[:, 0].mean(0)
+    first, second = np.asarray(attention_of(config, params, inputs)).mean(0)
     for head, offset in enumerate((-1, 1)):
         assert first[head].diagonal(offset)[4:-4].mean() > 0.4
+    for head, offset in enumerate((-2, 2)):
+        by_offset = {o: second[head].diagonal(o)[4:-4].mean() for o in range(-5, 6)}
+        assert max(by_offset, key=by_offset.get) == offset
     for head in (2, 3):
         to_copy = first[head].diagonal(17)[3:9].mean()
         from_copy = first[head].diagonal(-17)[3:9].mean()
