@@ -147,7 +147,6 @@ def _backward_kernel(
             )
             # Computed again from the row sums: nothing of T x Q was stored.
             probabilities = jnp.exp(scores - log_sums[row, 0, head : head + 1])
-            # Of the loss, with each probability: values times the output's gradient.
             change = _product(plan.only(head, value[row]), grad[row], 1, 1)
             dropped = probabilities
             if plan.threshold:
