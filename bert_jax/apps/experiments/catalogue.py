@@ -272,6 +272,7 @@ def recipe(budget: Budget, tasks: Tasks) -> Experiment:
 _MUON: Changes = (("optimizer.algorithm", "muon"),)
 _DEEPNORM: Changes = (("model.initializer", "deepnorm"),)
 _LOCAL: Changes = (("model.initializer", "local"),)
+_MATCHING: Changes = (("model.initializer", "matching"),)
 _LATE: Changes = (("optimizer.schedule", "constant"), ("optimizer.decay_share", 0.3))
 _STAY: Changes = (("optimizer.schedule", "constant"), ("optimizer.decay_share", 0.0))
 
@@ -291,6 +292,11 @@ def _levers(budget: Budget) -> dict[str, Variant]:
         "Muon, DeepNorm's initialisation": _MUON + _DEEPNORM,
         "Muon, heads that begin with a neighbour": _MUON + _LOCAL,
         "Muon, twice the heads": _MUON + heads,
+        "Muon, twice the heads, some that look for the same token": (
+            *_MUON,
+            *heads,
+            *_MATCHING,
+        ),
         "Muon, constant rate until 70 %": _MUON + _LATE,
         "Muon, twice the rate": (*_MUON, _rate(budget, 2.0)),
         "Muon, twice the heads, 25 % masked, constant rate until 70 %": (
