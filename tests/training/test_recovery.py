@@ -397,10 +397,12 @@ def test_the_lock_of_another_host_is_watched(tmp_path):
         [
             sys.executable,
             "-c",
-            "import json, sys, time\n"
-            "owner = json.load(open(sys.argv[1]))\n"
+            "import json, os, pathlib, sys, time\n"
+            "lock, new = pathlib.Path(sys.argv[1]), sys.argv[1] + '.new'\n"
+            "owner = json.loads(lock.read_text())\n"
             "for i in range(200):\n"
-            "    json.dump(owner | {'renewals': i}, open(sys.argv[1], 'w'))\n"
+            "    pathlib.Path(new).write_text(json.dumps(owner | {'renewals': i}))\n"
+            "    os.replace(new, lock)\n"
             "    time.sleep(0.1)\n",
             str(tmp_path / LOCK),
         ]
