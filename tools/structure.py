@@ -228,7 +228,7 @@ DENSE = [
 
 
 def comment_share(package: Path, paths: list[Path]) -> float:
-    """Of all lines."""
+    """Return the share of the files' lines that hold a comment."""
     comments = lines = 0
     for path in paths:
         with tokenize.open(package / path) as file:

@@ -97,14 +97,13 @@ def import_model(options: ImportOptions) -> None:
     from bert_jax.apps.convert.receipts import import_checkpoint
     from bert_jax.storage.atomic import local_output
 
-    source, output = options.source, local_output(options.output)
-    made = import_checkpoint(options.kind, source, output, options.allow_extra)
-    summary, warning = made
-    say(f"{options.output}: {summary}")
+    output = options.output
+    summary, warning = import_checkpoint(
+        options.kind, options.source, local_output(output), options.allow_extra
+    )
+    say(f"{output}: {summary}")
     if warning:
-        print(
-            one_line(f"bert-jax: warning: {options.output}: {warning}"), file=sys.stderr
-        )
+        print(one_line(f"bert-jax: warning: {output}: {warning}"), file=sys.stderr)
 
 
 def export_model(options: ExportOptions) -> None:

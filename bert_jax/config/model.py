@@ -189,7 +189,7 @@ class BertConfig(ShortRepr):
         require(
             self.attention == "bidirectional",
             "model.initializer=matching cannot be used with attention=causal, by which "
-            "no token sees the second segment from the first; use local.",
+            "no token of the first segment sees the second; use local.",
         )
 
     @classmethod

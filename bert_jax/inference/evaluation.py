@@ -60,8 +60,9 @@ def settings_of(model: str) -> tuple[ExamplesConfig, str]:
         model: a path or name, as `load_pretrained` takes; errors are the same.
     """
     directory = resolve_path(model)[0]
-    run = read_finetuning(directory)
-    return examples_config(directory), run.task if run else ""
+    if run := read_finetuning(directory):
+        return run.data, run.task
+    return examples_config(directory), ""
 
 
 def with_embedding(data: ExamplesConfig, model: Model) -> ExamplesConfig:

@@ -15,6 +15,7 @@ from bert_jax.model.inputs import Inputs
 
 drawn = functools.partial(jax.jit(init_params, static_argnums=0), key=jax.random.key(0))
 attention_of = jax.jit(layer_attention, static_argnums=0)
+four_heads = functools.partial(BertConfig.miniature, 2, num_attention_heads=4)
 CONFIG = BertConfig.miniature(2, 16, vocab_size=30, max_position_embeddings=8)
 
 
@@ -46,10 +47,8 @@ def test_deepnorm_changes_the_sizes_of_four_kernels_of_a_layer():
 )
 def test_local_heads_attend_to_a_neighbour_each(attention, offsets):
     """Of the first layer; the other layers begin as DeepNorm's."""
-    config = BertConfig.miniature(
-        2,
+    config = four_heads(
         64,
-        num_attention_heads=4,
         vocab_size=30,
         max_position_embeddings=24,
         initializer="local",
@@ -77,14 +76,8 @@ def test_local_heads_attend_to_a_neighbour_each(attention, offsets):
 
 def test_matching_heads_attend_to_the_same_token_of_the_other_segment():
     """Not to the token itself; two heads attend to neighbours."""
-    config = BertConfig.miniature(
-        2,
-        128,
-        num_attention_heads=4,
-        vocab_size=1000,
-        max_position_embeddings=32,
-        initializer="matching",
-    )
+    sizes = {"vocab_size": 1000, "max_position_embeddings": 32}
+    config = four_heads(128, initializer="matching", **sizes)
     params = drawn(config)
     ids = np.random.default_rng(0).integers(5, 1000, (16, 32))
     ids[:, 20:26] = ids[:, 3:9]

@@ -48,7 +48,7 @@ def import_checkpoint(
     """Write the model of other files as a checkpoint; return a summary, and a warning.
 
     Args:
-        kind: tf1, or huggingface: of the files.
+        kind: of the files, tf1 or huggingface.
         source: a path, or hf:OWNER/NAME.
         allow_extra: ignore tensors that the model does not have.
 
