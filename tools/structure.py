@@ -190,14 +190,17 @@ def hidden_imports(trees: dict[Path, ast.Module]) -> Iterator[Place]:
 
 
 def short_files(trees: dict[Path, ast.Module]) -> Iterator[Place]:
-    """Files under 60 lines that one other file imports."""
+    """Files under 60 lines that one other file imports, and not a user."""
     importers = defaultdict(set)
     for path, _, name in imports(trees):
         importers[name].add(path)
     for path, tree in trees.items():
         name = ".".join(path.with_suffix("").parts)
         length = max((node.end_lineno or 0 for node in tree.body), default=0)
-        if length < 60 and len(importers[name]) == 1:
+        users = {"__init__.py", "__main__.py"} & {
+            file.name for file in (path, *importers[name])
+        }
+        if length < 60 and len(importers[name]) == 1 and not users:
             importer = importers[name].pop()
             yield path, 1, f"{length} lines, for {importer}"
 

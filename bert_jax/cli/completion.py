@@ -5,11 +5,10 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import get_args, get_origin
 
-from bert_jax.cli.configurations import read_purpose
 from bert_jax.cli.help import subject_of
 from bert_jax.cli.names import MODEL_FIRST, Option
 from bert_jax.cli.verbs import GROUPS, VERBS
-from bert_jax.config.files import TASKS, named_configs
+from bert_jax.config.files import TASKS, named_configs, read_purpose
 from bert_jax.terminal.messages import UsageError
 
 ASK = "--complete"

@@ -1,4 +1,4 @@
-"""`bert-jax inspect`, `doctor` and `demo`."""
+"""`bert-jax inspect`, `doctor`, `configs` and `demo`."""
 
 import dataclasses
 import os
@@ -8,6 +8,7 @@ from typing import Annotated
 
 import tyro
 
+from bert_jax.config.files import named_configs, read_purpose
 from bert_jax.distributed import environment
 from bert_jax.terminal.messages import UsageError, printable, say
 
@@ -173,3 +174,22 @@ def demo(options: DemoOptions) -> None:
 
     jax.devices()  # fails before any file is written, if there is no device
     demo(options.workdir)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ConfigsOptions:
+    """List the configurations of the package. `pretrain` and `finetune` take a name or
+    the path of a file; --print-config shows the values.
+    """
+
+
+def configs(options: ConfigsOptions) -> None:
+    del options
+    files = named_configs()
+    width = max(map(len, files))
+    for verb in ("pretrain", "finetune"):
+        say(f"bert-jax {verb} NAME")
+        for name, path in files.items():
+            purpose, verbs = read_purpose(path)
+            if verb in verbs:
+                say(f"  {name:{width}}  {purpose}")

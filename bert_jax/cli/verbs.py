@@ -80,7 +80,7 @@ VERBS = {
     "convert shrink": Verb("cli.conversion", "ShrinkOptions", "shrink_model"),
     "inspect": Verb("cli.inspection", "InspectOptions", "inspect"),
     "reproduce": Verb("cli.reproduction", "ReproduceOptions", "reproduce"),
-    "configs": Verb("cli.configurations", "ConfigsOptions", "configs"),
+    "configs": Verb("cli.inspection", "ConfigsOptions", "configs"),
     "doctor": Verb("cli.inspection", "DoctorOptions", "doctor"),
     "benchmark train": Verb("apps.benchmark.command", "TrainOptions", "run"),
     "benchmark compile": Verb("apps.benchmark.command", "CompileOptions", "run"),

@@ -3,8 +3,10 @@
 Those of the package's `configs/` can be named: bert-base-128 is bert_base_128.py there.
 """
 
+import ast
 import dataclasses
 import json
+import re
 import runpy
 from pathlib import Path
 from typing import TypeVar, get_args
@@ -28,6 +30,16 @@ def named_configs() -> dict[str, Path]:
     """Return the configurations of the package by name, with hyphens."""
     files = sorted(CONFIGS.glob("*.py"))
     return {path.stem.replace("_", "-"): path for path in files}
+
+
+def read_purpose(path: Path) -> tuple[str, tuple[str, ...]]:
+    """Return the first line of a configuration's docstring, and the verbs it names.
+
+    The file is not executed.
+    """
+    docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
+    lines = docstring.splitlines() or [""]
+    return lines[0], tuple(re.findall(r"^ *bert-jax (\w+) configs/", docstring, re.M))
 
 
 def is_named(name: str) -> bool:

@@ -13,6 +13,7 @@ import optax
 from flax.traverse_util import flatten_dict, unflatten_dict
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from bert_jax.config import OptimizerConfig
@@ -49,37 +50,44 @@ def split_kernels(params: Params) -> tuple[Kernels, Params]:
 
 
 def newton_schulz(matrices: Float[Array, "K R C"]) -> Float[Array, "K R C"]:
-    """Return matrices with the same singular vectors and singular values near 1.
-
-    Args:
-        matrices: with no more rows than columns, so that the products are the smallest.
-    """
+    """Return matrices with the same singular vectors and singular values near 1."""
     a, b, c = COEFFICIENTS
+    rows, columns = matrices.shape[1:]
     # The iteration converges for singular values up to √3; Frobenius' norm bounds them.
     norms = jnp.linalg.norm(matrices, axis=(1, 2), keepdims=True)
     x = matrices / (norms + 1e-8)
     for _ in range(NUM_ITERATIONS):
-        # x (a + b G + c G²) with G = x xᵀ: each singular value by an odd polynomial.
-        gram = jnp.einsum("krc,ksc->krs", x, x)
-        x = a * x + (b * gram + c * gram @ gram) @ x
+        # (a + b G + c G²) x with G = x xᵀ: each singular value by an odd polynomial.
+        # For more rows than columns the same from the right, with the smaller xᵀ x.
+        if rows <= columns:
+            gram = jnp.einsum("krc,ksc->krs", x, x)
+            x = a * x + (b * gram + c * gram @ gram) @ x
+        else:
+            gram = jnp.einsum("krc,krd->kcd", x, x)
+            x = a * x + x @ (b * gram + c * gram @ gram)
     return x
 
 
-def orthogonalise(kernels: Kernels, mesh: Mesh | None) -> Kernels:
+def orthogonalise(
+    kernels: Kernels, mesh: Mesh | None, dtype: DTypeLike | None = None
+) -> Kernels:
     """Return each matrix with singular values near 1, computed by one device of `mesh`.
 
-    Matrices of a shape, or of its transpose, are stacked, and each device has its share
-    of the stack, with whole matrices. The results are gathered once.
+    Matrices of a shape are stacked, and each device has its share of the stack, with
+    whole matrices. The results are gathered once.
+
+    Args:
+        dtype: of the products and of what is gathered; None: that of the kernels.
     """
+    # Not with their transposes: a TPU would then store, and copy, all that belongs to
+    # these kernels the other way round, which takes longer than the products.
     stacks: dict[tuple[int, ...], list[tuple[str, ...]]] = {}
     for path in sorted(kernels):
-        stacks.setdefault(tuple(sorted(kernels[path].shape)), []).append(path)
+        stacks.setdefault(kernels[path].shape, []).append(path)
     directions = {}
     for paths in stacks.values():
-        wide = [kernels[path].shape[0] <= kernels[path].shape[1] for path in paths]
-        pairs = list(zip(paths, wide, strict=True))
         stack = jnp.stack(
-            [kernels[p] if is_wide else kernels[p].T for p, is_wide in pairs]
+            [kernels[path].astype(dtype or kernels[path].dtype) for path in paths]
         )
         if mesh is not None and mesh.size > 1:
             # Whole matrices: a device multiplies its own without collectives.
@@ -92,8 +100,8 @@ def orthogonalise(kernels: Kernels, mesh: Mesh | None) -> Kernels:
             stack = jax.lax.with_sharding_constraint(stack, NamedSharding(mesh, P()))
         else:
             stack = newton_schulz(stack)
-        for row, (path, is_wide) in enumerate(pairs):
-            directions[path] = stack[row] if is_wide else stack[row].T
+        for row, path in enumerate(paths):
+            directions[path] = stack[row].astype(kernels[path].dtype)
     return directions
 
 
@@ -101,6 +109,7 @@ def muon(
     config: OptimizerConfig,
     adam: optax.GradientTransformationExtraArgs,
     mesh: Mesh | None,
+    dtype: DTypeLike | None = None,
 ) -> optax.GradientTransformationExtraArgs:
     """Clip by global norm, then take Muon's direction for kernels of layers.
 
@@ -109,6 +118,8 @@ def muon(
     Args:
         adam: the transformation of all other parameters.
         mesh: the devices that share the work; None: one device.
+        dtype: of the iteration's products; None: that of the kernels. The directions
+            are only near orthogonal, so that bfloat16 serves (Jordan et al. 2024).
     """
 
     def init(params: Params) -> MuonState:
@@ -137,7 +148,7 @@ def muon(
             momentum[path] = jnp.where(finite, moment, before[path])
         directions = {
             path: UPDATE_RMS * max(matrix.shape) ** 0.5 * matrix
-            for path, matrix in orthogonalise(ahead, mesh).items()
+            for path, matrix in orthogonalise(ahead, mesh, dtype).items()
         }
         merged = unflatten_dict(flatten_dict(updates) | directions)
         return merged, MuonState(adam_state, unflatten_dict(momentum))

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int, PyTree
 
 from bert_jax.config import OptimizerConfig, RunConfig
@@ -127,11 +128,15 @@ class Optimizer:
     """The length of the schedule."""
     mesh: Mesh | None = None
     """The devices that share Muon's work; None: each does all of it."""
+    dtype: DTypeLike | None = None
+    """The type of Muon's products; None: that of the parameters."""
 
     @classmethod
     def of(cls, config: RunConfig) -> "Optimizer":
-        """Return the optimizer of a run."""
-        return cls(config.optimizer, config.schedule_steps)
+        """Return the optimizer of a run; its products are as narrow as the model's."""
+        narrow = config.model.dtype == "bfloat16"
+        dtype = jnp.bfloat16 if narrow else None
+        return cls(config.optimizer, config.schedule_steps, dtype=dtype)
 
     @functools.cached_property
     def schedule(self) -> optax.Schedule:
@@ -148,7 +153,7 @@ class Optimizer:
         trust_ratio = optax.masked(optax.scale_by_trust_ratio(), decayed)
         first = adam(self.config)
         if self.config.algorithm == "muon":
-            first = muon(self.config, first, self.mesh)
+            first = muon(self.config, first, self.mesh, self.dtype)
         return optax.chain(
             first,
             optax.add_decayed_weights(self.config.weight_decay, mask=decayed),

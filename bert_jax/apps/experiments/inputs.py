@@ -1,7 +1,6 @@
 """What all cells of an experiment share: vocabulary, datasets, and tasks."""
 
 import dataclasses
-import hashlib
 import re
 import shutil
 from collections.abc import Iterable
@@ -199,9 +198,3 @@ def parse_task(text: str, root: Path) -> TaskFiles:
     is_pair = bool(rows) and set(PAIR_COLUMNS) <= set(rows[0].values)
     columns = PAIR_COLUMNS if is_pair else ("text",)
     return TaskFiles(name, "text-classification", train, test, columns)
-
-
-def file_hash(path: str) -> str:
-    """Return the sha256 of a file."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

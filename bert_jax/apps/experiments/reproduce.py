@@ -24,7 +24,6 @@ from bert_jax.apps.experiments.design import (
 from bert_jax.apps.experiments.inputs import (
     LIBRARIES,
     ExperimentInputs,
-    file_hash,
     parse_task,
 )
 from bert_jax.apps.experiments.plots import write_plots
@@ -45,6 +44,7 @@ from bert_jax.storage.files import (
     read_json_object,
     write_json,
 )
+from bert_jax.storage.manifest import sha256_of
 from bert_jax.terminal.messages import say
 from bert_jax.training.lock import run_lock
 
@@ -234,7 +234,7 @@ def _make_inputs(plan: ReproductionPlan) -> str:
     plan.inputs.make(kinds, plan.budget.vocab_size, plan.budget.sequence_length)
     rows = {k: open_dataset(plan.inputs.dataset(k)).fingerprint for k in kinds}
     files = {
-        f"{task.name} {split}": file_hash(file)
+        f"{task.name} {split}": sha256_of(epath.Path(file))
         for task in plan.inputs.tasks
         for split, file in (("train", task.train), ("test", task.test))
     }
