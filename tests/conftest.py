@@ -20,15 +20,20 @@ os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "0"
 # Tracing makes many objects that are no garbage: looking for it seldom saves a tenth.
 gc.set_threshold(100_000, 50, 100)
 
+import jaxtyping
+from array_modules import modules_with_arrays
+
+# Types of arrays are checked where there are any; mypy has seen the rest.
+jaxtyping.install_import_hook(modules_with_arrays(), "beartype.beartype")
+
 import random
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import jax
-import jaxtyping
 import margins
 import pytest
 import summary_table
@@ -36,6 +41,7 @@ from fake_bucket import Bucket, install
 from float64 import float64 as float64
 from small_world import OBJECTS, PLACES, SUBJECTS, VERBS, VOCAB_SIZE
 
+from bert_jax.cli.main import main
 from bert_jax.config import (
     BertConfig,
     DataConfig,
@@ -57,7 +63,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes says nothing on a shared machine.
-hypothesis.settings.register_profile("shared", deadline=None)
+hypothesis.settings.register_profile("shared", deadline=None, max_examples=50)
 hypothesis.settings.load_profile("shared")
 
 SEQUENCE_LENGTH = 32
@@ -74,10 +80,30 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def unchecked_types() -> Iterator[None]:
-    """Without the checks that the tests add to every function, as users have it."""
+    """Without the checks that the tests add to functions, as users have it."""
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Run a command that must be refused; return the one line that it prints.
+
+    With `unchanged`, no file in this folder is new or gone.
+    """
+
+    def run(*arguments: object, unchanged: Path | None = None) -> str:
+        capsys.readouterr()
+        before = sorted(unchanged.iterdir()) if unchanged else []
+        code = main([str(argument) for argument in arguments])
+        error = capsys.readouterr().err
+        assert code == 2, error
+        assert error.startswith("bert-jax: ") and error.count("\n") == 1, error
+        assert (sorted(unchanged.iterdir()) if unchanged else []) == before
+        return error.removesuffix("\n")
+
+    return run
 
 
 @pytest.fixture

@@ -23,15 +23,6 @@ from bert_jax.config.checks import RESOLVED
 from bert_jax.config.serialization import to_dict
 
 
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The one line that a refused command prints on standard error."""
-    code = main(list(arguments))
-    error = capsys.readouterr().err
-    assert code == 2, error
-    assert error.startswith("bert-jax: ") and error.count("\n") == 1, error
-    return error
-
-
 def options(config: PretrainConfig, **changes: str) -> list[str]:
     """The small run as options."""
     flat = {
@@ -90,7 +81,7 @@ def test_help_describes_every_option(name, capsys):
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_a_group_lists_its_verbs(group, capsys):
+def test_a_group_lists_its_verbs(group, capsys, refused):
     assert main([group]) == main([group, "help"]) == 0
     usage = capsys.readouterr().out
     assert main([group, "--help"]) == 0
@@ -98,7 +89,7 @@ def test_a_group_lists_its_verbs(group, capsys):
     verbs = [name.split()[1] for name in VERBS if name.startswith(f"{group} ")]
     assert len(verbs) >= 3 and all(f"\n  {verb} " in output for verb in verbs)
     assert usage == 2 * output
-    assert f"{group} 'x' must be {group} {verbs[0]}" in refused(capsys, group, "x")
+    assert f"{group} 'x' must be {group} {verbs[0]}" in refused(group, "x")
 
 
 @pytest.mark.parametrize(
@@ -194,10 +185,10 @@ def test_completion_in_tcsh(capsys, tmp_path, monkeypatch):
         assert capsys.readouterr().out.split() == [completed]
 
 
-def test_shells_without_completion(capsys):
+def test_shells_without_completion(refused):
     message = "--completion needs one of bash, zsh, fish, tcsh"
     for arguments in ([], ["csh"], ["bash", "zsh"]):
-        assert message in refused(capsys, "--completion", *arguments)
+        assert message in refused("--completion", *arguments)
 
 
 @pytest.mark.parametrize(
@@ -221,15 +212,13 @@ def test_version(capsys):
     assert capsys.readouterr().out.startswith("bert_jax 0.")
 
 
-def test_a_verb_that_is_not(capsys):
-    assert "'pretrian' is not a verb; did you mean pretrain?" in refused(
-        capsys, "pretrian"
-    )
-    assert "bert-jax --help lists them" in refused(capsys, "xyzzy")
+def test_a_verb_that_is_not(refused):
+    assert "'pretrian' is not a verb; did you mean pretrain?" in refused("pretrian")
+    assert "bert-jax --help lists them" in refused("xyzzy")
 
 
-def test_a_typo_in_an_option(capsys):
-    error = refused(capsys, "pretrain", "--num-stps", "3")
+def test_a_typo_in_an_option(refused):
+    error = refused("pretrain", "--num-stps", "3")
     assert "does not take --num-stps; did you mean --num-steps?" in error
 
 
@@ -248,9 +237,9 @@ def test_a_typo_in_an_option(capsys):
         (["none.py", "--workdir", "w"], "none.py is not a file"),
     ],
 )
-def test_refused_options(arguments, message, capsys, tmp_path, monkeypatch):
+def test_refused_options(arguments, message, refused, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert message in refused(capsys, "pretrain", *arguments)
+    assert message in refused("pretrain", *arguments)
     assert not list(tmp_path.iterdir()), "nothing is left behind"
 
 
@@ -263,10 +252,10 @@ def test_refused_options(arguments, message, capsys, tmp_path, monkeypatch):
         ("raise BaseException('stop')", "fails: BaseException: stop"),
     ],
 )
-def test_refused_configuration_files(text, message, capsys, tmp_path):
+def test_refused_configuration_files(text, message, refused, tmp_path):
     path = tmp_path / "c.py"
     path.write_text(text)
-    assert message in refused(capsys, "pretrain", str(path))
+    assert message in refused("pretrain", str(path))
 
 
 @pytest.mark.parametrize(
@@ -290,16 +279,16 @@ def test_refused_configuration_files(text, message, capsys, tmp_path):
         ({"workdir": __file__}, "test_cli.py is a file; name a directory"),
     ],
 )
-def test_runs_that_do_not_fit(changes, message, capsys, tmp_path, small_config):
+def test_runs_that_do_not_fit(changes, message, refused, tmp_path, small_config):
     workdir = tmp_path / "run"
     arguments = options(small_config, **{"workdir": str(workdir)} | changes)
-    line = refused(capsys, "pretrain", *arguments)
+    line = refused("pretrain", *arguments)
     assert re.search(message, line), line
     assert not workdir.exists(), "nothing is left behind"
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "missing", "tokenizer"])
-def test_a_damaged_dataset_is_refused(damage, capsys, tmp_path, small_config):
+def test_a_damaged_dataset_is_refused(damage, refused, tmp_path, small_config):
     data = tmp_path / "data"
     shutil.copytree(small_config.data.path, data)
     shard = next(data.glob("train-*.npy"))
@@ -319,7 +308,7 @@ def test_a_damaged_dataset_is_refused(damage, capsys, tmp_path, small_config):
         vocabulary.write_text(vocabulary.read_text().replace("[MASK]", "[MUSK]"))
         message = f"{vocabulary} has another sha256"
     arguments = options(small_config, data__path=str(data), workdir=str(tmp_path / "w"))
-    assert message in refused(capsys, "pretrain", *arguments)
+    assert message in refused("pretrain", *arguments)
     assert not (tmp_path / "w").exists()
 
 
@@ -332,12 +321,12 @@ def test_print_config_is_the_configuration(capsys, small_config):
 
 @pytest.mark.slow
 def test_a_dry_run_measures_first_and_starts_nothing(
-    capsys, small_config, tmp_path, monkeypatch
+    capsys, refused, small_config, tmp_path, monkeypatch
 ):
     """Ten lines, and the hours are those of all steps at the measured seconds."""
     monkeypatch.chdir(tmp_path)
     dry_run = ["pretrain", *options(small_config), "--num-steps", "8000000"]
-    assert "--verbose needs --dry-run" in refused(capsys, *dry_run, "--verbose")
+    assert "--verbose needs --dry-run" in refused(*dry_run, "--verbose")
     assert main([*dry_run, "--dry-run"]) == 0
     memory, seconds, hours, *rest = capsys.readouterr().out.splitlines()
     assert re.match(r"memory a device: parameters .* of .* that are free$", memory)
@@ -365,7 +354,7 @@ def test_a_dry_run_measures_first_and_starts_nothing(
     ],
 )
 def test_refused_input(
-    verb, arguments, message, capsys, tmp_path, monkeypatch, tokenizer_directory
+    verb, arguments, message, refused, tmp_path, monkeypatch, tokenizer_directory
 ):
     monkeypatch.chdir(tmp_path)
     Path("empty.txt").write_text("\n \n")
@@ -376,7 +365,7 @@ def test_refused_input(
     before = sorted(Path(".").rglob("*"))
     if verb == "prepare":
         arguments = [*arguments, "--tokenizer", str(tokenizer_directory)]
-    assert message in refused(capsys, verb, *arguments)
+    assert message in refused(verb, *arguments)
     assert sorted(Path(".").rglob("*")) == before, "nothing half-written"
 
 
@@ -388,18 +377,17 @@ def test_refused_input(
         ("prepare", "--seed=-1", "seed=-1 must be from 0"),
     ],
 )
-def test_refused_values(verb, option, message, capsys, tmp_path):
+def test_refused_values(verb, option, message, refused, tmp_path):
     arguments = ["--input", "a", "--output", str(tmp_path / "out"), option]
     if verb == "prepare":
         arguments += ["--tokenizer", "t"]
-    assert message in refused(capsys, verb, *arguments)
+    assert message in refused(verb, *arguments)
 
 
-def test_text_without_a_pair_leaves_nothing(capsys, tmp_path, tokenizer_directory):
+def test_text_without_a_pair_leaves_nothing(refused, tmp_path, tokenizer_directory):
     text, output = tmp_path / "text.txt", tmp_path / "out"
     text.write_text("\x00\n\n\x00\n\n\x00\n\n\x00\n\n\x00\n")
     line = refused(
-        capsys,
         "prepare",
         *("--input", str(text), "--tokenizer", str(tokenizer_directory)),
         *("--output", str(output), "--workers", "1"),
@@ -435,13 +423,12 @@ def test_a_device_that_is_too_small(capsys):
     assert "--dry-run --memory-gib" in line
 
 
-def test_a_tokenizer_without_mask(capsys, tmp_path, corpus, tokenizer_directory):
+def test_a_tokenizer_without_mask(refused, tmp_path, corpus, tokenizer_directory):
     broken = tmp_path / "tokenizer"
     shutil.copytree(tokenizer_directory, broken)
     path = broken / "vocab.txt"
     path.write_text(path.read_text().replace("[MASK]\n", ""))
     line = refused(
-        capsys,
         "prepare",
         *("--input", str(corpus / "*.txt"), "--tokenizer", str(broken)),
         *("--output", str(tmp_path / "out")),
@@ -452,7 +439,7 @@ def test_a_tokenizer_without_mask(capsys, tmp_path, corpus, tokenizer_directory)
 
 @pytest.mark.slow
 def test_another_tokenizer_than_the_source(
-    capsys, tmp_path, small_config, corpus, pretrained
+    capsys, refused, tmp_path, small_config, corpus, pretrained
 ):
     """A run does not begin from a model that reads other ids."""
     from bert_jax.config import PrepareConfig, VocabularyConfig
@@ -477,7 +464,7 @@ def test_another_tokenizer_than_the_source(
         workdir=str(tmp_path / "run"),
         init_from=str(pretrained),
     )
-    assert "have different tokenizers" in refused(capsys, "pretrain", *arguments)
+    assert "have different tokenizers" in refused("pretrain", *arguments)
 
 
 def test_every_id_of_the_dataset_is_in_the_vocabulary(dataset):

@@ -48,8 +48,8 @@ def test_a_text_without_a_mask_is_named_and_the_others_are_filled(pretrained, ca
     assert output.splitlines()[0] == ONE and output.count("\n") == 2
 
 
-def test_a_model_that_fills_no_masks(encoder_checkpoint, capsys):
-    assert main(["fill", ONE, "--model", str(encoder_checkpoint)]) == 2
-    assert "The model has no masked_lm head" in capsys.readouterr().err
-    assert main(["fill", ONE]) == 2
-    assert "fill needs --model" in capsys.readouterr().err
+def test_a_model_that_fills_no_masks(encoder_checkpoint, refused):
+    assert "The model has no masked_lm head" in refused(
+        "fill", ONE, "--model", str(encoder_checkpoint)
+    )
+    assert "fill needs --model" in refused("fill", ONE)

@@ -103,7 +103,9 @@ def test_a_file_without_labels_is_answered_but_not_scored(classes, capsys, tmp_p
     assert len((tmp_path / "predictions.tsv").read_text().splitlines()) == 2
 
 
-def test_a_workdir_is_not_another_runs(classes, pretrained, encoder_checkpoint, capsys):
+def test_a_workdir_is_not_another_runs(
+    classes, pretrained, encoder_checkpoint, refused
+):
     """What is advised goes: fine-tuning has no --keep-optimizer."""
     data = f"--data.train {classes.parent / 'all.csv'} --label-column mark {SMALL}"
     begin = f"text-classification --init-from {encoder_checkpoint} {data} --workdir"
@@ -116,8 +118,7 @@ def test_a_workdir_is_not_another_runs(classes, pretrained, encoder_checkpoint, 
         ),
     ):
         command = f"finetune {begin} {workdir} {more}"
-        assert main(command.split()) == 2
-        error = capsys.readouterr().err
+        error = refused(*command.split())
         assert says in error and "keep-optimizer" not in error
 
 
@@ -259,14 +260,6 @@ def test_usual_configurations():
     assert default_config("multiple-choice").num_epochs == 3.0
 
 
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    code = main(list(arguments))
-    error = capsys.readouterr().err
-    assert code == 2, error
-    assert error.startswith("bert-jax: ") and error.count("\n") == 1, error
-    return error
-
-
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
@@ -288,11 +281,11 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         ("a.json", b"{}", "run was fine-tuned on text-classification.)"),
     ],
 )
-def test_files_that_cannot_be_scored(name, content, says, classes, capsys, tmp_path):
+def test_files_that_cannot_be_scored(name, content, says, classes, refused, tmp_path):
     (tmp_path / name).write_bytes(content)
     where = ("--model", str(classes), "--output", str(tmp_path / "out"))
     file = ("--input", str(tmp_path / name))
-    assert says in refused(capsys, "evaluate", *where, *file)
+    assert says in refused("evaluate", *where, *file)
     assert not (tmp_path / "out").exists()
 
 
@@ -315,22 +308,22 @@ def test_files_that_cannot_be_scored(name, content, says, classes, capsys, tmp_p
         ("a.csv", b"text\n", "a.csv has no rows"),
     ],
 )
-def test_files_that_cannot_be_answered(name, content, says, classes, capsys, tmp_path):
+def test_files_that_cannot_be_answered(name, content, says, classes, refused, tmp_path):
     (tmp_path / name).write_bytes(content)
     where = ("--model", str(classes), "--input", str(tmp_path / name))
-    assert says in refused(capsys, "predict", *where)
+    assert says in refused("predict", *where)
 
 
-def test_a_file_to_answer_that_is_not_there(classes, capsys, tmp_path):
+def test_a_file_to_answer_that_is_not_there(classes, refused, tmp_path):
     for name in ("none.csv", "none.txt"):
         where = ("--model", str(classes), "--input", str(tmp_path / name))
-        assert name in refused(capsys, "predict", *where)
+        assert name in refused("predict", *where)
 
 
-def test_no_examples_at_once(classes, capsys):
+def test_no_examples_at_once(classes, refused):
     for file in (str(classes.parent / "all.csv"), os.devnull):
         where = ("--model", str(classes), "--input", file, "--batch-size", "0")
-        assert "batch_size=0 must be at least 1" in refused(capsys, "predict", *where)
+        assert "batch_size=0 must be at least 1" in refused("predict", *where)
 
 
 def test_a_dry_run_of_fine_tuning(encoder_checkpoint, tmp_path, capsys):
@@ -359,13 +352,12 @@ def test_a_dry_run_of_fine_tuning(encoder_checkpoint, tmp_path, capsys):
     assert [path.name for path in tmp_path.iterdir()] == ["train.csv"]
 
 
-def test_a_table_in_another_script_is_refused(encoder_checkpoint, tmp_path, capsys):
+def test_a_table_in_another_script_is_refused(encoder_checkpoint, tmp_path, refused):
     table = tmp_path / "train.csv"
     rows = [f"Москва слова {i},{i % 2}" for i in range(40)]
     table.write_text("\n".join(["text,label", *rows]) + "\n", "utf-8")
     arguments = ["finetune", "text-classification", "--data.train", str(table)]
     arguments += ["--init-from", str(encoder_checkpoint), "--mesh.data", "1"]
-    assert main([*arguments, "--workdir", str(tmp_path / "run")]) == 2
-    error = capsys.readouterr().err
+    error = refused(*arguments, "--workdir", str(tmp_path / "run"))
     assert "train.csv: " in error and "[UNK]" in error and "--init-from" in error
     assert not (tmp_path / "run" / "checkpoints").exists()

@@ -20,8 +20,6 @@ from bert_jax.config import (
 )
 from bert_jax.config.files import load_config, named_configs
 
-pytestmark = pytest.mark.usefixtures("unchecked_types")
-
 CLASSES = {
     name: value
     for name, value in vars(module).items()

@@ -22,8 +22,6 @@ from bert_jax.config import (
 )
 from bert_jax.config.serialization import from_dict, to_dict
 
-pytestmark = pytest.mark.usefixtures("unchecked_types")
-
 REQUIRED = {"input": ("a",), "output": "o", "tokenizer": "t"}
 CLASSES = [
     value

@@ -63,6 +63,5 @@ def test_all_are_listed_with_what_they_are_for(capsys):
         (["finetune", "bert-base-128"], "must bind the name config to a FinetuneConf"),
     ],
 )
-def test_another_name_is_refused(arguments, message, capsys):
-    assert main(arguments) == 2
-    assert message in capsys.readouterr().err
+def test_another_name_is_refused(arguments, message, refused):
+    assert message in refused(*arguments)

@@ -241,7 +241,9 @@ def test_libtpu_without_a_tpu_prints_nothing(tmp_path):
     assert errors("import jax\nfrom bert_jax.model.bert import Bert\n") == ""
 
 
-@pytest.mark.parametrize("chosen", ["", "tpu,cpu"])
+@pytest.mark.parametrize(
+    "chosen", ["", pytest.param("tpu,cpu", marks=pytest.mark.slow)]
+)
 def test_a_chosen_platform_is_kept(chosen, tmp_path):
     """Whether JAX is imported before or after; the variable may be set and empty."""
     expected = chosen or "cpu"
@@ -257,7 +259,13 @@ def test_a_chosen_platform_is_kept(chosen, tmp_path):
         assert told.split() == [expected, expected]
 
 
-@pytest.mark.parametrize("options", ["--output page.html", "--when word"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--output page.html",
+        pytest.param("--when word", marks=pytest.mark.slow),
+    ],
+)
 def test_reading_a_run_leaves_the_accelerator_to_it(options, tmp_path):
     code = (
         "import os\n"

@@ -14,7 +14,6 @@ import pytest
 from etils import epath
 from huggingface_files import Files, stored
 
-from bert_jax.cli.main import main
 from bert_jax.formats.huggingface import read_huggingface
 from bert_jax.formats.tensor_files import open_file
 
@@ -23,19 +22,16 @@ QUERY = "bert.encoder.layer.0.attention.self.query"
 BIAS = "cls.predictions.bias"
 
 
-def refused(
-    capsys: pytest.CaptureFixture[str], folder: Path, above: Path | None = None
-) -> str:
-    """The one line that importing `folder` prints; nothing is left in `above`."""
-    above = above or folder.parent
-    output = above / "checkpoint"
-    command = ["convert", "import", str(folder), "--from", "huggingface"]
-    code = main([*command, "--output", str(output)])
-    error = capsys.readouterr().err
-    assert code == 2, error
-    assert error.startswith("bert-jax: ") and error.count("\n") == 1, error
-    assert not list(above.glob("checkpoint*"))
-    return error
+@pytest.fixture
+def refused_import(refused):
+    """The one line that importing a folder prints; nothing is left above it."""
+
+    def imported(folder: Path, above: Path | None = None) -> str:
+        above = above or folder.parent
+        command = ("convert", "import", folder, "--from", "huggingface", "--output")
+        return refused(*command, above / "checkpoint", unchanged=above)
+
+    return imported
 
 
 def config(**values: Any) -> Callable[[Files], None]:
@@ -113,11 +109,11 @@ CASES: list[tuple[Callable[[Files], None], str]] = [
 
 
 @pytest.mark.parametrize(("change", "message"), CASES)
-def test_what_cannot_be_taken_is_one_line(change, message, tmp_path, capsys):
+def test_what_cannot_be_taken_is_one_line(change, message, tmp_path, refused_import):
     files = stored("BertForPreTraining")
     change(files)
     with pytest.raises(ValueError, match=message):
-        raise ValueError(refused(capsys, files.write(tmp_path / "model")))
+        raise ValueError(refused_import(files.write(tmp_path / "model")))
 
 
 @pytest.mark.parametrize(
@@ -130,16 +126,16 @@ def test_what_cannot_be_taken_is_one_line(change, message, tmp_path, capsys):
         ({"id2label": None}, "classifier.weight is 3x32, not 2x32"),
     ],
 )
-def test_labels_that_are_none(values, message, tmp_path, capsys):
+def test_labels_that_are_none(values, message, tmp_path, refused_import):
     files = stored("BertForSequenceClassification")
     files.config.update(values)
-    assert message in refused(capsys, files.write(tmp_path / "model"))
+    assert message in refused_import(files.write(tmp_path / "model"))
 
 
-def test_one_score_without_an_architecture_is_not_guessed(tmp_path, capsys):
+def test_one_score_without_an_architecture_is_not_guessed(tmp_path, refused_import):
     files = stored("BertForMultipleChoice")
     del files.config["architectures"]
-    assert "gives one score" in refused(capsys, files.write(tmp_path / "model"))
+    assert "gives one score" in refused_import(files.write(tmp_path / "model"))
 
 
 def write_raw(path: Path, header: bytes | dict[str, Any], data: bytes = b"") -> None:
@@ -207,34 +203,36 @@ def test_a_file_that_is_cut_off_after_its_header_was_read(tmp_path):
         (struct.pack("<Q", 2) + b"[]", "no header begins at byte 8"),
     ],
 )
-def test_what_is_no_safetensors_file(content, message, tmp_path, capsys):
+def test_what_is_no_safetensors_file(content, message, tmp_path, refused_import):
     folder = stored("BertModel").write(tmp_path / "model")
     (folder / "model.safetensors").write_bytes(content)
-    assert message in refused(capsys, folder)
+    assert message in refused_import(folder)
 
 
-def test_a_directory_of_a_pickle_is_refused_unread(tmp_path, capsys):
+def test_a_directory_of_a_pickle_is_refused_unread(tmp_path, refused_import):
     folder = stored("BertModel").write(tmp_path / "model")
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     for named in (folder, folder / "pytorch_model.bin"):
         (folder / "pytorch_model.bin").write_bytes(b"\x80\x02}q\x00." + bytes(60))
-        error = refused(capsys, named, tmp_path)
+        error = refused_import(named, tmp_path)
         assert "pytorch_model.bin is a pickle" in error and "weights_only=True" in error
 
 
-def test_files_that_are_missing(tmp_path, capsys):
+def test_files_that_are_missing(tmp_path, refused_import):
     folder = stored("BertModel").write(tmp_path / "model")
     (folder / "config.json").unlink()
-    assert "lacks config.json, which describes" in refused(capsys, folder)
+    assert "lacks config.json, which describes" in refused_import(folder)
     (folder / "model.safetensors").unlink()
-    assert "holds neither model.safetensors nor" in refused(capsys, folder)
-    assert "nowhere does not exist; name a" in refused(capsys, tmp_path / "nowhere")
+    assert "holds neither model.safetensors nor" in refused_import(folder)
+    assert "nowhere does not exist; name a" in refused_import(tmp_path / "nowhere")
 
 
-def test_a_model_of_another_width_is_told_by_its_first_tensors(tmp_path, capsys):
+def test_a_model_of_another_width_is_told_by_its_first_tensors(
+    tmp_path, refused_import
+):
     files = stored("BertForPreTraining")
     files.config["hidden_size"] = 64
-    error = refused(capsys, files.write(tmp_path / "model"))
+    error = refused_import(files.write(tmp_path / "model"))
     assert error.count(" not ") == 8 and "; 42 in all differ, as config.json" in error
 
 
@@ -251,18 +249,19 @@ def test_a_model_of_another_width_is_told_by_its_first_tensors(tmp_path, capsys)
         ({"a": "model-00001-of-00002.safetensors"}, "and its shards disagree on a, em"),
     ],
 )
-def test_an_index_that_is_wrong(places, message, tmp_path, capsys):
+def test_an_index_that_is_wrong(places, message, tmp_path, refused_import):
     folder = stored("BertModel").write_shards(tmp_path / "model")
     index = json.dumps({"weight_map": places})
     (folder / "model.safetensors.index.json").write_text(index)
-    assert message in refused(capsys, folder)
+    assert message in refused_import(folder)
 
 
-def test_an_output_that_exists_is_kept(tmp_path, capsys):
+def test_an_output_that_exists_is_kept(tmp_path, refused):
     folder = stored("BertModel").write(tmp_path / "model")
     command = ["convert", "import", str(folder), "--from", "huggingface"]
-    assert main([*command, "--output", str(tmp_path / "model")]) == 2
-    assert "exists and is not an empty directory" in capsys.readouterr().err
+    assert "exists and is not an empty directory" in refused(
+        *command, "--output", str(tmp_path / "model")
+    )
 
 
 ODD = (0, 1, -1, 2, 31, 2**31, 2**63, 10**30, 1e308, None, True, "", "x", [], {}, [[]])

@@ -202,10 +202,9 @@ def test_a_page_in_a_browser(page_of_two, bert, tmp_path):
         (["--attention", "a " * 600, "--output", "p.html"], "the model takes 32"),
     ],
 )
-def test_bad_input(options, message, pretrained, tmp_path, monkeypatch, capsys):
+def test_bad_input(options, message, pretrained, tmp_path, monkeypatch, refused):
     monkeypatch.chdir(tmp_path)
-    assert main(["inspect", str(pretrained), *options]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    line = refused("inspect", str(pretrained), *options)
     assert message in line
     assert not list(tmp_path.iterdir())
 

@@ -158,29 +158,25 @@ def test_the_vectors_of_a_corpus_are_kept(folder, pretrained, tmp_path, capsys):
 
 
 def test_vectors_of_something_else_are_refused(
-    folder, pretrained, encoder_checkpoint, tmp_path, capsys
+    folder, pretrained, encoder_checkpoint, tmp_path, capsys, refused
 ):
-    def refused(model, source, *more):
+    def other(model, source, *more):
         options = ("--input", source, "--model", model, *more)
-        arguments = ["search", *map(str, options), "--corpus-vectors", str(kept)]
-        assert main(arguments) == 2
-        error = capsys.readouterr().err.strip()
-        assert "\n" not in error
-        return error
+        return refused("search", *options, "--corpus-vectors", kept)
 
     kept = tmp_path / "vectors"
     run(capsys, "--input", folder, "--model", pretrained, "--corpus-vectors", kept)
     message = f"{kept} was written with another "
-    assert message + "model;" in refused(encoder_checkpoint, folder)
-    error = refused(pretrained, folder, "--corpus-prompt", "the: ")
+    assert message + "model;" in other(encoder_checkpoint, folder)
+    error = other(pretrained, folder, "--corpus-prompt", "the: ")
     assert message + "prompt; repeat the options, or choose another --corpus-v" in error
     changed = tmp_path / "changed"
     shutil.copytree(folder, changed)
     with (changed / "corpus.jsonl").open("a") as file:
         file.write('{"_id": "new", "text": "door"}\n')
-    assert message + "corpus;" in refused(pretrained, changed)
+    assert message + "corpus;" in other(pretrained, changed)
     kept = folder
-    assert "is not a directory of such outputs" in refused(pretrained, folder)
+    assert "is not a directory of such outputs" in other(pretrained, folder)
 
 
 def test_documents_of_equal_score_are_ordered_as_by_trec_eval(
@@ -234,7 +230,7 @@ def test_a_query_does_not_find_itself(folder, pretrained, reranker, tmp_path, ca
 
 
 def test_a_memory_map_must_be_of_the_model(
-    folder, pretrained, encoder_checkpoint, tmp_path, capsys
+    folder, pretrained, encoder_checkpoint, tmp_path
 ):
     """The record that `embed` writes beside its vectors is compared."""
     arguments = ["--input", str(folder / "corpus.jsonl"), "--output"]
@@ -368,9 +364,10 @@ def test_queries_search_the_rows_of_a_file(pretrained, tmp_path, capsys):
         (("--query", "a", "--corpus", "table.csv"), "columns are id, body."),
     ],
 )
-def test_a_search_of_nothing_is_refused(pretrained, tmp_path, capsys, options, message):
+def test_a_search_of_nothing_is_refused(
+    pretrained, tmp_path, refused, options, message
+):
     (tmp_path / "table.csv").write_text("id,body\n1,door\n")
     options = [str(tmp_path / o) if o == "table.csv" else o for o in options]
-    assert main(["search", str(pretrained), *options]) == 2
-    error = capsys.readouterr().err.strip()
+    error = refused("search", str(pretrained), *options)
     assert message in error and "\n" not in error

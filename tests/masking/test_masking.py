@@ -126,7 +126,7 @@ PAIRS = st.tuples(segments(14)) | st.tuples(segments(6), segments(6))
 
 
 @pytest.mark.parametrize("unit", UNITS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     pairs=PAIRS,
     share=st.sampled_from([(0.01, 8), (0.15, 8), (0.4, 5), (0.9, 20)]),

@@ -38,7 +38,7 @@ def test_counts_by_hand():
     assert counts(rising, range(1), 0)[T] == 4, "one step alone has the first rate"
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(
     ends=st.tuples(st.floats(0.01, 0.99), st.floats(0.01, 0.99)),
     length=st.integers(1, 64),

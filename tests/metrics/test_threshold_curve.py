@@ -23,7 +23,7 @@ def arrays(pairs):
     return np.array(probabilities, np.float64), np.array(right, bool)
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(PAIRS)
 def test_against_scikit_learn(pairs):
     probabilities, right = arrays(pairs)

@@ -9,6 +9,7 @@ from pathlib import Path
 import chex
 import jax
 import jax.numpy as jnp
+import jaxtyping
 import numpy as np
 import pytest
 from flax.errors import ScopeParamShapeError
@@ -265,6 +266,8 @@ def test_rows_of_a_small_table():
     rows = select_rows(table, indices)
     np.testing.assert_array_equal(rows[0], table[indices[0]])
     assert np.isnan(rows[1, 2]).all(), "there is no row 3"
+    with pytest.raises(jaxtyping.TypeCheckError, match="table"):  # while tests run
+        select_rows(table[0], indices)
     weights = jnp.arange(6.0).reshape(2, 3, 1)
 
     def total(choose):

@@ -50,6 +50,8 @@ class Case:
     environment: dict[str, str] = dataclasses.field(default_factory=dict)
     process: bool = False
     """Run as a process of its own: where the environment or the start matters."""
+    slow: bool = False
+    """Left out by `make test`: seconds for what another case shows of another verb."""
 
 
 def files_in(folder: Path) -> dict[str, bytes | None]:

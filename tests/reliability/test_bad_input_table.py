@@ -39,7 +39,13 @@ def test_the_table_names_each_case_once():
 
 
 @pytest.mark.usefixtures("unchecked_types")
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case.name, marks=[pytest.mark.slow] * case.slow)
+        for case in CASES
+    ],
+)
 def test_refused(case: Case, world: World):
     arguments = case.command(world)
     before = files_in(world.folder)

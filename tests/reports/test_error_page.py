@@ -251,12 +251,6 @@ def test_a_matrix_of_few_classes_is_printed(capfd):
     assert any("text: text 0" in line for line in lines)
 
 
-def refused(capsys, *arguments: str) -> str:
-    assert main(list(arguments)) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    return line
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -265,26 +259,26 @@ def refused(capsys, *arguments: str) -> str:
         ("gs://bucket/report.html", "only a local file can be written"),
     ],
 )
-def test_a_report_that_cannot_be_written(name, message, tuned, tmp_path, capsys):
+def test_a_report_that_cannot_be_written(name, message, tuned, tmp_path, refused):
     path = name if "://" in name else str(tmp_path / name)
     where = ("evaluate", "--model", str(tuned), "--output", str(tmp_path / "out"))
-    assert message in refused(capsys, *where, "--output", path)
+    assert message in refused(*where, "--output", path)
     assert not list(tmp_path.iterdir())
 
 
-def test_where_the_json_would_be_a_directory(tuned, tmp_path, capsys):
+def test_where_the_json_would_be_a_directory(tuned, tmp_path, refused):
     (tmp_path / "report.json").mkdir()
     where = ("evaluate", "--model", str(tuned))
-    message = refused(capsys, *where, "--output", str(tmp_path / "report.html"))
+    message = refused(*where, "--output", str(tmp_path / "report.html"))
     assert "report.json is a directory" in message
     assert not (tmp_path / "report.html").exists()
 
 
-def test_a_file_without_labels_has_no_report(tuned, tmp_path, capsys):
+def test_a_file_without_labels_has_no_report(tuned, tmp_path, refused):
     table = tmp_path / "new.csv"
     table.write_text("text\nThe judge reads.\n")
     where = ("evaluate", "--model", str(tuned), "--input", str(table))
-    message = refused(capsys, *where, "--output", str(tmp_path / "report.html"))
+    message = refused(*where, "--output", str(tmp_path / "report.html"))
     assert (
         "new.csv has no labels" in message
         and "leave out the page of --output" in message

@@ -104,33 +104,34 @@ def test_every_command_loads_it(mean, tmp_path, small_config, capsys):
         ("4 x", "--steps"),
     ],
 )
-def test_refused_steps(steps, message, source, tmp_path, capsys):
-    assert message in refused(capsys, source, tmp_path / "out", *steps.split())
+def test_refused_steps(steps, message, source, tmp_path, refused_mean):
+    assert message in refused_mean(source, tmp_path / "out", *steps.split())
 
 
-def refused(capsys, source: Path, output: Path, *steps: str) -> str:
+@pytest.fixture
+def refused_mean(refused):
     """The one line that is printed; nothing is written."""
-    before = sorted(output.parent.iterdir())
-    arguments = [str(source), "--output", str(output), "--steps", *steps]
-    code = main(["convert", "average", *arguments])
-    error = capsys.readouterr().err
-    assert code == 2 and error.count("\n") == 1, error
-    assert sorted(output.parent.iterdir()) == before
-    return error
+
+    def average(source: Path, output: Path, *steps: str) -> str:
+        options = ("--output", output, "--steps", *steps)
+        command = ("convert", "average", source, *options)
+        return refused(*command, unchanged=output.parent)
+
+    return average
 
 
-def test_refused_directories(source, tmp_path, capsys, mean):
+def test_refused_directories(source, tmp_path, mean, refused_mean):
     for name in (tmp_path / "none", mean):
-        error = refused(capsys, name, tmp_path / "out", "4", "8")
+        error = refused_mean(name, tmp_path / "out", "4", "8")
         assert f"{name} is not the workdir of a run" in error
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "file").write_text("mine")
-    error = refused(capsys, source, tmp_path / "taken", "4", "8")
+    error = refused_mean(source, tmp_path / "taken", "4", "8")
     assert "exists and is not an empty directory" in error
 
 
 @pytest.mark.slow
-def test_checkpoints_of_other_models(source, tmp_path, small_config, capsys):
+def test_checkpoints_of_other_models(source, tmp_path, small_config, refused_mean):
     wide = dataclasses.replace(
         small_config,
         model=dataclasses.replace(small_config.model, intermediate_size=32),
@@ -142,7 +143,7 @@ def test_checkpoints_of_other_models(source, tmp_path, small_config, capsys):
     shutil.copytree(source, run)
     shutil.rmtree(run / "checkpoints" / "8")
     shutil.copytree(tmp_path / "wide" / "checkpoints" / "8", run / "checkpoints" / "8")
-    error = refused(capsys, run, tmp_path / "out", "4", "8", "10")
+    error = refused_mean(run, tmp_path / "out", "4", "8", "10")
     assert "are not of one model: intermediate_size is 64 and 32." in error
     for change, message in (
         ({"intermediate_size": 64}, "their parameters have different shapes."),
@@ -152,7 +153,7 @@ def test_checkpoints_of_other_models(source, tmp_path, small_config, capsys):
         ),
     ):
         change_model(run / "checkpoints" / "8", **change)
-        error = refused(capsys, run, tmp_path / "out", "4", "8")
+        error = refused_mean(run, tmp_path / "out", "4", "8")
         assert message in error
 
 
@@ -167,9 +168,9 @@ def change_model(checkpoint: Path, **change: object) -> None:
     write_manifest(manifest | {"files": describe_files(root, names)}, root)
 
 
-def test_a_damaged_checkpoint_is_not_averaged(source, tmp_path, capsys):
+def test_a_damaged_checkpoint_is_not_averaged(source, tmp_path, refused_mean):
     run = tmp_path / "run"
     shutil.copytree(source, run)
     vocabulary = run / "checkpoints" / "8" / "tokenizer" / "vocab.txt"
     vocabulary.write_text(vocabulary.read_text() + "x\n")
-    assert f"{vocabulary} has" in refused(capsys, run, tmp_path / "out", "4", "8")
+    assert f"{vocabulary} has" in refused_mean(run, tmp_path / "out", "4", "8")

@@ -197,15 +197,15 @@ def test_a_fork_of_a_fine_tuning_run(classifier, tmp_path, capsys):
     assert [s for s in ours if ours[s] == theirs[s]] == [1, 2, 3, 4]
 
 
-def refused(capsys, source: Path, output: Path, *options: str) -> str:
+@pytest.fixture
+def refused_fork(refused):
     """The one line that a refused fork prints; nothing is written."""
-    before = sorted(output.parent.iterdir())
-    code = main(["fork", str(source), "--output", str(output), *options])
-    error = capsys.readouterr().err
-    assert code == 2, error
-    assert error.startswith("bert-jax: ") and error.count("\n") == 1, error
-    assert sorted(output.parent.iterdir()) == before
-    return error
+
+    def fork(source: Path, output: Path, *options: str) -> str:
+        place = ("--output", output)
+        return refused("fork", source, *place, *options, unchanged=output.parent)
+
+    return fork
 
 
 @pytest.mark.parametrize(
@@ -232,8 +232,8 @@ def refused(capsys, source: Path, output: Path, *options: str) -> str:
         ("--at 4 --data.path gone", "are gone: gone/manifest.json is missing"),
     ],
 )
-def test_refused_options(options, message, source, tmp_path, capsys):
-    assert message in refused(capsys, source, tmp_path / "new", *options.split())
+def test_refused_options(options, message, source, tmp_path, refused_fork):
+    assert message in refused_fork(source, tmp_path / "new", *options.split())
 
 
 @pytest.mark.parametrize(
@@ -246,41 +246,46 @@ def test_refused_options(options, message, source, tmp_path, capsys):
         ("--data.train gone.csv", "gone"),
     ],
 )
-def test_refused_options_of_fine_tuning(options, message, classifier, tmp_path, capsys):
+def test_refused_options_of_fine_tuning(
+    options, message, classifier, tmp_path, refused_fork
+):
     arguments = ["--at", "4", *options.split()]
-    assert message in refused(capsys, classifier, tmp_path / "new", *arguments)
+    assert message in refused_fork(classifier, tmp_path / "new", *arguments)
 
 
-def test_refused_directories(source, tmp_path, capsys, dataset):
+def test_refused_directories(source, tmp_path, dataset, refused_fork, refused):
     at = ("--at", "4")
     for name in (tmp_path / "none", dataset.path):
-        error = refused(capsys, name, tmp_path / "new", *at)
+        error = refused_fork(name, tmp_path / "new", *at)
         assert f"{name} is not the workdir of a run" in error
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "file").write_text("mine")
-    error = refused(capsys, source, tmp_path / "taken", *at)
+    error = refused_fork(source, tmp_path / "taken", *at)
     assert "exists and is not an empty directory" in error
     assert (tmp_path / "taken" / "file").read_text() == "mine"
-    assert main(["fork", str(source), *at, "--output", "gs://bucket/new"]) == 2
-    assert "gs://bucket/new is not a local directory" in capsys.readouterr().err
+    assert "gs://bucket/new is not a local directory" in refused(
+        "fork", str(source), *at, "--output", "gs://bucket/new"
+    )
 
 
-def test_a_damaged_checkpoint_is_not_forked(source, tmp_path, capsys):
+def test_a_damaged_checkpoint_is_not_forked(source, tmp_path, refused_fork):
     workdir = tmp_path / "run"
     shutil.copytree(source, workdir)
     vocabulary = workdir / "checkpoints" / "4" / "tokenizer" / "vocab.txt"
     vocabulary.write_text(vocabulary.read_text() + "x\n")
-    error = refused(capsys, workdir, tmp_path / "new", "--at", "4")
+    error = refused_fork(workdir, tmp_path / "new", "--at", "4")
     assert f"{vocabulary} has" in error
     path = workdir / "checkpoints" / "8" / "config.json"
     values = json.loads(path.read_text())
     path.write_text(json.dumps({"model": values["model"]}))
-    error = refused(capsys, workdir, tmp_path / "new", "--at", "8")
+    error = refused_fork(workdir, tmp_path / "new", "--at", "8")
     assert "is not of a run of `bert-jax pretrain` or `finetune`" in error
 
 
 @pytest.mark.slow
-def test_a_finished_run_without_its_optimizer(source, small_config, tmp_path, capsys):
+def test_a_finished_run_without_its_optimizer(
+    source, small_config, tmp_path, refused_fork, refused, capsys
+):
     """The same command drops it, and again does nothing; what needs it is refused."""
     workdir = tmp_path / "run"
     shutil.copytree(source, workdir)
@@ -304,7 +309,7 @@ def test_a_finished_run_without_its_optimizer(source, small_config, tmp_path, ca
     kept = dataclasses.replace(longer, init_from=str(workdir), keep_optimizer=True)
     with pytest.raises(ValueError, match="has no optimizer's state; leave the option"):
         pretrain(kept, tmp_path / "second")
-    error = refused(capsys, workdir, tmp_path / "new", "--at", "4")
+    error = refused_fork(workdir, tmp_path / "new", "--at", "4")
     assert "has no optimizer's state" in error
 
 
@@ -312,8 +317,9 @@ def directory_bytes(directory: Path) -> int:
     return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
 
 
+@pytest.mark.slow
 def test_data_that_are_gone_moved_or_others(
-    source, tmp_path, capsys, corpus, tokenizer_directory, small_config
+    source, tmp_path, corpus, tokenizer_directory, small_config, refused_fork, capsys
 ):
     """A dataset is known by its content, at any place."""
     data, moved = tmp_path / "data", tmp_path / "moved"
@@ -324,7 +330,7 @@ def test_data_that_are_gone_moved_or_others(
     pretrain(config, tmp_path / "run")
     data.rename(moved)
     at = ("--at", "2")
-    error = refused(capsys, tmp_path / "run", tmp_path / "new", *at)
+    error = refused_fork(tmp_path / "run", tmp_path / "new", *at)
     assert "are gone" in error and "pass --data.path with the place" in error
     inputs = (str(corpus / "a.txt"), str(corpus / "b.txt"))
     other = PrepareConfig(
@@ -336,7 +342,7 @@ def test_data_that_are_gone_moved_or_others(
     )
     prepare(other)
     place = ("--data.path", str(tmp_path / "other"))
-    error = refused(capsys, tmp_path / "run", tmp_path / "new", *at, *place)
+    error = refused_fork(tmp_path / "run", tmp_path / "new", *at, *place)
     assert "does not hold the data of" in error
     place = ("--data.path", str(moved))
     fork_and_train(capsys, tmp_path / "run", 2, tmp_path / "new", *place)
@@ -380,10 +386,9 @@ def test_the_config_of_a_run_is_a_configuration_file(source, tmp_path, capsys):
         ('{"model": [1]}', "BertConfig must be a JSON object"),
     ],
 )
-def test_refused_json_configurations(content, message, tmp_path, capsys):
+def test_refused_json_configurations(content, message, tmp_path, refused):
     path = tmp_path / "c.json"
     path.write_text(content)
-    assert main(["pretrain", str(path), "--workdir", str(tmp_path / "run")]) == 2
-    error = capsys.readouterr().err
-    assert message in error and error.count("\n") == 1
+    error = refused("pretrain", str(path), "--workdir", str(tmp_path / "run"))
+    assert message in error
     assert not (tmp_path / "run").exists()

@@ -20,7 +20,6 @@ from small_world import SUBJECTS
 
 from bert_jax.apps.convert.shrink import keep_layers
 from bert_jax.apps.dry_run.pretraining import dry_run
-from bert_jax.cli.main import main
 from bert_jax.config import (
     DistillationConfig,
     FinetuneConfig,
@@ -75,6 +74,7 @@ def test_a_checkpoint_has_the_student_alone(run, small_config, pretrained):
     assert optimizers[0] == optimizers[1]
 
 
+@pytest.mark.slow
 def test_a_stopped_run_resumes_bit_by_bit(run, config, tmp_path):
     stopped = tmp_path / "run"
     shutil.copytree(run, stopped)
@@ -140,20 +140,18 @@ def other_vocabulary(tokenizer: Tokenizer) -> Tokenizer:
 
 
 def test_a_teacher_with_another_vocabulary_is_one_line(
-    teacher, config, tmp_path, capsys
+    teacher, config, tmp_path, refused
 ):
     tokenizer = other_vocabulary(teacher.tokenizer)
     name = written(teacher, tmp_path, tokenizer=tokenizer)
     changed = dataclasses.replace(config, teacher=name)
     file = write_config(changed, tmp_path / "config.py")
-    assert main(["pretrain", str(file), "--workdir", str(tmp_path / "run")]) == 2
-    error = capsys.readouterr().err
+    error = refused("pretrain", str(file), "--workdir", str(tmp_path / "run"))
     assert f"teacher={name} is a teacher with another vocabulary" in error
-    assert error.count("\n") == 1
     assert not (tmp_path / "run").exists()
 
 
-def refused(config: PretrainConfig, dataset: Dataset, **changes: Any) -> str:
+def misfit(config: PretrainConfig, dataset: Dataset, **changes: Any) -> str:
     """The message that a run with other fields of its distillation ends with."""
     fields = changes.pop("distillation", {})
     distillation = dataclasses.replace(config.distillation, **fields)
@@ -172,15 +170,15 @@ def test_teachers_that_do_not_fit(teacher, config, dataset, tmp_path):
         ({"fingerprint": "ab"}, "distillation.fingerprint=ab but teacher="),
     ):
         pattern = message.split(" .* ")
-        error = refused(config, dataset, distillation=fields)
+        error = misfit(config, dataset, distillation=fields)
         assert all(part in error for part in pattern), error
     wide = dataclasses.replace(config.model, hidden_size=32, num_attention_heads=8)
-    error = refused(config, dataset, model=wide)
+    error = misfit(config, dataset, model=wide)
     assert "has hidden_size=16 and the model 32" in error
-    error = refused(config, dataset, model=wide, mesh=MeshConfig(1, 32))
+    error = misfit(config, dataset, model=wide, mesh=MeshConfig(1, 32))
     assert "mesh.fsdp=32 does not divide the teacher's hidden_size=16; 16" in error
     causal = dataclasses.replace(config.model, attention="causal")
-    error = refused(
+    error = misfit(
         config,
         dataset,
         model=causal,
@@ -193,7 +191,7 @@ def test_teachers_that_do_not_fit(teacher, config, dataset, tmp_path):
 def test_a_teacher_needs_what_is_learned_from_it(teacher, config, dataset, tmp_path):
     params = {"encoder": teacher.params["encoder"]}
     name = written(teacher, tmp_path, params=params, config={"head": "encoder"})
-    error = refused(config, dataset, teacher=name)
+    error = misfit(config, dataset, teacher=name)
     assert "has no scores of the 160 tokens" in error
     distillation = PretrainDistillationConfig(scores_weight=0.0, relations_weight=1.0)
     changed = dataclasses.replace(config, teacher=name, distillation=distillation)
@@ -208,7 +206,7 @@ def test_a_teacher_needs_what_is_learned_from_it(teacher, config, dataset, tmp_p
     params = teacher.params | {"encoder": encoder | {"embeddings": embeddings}}
     sizes = {"max_position_embeddings": 16}
     name = written(teacher, short, params=params, config=sizes)
-    error = refused(config, dataset, teacher=name)
+    error = misfit(config, dataset, teacher=name)
     assert "has 16 positions, and the rows have up to 32 tokens" in error
 
 

@@ -24,7 +24,9 @@ ARCHIVE = Path(__file__).parent.parent / "golden" / "version_0_2_0.tar.gz"
     ("name", "kind", "run"),
     [
         ("pretraining", PretrainConfig, bert_jax.pretrain),
-        ("finetuning", FinetuneConfig, bert_jax.finetune),
+        pytest.param(
+            *("finetuning", FinetuneConfig, bert_jax.finetune), marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_run_goes_on(tmp_path, monkeypatch, name, kind, run):

@@ -162,25 +162,25 @@ class Unreachable:
         ["prepare", "--input", "x", "--tokenizer", "gs://no/data", "--output", "y"],
     ],
 )
-def test_what_cannot_be_reached_is_one_line(arguments, monkeypatch, capsys, tmp_path):
+def test_what_cannot_be_reached_is_one_line(arguments, monkeypatch, refused, tmp_path):
     monkeypatch.setattr(epath.backend, "tf_backend", Unreachable())
     monkeypatch.setattr(epath.gpath, "_is_tf_installed", lambda: True)
     monkeypatch.chdir(tmp_path)
-    assert main(arguments) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    line = refused(*arguments)
     assert line.startswith(
         "bert-jax: gs://no/data cannot be reached: No host of gs://no/data"
     )
     assert list(tmp_path.iterdir()) == []
 
 
-def test_addresses_of_other_kinds_are_refused(capsys):
-    assert main(["inspect", "ftp://host/data"]) == 2
-    assert "is an address of a kind that is not supported" in capsys.readouterr().err
+def test_addresses_of_other_kinds_are_refused(refused):
+    assert "is an address of a kind that is not supported" in refused(
+        "inspect", "ftp://host/data"
+    )
 
 
 @pytest.mark.parametrize("output", ["gs://bucket/data", "ftp://host/data"])
-def test_outputs_are_local(output, dataset, capsys, tmp_path):
+def test_outputs_are_local(output, dataset, refused, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("One sentence.\n")
     tokenizer = str(dataset.path / "tokenizer")
@@ -191,8 +191,7 @@ def test_outputs_are_local(output, dataset, capsys, tmp_path):
         ["convert", "export", "nowhere", "--to", "stablehlo"],
         ["convert", "extend", "nowhere"],
     ):
-        assert main([*arguments, "--output", output]) == 2
-        (line,) = capsys.readouterr().err.splitlines()
+        line = refused(*arguments, "--output", output)
         assert f"output={output} is not a local directory" in line
 
 

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from bert_jax.cli.main import main
 from bert_jax.config import ExamplesConfig, SentencePairsConfig
 from bert_jax.tasks.kinds import finetuning_task
 
@@ -132,7 +131,7 @@ def test_a_quote_that_does_not_end_hides_rows_and_is_refused(tmp_path):
 
 @pytest.mark.parametrize("part", ["train", "validation", "test"])
 def test_finetune_refuses_damaged_rows_of_each_file(
-    part, encoder_checkpoint, tmp_path, capsys
+    part, encoder_checkpoint, tmp_path, refused
 ):
     files = {name: tmp_path / f"{name}.csv" for name in ("train", "validation", "test")}
     for name, file in files.items():
@@ -141,8 +140,7 @@ def test_finetune_refuses_damaged_rows_of_each_file(
     command += ["--init-from", str(encoder_checkpoint)]
     for name, file in files.items():
         command += [f"--data.{name}", str(file)]
-    assert main(command) == 2
-    [line] = capsys.readouterr().err.splitlines()
+    line = refused(*command)
     assert f"{part}.csv, line 22: text is empty" in line
     assert "So 2 of 22 rows cannot be used; correct them, or leave them out by" in line
     assert not (tmp_path / "run" / "checkpoints").exists()

@@ -389,9 +389,8 @@ def test_the_command(run, capsys):
         ("--top-p 0", "top_p=0.0 must be above 0 and at most 1"),
     ],
 )
-def test_bad_numbers(options, message, run, capsys):
-    assert main(["generate", "--model", str(run[0]), *options.split()]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+def test_bad_numbers(options, message, run, refused):
+    line = refused("generate", "--model", str(run[0]), *options.split())
     assert message in line
 
 
@@ -407,15 +406,16 @@ def test_bad_numbers(options, message, run, capsys):
         ("--data.path {pairs}", "data.pairs=nsp cannot be used with objective=causal"),
     ],
 )
-def test_what_does_not_go_together(changes, message, config, dataset, tmp_path, capsys):
+def test_what_does_not_go_together(
+    changes, message, config, dataset, tmp_path, refused
+):
     words = (
         f"--model.vocab-size 160 --model.attention causal --objective causal_lm "
         f"--data.path {config.data.path} --workdir {tmp_path}/run --num-steps 2 "
         "--batch-size 8 --optimizer.warmup-steps 1 "
         f"--model.max-position-embeddings 32 {changes}"
     ).format(pairs=dataset.path)
-    assert main(["pretrain", *words.split()]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    line = refused("pretrain", *words.split())
     assert message in line
     assert not (tmp_path / "run").exists()
 
@@ -441,10 +441,9 @@ def test_a_text_that_is_too_long_is_named_by_its_number(pretrained):
         bert.pseudo_log_likelihood(["a", "a " * 40])
 
 
-def test_a_vocabulary_without_a_place_for_characters(corpus, tmp_path, capsys):
+def test_a_vocabulary_without_a_place_for_characters(corpus, tmp_path, refused):
     words = f"--input {corpus}/*.txt --kind char --vocab-size 4 --output {tmp_path}/v"
-    assert main(["vocab", *words.split()]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    line = refused("vocab", *words.split())
     assert "vocab_size=4 is less than the 5 special tokens" in line
     assert not list(tmp_path.iterdir())
 

@@ -229,7 +229,11 @@ class Drawing(PretrainingTask):
 
 
 @pytest.mark.parametrize(
-    "change", [{"microbatches": 4}, {"mesh": MeshConfig(4)}], ids=["parts", "devices"]
+    "change",
+    [
+        pytest.param({"microbatches": 4}, marks=pytest.mark.slow, id="parts"),
+        pytest.param({"mesh": MeshConfig(4)}, id="devices"),
+    ],
 )
 def test_dropout_differs_between_microbatches_and_devices(change, dropping, dataset):
     changed = dataclasses.replace(dropping, **change)

@@ -28,8 +28,12 @@ def run(arguments: list[str], limit: int) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize(
     "command",
-    [["import", "--from", "huggingface"], ["export", "--to", "huggingface"]],
-    ids=["import", "export"],
+    [
+        pytest.param(["import", "--from", "huggingface"], id="import"),
+        pytest.param(
+            ["export", "--to", "huggingface"], marks=pytest.mark.slow, id="export"
+        ),
+    ],
 )
 def test_a_full_disk_is_one_line(command: list[str], tmp_path: Path):
     folder = stored("BertForMaskedLM").write(tmp_path / "model")
@@ -47,8 +51,14 @@ def test_a_full_disk_is_one_line(command: list[str], tmp_path: Path):
 
 @pytest.mark.parametrize(
     "command",
-    [["fork", "--at", "8"], ["convert", "average", "--steps", "8", "10"]],
-    ids=["fork", "average"],
+    [
+        pytest.param(["fork", "--at", "8"], id="fork"),
+        pytest.param(
+            ["convert", "average", "--steps", "8", "10"],
+            marks=pytest.mark.slow,
+            id="average",
+        ),
+    ],
 )
 def test_a_full_disk_leaves_nothing_made_of_a_run(
     command: list[str], pretrained: Path, tmp_path: Path

@@ -203,15 +203,15 @@ def page_leaves_of(path: Path) -> dict[str, np.ndarray]:
         (["--output", "p.html", "--batch-size", "1"], "batch_size=1 needs --to"),
     ],
 )
-def test_bad_options(options, message, pretrained, tmp_path, monkeypatch, capsys):
+def test_bad_options(options, message, pretrained, tmp_path, monkeypatch, refused):
     monkeypatch.chdir(tmp_path)
-    assert main(["convert", "export", "--to", "page", str(pretrained), *options]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    line = refused("convert", "export", "--to", "page", str(pretrained), *options)
     assert message in line
     assert not list(tmp_path.iterdir())
 
 
-def test_steps_are_only_for_a_page(pretrained, tmp_path, capsys):
+def test_steps_are_only_for_a_page(pretrained, tmp_path, refused):
     command = ["convert", "export", "--to", "stablehlo", str(pretrained), "--steps"]
-    assert main([*command, "8", "--output", str(tmp_path / "program")]) == 2
-    assert "steps=(8,) needs --to page" in capsys.readouterr().err
+    assert "steps=(8,) needs --to page" in refused(
+        *command, "8", "--output", str(tmp_path / "program")
+    )

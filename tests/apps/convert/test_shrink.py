@@ -71,10 +71,9 @@ def test_the_student_computes_the_first_layers_of_its_teacher(
         ("0 1 2 3", "--layers has all 4 layers of the model; leave some out."),
     ],
 )
-def test_refused_layers(layers, message, teacher_checkpoint, tmp_path, capsys):
+def test_refused_layers(layers, message, teacher_checkpoint, tmp_path, refused):
     output = ["--output", str(tmp_path / "out")]
     command = ["convert", "shrink", str(teacher_checkpoint), *output]
-    assert main([*command, "--layers", *layers.split()]) == 2
-    error = capsys.readouterr().err
-    assert message in error and error.count("\n") == 1
+    error = refused(*command, "--layers", *layers.split())
+    assert message in error
     assert list(tmp_path.iterdir()) == []

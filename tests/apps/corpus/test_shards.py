@@ -259,11 +259,10 @@ def test_if_no_file_can_be_read_it_is_an_error(model, tmp_path, capsys):
     assert "None of 1 files can be read" in message and "has no review" in message
 
 
-def test_a_mistyped_column_leaves_nothing(model, shards, tmp_path, capsys):
+def test_a_mistyped_column_leaves_nothing(model, shards, tmp_path, refused):
     command = ["embed", "--model", str(model), "--input", str(shards / "*")]
     command += ["--output", str(tmp_path / "out"), "--text-column"]
-    assert main([*command, "revue"]) == 2
-    [line] = capsys.readouterr().err.splitlines()
+    line = refused(*command, "revue")
     assert "has no revue; its columns are id, review" in line
     assert "Name the column by --text-column" in line and "--skip" not in line
     assert not (tmp_path / "out").exists()
@@ -274,7 +273,7 @@ def test_a_mistyped_column_leaves_nothing(model, shards, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("verb", ["predict", "features"])
-def test_the_input_is_not_replaced(verb, model, shards, tmp_path, capsys):
+def test_the_input_is_not_replaced(verb, model, shards, tmp_path, refused):
     name = {"predict": "a.csv", "features": "a.jsonl"}[verb]
     content = {"predict": "review\nThe tea\n", "features": "The tea\n"}[verb]
     (tmp_path / name).write_text(content)
@@ -282,15 +281,17 @@ def test_the_input_is_not_replaced(verb, model, shards, tmp_path, capsys):
     option = {"predict": "--model", "features": "--model"}[verb]
     command = [verb, option, str(model), "--input", str(tmp_path / name), "--output"]
     for output in (name, f"link-{name}"):
-        assert main([*command, str(tmp_path / output)]) == 2
-        assert "is the input; it would be lost" in capsys.readouterr().err
+        assert "is the input; it would be lost" in refused(
+            *command, str(tmp_path / output)
+        )
     assert (tmp_path / name).read_text() == content
 
 
-def test_vectors_need_a_directory(model, shards, tmp_path, capsys):
+def test_vectors_need_a_directory(model, shards, tmp_path, refused):
     command = ["embed", "--model", str(model), "--input", str(shards / "*")]
-    assert main([*command, "--output", str(tmp_path / "out.npy")]) == 2
-    assert "must be a directory, with an .npy file" in capsys.readouterr().err
+    assert "must be a directory, with an .npy file" in refused(
+        *command, "--output", str(tmp_path / "out.npy")
+    )
     assert not (tmp_path / "out.npy").exists()
 
 
@@ -445,7 +446,7 @@ def test_workers_find_the_files_from_other_directories(
     assert PredictShards(request).with_absolute_paths().request.checkpoint == str(model)
 
 
-def test_one_file_may_be_packed(model, shards, tmp_path, capsys):
+def test_one_file_may_be_packed(model, shards, tmp_path, capsys, refused):
     """By its name alone, without a directory as output."""
     where = ["predict", "--model", str(model), "--input"]
     upper = tmp_path / "E.CSV"
@@ -466,8 +467,9 @@ def test_one_file_may_be_packed(model, shards, tmp_path, capsys):
         assert [json.loads(line) for line in written] == rows
         assert f"{count} predictions of {path}" in capsys.readouterr().out
     (tmp_path / "a.jsonl.bz2").touch()
-    assert main([*where, str(tmp_path / "a.jsonl.bz2")]) == 2
-    assert "is of an unsupported kind; unpack it" in capsys.readouterr().err
+    assert "is of an unsupported kind; unpack it" in refused(
+        *where, str(tmp_path / "a.jsonl.bz2")
+    )
 
 
 def test_tables_of_all_files_are_read_as_one(model, tmp_path):
@@ -526,7 +528,7 @@ def test_damaged_rows_are_refused_before_any_is_computed(
     printed, error = capsys.readouterr()
     number = REASON.replace("5 of 7", "4 of 7") if verb == "vectors" else REASON
     assert f"{number} cannot be used; correct them, or leave them out" in error
-    assert "by --skip-damaged" in error and error.count("\n") == 1
+    assert "by --skip-damaged" in error
     assert printed == "" and list(tmp_path.iterdir()) == [with_damaged_rows]
 
 
@@ -577,14 +579,13 @@ def test_a_row_without_text_has_nan_for_a_vector(
     assert known.tolist() == [True, False, False, False, False, True, True]
 
 
-def test_the_first_rows_may_all_be_damaged(model, tmp_path, capsys):
+def test_the_first_rows_may_all_be_damaged(model, tmp_path, capsys, refused):
     """More than are in memory at a time, before the fields of any are known."""
     (tmp_path / "a.csv").write_text(
         "review,n\n" + "one,2,3\n" * 1500 + "The judge reads.,1\n"
     )
     command = ["predict", "--model", str(model), "--input", f"{tmp_path}/a.csv"]
-    assert main(command) == 2
-    error = capsys.readouterr().err
+    error = refused(*command)
     assert (
         "a.csv, line 2 has 3 fields; the header has 2: review, n. So 1,500 of" in error
     )
@@ -596,8 +597,7 @@ def test_the_first_rows_may_all_be_damaged(model, tmp_path, capsys):
     }
     assert rows[-1]["n"] == "1" and rows[-1]["label"]
     (tmp_path / "a.csv").write_text("review,n\n" + "one,2,3\n" * 9)
-    assert main([*command, "--skip-damaged"]) == 2
-    assert "So 9 of 9 rows cannot be used." in capsys.readouterr().err
+    assert "So 9 of 9 rows cannot be used." in refused(*command, "--skip-damaged")
 
 
 def test_lines_of_standard_input_are_refused_one_by_one(model, monkeypatch, capsys):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from bert_jax.apps.inspect.inspect import inspect
-from bert_jax.cli.main import main
 from bert_jax.config import BertConfig
 from bert_jax.storage.manifest import DamagedError
 
@@ -58,11 +57,11 @@ def test_a_broken_checkpoint_is_named_and_passed_over(pretrained, tmp_path):
     assert lines[1].startswith("checkpoint 8: verified")
 
 
-def test_what_is_none_of_these_is_refused(tmp_path, capsys):
-    assert main(["inspect", str(tmp_path)]) == 2
-    assert "holds no complete checkpoint" in capsys.readouterr().err
-    assert main(["inspect", str(tmp_path / "absent")]) == 2
-    assert "is not a directory; name one to inspect." in capsys.readouterr().err
+def test_what_is_none_of_these_is_refused(tmp_path, refused):
+    assert "holds no complete checkpoint" in refused("inspect", str(tmp_path))
+    assert "is not a directory; name one to inspect." in refused(
+        "inspect", str(tmp_path / "absent")
+    )
 
 
 def test_a_vocabulary_is_told(tokenizer_directory):

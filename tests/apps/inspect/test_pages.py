@@ -62,7 +62,7 @@ def test_pages_are_written_by_functions(pretrained, tmp_path):
         bert_jax.attention_page("no model", "the river", "a.pdf")
 
 
-def test_several_runs_stand_on_one_page(pretrained, tmp_path, capsys):
+def test_several_runs_stand_on_one_page(pretrained, tmp_path, refused):
     """Their scores, what differs, and their curves; the best of equal masks alone."""
     others = {"lucky": {"seed": 7}, "masked": {"masking": {"rate": 0.3}}}
     for name, changes in others.items():
@@ -97,5 +97,6 @@ def test_several_runs_stand_on_one_page(pretrained, tmp_path, capsys):
     data = compared(tmp_path / "lucky", tmp_path / "masked")
     assert not any(row["best"] for row in data["scores"])
     assert "other masks" in data["notes"][0]
-    assert main(["inspect", str(pretrained), f"{pretrained}/", "--output", page]) == 2
-    assert "twice" in capsys.readouterr().err
+    assert "twice" in refused(
+        "inspect", str(pretrained), f"{pretrained}/", "--output", page
+    )

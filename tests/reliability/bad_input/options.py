@@ -354,6 +354,7 @@ DEVICES = [
         ("JAX_PLATFORMS", platform),
         environment={"JAX_PLATFORMS": platform},
         process=True,
+        slow=platform != "nonsense",
     )
     for platform, command in {
         "cuda": ("demo", "--workdir", "WORLD/demo"),
@@ -374,6 +375,7 @@ DEVICES = [
         ("JAX_PLATFORMS", "cuda"),
         environment={"JAX_PLATFORMS": "cuda"},
         process=True,
+        slow=True,
     ),
     Case(
         "D-JAX_PLATFORMS-cuda-predict",
@@ -384,6 +386,7 @@ DEVICES = [
         ("JAX_PLATFORMS", "cuda"),
         environment={"JAX_PLATFORMS": "cuda"},
         process=True,
+        slow=True,
     ),
     Case(
         "E-ascii-locale",
