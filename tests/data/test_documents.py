@@ -134,6 +134,7 @@ def test_long_lines_are_cut_into_the_same_sentences(parts, longest):
     assert all(len(sentence) <= longest for sentence in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

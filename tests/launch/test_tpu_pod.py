@@ -163,6 +163,7 @@ def test_the_workers_of_every_slice_are_set_up_started_and_watched(world):
         assert trained(world, process) == ["128", "512", "128", "512"]
 
 
+@pytest.mark.slow
 def test_a_slice_that_does_not_answer_is_no_success(world):
     world.tell("lost_node", "bert-jax-1")
     code, _, errors = world.launch(
@@ -223,6 +224,7 @@ def test_a_mistake_gets_no_other_try(world):
     assert [c["signals"] for c in world.calls("checkpoint")] == [1]
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_everywhere_is_tried_again_so_often(world):
     world.tell("plan", {"512": [1]})
     code, _, errors = world.launch("tpu_pod.sh", "all", MAX_RESTARTS="1")
@@ -231,6 +233,7 @@ def test_a_run_that_fails_everywhere_is_tried_again_so_often(world):
     assert names(world)[-4:] == ["log", "describe", "delete", "describe"]
 
 
+@pytest.mark.slow
 def test_those_who_only_lost_their_peer_are_started_again(world):
     world.tell("plan", {"128": [{"0": 143, "1": 1}, 0]})
     code, _, errors = world.launch("tpu_pod.sh", "pretrain")
@@ -278,6 +281,7 @@ def test_a_launcher_that_was_killed_finds_its_trainer_at_work(world):
     assert trained(world) == trained(world, "1") == ["128", "512"]
 
 
+@pytest.mark.slow
 def test_a_launcher_that_is_killed_alone_leaves_nothing_behind_but_the_pod(world):
     world.tell("plan", {"128": ["go"]})
     launcher = world.start("tpu_pod.sh", "all")

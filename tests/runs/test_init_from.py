@@ -83,9 +83,10 @@ def assert_same(one: Any, other: Any) -> None:
     [
         pytest.param((), "", marks=pytest.mark.slow),
         pytest.param(("pooler",), " Drawn by seed 0: pooler.", marks=pytest.mark.slow),
-        (
+        pytest.param(
             ("pooler", "masked_lm", "next_sentence"),
             " Drawn by seed 0: masked_lm, next_sentence, pooler.",
+            marks=pytest.mark.slow,
         ),
     ],
 )

@@ -183,7 +183,7 @@ KINDS = [
         ("predictions.tsv",),
     ),
 ]
-SMALL = "--data.max-length 32 --data.num-buckets 2 --batch-size 8 --num-epochs 2 "
+SMALL = "--data.max-length 32 --data.num-buckets 1 --batch-size 8 --num-epochs 2 "
 SMALL += "--mesh.data 1 --log-every 1 --optimizer.peak-learning-rate 0.01"
 
 

@@ -117,7 +117,7 @@ def test_a_kind_in_one_file_is_trained_scored_reported_and_predicts(
     file = tmp_path / "lines.txt"
     file.write_text("\n".join(lines) + "\n")
     run, page = tmp_path / "run", tmp_path / "page.html"
-    options = "--mesh.data 1 --num-steps 60 --batch-size 8 "
+    options = "--mesh.data 1 --num-steps 60 --eval-every 60 --batch-size 8 "
     options += "--optimizer.peak-learning-rate 1e-2"
     names = ["--data.train", str(file), "--data.validation", str(file)]
     words = [*names, "--init-from", str(encoder_checkpoint), "--workdir", str(run)]

@@ -52,6 +52,7 @@ def prepared(request, corpus, tokenizer_directory, tmp_path_factory):
 UNITS = {"nsp": "whole_word", "sop": "span", "none": "token"}
 
 
+@pytest.mark.slow
 def test_each_kind_of_pair_and_each_unit_of_masking_trains(
     prepared, small_config, tmp_path
 ):

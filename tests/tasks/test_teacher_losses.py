@@ -199,6 +199,7 @@ def test_devices_and_microbatches_add_up(
         np.testing.assert_allclose(many, one, rtol=0, atol=AGREEMENT)
 
 
+@pytest.mark.slow
 def test_the_teacher_changes_the_gradient(task, params, on_one_device):
     """And with label_weight=0 it is all that there is to learn."""
     c = dataclasses.replace(task.config.distillation, label_weight=0.0)
@@ -212,6 +213,7 @@ def test_the_teacher_changes_the_gradient(task, params, on_one_device):
     assert np.abs(gradient["masked_lm"]["bias"]).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_evaluation_has_the_loss_too(task, params):
     mesh = make_mesh(MeshConfig(2), 16)
     optimizer = Optimizer.of(task.config)

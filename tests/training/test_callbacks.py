@@ -92,6 +92,7 @@ def test_the_run_goes_on_after_an_exception(recorded, config, tmp_path, capsys):
     assert_same_run(tmp_path / "run", recorded[1])
 
 
+@pytest.mark.slow
 def test_an_exception_can_end_the_run(recorded, config, tmp_path):
     with pytest.raises(RuntimeError, match="callback Strict failed at step 2: OSErr"):
         pretrain(config, tmp_path / "run", callbacks=[Strict()])

@@ -151,6 +151,7 @@ def test_the_negatives_are_those_of_all_devices(task, whole, shape, microbatches
     require_equal(gradient_of(task, shape, microbatches), whole)
 
 
+@pytest.mark.slow
 def test_the_vectors_are_gathered_once(task):
     """One all-gather of float32 [B, C, D], and one of the numbers of the texts."""
     program, _ = compiled(task, (8, 1), 1)

@@ -218,6 +218,7 @@ def test_loading_needs_nothing_but_the_checkpoint(pretrained, tmp_path):
     assert hidden.shape == (1, 4, 16) and jnp.isfinite(hidden).all()
 
 
+@pytest.mark.slow
 def test_without_validation_rows_training_goes_on(
     small_config, corpus, tokenizer_directory, tmp_path, capsys
 ):

@@ -4,11 +4,13 @@ import dataclasses
 import functools
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from run_helpers import flags_for_one_device
 
 from bert_jax.apps.benchmark import main
 from bert_jax.apps.benchmark.command import WHAT, parse, print_table
@@ -66,7 +68,9 @@ def measured(tmp_path_factory):
     def measure(what, *words):
         path = tmp_path_factory.mktemp(what) / "figures.json"
         command = [sys.executable, "-c", BLOCKED, what, *words, "--json", str(path)]
-        done = subprocess.run(command, capture_output=True, text=True)
+        flags = f"{flags_for_one_device()} --xla_force_host_platform_device_count=2"
+        environment = os.environ | {"XLA_FLAGS": flags}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
         assert done.returncode == 0, done.stderr
         return json.loads(path.read_text()), done.stdout
 
