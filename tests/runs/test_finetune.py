@@ -333,6 +333,7 @@ def frozen(
     return read_params(workdir)
 
 
+@pytest.mark.slow
 def test_frozen_layers_stay_and_the_rest_learns(frozen, given):
     assert not other_leaves(frozen, given), "encoder and embeddings, bit by bit"
     assert frozen["classifier/dense/bias"].any(), "which began with zeros"

@@ -236,6 +236,7 @@ def test_refused_options(options, message, source, tmp_path, refused_fork):
     assert message in refused_fork(source, tmp_path / "new", *options.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "message"),
     [

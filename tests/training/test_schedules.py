@@ -51,6 +51,7 @@ def decayed(constant: PretrainConfig, tmp_path_factory: pytest.TempPathFactory) 
     return folder / "run"
 
 
+@pytest.mark.slow
 def test_the_learning_rate_of_each_step(decayed):
     expected = [0, 0.5, 1, 1, 1, 1, 1, 1, 1, 0.5]
     np.testing.assert_allclose(learning_rates(decayed), np.array(expected) * 1e-2)
