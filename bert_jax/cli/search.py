@@ -66,7 +66,7 @@ _OF_BOTH = ("model", "k", "batch_size", "query_prompt", "corpus_prompt")
 def search(options: SearchOptions) -> None:
     if not options.query and not options.corpus:
         return search_collection(options)
-    from bert_jax.inference.text_search import text_search_lines
+    from bert_jax.inference.text_search import corpus_texts, text_search_lines
 
     if not (options.query and options.corpus):
         raise UsageError("--query and --corpus need each other: a text, and a file.")
@@ -81,9 +81,16 @@ def search(options: SearchOptions) -> None:
     if given:
         names = ", ".join(given)
         raise UsageError(f"{names}: without effect with --corpus; leave it out.")
-    values = {name: getattr(options, name) for name in _OF_CORPUS + _OF_BOTH}
-    queries, k = values.pop("query"), values.pop("k")
-    for line in text_search_lines(queries=queries, k=10 if k is None else k, **values):
+    texts = corpus_texts(options.corpus, options.text_column, options.delimiter)
+    lines = text_search_lines(
+        options.model,
+        options.query,
+        texts,
+        10 if options.k is None else options.k,
+        options.batch_size,
+        prompts=(options.query_prompt, options.corpus_prompt),
+    )
+    for line in lines:
         print(printable(line))
     return None
 

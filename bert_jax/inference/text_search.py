@@ -13,52 +13,55 @@ from bert_jax.terminal.messages import one_line, say
 _WIDTH = 80
 
 
-def text_search_lines(
-    model: str,
-    queries: Sequence[str],
-    corpus: str,
-    *,
-    k: int,
-    text_column: str = "text",
-    delimiter: str = "",
-    batch_size: int = 32,
-    query_prompt: str | None = None,
-    corpus_prompt: str | None = None,
-) -> Iterator[str]:
-    """Yield for each query the query, and its nearest texts: similarity, row, text.
+def corpus_texts(
+    corpus: str, text_column: str = "text", delimiter: str = ""
+) -> dict[int, str]:
+    """Return the texts of a table, or of lines, by their rows, which count from 1.
 
-    Args:
-        model: as `load`.
-        corpus: a table or lines of text; rows count from 1, empty ones are left out.
+    Empty ones are left out, and counted.
 
     Raises:
-        FileNotFoundError: there is no such file or model.
+        FileNotFoundError: there is no such file.
         ValueError: a row has no such column, or all are empty.
     """
-    rows, num_empty = {}, 0
+    texts, num_empty = {}, 0
     for number, row in enumerate(source_rows(corpus, text_column, delimiter), 1):
         text = row.values.get(text_column)
         if isinstance(text, str) and not text.strip():
             num_empty += 1
         else:
-            rows[number] = text_of(row, text_column)
-    require(bool(rows), f"{corpus} has no text to search; it must have at least one.")
+            texts[number] = text_of(row, text_column)
+    require(bool(texts), f"{corpus} has no text to search; it must have at least one.")
     if num_empty:
         say(f"{corpus}: {num_empty:,} empty rows are left out.")
+    return texts
+
+
+def text_search_lines(
+    model: str,
+    queries: Sequence[str],
+    texts: dict[int, str],
+    k: int,
+    batch_size: int = 32,
+    prompts: tuple[str | None, str | None] = (None, None),
+) -> Iterator[str]:
+    """Yield for each query the query, and its nearest texts: similarity, row, text.
+
+    Args:
+        model: as `load`.
+        texts: those to search, by the numbers of their rows.
+        prompts: of the queries and of the texts, as `Predictor.search`.
+    """
     bert = load(model)
     bert.embedding = with_cut(bert.embedding, bert.config)
-    texts = list(rows.values())
+    numbers, corpus = list(texts), list(texts.values())
+    of_queries, of_texts = prompts
     hits = bert.search(
-        list(queries),
-        texts,
-        min(k, len(texts)),
-        batch_size,
-        query_prompt,
-        corpus_prompt,
+        list(queries), corpus, min(k, len(corpus)), batch_size, of_queries, of_texts
     )
-    numbers, width = list(rows), shutil.get_terminal_size((_WIDTH, 24)).columns
+    width = shutil.get_terminal_size((_WIDTH, 24)).columns
     for query, places, scores in zip(queries, hits.indices, hits.scores, strict=True):
         yield one_line(query)
         for place, score in zip(places.tolist(), scores.tolist(), strict=True):
-            line = f"  {score:7.4f}  {numbers[place]:>6}  {one_line(texts[place])}"
+            line = f"  {score:7.4f}  {numbers[place]:>6}  {one_line(corpus[place])}"
             yield line if len(line) <= width else f"{line[: width - 1]}…"
