@@ -195,6 +195,7 @@ from etils import epath
 from bert_jax.data.records import write_rows
 from bert_jax.data.shards import row_dtype
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+sys.dont_write_bytecode = True
 resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
 try:
     write_rows(epath.Path(sys.argv[1]), np.zeros(3000, row_dtype(8, 100)))

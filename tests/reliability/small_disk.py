@@ -30,7 +30,9 @@ class Disk:
             place = ("-U", "-m", "--preserve-credentials", "-t", str(self._holder))
             return ("nsenter", *place, "--")
         if self._limit is not None:
-            return ("prlimit", f"--fsize={self._limit}", "--")
+            # Without Python's compiled modules, of which it would keep half.
+            whole = ("env", "PYTHONDONTWRITEBYTECODE=1")
+            return (*whole, "prlimit", f"--fsize={self._limit}", "--")
         return ()
 
     @property

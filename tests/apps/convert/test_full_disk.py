@@ -9,6 +9,7 @@ from huggingface_files import stored
 
 LIMITED = """
 import resource, sys
+sys.dont_write_bytecode = True  # Python would keep half of a compiled module
 from bert_jax.cli.main import main
 limit = int(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
