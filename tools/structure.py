@@ -190,7 +190,7 @@ def hidden_imports(trees: dict[Path, ast.Module]) -> Iterator[Place]:
 
 
 def short_files(trees: dict[Path, ast.Module]) -> Iterator[Place]:
-    """Files under 60 lines that one other file imports, and not a user."""
+    """Files under 60 lines that one other file imports, and that no user imports."""
     importers = defaultdict(set)
     for path, _, name in imports(trees):
         importers[name].add(path)

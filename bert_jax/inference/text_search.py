@@ -51,6 +51,10 @@ def text_search_lines(
         model: as `load`.
         texts: those to search, by the numbers of their rows.
         prompts: of the queries and of the texts, as `Predictor.search`.
+
+    Raises:
+        FileNotFoundError: there is no such model.
+        ValueError: as `Predictor.search`.
     """
     bert = load(model)
     bert.embedding = with_cut(bert.embedding, bert.config)

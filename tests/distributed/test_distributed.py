@@ -233,16 +233,6 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def four(config: PretrainConfig, eight: Path, root: Path) -> Iterator[Processes]:
-    """Four processes: a complete run, and the second half of that on eight devices."""
-    moved = begun(eight, root / "moved_to_four")
-    jobs = [job(config, root / "fresh_four"), job(config, moved)]
-    with started(4, jobs, root / "four") as processes:
-        assert processes.wait() == [0] * 4, processes.output(0, "err")[-2000:]
-        yield processes
-
-
-@pytest.fixture(scope="module")
 def two(
     config: PretrainConfig, tuning: FinetuneConfig, eight: Path, root: Path
 ) -> Iterator[Processes]:
@@ -271,14 +261,21 @@ def two(
 
 
 @pytest.mark.slow
-def test_a_checkpoint_moves_to_several_processes(four, eight, root):
+@pytest.mark.parametrize("number", [2, 4])
+def test_a_checkpoint_moves_to_several_processes(number, config, eight, tmp_path):
     """It was written by one process on eight devices."""
-    assert_close_runs(root / "moved_to_four", eight)
+    moved = begun(eight, tmp_path / "moved")
+    with started(number, [job(config, moved)], tmp_path / "processes") as processes:
+        assert processes.wait() == [0] * number, processes.output(0, "err")[-2000:]
+    assert_close_runs(moved, eight)
 
 
 @pytest.mark.slow
-def test_four_processes_equal_eight_devices_of_one(four, eight, root):
-    assert_close_runs(root / "fresh_four", eight)
+def test_four_processes_equal_eight_devices_of_one(config, eight, tmp_path):
+    fresh = tmp_path / "fresh"
+    with started(4, [job(config, fresh)], tmp_path / "processes") as processes:
+        assert processes.wait() == [0] * 4, processes.output(0, "err")[-2000:]
+    assert_close_runs(fresh, eight)
 
 
 def test_a_signal_to_one_process_stops_all_at_one_step(two, root):
