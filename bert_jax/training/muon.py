@@ -97,6 +97,11 @@ def orthogonalise(
             shares = NamedSharding(mesh, P(mesh.axis_names))
             stack = jax.lax.with_sharding_constraint(stack, shares)
             stack = jax.lax.with_sharding_constraint(newton_schulz(stack), shares)
+            if padding > len(paths):
+                # Few matrices for many devices: each device first gets some rows of
+                # all, so that the zeros are left out before the rest is gathered.
+                rows = NamedSharding(mesh, P(None, mesh.axis_names))
+                stack = jax.lax.with_sharding_constraint(stack, rows)[: len(paths)]
             stack = jax.lax.with_sharding_constraint(stack, NamedSharding(mesh, P()))
         else:
             stack = newton_schulz(stack)
