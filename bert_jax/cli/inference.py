@@ -18,7 +18,12 @@ from bert_jax.cli.command import (
 from bert_jax.cli.readers import require_used
 from bert_jax.cli.start import ModelArgument, scores_json
 from bert_jax.config import ExamplesConfig
-from bert_jax.config.checks import require, require_beam_engine, require_seed
+from bert_jax.config.checks import (
+    require,
+    require_beam_engine,
+    require_delimiter,
+    require_seed,
+)
 from bert_jax.storage.files import require_new_file, require_not_input
 from bert_jax.terminal.messages import UsageError, printable, say
 
@@ -146,6 +151,7 @@ class EmbedOptions:
     """Options for Apache Beam, such as --runner=FlinkRunner."""
 
     def __post_init__(self) -> None:
+        require_delimiter(self.delimiter)
         require(
             Path(self.output).suffix not in (".npy", ".npz", ".jsonl", ".csv"),
             f"output={self.output} must be a directory, with an .npy file for each "

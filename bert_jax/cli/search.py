@@ -6,6 +6,7 @@ import sys
 import tyro
 
 from bert_jax.cli.start import ModelArgument, scores_json
+from bert_jax.config.checks import require_delimiter
 from bert_jax.storage.files import require_new_file
 from bert_jax.terminal.messages import UsageError, printable, say
 
@@ -57,6 +58,9 @@ class SearchOptions:
     """.trec, .run or .txt file to write the lists to, in TREC's form."""
     overwrite: bool = False
     """Replace a file of that name."""
+
+    def __post_init__(self) -> None:
+        require_delimiter(self.delimiter)
 
 
 _OF_CORPUS = ("query", "corpus", "text_column", "delimiter")

@@ -183,6 +183,14 @@ def require_batch_size(batch_size: int) -> None:
     require(batch_size >= 1, f"batch_size={batch_size} must be at least 1.")
 
 
+def require_delimiter(delimiter: str) -> None:
+    """Check that the separator of a table's fields is one character, or its name."""
+    require(
+        delimiter in ("", "tab", r"\t", *";|,:^~\t \x01\x1f"),
+        f"delimiter={delimiter!r} must be a character such as ; or |, or tab.",
+    )
+
+
 def require_seed(config: Any) -> None:
     """Check that the seed is an unsigned 32-bit number, as JAX's keys need it."""
     seed = config.seed

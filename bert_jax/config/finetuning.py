@@ -7,6 +7,7 @@ from bert_jax.config.checks import (
     RESOLVED,
     require,
     require_class_names,
+    require_delimiter,
     require_fraction,
     require_not_negative,
     require_positive,
@@ -125,10 +126,7 @@ class ExamplesConfig(ShortRepr):
             "or a pair.",
         )
         self._check_labels()
-        require(
-            self.delimiter in ("", "tab", r"\t", *";|,:^~\t \x01\x1f"),
-            f"delimiter={self.delimiter!r} must be a character such as ; or |, or tab.",
-        )
+        require_delimiter(self.delimiter)
         files = bool(self.train or self.validation or self.test)
         require(
             not (self.glue and files),

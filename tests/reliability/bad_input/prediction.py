@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from bad_case import Case, World
 from huggingface_files import stored
+from option_commands import words
 from task_commands import file
 
 
@@ -83,6 +84,17 @@ CASES = [
         "predict-no-shard",
         over("absent-*.jsonl", output="out"),
         ("'absent-*.jsonl' matches no file",),
+    ),
+    *(
+        Case(
+            f"{verb}-delimiter",
+            words(verb, "x", *options.split(), "--delimiter", ";;"),
+            ("delimiter=';;' must be a character such as ; or |, or tab.",),
+        )
+        for verb, options in {
+            "embed": "--input a.csv --output out",
+            "search": "--query a --corpus a.csv",
+        }.items()
     ),
     Case(
         "embed-text-column",
