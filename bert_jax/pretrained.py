@@ -103,7 +103,7 @@ def pinned_name(name: str, before: str | None) -> str:
 def resolve_path(path: str) -> tuple[epath.Path, bool]:
     """Return the directory of the model that `path` names, and whether it is imported.
 
-    Arguments and errors are those of `load_pretrained`.
+    Takes and raises the same as `load_pretrained`.
     """
     directory = as_directory(path)
     if is_huggingface(directory):
@@ -211,7 +211,7 @@ def read_own_length(directory: epath.Path) -> int:
     """Return the tokens of a row by a model's files or its last run; 0: unknown.
 
     Args:
-        directory: as `resolve_path` returns it.
+        directory: the model's directory, already resolved.
     """
     if is_huggingface(directory):
         return stated_length(directory)

@@ -93,8 +93,8 @@ class Checkpoints:
         """Start a save; return as soon as the arrays may be overwritten.
 
         Args:
-            interval: what the manifest holds under this name: the losses that are not
-                in the metrics yet, as `Interval.sums` returns them.
+            interval: the losses that are not in the metrics yet, as sums; the manifest
+                holds them under this name.
             flush: writes the run's metrics, or starts and returns their upload, which
                 must succeed before the checkpoint gets its manifest.
 
@@ -131,7 +131,7 @@ class Checkpoints:
     ) -> None:
         """Save, wait until the checkpoint is complete, and retry if that fails.
 
-        Arguments and errors are those of `save`.
+        Takes and raises the same as `save`.
         """
         self.save(step, params, rest, flush, interval)
         while not self.wait():

@@ -69,7 +69,7 @@ def verify_checkpoint(step_directory: epath.Path) -> JsonObject:
     """Verify the checksums of a checkpoint, and return its manifest.
 
     Raises:
-        DamagedError: a file is missing or altered; else as `read_step_manifest`.
+        DamagedError: a file, or the manifest, is missing or altered.
     """
     manifest = read_step_manifest(step_directory)
     verify_files(step_directory, manifest["files"])
@@ -220,7 +220,7 @@ def read_config_as(directory: epath.Path, name: str, cls: type[ConfigT]) -> Conf
         name: a key; "": the whole file.
 
     Raises:
-        ValueError: the file lacks the key; else as `read_config`.
+        ValueError: the file is no configuration, or lacks the key.
     """
     path, values = directory / "config.json", read_config(directory)
     section = values.get(name) if name else values

@@ -30,7 +30,7 @@ def parse(
 ) -> OptionsT:
     """Build the options of a verb, a dataclass, from its arguments.
 
-    Options that are not given have the values of `default`; None: those of the class.
+    Options that are not given have the values of `default`, or of the class if None.
 
     Raises:
         UsageError: an option is unknown, or its value is missing or of another type.
@@ -90,7 +90,7 @@ def split_beam_options(
 
 
 def with_beam_options(options: OptionsT, beam_options: tuple[str, ...]) -> OptionsT:
-    """Return the options with those of Apache Beam, if any stood after `--`.
+    """Return the options together with Apache Beam's, if any stood after `--`.
 
     Raises:
         UsageError: the verb has none.

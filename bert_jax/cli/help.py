@@ -166,7 +166,7 @@ class HelpSubject(NamedTuple):
     """The task or configuration; "": none is named."""
     options_class: type
     default: Any
-    """Options with the values of the configuration; None: those of the class."""
+    """Options with the values of the configuration; None: the class's defaults."""
 
     @property
     def command(self) -> str:

@@ -42,7 +42,7 @@ def field_types(cls: Any) -> dict[str, object]:
 
 
 def require_types(config: object) -> None:
-    """Check each field of a dataclass against its type, as `require_type` does."""
+    """Check each field of a dataclass against its type."""
     cls: Any = type(config)
     for name, hint in field_types(cls).items():
         require_type(name, getattr(config, name), hint)

@@ -1,6 +1,6 @@
 """Read configuration files: Python, or the JSON that a run writes.
 
-Those of the package's `configs/` can be named: bert-base-128 is bert_base_128.py there.
+A file of the package's `configs/` can be named: bert-base-128 is bert_base_128.py.
 """
 
 import ast
@@ -72,7 +72,7 @@ def load_config(path: str, config_class: type[ConfigT]) -> ConfigT:
     A Python file binds it to the name `config`.
 
     Args:
-        path: a path or a name, as `find_config` takes.
+        path: a path, or the name of a configuration of the package.
 
     Raises:
         ValueError: the file is missing, fails, exits, or holds no `config_class`.
@@ -95,7 +95,7 @@ def load_config(path: str, config_class: type[ConfigT]) -> ConfigT:
 
 
 def finetuning_config(name: str) -> FinetuneConfig:
-    """Return the paper's configuration for a task, or that of a file or a name.
+    """Return the paper's configuration for a task, or the configuration in a file.
 
     Raises:
         ValueError: there is none, the file fails, or is of pretraining.

@@ -55,7 +55,7 @@ OWN_FIELDS = (
     "hidden_dropout_prob attention_probs_dropout_prob attention_kernel dtype remat "
     "pooling"
 ).split()
-"""Model fields that a fine-tuning run may set; the others are those of the source."""
+"""Model fields that a fine-tuning run may set; its source fixes the others."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -165,7 +165,7 @@ class BertConfig(ShortRepr):
 
     @staticmethod
     def upgraded(values: dict[str, Any]) -> dict[str, Any]:
-        """Return the values of a file, with the names of today for those of 0.1."""
+        """Return the values of a file, with the names of 0.1 replaced by today's."""
         others = {name: v for name, v in values.items() if name != "fused_attention"}
         is_fused = values.get("fused_attention") is True
         return others | ({"attention_kernel": "fused"} if is_fused else {})

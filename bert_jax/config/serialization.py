@@ -17,7 +17,7 @@ def to_dict(config: Any) -> dict[str, Any]:
 
 
 def from_dict(cls: type[ConfigT], values: object) -> ConfigT:
-    """The configuration of class `cls` from `values`, as `to_dict` returns them.
+    """Return the configuration of class `cls` from the values of `to_dict`.
 
     A class may have a function `upgraded`, which renames the fields of older versions.
 

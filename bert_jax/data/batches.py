@@ -107,7 +107,7 @@ def tokenized_batches(
         own: the part of each batch that this host computes.
         fixed_size: pad each batch to `batch_size` rows; else to a power of two, if that
             is less.
-        most_tokens: as `batches_by_bucket`.
+        most_tokens: the most tokens that a batch may have, padding included; 0: any.
     """
     buckets = assign_buckets(tokenized.lengths, longest, boundaries)
     most_tokens //= tokenized.choices

@@ -30,7 +30,7 @@ class TokenizedExamples:
     example: Int32[np.ndarray, " N"]
     """Index of the raw example that each tokenized example was made from."""
     by_example: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
-    """Arrays [N, …]. Those of `BATCH_FIELDS`, if present, are part of a batch."""
+    """Arrays [N, …]. Fields named in `BATCH_FIELDS` are part of a batch."""
     by_token: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     """Arrays [S, …] parallel to `tokens`. `label`, if present, is part of a batch; a
     label below 0 means that the token has none."""

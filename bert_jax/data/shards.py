@@ -51,7 +51,7 @@ def dtype_to_json(dtype: np.dtype[np.void]) -> list[list[Any]]:
 
 
 def dtype_from_json(fields: list[list[Any]]) -> np.dtype[np.void]:
-    """Return the dtype of these fields; raise ValueError if it is not that of a row."""
+    """Return the dtype of these fields; raise ValueError if it is no row's."""
     try:
         (length,), (pairs,) = fields[0][2], fields[1][2]
         vocab_size = {"<u2": 1, "<u4": 1 << 17}[fields[0][1]]

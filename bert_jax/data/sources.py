@@ -259,7 +259,7 @@ def read_pieces(
 
 
 def read_lines(source: Source) -> Iterator[bytes]:
-    """Yield the lines of a file, as `read_pieces` without `strict`."""
+    """Yield the lines of a file in UTF-8, without a check of its bytes."""
     rest = b""
     for piece in read_pieces(source, strict=False):
         *lines, rest = (rest + piece).split(b"\n")

@@ -59,7 +59,7 @@ TokenCounts = collections.Counter[str]
 
 @dataclasses.dataclass
 class TextReport:
-    """Counts of a text, or of a part of it; those of all parts add up."""
+    """Counts of a text or of a piece of it; the counts of all pieces add up."""
 
     dropped: TokenCounts = field(default_factory=TokenCounts)
     """What was dropped, removed or replaced, and how much of it."""

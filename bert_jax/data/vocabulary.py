@@ -31,7 +31,7 @@ from bert_jax.tokenization import (
 )
 
 AUTO_SIZE = 30522
-"""The most tokens of vocab_size=auto: those of BERT."""
+"""The most tokens of vocab_size=auto: as many as BERT has."""
 AUTO_COUNT = 100
 """The least occurrences of a token of vocab_size=auto (Gowda & May 2020, §5)."""
 MAX_LINE = 10_000

@@ -122,7 +122,7 @@ class AsyncMax:
         self._max = jax.jit(jnp.max, out_shardings=NamedSharding(mesh, P()))
 
     def all_reduce(self, value: int) -> int:
-        """The maximum over processes; with several, that of the previous call or 0."""
+        """The maximum over processes; with several, of the previous values, or 0."""
         if jax.process_count() == 1:
             return value
         previous = self._pending

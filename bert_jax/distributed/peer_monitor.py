@@ -98,7 +98,7 @@ class PeerMonitor:
         self._send_to_all("bye")
 
     def run(self) -> None:
-        """Send heartbeats and read those of others until `leave`; the thread's loop."""
+        """Send heartbeats and read the others' until `leave`; the thread's loop."""
         last_sent = time.monotonic()
         while not self._leaving:
             for key, _ in self._selector.select(HEARTBEAT_INTERVAL):

@@ -266,7 +266,7 @@ def open_workdir(path: str | os.PathLike[str]) -> epath.Path:
 
 
 def check_same_config(config: RunConfig) -> None:
-    """Check that all processes have the same configuration, as `check_same_options`."""
+    """Check that all processes have the same configuration."""
     check_same_options(to_dict(config))
 
 

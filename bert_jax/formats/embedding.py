@@ -184,7 +184,7 @@ def write_embedding(
     """Write the files with which sentence-transformers makes the same vectors.
 
     Args:
-        directory: that of the model's own files.
+        directory: the directory with the model's tensors.
     """
     listed = []
     for i, (kind, path) in enumerate(_MODULES if embedding.normalize else _MODULES[:2]):

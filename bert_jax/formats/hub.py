@@ -78,7 +78,7 @@ def pin(name: str) -> str:
     """Download a model; return its name with the commit in the place of a branch.
 
     Raises:
-        ValueError: as `download`.
+        ValueError: the name is of no model, or the download failed.
     """
     commit = download(name).name  # the cache has a directory for each commit
     return f"{HUB}{parse_name(name)[0]}@{commit}" if _COMMIT.fullmatch(commit) else name

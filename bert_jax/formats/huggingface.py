@@ -141,7 +141,7 @@ def _describe_sources(
 
     Args:
         root: the directory that was named.
-        path: that of the model's own files.
+        path: the directory with the model's tensors.
         files: the names of those with tensors.
     """
     names = [*files, *(n for n in (CONFIG, *TOKENIZER_FILES) if (path / n).exists())]
@@ -169,7 +169,7 @@ def _fold(
     tensors: dict[str, Tensor],
     tokenizer: Tokenizer,
 ) -> tuple[BertConfig, Fold]:
-    """Change `tensors` to those of BERT; return the configuration and what was done."""
+    """Change `tensors` to BERT's; return the configuration and what was done."""
     fold, first = Fold(), family.first_position(values)
     if first and tokenizer.pad_id != first - 1:
         raise ValueError(

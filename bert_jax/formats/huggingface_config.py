@@ -75,7 +75,7 @@ def read_bert_config(
     Args:
         path: the file, for messages.
         values: its content.
-        shapes: those of the tensors, by the library's names, with the prefix `bert`.
+        shapes: each tensor's shape by the library's name, with the prefix `bert`.
 
     Raises:
         ValueError: a value is invalid or not supported, or the tensors have another

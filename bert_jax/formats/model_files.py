@@ -45,7 +45,7 @@ def read_object_or_empty(path: epath.Path) -> JsonObject:
 
 
 def read_values(path: epath.Path) -> Any:
-    """Return the JSON value in a file; raises as `read_object`."""
+    """Return the JSON value in a file; raise ValueError if it is damaged."""
     return read_json(_checked(path), REMEDY)
 
 

@@ -54,8 +54,8 @@ def read_tokenizer_json(
     """Return the tokenizer of a directory's tokenizer.json, which is kept as it is.
 
     Args:
-        content: that of tokenizer.json.
-        settings: that of the files that may name the special tokens, first ones first.
+        content: the object in tokenizer.json.
+        settings: the objects in the files that may name the special tokens, in order.
 
     Raises:
         ValueError: the library refuses the file, it has no template of BERT's kind, or

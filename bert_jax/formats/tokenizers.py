@@ -1,4 +1,4 @@
-"""Read tokenizers in the files of Hugging Face, and write those of WordPiece.
+"""Read the tokenizers in files of Hugging Face, and write WordPiece tokenizers.
 
 The files specify the cleaning of texts in `tokenizer_config.json`, in `tokenizer.json`,
 or in both. A setting that our Tokenizer does not support is an error: a model whose
@@ -59,7 +59,8 @@ _CLASSES = [
 def from_huggingface(directory: epath.Path) -> Tokenizer:
     """Return the tokenizer of a model's directory.
 
-    WordPiece has its own word limit; other kinds are read as `tokenizer.json` has them.
+    WordPiece keeps the model's limit of a word's length; other kinds are read from
+    `tokenizer.json`.
 
     Raises:
         FileNotFoundError: it holds neither `vocab.txt` nor `tokenizer.json`.
@@ -201,7 +202,7 @@ def _settings(
     """Return the configuration of our Tokenizer; both files must agree on it.
 
     Args:
-        normalizer: that of tokenizer.json; empty if there is no such file.
+        normalizer: the one in tokenizer.json; empty if there is no such file.
     """
     names = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
     configured = {name: config[name] for name in names if config.get(name) is not None}

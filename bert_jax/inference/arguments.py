@@ -22,7 +22,7 @@ def one_or_several(method: Callable[Parameters, Any]) -> Callable[Parameters, An
 
 
 def as_several(values: Any) -> tuple[Any, int | slice]:
-    """Return texts or vectors, and the index by which the results are those of them.
+    """Return a list of texts or vectors, and the index of their results.
 
     One text, or one vector, becomes a list of it, and the index that of its result.
     """

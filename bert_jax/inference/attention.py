@@ -26,7 +26,7 @@ class Attention:
 def attention(model: Model, text: str | tuple[str, str]) -> Attention:
     """Return the attention in a row of one text or two.
 
-    Warn if the row is longer than those of the model's last pretraining run.
+    Warn if the row is longer than the rows of the model's last pretraining run.
 
     Raises:
         ValueError: the row is too long for the model, or `text` is something else.

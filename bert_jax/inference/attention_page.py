@@ -33,7 +33,7 @@ def attention_page(
     """Write a page of the attention of each layer and head in `text`; return its path.
 
     Args:
-        model: as `load` takes or returns it; or several by name, side by side.
+        model: a path, a name or a loaded model; or several by name, side by side.
         output: a file that ends in .html; it needs no network.
 
     Raises:

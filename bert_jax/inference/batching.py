@@ -124,7 +124,7 @@ def rows_of(
 
 
 def warn_untrained_positions(num_tokens: int, trained_length: int) -> None:
-    """Warn if a row is longer than those of the training.
+    """Warn if a row is longer than the rows that the model was trained on.
 
     Python prints equal warnings of one place in the code once, unless it is told to
     print all.

@@ -57,7 +57,7 @@ def settings_of(model: str) -> tuple[ExamplesConfig, str]:
     """Return how a model's examples became rows, and its task; "": not known.
 
     Args:
-        model: a path or name, as `load_pretrained` takes; errors are the same.
+        model: a path or a name; `load_pretrained` says which, and what it raises.
     """
     directory = resolve_path(model)[0]
     if run := read_finetuning(directory):
@@ -69,7 +69,7 @@ def with_embedding(data: ExamplesConfig, model: Model) -> ExamplesConfig:
     """Return the settings with how a model of sentence pairs makes vectors.
 
     Raises:
-        ValueError: as `chosen_embedding`.
+        ValueError: the model's files require what this library does not compute.
     """
     if model.config.head != PairVectorsTask.head:
         return data
@@ -114,10 +114,10 @@ class ModelEvaluation:
     """The official scores; {} if the file has no labels."""
     source: ScoredSource
     rankings: list[Prediction]
-    """Those of `rankings_among`, for a report."""
+    """For each row, what `rankings_among` found; a report shows it."""
 
     def report(self) -> JsonObject:
-        """Return what the model gets wrong, as `error_report`."""
+        """Return a report of what the model gets wrong."""
         both = zip(self.predictions.values, self.rankings, strict=True)
         values = [value | ranking for value, ranking in both]
         predictions = Predictions(self.predictions.examples, values)
@@ -136,7 +136,7 @@ def evaluate(
     """Score a fine-tuned model on a file, and write its predictions.
 
     Args:
-        checkpoint: as `load`.
+        checkpoint: a path or a name, or a loaded model.
         data: names the file; or is the file's name, or its rows, as `train` of
             `finetune`; None: the file that the run was validated on.
         output: directory for the official prediction files; empty: none are written.
@@ -171,7 +171,7 @@ def error_page(
     The same is written as JSON beside it.
 
     Args:
-        model: as `load` takes.
+        model: a path or a name, or a loaded model.
         output: a file that ends in .html; it needs no network.
         data: as `evaluate`.
 

@@ -64,7 +64,7 @@ def features(
 ) -> list[Features]:
     """Return the features of each text's tokens, in the order of the texts.
 
-    Arguments and errors are those of `Predictor.features`; `what` and `first` are those
+    Takes and raises the same as `Predictor.features`; `what` and `first` are those
     of `rows_of`.
     """
     check_layers(layers, combine, model.config)

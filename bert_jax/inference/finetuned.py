@@ -25,7 +25,7 @@ TextOrPair: TypeAlias = str | tuple[str, str]
 
 
 class FinetunedPredictor:
-    """Predictions of a fine-tuned model; its attributes are those of `Predictor`."""
+    """Predictions of a fine-tuned model, with the attributes of `Predictor`."""
 
     config: BertConfig
     params: Params

@@ -20,7 +20,7 @@ _CHUNK_LINES = 1024
 
 
 def prediction_lines(request: Request) -> Iterator[str]:
-    """Yield a line of JSON for each row, as `prediction_rows`.
+    """Yield a line of JSON for each row's prediction.
 
     A terminal shows how far it is, unless the rows are typed there.
     """
@@ -32,7 +32,7 @@ def prediction_lines(request: Request) -> Iterator[str]:
 
 
 def write_predictions(request: Request, output: str) -> str:
-    """Write predictions to a file, as `write_rows`; return a message with their number.
+    """Write predictions to a file; return a message with their number.
 
     Lines on the way say how far it is.
     """

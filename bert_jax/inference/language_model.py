@@ -86,7 +86,7 @@ def fillings(
     k: int,
     batch_size: int,
 ) -> Any:
-    """Return the k most probable tokens for each mask; as `Predictor.fill_mask`."""
+    """Return the k most probable tokens for each mask."""
     is_list = isinstance(text, list | tuple)
     texts = require_texts("text", text if is_list else [require_text("text", text)])
     require_head(model, "masked_lm", "fill_mask")
@@ -156,7 +156,7 @@ def generated_text(
     sampling: Sampling,
     key: Key[Array, ""],
 ) -> str:
-    """Return the prompt and its continuation; as `Predictor.generate`."""
+    """Return the prompt and its continuation."""
     require_head(model, "masked_lm", "generate")
     require_attention(model, "causal", "generate")
     config, tokenizer = model.config, model.tokenizer
@@ -217,7 +217,7 @@ def log_likelihoods(
     texts: Sequence[str],
     batch_size: int,
 ) -> list[float]:
-    """Return the log probability of each text; as `Predictor.log_likelihood`."""
+    """Return the log probability of each text in nats."""
     require_head(model, "masked_lm", "log_likelihood")
     require_attention(model, "causal", "log_likelihood")
     segments = [(ids,) for ids in model.tokenizer.encode_batch(texts)]
@@ -247,7 +247,7 @@ def pseudo_log_likelihoods(
     texts: Sequence[str],
     batch_size: int,
 ) -> list[float]:
-    """Return a sum for each text; as `Predictor.pseudo_log_likelihood`."""
+    """Return the pseudo log likelihood of each text in nats (Salazar et al. 2020)."""
     require_head(model, "masked_lm", "pseudo_log_likelihood")
     require_attention(model, "bidirectional", "pseudo_log_likelihood")
     require_count("batch_size", batch_size)

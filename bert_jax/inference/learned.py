@@ -16,7 +16,7 @@ def training_examples(
 ) -> Sequence[Example]:
     """Return the examples that a run learned from; [] if they are not found.
 
-    They are those of the run's file, or of the file to score if that is the same under
+    They come from the run's file, or from the file to score if it is the same under
     another name.
 
     Args:

@@ -194,7 +194,7 @@ class Predictor(FinetunedPredictor):
         top_p: float = 1.0,
         key: Key[Array, ""] | None = None,
     ) -> Any:
-        """Continue a text by a causal model; return both, as `Tokenizer.decode`.
+        """Continue a text by a causal model; return the text and its continuation.
 
         It ends at [SEP], or after `num_tokens` tokens.
 

@@ -174,7 +174,7 @@ class RowPredictor:
 def prediction_rows(
     request: Request, tell: Callable[[str], None]
 ) -> Iterator[list[JsonObject]]:
-    """Yield chunks of predictions of the source of a request, as `predict`.
+    """Yield chunks of predictions for the rows of a request's source.
 
     A file is checked before anything is computed. The lines of standard input are not,
     since they may come one by one.

@@ -48,9 +48,9 @@ def text_search_lines(
     """Yield for each query the query, and its nearest texts: similarity, row, text.
 
     Args:
-        model: as `load`.
-        texts: those to search, by the numbers of their rows.
-        prompts: of the queries and of the texts, as `Predictor.search`.
+        model: a path or a name, or a loaded model.
+        texts: the texts to search, by the numbers of their rows.
+        prompts: of the queries and of the texts; None: the model's.
 
     Raises:
         FileNotFoundError: there is no such model.

@@ -58,7 +58,7 @@ def most_probable(
     Of equally probable ones the first stays; with k=0 all stay.
 
     Raises:
-        ValueError: as `require_top_k`.
+        ValueError: `k` is below 0, or the model has no classes of texts.
     """
     require_top_k(model, k)
     if not k:

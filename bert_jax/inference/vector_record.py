@@ -30,7 +30,7 @@ def vector_record(model: Model, embedding: Embedding, prompt: str | None) -> Jso
     """Return what similarities of a model's vectors depend on, as JSON values.
 
     Args:
-        prompt: as `Embedding.prompt_text`.
+        prompt: a text, or the name of one of the model's prompts.
     """
     # A cosine does not depend on the vectors' lengths.
     is_dot = embedding.similarity == "dot"
@@ -63,7 +63,7 @@ def require_same_vectors(
 
     Args:
         name: of the argument.
-        record: that of the stored vectors, in the file `path`.
+        record: what the file `path` says of the stored vectors.
         own: the model's `vector_record`.
     """
     differs = [field for field, value in own.items() if record.get(field) != value]

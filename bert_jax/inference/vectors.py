@@ -57,7 +57,7 @@ class Side:
     """Of the argument, for messages."""
     values: list[str] | Float[np.ndarray, "N D"]
     prompt: str | None = None
-    """As that of `Predictor.embed`."""
+    """A text, or the name of one of the model's prompts; None: its default prompt."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -78,7 +78,7 @@ class Embedder:
         progress: Progress | None = None,
         name: str = "",
     ) -> Float[np.ndarray, "N D"]:
-        """Return the vectors of texts, as `Predictor.embed`.
+        """Return the vectors of texts; `Predictor.embed` describes the arguments.
 
         Args:
             name: of the texts, for messages.
@@ -128,7 +128,7 @@ class Embedder:
 
         Args:
             name: of the argument, for messages.
-            prompt: as `embed`; None: the first of `prompts` that the model has.
+            prompt: a text or a name; None: the first of `prompts` that the model has.
         """
         if prompt is None:
             prompt = self.embedding.first_prompt(prompts)
@@ -151,13 +151,13 @@ class Embedder:
     def vectors(
         self, sides: Sequence[Side], batch_size: int, progress: bool = False
     ) -> list[Float[np.ndarray, "_ D"]]:
-        """Return vectors as they are, and make those of texts.
+        """Return vectors as they are, and embed texts.
 
         Args:
             progress: print how far it is.
 
         Raises:
-            ValueError: those of two sides would not be equally long.
+            ValueError: the vectors of the two sides would differ in length.
         """
         require_count("batch_size", batch_size)
         width = self.model.config.hidden_size

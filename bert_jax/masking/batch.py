@@ -193,7 +193,7 @@ def mask_by_row(
     continues_word: VocabularyTable | None = None,
     counts: Int[Array, " lengths"] | None = None,
 ) -> MaskedBatch:
-    """Mask each row by a key folded from its number `row`, as `mask_tokens` does.
+    """Mask each row by a key folded from its number `row`.
 
     A row's mask does not depend on its neighbours, so that each device masks its own.
     """

@@ -29,7 +29,7 @@ def answer_exact_match(prediction: str, golds: Sequence[str]) -> bool:
 
 
 def answer_f1(prediction: str, golds: Sequence[str]) -> float:
-    """F1 in [0, 1] of the words of a prediction and those of the closest gold answer.
+    """F1 in [0, 1] of the words of a prediction and of the closest gold answer.
 
     As in SQuAD 1.1, it is 0 without a common word, even if neither has any word.
 

@@ -117,6 +117,6 @@ class Blocks:
         )
 
     def inputs(self) -> list[pl.BlockSpec]:
-        """Return those of seeds, query, key, value and groups."""
+        """Return the blocks of seeds, query, key, value and groups."""
         arrays = [self.seeds, self.queries, self.keys, self.keys]
         return [*arrays, self.key_groups, self.query_groups]

@@ -215,7 +215,7 @@ class Bert(nn.Module):
         Returns:
             `hidden_states` [L+1, B, T, D], the embeddings first; `pooled` [B, D] if
             there is a pooler; for the pretraining heads `token_scores` [B, T, V] and
-            `pair_scores` [B, 2]; for another head `scores`, as `classifier_scores`.
+            `pair_scores` [B, 2]; for another head `scores`: see `classifier_scores`.
         """
         states = self.hidden_states(inputs)
         hidden, head = states[-1], self.config.head
@@ -264,7 +264,7 @@ def compute(
 def head_outputs(
     config: BertConfig, params: Params, inputs: Inputs
 ) -> dict[str, Float[Array, "..."]]:
-    """Return everything that a model computes for a batch, as `Bert.outputs`."""
+    """Return the dictionary of `Bert.outputs` for a batch."""
     outputs: dict[str, Float[Array, ...]] = compute(
         config, params, "outputs", inputs, has_pooler="pooler" in params
     )

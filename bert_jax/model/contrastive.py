@@ -84,7 +84,7 @@ def _wrong_choices(
 
     Args:
         own: the numbers of the texts of some rows.
-        everyone: those of all rows.
+        everyone: the numbers of the texts of all rows.
         rows: where the rows of `own` stand in `everyone`.
     """
     choices = everyone[:, 1:]

@@ -26,7 +26,7 @@ class Internals:
     states: list[Float[Array, "B T D"]]
     """The output of each layer."""
     projections: list[Projections]
-    """Those of each layer."""
+    """Query, key and value of each layer."""
 
 
 def compute_with_internals(
@@ -36,7 +36,7 @@ def compute_with_internals(
     *args: object,
     dropout_key: Key[Array, ""] | None = None,
 ) -> tuple[PyTree, Internals]:
-    """Return what a method of `Bert` computes, as `compute`, and the internals."""
+    """Return the result of `compute` for a method of `Bert`, and the internals."""
     rngs, options = None, {}
     if dropout_key is not None:
         rngs, options = {"dropout": dropout_key}, {"deterministic": False}

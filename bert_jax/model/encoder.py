@@ -38,7 +38,7 @@ def select_rows(
 ) -> Float[Array, "B T D"]:
     """Return the rows of a small table; NaN where there is no such row.
 
-    A table of one row has it for every index, as `nn.Embed`. The gradient of a choice
+    A table of one row has it for every index, like `nn.Embed`. The gradient of a choice
     is a sum for each row, which takes a fraction of the time of the scatter that is the
     gradient of an index.
     """

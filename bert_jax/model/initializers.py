@@ -1,6 +1,6 @@
 """First values of the layers' parameters that let a small budget learn more from it.
 
-The tensors and their computation stay those of BERT.
+The tensors and their computation stay BERT's.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from bert_jax.config.model import Params
 OFFSETS = {"bidirectional": (-1, 1, -2, 2), "causal": (-1, -2, -3, -4)}
 """The neighbours that heads of the first layer attend to, by the mask of attention."""
 SHARPNESS = 6.0
-"""How much higher the score of the neighbour is than that of far tokens, in nats."""
+"""By how many nats the neighbour's score exceeds the score of a distant token."""
 HIGHEST, LOWEST = 3.0, 0.1
 """Frequencies of the waves, in radians a token: a neighbour differs from the next one,
 and from tokens some tens away."""
@@ -75,7 +75,7 @@ def local(config: BertConfig, params: Params) -> Params:
 
 
 def matching(config: BertConfig, params: Params) -> Params:
-    """Let heads attend to neighbours, as `local`, and to the same token elsewhere.
+    """Let some heads attend to neighbours, others to the same token elsewhere.
 
     Whether two segments belong together shows in the tokens that both have. The first
     layer must find them, if [CLS] is to read them from the second of two: it begins
@@ -94,7 +94,7 @@ def matching(config: BertConfig, params: Params) -> Params:
 
 
 def _frequencies(config: BertConfig) -> Float[np.ndarray, " half"]:
-    """Return those of the waves: as many pairs of columns as a head has."""
+    """Return the frequencies of the waves: one for each pair of a head's columns."""
     return np.geomspace(HIGHEST, LOWEST, _head_width(config) // 2)
 
 

@@ -207,7 +207,7 @@ def _mean_changes(
 
 
 def _add(plan: BlockPlan, total: Any, row: int, part: Float[Array, "T W"]) -> None:
-    """Add the gradient of a block of queries to that of its keys."""
+    """Add what a block of queries contributes to the gradient of its keys."""
     if plan.grid[2] == 1:
         total[row] = part.astype(total.dtype)
         return

@@ -1,6 +1,6 @@
 """Estimate the memory and FLOPs of a training step by compiling it ahead of time.
 
-Nothing is allocated: the compiler is given shapes. Its figures are those of one device;
+Nothing is allocated: the compiler is given shapes. Its figures are for one device;
 all devices run the same program.
 """
 
@@ -149,7 +149,7 @@ class LoweredStep:
 
 
 def lower_step(run: Run[RunConfig], batch: Batch, topology: str = "") -> LoweredStep:
-    """Lower the training step of a run for its devices; as `estimate`."""
+    """Lower the training step of a run for its devices."""
     mesh, state = run.mesh, run.state_shapes
     fixed = run.task.fixed_params
     fixed = with_shardings(fixed, tree_shardings(mesh, fixed))

@@ -69,11 +69,13 @@ def finetune(
     """Fine-tune in `workdir`; the same call again resumes the run.
 
     Args:
-        config: or a task, a file or a name, as `bert-jax finetune` takes them.
+        config: a configuration, or the name of a task, a file or a configuration of
+            the package.
         cache: directory for tokenized examples, which runs may share; None: in
             `workdir`.
-        extend: as `pretrain`.
-        callbacks: as `fit`.
+        extend: allow more steps or fewer, or another learning rate, than the run in
+            `workdir` had so far.
+        callbacks: called at each line of the log and each checkpoint.
         model: the model to start from, in place of `config.init_from`.
         train: in place of `config.data.train`: a file, or rows in memory, as a list of
             dicts or a table of pandas, polars, pyarrow or datasets. They are the

@@ -97,7 +97,7 @@ def fit(
 
 
 def fit_run(run: Run[RunConfig]) -> dict[str, float]:
-    """Write the files of a run into its workdir, and train as `training.loop.fit`."""
+    """Write the files of a run into its workdir, and train."""
     run = dataclasses.replace(run, resume=write_run_files(run))
     share_compilation_cache(run.workdir)
     if is_primary() and (line := run.config.optimizer.rate_warning()):

@@ -129,7 +129,7 @@ def fork(
         source: the workdir of the run.
         step: one that has a checkpoint.
         output: the new workdir, a local directory.
-        config: that of `read_run_config`, or one with other values of `CHANGEABLE`.
+        config: the run's configuration, perhaps with other values of `CHANGEABLE`.
 
     Returns:
         The changed fields: `field`, `before` and `now` of each.

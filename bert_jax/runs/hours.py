@@ -37,7 +37,7 @@ def config_for_hours(
     it.
 
     Args:
-        num_validation_rows: those of an evaluation.
+        num_validation_rows: the number of rows of an evaluation.
 
     Raises:
         ValueError: the time is too short for a step.

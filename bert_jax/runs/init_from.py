@@ -128,7 +128,7 @@ def _require_same(named: Shape, shape: Shape, source: str) -> None:
 
 
 def _agree(named: object, value: object) -> bool:
-    """Whether a value, or the text of one, is that of the source: 1e-12 is 1.0e-12."""
+    """Whether a value, or its text, equals the source's: 1e-12 is 1.0e-12."""
     if str(named) == str(value):
         return True
     with contextlib.suppress(ValueError):
@@ -180,10 +180,10 @@ def _step_with_optimizer(source: epath.Path, algorithm: str) -> int:
     """Return the step of a pretraining checkpoint that has its optimizer's state.
 
     Args:
-        algorithm: that of the run which goes on; Muon's state is not that of others.
+        algorithm: the optimizer of the new run; Muon's state differs from the others'.
 
     Raises:
-        ValueError: it has none, that of a fine-tuning, or that of another algorithm.
+        ValueError: it has no state, or a fine-tuning's, or another algorithm's.
     """
     problem = ""
     manifest, saved = read_manifest(source), read_config(source)

@@ -40,7 +40,7 @@ def resolve(config: PretrainConfig, dataset: Dataset) -> PretrainConfig:
     tokenizer = dataset.tokenizer
 
     def defined(name: str, given: T | None, actual: T, unset: T | None = None) -> T:
-        """Return the dataset's value; that of the configuration is it, or unset."""
+        """Return the dataset's value; the configuration has it, too, or none."""
         if given in (unset, actual):
             return actual
         raise ValueError(
@@ -149,7 +149,7 @@ def pretrain(
     Args:
         extend: allow more steps or fewer, or another learning rate, than the run in
             `workdir` had so far.
-        callbacks: as `fit`.
+        callbacks: called at each line of the log and each checkpoint.
         named_shape: options of the model's shape on the command line; with
             `config.init_from`, the rest of `config.model` gives way to the model's own.
             None: what `config.model` sets is meant.
@@ -200,7 +200,7 @@ def resolve_run(
 ) -> tuple[Run[PretrainConfig], str]:
     """Return the run of a configuration, and a line that names what it starts from.
 
-    `config` is that of `open_for`. The other arguments, and the errors, are those of
+    `config` comes from `open_for`. The other arguments, and the errors, are those of
     `pretrain` and `dry_run`.
     """
     resume = workdir.resume

@@ -160,7 +160,7 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def atomic_write(path: str | os.PathLike[str], *pieces: bytes | memoryview) -> None:
-    """Write a file completely or not at all, as `atomic_file`.
+    """Write a file completely or not at all.
 
     Raises:
         OSError: it cannot be written; the message names the path and a remedy.
@@ -180,7 +180,7 @@ def remove_temporaries(directory: str | os.PathLike[str], name: str = "") -> Non
     Call this only where no other process writes there.
 
     Args:
-        name: of the one file whose temporaries are removed; "": those of all.
+        name: of the one file whose temporaries are removed; "": all files.
     """
     pattern = (re.escape(name) if name else ".+") + _TEMPORARY
     for entry in Path(directory).iterdir():
@@ -201,7 +201,7 @@ def finite_json(values: Any) -> Any:
 def write_json(values: object, path: epath.Path) -> None:
     """Write `values` as indented JSON, with null for numbers that are not finite.
 
-    The file is written completely or not at all, as `atomic_write`.
+    The file is written completely or not at all.
     """
     content = json.dumps(finite_json(values), indent=2, allow_nan=False) + "\n"
     atomic_write(path, content.encode())

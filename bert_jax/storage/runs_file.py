@@ -40,7 +40,7 @@ def read_runs_file(directory: epath.Path) -> JsonObject:
 
 
 def _is_run(run: object) -> bool:
-    """Whether the entry is complete, and its name is that of a directory beside it."""
+    """Whether the entry is complete, and its name is the name of a run's directory."""
     return (
         isinstance(run, dict)
         and isinstance(run.get("name"), str)

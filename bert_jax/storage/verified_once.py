@@ -32,7 +32,7 @@ def verify_once(root: epath.Path, entries: list[JsonObject]) -> None:
     Concurrent processes wait for the one that hashes.
 
     Raises:
-        DamagedError: as `verify_files`.
+        DamagedError: a file is missing or altered.
     """
     check_entries(root, entries)
     with _locked_record(root) as record:

@@ -26,7 +26,7 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 
 
 def suffix_of(path: str | os.PathLike[str]) -> str:
-    """Return a file's suffix in small letters, without that of its compression.
+    """Return a file's suffix in small letters, before `.gz` or the like.
 
     Rows in memory are of the kind of .jsonl.
     """
@@ -148,7 +148,7 @@ def ended_lines(source: str, max_bytes: int = -1) -> Iterator[str]:
         max_bytes: the longest that a line may be; -1: any length.
 
     Raises:
-        ValueError: the file is not UTF-8, or a line is too long; as `open_file`.
+        ValueError: the file is not UTF-8, or a line is too long.
     """
     name, number, offset = display_name(source), 0, 0
     with open_file(source) as file:
@@ -169,7 +169,7 @@ def ended_lines(source: str, max_bytes: int = -1) -> Iterator[str]:
 
 
 def read_lines(source: str) -> Iterator[str]:
-    """Yield the lines of a file of texts, without their ends; as `ended_lines`."""
+    """Yield the lines of a file of texts, without their line ends."""
     for line in ended_lines(source, MAX_LINE_BYTES):
         yield line.rstrip("\r\n")
 

@@ -1,4 +1,4 @@
-"""Rows in memory, which are read as those of a file of JSON lines are."""
+"""Rows in memory, which are read like a file of JSON lines."""
 
 import decimal
 import math

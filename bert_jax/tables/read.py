@@ -1,6 +1,6 @@
 """The one reader of tables: CSV, TSV, JSON lines, Parquet and lines of text.
 
-Files may be compressed; those of training, evaluation and prediction are read alike.
+Files may be compressed. Training, evaluation and prediction read the same formats.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ _ROWS_PER_BATCH = 256
 
 
 def is_table(path: str | Path) -> bool:
-    """Return whether the name of a file is that of a table."""
+    """Return whether a file is a table by the suffix of its name."""
     return suffix_of(path) in TABLES
 
 

@@ -46,7 +46,7 @@ def missing_column_message(
     """Return a message with the existing columns, and the one that may be meant.
 
     Args:
-        noun: what the message calls the columns: those of a JSON object are fields.
+        noun: the word for a column in the message: "field" for a JSON object.
     """
     names, message = list(columns), f"{where} has no {column_names([column])}"
     if names:

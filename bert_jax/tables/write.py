@@ -172,7 +172,7 @@ def _write_parquet(lines: Path, columns: _Columns, path: Path) -> None:
 
 
 def _flat(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the fields of a row and those of the objects in it; {} becomes None.
+    """Yield the fields of a row and of the objects in it; {} becomes None.
 
     Raises:
         ValueError: two of them have one name.

@@ -1,4 +1,4 @@
-"""A model's scores beside those of a rule that needs none."""
+"""A model's scores compared with a rule that needs no model."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -12,7 +12,7 @@ _SCORES = ("f1", "accuracy", "pearson", "spearman", "mlm_loss", "clm_loss")
 
 
 class BaselineComparison(NamedTuple):
-    """A score of a model, and that of a rule without a model."""
+    """A score of a model, and the score of a rule that needs no model."""
 
     name: str
     value: float

@@ -178,7 +178,7 @@ def named_as(model: BertConfig, data: ExamplesConfig) -> BertConfig:
 
 
 def similar_label_warnings(labels: Sequence[str]) -> list[str]:
-    """Return a line for each class whose name is nearly that of another.
+    """Return a line for each class whose name nearly equals another's.
 
     They differ only in white space, case or Unicode normalisation.
     """

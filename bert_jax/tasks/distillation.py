@@ -89,7 +89,7 @@ def distil(
     first: Int[Array, "B K"],
     dropout_key: Key[Array, ""] | None,
 ) -> tuple[tuple[Array, Array], Sum]:
-    """Return the student's scores as `pretraining_scores`, and `distillation_loss`.
+    """Return the student's scores of tokens and pairs, and the distillation loss.
 
     That is a sum over the rows of the mean over each row's positions, and the number of
     rows: one count for scores, states and relations.

@@ -143,7 +143,7 @@ class FinetuningTask(Task):
     def match_labels(self, examples: Sequence[Example]) -> Sequence[Example]:
         """Return the examples with the model's names of their labels.
 
-        By default, they are the names in the file. Raise ValueError as `check`.
+        By default, they are the names in the file. Raise ValueError where `check` does.
         """
         self.check(examples)
         return examples
@@ -169,7 +169,7 @@ class FinetuningTask(Task):
         batch: DeviceBatch,
         dropout_key: Key[Array, ""] | None = None,
     ) -> Array:
-        """Return the model's scores of a batch; by default, those of the head."""
+        """Return the model's scores of a batch; by default, the head's."""
         return head_scores(self.model, params, batch, dropout_key)
 
     def for_program(self) -> "FinetuningTask":

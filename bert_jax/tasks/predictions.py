@@ -37,7 +37,7 @@ class SplitOutputs:
 
 @dataclasses.dataclass(frozen=True)
 class Splits:
-    """The examples to train on, to validate on, and those of a test file, if any."""
+    """The examples to train on, to validate on and to test on, if any."""
 
     train: Sequence[Example]
     validation: Sequence[Example]

@@ -45,7 +45,7 @@ def library_from_json(values: JsonObject) -> HuggingFaceTokenizer:
 
 
 def types_of(part: object) -> list[str]:
-    """Return the types of a component of a tokenizer.json, those of a sequence too."""
+    """Return the types of a component of a tokenizer.json, or of all in a sequence."""
     if not isinstance(part, dict):
         return []
     lists = (part.get(name) for name in ("normalizers", "pretokenizers", "processors"))
@@ -74,7 +74,7 @@ class LibraryFile:
             raise ValueError("has ids with holes or repeats; they must count from 0.")
         self.num_pieces = len(self.tokens)
         self.is_bytes = "ByteLevel" in types_of(values.get("pre_tokenizer"))
-        """Whether the tokens are of bytes, that of the space before a word included."""
+        """Whether the tokens are of bytes, the space before a word included."""
         limit = getattr(self._library.model, "max_input_chars_per_word", None)
         self.word_limit: int | None = limit
         self._added = {str(entry.get("content")) for entry in self._added_entries()}

@@ -19,7 +19,7 @@ class BestScore:
     def add(self, step: int, score: float) -> None:
         """Take the score of an evaluation; NaN is below all others.
 
-        That of step 0 is of the model before training, which is no checkpoint.
+        The score of step 0 is of the model before training, which is no checkpoint.
         """
         if step == 0:
             return

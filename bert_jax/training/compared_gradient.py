@@ -74,7 +74,7 @@ def _cached_gradient(
 
     Args:
         represent: parameters, rows of one microbatch and a key → their texts.
-        rows: those of M microbatches, [M, B / M, …].
+        rows: the rows of M microbatches, [M, B / M, …].
         keys: of the dropout, the same in both passes.
     """
     # 1. The vectors of all rows, and the gradient with respect to them.
@@ -92,7 +92,7 @@ def _cached_gradient(
         _, pullback = jax.vjp(lambda p: represent(p, own, key).vectors, params)
         return jax.tree.map(jnp.add, total, pullback(cotangent)[0]), None
 
-    # The same keys, so that dropout is that of the first pass.
+    # The same keys, so that the second pass drops what the first one dropped.
     zeros = jax.tree.map(jnp.zeros_like, params)
     cotangents = split_rows(by_vector, len(keys))
     grads, _ = jax.lax.scan(add, zeros, (rows, keys, cotangents))

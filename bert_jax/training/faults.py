@@ -75,8 +75,8 @@ def check_finite(skipped_in_a_row: float, step: int, is_last: bool) -> None:
 def reraise_as_run_failure(has_started: Callable[[], bool]) -> Iterator[None]:
     """Reraise a ValueError or OSError as RuntimeError once the run has started.
 
-    These errors mean a user's mistake (exit code 2) only before the first step ends,
-    as `has_started` tells.
+    These errors mean a user's mistake (exit code 2) only before the first step ends;
+    `has_started` tells whether it has.
     """
     try:
         yield

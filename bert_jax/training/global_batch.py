@@ -19,7 +19,7 @@ class StepInputs:
     step: PyTree
     """int32[]: the number of steps done before."""
     keys: PyTree
-    """Key[2]: of masking and of dropout, as `step_keys`."""
+    """Key[2]: the step's keys of masking and of dropout."""
     fixed: PyTree
     """Parameters that are not trained, such as a teacher's; {}: none."""
 
@@ -42,7 +42,7 @@ def sum_of_means(
     """Return the weighted sum of the means that are minimised.
 
     Args:
-        counts: those of the global batch.
+        counts: the counts of the global batch.
         weights: as for `add_terms`.
     """
     terms = {

@@ -56,7 +56,7 @@ class Collectives:
 
     @classmethod
     def of(cls, config: RunConfig) -> "Collectives":
-        """Return those of a run."""
+        """Return the collectives that a run is configured to use."""
         mesh = config.mesh
         gather_dtype = config.model.dtype if mesh.gather == "step" else None
         # The gradients of several microbatches are complete together, after the last.

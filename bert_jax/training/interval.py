@@ -94,7 +94,7 @@ class Interval:
 
 
 def _is_pair(value: object) -> bool:
-    """Whether this is a total and a count, as `Interval.sums` gives them."""
+    """Whether this is a list of a total and a count."""
     numbers = value if isinstance(value, list) and len(value) == 2 else [None]
     return all(isinstance(number, float) for number in numbers)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 class Logger(abc.ABC):
     """Takes the lines of a run. After an error it stops: the run does not depend on it.
 
-    Its `name` is that of the option `report`.
+    Its `name` is its value in the option `report`.
     """
 
     name: str

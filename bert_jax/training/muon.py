@@ -23,7 +23,7 @@ COEFFICIENTS = 3.4445, -4.7750, 2.0315
 """Of the polynomial that moves singular values towards 1, into about [0.7, 1.2]."""
 NUM_ITERATIONS = 5
 UPDATE_RMS = 0.2
-"""The root mean square of AdamW's updates, which those of Muon are scaled to."""
+"""The root mean square of AdamW's updates, to which Muon's updates are scaled."""
 Kernels = dict[tuple[str, ...], Any]
 """The matrices of the layers by their path."""
 

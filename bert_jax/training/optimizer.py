@@ -129,7 +129,7 @@ class Optimizer:
     mesh: Mesh | None = None
     """The devices that share Muon's work; None: each does all of it."""
     dtype: DTypeLike | None = None
-    """The type of Muon's products; None: that of the parameters."""
+    """The type of Muon's products; None: the parameters' type."""
 
     @classmethod
     def of(cls, config: RunConfig) -> "Optimizer":
@@ -194,7 +194,7 @@ class Optimizer:
         return rate
 
     def freeze(self, params: Params) -> Params:
-        """Return `params` with those of frozen layers as constants without gradient."""
+        """Return `params` with frozen layers as constants without gradient."""
         frozen = self.config.frozen_layers
 
         def constant(values: Array, depth: int) -> Array:

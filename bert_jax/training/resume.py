@@ -126,7 +126,7 @@ def find_resume_on_all(workdir: epath.Path) -> Resume | None:
     """Call `find_resume` on the primary process, and broadcast the result.
 
     Raises:
-        ValueError: as `find_resume`.
+        ValueError: the checkpoints or the configuration in `workdir` are damaged.
     """
     values: JsonObject | None = None
     with raise_on_all_processes():

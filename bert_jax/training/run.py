@@ -57,13 +57,13 @@ class Run(Generic[ConfigT_co]):
     tokenizer: Tokenizer | None = None
     """Saved with each checkpoint."""
     source: InitSource | None = None
-    """None: random parameters, or those of `resume`."""
+    """None: random parameters, or the parameters of `resume`."""
     resume: Resume | None = None
     """The run's latest verified checkpoint; None: it is new."""
     check_lock: Callable[[], None] = lambda: None
     """Raises RuntimeError if another run took the workdir over."""
     changed: Sequence[JsonObject] = ()
-    """The fields in which `config` differs from that of `resume`."""
+    """The fields in which `config` differs from the configuration of `resume`."""
     callbacks: Sequence[Callback] = ()
 
     @functools.cached_property
@@ -95,7 +95,7 @@ class Run(Generic[ConfigT_co]):
         return draw(np.uint32(self.config.seed))
 
     def train_step(self) -> TrainStep:
-        """Return the jitted training step, as `make_train_step`."""
+        """Return the jitted training step of this run."""
         return make_train_step(
             self.task,
             self.optimizer,
@@ -106,5 +106,5 @@ class Run(Generic[ConfigT_co]):
         )
 
     def eval_step(self) -> EvalStep:
-        """Return the jitted evaluation, as `make_eval_step`."""
+        """Return the jitted evaluation step of this run."""
         return make_eval_step(self.task, self.mesh, self.shardings)

@@ -76,7 +76,7 @@ def step_keys(
     """Return the keys of a step's masking and of its dropout.
 
     Args:
-        base_key: that of the run, as in `TrainState`.
+        base_key: the run's key, `TrainState.key`.
         step: the number of steps done before.
     """
     # No key is carried from step to step: any step can be computed alone.
@@ -166,7 +166,7 @@ def make_train_step(
 
     If the task has fixed parameters, they are the third argument.
 
-    The scalars are those of this step: means, the gradient's norm and others. The sums
+    The scalars of this step are means, the gradient's norm and others. The sums
     are the totals and counts that the means are of. The state is donated. The gradient
     is that of the means over the global batch, summed over the devices before it is
     clipped.
@@ -212,7 +212,7 @@ def make_eval_step(task: Task, mesh: Mesh, state_shardings: TrainState) -> EvalS
 
     The parameters include the fixed ones.
 
-    The sums and counts are those of all devices, and the outputs are on every host.
+    Sums and counts are over all devices, and the outputs are on every host.
     Devices evaluate the rows that they hold, as in training.
     """
     shardings = state_shardings.params | tree_shardings(mesh, task.fixed_params)

@@ -53,6 +53,7 @@ def inputs(rows: int = 2, length: int = 12):
     return ids, jnp.zeros_like(ids), jnp.ones_like(ids)
 
 
+@functools.partial(jax.jit, static_argnames=("config", "deterministic"))
 def encode(params, ids, segments, mask, config=CONFIG, **options):
     return Encoder(config).apply(
         {"params": params["encoder"]}, ids, segments, mask, **options
@@ -160,7 +161,7 @@ def test_a_cpu_beside_a_gpu_gets_no_kernel_of_cudnn(monkeypatch):
     ids = jnp.zeros((1, 8), jnp.int32)
     apply = functools.partial(Encoder(config).apply, deterministic=True)
     with jax.default_device(cpu):
-        params = Encoder(config).init(jax.random.key(0), ids, ids, ids == 0)
+        params = jax.jit(Encoder(config).init)(jax.random.key(0), ids, ids, ids == 0)
         program = jax.jit(apply).lower(params, ids, ids, ids == 0).as_text()
     assert "cudnn" not in program
     with pytest.raises(RuntimeError, match="cuDNN"):  # which is asked for, not there

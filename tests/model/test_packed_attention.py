@@ -119,8 +119,15 @@ def total(config, params, drawn, pairs):
     return sum(value for name, (value, _) in sums.items() if name.endswith("loss"))
 
 
-@pytest.mark.parametrize("attention", ["bidirectional", "causal"])
-@pytest.mark.parametrize("pairs", ["nsp", "none"])
+@pytest.mark.parametrize(
+    ("attention", "pairs"),
+    [
+        ("bidirectional", "nsp"),
+        ("causal", "none"),
+        pytest.param("bidirectional", "none", marks=pytest.mark.slow),
+        pytest.param("causal", "nsp", marks=pytest.mark.slow),
+    ],
+)
 def test_the_losses_are_those_of_the_same_pairs_apart(wide, attention, pairs):
     config = dataclasses.replace(WIDE, attention=attention)
     batch = make_rows(segments=pairs == "none")

@@ -150,7 +150,7 @@ def test_the_loss_is_that_of_every_real_token(config, rows):
     """By hand: the mean of -log P(token | tokens before it) over all but [CLS]."""
     config = resolve(config, rows)
     task = PretrainingTask(config, rows)
-    params = task.init_params(jax.random.key(0))
+    params = jax.jit(task.init_params)(jax.random.key(0))
     batch = task.batch(0)
     sums, _ = jax.jit(task.evaluate)(params, batch)
     total = count = num_bytes = 0.0

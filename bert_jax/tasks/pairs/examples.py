@@ -177,7 +177,7 @@ def has_wrong_choice(ids: Int[np.ndarray, "N C"]) -> bool:
     That is a hard negative, or a second text that is not in a pair with it.
 
     Args:
-        ids: as `text_ids` returns them.
+        ids: the result of `text_ids`.
     """
     if ids.shape[1] > 2 and (ids[:, 2:] != ids[:, 1:2]).any():
         return True

@@ -46,7 +46,7 @@ def checked_prompt(
     """Return a model's prompt.
 
     Args:
-        prompt: as `Embedding.prompt_text`.
+        prompt: a text, or the name of one of the model's prompts.
         limit: tokens to which rows are cut; None: they are not cut.
 
     Raises:

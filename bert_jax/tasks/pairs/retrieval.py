@@ -111,8 +111,8 @@ def ranks_among(
 ) -> list[JsonObject]:
     """Return for the first example of each first text how its best partner is found.
 
-    The fields are those of `FinetuningTask.rankings_among`; the others have none. Args
-    are those of `retrieval_among`.
+    `FinetuningTask.rankings_among` describes the fields; a text that is not ranked has
+    none. The arguments are the same as of `retrieval_among`.
     """
     space, num_texts = _space(vectors, ids), ids.shape[1] - 1
     rankings: list[JsonObject] = [{} for _ in ids]

@@ -103,7 +103,7 @@ class PairVectorsTask(FinetuningTask):
         """Return a row [CLS] text [SEP] for each text, with its prompt before it.
 
         Of a pair to be found, each text has the prompt of its side; of one with a
-        score, both have the default prompt, as those of `embed`.
+        score, both have the default prompt.
 
         `text_ids` by example, int32 [N, C], are equal for equal texts; `label`,
         float32, is the score if there is one; `skip`, int32 [N, C], are the tokens that
@@ -132,7 +132,7 @@ class PairVectorsTask(FinetuningTask):
 
     @property
     def max_tokens(self) -> int:
-        """The length to which texts are cut: as `embed`, and that of the run."""
+        """The length to which texts are cut: the shorter of run's and model's."""
         length = row_length(self.data, self.model)
         return min(length, self.data.embedding.max_tokens or length)
 

@@ -122,7 +122,7 @@ VARIANTS = {
     "one head": {"num_attention_heads": 1, "layer_norm_eps": 1e-5},
     "bfloat16": {"dtype": "bfloat16", "attention_kernel": "fused"},
 }
-DEFAULT = ("causal pretraining", "mean", "one segment", "bfloat16")
+DEFAULT = ("causal pretraining", "mean")
 """Those that the default tests run."""
 
 
