@@ -1,0 +1,132 @@
+"""Bad inputs: what to train on and from, and numbers out of range."""
+
+from bad_case import Case, World
+from option_commands import pretrain, words
+from task_commands import Command, file, finetune
+
+GOOD = "text,label\n" + "".join(
+    f"The {who} reads.,{who}\n" for who in ("judge", "clerk") * 10
+)
+
+
+def without_file(task: str, *options: str) -> Command:
+    return lambda world: [
+        *("finetune", task, "--init-from", str(world.encoder)),
+        *("--workdir", str(world.folder / "run"), "--data.max-length", "32"),
+        *(option.replace("WORLD", str(world.folder)) for option in options),
+    ]
+
+
+TUNING = {
+    "no-configuration": (
+        "none.py is not a file; name a configuration",
+        finetune(GOOD, task="none.py"),
+    ),
+    "no-source": (
+        "init_from is empty; pass --init-from with",
+        finetune(GOOD, "--init-from", ""),
+    ),
+    "source-of-no-directory": (
+        "nowhere does not exist; name a workdir",
+        finetune(GOOD, "--init-from", "nowhere"),
+    ),
+    "no-training-file": (
+        "data.train is empty; pass --data.train",
+        without_file("text-classification"),
+    ),
+    "training-file-of-no-name": (
+        "none.csv is not a file",
+        without_file("text-classification", "--data.train", "none.csv"),
+    ),
+    "shape-of-another-model": (
+        "model.hidden_size=32 but",
+        finetune(GOOD, "--model.hidden-size", "32", "--model.num-attention-heads", "1"),
+    ),
+    "columns-unnamed": (
+        "train.csv, line 2 has the columns body, label; name those",
+        finetune(GOOD.replace("text,", "body,")),
+    ),
+    "one-row": (
+        "leaves 1 of 1 examples to learn from and 0 to score",
+        finetune("text,label\na,b\n"),
+    ),
+    "words-for-numbers": (
+        "label='judge' must be a finite",
+        finetune(GOOD, task="text-regression"),
+    ),
+    "glue-of-no-name": (
+        "no task of GLUE is named; name one",
+        without_file("text-classification", "--data.path", "WORLD"),
+    ),
+    "glue-without-files": (
+        "has neither RTE/train.tsv nor train.tsv",
+        without_file("rte", "--data.path", "WORLD"),
+    ),
+    "no-task": (
+        "finetune needs a task or a configuration first, as in",
+        words("finetune"),
+    ),
+    "no-task-but-a-workdir": (
+        "finetune needs a task or a configuration first, as in",
+        words("finetune", "--workdir", "WORLD/run"),
+    ),
+    "no-workdir": ("--workdir is missing", words("finetune", "mrpc")),
+}
+RANGES = {
+    "--masking.rate=1.0": "rate=1.0 must be between 0 and 1",
+    "--masking.mask-share=1.1": "mask_share=1.1 must be from 0 to 1",
+    "--masking.random-share=0.3": "must add up to at most 1",
+    "--masking.span-probability=0": "span_probability=0.0 must be above 0",
+    "--masking.max-span=0": "max_span=0 must be",
+    "--mesh.fsdp=0": "fsdp=0 must be",
+    "--mesh.tensor=8": "mesh.tensor=8 does not divide model.num_attention_heads",
+    "--microbatches=0": "microbatches=0 must be",
+    "--num-steps=-1": "num_steps=-1 must be",
+    "--seed=-1": "seed=-1 must be from 0",
+}
+
+
+def out_of_range(option: str) -> Command:
+    return lambda world: [
+        "pretrain",
+        option,
+        "--workdir",
+        str(world.folder / "run"),
+    ]
+
+
+def untuned(verb: str, model: str) -> Command:
+    """A verb that computes with a model that was never fine-tuned; "": the encoder."""
+
+    def command(world: World) -> list[str]:
+        named = str(world.folder / model) if model else str(world.encoder)
+        return [verb, "--model", named, "--input", file(world, "a.csv", GOOD)]
+
+    return command
+
+
+CASES = [
+    *[Case(f"tuning-{name}", make, (says,)) for name, (says, make) in TUNING.items()],
+    *[
+        Case(f"range-{option[2:]}", out_of_range(option), (says,))
+        for option, says in RANGES.items()
+    ],
+    Case(
+        "untuned-predict",
+        untuned("predict", ""),
+        ("belongs to no task; fine-tune it by `bert-jax finetune`",),
+    ),
+    *[
+        Case(
+            f"model-of-no-name-{verb}",
+            untuned(verb, "none"),
+            ("none does not exist; name a workdir",),
+        )
+        for verb in ("evaluate", "predict")
+    ],
+    Case(
+        "fewer-rows-than-a-batch",
+        pretrain("--batch-size", "4000"),
+        ("training rows, fewer than batch_size=4000",),
+    ),
+]
