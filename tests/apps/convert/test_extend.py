@@ -12,11 +12,9 @@ from bert_jax.cli.main import main
 from bert_jax.runs.pretraining import pretrain
 
 
-@pytest.fixture(scope="module")
-def source(small_config, tmp_path_factory) -> str:
-    workdir = tmp_path_factory.mktemp("source")
-    pretrain(small_config, workdir)
-    return str(workdir)
+@pytest.fixture
+def source(pretrained) -> str:
+    return str(pretrained)
 
 
 def several_pieces(bert) -> str:
